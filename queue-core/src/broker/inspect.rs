@@ -1,0 +1,231 @@
+//! What people need of a broker: to list, to look, to pause, to delete.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use async_trait::async_trait;
+
+use super::{BuryReason, Priority};
+use crate::{
+    address::JobId,
+    error::{Error, Result},
+};
+
+/// The states of a job. This is the one place where they and their transitions are drawn.
+///
+/// ```text
+///            enqueue (delay)                 enqueue
+///                  │                            │
+///                  ▼          promote           ▼          claim
+///     ┌──────► scheduled ───────────────────► ready ───────────────► active
+///     │            ▲                          ▲  ▲ ▲                   │
+///     │            │       promote            │  │ └─── release, ──────┤
+///     │            │   ┌───────────────────── │ ─┘      reclaim        │
+///     │            │   │                      │                        │
+///     │            │ retry ◄── nack, reclaim (crash charged) ──────────┤
+///     │            │                          │ requeue                │
+///     │  snooze,   │            parked ◄── park│───────────────────────┤
+///     └─ repeat ───┼───────────── │ resume ───│──────► active          │
+///                  │              ▼           │                        │
+///                  └────────────────────────  │ ───────────────────────┤
+///                                           dead ◄── bury, reclaim ────┤
+///                                     done ◄── ack ────────────────────┤
+///                cancelled ◄── cancel (from any state but the final) ──┤
+///                                     expired ◄── expire ──────────────┘
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum State {
+    /// Waits for its time: enqueued with a delay, snoozed or repeated.
+    Scheduled,
+    /// Waits for a free slot.
+    Ready,
+    /// Held by a worker under a lease.
+    Active,
+    /// Failed, and waits for its backoff.
+    Retry,
+    /// No worker that saw it knows its task.
+    Parked,
+    /// Completed; kept only where retention was asked for.
+    Done,
+    /// Failed for good; kept with reason, error history and payload.
+    Dead,
+    /// Taken out by a person or its handler; kept for 24 hours.
+    Cancelled,
+    /// Its time to start had passed; kept for 24 hours.
+    Expired,
+}
+
+impl State {
+    /// All, in the order in which they are printed.
+    pub const ALL: [State; 9] = [
+        State::Scheduled,
+        State::Ready,
+        State::Active,
+        State::Retry,
+        State::Parked,
+        State::Done,
+        State::Dead,
+        State::Cancelled,
+        State::Expired,
+    ];
+
+    /// The word for it everywhere.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Scheduled => "scheduled",
+            State::Ready => "ready",
+            State::Active => "active",
+            State::Retry => "retry",
+            State::Parked => "parked",
+            State::Done => "done",
+            State::Dead => "dead",
+            State::Cancelled => "cancelled",
+            State::Expired => "expired",
+        }
+    }
+
+    /// True when nothing happens to the job any more unless a person acts.
+    pub fn is_final(self) -> bool {
+        matches!(self, State::Done | State::Dead | State::Cancelled | State::Expired)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for State {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        State::ALL.into_iter().find(|state| state.name() == text).ok_or_else(|| {
+            let known: Vec<_> = State::ALL.iter().map(|state| state.name()).collect();
+            Error::invalid("state", text, format!("is unknown; use one of {}", known.join(", ")))
+        })
+    }
+}
+
+/// How long the cancelled and the expired are kept.
+pub const ENDED_KEEP: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+
+/// One failure in a job's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// When, in broker milliseconds since 1970.
+    pub at_ms: i64,
+    /// What was said.
+    pub message: String,
+}
+
+/// Most failures kept of a job; the oldest go first.
+pub const FAILURES_KEPT: usize = 10;
+
+/// Everything known about one job.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct JobRecord {
+    /// Its id.
+    pub id: JobId,
+    /// Its state.
+    pub state: State,
+    /// The stored envelope.
+    pub envelope: Vec<u8>,
+    /// Its priority.
+    pub priority: Priority,
+    /// How often its handler has failed.
+    pub attempts: u32,
+    /// How often a process that held it died, as charged.
+    pub crashes: u32,
+    /// How often it has asked to come back later.
+    pub snoozes: u32,
+    /// When it is due (`scheduled`, `retry`), or ended (final states), in broker milliseconds since 1970.
+    pub at_ms: Option<i64>,
+    /// Its tag while `active`: the lane and the claim number.
+    pub tag: Option<String>,
+    /// Its last failures, oldest first.
+    pub failures: Vec<Failure>,
+    /// Why it is dead.
+    pub reason: Option<BuryReason>,
+    /// Its encoded result, when `done` and kept.
+    pub result: Option<Vec<u8>>,
+    /// Why it was cancelled.
+    pub note: Option<String>,
+}
+
+impl JobRecord {
+    /// A record with clean counters.
+    pub fn new(id: JobId, state: State, envelope: Vec<u8>) -> Self {
+        JobRecord {
+            id,
+            state,
+            envelope,
+            priority: Priority::Normal,
+            attempts: 0,
+            crashes: 0,
+            snoozes: 0,
+            at_ms: None,
+            tag: None,
+            failures: Vec::new(),
+            reason: None,
+            result: None,
+            note: None,
+        }
+    }
+}
+
+/// A page of a listing.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Page {
+    /// The jobs, in the order in which they will be served or have ended. Failures and results are left out.
+    pub jobs: Vec<JobRecord>,
+    /// Where the next page begins; `None`: this was the last.
+    pub next: Option<u64>,
+}
+
+impl Page {
+    /// A page.
+    pub fn new(jobs: Vec<JobRecord>, next: Option<u64>) -> Self {
+        Page { jobs, next }
+    }
+}
+
+/// The depth of a queue, by state, and its counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// Jobs by state; tombs are not counted.
+    pub depth: BTreeMap<State, u64>,
+    /// Since the queue exists: `enqueued`, `done`, `failed` (attempts), `snoozed`, `repeated`, `dead`, `cancelled`,
+    /// `expired`, `crashed`, `reclaimed`, `released`, `requeued`, `dead_evicted`.
+    pub counters: BTreeMap<String, u64>,
+    /// Registered lanes whose lease has not run out.
+    pub workers: u64,
+    /// Whether it is paused.
+    pub paused: bool,
+}
+
+/// The administrative half of a broker. Nothing here is on the path of a job; pages and scans are bounded.
+#[async_trait]
+pub trait Inspect: Send + Sync {
+    /// The registered queues, sorted by name.
+    async fn queues(&self) -> Result<Vec<String>>;
+
+    /// Depth and counters of a queue.
+    async fn stats(&self, queue: &str) -> Result<QueueStats>;
+
+    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`.
+    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page>;
+
+    /// Everything about one job; `None` when the broker does not have it.
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>>;
+
+    /// Removes jobs that are not active, with all that is kept of them; a given id is free again. One answer per id: false
+    /// when there is none or it is active.
+    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>>;
+
+    /// Stops or resumes claiming from a queue; enqueues and finishes go on.
+    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;
+}

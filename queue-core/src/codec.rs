@@ -1,0 +1,143 @@
+//! MessagePack in and out: the named form, bounded before serde sees a byte.
+//!
+//! rmp-serde bounds the depth of sequences and maps but not of enums, and 600 kB of nested variants once overflowed the
+//! stack. So a scan that does not recurse walks the bytes first.
+
+use rmp_serde::config::BytesMode;
+use serde::{Deserialize, Serialize};
+
+/// Deepest nesting of arrays and maps; a variant with content is a map.
+pub const DEPTH_MAX: usize = 64;
+
+/// Most values in one message.
+pub const ELEMENTS_MAX: usize = 1_000_000;
+
+/// Encodes a value: structs as maps by field name, bytes as binary.
+pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(128);
+    let mut serializer = rmp_serde::Serializer::new(&mut bytes).with_struct_map().with_bytes(BytesMode::ForceAll);
+    value.serialize(&mut serializer).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+/// Decodes a value that fills `bytes` to the last one.
+pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
+    scan(bytes)?;
+    rmp_serde::from_slice(bytes).map_err(|error| error.to_string())
+}
+
+/// Walks one MessagePack value without recursion: it must be complete, at most [`DEPTH_MAX`] deep, have at most
+/// [`ELEMENTS_MAX`] elements, and end where the bytes end.
+///
+/// # Errors
+/// What is wrong, and at which byte.
+pub fn scan(bytes: &[u8]) -> Result<(), String> {
+    // How many values each open array or map still waits for.
+    let mut open = [0usize; DEPTH_MAX];
+    let mut depth = 0;
+    let mut elements = 0;
+    let mut at = 0;
+    loop {
+        let start = at;
+        let marker = *bytes.get(at).ok_or_else(|| format!("it ends early, at byte {at}"))?;
+        at += 1;
+        // Values inside, and bytes to skip.
+        let (inside, skip) = match marker {
+            0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => (0, 0),
+            0x80..=0x8f => (usize::from(marker & 0x0f) * 2, 0),
+            0x90..=0x9f => (usize::from(marker & 0x0f), 0),
+            0xa0..=0xbf => (0, usize::from(marker & 0x1f)),
+            0xc4 | 0xd9 => (0, length(bytes, &mut at, 1)?),
+            0xc5 | 0xda => (0, length(bytes, &mut at, 2)?),
+            0xc6 | 0xdb => (0, length(bytes, &mut at, 4)?),
+            0xc7 => (0, length(bytes, &mut at, 1)? + 1),
+            0xc8 => (0, length(bytes, &mut at, 2)? + 1),
+            0xc9 => (0, length(bytes, &mut at, 4)? + 1),
+            0xcc | 0xd0 => (0, 1),
+            0xcd | 0xd1 | 0xd4 => (0, 2),
+            0xd5 => (0, 3),
+            0xca | 0xce | 0xd2 => (0, 4),
+            0xd6 => (0, 5),
+            0xcb | 0xcf | 0xd3 => (0, 8),
+            0xd7 => (0, 9),
+            0xd8 => (0, 17),
+            0xdc => (length(bytes, &mut at, 2)?, 0),
+            0xdd => (length(bytes, &mut at, 4)?, 0),
+            0xde => (length(bytes, &mut at, 2)? * 2, 0),
+            0xdf => (length(bytes, &mut at, 4)?.saturating_mul(2), 0),
+            0xc1 => return Err(format!("byte {start} is 0xc1, which MessagePack never uses")),
+        };
+        at = at
+            .checked_add(skip)
+            .filter(|end| *end <= bytes.len())
+            .ok_or_else(|| format!("the value at byte {start} is longer than what follows"))?;
+        elements += 1;
+        if elements > ELEMENTS_MAX || inside > ELEMENTS_MAX {
+            return Err(format!("it has more than {ELEMENTS_MAX} elements"));
+        }
+        if inside > 0 {
+            if depth == DEPTH_MAX {
+                return Err(format!("it is nested more than {DEPTH_MAX} deep"));
+            }
+            open[depth] = inside;
+            depth += 1;
+            continue;
+        }
+        // A value is complete, and with it every container that waited for nothing else.
+        while depth > 0 {
+            open[depth - 1] -= 1;
+            if open[depth - 1] > 0 {
+                break;
+            }
+            depth -= 1;
+        }
+        if depth == 0 {
+            return if at == bytes.len() { Ok(()) } else { Err(format!("{} bytes follow its end", bytes.len() - at)) };
+        }
+    }
+}
+
+fn length(bytes: &[u8], at: &mut usize, size: usize) -> Result<usize, String> {
+    let end = *at + size;
+    let digits = bytes.get(*at..end).ok_or_else(|| format!("it ends early, at byte {at}"))?;
+    *at = end;
+    Ok(digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_serde_writes_passes_the_scan() {
+        let value = (1u8, -5i64, "text", vec![1.5f64; 20], Some(u64::MAX), (), std::collections::BTreeMap::from([("k", [true; 17])]));
+        assert_eq!(scan(&encode(&value).unwrap()), Ok(()));
+        assert_eq!(scan(&encode(&vec![0u8; 70_000]).unwrap()), Ok(()));
+    }
+
+    #[test]
+    fn a_depth_bomb_is_refused_without_recursion() {
+        let mut bomb = vec![0x91; 1_000_000];
+        bomb.push(0xc0);
+        assert!(scan(&bomb).unwrap_err().contains("deep"));
+        let mut deepest = vec![0x91; DEPTH_MAX];
+        deepest.push(0xc0);
+        assert_eq!(scan(&deepest), Ok(()));
+    }
+
+    #[test]
+    fn lengths_that_lie_are_refused() {
+        for bytes in [
+            &[0xdd, 0xff, 0xff, 0xff, 0xff][..],
+            &[0xdf, 0xff, 0xff, 0xff, 0xff],
+            &[0xc6, 0xff, 0xff, 0xff, 0xff, 0],
+            &[0xa5, b'a'],
+            &[0x92, 0xc0],
+            &[],
+            &[0xc1],
+        ] {
+            assert!(scan(bytes).is_err(), "{bytes:02x?}");
+        }
+        assert!(scan(&[0xc0, 0xc0]).unwrap_err().contains("follow"));
+    }
+}

@@ -1,0 +1,300 @@
+//! What a running job knows: its [`JobContext`], and the application's [`State`].
+
+use std::{
+    any::{Any, TypeId},
+    collections::{BTreeMap, HashMap},
+    fmt,
+    ops::Deref,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+
+use crate::{address::JobId, client::Client};
+
+/// A value of the application's that is given to every job that asks for it: a pool, a client, settings.
+///
+/// Register it with `worker.state(value)`; take it as a parameter `shop: State<Shop>`. It dereferences to the value.
+pub struct State<T: ?Sized>(Arc<T>);
+
+impl<T: ?Sized> State<T> {
+    /// Wraps a shared value, for calling a task function by hand.
+    pub fn new(value: impl Into<Arc<T>>) -> Self {
+        State(value.into())
+    }
+
+    /// The shared value.
+    pub fn into_inner(self) -> Arc<T> {
+        self.0
+    }
+}
+
+impl<T: ?Sized> Clone for State<T> {
+    fn clone(&self) -> Self {
+        State(self.0.clone())
+    }
+}
+
+impl<T: ?Sized> Deref for State<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for State<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The application's states, by type. One per worker.
+#[derive(Clone, Default)]
+pub struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl States {
+    /// Adds a value. A second one of the same type replaces the first.
+    pub fn insert<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
+        self.0.insert(TypeId::of::<T>(), value);
+    }
+
+    /// Finds a value.
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
+        self.0.get(&TypeId::of::<T>()).and_then(|value| value.clone().downcast().ok()).map(State)
+    }
+
+    /// Whether there is a value of this type.
+    pub fn has(&self, id: TypeId) -> bool {
+        self.0.contains_key(&id)
+    }
+}
+
+impl fmt::Debug for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "States({})", self.0.len())
+    }
+}
+
+/// Why a handler was told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelCause {
+    /// A person or the application cancelled the job.
+    Cancelled,
+    /// Its lease was lost: its finish will change nothing.
+    LeaseLost,
+    /// It ran longer than its timeout.
+    TimedOut,
+    /// The worker stops and its grace time is over.
+    Shutdown,
+}
+
+/// The running job: its identity, its counters, its lease, and the application's states. Cheap to clone.
+#[derive(Clone)]
+pub struct JobContext(Arc<Running>);
+
+struct Running {
+    init: ContextInit,
+    cancel: AtomicU8,
+    cancelled: Notify,
+}
+
+/// What a worker fills a [`JobContext`] with.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the fields are the methods of JobContext")]
+pub struct ContextInit {
+    pub id: JobId,
+    pub queue: Arc<str>,
+    pub task: Arc<str>,
+    pub claim: u64,
+    pub attempts: u32,
+    pub crashes: u32,
+    pub snoozes: u32,
+    pub max_attempts: u32,
+    pub headers: BTreeMap<String, String>,
+    pub lease: LeaseClock,
+    pub environment: Arc<Environment>,
+}
+
+impl ContextInit {
+    /// A first attempt.
+    pub fn new(queue: impl Into<Arc<str>>, task: impl Into<Arc<str>>, id: JobId, environment: Arc<Environment>) -> Self {
+        ContextInit {
+            id,
+            queue: queue.into(),
+            task: task.into(),
+            claim: 0,
+            attempts: 0,
+            crashes: 0,
+            snoozes: 0,
+            max_attempts: crate::task::DEFAULT_MAX_ATTEMPTS,
+            headers: BTreeMap::new(),
+            lease: LeaseClock::default(),
+            environment,
+        }
+    }
+}
+
+/// What all jobs of a worker share.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Environment {
+    /// The application's states.
+    pub states: States,
+    /// The client of the worker's broker.
+    pub client: Option<Client>,
+}
+
+impl Environment {
+    /// Of these states and this client.
+    pub fn new(states: States, client: Option<Client>) -> Self {
+        Environment { states, client }
+    }
+}
+
+/// When the lease of a lane ends, shared between the heartbeat that moves it and the jobs that look at it.
+#[derive(Clone, Debug, Default)]
+pub struct LeaseClock(Arc<AtomicU64>);
+
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+impl LeaseClock {
+    /// Moves the end of the lease.
+    pub fn set(&self, until: Instant) {
+        self.0.store(u64::try_from(until.saturating_duration_since(*EPOCH).as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// When the lease ends.
+    pub fn until(&self) -> Instant {
+        *EPOCH + Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl JobContext {
+    /// A context, for workers and for calling a task function by hand.
+    pub fn new(init: ContextInit) -> Self {
+        JobContext(Arc::new(Running { init, cancel: AtomicU8::new(0), cancelled: Notify::new() }))
+    }
+
+    /// The job's id.
+    pub fn id(&self) -> &JobId {
+        &self.0.init.id
+    }
+
+    /// The queue it came from.
+    pub fn queue(&self) -> &str {
+        &self.0.init.queue
+    }
+
+    /// The name of its task.
+    pub fn task(&self) -> &str {
+        &self.0.init.task
+    }
+
+    /// Which attempt this is, from 1. Snoozes, releases and crashes do not count.
+    pub fn attempt(&self) -> u32 {
+        self.0.init.attempts + 1
+    }
+
+    /// The attempt whose failure buries the job.
+    pub fn max_attempts(&self) -> u32 {
+        self.0.init.max_attempts
+    }
+
+    /// How often a process that held this job died, as charged to it.
+    pub fn crashes(&self) -> u32 {
+        self.0.init.crashes
+    }
+
+    /// How often it has asked to come back later.
+    pub fn snoozes(&self) -> u32 {
+        self.0.init.snoozes
+    }
+
+    /// A number that grows with every start of this job: store it beside what the job writes, and refuse a smaller one,
+    /// and no run that has lost its lease can overwrite its successor ("fencing token": M. Kleppmann, 2016).
+    pub fn claim(&self) -> u64 {
+        self.0.init.claim
+    }
+
+    /// A header given at enqueue, such as `traceparent`.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.0.init.headers.get(name).map(String::as_str)
+    }
+
+    /// All headers given at enqueue.
+    pub fn headers(&self) -> &BTreeMap<String, String> {
+        &self.0.init.headers
+    }
+
+    /// Until when the job is this run's alone, as far as this process knows. It moves while the broker is in reach.
+    pub fn lease_until(&self) -> Instant {
+        self.0.init.lease.until()
+    }
+
+    /// A state of the application's.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
+        self.0.init.environment.states.get()
+    }
+
+    /// The client of the worker's broker, to enqueue further jobs.
+    ///
+    /// # Panics
+    /// In a context that was made by hand without one.
+    pub fn client(&self) -> &Client {
+        self.0.init.environment.client.as_ref().expect("a worker gives every context its client")
+    }
+
+    /// Why the handler should stop; `None`: it should not.
+    pub fn cancel_cause(&self) -> Option<CancelCause> {
+        match self.0.cancel.load(Ordering::Acquire) {
+            1 => Some(CancelCause::Cancelled),
+            2 => Some(CancelCause::LeaseLost),
+            3 => Some(CancelCause::TimedOut),
+            4 => Some(CancelCause::Shutdown),
+            _ => None,
+        }
+    }
+
+    /// Waits until the handler should stop. An async handler is dropped soon after; a blocking one has to look itself.
+    pub async fn cancelled(&self) -> CancelCause {
+        loop {
+            let notified = self.0.cancelled.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if let Some(cause) = self.cancel_cause() {
+                return cause;
+            }
+            notified.await;
+        }
+    }
+
+    /// Tells the handler to stop. The first cause stays.
+    pub fn cancel(&self, cause: CancelCause) {
+        let code = match cause {
+            CancelCause::Cancelled => 1,
+            CancelCause::LeaseLost => 2,
+            CancelCause::TimedOut => 3,
+            CancelCause::Shutdown => 4,
+        };
+        if self.0.cancel.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.0.cancelled.notify_waiters();
+        }
+    }
+}
+
+impl fmt::Debug for JobContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobContext")
+            .field("id", self.id())
+            .field("queue", &self.queue())
+            .field("task", &self.task())
+            .field("attempt", &self.attempt())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,165 @@
+//! The one error type of this crate, grouped by what the caller can do about it.
+
+use std::time::Duration;
+
+use crate::address::JobAddress;
+
+/// What can go wrong between an application and its queue.
+///
+/// Messages say what was attempted and the way out; [`source`](std::error::Error::source) is the cause.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    // --- The call is wrong: correct it. Nothing was stored. ---
+    /// A value outside its allowed range or grammar.
+    #[error("{field} `{value}` {problem}")]
+    Invalid {
+        /// The option, parameter or URL part.
+        field: &'static str,
+        /// The value as given, shortened.
+        value: String,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
+    /// A payload over the cap.
+    #[error("the payload of task `{task}` has {size} bytes, more than the {cap} allowed; store it elsewhere and pass a reference")]
+    PayloadTooLarge {
+        /// The task that it was meant for.
+        task: String,
+        /// Its size in bytes.
+        size: usize,
+        /// The cap in bytes.
+        cap: usize,
+    },
+    /// A payload that cannot be written as MessagePack, or is nested too deeply to be read back.
+    #[error("cannot encode the payload of task `{task}`: {problem}")]
+    Encode {
+        /// The task that it was meant for.
+        task: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Stored bytes that are not what they should be.
+    #[error("cannot decode {what}: {problem}")]
+    Decode {
+        /// Which bytes.
+        what: String,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// A given id is taken by a job with another task or payload.
+    #[error("job `{0}` exists with another payload; use another id, or cancel that job first")]
+    IdConflict(JobAddress),
+    /// No job has this address.
+    #[error("there is no job `{0}`; it may have finished without retention")]
+    NoSuchJob(String),
+    /// A job is in a state in which this cannot be done.
+    #[error("cannot {verb} job `{job}`: it is {state}")]
+    WrongState {
+        /// The job.
+        job: JobAddress,
+        /// What was asked for.
+        verb: &'static str,
+        /// The state it is in.
+        state: &'static str,
+    },
+
+    // --- The set-up is wrong: correct the configuration. ---
+    /// The configuration cannot work.
+    #[error("{0}")]
+    Config(String),
+    /// A URL whose broker is not compiled in.
+    #[error("`{scheme}://` needs the feature `{feature}`: add it to queue-core (or queue-worker) in Cargo.toml")]
+    FeatureOff {
+        /// The URL's scheme.
+        scheme: String,
+        /// The feature to add.
+        feature: &'static str,
+    },
+    /// The data was written by a newer version of this library.
+    #[error("queue `{queue}` has schema {found}, this library knows {known}; update it (nothing was written)")]
+    SchemaTooNew {
+        /// The queue, or the database file.
+        queue: String,
+        /// The stored schema number.
+        found: u64,
+        /// The newest number this library knows.
+        known: u64,
+    },
+    /// The broker refuses who we are or what we do.
+    #[error("the broker at {broker} denies access: {problem}")]
+    AccessDenied {
+        /// The broker's URL without secrets.
+        broker: String,
+        /// Its words.
+        problem: String,
+    },
+
+    // --- The broker's state: wait, or make room. ---
+    /// The broker cannot be reached or cannot work now. What was asked for has **not** been done.
+    #[error("the broker at {broker} is unavailable: {problem}")]
+    Unavailable {
+        /// The broker's URL without secrets.
+        broker: String,
+        /// What was seen.
+        problem: String,
+    },
+    /// No answer within the deadline, or the connection broke before it. What was asked for **may** have been done.
+    #[error("no answer from the broker at {broker} within {after:?}; it may have acted")]
+    Ambiguous {
+        /// The broker's URL without secrets.
+        broker: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The broker has no room; nothing was stored.
+    #[error("the broker at {broker} is full: {problem}; nothing was stored")]
+    BrokerFull {
+        /// The broker's URL without secrets.
+        broker: String,
+        /// Its words.
+        problem: String,
+    },
+    /// The broker no longer knows this worker or producer, or lacks its latest turns.
+    #[error("the broker has forgotten `{0}`; register under a new name")]
+    Forgotten(String),
+    /// A sequence number below the last one answered: a late duplicate, to be ignored.
+    #[error("sequence {seq} of `{name}` is older than the last one answered")]
+    Old {
+        /// The worker or producer.
+        name: String,
+        /// The sequence number sent.
+        seq: u64,
+    },
+    /// An enqueue without an answer: the jobs may or may not be stored. [`Pending::retry`](crate::Pending::retry) finds out
+    /// without making a second job.
+    #[error("enqueue of {} job(s) got no answer in time; `retry()` of the pending call settles it without doubling", .0.len())]
+    Unknown(Box<crate::client::Pending>),
+    /// A bug of ours, or data of somebody else's under our keys.
+    #[error("unexpected answer from the broker: {0}")]
+    Internal(String),
+}
+
+impl Error {
+    /// True when the same call may succeed later without any change.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Error::Unavailable { .. } | Error::Ambiguous { .. } | Error::BrokerFull { .. })
+    }
+
+    /// True when the call may have been carried out although it failed.
+    pub fn is_ambiguous(&self) -> bool {
+        matches!(self, Error::Ambiguous { .. } | Error::Unknown(_))
+    }
+
+    pub(crate) fn invalid(field: &'static str, value: impl AsRef<str>, problem: impl Into<String>) -> Self {
+        let value = value.as_ref();
+        let mut shown: String = value.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+        if shown.len() < value.len() && value.chars().count() > 80 {
+            shown.push('…');
+        }
+        Error::Invalid { field, value: shown, problem: problem.into() }
+    }
+}
+
+/// A `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;

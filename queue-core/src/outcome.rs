@@ -1,0 +1,235 @@
+//! How a handler ends: what it returns, and the ways to steer the queue.
+
+use std::{error::Error as StdError, fmt, time::Duration};
+
+use serde::Serialize;
+
+use crate::{
+    codec,
+    envelope::{ERROR_MAX, RESULT_MAX},
+};
+
+/// A handler's own word on what happens to its job.
+///
+/// Return it (`-> Outcome`, `-> Result<Outcome, E>`), or throw it: it is an error too, so `Err(Outcome::Snooze(..))?`
+/// works in a function that returns `anyhow::Result` or any other error that keeps its sources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Done: as if `()` had been returned.
+    Done,
+    /// Failed: retried with the task's backoff; counts an attempt.
+    Retry(String),
+    /// Failed: retried after this time; counts an attempt.
+    RetryAfter(Duration, String),
+    /// Not now: comes back after this time; counts a snooze, not an attempt.
+    Snooze(Duration),
+    /// This round is done, the next starts after this time; clears attempts, crashes and snoozes.
+    Repeat(Duration),
+    /// No longer wanted: → `cancelled`, with the reason.
+    Cancel(String),
+    /// Will never work: → `dead`, with the reason.
+    Bury(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Done => write!(f, "done"),
+            Outcome::Retry(why) => write!(f, "retry: {why}"),
+            Outcome::RetryAfter(delay, why) => write!(f, "retry after {delay:?}: {why}"),
+            Outcome::Snooze(delay) => write!(f, "snooze for {delay:?}"),
+            Outcome::Repeat(delay) => write!(f, "repeat after {delay:?}"),
+            Outcome::Cancel(why) => write!(f, "cancel: {why}"),
+            Outcome::Bury(why) => write!(f, "bury: {why}"),
+        }
+    }
+}
+
+impl StdError for Outcome {}
+
+/// What a run of a handler came to, with types erased.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HandlerEnd {
+    /// It returned, with the encoded result if the job keeps one. `Err`: the result could not be kept, and why.
+    Done(Option<Result<Vec<u8>, String>>),
+    /// It returned or threw an [`Outcome`].
+    Steered(Outcome),
+    /// It returned an error: the chain of its messages, at most [`ERROR_MAX`] bytes.
+    Failed(String),
+    /// Its payload could not be decoded, and why.
+    Undecodable(String),
+}
+
+/// What a task function may return: `()`, an [`Outcome`], or `Result<T, E>` of a serialisable `T` or an [`Outcome`], and
+/// any error `E` that converts into a boxed one.
+#[diagnostic::on_unimplemented(
+    message = "a task cannot return `{Self}`",
+    label = "not `()`, an `Outcome`, or a `Result`",
+    note = "return `()`, `Outcome`, or `Result<T, E>` where `T` is serialisable (`#[derive(Serialize, Deserialize)]`) and `E` converts into `Box<dyn Error + Send + Sync>`"
+)]
+pub trait TaskReturn {
+    /// What [`Handle::result`](crate::Handle::result) gives.
+    type Output;
+    /// Erases the types. The result is encoded only if it is `wanted`.
+    fn end(self, wanted: bool) -> HandlerEnd;
+}
+
+/// What the `Ok` of a task's `Result` may be.
+#[diagnostic::on_unimplemented(
+    message = "a task cannot return `Result<{Self}, _>`",
+    label = "the result of a task must be serialisable",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or return `Result<(), E>`"
+)]
+pub trait TaskResult {
+    /// What [`Handle::result`](crate::Handle::result) gives.
+    type Output;
+    /// Erases the type. The result is encoded only if it is `wanted`.
+    fn end_ok(self, wanted: bool) -> HandlerEnd;
+}
+
+/// What the `Err` of a task's `Result` may be.
+#[diagnostic::on_unimplemented(
+    message = "a task cannot fail with `{Self}`",
+    label = "this error does not convert into `Box<dyn Error + Send + Sync>`",
+    note = "implement `std::error::Error` for `{Self}`, or use `anyhow::Error`, `eyre::Report` or `String`"
+)]
+pub trait TaskFailure {
+    /// Boxes it.
+    fn boxed(self) -> Box<dyn StdError + Send + Sync>;
+}
+
+impl<E: Into<Box<dyn StdError + Send + Sync>>> TaskFailure for E {
+    fn boxed(self) -> Box<dyn StdError + Send + Sync> {
+        self.into()
+    }
+}
+
+impl TaskReturn for () {
+    type Output = ();
+    fn end(self, _: bool) -> HandlerEnd {
+        HandlerEnd::Done(None)
+    }
+}
+
+impl TaskReturn for Outcome {
+    type Output = ();
+    fn end(self, _: bool) -> HandlerEnd {
+        match self {
+            Outcome::Done => HandlerEnd::Done(None),
+            other => HandlerEnd::Steered(other),
+        }
+    }
+}
+
+impl<T: TaskResult, E: TaskFailure> TaskReturn for Result<T, E> {
+    type Output = T::Output;
+    fn end(self, wanted: bool) -> HandlerEnd {
+        match self {
+            Ok(value) => value.end_ok(wanted),
+            Err(error) => failed(error.boxed().as_ref()),
+        }
+    }
+}
+
+impl TaskResult for Outcome {
+    type Output = ();
+    fn end_ok(self, wanted: bool) -> HandlerEnd {
+        TaskReturn::end(self, wanted)
+    }
+}
+
+impl<T: Serialize> TaskResult for T {
+    type Output = T;
+    fn end_ok(self, wanted: bool) -> HandlerEnd {
+        if !wanted || size_of::<T>() == 0 {
+            return HandlerEnd::Done(None);
+        }
+        HandlerEnd::Done(Some(codec::encode(&self).and_then(|bytes| match bytes.len() {
+            0..=RESULT_MAX => Ok(bytes),
+            size => Err(format!("the result has {size} bytes, more than the {RESULT_MAX} that are kept")),
+        })))
+    }
+}
+
+fn failed(error: &(dyn StdError + 'static)) -> HandlerEnd {
+    let mut link = Some(error);
+    while let Some(error) = link {
+        if let Some(outcome) = error.downcast_ref::<Outcome>() {
+            return TaskReturn::end(outcome.clone(), false);
+        }
+        link = error.source();
+    }
+    HandlerEnd::Failed(error_text(error))
+}
+
+/// The messages of an error and its sources, joined by `: `, at most [`ERROR_MAX`] bytes.
+pub fn error_text(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut link = error.source();
+    while let Some(error) = link {
+        let message = error.to_string();
+        // Many errors repeat their source in their own message.
+        if !text.ends_with(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        link = error.source();
+    }
+    cut(text, ERROR_MAX)
+}
+
+/// Cuts a text to at most `max` bytes, at a character's end.
+pub fn cut(mut text: String, max: usize) -> String {
+    if text.len() > max {
+        let end = (0..=max - '…'.len_utf8()).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Outer(Outcome);
+    impl fmt::Display for Outer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("while polling")
+        }
+    }
+    impl StdError for Outer {
+        fn source(&self) -> Option<&(dyn StdError + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn an_outcome_is_found_among_the_sources_of_an_error() {
+        let end = Err::<(), _>(Outer(Outcome::Snooze(Duration::from_secs(1)))).end(false);
+        assert_eq!(end, HandlerEnd::Steered(Outcome::Snooze(Duration::from_secs(1))));
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_sources() {
+        let error = std::io::Error::other("disk on fire");
+        assert_eq!(error_text(&error), "disk on fire");
+        assert_eq!(Err::<(), _>("plain text").end(false), HandlerEnd::Failed("plain text".into()));
+    }
+
+    #[test]
+    fn a_result_is_encoded_only_where_it_is_wanted() {
+        assert_eq!(Ok::<_, String>(7u8).end(false), HandlerEnd::Done(None));
+        assert_eq!(Ok::<_, String>(7u8).end(true), HandlerEnd::Done(Some(Ok(vec![7]))));
+        assert!(matches!(Ok::<_, String>("x".repeat(RESULT_MAX)).end(true), HandlerEnd::Done(Some(Err(_)))));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_a_character() {
+        let text = cut("ä".repeat(10_000), ERROR_MAX);
+        assert!(text.len() <= ERROR_MAX && text.ends_with('…'));
+    }
+}

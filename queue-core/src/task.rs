@@ -1,0 +1,253 @@
+//! What a task is to the framework: a definition that the macros write and the registry finds.
+
+use std::{any::TypeId, fmt, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{broker::Priority, context::JobContext, error::Result, io::BoxFuture, outcome::HandlerEnd};
+
+/// The queue of a task that names none.
+pub const DEFAULT_QUEUE: &str = "default";
+
+/// Most attempts where neither worker, task nor job says otherwise: the 25th failure buries.
+pub const DEFAULT_MAX_ATTEMPTS: u32 = 25;
+
+/// A type that stands for a task: what `#[task]` puts beside the function, or a payload struct with `#[derive(Task)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a task",
+    note = "put `#[task]` on an async function, or `#[derive(Task)]` on a payload struct that implements `Handler`"
+)]
+pub trait Task: Send + 'static {
+    /// What a completed job gives.
+    type Output;
+
+    /// Its definition.
+    fn definition() -> &'static TaskDef;
+}
+
+/// The work of a `#[derive(Task)]` struct.
+///
+/// ```
+/// use queue_core::prelude::*;
+///
+/// #[derive(Task)]
+/// #[task(queue = "mail", max_attempts = 5)]
+/// struct SendMail {
+///     to: String,
+/// }
+///
+/// impl Handler for SendMail {
+///     type Output = Result<(), std::io::Error>;
+///
+///     async fn run(self, ctx: JobContext) -> Self::Output {
+///         println!("attempt {} to {}", ctx.attempt(), self.to);
+///         Ok(())
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "the task `{Self}` has no handler",
+    label = "`#[derive(Task)]` needs `impl Handler for {Self}`",
+    note = "write `impl Handler for {Self} {{ type Output = Result<(), YourError>; async fn run(self, ctx: JobContext) -> Self::Output {{ .. }} }}`"
+)]
+pub trait Handler: Sized + Send + 'static {
+    /// What the run returns: `()`, an [`Outcome`](crate::Outcome), or a `Result`, as for functions.
+    type Output: crate::outcome::TaskReturn;
+
+    /// Does the work.
+    fn run(self, ctx: JobContext) -> impl Future<Output = Self::Output> + Send;
+}
+
+/// How the delay before a retry grows: `base · 2^(attempt − 1)` up to `max`, of which the upper half is random
+/// ("equal jitter": AWS Architecture Blog, *Exponential Backoff And Jitter*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// The delay after the first failure, before jitter. Default: 2 s.
+    pub base: Duration,
+    /// It grows no further. Default: 24 h.
+    pub max: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Backoff { base: Duration::from_secs(2), max: Duration::from_secs(24 * 3600) }
+    }
+}
+
+impl Backoff {
+    /// The delay before the next start after the `attempt`-th failure (from 1), without jitter.
+    pub fn nominal(&self, attempt: u32) -> Duration {
+        let doublings = attempt.saturating_sub(1).min(40);
+        self.base.checked_mul(1u32.checked_shl(doublings).unwrap_or(u32::MAX)).unwrap_or(self.max).min(self.max)
+    }
+
+    /// The delay with jitter: between half of [`nominal`](Self::nominal) and all of it.
+    pub fn delay(&self, attempt: u32) -> Duration {
+        let nominal = self.nominal(attempt);
+        nominal.mul_f64(0.5 + fastrand::f64() / 2.0).min(nominal)
+    }
+}
+
+/// What becomes of a running handler when its worker has lost touch with the broker for a whole lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnIsolation {
+    /// It runs on; if the lease was lost meanwhile, its finish changes nothing.
+    #[default]
+    Continue,
+    /// It is cancelled at the end of the lease, so that it never overlaps its successor by much.
+    Cancel,
+}
+
+/// Everything the framework knows about a task. Written by the macros; found through `inventory` or `.register(..)`.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct TaskDef {
+    /// Its name: what jobs carry. Default: the function's or struct's name.
+    pub name: &'static str,
+    /// Earlier names whose jobs it takes too.
+    pub aliases: &'static [&'static str],
+    /// The queue of its jobs.
+    pub queue: &'static str,
+    /// Most attempts; `None`: the worker's setting.
+    pub max_attempts: Option<u32>,
+    /// Longest run; `None`: the worker's setting.
+    pub timeout: Option<Duration>,
+    /// Backoff; `None`: the worker's setting.
+    pub backoff: Option<Backoff>,
+    /// Priority of its jobs.
+    pub priority: Priority,
+    /// How long a done job and its result are kept; `None`: not at all.
+    pub retention: Option<Duration>,
+    /// What becomes of it in isolation.
+    pub on_isolation: OnIsolation,
+    /// The payload's parameters, in the order of the function.
+    pub params: &'static [ParamDef],
+    /// The states that it wants injected.
+    pub states: fn() -> Vec<StateNeed>,
+    /// Runs it.
+    pub run: RunFn,
+    /// Turns a JSON object with its parameters into a payload.
+    pub payload_from_json: fn(&str) -> Result<Vec<u8>>,
+    /// Where it is defined.
+    pub file: &'static str,
+    /// And in which line.
+    pub line: u32,
+}
+
+impl TaskDef {
+    /// A definition with defaults; the macros fill in the rest.
+    pub const fn new(name: &'static str, run: RunFn, payload_from_json: fn(&str) -> Result<Vec<u8>>) -> Self {
+        TaskDef {
+            name,
+            aliases: &[],
+            queue: DEFAULT_QUEUE,
+            max_attempts: None,
+            timeout: None,
+            backoff: None,
+            priority: Priority::Normal,
+            retention: None,
+            on_isolation: OnIsolation::Continue,
+            params: &[],
+            states: Vec::new,
+            run,
+            payload_from_json,
+            file: "",
+            line: 0,
+        }
+    }
+}
+
+impl fmt::Debug for TaskDef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task `{}` ({}:{})", self.name, self.file, self.line)
+    }
+}
+
+/// A payload parameter of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamDef {
+    /// Its name: the key in the payload's map.
+    pub name: &'static str,
+    /// Its type as written.
+    pub ty: &'static str,
+    /// Whether a payload without it is undecodable: true unless it is an `Option` or has a default.
+    pub required: bool,
+}
+
+/// A `State<T>` that a task wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateNeed {
+    /// The type.
+    pub id: TypeId,
+    /// Its name, for the message when it is missing.
+    pub name: &'static str,
+}
+
+impl StateNeed {
+    /// The need for a state of type `T`.
+    pub fn of<T: 'static>() -> Self {
+        StateNeed { id: TypeId::of::<T>(), name: std::any::type_name::<T>() }
+    }
+}
+
+/// How a task is run.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub enum RunFn {
+    /// An async function: the future is polled by the worker's runtime.
+    Async(fn(Call) -> BoxFuture<'static, HandlerEnd>),
+    /// A sync function (`blocking`): it gets a thread of its own from the runtime's blocking pool.
+    Blocking(fn(Call) -> HandlerEnd),
+}
+
+/// One run of a task.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Call {
+    /// The stored envelope; the payload lies in it.
+    pub envelope: Vec<u8>,
+    /// Where in the envelope the payload lies.
+    pub payload: std::ops::Range<usize>,
+    /// The job's context.
+    pub context: JobContext,
+    /// Whether the result is kept.
+    pub wants_result: bool,
+}
+
+impl Call {
+    /// A call whose payload is a range of `envelope`.
+    pub fn new(envelope: Vec<u8>, payload: std::ops::Range<usize>, context: JobContext, wants_result: bool) -> Self {
+        Call { envelope, payload, context, wants_result }
+    }
+
+    /// Decodes the payload.
+    ///
+    /// # Errors
+    /// What does not fit, naming the parameter where it can be known.
+    pub fn decode<P: DeserializeOwned>(&self) -> std::result::Result<P, HandlerEnd> {
+        crate::payload::decode(&self.envelope[self.payload.clone()]).map_err(HandlerEnd::Undecodable)
+    }
+}
+
+/// Encodes a payload struct: what the macros call.
+pub(crate) fn encode_payload<P: Serialize>(payload: &P) -> std::result::Result<Vec<u8>, String> {
+    crate::codec::encode(payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_doubles_up_to_its_maximum_and_jitters_in_the_upper_half() {
+        let backoff = Backoff::default();
+        assert_eq!(backoff.nominal(1), Duration::from_secs(2));
+        assert_eq!(backoff.nominal(5), Duration::from_secs(32));
+        assert_eq!(backoff.nominal(25), Duration::from_secs(24 * 3600));
+        assert_eq!(backoff.nominal(u32::MAX), Duration::from_secs(24 * 3600));
+        for attempt in 1..30 {
+            let (nominal, delay) = (backoff.nominal(attempt), backoff.delay(attempt));
+            assert!(delay <= nominal && delay >= nominal / 2, "{attempt}: {delay:?}");
+        }
+    }
+}
