@@ -15,9 +15,14 @@ pub const ELEMENTS_MAX: usize = 1_000_000;
 /// Encodes a value: structs as maps by field name, bytes as binary.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(128);
-    let mut serializer = rmp_serde::Serializer::new(&mut bytes).with_struct_map().with_bytes(BytesMode::ForceAll);
-    value.serialize(&mut serializer).map_err(|error| error.to_string())?;
+    encode_into(&mut bytes, value)?;
     Ok(bytes)
+}
+
+/// Encodes a value behind what `bytes` already hold.
+pub(crate) fn encode_into<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) -> Result<(), String> {
+    let mut serializer = rmp_serde::Serializer::new(bytes).with_struct_map().with_bytes(BytesMode::ForceAll);
+    value.serialize(&mut serializer).map_err(|error| error.to_string())
 }
 
 /// Decodes a value that fills `bytes` to the last one.
@@ -32,11 +37,18 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Strin
 /// # Errors
 /// What is wrong, and at which byte.
 pub fn scan(bytes: &[u8]) -> Result<(), String> {
+    match value_end(bytes, 0)? {
+        end if end == bytes.len() => Ok(()),
+        end => Err(format!("{} bytes follow its end", bytes.len() - end)),
+    }
+}
+
+/// Walks the value that begins at byte `at`, within the same bounds, and says where it ends.
+pub(crate) fn value_end(bytes: &[u8], mut at: usize) -> Result<usize, String> {
     // How many values each open array or map still waits for.
     let mut open = [0usize; DEPTH_MAX];
     let mut depth = 0;
     let mut elements = 0;
-    let mut at = 0;
     loop {
         let start = at;
         let marker = *bytes.get(at).ok_or_else(|| format!("it ends early, at byte {at}"))?;
@@ -92,7 +104,7 @@ pub fn scan(bytes: &[u8]) -> Result<(), String> {
             depth -= 1;
         }
         if depth == 0 {
-            return if at == bytes.len() { Ok(()) } else { Err(format!("{} bytes follow its end", bytes.len() - at)) };
+            return Ok(at);
         }
     }
 }

@@ -133,7 +133,7 @@ pub enum Error {
     },
     /// An enqueue without an answer: the jobs may or may not be stored. [`Pending::retry`](crate::Pending::retry) finds out
     /// without making a second job.
-    #[error("enqueue of {} job(s) got no answer in time; `retry()` of the pending call settles it without doubling", .0.len())]
+    #[error("enqueue of {} job(s) got no answer in time; `retry()` of the pending call settles it without doubling", .0.jobs().len())]
     Unknown(Box<crate::client::Pending>),
     /// A bug of ours, or data of somebody else's under our keys.
     #[error("unexpected answer from the broker: {0}")]
@@ -149,6 +149,21 @@ impl Error {
     /// True when the call may have been carried out although it failed.
     pub fn is_ambiguous(&self) -> bool {
         matches!(self, Error::Ambiguous { .. } | Error::Unknown(_))
+    }
+
+    /// The same error once more, for each of several callers. Of a pending call only the message is repeated.
+    pub(crate) fn duplicate(&self) -> Self {
+        match self {
+            Error::Invalid { field, value, problem } => Error::Invalid { field, value: value.clone(), problem: problem.clone() },
+            Error::AccessDenied { broker, problem } => Error::AccessDenied { broker: broker.clone(), problem: problem.clone() },
+            Error::Unavailable { broker, problem } => Error::Unavailable { broker: broker.clone(), problem: problem.clone() },
+            Error::BrokerFull { broker, problem } => Error::BrokerFull { broker: broker.clone(), problem: problem.clone() },
+            Error::SchemaTooNew { queue, found, known } => Error::SchemaTooNew { queue: queue.clone(), found: *found, known: *known },
+            Error::Ambiguous { broker, after } => Error::Ambiguous { broker: broker.clone(), after: *after },
+            Error::Forgotten(name) => Error::Forgotten(name.clone()),
+            Error::Config(problem) => Error::Config(problem.clone()),
+            other => Error::Internal(other.to_string()),
+        }
     }
 
     pub(crate) fn invalid(field: &'static str, value: impl AsRef<str>, problem: impl Into<String>) -> Self {

@@ -3,23 +3,32 @@
 
 pub mod address;
 pub mod broker;
+#[doc(hidden)]
+pub mod __private;
 pub mod client;
 pub mod codec;
 pub mod context;
 pub mod envelope;
 mod error;
+pub mod inspector;
 mod io;
 pub mod outcome;
 pub mod payload;
+pub mod prelude;
 pub mod registry;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 pub mod task;
+
+pub use queue_macros::{Task, task};
 
 pub use self::{
     address::{JobAddress, JobId},
-    client::Client,
+    client::{Client, Handle, Job, Pending},
     context::{JobContext, State},
     error::{Error, Result},
+    inspector::Inspector,
     io::BoxFuture,
     outcome::Outcome,
-    task::{Backoff, Task},
+    task::{Backoff, Handler, Task},
 };

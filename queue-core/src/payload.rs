@@ -1,63 +1,335 @@
 //! Payloads: maps by parameter name, in MessagePack in storage and in JSON on the command line.
+//!
+//! A payload is written and read one parameter at a time, so that a new `Option` or defaulted parameter, a removed one and
+//! another order are compatible, and so that an error can name the parameter that does not fit.
 
-use serde::de::DeserializeOwned;
+use std::{fmt, marker::PhantomData};
+
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     codec,
+    context::{JobContext, State},
     error::{Error, Result},
-    task::ParamDef,
+    outcome::HandlerEnd,
+    task::{Call, ParamDef, StateNeed},
 };
 
-/// Decodes a payload. On failure says which parameter does not fit.
-pub(crate) fn decode<P: DeserializeOwned>(bytes: &[u8]) -> Result<P, String> {
-    codec::scan(bytes)?;
+/// What a parameter of a task must be to travel in a payload: every owned, serialisable type is.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a task",
+    label = "not serialisable",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for it; what the worker provides is taken as `State<T>`"
+)]
+pub trait Payload: Serialize + DeserializeOwned + Send + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned + Send + 'static> Payload for T {}
+
+/// What a worker can give to a task beside its payload: [`State<T>`] and [`JobContext`].
+#[diagnostic::on_unimplemented(
+    message = "a worker cannot provide a `{Self}`",
+    label = "neither `queue_core::State<T>` nor `queue_core::JobContext`",
+    note = "another crate's type of this name is in scope: write `queue_core::State<T>` or `queue_core::JobContext`, or rename a payload type that is called `State` or `Context`"
+)]
+pub trait Inject: Sized {
+    /// Takes it from the context.
+    ///
+    /// # Errors
+    /// When the worker does not have it; a worker that checked its tasks at start does.
+    fn inject(context: &JobContext) -> std::result::Result<Self, HandlerEnd>;
+
+    /// The state that has to be there.
+    fn need() -> Option<StateNeed>;
+}
+
+impl Inject for JobContext {
+    fn inject(context: &JobContext) -> std::result::Result<Self, HandlerEnd> {
+        Ok(context.clone())
+    }
+
+    fn need() -> Option<StateNeed> {
+        None
+    }
+}
+
+impl<T: Send + Sync + 'static> Inject for State<T> {
+    fn inject(context: &JobContext) -> std::result::Result<Self, HandlerEnd> {
+        context.state().ok_or_else(|| {
+            let name = std::any::type_name::<T>();
+            HandlerEnd::Failed(format!("the worker has no state `{name}`; give it one with `worker.state(..)`"))
+        })
+    }
+
+    fn need() -> Option<StateNeed> {
+        Some(StateNeed::of::<T>())
+    }
+}
+
+/// The access of generated code to a payload parameter of type `T`. Only [`NEW`](Self::NEW) has a bound, so that a type
+/// that does not fit is told once.
+pub struct Param<T> {
+    encode: fn(&mut Vec<u8>, &T) -> Result<(), String>,
+    decode: fn(&[u8]) -> Result<T, String>,
+    json: fn(&mut Vec<u8>, &serde_json::Value) -> Result<Result<(), String>, (String, String)>,
+}
+
+impl<T: Payload> Param<T> {
+    /// The access.
+    pub const NEW: Self = Param { encode: codec::encode_into::<T>, decode: decode::<T>, json: encode_json::<T> };
+}
+
+impl<T> fmt::Debug for Param<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Param<{}>", std::any::type_name::<T>())
+    }
+}
+
+/// The access of generated code to an injected parameter of type `T`.
+pub struct Injected<T> {
+    get: fn(&JobContext) -> std::result::Result<T, HandlerEnd>,
+    need: fn() -> Option<StateNeed>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Inject> Injected<T> {
+    /// The access.
+    pub const NEW: Self = Injected { get: T::inject, need: T::need, of: PhantomData };
+}
+
+impl<T> Injected<T> {
+    /// Takes it from the context.
+    ///
+    /// # Errors
+    /// When the worker does not have it.
+    pub fn get(&self, context: &JobContext) -> std::result::Result<T, HandlerEnd> {
+        (self.get)(context)
+    }
+
+    /// The state that has to be there.
+    pub fn need(&self) -> Option<StateNeed> {
+        (self.need)()
+    }
+}
+
+impl<T> fmt::Debug for Injected<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Injected<{}>", std::any::type_name::<T>())
+    }
+}
+
+/// Writes a payload, parameter by parameter. The first problem is kept and told by [`finish`](Self::finish).
+#[derive(Debug)]
+pub struct PayloadWriter {
+    bytes: Vec<u8>,
+    problem: Option<String>,
+}
+
+impl PayloadWriter {
+    /// A payload of `count` parameters.
+    pub fn new(count: usize) -> Self {
+        let mut bytes = Vec::with_capacity(96);
+        match u16::try_from(count) {
+            Ok(count @ 0..=15) => bytes.push(0x80 | count.to_le_bytes()[0]),
+            Ok(count) => {
+                bytes.push(0xde);
+                bytes.extend_from_slice(&count.to_be_bytes());
+            }
+            Err(_) => return PayloadWriter { bytes, problem: Some(format!("{count} parameters are more than 65535")) },
+        }
+        PayloadWriter { bytes, problem: None }
+    }
+
+    /// Writes a parameter.
+    pub fn field<T>(&mut self, name: &str, value: &T, param: &Param<T>) {
+        if self.problem.is_none() {
+            self.problem = codec::encode_into(&mut self.bytes, name)
+                .and_then(|()| (param.encode)(&mut self.bytes, value))
+                .map_err(|problem| format!("parameter `{name}`: {problem}"))
+                .err();
+        }
+    }
+
+    /// Writes a parameter if the JSON object has it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the parameter that is of the wrong type.
+    pub fn json<T>(&mut self, name: &'static str, param: &Param<T>, object: &JsonObject<'_>) -> Result<()> {
+        let Some(value) = object.values.get(name) else { return Ok(()) };
+        if let Err(problem) = codec::encode_into(&mut self.bytes, name) {
+            self.problem.get_or_insert(problem);
+        }
+        match (param.json)(&mut self.bytes, value) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(problem)) => {
+                self.problem.get_or_insert(format!("parameter `{name}`: {problem}"));
+                Ok(())
+            }
+            Err((path, problem)) => {
+                let ty = object.params.iter().find(|param| param.name == name).map_or("", |param| param.ty);
+                let path = if path == "." { name.to_owned() } else { format!("{name}.{path}") };
+                Err(Error::invalid("parameter", path, format!("does not fit `{ty}`: {problem}")))
+            }
+        }
+    }
+
+    /// The payload.
+    ///
+    /// # Errors
+    /// [`Error::Encode`] with the parameter that cannot be encoded, or what is nested too deeply to be read back.
+    pub fn finish(self, task: &str) -> Result<Vec<u8>> {
+        let PayloadWriter { bytes, problem } = self;
+        match problem.map_or_else(|| codec::scan(&bytes), Err) {
+            Ok(()) => Ok(bytes),
+            Err(problem) => Err(Error::Encode { task: task.to_owned(), problem }),
+        }
+    }
+}
+
+/// Reads a payload, parameter by parameter, without allocating.
+#[derive(Debug)]
+pub struct PayloadReader<'a> {
+    bytes: &'a [u8],
+    entries: usize,
+    first: usize,
+    /// Where the search for the next parameter begins, and which entry lies there: usually they come in order.
+    cursor: (usize, usize),
+}
+
+impl<'a> PayloadReader<'a> {
+    /// The payload of a call.
+    ///
+    /// # Errors
+    /// When it is no map, or out of bounds.
+    pub fn new(call: &'a Call) -> std::result::Result<Self, HandlerEnd> {
+        Self::of(&call.envelope[call.payload.clone()]).map_err(HandlerEnd::Undecodable)
+    }
+
+    fn of(bytes: &'a [u8]) -> Result<Self, String> {
+        codec::scan(bytes)?;
+        let (entries, first) = match *bytes {
+            [marker @ 0x80..=0x8f, ..] => (usize::from(marker & 0x0f), 1),
+            [0xde, high, low, ..] => (usize::from(u16::from_be_bytes([high, low])), 3),
+            _ => return Err("the payload is not a map by parameter name".to_owned()),
+        };
+        Ok(PayloadReader { bytes, entries, first, cursor: (first, 0) })
+    }
+
+    /// A parameter that must be there.
+    ///
+    /// # Errors
+    /// When it is missing or does not fit.
+    pub fn required<T>(&mut self, name: &str, param: &Param<T>) -> std::result::Result<T, HandlerEnd> {
+        match self.find(name)? {
+            Some(value) => decoded(name, param, value),
+            None => Err(HandlerEnd::Undecodable(format!("parameter `{name}` is missing"))),
+        }
+    }
+
+    /// A parameter that may be missing.
+    ///
+    /// # Errors
+    /// When it is there and does not fit.
+    pub fn optional<T>(&mut self, name: &str, param: &Param<T>, default: impl FnOnce() -> T) -> std::result::Result<T, HandlerEnd> {
+        match self.find(name)? {
+            Some(value) => decoded(name, param, value),
+            None => Ok(default()),
+        }
+    }
+
+    fn find(&mut self, name: &str) -> std::result::Result<Option<&'a [u8]>, HandlerEnd> {
+        let (mut at, mut index) = self.cursor;
+        for _ in 0..self.entries {
+            if index == self.entries {
+                (at, index) = (self.first, 0);
+            }
+            // Both ends were walked by the scan already.
+            let key_end = codec::value_end(self.bytes, at).map_err(HandlerEnd::Undecodable)?;
+            let value_end = codec::value_end(self.bytes, key_end).map_err(HandlerEnd::Undecodable)?;
+            let found = is_text(&self.bytes[at..key_end], name);
+            (at, index) = (value_end, index + 1);
+            if found {
+                self.cursor = (at, index);
+                return Ok(Some(&self.bytes[key_end..value_end]));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether `bytes` are the MessagePack string `text`.
+fn is_text(bytes: &[u8], text: &str) -> bool {
+    let skip = match bytes.first() {
+        Some(0xa0..=0xbf) => 1,
+        Some(0xd9) => 2,
+        Some(0xda) => 3,
+        _ => return false,
+    };
+    bytes.get(skip..) == Some(text.as_bytes())
+}
+
+fn decoded<T>(name: &str, param: &Param<T>, value: &[u8]) -> std::result::Result<T, HandlerEnd> {
+    (param.decode)(value).map_err(|problem| HandlerEnd::Undecodable(format!("parameter `{name}`{problem}")))
+}
+
+/// The problem begins with the path inside the value, if there is one, and `: `.
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     rmp_serde::from_slice(bytes).map_err(|error| {
         // Only on failure is the second, slower way taken, which knows the path.
         let mut deserializer = rmp_serde::Deserializer::from_read_ref(bytes);
-        match serde_path_to_error::deserialize::<_, P>(&mut deserializer) {
-            Err(error) if error.path().iter().len() > 0 => format!("parameter `{}`: {}", error.path(), error.inner()),
-            _ => error.to_string(),
+        match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+            Err(error) if error.path().iter().len() > 0 => format!(".{}: {}", error.path(), error.inner()),
+            _ => format!(": {error}"),
         }
     })
 }
 
-/// Reads the JSON object of a command line into a payload of type `P`, checking names against `params`.
+fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value) -> Result<Result<(), String>, (String, String)> {
+    let value: T =
+        serde_path_to_error::deserialize(value).map_err(|error| (error.path().to_string(), error.inner().to_string()))?;
+    Ok(codec::encode_into(bytes, &value))
+}
+
+/// The arguments of a command line: a JSON object whose names were checked.
+#[derive(Debug)]
+pub struct JsonObject<'a> {
+    values: serde_json::Map<String, serde_json::Value>,
+    params: &'a [ParamDef],
+}
+
+impl JsonObject<'_> {
+    /// How many parameters it has.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// True when it has none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+}
+
+/// Reads the JSON object of a command line, checking its names against the task's parameters.
 ///
 /// # Errors
-/// [`Error::Invalid`] naming the parameter that is unknown, missing or of the wrong type.
-pub fn from_json<P: DeserializeOwned + serde::Serialize>(task: &str, params: &[ParamDef], json: &str) -> Result<Vec<u8>> {
+/// [`Error::Invalid`] naming the parameter that is unknown or missing.
+pub fn json_object<'a>(task: &str, params: &'a [ParamDef], json: &str) -> Result<JsonObject<'a>> {
     let value: serde_json::Value =
         serde_json::from_str(json).map_err(|error| Error::invalid("args", json, format!("is not JSON: {error}")))?;
-    let known = || params.iter().map(|param| format!("`{}`", param.name)).collect::<Vec<_>>().join(", ");
-    let Some(object) = value.as_object() else {
-        return Err(Error::invalid(
-            "args",
-            json,
-            format!("is not a JSON object; task `{task}` takes {}", if params.is_empty() { "{}".to_owned() } else { known() }),
-        ));
+    let takes = match params {
+        [] => format!("task `{task}` takes none: {{}}"),
+        params => format!("task `{task}` takes {}", params.iter().map(|param| format!("`{}`", param.name)).collect::<Vec<_>>().join(", ")),
     };
-    for name in object.keys() {
-        if !params.iter().any(|param| param.name == name) {
-            let problem = if params.is_empty() {
-                format!("is no parameter of task `{task}`; it takes none")
-            } else {
-                format!("is no parameter of task `{task}`; it takes {}", known())
-            };
-            return Err(Error::invalid("parameter", name, problem));
-        }
+    let serde_json::Value::Object(values) = value else {
+        return Err(Error::invalid("args", json, format!("is not a JSON object by parameter name; {takes}")));
+    };
+    if let Some(name) = values.keys().find(|name| !params.iter().any(|param| param.name == **name)) {
+        return Err(Error::invalid("parameter", name, format!("is unknown; {takes}")));
     }
-    for param in params {
-        if param.required && !object.contains_key(param.name) {
-            return Err(Error::invalid("parameter", param.name, format!("is missing; task `{task}` wants it as `{}`", param.ty)));
-        }
+    if let Some(param) = params.iter().find(|param| param.required && !values.contains_key(param.name)) {
+        return Err(Error::invalid("parameter", param.name, format!("is missing; task `{task}` wants it as `{}`", param.ty)));
     }
-    let payload: P = serde_path_to_error::deserialize(&value).map_err(|error| {
-        let path = error.path().to_string();
-        let ty =
-            params.iter().find(|param| path == param.name || path.starts_with(&format!("{}.", param.name))).map_or("", |param| param.ty);
-        Error::invalid("parameter", &path, format!("does not fit `{ty}`: {}", error.inner()))
-    })?;
-    codec::encode(&payload).map_err(|problem| Error::Encode { task: task.to_owned(), problem })
+    Ok(JsonObject { values, params })
 }
 
 /// A payload or result as JSON, for people. Binary becomes an array of numbers.
@@ -67,4 +339,68 @@ pub fn from_json<P: DeserializeOwned + serde::Serialize>(task: &str, params: &[P
 pub fn to_json(bytes: &[u8]) -> Result<serde_json::Value, String> {
     codec::scan(bytes)?;
     rmp_serde::from_slice(bytes).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NUMBER: Param<u32> = Param::NEW;
+    const TEXT: Param<String> = Param::NEW;
+    const PARAMS: &[ParamDef] =
+        &[ParamDef { name: "number", ty: "u32", required: true }, ParamDef { name: "text", ty: "String", required: false }];
+
+    fn written(write: impl FnOnce(&mut PayloadWriter), count: usize) -> Vec<u8> {
+        let mut writer = PayloadWriter::new(count);
+        write(&mut writer);
+        writer.finish("task").unwrap()
+    }
+
+    #[test]
+    fn parameters_are_found_in_any_order_and_strangers_are_skipped() {
+        let bytes = written(
+            |payload| {
+                payload.field("text", &"x".repeat(40), &TEXT);
+                payload.field("stranger", &1, &NUMBER);
+                payload.field("number", &7, &NUMBER);
+            },
+            3,
+        );
+        let mut reader = PayloadReader::of(&bytes).unwrap();
+        assert_eq!(reader.required("number", &NUMBER), Ok(7));
+        assert_eq!(reader.required("text", &TEXT).unwrap().len(), 40);
+        assert_eq!(reader.optional("missing", &NUMBER, || 5), Ok(5));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let bytes = written(|payload| payload.field("number", &"seven".to_owned(), &TEXT), 1);
+        let mut reader = PayloadReader::of(&bytes).unwrap();
+        let Err(HandlerEnd::Undecodable(problem)) = reader.required("number", &NUMBER) else { panic!("it was accepted") };
+        assert!(problem.starts_with("parameter `number`: "), "{problem}");
+        assert_eq!(reader.required("other", &NUMBER), Err(HandlerEnd::Undecodable("parameter `other` is missing".into())));
+    }
+
+    #[test]
+    fn many_parameters_have_a_longer_header() {
+        let bytes = written(|payload| (0..20).for_each(|i| payload.field(&format!("p{i}"), &i, &NUMBER)), 20);
+        assert_eq!(PayloadReader::of(&bytes).unwrap().required("p19", &NUMBER), Ok(19));
+    }
+
+    #[test]
+    fn json_that_does_not_fit_names_the_parameter() {
+        let problem = |json: &str| {
+            let object = match json_object("task", PARAMS, json) {
+                Ok(object) => object,
+                Err(error) => return error.to_string(),
+            };
+            let mut writer = PayloadWriter::new(object.len());
+            writer.json("number", &NUMBER, &object).and_then(|()| writer.json("text", &TEXT, &object)).unwrap_err().to_string()
+        };
+        assert!(problem("{").contains("is not JSON"));
+        assert!(problem("[1]").contains("`number`, `text`"));
+        assert!(problem(r#"{"text":"a"}"#).contains("`number` is missing"));
+        assert!(problem(r#"{"number":1,"txt":"a"}"#).contains("`txt` is unknown"));
+        assert!(problem(r#"{"number":-1}"#).contains("`number` does not fit `u32`"));
+    }
 }

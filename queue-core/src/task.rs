@@ -2,9 +2,13 @@
 
 use std::{any::TypeId, fmt, time::Duration};
 
-use serde::{Serialize, de::DeserializeOwned};
-
-use crate::{broker::Priority, context::JobContext, error::Result, io::BoxFuture, outcome::HandlerEnd};
+use crate::{
+    broker::Priority,
+    context::JobContext,
+    error::Result,
+    io::BoxFuture,
+    outcome::{HandlerEnd, TaskReturn},
+};
 
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -18,12 +22,15 @@ pub const DEFAULT_MAX_ATTEMPTS: u32 = 25;
     note = "put `#[task]` on an async function, or `#[derive(Task)]` on a payload struct that implements `Handler`"
 )]
 pub trait Task: Send + 'static {
-    /// What a completed job gives.
-    type Output;
+    /// What the handler returns. What a completed job gives is its `Output`, see [`TaskOutput`].
+    type Return: TaskReturn;
 
     /// Its definition.
     fn definition() -> &'static TaskDef;
 }
+
+/// What a completed job of a task gives: the `T` of a handler that returns `Result<T, E>`.
+pub type TaskOutput<T> = <<T as Task>::Return as TaskReturn>::Output;
 
 /// The work of a `#[derive(Task)]` struct.
 ///
@@ -52,7 +59,7 @@ pub trait Task: Send + 'static {
 )]
 pub trait Handler: Sized + Send + 'static {
     /// What the run returns: `()`, an [`Outcome`](crate::Outcome), or a `Result`, as for functions.
-    type Output: crate::outcome::TaskReturn;
+    type Output: TaskReturn;
 
     /// Does the work.
     fn run(self, ctx: JobContext) -> impl Future<Output = Self::Output> + Send;
@@ -70,11 +77,14 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Backoff { base: Duration::from_secs(2), max: Duration::from_secs(24 * 3600) }
+        Self::DEFAULT
     }
 }
 
 impl Backoff {
+    /// What holds where nothing is said.
+    pub const DEFAULT: Backoff = Backoff { base: Duration::from_secs(2), max: Duration::from_secs(24 * 3600) };
+
     /// The delay before the next start after the `attempt`-th failure (from 1), without jitter.
     pub fn nominal(&self, attempt: u32) -> Duration {
         let doublings = attempt.saturating_sub(1).min(40);
@@ -191,7 +201,7 @@ impl StateNeed {
 }
 
 /// How a task is run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum RunFn {
     /// An async function: the future is polled by the worker's runtime.
@@ -219,19 +229,6 @@ impl Call {
     pub fn new(envelope: Vec<u8>, payload: std::ops::Range<usize>, context: JobContext, wants_result: bool) -> Self {
         Call { envelope, payload, context, wants_result }
     }
-
-    /// Decodes the payload.
-    ///
-    /// # Errors
-    /// What does not fit, naming the parameter where it can be known.
-    pub fn decode<P: DeserializeOwned>(&self) -> std::result::Result<P, HandlerEnd> {
-        crate::payload::decode(&self.envelope[self.payload.clone()]).map_err(HandlerEnd::Undecodable)
-    }
-}
-
-/// Encodes a payload struct: what the macros call.
-pub(crate) fn encode_payload<P: Serialize>(payload: &P) -> std::result::Result<Vec<u8>, String> {
-    crate::codec::encode(payload)
 }
 
 #[cfg(test)]

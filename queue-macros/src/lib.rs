@@ -1,1 +1,25 @@
-//! .
+//! `#[task]` and `#[derive(Task)]` of [queue-core](https://docs.rs/queue-core), where they are documented and re-exported.
+//!
+//! Each mistake is told once, at the token that has to change: the macros check what can be seen in the syntax, and route
+//! every requirement on a type through exactly one expression that carries the span of that type.
+
+mod derive;
+mod expand;
+mod function;
+mod options;
+mod params;
+mod suggest;
+
+use proc_macro::TokenStream;
+
+/// Turns a function into a task. See `queue_core::task`.
+#[proc_macro_attribute]
+pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
+    function::expand(options.into(), item.into()).into()
+}
+
+/// Turns a payload struct into a task. See `queue_core::Task`.
+#[proc_macro_derive(Task, attributes(task))]
+pub fn derive_task(item: TokenStream) -> TokenStream {
+    derive::expand(item.into()).into()
+}

@@ -314,7 +314,7 @@ pub struct Finish {
     pub ending: Ending,
 }
 
-/// Where a delivery's job goes. Everything but `Release` and `Void` clears the job's crashes.
+/// Where a delivery's job goes. Everything but `Release`, `Void` and `Park` clears the job's crashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {

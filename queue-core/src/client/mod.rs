@@ -1,34 +1,198 @@
 //! Enqueues: [`Client`], the typed [`Job`], its [`Handle`].
 
-use crate::{address::JobAddress, broker::DynBroker};
+mod bulk;
+mod handle;
+mod job;
+mod producer;
+mod url;
 
-/// Connects an application to its queue. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Client {
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+pub(crate) use self::url::{nearest, redacted};
+pub use self::{
+    bulk::EnqueueAllError,
+    handle::{Handle, JobResult},
+    job::{Job, LONGEST, RawJob},
+    producer::Pending,
+};
+use self::{
+    job::Prepared,
+    producer::{Answer, Producers},
+};
+use crate::{
+    address::JobAddress,
+    broker::{BrokerInfo, DynBroker, ProcessId},
+    error::{Error, Result},
+    inspector::Inspector,
+    task::Task,
+};
+
+/// How long an enqueue is tried before it returns [`Error::Unknown`] or [`Error::Unavailable`].
+pub const ENQUEUE_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Where a program without `QUEUE_URL` keeps its queue.
+pub const DEFAULT_URL: &str = "sqlite://queue.db";
+
+/// Connects an application to its queue. Cheap to clone; clones share connections and batches.
+///
+/// ```
+/// use queue_core::prelude::*;
+///
+/// #[task(queue = "orders")]
+/// async fn close_unpaid_order(order_id: u64) {
+///     println!("closing {order_id}");
+/// }
+///
+/// # async fn example() -> queue_core::Result<()> {
+/// let queue = Client::connect("sqlite://:memory:").await?;
+/// let handle = close_unpaid_order::job(17).delay(Duration::from_secs(600)).enqueue(&queue).await?;
+/// assert_eq!(handle.address().queue.as_ref(), "orders");
+/// # Ok(()) }
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
     broker: DynBroker,
+    process: ProcessId,
+    deadline: Duration,
+    producers: Mutex<HashMap<Arc<str>, Arc<Producers>>>,
 }
 
 impl Client {
+    /// Connects to the broker that a URL names, and checks that it can be relied on.
+    ///
+    /// | URL | broker |
+    /// |---|---|
+    /// | `sqlite://queue.db`, `sqlite:///var/lib/app/queue.db` | a SQLite file, made if it is missing |
+    /// | `sqlite://:memory:` | SQLite in memory, for tests |
+    /// | `redis://[[user]:password@]host[:port][/db]` | Redis from 7.0, or Valkey |
+    /// | `rediss://…` | the same over TLS |
+    ///
+    /// `?namespace=NAME` separates several applications on one Redis.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`], [`Error::Unavailable`],
+    /// [`Error::AccessDenied`], [`Error::SchemaTooNew`], and [`Error::Config`] for a broker whose settings lose jobs.
+    pub async fn connect(url: &str) -> Result<Client> {
+        let broker = url::open(url).await?;
+        broker.check().await?;
+        Ok(Client::with_broker(broker))
+    }
+
+    /// Connects to the URL in the environment variable `QUEUE_URL`, or else to `sqlite://queue.db`.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect).
+    pub async fn from_env() -> Result<Client> {
+        Client::connect(&Client::url_from_env()?).await
+    }
+
+    /// The URL that [`from_env`](Self::from_env) connects to.
+    ///
+    /// # Errors
+    /// When `QUEUE_URL` is not Unicode.
+    pub fn url_from_env() -> Result<String> {
+        match std::env::var("QUEUE_URL") {
+            Ok(url) if !url.is_empty() => Ok(url),
+            Ok(_) | Err(std::env::VarError::NotPresent) => Ok(DEFAULT_URL.to_owned()),
+            Err(std::env::VarError::NotUnicode(url)) => {
+                Err(Error::invalid("QUEUE_URL", url.to_string_lossy(), "is not Unicode; percent-encode the other bytes"))
+            }
+        }
+    }
+
+    /// A client of a broker that exists already.
+    pub fn with_broker(broker: DynBroker) -> Client {
+        Client(Arc::new(Inner { broker, process: ProcessId::random(), deadline: ENQUEUE_DEADLINE, producers: Mutex::default() }))
+    }
+
+    /// The same broker, with another time for which an enqueue is tried. Default: [`ENQUEUE_DEADLINE`].
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Client {
+        let broker = self.0.broker.clone();
+        Client(Arc::new(Inner { broker, process: ProcessId::random(), deadline, producers: Mutex::default() }))
+    }
+
     /// The broker behind it.
     pub fn broker(&self) -> &DynBroker {
-        &self.broker
+        &self.0.broker
+    }
+
+    /// What the broker is and where, for people.
+    pub fn info(&self) -> BrokerInfo {
+        self.0.broker.info()
+    }
+
+    /// Lists, shows and repairs jobs and queues.
+    pub fn inspector(&self) -> Inspector {
+        Inspector::new(self.0.broker.clone())
+    }
+
+    /// Stores a job. When this returns `Ok`, it will be run, or a person can read why not.
+    ///
+    /// While one call to a queue is in flight, further ones gather and leave together; a lone one leaves at once.
+    ///
+    /// # Errors
+    /// Of the job: [`Error::Invalid`], [`Error::PayloadTooLarge`], [`Error::Encode`], [`Error::IdConflict`]. Of the broker:
+    /// [`Error::BrokerFull`] and [`Error::Unavailable`] (nothing was stored), [`Error::Unknown`] (it may have been; `retry()`
+    /// settles it).
+    pub async fn enqueue<T: Task>(&self, job: Job<T>) -> Result<Handle<T>> {
+        let definition = T::definition();
+        let (address, existing) = self.enqueue_prepared(job.prepare(definition)?).await?;
+        Ok(Handle::new(self.clone(), address, existing))
+    }
+
+    /// Stores many jobs, in bounded batches, as the iterator gives them. Each item gets its own answer.
+    ///
+    /// # Errors
+    /// [`EnqueueAllError`], with the answer of every item that was taken. After a batch that the broker refused, no further
+    /// item is taken.
+    pub async fn enqueue_all<T: Task>(&self, jobs: impl IntoIterator<Item = Job<T>>) -> Result<Vec<Handle<T>>, EnqueueAllError<T>> {
+        bulk::enqueue_all(self, jobs.into_iter()).await
+    }
+
+    /// Stores a job by the name of its task, and says whether it existed: for programs that do not have its type.
+    ///
+    /// # Errors
+    /// Those of [`enqueue`](Self::enqueue).
+    pub async fn enqueue_raw(&self, job: RawJob) -> Result<(JobAddress, bool)> {
+        self.enqueue_prepared(job.prepare()?).await
+    }
+
+    /// A handle of a job that was enqueued before, perhaps by another process.
+    pub fn handle<T: Task>(&self, address: JobAddress) -> Handle<T> {
+        Handle::new(self.clone(), address, true)
+    }
+
+    async fn enqueue_prepared(&self, prepared: Prepared) -> Result<(JobAddress, bool)> {
+        let Prepared { address, job } = prepared;
+        match self.producers(&address.queue).enqueue(job).await? {
+            Answer::Stored => Ok((address, false)),
+            Answer::Existing => Ok((address, true)),
+            Answer::IdConflict => Err(Error::IdConflict(address)),
+        }
+    }
+
+    fn producers(&self, queue: &Arc<str>) -> Arc<Producers> {
+        let mut producers = self.0.producers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = producers.get(queue) {
+            return found.clone();
+        }
+        let made = Arc::new(Producers::new(self.0.broker.clone(), queue.clone(), self.0.process, self.0.deadline));
+        producers.insert(queue.clone(), made.clone());
+        made
     }
 }
 
-/// An enqueue without an answer.
-#[derive(Debug)]
-pub struct Pending {
-    jobs: Vec<JobAddress>,
-}
-
-impl Pending {
-    /// How many jobs it is about.
-    pub fn len(&self) -> usize {
-        self.jobs.len()
-    }
-
-    /// Never true: there is at least one job.
-    pub fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Client").field(&self.info().location).finish()
     }
 }

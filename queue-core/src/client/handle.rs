@@ -1,0 +1,144 @@
+//! What an application holds of a job that it enqueued.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    time::{Duration, Instant},
+};
+
+use serde::de::DeserializeOwned;
+
+use super::Client;
+use crate::{
+    address::{JobAddress, JobId},
+    broker::State,
+    codec,
+    error::{Error, Result},
+    task::{Task, TaskOutput},
+};
+
+/// A job that was enqueued. Its [`address`](Self::address) is all there is to keep: [`Client::handle`] rebuilds the rest.
+pub struct Handle<T> {
+    client: Client,
+    address: JobAddress,
+    existing: bool,
+    task: PhantomData<fn() -> T>,
+}
+
+/// What a job came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JobResult<T> {
+    /// It has not ended yet.
+    Pending,
+    /// It is done. Only jobs with retention are kept for this to be seen.
+    Done(T),
+    /// It is a dead letter, and why.
+    Dead(String),
+    /// It was cancelled.
+    Cancelled,
+    /// It expired before it started.
+    Expired,
+    /// The broker does not have it: done without retention, kept long enough, deleted, or never enqueued.
+    Gone,
+}
+
+impl<T> JobResult<T> {
+    /// True when it has not ended yet.
+    pub fn is_pending(&self) -> bool {
+        matches!(self, JobResult::Pending)
+    }
+}
+
+impl<T> Handle<T> {
+    pub(super) fn new(client: Client, address: JobAddress, existing: bool) -> Self {
+        Handle { client, address, existing, task: PhantomData }
+    }
+
+    /// Where it is found: `queue/id`.
+    pub fn address(&self) -> &JobAddress {
+        &self.address
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &JobId {
+        &self.address.id
+    }
+
+    /// True when a job of this given id existed before, and no second one was stored.
+    pub fn existing(&self) -> bool {
+        self.existing
+    }
+
+    /// Its state; `None` when the broker does not have it.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn status(&self) -> Result<Option<State>> {
+        Ok(self.client.broker().show(&self.address.queue, &self.address.id).await?.map(|record| record.state))
+    }
+}
+
+impl<T: Task> Handle<T>
+where
+    TaskOutput<T>: DeserializeOwned,
+{
+    /// What it came to, now.
+    ///
+    /// # Errors
+    /// Those of the broker; [`Error::Decode`] when the result is not of the task's type, or was over its cap.
+    pub async fn result(&self) -> Result<JobResult<TaskOutput<T>>> {
+        let Some(record) = self.client.broker().show(&self.address.queue, &self.address.id).await? else {
+            return Ok(JobResult::Gone);
+        };
+        Ok(match record.state {
+            State::Done => JobResult::Done(self.decode(record.result.as_deref())?),
+            State::Dead => {
+                let reason = record.reason.map_or("dead", |reason| reason.name());
+                JobResult::Dead(match record.failures.last() {
+                    Some(failure) => format!("{reason}: {}", failure.message),
+                    None => reason.to_owned(),
+                })
+            }
+            State::Cancelled => JobResult::Cancelled,
+            State::Expired => JobResult::Expired,
+            _ => JobResult::Pending,
+        })
+    }
+
+    /// Waits until it has ended, at most for `timeout`, looking at growing intervals of 5 ms to 1 s.
+    ///
+    /// # Errors
+    /// Those of [`result`](Self::result). A timeout is none: it gives [`JobResult::Pending`].
+    pub async fn wait(&self, timeout: Duration) -> Result<JobResult<TaskOutput<T>>> {
+        let end = Instant::now() + timeout;
+        let mut pause = Duration::from_millis(5);
+        loop {
+            let result = self.result().await?;
+            let left = end.saturating_duration_since(Instant::now());
+            if !result.is_pending() || left.is_zero() {
+                return Ok(result);
+            }
+            tokio::time::sleep(pause.min(left)).await;
+            pause = (pause * 3 / 2).min(Duration::from_secs(1));
+        }
+    }
+
+    fn decode(&self, bytes: Option<&[u8]>) -> Result<TaskOutput<T>> {
+        // A result without content is not stored; nil reads back as `()`.
+        codec::decode(bytes.unwrap_or(&[0xc0]))
+            .map_err(|problem| Error::Decode { what: format!("the result of job `{}`", self.address), problem })
+    }
+}
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        Handle::new(self.client.clone(), self.address.clone(), self.existing)
+    }
+}
+
+impl<T> fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({})", self.address)
+    }
+}

@@ -1,0 +1,283 @@
+//! A job on its way to the broker.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    marker::PhantomData,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use super::{Client, Handle};
+use crate::{
+    address::{JobAddress, JobId, check_name},
+    broker::{Due, NewJob, Priority},
+    envelope::Envelope,
+    error::{Error, Result},
+    payload::PayloadWriter,
+    task::{DEFAULT_QUEUE, Task, TaskDef},
+};
+
+/// Longest delay, retention, expiry or timeout: a hundred years.
+pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// A job of the task `T`: made by `task::job(..)`, adjusted here, stored by [`enqueue`](Self::enqueue).
+///
+/// What is set here goes before what `#[task(..)]` says, and that before the worker's settings.
+///
+/// ```
+/// use queue_core::prelude::*;
+///
+/// #[task]
+/// async fn remind(customer: String) {}
+///
+/// let job = remind::job("Ada".to_owned()).delay(Duration::from_secs(3600)).priority(Priority::Low).header("tenant", "7");
+/// # drop(job);
+/// ```
+#[must_use = "a job is stored by `.enqueue(&client).await`"]
+pub struct Job<T> {
+    payload: Result<Vec<u8>>,
+    options: Options,
+    task: PhantomData<fn() -> T>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Options {
+    queue: Option<String>,
+    due: Due,
+    priority: Option<Priority>,
+    max_attempts: Option<u32>,
+    timeout: Option<Duration>,
+    retention: Option<Duration>,
+    expires: Option<Duration>,
+    id: Option<String>,
+    headers: BTreeMap<String, String>,
+}
+
+macro_rules! setters {
+    () => {
+        /// Starts it after this time, by the broker's clock, at most [`LONGEST`].
+        pub fn delay(mut self, delay: Duration) -> Self {
+            self.options.due = Due::After(delay);
+            self
+        }
+
+        /// Starts it at this time, by the broker's clock; at once, when it is past.
+        pub fn at(mut self, time: SystemTime) -> Self {
+            let ms = time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+            self.options.due = Due::AtMs(ms);
+            self
+        }
+
+        /// Puts it into this queue instead of its task's.
+        pub fn queue(mut self, queue: impl Into<String>) -> Self {
+            self.options.queue = Some(queue.into());
+            self
+        }
+
+        /// Serves it before those of lower priority in its queue. Default: its task's.
+        pub fn priority(mut self, priority: Priority) -> Self {
+            self.options.priority = Some(priority);
+            self
+        }
+
+        /// The failure that buries it; 1: nothing is retried. Default: its task's.
+        pub fn max_attempts(mut self, attempts: u32) -> Self {
+            self.options.max_attempts = Some(attempts);
+            self
+        }
+
+        /// Longest run. Default: its task's.
+        pub fn timeout(mut self, timeout: Duration) -> Self {
+            self.options.timeout = Some(timeout);
+            self
+        }
+
+        /// Keeps it and its result for so long after it is done. Default: its task's.
+        pub fn retention(mut self, retention: Duration) -> Self {
+            self.options.retention = Some(retention);
+            self
+        }
+
+        /// Does not start it later than so long from now, by this machine's clock: → `expired`. Default: it never expires.
+        pub fn expires(mut self, after: Duration) -> Self {
+            self.options.expires = Some(after);
+            self
+        }
+
+        /// Gives it an id of the application's, unique within its queue: enqueuing it again makes no second job. The id is
+        /// remembered for 24 hours after the job is done.
+        pub fn id(mut self, id: impl Into<String>) -> Self {
+            self.options.id = Some(id.into());
+            self
+        }
+
+        /// Adds a header, which the handler reads with `ctx.header(name)`.
+        pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+            self.options.headers.insert(name.into(), value.into());
+            self
+        }
+    };
+}
+
+impl<T: Task> Job<T> {
+    /// What the macros make of parameters. A payload that cannot be encoded is told by `enqueue`.
+    #[doc(hidden)]
+    pub fn from_written(payload: PayloadWriter) -> Self {
+        Job { payload: payload.finish(T::definition().name), options: Options::default(), task: PhantomData }
+    }
+
+    setters!();
+
+    /// Stores it: [`Client::enqueue`].
+    ///
+    /// # Errors
+    /// Those of [`Client::enqueue`].
+    pub async fn enqueue(self, client: &Client) -> Result<Handle<T>> {
+        client.enqueue(self).await
+    }
+
+    pub(super) fn prepare(self, task: &'static TaskDef) -> Result<Prepared> {
+        prepare(task.name, task.queue, task.priority, &self.payload?, &self.options)
+    }
+}
+
+impl<T> fmt::Debug for Job<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("task", &std::any::type_name::<T>()).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// A job of a task that is known by name alone.
+#[derive(Clone, Debug)]
+#[must_use = "a job is stored by `client.enqueue_raw(job).await`"]
+pub struct RawJob {
+    task: String,
+    default_queue: String,
+    payload: Vec<u8>,
+    options: Options,
+}
+
+impl RawJob {
+    /// A job with this payload: a MessagePack map by parameter name.
+    pub fn new(task: impl Into<String>, payload: Vec<u8>) -> Self {
+        RawJob { task: task.into(), default_queue: DEFAULT_QUEUE.to_owned(), payload, options: Options::default() }
+    }
+
+    /// A job of a known task, with the queue and priority of its definition, from a JSON object with its parameters.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the parameter that does not fit.
+    pub fn from_json(task: &'static TaskDef, json: &str) -> Result<Self> {
+        let mut job = RawJob::new(task.name, (task.payload_from_json)(json)?).priority(task.priority);
+        task.queue.clone_into(&mut job.default_queue);
+        Ok(job)
+    }
+
+    setters!();
+
+    pub(super) fn prepare(self) -> Result<Prepared> {
+        check_name("task", &self.task)?;
+        crate::codec::scan(&self.payload).map_err(|problem| Error::Encode { task: self.task.clone(), problem })?;
+        prepare(&self.task, &self.default_queue, Priority::Normal, &self.payload, &self.options)
+    }
+}
+
+/// A checked, encoded job with its address.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) address: JobAddress,
+    pub(super) job: NewJob,
+}
+
+fn prepare(task: &str, queue: &str, priority: Priority, payload: &[u8], options: &Options) -> Result<Prepared> {
+    let queue = options.queue.as_deref().unwrap_or(queue);
+    check_name("queue", queue)?;
+    let id = options.id.as_deref().map_or_else(|| Ok(JobId::make()), JobId::given)?;
+    let due = match options.due {
+        Due::After(delay) => {
+            at_most_longest("delay", Some(delay))?;
+            if delay.is_zero() { Due::Now } else { Due::After(delay) }
+        }
+        Due::AtMs(ms) if u128::try_from(ms).is_ok_and(|ms| ms > now_ms() + LONGEST.as_millis()) => {
+            return Err(Error::invalid("at", format!("{ms} ms after 1970"), "is more than a hundred years away"));
+        }
+        due => due,
+    };
+    if options.max_attempts == Some(0) {
+        return Err(Error::invalid("max_attempts", "0", "is no attempt at all; 1 means that nothing is retried"));
+    }
+    if options.timeout == Some(Duration::ZERO) {
+        return Err(Error::invalid("timeout", "0s", "is no time at all; leave it out for the task's"));
+    }
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let mut envelope = Envelope::new(task, payload);
+    envelope.max_attempts = options.max_attempts;
+    envelope.timeout_ms = at_most_longest("timeout", options.timeout)?.map(ms).map(|ms| ms.max(1));
+    envelope.retention_ms = at_most_longest("retention", options.retention)?.map(ms);
+    envelope.expires_ms =
+        at_most_longest("expires", options.expires)?.map(|after| i64::try_from(now_ms() + after.as_millis()).unwrap_or(i64::MAX));
+    envelope.headers.clone_from(&options.headers);
+    let mut job = NewJob::new(id, envelope.encode()?);
+    job.due = due;
+    job.priority = options.priority.unwrap_or(priority);
+    if job.id.is_given() {
+        job.digest = envelope.digest();
+    }
+    Ok(Prepared { address: JobAddress { queue: Arc::from(queue), id: job.id.clone() }, job })
+}
+
+fn at_most_longest(field: &'static str, duration: Option<Duration>) -> Result<Option<Duration>> {
+    match duration {
+        Some(duration) if duration > LONGEST => Err(Error::invalid(field, format!("{duration:?}"), "is more than a hundred years")),
+        duration => Ok(duration),
+    }
+}
+
+fn now_ms() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(job: RawJob) -> String {
+        job.prepare().unwrap_err().to_string()
+    }
+
+    fn job() -> RawJob {
+        RawJob::new("task", vec![0x80])
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_refused_by_name() {
+        assert!(problem(job().delay(Duration::MAX)).starts_with("delay "));
+        assert!(problem(job().timeout(Duration::ZERO)).starts_with("timeout "));
+        assert!(problem(job().retention(Duration::MAX)).starts_with("retention "));
+        assert!(problem(job().max_attempts(0)).starts_with("max_attempts "));
+        assert!(problem(job().queue("a b")).starts_with("queue `a b` "));
+        assert!(problem(job().id("")).starts_with("job id "));
+        assert!(problem(job().at(UNIX_EPOCH + LONGEST * 3)).starts_with("at "));
+        assert!(problem(job().header("big", "x".repeat(10_000))).starts_with("headers "));
+        assert!(problem(RawJob::new("no/task", vec![0x80])).starts_with("task "));
+    }
+
+    #[test]
+    fn a_depth_bomb_and_a_payload_over_the_cap_are_refused() {
+        let mut bomb = vec![0x91; 100_000];
+        bomb.push(0xc0);
+        assert!(matches!(RawJob::new("task", bomb).prepare(), Err(Error::Encode { .. })));
+        let payload = crate::codec::encode(&"x".repeat(300_000)).unwrap();
+        assert!(matches!(RawJob::new("task", payload).prepare(), Err(Error::PayloadTooLarge { .. })));
+    }
+
+    #[test]
+    fn the_job_goes_before_the_default() {
+        let prepared = job().queue("mail").priority(Priority::High).id("order-1").prepare().unwrap();
+        assert_eq!(prepared.address.to_string(), "mail/order-1");
+        assert_eq!(prepared.job.priority, Priority::High);
+        assert_ne!(prepared.job.digest, 0);
+        assert_eq!(job().prepare().unwrap().address.queue.as_ref(), DEFAULT_QUEUE);
+    }
+}

@@ -1,0 +1,93 @@
+//! From a URL to a broker.
+
+use crate::{
+    broker::DynBroker,
+    error::{Error, Result},
+};
+
+const SCHEMES: [&str; 3] = ["sqlite", "redis", "rediss"];
+
+/// Opens the broker that a URL names.
+pub(super) async fn open(url: &str) -> Result<DynBroker> {
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err(Error::invalid("URL", url, "has no scheme; write for example `sqlite://queue.db` or `redis://127.0.0.1:6379`"));
+    };
+    if !(rest.starts_with("//") || scheme == "sqlite") {
+        return Err(Error::invalid("URL", redacted(url), format!("has no `//` behind `{scheme}:`")));
+    }
+    match scheme {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(crate::sqlite::SqliteBroker::open(url)?),
+        #[cfg(not(feature = "sqlite"))]
+        "sqlite" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "sqlite" }),
+        #[cfg(feature = "tls")]
+        "rediss" => Ok(crate::redis::RedisBroker::connect(url).await?),
+        #[cfg(not(feature = "tls"))]
+        "rediss" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "tls" }),
+        #[cfg(feature = "redis")]
+        "redis" => Ok(crate::redis::RedisBroker::connect(url).await?),
+        #[cfg(not(feature = "redis"))]
+        "redis" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "redis" }),
+        other => {
+            let near = nearest(other, SCHEMES).map(|near| format!("; did you mean `{near}://`?")).unwrap_or_default();
+            let known = SCHEMES.map(|scheme| format!("`{scheme}://`")).join(", ");
+            Err(Error::invalid("URL scheme", other, format!("is unknown{near} (there are {known})")))
+        }
+    }
+}
+
+/// A URL without its password, for messages.
+pub(crate) fn redacted(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, tail) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
+    match authority.rsplit_once('@') {
+        Some((user, host)) => {
+            let user = user.split_once(':').map_or(user, |(user, _)| user);
+            format!("{scheme}://{user}:***@{host}{tail}")
+        }
+        None => url.to_owned(),
+    }
+}
+
+/// The nearest of some words, for "did you mean".
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = word.chars().count() / 3 + 1;
+    known.into_iter().map(|other| (distance(word, other), other)).filter(|(distance, _)| *distance <= limit).min().map(|(_, other)| other)
+}
+
+/// The Levenshtein distance.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut last: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = last[0];
+        last[0] = i + 1;
+        for (j, b) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = last[j + 1];
+            last[j + 1] = replaced.min(last[j] + 1).min(diagonal + 1);
+        }
+    }
+    last[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_url_that_cannot_be_meant_says_what_can() {
+        let problem = async |url: &str| open(url).await.unwrap_err().to_string();
+        assert!(problem("queue.db").await.contains("sqlite://queue.db"));
+        assert!(problem("reddis://localhost").await.contains("did you mean `redis://`"));
+        assert!(problem("amqp://localhost").await.contains("`rediss://`"));
+        assert!(problem("redis:localhost").await.contains("`//`"));
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        assert_eq!(redacted("redis://app:geheim@host:1/2?x=y"), "redis://app:***@host:1/2?x=y");
+        assert_eq!(redacted("redis://:p@ss@host"), "redis://:***@host");
+        assert_eq!(redacted("redis://host/0"), "redis://host/0");
+    }
+}

@@ -1,0 +1,140 @@
+//! What people do with jobs and queues: look, repair, stop.
+
+use crate::{
+    address::{JobAddress, JobId, check_name},
+    broker::{CancelAnswer, DynBroker, JobRecord, Page, QueueStats, State},
+    error::{Error, Result},
+};
+
+/// Lists, shows and repairs: what the command line and a dashboard stand on. From [`Client::inspector`](crate::Client::inspector).
+#[derive(Clone, Debug)]
+pub struct Inspector {
+    broker: DynBroker,
+}
+
+impl Inspector {
+    pub(crate) fn new(broker: DynBroker) -> Self {
+        Inspector { broker }
+    }
+
+    /// The queues that anything was ever enqueued to, or that a worker serves, sorted by name.
+    ///
+    /// # Errors
+    /// Those of the broker, here and below.
+    pub async fn queues(&self) -> Result<Vec<String>> {
+        self.broker.queues().await
+    }
+
+    /// Depth and counters of a queue.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar, here and below.
+    pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
+        check_name("queue", queue)?;
+        self.broker.stats(queue).await
+    }
+
+    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a limit out of range.
+    pub async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+        check_name("queue", queue)?;
+        if !(1..=500).contains(&limit) {
+            return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));
+        }
+        self.broker.list(queue, state, offset, limit).await
+    }
+
+    /// Everything about one job.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`].
+    pub async fn show(&self, job: &JobAddress) -> Result<JobRecord> {
+        self.broker.show(&job.queue, &job.id).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))
+    }
+
+    /// Finds a job by `queue/id`, or by its bare id in all registered queues.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::Invalid`] when a bare id is found in several queues.
+    pub async fn find(&self, text: &str) -> Result<JobAddress> {
+        if text.contains('/') {
+            return text.parse();
+        }
+        let id: JobId = text.parse()?;
+        let mut found = Vec::new();
+        for queue in self.broker.queues().await? {
+            if self.broker.show(&queue, &id).await?.is_some() {
+                found.push(JobAddress { queue: queue.into(), id: id.clone() });
+            }
+        }
+        match found.as_slice() {
+            [] => Err(Error::NoSuchJob(text.to_owned())),
+            [one] => Ok(one.clone()),
+            several => {
+                let places: Vec<String> = several.iter().map(ToString::to_string).collect();
+                Err(Error::invalid("job", text, format!("is in several queues; say which: {}", places.join(", "))))
+            }
+        }
+    }
+
+    /// Takes a job out of whatever it waits in. A running one can change nothing any more, and its handler is told.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it has ended.
+    pub async fn cancel(&self, job: &JobAddress) -> Result<CancelAnswer> {
+        match self.broker.cancel(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
+            Some(CancelAnswer::NotFound) | None => Err(self.refused(job, "cancel").await?),
+            Some(answer) => Ok(*answer),
+        }
+    }
+
+    /// Puts a dead job back: → `ready`, with clean counters.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is not dead.
+    pub async fn requeue(&self, job: &JobAddress) -> Result<()> {
+        match self.broker.requeue(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
+            Some(true) => Ok(()),
+            _ => Err(self.refused(job, "requeue").await?),
+        }
+    }
+
+    /// Removes a job that is not running, with all that is kept of it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is running: cancel it first.
+    pub async fn delete(&self, job: &JobAddress) -> Result<()> {
+        match self.broker.delete(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
+            Some(true) => Ok(()),
+            _ => Err(self.refused(job, "delete").await?),
+        }
+    }
+
+    /// Stops claiming from a queue, for all workers. What runs goes on, enqueues too.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn pause(&self, queue: &str) -> Result<()> {
+        check_name("queue", queue)?;
+        self.broker.set_paused(queue, true).await
+    }
+
+    /// Lets workers claim from a queue again.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn resume(&self, queue: &str) -> Result<()> {
+        check_name("queue", queue)?;
+        self.broker.set_paused(queue, false).await
+    }
+
+    /// The error for a job that a verb does not apply to.
+    async fn refused(&self, job: &JobAddress, verb: &'static str) -> Result<Error> {
+        Ok(match self.broker.show(&job.queue, &job.id).await? {
+            Some(record) => Error::WrongState { job: job.clone(), verb, state: record.state.name() },
+            None => Error::NoSuchJob(job.to_string()),
+        })
+    }
+}

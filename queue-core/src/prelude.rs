@@ -1,0 +1,13 @@
+//! What a module with tasks needs: `use queue_core::prelude::*;`.
+
+pub use std::time::Duration;
+
+pub use crate::{
+    Task,
+    broker::Priority,
+    client::{Client, Handle, Job, JobResult},
+    context::{JobContext, State},
+    outcome::Outcome,
+    task::{Backoff, Handler},
+    task,
+};

@@ -1,0 +1,74 @@
+//! Room for finishes on a full disk.
+//!
+//! A file beside the database holds 4 MiB that nobody needs. When the disk is full it is removed, which gives the
+//! write-ahead log room for acks and beats; until it can be made again, enqueues are refused.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+const SIZE: usize = 4 * 1024 * 1024;
+
+/// How often making it again is tried.
+const RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Ballast {
+    path: Option<PathBuf>,
+    tried: Option<Instant>,
+}
+
+impl Ballast {
+    /// The ballast of a database; in memory there is none.
+    pub(super) fn of(database: Option<&Path>) -> Self {
+        let path = database.map(|database| {
+            let mut name = database.as_os_str().to_owned();
+            name.push("-ballast");
+            PathBuf::from(name)
+        });
+        Ballast { path, tried: None }
+    }
+
+    /// Whether there is room for enqueues: makes the ballast if it is missing.
+    pub(super) fn aboard(&mut self) -> bool {
+        let Some(path) = &self.path else { return true };
+        if path.exists() {
+            return true;
+        }
+        if self.tried.is_some_and(|tried| tried.elapsed() < RETRY) {
+            return false;
+        }
+        self.tried = Some(Instant::now());
+        match make(path) {
+            Ok(()) => {
+                self.tried = None;
+                true
+            }
+            Err(_) => {
+                // Half a ballast would pass for one.
+                let _ = fs::remove_file(path);
+                false
+            }
+        }
+    }
+
+    /// Gives the room away. False when there was none to give.
+    pub(super) fn drop_it(&mut self) -> bool {
+        self.tried = Some(Instant::now());
+        self.path.as_ref().is_some_and(|path| fs::remove_file(path).is_ok())
+    }
+}
+
+/// Written out, not sparse: the blocks must be ours.
+fn make(path: &Path) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    file.write_all(&vec![0x55; SIZE])?;
+    file.sync_data()
+}

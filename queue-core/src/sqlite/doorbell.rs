@@ -1,0 +1,174 @@
+//! Waking idle workers, here and in other processes, when work was committed.
+//!
+//! Within a process a hint goes through a channel. Between processes it is a datagram: every process that listens has a
+//! socket in a folder that is named by the database's path, and a commit sends the name of the queue to all of them.
+//! Hints may be lost: whoever waits polls as well.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::watch;
+
+use super::tx::{HintsOut, now_ms};
+use crate::broker::{Hint, Hints};
+
+/// The listeners of this process, by queue.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listeners(Arc<Mutex<HashMap<String, watch::Sender<Hint>>>>);
+
+impl Listeners {
+    pub(super) fn of(&self, queue: &str) -> Hints {
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = listeners.entry(queue.to_owned()).or_insert_with(|| watch::channel(Hint::default()).0);
+        Hints::new(sender.subscribe())
+    }
+
+    fn tell(&self, queue: &str, at: i64) {
+        let listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = listeners.get(queue) {
+            let wait = at - now_ms();
+            let due = u64::try_from(wait).ok().filter(|wait| *wait > 0).map(|wait| Instant::now() + Duration::from_millis(wait));
+            sender.send_modify(|hint| *hint = Hint { count: hint.count + 1, due });
+        }
+    }
+}
+
+/// The ringing end, held by the writer.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    listeners: Listeners,
+    #[cfg(unix)]
+    street: Option<street::Street>,
+}
+
+impl Bell {
+    /// A bell that nobody hears.
+    pub(super) fn silent() -> Self {
+        Bell::default()
+    }
+
+    /// A bell for the listeners of this process, and for those of other processes that have the same file open.
+    pub(super) fn new(listeners: Listeners, database: Option<&Path>) -> Self {
+        Bell {
+            listeners,
+            #[cfg(unix)]
+            street: database.and_then(street::Street::of),
+        }
+    }
+
+    pub(super) fn ring(&mut self, hints: HintsOut) {
+        for (queue, at) in hints {
+            self.listeners.tell(&queue, at);
+            #[cfg(unix)]
+            if let Some(street) = &mut self.street {
+                street.ring(&queue, at);
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+pub(super) use street::{Guard, listen};
+
+#[cfg(unix)]
+mod street {
+    use std::{
+        fs, io,
+        os::unix::{fs::DirBuilderExt, net::UnixDatagram},
+        path::{Path, PathBuf},
+        time::{Duration, Instant, SystemTime},
+    };
+
+    use super::Listeners;
+    use crate::{broker::ProcessId, io::IoThread};
+
+    /// The folder of the sockets of one database.
+    fn folder(database: &Path) -> Option<PathBuf> {
+        let path = fs::canonicalize(database).ok()?;
+        // FNV-1a, 64 bits: two databases in one folder would only wake each other.
+        let hash = path.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir()).unwrap_or_else(std::env::temp_dir);
+        Some(base.join(format!("queue-bell-{hash:016x}")))
+    }
+
+    /// The neighbours' sockets.
+    #[derive(Debug)]
+    pub(in crate::sqlite) struct Street {
+        folder: PathBuf,
+        socket: UnixDatagram,
+        houses: Vec<PathBuf>,
+        changed: Option<SystemTime>,
+        read: Option<Instant>,
+    }
+
+    impl Street {
+        pub(in crate::sqlite) fn of(database: &Path) -> Option<Self> {
+            let socket = UnixDatagram::unbound().ok()?;
+            socket.set_nonblocking(true).ok()?;
+            Some(Street { folder: folder(database)?, socket, houses: Vec::new(), changed: None, read: None })
+        }
+
+        pub(in crate::sqlite) fn ring(&mut self, queue: &str, at: i64) {
+            self.look();
+            let message = format!("{at} {queue}");
+            let socket = &self.socket;
+            self.houses.retain(|house| match socket.send_to(message.as_bytes(), house) {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    // Its process is gone; nobody else will tidy up after it.
+                    let _ = fs::remove_file(house);
+                    false
+                }
+                // A full socket has hints enough.
+                _ => true,
+            });
+        }
+
+        /// Reads the folder again when it has changed, or after a second: its time of change has the grain of a timer tick.
+        fn look(&mut self) {
+            let changed = fs::metadata(&self.folder).and_then(|folder| folder.modified()).ok();
+            if changed == self.changed && self.read.is_some_and(|read| read.elapsed() < Duration::from_secs(1)) {
+                return;
+            }
+            let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+            self.houses = entries.map(|entry| entry.path()).collect();
+            (self.changed, self.read) = (changed, Some(Instant::now()));
+        }
+    }
+
+    /// Takes a house in the street; the socket goes with the guard.
+    pub(in crate::sqlite) fn listen(database: &Path, listeners: Listeners, io: &IoThread) -> Option<Guard> {
+        let folder = folder(database)?;
+        fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder).ok()?;
+        let path = folder.join(format!("{}-{}", std::process::id(), ProcessId::random()));
+        let socket = UnixDatagram::bind(&path).ok()?;
+        let guard = Guard(path);
+        socket.set_nonblocking(true).ok()?;
+        let _entered = io.handle().enter();
+        let socket = tokio::net::UnixDatagram::from_std(socket).ok()?;
+        io.spawn(Box::pin(async move {
+            let mut buffer = [0; 256];
+            while let Ok(size) = socket.recv(&mut buffer).await {
+                let message = std::str::from_utf8(&buffer[..size]).ok().and_then(|text| text.split_once(' '));
+                if let Some((Ok(at), queue)) = message.map(|(at, queue)| (at.parse(), queue)) {
+                    listeners.tell(queue, at);
+                }
+            }
+        }));
+        Some(guard)
+    }
+
+    #[derive(Debug)]
+    pub(in crate::sqlite) struct Guard(PathBuf);
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The row of a job: its states as numbers, and the changes that several operations share.
+
+use rusqlite::{Row, params};
+use serde::{Deserialize, Serialize};
+
+use super::tx::{Failed, Queue, Tx};
+use crate::{
+    address::JobId,
+    broker::{ENDED_KEEP, FAILURES_KEPT, Failure, State},
+    codec,
+    error::Error,
+};
+
+pub(super) const READY: i64 = 0;
+pub(super) const SUSPECT: i64 = 1;
+pub(super) const SCHEDULED: i64 = 2;
+pub(super) const RETRY: i64 = 3;
+pub(super) const ACTIVE: i64 = 4;
+pub(super) const PARKED: i64 = 5;
+pub(super) const DONE: i64 = 6;
+pub(super) const DEAD: i64 = 7;
+pub(super) const CANCELLED: i64 = 8;
+pub(super) const EXPIRED: i64 = 9;
+
+/// The numbers of a state; `ready` has two.
+pub(super) fn numbers(state: State) -> &'static [i64] {
+    match state {
+        State::Ready => &[SUSPECT, READY],
+        State::Scheduled => &[SCHEDULED],
+        State::Retry => &[RETRY],
+        State::Active => &[ACTIVE],
+        State::Parked => &[PARKED],
+        State::Done => &[DONE],
+        State::Dead => &[DEAD],
+        State::Cancelled => &[CANCELLED],
+        State::Expired => &[EXPIRED],
+    }
+}
+
+/// The state of a number.
+pub(super) fn state(number: i64) -> Result<State, Failed> {
+    Ok(match number {
+        READY | SUSPECT => State::Ready,
+        SCHEDULED => State::Scheduled,
+        RETRY => State::Retry,
+        ACTIVE => State::Active,
+        PARKED => State::Parked,
+        DONE => State::Done,
+        DEAD => State::Dead,
+        CANCELLED => State::Cancelled,
+        EXPIRED => State::Expired,
+        other => return Err(Error::Internal(format!("a job has the unknown state {other}")).into()),
+    })
+}
+
+/// An id column.
+pub(super) fn id(row: &Row<'_>, column: usize) -> Result<JobId, Failed> {
+    let bytes = row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?;
+    Ok(JobId::from_bytes(bytes)?)
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    at: i64,
+    text: String,
+}
+
+/// Reads the column of failures.
+pub(super) fn failures(bytes: Option<&[u8]>) -> Result<Vec<Failure>, Failed> {
+    let Some(bytes) = bytes else { return Ok(Vec::new()) };
+    let stored: Vec<Stored> =
+        codec::decode(bytes).map_err(|problem| Error::Decode { what: "the failures of a job".into(), problem })?;
+    Ok(stored.into_iter().map(|failure| Failure { at_ms: failure.at, message: failure.text }).collect())
+}
+
+/// The column of failures with one more; the oldest go first.
+pub(super) fn one_more_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Result<Vec<u8>, Failed> {
+    let mut all: Vec<Stored> = failures(bytes)?.into_iter().map(|failure| Stored { at: failure.at_ms, text: failure.message }).collect();
+    all.push(Stored { at, text: text.to_owned() });
+    let kept = &all[all.len().saturating_sub(FAILURES_KEPT)..];
+    Ok(codec::encode(kept).map_err(Error::Internal)?)
+}
+
+/// A delivery's proof, as columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tag {
+    pub(super) worker: i64,
+    pub(super) claim: i64,
+}
+
+impl Tx<'_> {
+    /// Puts a job to the head or tail of `ready`, among the suspects if it has crashes. Other columns stay.
+    pub(super) fn to_ready(&mut self, queue: &mut Queue, id: &[u8], head: bool) -> rusqlite::Result<()> {
+        let pos = if head { queue.next_head() } else { queue.next_tail() };
+        self.sql(
+            "UPDATE queue_jobs SET state = crashes > 0, rank = CASE WHEN crashes > 0 THEN 0 ELSE priority END, pos = ?3
+             WHERE queue = ?1 AND id = ?2",
+        )?
+        .execute(params![queue.key, id, pos])
+        .map(drop)
+    }
+
+    /// Ends a job that nobody will run any more, as `CANCELLED` or `EXPIRED`: kept for a day, its id free.
+    pub(super) fn end_unwanted(&mut self, queue: &Queue, id: &[u8], state: i64, note: Option<&str>) -> rusqlite::Result<()> {
+        let until = super::tx::after(self.now, ENDED_KEEP);
+        let bytes: i64 = self
+            .sql(
+                "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?5, note = ?6, digest = NULL
+                 WHERE queue = ?1 AND id = ?2 RETURNING length(envelope)",
+            )?
+            .query_row(params![queue.key, id, state, until, self.now, note], |row| row.get(0))?;
+        self.count(queue.key, ".kept", 1);
+        self.count(queue.key, ".kept_bytes", bytes);
+        self.count(queue.key, if state == CANCELLED { "cancelled" } else { "expired" }, 1);
+        Ok(())
+    }
+
+    /// Makes a dead letter of a job.
+    pub(super) fn bury(&mut self, queue: &Queue, id: &[u8], reason: &str) -> rusqlite::Result<()> {
+        let bytes: i64 = self
+            .sql(
+                "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?4, note = ?5
+                 WHERE queue = ?1 AND id = ?2 RETURNING length(envelope)",
+            )?
+            .query_row(params![queue.key, id, DEAD, self.now, reason], |row| row.get(0))?;
+        self.count(queue.key, ".dead_bytes", bytes);
+        self.count(queue.key, "dead", 1);
+        Ok(())
+    }
+
+    /// Removes the row of a job in a final state, and takes it out of the broker's own counts.
+    pub(super) fn remove_ended(&mut self, queue: i64, id: &[u8], state: i64, bytes: i64) -> rusqlite::Result<()> {
+        self.sql("DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2")?.execute(params![queue, id])?;
+        if state == DEAD {
+            self.count(queue, ".dead_bytes", -bytes);
+        } else {
+            self.count(queue, ".kept", -1);
+            self.count(queue, ".kept_bytes", -bytes);
+        }
+        Ok(())
+    }
+
+    /// Remembers a given id whose job is done.
+    pub(super) fn remember(&mut self, queue: i64, id: &[u8], digest: i64) -> rusqlite::Result<()> {
+        self.sql("INSERT OR REPLACE INTO queue_tombstones (queue, id, digest, ended) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![queue, id, digest, self.now])
+            .map(drop)
+    }
+}

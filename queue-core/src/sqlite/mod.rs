@@ -1,0 +1,223 @@
+//! The embedded default: a SQLite file that several processes of one machine share.
+//!
+//! One [writer](writer) thread per process owns the connection that writes, and commits together what gathered while the
+//! last commit ran: `BEGIN IMMEDIATE`, write-ahead log, `synchronous=FULL`. Reading has a thread and snapshots of its own.
+//! A [doorbell](doorbell) wakes the other processes within milliseconds. The states and transitions are those of Redis,
+//! in the same order; the tables are described in [schema](schema).
+
+mod ballast;
+mod doorbell;
+mod enqueue;
+mod finish;
+mod jobs;
+mod people;
+mod reclaim;
+mod schema;
+mod sweep;
+mod turn;
+mod tx;
+mod url;
+mod writer;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+
+use self::{
+    doorbell::{Bell, Listeners},
+    writer::Writer,
+};
+use crate::{
+    address::{JobId, check_name},
+    broker::{
+        Broker, BrokerInfo, CancelAnswer, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page,
+        PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+    },
+    error::{Error, Result},
+    io::{BoxFuture, IoThread},
+};
+
+/// A broker on a SQLite file, or in memory.
+pub struct SqliteBroker {
+    writer: Writer,
+    /// The same as the writer, in memory: there a second connection would see another database.
+    reader: Writer,
+    path: Option<PathBuf>,
+    listeners: Listeners,
+    io: IoThread,
+    #[cfg(unix)]
+    _house: Option<doorbell::Guard>,
+}
+
+impl SqliteBroker {
+    /// Opens the database of a `sqlite://` URL, and makes it if it is missing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a URL or path that cannot be used, [`Error::Config`] for a file that is no database or cannot
+    /// be written, [`Error::SchemaTooNew`], [`Error::Unavailable`] when another process holds it.
+    pub fn open(url: &str) -> Result<Arc<SqliteBroker>> {
+        Self::at(url::path(url)?)
+    }
+
+    /// Opens the database at a path, and makes it if it is missing.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_path(path: impl AsRef<Path>) -> Result<Arc<SqliteBroker>> {
+        Self::open(&url::url(path.as_ref()))
+    }
+
+    fn at(path: Option<PathBuf>) -> Result<Arc<SqliteBroker>> {
+        // The file has to be there before its canonical path can name the doorbell.
+        drop(schema::open_writer(path.as_deref())?);
+        let listeners = Listeners::default();
+        let io = IoThread::start("queue-sqlite-io")?;
+        let writer = Writer::start(path.clone(), Bell::new(listeners.clone(), path.as_deref()))?;
+        let reader = match &path {
+            Some(path) => Writer::start_reader(path)?,
+            None => writer.clone(),
+        };
+        #[cfg(unix)]
+        let house = path.as_deref().and_then(|path| doorbell::listen(path, listeners.clone(), &io));
+        Ok(Arc::new(SqliteBroker {
+            writer,
+            reader,
+            path,
+            listeners,
+            io,
+            #[cfg(unix)]
+            _house: house,
+        }))
+    }
+}
+
+impl fmt::Debug for SqliteBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteBroker").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+fn bounded(what: &'static str, items: usize) -> Result<()> {
+    if items > MAX_ITEMS {
+        return Err(Error::invalid(what, items.to_string(), format!("are more than the {MAX_ITEMS} of one request")));
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Broker for SqliteBroker {
+    fn info(&self) -> BrokerInfo {
+        BrokerInfo::new("sqlite", self.path.as_deref().map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string()))
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.io.spawn(task);
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.writer.call(false, |tx| tx.queue("").map(drop).map_err(Into::into)).await
+    }
+
+    async fn register(&self, request: &Register) -> Result<PartyName> {
+        check_name("queue", &request.queue)?;
+        let (request, nonce) = (request.clone(), fastrand::u64(..));
+        self.writer.call(false, move |tx| enqueue::register(tx, &request, nonce)).await
+    }
+
+    async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
+        bounded("jobs", request.jobs.len())?;
+        let request = request.clone();
+        self.writer.call(true, move |tx| enqueue::enqueue(tx, &request)).await
+    }
+
+    async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
+        bounded("finishes", turn.finishes.len())?;
+        bounded("claim", turn.claim)?;
+        let turn = turn.clone();
+        self.writer.call(false, move |tx| turn::turn(tx, &turn)).await
+    }
+
+    async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
+        // All travel before the first is waited for, and so share a commit.
+        let calls = lanes.iter().cloned().map(|lane| self.writer.call(false, move |tx| reclaim::extend(tx, &lane)));
+        futures_util::future::join_all(calls).await
+    }
+
+    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
+        let queue = queue.to_owned();
+        self.reader.call(false, move |tx| reclaim::suspects(tx, &queue, limit)).await
+    }
+
+    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
+        bounded("suspects", suspects.len())?;
+        let (queue, suspects) = (queue.to_owned(), suspects.to_vec());
+        self.writer.call(false, move |tx| reclaim::fence(tx, &queue, &suspects)).await
+    }
+
+    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+        let (queue, rule) = (queue.to_owned(), *rule);
+        self.writer.call(false, move |tx| reclaim::sweep_fenced(tx, &queue, &rule)).await
+    }
+
+    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
+        bounded("ids", ids.len())?;
+        let (queue, ids) = (queue.to_owned(), ids.to_vec());
+        self.writer.call(false, move |tx| people::cancel(tx, &queue, &ids)).await
+    }
+
+    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        bounded("ids", ids.len())?;
+        let (queue, ids) = (queue.to_owned(), ids.to_vec());
+        self.writer.call(false, move |tx| people::requeue(tx, &queue, &ids)).await
+    }
+
+    async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
+        let (queue, limits) = (queue.to_owned(), *limits);
+        self.writer.call(false, move |tx| sweep::sweep(tx, &queue, &limits)).await
+    }
+
+    fn hints(&self, queue: &str) -> Hints {
+        self.listeners.of(queue)
+    }
+
+    fn __sealed(&self, _: sealed::Seal) {}
+}
+
+#[async_trait]
+impl Inspect for SqliteBroker {
+    async fn queues(&self) -> Result<Vec<String>> {
+        self.reader.call(false, people::queues).await
+    }
+
+    async fn stats(&self, queue: &str) -> Result<QueueStats> {
+        let queue = queue.to_owned();
+        self.reader.call(false, move |tx| people::stats(tx, &queue)).await
+    }
+
+    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+        let queue = queue.to_owned();
+        let limit = limit.clamp(1, MAX_ITEMS);
+        self.reader.call(false, move |tx| people::list(tx, &queue, state, offset, limit)).await
+    }
+
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
+        let (queue, id) = (queue.to_owned(), id.clone());
+        self.reader.call(false, move |tx| people::show(tx, &queue, &id)).await
+    }
+
+    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        bounded("ids", ids.len())?;
+        let (queue, ids) = (queue.to_owned(), ids.to_vec());
+        self.writer.call(false, move |tx| people::delete(tx, &queue, &ids)).await
+    }
+
+    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
+        check_name("queue", queue)?;
+        let queue = queue.to_owned();
+        self.writer.call(false, move |tx| people::set_paused(tx, &queue, paused)).await
+    }
+}

@@ -1,0 +1,187 @@
+//! What people do: cancel, requeue, delete, pause, look.
+
+use rusqlite::{OptionalExtension, Row, params, params_from_iter};
+
+use super::{
+    jobs::{self, ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, PARKED},
+    tx::{Failed, Tx},
+};
+use crate::{
+    address::JobId,
+    broker::{BuryReason, CancelAnswer, JobRecord, Page, Priority, QueueStats, State},
+};
+
+/// R13.
+pub(super) fn cancel(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>, Failed> {
+    let Some(queue) = tx.queue(queue)? else { return Ok(vec![CancelAnswer::NotFound; ids.len()]) };
+    let mut answers = Vec::with_capacity(ids.len());
+    for id in ids {
+        let id = id.to_bytes();
+        let found: Option<(i64, i64, i64)> = tx
+            .sql("SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2")?
+            .query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        answers.push(match found {
+            None | Some((DONE | DEAD | CANCELLED | EXPIRED, ..)) => CancelAnswer::NotFound,
+            Some((state, worker, claim)) => {
+                if state == ACTIVE {
+                    tx.sql("INSERT OR IGNORE INTO queue_gone (worker, id, claim) VALUES (?1, ?2, ?3)")?
+                        .execute(params![worker, id, claim])?;
+                }
+                if state == PARKED {
+                    unpark(tx, queue.key, &id)?;
+                }
+                tx.end_unwanted(&queue, &id, CANCELLED, None)?;
+                if state == ACTIVE { CancelAnswer::CancelledActive } else { CancelAnswer::Cancelled }
+            }
+        });
+    }
+    Ok(answers)
+}
+
+/// `parked` is read by task; a single job of it is looked for.
+fn unpark(tx: &Tx<'_>, queue: i64, id: &[u8]) -> rusqlite::Result<()> {
+    tx.sql("DELETE FROM queue_parked WHERE queue = ?1 AND id = ?2")?.execute(params![queue, id]).map(drop)
+}
+
+/// `dead` → `ready`.
+pub(super) fn requeue(tx: &mut Tx<'_>, name: &str, ids: &[JobId]) -> Result<Vec<bool>, Failed> {
+    let Some(mut queue) = tx.queue(name)? else { return Ok(vec![false; ids.len()]) };
+    let mut answers = Vec::with_capacity(ids.len());
+    for id in ids {
+        let id = id.to_bytes();
+        let bytes: Option<i64> = tx
+            .sql(
+                "UPDATE queue_jobs SET attempts = 0, crashes = 0, first_crash = NULL, snoozes = 0, ended = NULL, note = NULL
+                 WHERE queue = ?1 AND id = ?2 AND state = ?3 RETURNING length(envelope)",
+            )?
+            .query_row(params![queue.key, id, DEAD], |row| row.get(0))
+            .optional()?;
+        if let Some(bytes) = bytes {
+            tx.to_ready(&mut queue, &id, false)?;
+            tx.count(queue.key, ".dead_bytes", -bytes);
+            tx.count(queue.key, "requeued", 1);
+            tx.hint(name, tx.now);
+        }
+        answers.push(bytes.is_some());
+    }
+    tx.save(&queue)?;
+    Ok(answers)
+}
+
+pub(super) fn delete(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<bool>, Failed> {
+    let Some(queue) = tx.queue(queue)? else { return Ok(vec![false; ids.len()]) };
+    let mut answers = Vec::with_capacity(ids.len());
+    for id in ids {
+        let id = id.to_bytes();
+        let found: Option<(i64, i64)> = tx
+            .sql(
+                "SELECT state, length(envelope) + ifnull(length(result), 0) FROM queue_jobs
+                 WHERE queue = ?1 AND id = ?2 AND state <> ?3",
+            )?
+            .query_row(params![queue.key, id, ACTIVE], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        answers.push(found.is_some());
+        match found {
+            Some((state @ (DONE | DEAD | CANCELLED | EXPIRED), bytes)) => tx.remove_ended(queue.key, &id, state, bytes)?,
+            Some((state, _)) => {
+                if state == PARKED {
+                    unpark(tx, queue.key, &id)?;
+                }
+                tx.sql("DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2")?.execute(params![queue.key, id])?;
+            }
+            None => continue,
+        }
+        tx.sql("DELETE FROM queue_tombstones WHERE queue = ?1 AND id = ?2")?.execute(params![queue.key, id])?;
+    }
+    Ok(answers)
+}
+
+pub(super) fn set_paused(tx: &mut Tx<'_>, name: &str, paused: bool) -> Result<(), Failed> {
+    let queue = tx.queue_made(name)?;
+    tx.sql("UPDATE queue_queues SET paused = ?2 WHERE queue = ?1")?.execute(params![queue.key, paused])?;
+    if !paused {
+        tx.hint(name, tx.now);
+    }
+    Ok(())
+}
+
+pub(super) fn queues(tx: &mut Tx<'_>) -> Result<Vec<String>, Failed> {
+    let mut names = tx.sql("SELECT name FROM queue_queues ORDER BY name")?;
+    Ok(names.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> {
+    let mut stats = QueueStats::default();
+    let Some(queue) = tx.queue(queue)? else { return Ok(stats) };
+    let mut depth = tx.sql("SELECT state, count(*) FROM queue_jobs WHERE queue = ?1 GROUP BY state")?;
+    let mut rows = depth.query([queue.key])?;
+    while let Some(row) = rows.next()? {
+        *stats.depth.entry(jobs::state(row.get(0)?)?).or_default() += row.get::<_, u64>(1)?;
+    }
+    let mut counters = tx.sql("SELECT name, value FROM queue_counters WHERE queue = ?1 AND name NOT LIKE '.%'")?;
+    stats.counters = counters.query_map([queue.key], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+    stats.workers = tx
+        .sql("SELECT count(*) FROM queue_workers WHERE queue = ?1 AND NOT fenced AND deadline > ?2")?
+        .query_row(params![queue.key, tx.now], |row| row.get(0))?;
+    stats.paused = queue.paused;
+    Ok(stats)
+}
+
+const COLUMNS: &str = "id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank";
+
+pub(super) fn list(tx: &mut Tx<'_>, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page, Failed> {
+    let Some(queue) = tx.queue(queue)? else { return Ok(Page::default()) };
+    let numbers = jobs::numbers(state);
+    let marks = if numbers.len() == 2 { "?4, ?5" } else { "?4" };
+    // The first of two numbers, the suspects, is served first.
+    let mut page = tx.sql(&format!(
+        "SELECT {COLUMNS} FROM queue_jobs WHERE queue = ?1 AND state IN ({marks}) ORDER BY state DESC, rank, pos LIMIT ?2 OFFSET ?3"
+    ))?;
+    let mut values = vec![queue.key, i64::try_from(limit + 1).unwrap_or(i64::MAX), i64::try_from(offset).unwrap_or(i64::MAX)];
+    values.extend(numbers);
+    let mut rows = page.query(params_from_iter(values))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(record(tx, row)?);
+    }
+    let more = found.len() > limit;
+    found.truncate(limit);
+    Ok(Page::new(found, more.then(|| offset + limit as u64)))
+}
+
+pub(super) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<JobRecord>, Failed> {
+    let Some(queue) = tx.queue(queue)? else { return Ok(None) };
+    let mut job = tx.sql(&format!("SELECT {COLUMNS}, failures, result FROM queue_jobs WHERE queue = ?1 AND id = ?2"))?;
+    let mut rows = job.query(params![queue.key, id.to_bytes()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let mut record = record(tx, row)?;
+    record.failures = jobs::failures(row.get::<_, Option<Vec<u8>>>(11)?.as_deref())?;
+    record.result = row.get(12)?;
+    Ok(Some(record))
+}
+
+fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<JobRecord, Failed> {
+    let state = jobs::state(row.get(1)?)?;
+    let mut record = JobRecord::new(jobs::id(row, 0)?, state, row.get(2)?);
+    record.priority = Priority::from_number(row.get(3)?).unwrap_or_default();
+    (record.attempts, record.crashes, record.snoozes) = (row.get(4)?, row.get(5)?, row.get(6)?);
+    let (pos, ended, note): (i64, Option<i64>, Option<String>) = (row.get(7)?, row.get(8)?, row.get(9)?);
+    record.at_ms = match state {
+        State::Scheduled | State::Retry => Some(pos),
+        State::Ready | State::Active | State::Parked => None,
+        _ => ended,
+    };
+    match state {
+        State::Dead => record.reason = note.as_deref().and_then(BuryReason::from_name),
+        State::Active => {
+            let worker: Option<String> = tx
+                .sql("SELECT name FROM queue_workers WHERE worker = ?1")?
+                .query_row([row.get::<_, i64>(10)?], |row| row.get(0))
+                .optional()?;
+            record.tag = worker.map(|worker| format!("{worker}:{pos}"));
+        }
+        _ => record.note = note,
+    }
+    Ok(record)
+}

@@ -1,0 +1,167 @@
+//! One transaction of the writer: what all operations share.
+
+use std::{
+    collections::BTreeMap,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+
+use crate::error::Error;
+
+/// Why an operation was not done: the operation's own refusal, or the database's.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// It wrote nothing that stays; the others of its group go on.
+    Refused(Error),
+    /// The whole group has to be given up.
+    Sqlite(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Self {
+        Failed::Sqlite(error)
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Failed::Refused(error)
+    }
+}
+
+/// What a queue's listeners have to hear: that there is work now, or at this time (broker milliseconds).
+pub(super) type HintsOut = BTreeMap<String, i64>;
+
+pub(super) struct Tx<'a> {
+    connection: &'a Connection,
+    /// The broker's clock, read once per group.
+    pub(super) now: i64,
+    counters: BTreeMap<(i64, &'static str), i64>,
+    hints: HintsOut,
+}
+
+/// A row of `queue_queues`.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    pub(super) key: i64,
+    pub(super) paused: bool,
+    pub(super) claim: i64,
+    pub(super) head: i64,
+    pub(super) tail: i64,
+}
+
+impl<'a> Tx<'a> {
+    pub(super) fn new(connection: &'a Connection) -> Self {
+        Tx { connection, now: now_ms(), counters: BTreeMap::new(), hints: HintsOut::new() }
+    }
+
+    /// Runs one operation so that its refusal undoes what it wrote, and nothing else.
+    pub(super) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
+        let (counters, hints) = (self.counters.clone(), self.hints.clone());
+        self.sql("SAVEPOINT operation")?.execute([])?;
+        match work(self) {
+            Ok(()) => {
+                self.sql("RELEASE operation")?.execute([])?;
+                Ok(None)
+            }
+            Err(Failed::Refused(error)) => {
+                (self.counters, self.hints) = (counters, hints);
+                self.sql("ROLLBACK TO operation")?.execute([])?;
+                self.sql("RELEASE operation")?.execute([])?;
+                Ok(Some(error))
+            }
+            Err(Failed::Sqlite(error)) => Err(error),
+        }
+    }
+
+    /// Writes what was gathered; gives the hints to be rung after the commit.
+    pub(super) fn finish(self) -> rusqlite::Result<HintsOut> {
+        for ((queue, name), value) in &self.counters {
+            self.sql(
+                "INSERT INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (queue, name) DO UPDATE SET value = value + excluded.value",
+            )?
+            .execute(params![queue, name, value])?;
+        }
+        Ok(self.hints)
+    }
+
+    /// A statement, prepared once per connection.
+    pub(super) fn sql(&self, sql: &str) -> rusqlite::Result<CachedStatement<'a>> {
+        self.connection.prepare_cached(sql)
+    }
+
+    /// Counts in the queue's statistics. Names that begin with a dot are for the broker itself.
+    pub(super) fn count(&mut self, queue: i64, name: &'static str, by: i64) {
+        if by != 0 {
+            *self.counters.entry((queue, name)).or_default() += by;
+        }
+    }
+
+    /// A counter's value, with what this transaction added.
+    pub(super) fn counter(&self, queue: i64, name: &'static str) -> rusqlite::Result<i64> {
+        let stored = self.sql("SELECT value FROM queue_counters WHERE queue = ?1 AND name = ?2")?;
+        let stored: Option<i64> = { stored }.query_row(params![queue, name], |row| row.get(0)).optional()?;
+        Ok(stored.unwrap_or(0) + self.counters.get(&(queue, name)).copied().unwrap_or(0))
+    }
+
+    /// Tells the queue's listeners of work at this time.
+    pub(super) fn hint(&mut self, queue: &str, at: i64) {
+        match self.hints.get_mut(queue) {
+            Some(earliest) => *earliest = at.min(*earliest),
+            None => drop(self.hints.insert(queue.to_owned(), at)),
+        }
+    }
+
+    /// The queue's row; `None` when nobody has registered with it.
+    pub(super) fn queue(&self, name: &str) -> rusqlite::Result<Option<Queue>> {
+        self.sql("SELECT queue, paused, claim, head, tail FROM queue_queues WHERE name = ?1")?
+            .query_row([name], |row| {
+                Ok(Queue { key: row.get(0)?, paused: row.get(1)?, claim: row.get(2)?, head: row.get(3)?, tail: row.get(4)? })
+            })
+            .optional()
+    }
+
+    /// The queue's row, made if it is missing.
+    pub(super) fn queue_made(&self, name: &str) -> rusqlite::Result<Queue> {
+        if let Some(queue) = self.queue(name)? {
+            return Ok(queue);
+        }
+        self.sql("INSERT INTO queue_queues (name) VALUES (?1)")?.execute([name])?;
+        Ok(Queue { key: self.connection.last_insert_rowid(), paused: false, claim: 0, head: 0, tail: 0 })
+    }
+
+    /// Writes back what changed in a queue's row.
+    pub(super) fn save(&self, queue: &Queue) -> rusqlite::Result<()> {
+        self.sql("UPDATE queue_queues SET claim = ?2, head = ?3, tail = ?4 WHERE queue = ?1")?
+            .execute(params![queue.key, queue.claim, queue.head, queue.tail])
+            .map(drop)
+    }
+}
+
+impl Queue {
+    /// The next place at the tail of `ready`.
+    pub(super) fn next_tail(&mut self) -> i64 {
+        self.tail += 1;
+        self.tail
+    }
+
+    /// The next place at the head of `ready`.
+    pub(super) fn next_head(&mut self) -> i64 {
+        self.head -= 1;
+        self.head
+    }
+}
+
+/// This machine's clock, in milliseconds since 1970.
+pub(super) fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// A time so long after `now`.
+pub(super) fn after(now: i64, delay: std::time::Duration) -> i64 {
+    // Rounded up, so that nothing starts early.
+    let ms = delay.as_nanos().div_ceil(1_000_000);
+    now.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,261 @@
+//! The options of `#[task(...)]`, on functions and structs alike.
+
+use std::time::Duration;
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::{
+    Error, Ident, LitInt, LitStr, Path, Result, Token, parenthesized,
+    ext::IdentExt,
+    parse::{Parse, ParseStream, Parser},
+};
+
+use crate::suggest::nearest;
+
+const KNOWN: [&str; 11] =
+    ["name", "queue", "max_attempts", "timeout", "backoff", "priority", "retention", "blocking", "alias", "on_isolation", "crate"];
+
+/// What other systems call the same thing.
+const ELSEWHERE: [(&str, &str); 9] = [
+    ("retries", "max_attempts"),
+    ("retry", "max_attempts"),
+    ("max_retries", "max_attempts"),
+    ("attempts", "max_attempts"),
+    ("aliases", "alias"),
+    ("ttl", "retention"),
+    ("keep", "retention"),
+    ("time_limit", "timeout"),
+    ("sync", "blocking"),
+];
+
+/// The options as written, checked.
+#[derive(Default)]
+pub(crate) struct Options {
+    pub name: Option<String>,
+    queue: Option<String>,
+    max_attempts: Option<u32>,
+    timeout: Option<Duration>,
+    backoff: Option<(Option<Duration>, Option<Duration>)>,
+    priority: Option<Ident>,
+    retention: Option<Duration>,
+    pub blocking: Option<Span>,
+    aliases: Vec<String>,
+    on_isolation: Option<Ident>,
+    krate: Option<Path>,
+}
+
+impl Options {
+    /// Reads what stands between the parentheses of `#[task(...)]`.
+    pub(crate) fn parse(tokens: TokenStream) -> Result<Self> {
+        Self::parser.parse2(tokens)
+    }
+
+    fn parser(input: ParseStream) -> Result<Self> {
+        let mut options = Options::default();
+        let mut seen: Vec<String> = Vec::new();
+        while !input.is_empty() {
+            let key = input.call(Ident::parse_any)?;
+            let name = key.to_string();
+            if name != "alias" && seen.contains(&name) {
+                return Err(Error::new(key.span(), format!("`{name}` is given twice; keep one of the two")));
+            }
+            options.option(&key, &name, input)?;
+            seen.push(name);
+            if input.is_empty() {
+                break;
+            }
+            input.parse::<Token![,]>().map_err(|error| Error::new(error.span(), "write a `,` between two options"))?;
+        }
+        Ok(options)
+    }
+
+    fn option(&mut self, key: &Ident, name: &str, input: ParseStream) -> Result<()> {
+        match name {
+            "name" => self.name = Some(checked_name(&value(key, input, "\"mail.send\"")?)?),
+            "queue" => self.queue = Some(checked_name(&value(key, input, "\"mail\"")?)?),
+            "alias" => self.aliases.push(checked_name(&value(key, input, "\"old_name\"")?)?),
+            "max_attempts" => {
+                let number: LitInt = value(key, input, "5")?;
+                match number.base10_parse::<u32>() {
+                    Ok(attempts) if attempts > 0 => self.max_attempts = Some(attempts),
+                    _ => return Err(Error::new(number.span(), "`max_attempts` is a number from 1: 1 means that nothing is retried")),
+                }
+            }
+            "timeout" => self.timeout = Some(duration(&value(key, input, "\"30s\"")?, false)?),
+            "retention" => self.retention = Some(duration(&value(key, input, "\"1h\"")?, false)?),
+            "backoff" => self.backoff = Some(backoff(key, input)?),
+            "priority" => {
+                self.priority = Some(one_of(
+                    &value(key, input, "\"high\"")?,
+                    "priority",
+                    &[("critical", "Critical"), ("high", "High"), ("normal", "Normal"), ("low", "Low")],
+                )?);
+            }
+            "on_isolation" => {
+                self.on_isolation = Some(one_of(
+                    &value(key, input, "\"cancel\"")?,
+                    "on_isolation",
+                    &[("continue", "Continue"), ("cancel", "Cancel")],
+                )?);
+            }
+            "blocking" => {
+                if input.peek(Token![=]) {
+                    return Err(Error::new(input.span(), "`blocking` takes no value; write `#[task(blocking)]`"));
+                }
+                self.blocking = Some(key.span());
+            }
+            "crate" => self.krate = Some(value(key, input, "my_crate::queue_core")?),
+            _ => return Err(Error::new(key.span(), unknown(name))),
+        }
+        Ok(())
+    }
+
+    /// The path of queue-core.
+    pub(crate) fn krate(&self) -> TokenStream {
+        self.krate.as_ref().map_or_else(|| quote!(::queue_core), |path| quote!(#path))
+    }
+
+    /// Statements that set the fields of a `TaskDef` named `def` to what was given.
+    pub(crate) fn assignments(&self, core: &TokenStream) -> TokenStream {
+        let time = |duration: Duration| {
+            let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
+            quote!(::core::time::Duration::new(#seconds, #nanos))
+        };
+        let some = |field: TokenStream, value: Option<TokenStream>| value.map(|value| quote!(def.#field = ::core::option::Option::Some(#value);));
+        let queue = self.queue.as_ref().map(|queue| quote!(def.queue = #queue;));
+        let max_attempts = some(quote!(max_attempts), self.max_attempts.map(|attempts| quote!(#attempts)));
+        let timeout = some(quote!(timeout), self.timeout.map(time));
+        let retention = some(quote!(retention), self.retention.map(time));
+        let backoff = self.backoff.map(|(base, max)| {
+            let base = base.map(time).map_or_else(|| quote!(#core::Backoff::DEFAULT.base), |base| base);
+            let max = max.map(time).map_or_else(|| quote!(#core::Backoff::DEFAULT.max), |max| max);
+            quote!(def.backoff = ::core::option::Option::Some(#core::Backoff { base: #base, max: #max });)
+        });
+        let priority = self.priority.as_ref().map(|name| quote!(def.priority = #core::broker::Priority::#name;));
+        let isolation = self.on_isolation.as_ref().map(|name| quote!(def.on_isolation = #core::task::OnIsolation::#name;));
+        let aliases = &self.aliases;
+        let aliases = (!aliases.is_empty()).then(|| quote!(def.aliases = &[#(#aliases),*];));
+        quote!(#queue #max_attempts #timeout #retention #backoff #priority #isolation #aliases)
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let near = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, ours)| *ours).or_else(|| nearest(name, &KNOWN));
+    match near {
+        Some(near) => format!("there is no option `{name}`; did you mean `{near}`?"),
+        None => format!("there is no option `{name}`; there are {}", KNOWN.map(|known| format!("`{known}`")).join(", ")),
+    }
+}
+
+fn value<T: Parse>(key: &Ident, input: ParseStream, example: &str) -> Result<T> {
+    let wanted = format!("write `{key} = {example}`");
+    if !input.peek(Token![=]) {
+        return Err(Error::new(key.span(), wanted));
+    }
+    input.parse::<Token![=]>()?;
+    input.parse().map_err(|error| Error::new(error.span(), wanted))
+}
+
+fn backoff(key: &Ident, input: ParseStream) -> Result<(Option<Duration>, Option<Duration>)> {
+    if !input.peek(syn::token::Paren) {
+        return Err(Error::new(key.span(), "write `backoff(base = \"2s\", max = \"1h\")`; either may be left out"));
+    }
+    let inner;
+    parenthesized!(inner in input);
+    let (mut base, mut max) = (None, None);
+    while !inner.is_empty() {
+        let key = inner.call(Ident::parse_any)?;
+        let slot = match key.to_string().as_str() {
+            "base" => &mut base,
+            "max" => &mut max,
+            other => return Err(Error::new(key.span(), format!("`backoff` has no `{other}`; it has `base` and `max`"))),
+        };
+        if slot.is_some() {
+            return Err(Error::new(key.span(), format!("`{key}` is given twice; keep one of the two")));
+        }
+        let text: LitStr = value(&key, &inner, "\"2s\"")?;
+        *slot = Some((duration(&text, true)?, text.span()));
+        if !inner.is_empty() {
+            inner.parse::<Token![,]>()?;
+        }
+    }
+    if let (Some((base, _)), Some((max, span))) = (base, max)
+        && base > max
+    {
+        return Err(Error::new(span, "`max` is shorter than `base`; the delay grows from `base` to `max`"));
+    }
+    Ok((base.map(|(base, _)| base), max.map(|(max, _)| max)))
+}
+
+fn duration(text: &LitStr, zero: bool) -> Result<Duration> {
+    let value = text.value();
+    match humantime::parse_duration(&value) {
+        Ok(duration) if zero || !duration.is_zero() => Ok(duration),
+        Ok(_) => Err(Error::new(text.span(), "this is no time at all; write for example \"30s\", or leave the option out")),
+        Err(error) => Err(Error::new(text.span(), format!("`{value}` is not a duration ({error}); write for example \"500ms\", \"30s\", \"5m\" or \"1h 30m\""))),
+    }
+}
+
+fn one_of(text: &LitStr, option: &str, known: &[(&str, &str)]) -> Result<Ident> {
+    let value = text.value();
+    match known.iter().find(|(name, _)| *name == value) {
+        Some((_, variant)) => Ok(Ident::new(variant, text.span())),
+        None => {
+            let names: Vec<String> = known.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+            Err(Error::new(text.span(), format!("`{option}` is one of {}", names.join(", "))))
+        }
+    }
+}
+
+fn checked_name(text: &LitStr) -> Result<String> {
+    let value = text.value();
+    let fits = (1..=128).contains(&value.len()) && value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+    if fits { Ok(value) } else { Err(Error::new(text.span(), "a name has 1 to 128 letters, digits, `.`, `_` or `-`")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        match Options::parse(text.parse().unwrap()) {
+            Ok(_) => panic!("{text} was accepted"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let options = Options::parse(quote!(
+            name = "a.b", queue = "q", max_attempts = 3, timeout = "1m 30s", backoff(base = "1s", max = "1h"), priority = "high",
+            retention = "2h", blocking, alias = "x", alias = "y", on_isolation = "cancel", crate = a::b,
+        ))
+        .unwrap();
+        assert_eq!(options.name.as_deref(), Some("a.b"));
+        assert_eq!(options.timeout, Some(Duration::from_secs(90)));
+        assert_eq!(options.backoff, Some((Some(Duration::from_secs(1)), Some(Duration::from_secs(3600)))));
+        assert_eq!(options.aliases, ["x", "y"]);
+        assert!(options.blocking.is_some());
+    }
+
+    #[test]
+    fn an_unknown_option_is_answered_with_the_nearest_one() {
+        assert!(problem("quue = \"a\"").contains("did you mean `queue`"));
+        assert!(problem("retries = 3").contains("did you mean `max_attempts`"));
+        assert!(problem("colour = 3").contains("there are `name`"));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        assert!(problem("queue = \"a\", queue = \"b\"").contains("twice"));
+        assert!(problem("timeout = \"soon\"").contains("not a duration"));
+        assert!(problem("timeout = \"0s\"").contains("no time"));
+        assert!(problem("timeout = 30").contains("write `timeout = \"30s\"`"));
+        assert!(problem("max_attempts = 0").contains("from 1"));
+        assert!(problem("priority = \"urgent\"").contains("\"critical\""));
+        assert!(problem("queue = \"a b\"").contains("letters"));
+        assert!(problem("backoff(base = \"2h\", max = \"1h\")").contains("shorter"));
+        assert!(problem("blocking = true").contains("no value"));
+        assert!(problem("queue").contains("write `queue ="));
+    }
+}
