@@ -1,10 +1,10 @@
 //! Typed background jobs.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 
-pub mod address;
-pub mod broker;
 #[doc(hidden)]
 pub mod __private;
+pub mod address;
+pub mod broker;
 pub mod client;
 pub mod codec;
 pub mod context;

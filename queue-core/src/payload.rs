@@ -285,8 +285,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 }
 
 fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value) -> Result<Result<(), String>, (String, String)> {
-    let value: T =
-        serde_path_to_error::deserialize(value).map_err(|error| (error.path().to_string(), error.inner().to_string()))?;
+    let value: T = serde_path_to_error::deserialize(value).map_err(|error| (error.path().to_string(), error.inner().to_string()))?;
     Ok(codec::encode_into(bytes, &value))
 }
 

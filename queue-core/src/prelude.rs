@@ -8,6 +8,6 @@ pub use crate::{
     client::{Client, Handle, Job, JobResult},
     context::{JobContext, State},
     outcome::Outcome,
-    task::{Backoff, Handler},
     task,
+    task::{Backoff, Handler},
 };

@@ -202,7 +202,6 @@ impl StateNeed {
 
 /// How a task is run.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub enum RunFn {
     /// An async function: the future is polled by the worker's runtime.
     Async(fn(Call) -> BoxFuture<'static, HandlerEnd>),

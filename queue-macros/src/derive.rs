@@ -19,7 +19,10 @@ fn task(input: &DeriveInput) -> Result<TokenStream> {
         return Err(Error::new(input.ident.span(), "`#[derive(Task)]` goes on a struct: its fields are the payload, by name"));
     };
     if let Some(generic) = input.generics.params.first() {
-        return Err(Error::new(generic.span(), "a task cannot be generic, its jobs would not say which one to run: write one struct per type"));
+        return Err(Error::new(
+            generic.span(),
+            "a task cannot be generic, its jobs would not say which one to run: write one struct per type",
+        ));
     }
     let fields = match &item.fields {
         Fields::Named(fields) => fields.named.iter().collect::<Vec<_>>(),
@@ -35,7 +38,10 @@ fn task(input: &DeriveInput) -> Result<TokenStream> {
     }
     let options = Options::parse(tokens)?;
     if let Some(span) = options.blocking {
-        return Err(Error::new(span, "a `Handler` is async: use `tokio::task::spawn_blocking` inside, or `#[task(blocking)]` on a sync function"));
+        return Err(Error::new(
+            span,
+            "a `Handler` is async: use `tokio::task::spawn_blocking` inside, or `#[task(blocking)]` on a sync function",
+        ));
     }
     let params = fields
         .into_iter()

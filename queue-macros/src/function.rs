@@ -14,7 +14,10 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut function = match syn::parse2::<Item>(item.clone()) {
         Ok(Item::Fn(function)) => function,
         Ok(Item::Struct(item)) => {
-            let error = Error::new(item.ident.span(), "`#[task]` goes on a function; for a payload struct write `#[derive(Task)]`, with options in `#[task(...)]` below it");
+            let error = Error::new(
+                item.ident.span(),
+                "`#[task]` goes on a function; for a payload struct write `#[derive(Task)]`, with options in `#[task(...)]` below it",
+            );
             return error.into_compile_error();
         }
         Ok(other) => return Error::new(other.span(), "`#[task]` goes on an async function").into_compile_error(),
@@ -106,7 +109,10 @@ fn check(function: &ItemFn, options: &Options) -> Result<()> {
         _ => {}
     }
     if let Some(generic) = signature.generics.params.first() {
-        return Err(Error::new(generic.span(), "a task cannot be generic, its jobs would not say which one to run: write one task per type"));
+        return Err(Error::new(
+            generic.span(),
+            "a task cannot be generic, its jobs would not say which one to run: write one task per type",
+        ));
     }
     if let Some(clause) = &signature.generics.where_clause {
         return Err(Error::new(clause.span(), "a task cannot have a `where` clause"));

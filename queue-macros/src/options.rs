@@ -5,8 +5,9 @@ use std::time::Duration;
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use syn::{
-    Error, Ident, LitInt, LitStr, Path, Result, Token, parenthesized,
+    Error, Ident, LitInt, LitStr, Path, Result, Token,
     ext::IdentExt,
+    parenthesized,
     parse::{Parse, ParseStream, Parser},
 };
 
@@ -92,11 +93,8 @@ impl Options {
                 )?);
             }
             "on_isolation" => {
-                self.on_isolation = Some(one_of(
-                    &value(key, input, "\"cancel\"")?,
-                    "on_isolation",
-                    &[("continue", "Continue"), ("cancel", "Cancel")],
-                )?);
+                self.on_isolation =
+                    Some(one_of(&value(key, input, "\"cancel\"")?, "on_isolation", &[("continue", "Continue"), ("cancel", "Cancel")])?);
             }
             "blocking" => {
                 if input.peek(Token![=]) {
@@ -121,7 +119,8 @@ impl Options {
             let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
             quote!(::core::time::Duration::new(#seconds, #nanos))
         };
-        let some = |field: TokenStream, value: Option<TokenStream>| value.map(|value| quote!(def.#field = ::core::option::Option::Some(#value);));
+        let some =
+            |field: TokenStream, value: Option<TokenStream>| value.map(|value| quote!(def.#field = ::core::option::Option::Some(#value);));
         let queue = self.queue.as_ref().map(|queue| quote!(def.queue = #queue;));
         let max_attempts = some(quote!(max_attempts), self.max_attempts.map(|attempts| quote!(#attempts)));
         let timeout = some(quote!(timeout), self.timeout.map(time));
@@ -192,7 +191,10 @@ fn duration(text: &LitStr, zero: bool) -> Result<Duration> {
     match humantime::parse_duration(&value) {
         Ok(duration) if zero || !duration.is_zero() => Ok(duration),
         Ok(_) => Err(Error::new(text.span(), "this is no time at all; write for example \"30s\", or leave the option out")),
-        Err(error) => Err(Error::new(text.span(), format!("`{value}` is not a duration ({error}); write for example \"500ms\", \"30s\", \"5m\" or \"1h 30m\""))),
+        Err(error) => Err(Error::new(
+            text.span(),
+            format!("`{value}` is not a duration ({error}); write for example \"500ms\", \"30s\", \"5m\" or \"1h 30m\""),
+        )),
     }
 }
 
@@ -227,8 +229,18 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         let options = Options::parse(quote!(
-            name = "a.b", queue = "q", max_attempts = 3, timeout = "1m 30s", backoff(base = "1s", max = "1h"), priority = "high",
-            retention = "2h", blocking, alias = "x", alias = "y", on_isolation = "cancel", crate = a::b,
+            name = "a.b",
+            queue = "q",
+            max_attempts = 3,
+            timeout = "1m 30s",
+            backoff(base = "1s", max = "1h"),
+            priority = "high",
+            retention = "2h",
+            blocking,
+            alias = "x",
+            alias = "y",
+            on_isolation = "cancel",
+            crate = a::b,
         ))
         .unwrap();
         assert_eq!(options.name.as_deref(), Some("a.b"));

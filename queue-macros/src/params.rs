@@ -52,7 +52,10 @@ impl Param {
         let mut attributes = attributes.to_vec();
         let (default, inject) = take_attributes(&mut attributes)?;
         if let Some(span) = inject {
-            return Err(Error::new(span, "a payload struct takes nothing from the worker; its handler finds states with `ctx.state::<T>()`"));
+            return Err(Error::new(
+                span,
+                "a payload struct takes nothing from the worker; its handler finds states with `ctx.state::<T>()`",
+            ));
         }
         check_payload_type(&ty)?;
         Ok(Param { kind: payload_kind(&ty, default), name, ty })
@@ -180,7 +183,9 @@ fn check_payload_type(ty: &Type) -> Result<()> {
                     };
                     Some(format!("a payload is stored, it cannot borrow: take an owned `{owned}`"))
                 }
-                Type::ImplTrait(_) => Some("a payload needs a name for its type to be read back: write a concrete type instead of `impl Trait`".to_owned()),
+                Type::ImplTrait(_) => {
+                    Some("a payload needs a name for its type to be read back: write a concrete type instead of `impl Trait`".to_owned())
+                }
                 Type::Infer(_) => Some("write the type: it is what the payload is read back as".to_owned()),
                 _ => None,
             };
@@ -198,7 +203,18 @@ fn check_payload_type(ty: &Type) -> Result<()> {
 /// A type as people write it.
 pub(crate) fn shown(ty: &Type) -> String {
     let mut text = ty.to_token_stream().to_string();
-    for (wide, narrow) in [(" < ", "<"), (" <", "<"), ("< ", "<"), (" >", ">"), (" :: ", "::"), (":: ", "::"), (" ,", ","), ("& ", "&"), ("[ ", "["), (" ]", "]")] {
+    for (wide, narrow) in [
+        (" < ", "<"),
+        (" <", "<"),
+        ("< ", "<"),
+        (" >", ">"),
+        (" :: ", "::"),
+        (":: ", "::"),
+        (" ,", ","),
+        ("& ", "&"),
+        ("[ ", "["),
+        (" ]", "]"),
+    ] {
         text = text.replace(wide, narrow);
     }
     text
@@ -225,7 +241,10 @@ mod tests {
 
     #[test]
     fn types_are_shown_as_they_are_written() {
-        assert_eq!(shown(&syn::parse_quote!(Option<std::collections::BTreeMap<String, Vec<u8>>>)), "Option<std::collections::BTreeMap<String, Vec<u8>>>");
+        assert_eq!(
+            shown(&syn::parse_quote!(Option<std::collections::BTreeMap<String, Vec<u8>>>)),
+            "Option<std::collections::BTreeMap<String, Vec<u8>>>"
+        );
         assert_eq!(shown(&syn::parse_quote!([u8; 4])), "[u8 ; 4]".replace(" ;", " ;"));
     }
 

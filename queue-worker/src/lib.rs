@@ -1,1 +1,31 @@
-//! .
+//! Runs the jobs of [`queue_core`]: the [`Worker`], its duties, and the command line of a worker binary.
+//!
+//! # Where things are
+//!
+//! The worker's own work happens on the broker's I/O thread, so that a handler that blocks its runtime delays nobody:
+//!
+//! - `pump` claims and finishes. It owns the slots and the lanes; nothing else decides who runs where.
+//! - `heartbeat` renews leases and brings cancels.
+//! - `reclaimer` takes back what dead workers held; `janitor` removes what was kept long enough.
+//! - `health` answers whether all this goes on.
+//!
+//! `executor` runs the handlers, on the runtime that called [`Worker::run`].
+
+mod config;
+mod engine;
+mod error;
+mod executor;
+mod health;
+mod heartbeat;
+mod janitor;
+mod lane;
+mod pump;
+mod reclaimer;
+mod shutdown;
+mod worker;
+
+pub use self::{
+    config::{FailedAttempt, QueueConfig},
+    error::WorkerError,
+    worker::{Stopped, Worker},
+};

@@ -107,7 +107,8 @@ pub(super) async fn enqueue_all<T: Task>(
     jobs: impl Iterator<Item = Job<T>>,
 ) -> Result<Vec<Handle<T>>, EnqueueAllError<T>> {
     let definition = T::definition();
-    let mut answers = Answers { client: client.clone(), answers: Vec::with_capacity(jobs.size_hint().0.min(100_000)), failed: false, stop: false };
+    let mut answers =
+        Answers { client: client.clone(), answers: Vec::with_capacity(jobs.size_hint().0.min(100_000)), failed: false, stop: false };
     let mut batches: HashMap<Arc<str>, Batch> = HashMap::new();
     let mut in_flight = FuturesUnordered::new();
     let send = |queue: Arc<str>, batch: Batch| async move {

@@ -13,7 +13,9 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use self::url::{nearest, redacted};
+pub(crate) use self::url::nearest;
+#[cfg(feature = "redis")]
+pub(crate) use self::url::redacted;
 pub use self::{
     bulk::EnqueueAllError,
     handle::{Handle, JobResult},

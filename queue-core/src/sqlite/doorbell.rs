@@ -90,9 +90,11 @@ mod street {
     fn folder(database: &Path) -> Option<PathBuf> {
         let path = fs::canonicalize(database).ok()?;
         // FNV-1a, 64 bits: two databases in one folder would only wake each other.
-        let hash = path.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = path
+            .as_os_str()
+            .as_encoded_bytes()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
         let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir()).unwrap_or_else(std::env::temp_dir);
         Some(base.join(format!("queue-bell-{hash:016x}")))
     }

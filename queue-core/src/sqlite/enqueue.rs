@@ -28,8 +28,11 @@ pub(super) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
             ])?;
         }
         Party::Producer => {
-            tx.sql("INSERT INTO queue_producers (queue, name, seen) VALUES (?1, ?2, ?3)")?
-                .execute(params![queue.key, name.as_str(), tx.now])?;
+            tx.sql("INSERT INTO queue_producers (queue, name, seen) VALUES (?1, ?2, ?3)")?.execute(params![
+                queue.key,
+                name.as_str(),
+                tx.now
+            ])?;
         }
     }
     Ok(name)
@@ -108,13 +111,10 @@ fn store(tx: &mut Tx<'_>, queue: &mut Queue, job: &NewJob, earliest: &mut Option
         Due::After(delay) => after(tx.now, delay),
         Due::AtMs(at) => at,
     };
-    let (state, rank, pos) =
-        if at <= tx.now { (READY, i64::from(job.priority.number()), queue.next_tail()) } else { (SCHEDULED, 0, at) };
+    let (state, rank, pos) = if at <= tx.now { (READY, i64::from(job.priority.number()), queue.next_tail()) } else { (SCHEDULED, 0, at) };
     let digest = job.id.is_given().then(|| job.digest.cast_signed());
-    tx.sql(
-        "INSERT INTO queue_jobs (queue, id, state, rank, pos, priority, envelope, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-    )?
-    .execute(params![queue.key, job.id.to_bytes(), state, rank, pos, job.priority.number(), job.envelope, digest])?;
+    tx.sql("INSERT INTO queue_jobs (queue, id, state, rank, pos, priority, envelope, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+        .execute(params![queue.key, job.id.to_bytes(), state, rank, pos, job.priority.number(), job.envelope, digest])?;
     *earliest = Some(earliest.map_or(at, |earliest: i64| earliest.min(at)));
     Ok(Enqueued::Stored)
 }

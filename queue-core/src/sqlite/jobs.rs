@@ -68,8 +68,7 @@ struct Stored {
 /// Reads the column of failures.
 pub(super) fn failures(bytes: Option<&[u8]>) -> Result<Vec<Failure>, Failed> {
     let Some(bytes) = bytes else { return Ok(Vec::new()) };
-    let stored: Vec<Stored> =
-        codec::decode(bytes).map_err(|problem| Error::Decode { what: "the failures of a job".into(), problem })?;
+    let stored: Vec<Stored> = codec::decode(bytes).map_err(|problem| Error::Decode { what: "the failures of a job".into(), problem })?;
     Ok(stored.into_iter().map(|failure| Failure { at_ms: failure.at, message: failure.text }).collect())
 }
 

@@ -39,8 +39,7 @@ pub(super) fn suspects(tx: &mut Tx<'_>, queue: &str, limit: usize) -> Result<Sus
             Ok(Suspect { worker: PartyName::new(row.get::<_, String>(0)?), deadline_ms: row.get(1)? })
         })?
         .collect::<rusqlite::Result<_>>()?;
-    let fenced =
-        tx.sql("SELECT count(*) FROM queue_workers WHERE queue = ?1 AND fenced")?.query_row([queue.key], |row| row.get(0))?;
+    let fenced = tx.sql("SELECT count(*) FROM queue_workers WHERE queue = ?1 AND fenced")?.query_row([queue.key], |row| row.get(0))?;
     Ok(Suspects::new(expired, fenced))
 }
 
@@ -66,15 +65,13 @@ pub(super) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Res
     let mut reclaimed = Reclaimed::default();
     let Some(mut queue) = tx.queue(name)? else { return Ok(reclaimed) };
     let mut lanes = tx.sql("SELECT worker, process FROM queue_workers WHERE queue = ?1 AND fenced ORDER BY process, worker LIMIT 500")?;
-    let lanes: Vec<(i64, String)> =
-        lanes.query_map([queue.key], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+    let lanes: Vec<(i64, String)> = lanes.query_map([queue.key], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
     let mut left = RECLAIM_ITEMS;
     for process in lanes.chunk_by(|one, other| one.1 == other.1) {
         let mut held = Vec::new();
         for (worker, _) in process {
-            let mut jobs = tx.sql(
-                "SELECT id, crashes, first_crash, failures FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3",
-            )?;
+            let mut jobs =
+                tx.sql("SELECT id, crashes, first_crash, failures FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3")?;
             let rows = jobs.query_map(params![queue.key, ACTIVE, worker], |row| {
                 Ok(Held { id: row.get(0)?, crashes: row.get(1)?, first: row.get(2)?, failures: row.get(3)? })
             })?;

@@ -155,7 +155,9 @@ impl From<rusqlite::Error> for Refusal {
 fn prepare(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     connection.busy_timeout(BUSY)?;
     if connection.is_readonly("main")? {
-        return Err(Refusal::Ours(Error::Config(format!("the database {shown} is read-only for this user; change its permissions, or name another file"))));
+        return Err(Refusal::Ours(Error::Config(format!(
+            "the database {shown} is read-only for this user; change its permissions, or name another file"
+        ))));
     }
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
@@ -197,7 +199,9 @@ fn check_path(path: &Path) -> Result<()> {
         return Ok(());
     }
     match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => return invalid("is in a folder that does not exist; create it first"),
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+            return invalid("is in a folder that does not exist; create it first");
+        }
         _ => {}
     }
     let mut options = fs::OpenOptions::new();

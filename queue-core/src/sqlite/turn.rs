@@ -110,7 +110,8 @@ fn replay(tx: &mut Tx<'_>, queue: &Queue, worker: i64, kept: Option<&[u8]>) -> R
 /// Moves what is due to the tail of `ready`.
 pub(super) fn promote(tx: &mut Tx<'_>, queue: &mut Queue) -> Result<(), Failed> {
     for state in [SCHEDULED, RETRY] {
-        let mut due = tx.sql("SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND pos <= ?3 ORDER BY pos LIMIT ?4")?;
+        let mut due =
+            tx.sql("SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND pos <= ?3 ORDER BY pos LIMIT ?4")?;
         let ids: Vec<Vec<u8>> =
             due.query_map(params![queue.key, state, tx.now, MAX_ITEMS], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         for id in ids {
@@ -132,9 +133,8 @@ impl Claim {
     fn resume(&mut self, tx: &mut Tx<'_>, queue: &Queue, tasks: &[std::sync::Arc<str>]) -> Result<(), Failed> {
         for task in tasks {
             let mut parked = tx.sql("SELECT id FROM queue_parked WHERE queue = ?1 AND task = ?2 LIMIT ?3")?;
-            let ids: Vec<Vec<u8>> = parked
-                .query_map(params![queue.key, task.as_ref(), self.left], |row| row.get(0))?
-                .collect::<rusqlite::Result<_>>()?;
+            let ids: Vec<Vec<u8>> =
+                parked.query_map(params![queue.key, task.as_ref(), self.left], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
             for id in ids {
                 let delivery = tx
                     .sql("SELECT id, envelope, attempts, crashes, snoozes FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3")?
@@ -229,9 +229,7 @@ fn outlook(tx: &mut Tx<'_>, queue: &Queue, suspects: bool) -> Result<TurnAnswer,
         next_due = [next_due, due].into_iter().flatten().min();
     }
     answer.next_due = next_due.map(|due| Duration::from_millis(u64::try_from(due - tx.now).unwrap_or(0)));
-    answer.parked = tx
-        .sql("SELECT EXISTS (SELECT 1 FROM queue_parked WHERE queue = ?1)")?
-        .query_row([queue.key], |row| row.get(0))?;
+    answer.parked = tx.sql("SELECT EXISTS (SELECT 1 FROM queue_parked WHERE queue = ?1)")?.query_row([queue.key], |row| row.get(0))?;
     answer.workers = tx.sql("SELECT count(*) FROM queue_workers WHERE queue = ?1")?.query_row([queue.key], |row| row.get(0))?;
     Ok(answer)
 }

@@ -79,7 +79,14 @@ impl Writer {
     /// Opens it for reading alone. Its operations see one snapshot each and write nothing.
     pub(super) fn start_reader(path: &Path) -> Result<Self> {
         let at = path.to_owned();
-        start("queue-sqlite-reader", path.display().to_string(), move || schema::open_reader(&at), "BEGIN", Bell::silent(), Ballast::of(None))
+        start(
+            "queue-sqlite-reader",
+            path.display().to_string(),
+            move || schema::open_reader(&at),
+            "BEGIN",
+            Bell::silent(),
+            Ballast::of(None),
+        )
     }
 
     /// Runs `work` in a transaction, together with what else is there, and answers after the commit.

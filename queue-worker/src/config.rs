@@ -1,0 +1,130 @@
+//! What a worker is told: queues, limits, times.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use queue_core::{
+    Backoff,
+    broker::{CrashRule, KeepLimits, SweepLimits},
+    task::DEFAULT_MAX_ATTEMPTS,
+};
+
+/// One queue that a worker serves.
+///
+/// ```
+/// use queue_worker::QueueConfig;
+///
+/// let orders = QueueConfig::new("orders").weight(3).limit(10);
+/// # drop(orders);
+/// ```
+#[derive(Clone, Debug)]
+pub struct QueueConfig {
+    pub(crate) name: String,
+    pub(crate) weight: u32,
+    pub(crate) limit: Option<usize>,
+}
+
+impl QueueConfig {
+    /// A queue of weight 1 without a limit of its own.
+    pub fn new(name: impl Into<String>) -> Self {
+        QueueConfig { name: name.into(), weight: 1, limit: None }
+    }
+
+    /// Its share of the free slots beside other queues that have work: 3 gets three times what 1 gets. Default: 1.
+    #[must_use]
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// Most of its jobs at once in this process. Default: the worker's concurrency.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+}
+
+impl From<&str> for QueueConfig {
+    fn from(name: &str) -> Self {
+        QueueConfig::new(name)
+    }
+}
+
+impl From<String> for QueueConfig {
+    fn from(name: String) -> Self {
+        QueueConfig::new(name)
+    }
+}
+
+/// A failed attempt, for [`Worker::custom_backoff`](crate::Worker::custom_backoff).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FailedAttempt<'a> {
+    /// The task's name.
+    pub task: &'a str,
+    /// The queue.
+    pub queue: &'a str,
+    /// Which attempt failed, from 1.
+    pub attempt: u32,
+    /// The error's messages.
+    pub error: &'a str,
+    /// What would be waited without a custom backoff.
+    pub delay: Duration,
+}
+
+pub(crate) type CustomBackoff = Arc<dyn Fn(&FailedAttempt<'_>) -> Duration + Send + Sync>;
+
+/// Everything that can be set, with its default.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) concurrency: usize,
+    pub(crate) strict_order: bool,
+    pub(crate) lease: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) max_attempts: u32,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) backoff: Backoff,
+    pub(crate) custom_backoff: Option<CustomBackoff>,
+    pub(crate) retention: Option<Duration>,
+    pub(crate) keep: KeepLimits,
+    pub(crate) crashes: CrashRule,
+    pub(crate) sweep: SweepLimits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            concurrency: 64,
+            strict_order: false,
+            lease: Duration::from_secs(30),
+            grace: Duration::from_secs(25),
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
+            timeout: None,
+            backoff: Backoff::DEFAULT,
+            custom_backoff: None,
+            retention: None,
+            keep: KeepLimits::default(),
+            crashes: CrashRule::default(),
+            sweep: SweepLimits::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Between two beats of the heartbeat: six in a lease.
+    pub(crate) fn beat(&self) -> Duration {
+        self.lease / 6
+    }
+
+    /// Between two passes of the reclaimer, and between its two looks at a lane. Five and six seconds with the default
+    /// lease; with a shorter one, in proportion.
+    pub(crate) fn reclaim(&self) -> (Duration, Duration) {
+        ((self.lease / 6).min(Duration::from_secs(5)), (self.lease / 5).min(Duration::from_secs(6)))
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("concurrency", &self.concurrency).field("lease", &self.lease).finish_non_exhaustive()
+    }
+}

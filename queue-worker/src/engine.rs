@@ -1,0 +1,181 @@
+//! Puts the parts of a running worker together.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt;
+use queue_core::{
+    Client,
+    broker::{DynBroker, ProcessId},
+    context::{Environment, LeaseClock},
+    registry::Registry,
+    task::TaskDef,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    config::{QueueConfig, Settings},
+    error::WorkerError,
+    executor, health, janitor, lane,
+    pump::{Event, Pump},
+    reclaimer,
+    shutdown::Shutdown,
+    worker::Stopped,
+};
+
+/// What a worker was configured to be.
+pub(crate) struct Plan {
+    pub(crate) client: Client,
+    pub(crate) registry: Registry,
+    pub(crate) environment: Arc<Environment>,
+    pub(crate) queues: Vec<QueueConfig>,
+    pub(crate) settings: Settings,
+    pub(crate) health: Option<SocketAddr>,
+}
+
+/// What all parts of a running worker share.
+pub(crate) struct Shared {
+    pub(crate) broker: DynBroker,
+    pub(crate) process: ProcessId,
+    pub(crate) settings: Settings,
+    pub(crate) environment: Arc<Environment>,
+    pub(crate) tasks: HashMap<&'static str, Known>,
+    pub(crate) queues: Vec<Arc<str>>,
+    /// How many jobs run.
+    pub(crate) running: AtomicUsize,
+    /// How many of them should have ended and do not.
+    pub(crate) stuck: AtomicUsize,
+    /// How many handlers have ended.
+    pub(crate) finished: AtomicU64,
+    /// When the broker last answered.
+    pub(crate) contact: LeaseClock,
+}
+
+/// A task, and its name to be shared.
+pub(crate) struct Known {
+    pub(crate) task: &'static TaskDef,
+    pub(crate) name: Arc<str>,
+}
+
+impl Shared {
+    /// The broker has answered.
+    pub(crate) fn heard(&self) {
+        self.contact.set(Instant::now());
+    }
+
+    /// Whether three beats have passed without an answer.
+    pub(crate) fn is_isolated(&self) -> bool {
+        self.contact.until().elapsed() > self.settings.beat() * 3
+    }
+}
+
+/// Starts everything. The future ends with the worker; the other half makes it end.
+pub(crate) async fn start(plan: Plan) -> Result<(Shutdown, impl Future<Output = Result<Stopped, WorkerError>>), WorkerError> {
+    let broker = plan.client.broker().clone();
+    let tasks = plan
+        .registry
+        .names()
+        .filter_map(|name| plan.registry.get(name).map(|task| (name, Known { task, name: task.name.into() })))
+        .collect();
+    let shared = Arc::new(Shared {
+        broker: broker.clone(),
+        process: ProcessId::random(),
+        settings: plan.settings,
+        environment: plan.environment,
+        tasks,
+        queues: plan.queues.iter().map(|queue| queue.name.as_str().into()).collect(),
+        running: AtomicUsize::new(0),
+        stuck: AtomicUsize::new(0),
+        finished: AtomicU64::new(0),
+        contact: LeaseClock::default(),
+    });
+    shared.heard();
+    let (control, stage) = Shutdown::new();
+    let (events, received) = mpsc::unbounded_channel::<Event>();
+    let (batches, dispatched) = mpsc::unbounded_channel();
+    let ticket = Alive::default();
+
+    if let Some(address) = plan.health {
+        let listening =
+            health::listen(address).map_err(|error| WorkerError::Setup(vec![format!("health address `{address}`: {error}")]))?;
+        duty(&ticket, &broker, "health", {
+            let shared = shared.clone();
+            move || health::serve(shared.clone(), listening.try_clone())
+        });
+    }
+    duty(&ticket, &broker, "reclaimer", {
+        let shared = shared.clone();
+        move || reclaimer::run(shared.clone())
+    });
+    duty(&ticket, &broker, "janitor", {
+        let shared = shared.clone();
+        move || janitor::run(shared.clone())
+    });
+    for index in 0..shared.queues.len() {
+        let (shared, events) = (shared.clone(), events.clone());
+        duty(&ticket, &broker, "hints", move || lane::forward_hints(shared.clone(), index, events.clone()));
+    }
+
+    tokio::spawn(executor::dispatch(shared.clone(), dispatched, events.clone()));
+    let (ended, end) = oneshot::channel();
+    let pump = Pump::new(shared, plan.queues, events, received, batches, stage);
+    broker.spawn(Box::pin(async move {
+        let outcome = AssertUnwindSafe(pump.run()).catch_unwind().await;
+        // Nobody listens when the worker's future was dropped.
+        let _ = ended.send(outcome.map_err(|panic| WorkerError::Died(executor::panic_text(panic.as_ref()))));
+    }));
+    let ending = async move {
+        let _duties = ticket;
+        end.await.unwrap_or_else(|_| Err(WorkerError::Died("its broker's I/O thread has ended".to_owned())))
+    };
+    Ok((control, ending))
+}
+
+/// While it lives, the duties do.
+#[derive(Default)]
+struct Alive(Arc<()>);
+
+/// Runs a duty on the I/O thread until the worker ends. One that panics is started again.
+fn duty<F>(alive: &Alive, broker: &DynBroker, name: &'static str, start: impl Fn() -> F + Send + 'static)
+where
+    F: Future<Output = ()> + Send,
+{
+    let alive = Arc::downgrade(&alive.0);
+    broker.spawn(Box::pin(async move {
+        while alive.strong_count() > 0 {
+            let ended = async {
+                while alive.strong_count() > 0 {
+                    tokio::time::sleep(Duration::from_millis(250)).await;
+                }
+            };
+            let running = AssertUnwindSafe(start()).catch_unwind();
+            tokio::select! {
+                outcome = running => match outcome {
+                    Ok(()) => return,
+                    Err(panic) => {
+                        tracing::error!(duty = name, "a duty of the worker panicked and is started again: {}", executor::panic_text(panic.as_ref()));
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    }
+                },
+                () = ended => return,
+            }
+        }
+    }));
+}
+
+/// Counts a handler in and out.
+pub(crate) fn count(counter: &AtomicUsize, by: isize) {
+    if by > 0 {
+        counter.fetch_add(by.unsigned_abs(), Ordering::Relaxed);
+    } else {
+        counter.fetch_sub(by.unsigned_abs(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,16 @@
+//! Why a worker does not run.
+
+/// What keeps a worker from starting, or made it stop.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// Settings, tasks or states that cannot work, one per line. Nothing was started.
+    #[error("the worker cannot start: {}", .0.join("\n  and "))]
+    Setup(Vec<String>),
+    /// The broker refused.
+    #[error(transparent)]
+    Queue(#[from] queue_core::Error),
+    /// A duty of the worker died. A bug of ours: its jobs come back when their lease has run out.
+    #[error("the worker has stopped unexpectedly: {0}")]
+    Died(String),
+}

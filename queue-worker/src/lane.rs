@@ -1,0 +1,130 @@
+//! Lanes: the workers that the broker knows. A process has up to four per queue, so that one turn can be prepared while
+//! another is in flight.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use queue_core::{
+    Error,
+    broker::{Finish, PartyName, Register, Turn, TurnAnswer},
+    context::LeaseClock,
+};
+use tokio::sync::mpsc;
+
+use crate::{engine::Shared, pump::Event};
+
+/// Most lanes of one process on one queue.
+pub(crate) const LANES: usize = 4;
+
+/// What the pump knows of a lane.
+#[derive(Default)]
+pub(crate) struct Lane {
+    /// `None`: it has to register first.
+    pub(crate) name: Option<PartyName>,
+    /// Grows with every name: a delivery of an older one is lost.
+    pub(crate) generation: u32,
+    /// The last answered turn.
+    pub(crate) answered: u64,
+    /// Whether a turn, or a registration, is on its way.
+    pub(crate) in_flight: bool,
+    /// Endings of its deliveries that wait for its next turn.
+    pub(crate) finishes: Vec<Finish>,
+    /// How many of its deliveries have not ended.
+    pub(crate) held: usize,
+    /// When its lease ends.
+    pub(crate) lease: LeaseClock,
+}
+
+impl Lane {
+    /// Whether the broker should have an entry that still stands.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.name.is_some() && self.lease.until() > Instant::now()
+    }
+
+    /// Starts over: the broker has forgotten it.
+    pub(crate) fn forget(&mut self) {
+        self.generation += 1;
+        self.name = None;
+        self.answered = 0;
+        self.held = 0;
+        self.finishes.clear();
+        self.lease = LeaseClock::default();
+    }
+}
+
+/// Which lane of which queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LaneId {
+    pub(crate) queue: usize,
+    pub(crate) lane: usize,
+}
+
+/// How a turn ended.
+pub(crate) enum TurnEnd {
+    /// It was answered; the lease was renewed by a request sent at this time.
+    Answered { name: PartyName, turn: Turn, answer: TurnAnswer, sent: Instant },
+    /// The broker no longer knows the lane.
+    Forgotten,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Registers if need be, then sends the turn, unchanged, until it is answered (R10).
+pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut turn: TurnDraft) -> TurnEnd {
+    let queue = turn.turn.queue.clone();
+    let mut pause = FIRST_PAUSE;
+    let name = match name {
+        Some(name) => name,
+        None => loop {
+            let request = Register::worker(queue.clone(), shared.process, turn.turn.lease);
+            match shared.broker.register(&request).await {
+                Ok(name) => break name,
+                Err(error) => wait(&queue, &error, &mut pause).await,
+            }
+        },
+    };
+    turn.turn.worker = name.clone();
+    let turn = turn.turn;
+    loop {
+        let sent = Instant::now();
+        match shared.broker.turn(&turn).await {
+            Ok(answer) => {
+                shared.heard();
+                return TurnEnd::Answered { name, turn, answer, sent };
+            }
+            Err(Error::Forgotten(_) | Error::Old { .. }) => return TurnEnd::Forgotten,
+            Err(error) => wait(&queue, &error, &mut pause).await,
+        }
+    }
+}
+
+/// A turn whose worker is filled in once it is registered.
+pub(crate) struct TurnDraft {
+    pub(crate) turn: Turn,
+}
+
+async fn wait(queue: &str, error: &Error, pause: &mut Duration) {
+    if error.is_transient() {
+        tracing::warn!(queue, "the broker does not answer, trying again: {error}");
+    } else {
+        // Credentials that are being rotated, or a bug: no job is given up for it.
+        tracing::error!(queue, "the broker refuses a turn, trying again: {error}");
+        *pause = LONGEST_PAUSE;
+    }
+    tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+    *pause = (*pause * 2).min(LONGEST_PAUSE);
+}
+
+/// Passes the broker's announcements on to the pump.
+pub(crate) async fn forward_hints(shared: Arc<Shared>, queue: usize, events: mpsc::UnboundedSender<Event>) {
+    let mut hints = shared.broker.hints(&shared.queues[queue]);
+    loop {
+        let hint = hints.next().await;
+        if events.send(Event::Hint { queue, due: hint.due }).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Takes back the jobs of workers that died, in two looks: a lane whose lease has run out is a suspect, and is fenced only if
+//! it has not been heard of when it is looked at again, by this process's own clock. After any failure of the broker the
+//! looks start over: a Redis that stood still makes nobody a suspect.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use queue_core::{
+    Result,
+    broker::{MAX_ITEMS, Suspect},
+};
+
+use crate::engine::Shared;
+
+/// Steps of one pass over a queue; the next pass goes on.
+const STEPS: usize = 200;
+
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let (pass, confirm) = shared.settings.reclaim();
+    let mut seen: HashMap<(usize, Suspect), Instant> = HashMap::new();
+    loop {
+        for queue in 0..shared.queues.len() {
+            if let Err(error) = look(&shared, queue, &mut seen, confirm).await {
+                tracing::debug!(queue = %shared.queues[queue], "the reclaimer starts over: {error}");
+                seen.clear();
+            }
+        }
+        // A suspect is looked at again when its time has come, not only at the next pass.
+        let next = seen.values().map(|first| (*first + confirm).saturating_duration_since(Instant::now())).min();
+        tokio::time::sleep(next.map_or(pass, |next| next.min(pass)).max(Duration::from_millis(20))).await;
+    }
+}
+
+async fn look(shared: &Shared, queue: usize, seen: &mut HashMap<(usize, Suspect), Instant>, confirm: Duration) -> Result<()> {
+    let name = &*shared.queues[queue];
+    let now = Instant::now();
+    let suspects = shared.broker.suspects(name, MAX_ITEMS).await?;
+    // Who is no longer a suspect, or has been renewed and is one anew, starts from the beginning.
+    seen.retain(|(of, suspect), _| *of != queue || suspects.expired.contains(suspect));
+    let mut confirmed = Vec::new();
+    for suspect in suspects.expired {
+        let first = *seen.entry((queue, suspect.clone())).or_insert(now);
+        if now.duration_since(first) >= confirm {
+            confirmed.push(suspect);
+        }
+    }
+    let mut fenced = suspects.fenced > 0;
+    if !confirmed.is_empty() {
+        let answers = shared.broker.fence(name, &confirmed).await?;
+        for (suspect, done) in confirmed.into_iter().zip(answers) {
+            fenced |= done;
+            seen.remove(&(queue, suspect));
+        }
+    }
+    for _ in 0..STEPS {
+        if !fenced {
+            break;
+        }
+        let reclaimed = shared.broker.sweep_fenced(name, &shared.settings.crashes).await?;
+        let moved = reclaimed.released + reclaimed.charged + reclaimed.buried;
+        if moved > 0 {
+            tracing::warn!(
+                queue = name,
+                released = reclaimed.released,
+                charged = reclaimed.charged,
+                buried = reclaimed.buried,
+                "took back the jobs of workers that were not heard of"
+            );
+        }
+        fenced = moved + reclaimed.forgotten > 0;
+    }
+    Ok(())
+}

@@ -1,0 +1,320 @@
+//! The worker as applications see it: a builder that runs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use queue_core::{
+    Backoff, Client, Task,
+    address::check_name,
+    context::{Environment, States},
+    registry::Registry,
+};
+
+use crate::{
+    config::{FailedAttempt, QueueConfig, Settings},
+    engine,
+    error::WorkerError,
+    shutdown::{Shutdown, signals},
+};
+
+/// Runs the jobs of one or more queues.
+///
+/// ```
+/// use queue_core::prelude::*;
+/// use queue_worker::Worker;
+///
+/// #[task]
+/// async fn greet(name: String, greeting: State<String>) {
+///     println!("{}, {name}!", *greeting);
+/// }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let queue = Client::connect("sqlite://:memory:").await?;
+/// greet::job("Ada".to_owned()).enqueue(&queue).await?;
+///
+/// let worker = Worker::new(queue).state("Hello".to_owned()).concurrency(10);
+/// # let stop = tokio::time::sleep(Duration::from_millis(200));
+/// worker.run(stop).await?;        // or `.run_until_signal()`
+/// # Ok(()) }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
+/// ```
+#[derive(Debug)]
+#[must_use = "a worker runs with `.run(..)` or `.run_until_signal()`"]
+pub struct Worker {
+    pub(crate) client: Client,
+    pub(crate) registry: Registry,
+    states: States,
+    queues: Vec<QueueConfig>,
+    settings: Settings,
+    health: Option<SocketAddr>,
+}
+
+/// How a worker ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stopped {
+    /// Handlers that ended while it ran, however they did.
+    pub finished: u64,
+    /// Jobs that were given back because they had not ended in the grace time.
+    pub released: u64,
+    /// Jobs whose handlers could not be stopped. They are redelivered when their lease has run out.
+    pub stuck: u64,
+    /// Endings that the broker did not confirm in time. Their jobs are redelivered when their lease has run out.
+    pub unconfirmed: u64,
+}
+
+impl Stopped {
+    /// True when every job had ended by itself, and the broker knows.
+    pub fn is_clean(&self) -> bool {
+        self.released + self.stuck + self.unconfirmed == 0
+    }
+}
+
+impl Worker {
+    /// A worker for every task that is linked into this program, on all their queues.
+    pub fn new(client: Client) -> Self {
+        Worker {
+            client,
+            registry: Registry::linked(),
+            states: States::default(),
+            queues: Vec::new(),
+            settings: Settings::default(),
+            health: None,
+        }
+    }
+
+    /// Gives a value to every task that takes a `State<T>`.
+    pub fn state<T: Send + Sync + 'static>(self, value: T) -> Self {
+        self.shared_state(Arc::new(value))
+    }
+
+    /// The same with a value that is shared already.
+    pub fn shared_state<T: Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
+        self.states.insert(value);
+        self
+    }
+
+    /// Makes a task known that the linker may have dropped. Equal to naming its crate: `use shop_tasks as _;`.
+    pub fn register<T: Task>(mut self) -> Self {
+        self.registry.add(T::definition());
+        self
+    }
+
+    /// Knows these tasks instead of the linked ones.
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// Serves this queue. Call it again for more; without it, the queues of all known tasks are served.
+    pub fn queue(mut self, queue: impl Into<QueueConfig>) -> Self {
+        self.queues.push(queue.into());
+        self
+    }
+
+    /// Serves a queue only while those that were named before it have nothing to do. Default: by weight.
+    pub fn strict_order(mut self) -> Self {
+        self.settings.strict_order = true;
+        self
+    }
+
+    /// Most jobs at once. Default: 64.
+    pub fn concurrency(mut self, jobs: usize) -> Self {
+        self.settings.concurrency = jobs;
+        self
+    }
+
+    /// How long jobs stay this worker's without a sign of life. It gives one six times as often. Default: 30 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// How long running jobs may take to end after the worker was told to stop. Default: 25 s.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.settings.grace = grace;
+        self
+    }
+
+    /// The failure that buries a job, where task and job do not say. Default: 25.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.settings.max_attempts = attempts;
+        self
+    }
+
+    /// Longest run, where task and job do not say. Default: none.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = Some(timeout);
+        self
+    }
+
+    /// Backoff, where the task does not say. Default: 2 s, doubling up to 24 h, the upper half of it random.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.settings.backoff = backoff;
+        self
+    }
+
+    /// Decides the delay before each retry, instead of any backoff.
+    pub fn custom_backoff(mut self, delay: impl Fn(&FailedAttempt<'_>) -> Duration + Send + Sync + 'static) -> Self {
+        self.settings.custom_backoff = Some(Arc::new(delay));
+        self
+    }
+
+    /// Keeps done jobs and their results so long, where task and job do not say. Default: not at all.
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.settings.retention = Some(retention);
+        self
+    }
+
+    /// Answers `GET /health` on this address: 200 while the broker is in reach, 503 when it is not. Port 0 takes a free one,
+    /// which is logged.
+    pub fn health(mut self, address: SocketAddr) -> Self {
+        self.health = Some(address);
+        self
+    }
+
+    /// The client of its broker.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The tasks that it knows.
+    pub fn tasks(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Checks settings, tasks and states, as [`run`](Self::run) does first.
+    ///
+    /// # Errors
+    /// [`WorkerError::Setup`] with everything that is wrong.
+    pub fn check(&self) -> Result<(), WorkerError> {
+        let mut problems = self.registry.duplicates();
+        let settings = &self.settings;
+        if settings.concurrency == 0 {
+            problems.push("concurrency `0` would run nothing; use 1 or more".to_owned());
+        }
+        if settings.concurrency > MAX_CONCURRENCY {
+            problems.push(format!("concurrency `{}` is more than {MAX_CONCURRENCY}; start several workers", settings.concurrency));
+        }
+        if settings.lease < MIN_LEASE {
+            problems.push(format!("lease `{:?}` is too short to be renewed in time; use {MIN_LEASE:?} or more", settings.lease));
+        }
+        if settings.max_attempts == 0 {
+            problems.push("max_attempts `0` is no attempt at all; 1 means that nothing is retried".to_owned());
+        }
+        if settings.timeout == Some(Duration::ZERO) {
+            problems.push("timeout `0s` is no time at all; leave it out for none".to_owned());
+        }
+        for queue in &self.queues {
+            if let Err(error) = check_name("queue", &queue.name) {
+                problems.push(error.to_string());
+            }
+            if queue.weight == 0 {
+                problems.push(format!("weight `0` of queue `{}` would never serve it; use 1 or more, or leave the queue out", queue.name));
+            }
+            if queue.limit == Some(0) {
+                problems.push(format!("limit `0` of queue `{}` would never serve it; use 1 or more, or leave the queue out", queue.name));
+            }
+        }
+        let mut seen = BTreeSet::new();
+        problems.extend(
+            self.queues.iter().filter(|queue| !seen.insert(&queue.name)).map(|queue| format!("queue `{}` is named twice", queue.name)),
+        );
+        if self.registry.tasks().next().is_none() {
+            problems.push(
+                "it knows no task: put `#[task]` on a function, name the crate that has it (`use shop_tasks as _;`), or call `.register::<T>()`"
+                    .to_owned(),
+            );
+        }
+        problems.extend(self.missing_states());
+        if problems.is_empty() { Ok(()) } else { Err(WorkerError::Setup(problems)) }
+    }
+
+    /// States that tasks of the served queues want and do not get.
+    fn missing_states(&self) -> Vec<String> {
+        let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
+        let mut wanted: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
+        for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
+            for need in (task.states)().into_iter().filter(|need| !self.states.has(need.id)) {
+                wanted.entry(need.name).or_default().push(task.name);
+            }
+        }
+        let told = |(state, tasks): (&str, Vec<&str>)| {
+            let tasks: Vec<String> = tasks.iter().map(|task| format!("`{task}`")).collect();
+            format!("no state of type `{state}` was given, and task {} takes it; call `.state(..)` with one", tasks.join(", "))
+        };
+        wanted.into_iter().map(told).collect()
+    }
+
+    fn served(&self) -> Vec<QueueConfig> {
+        if !self.queues.is_empty() {
+            return self.queues.clone();
+        }
+        let names: BTreeSet<&str> = self.registry.tasks().map(|task| task.queue).collect();
+        names.into_iter().map(QueueConfig::from).collect()
+    }
+
+    /// Runs jobs until `shutdown` is ready, then drains: what runs may end within the grace time, the rest is given back
+    /// uncharged. Dropping the returned future stops at once, without a grace time.
+    ///
+    /// # Errors
+    /// [`WorkerError::Setup`] before anything was started; those of the broker's [`check`](queue_core::broker::Broker::check).
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Stopped, WorkerError> {
+        self.run_with(async move |control: &Shutdown| {
+            shutdown.await;
+            control.drain();
+        })
+        .await
+    }
+
+    /// Runs jobs until SIGTERM or Ctrl-C, then drains as [`run`](Self::run) does. A second signal skips the grace time.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run); [`WorkerError::Died`] when signals cannot be listened for.
+    pub async fn run_until_signal(self) -> Result<Stopped, WorkerError> {
+        let mut signals = signals().map_err(|error| WorkerError::Died(format!("cannot listen for signals: {error}")))?;
+        self.run_with(async move |control: &Shutdown| {
+            let name = signals.next().await;
+            tracing::info!("{name}: no new jobs; running ones may end within the grace time (once more to skip it)");
+            control.drain();
+            let name = signals.next().await;
+            tracing::warn!("{name} again: giving back what still runs");
+            control.hurry();
+        })
+        .await
+    }
+
+    async fn run_with(self, stop: impl AsyncFnOnce(&Shutdown)) -> Result<Stopped, WorkerError> {
+        self.check()?;
+        self.client.broker().check().await?;
+        let queues = self.served();
+        let environment = Arc::new(Environment::new(self.states, Some(self.client.clone())));
+        let plan = engine::Plan {
+            client: self.client,
+            registry: self.registry,
+            environment,
+            queues,
+            settings: self.settings,
+            health: self.health,
+        };
+        let (control, engine) = engine::start(plan).await?;
+        let stopping = async {
+            stop(&control).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            ended = engine => ended,
+            () = stopping => unreachable!("it waits forever once it has told the engine"),
+        }
+    }
+}
+
+/// Most jobs at once in one process.
+const MAX_CONCURRENCY: usize = 100_000;
+
+/// Shortest lease: six beats of 50 ms.
+const MIN_LEASE: Duration = Duration::from_millis(300);
