@@ -2,7 +2,7 @@
 
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{CancelAnswer, DynBroker, JobRecord, Page, QueueStats, State},
+    broker::{CancelAnswer, DynBroker, JobRecord, MAX_ITEMS, Page, QueueStats, State},
     error::{Error, Result},
 };
 
@@ -112,6 +112,33 @@ impl Inspector {
         }
     }
 
+    /// [`cancel`](Self::cancel) for at most [`MAX_ITEMS`] jobs of a queue at once. One answer per id, in order.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more of them, here and below.
+    pub async fn cancel_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
+        check_many(queue, ids)?;
+        self.broker.cancel(queue, ids).await
+    }
+
+    /// [`requeue`](Self::requeue) for many. One answer per id, in order: false when there is none or it is not dead.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn requeue_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        check_many(queue, ids)?;
+        self.broker.requeue(queue, ids).await
+    }
+
+    /// [`delete`](Self::delete) for many. One answer per id, in order: false when there is none or it is running.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn delete_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        check_many(queue, ids)?;
+        self.broker.delete(queue, ids).await
+    }
+
     /// Stops claiming from a queue, for all workers. What runs goes on, enqueues too.
     ///
     /// # Errors
@@ -136,5 +163,13 @@ impl Inspector {
             Some(record) => Error::WrongState { job: job.clone(), verb, state: record.state.name() },
             None => Error::NoSuchJob(job.to_string()),
         })
+    }
+}
+
+fn check_many(queue: &str, ids: &[JobId]) -> Result<()> {
+    check_name("queue", queue)?;
+    match ids.len() {
+        0..=MAX_ITEMS => Ok(()),
+        more => Err(Error::invalid("ids", more.to_string(), format!("are more than {MAX_ITEMS} at once"))),
     }
 }

@@ -9,8 +9,11 @@
 //! - `reclaimer` takes back what dead workers held; `janitor` removes what was kept long enough.
 //! - `health` answers whether all this goes on.
 //!
-//! `executor` runs the handlers, on the runtime that called [`Worker::run`].
+//! `executor` runs the handlers, on the runtime that called [`Worker::run`]. `cli` is the command line, `run`: it uses the
+//! [`Worker`] as any application does.
 
+#[cfg(feature = "cli")]
+mod cli;
 mod config;
 mod engine;
 mod error;
@@ -24,6 +27,8 @@ mod reclaimer;
 mod shutdown;
 mod worker;
 
+#[cfg(feature = "cli")]
+pub use self::cli::run;
 pub use self::{
     config::{FailedAttempt, QueueConfig},
     error::WorkerError,

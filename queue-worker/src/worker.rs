@@ -250,6 +250,19 @@ impl Worker {
         wanted.into_iter().map(told).collect()
     }
 
+    /// The names of the queues that it serves.
+    #[cfg(feature = "cli")]
+    pub(crate) fn queue_names(&self) -> Vec<String> {
+        self.served().into_iter().map(|queue| queue.name).collect()
+    }
+
+    /// Serves these queues instead of those that were named before.
+    #[cfg(feature = "cli")]
+    pub(crate) fn only_queues(mut self, queues: Vec<QueueConfig>) -> Self {
+        self.queues = queues;
+        self
+    }
+
     fn served(&self) -> Vec<QueueConfig> {
         if !self.queues.is_empty() {
             return self.queues.clone();

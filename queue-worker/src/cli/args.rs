@@ -1,0 +1,367 @@
+//! What the command line understands.
+
+use std::{
+    net::SocketAddr,
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
+
+use clap::{
+    CommandFactory, FromArgMatches, Parser, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use queue_core::broker::{Priority, State};
+
+/// Run background jobs, and look after them.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  {bin}                                        run jobs until Ctrl-C
+  {bin} tasks                                  which tasks there are, and what they take
+  {bin} enqueue greet --args '{\"name\":\"Ada\"}'  store a job
+  {bin} status                                 what waits, runs and has failed
+  {bin} jobs list --state dead                 what has failed for good
+  QUEUE_URL=redis://127.0.0.1:6379 {bin}       the same on Redis
+
+Exit codes:
+  0 done                      3 no such job or queue      6 the set-up is wrong
+  1 something unforeseen      4 wrong state, or id taken  7 stopped, and jobs were given back
+  2 wrong command line        5 broker away or full       8 no answer: it may have been done")]
+pub(super) struct Args {
+    /// The queue: sqlite://FILE, redis://HOST[:PORT][/DB], rediss://… [default: $QUEUE_URL, else sqlite://queue.db]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(super) url: Option<String>,
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run jobs until SIGTERM or Ctrl-C; a second signal gives back at once what still runs [default command]
+    #[command(after_help = "Examples:
+  {bin} work
+  {bin} work --concurrency 200 --health 127.0.0.1:8080
+  {bin} work --queue orders=3 --queue mail     orders get three times the slots of mail
+  RUST_LOG=debug {bin} work                    tell more")]
+    Work(WorkArgs),
+    /// List the tasks in this program, with their queues and parameters
+    #[command(after_help = "Examples:
+  {bin} tasks
+  {bin} tasks --json | jq -r '.[].name'")]
+    Tasks(Format),
+    /// Store a job
+    #[command(after_help = "Examples:
+  {bin} enqueue greet --args '{\"name\":\"Ada\"}'
+  {bin} enqueue close_order --args '{\"order_id\":17}' --delay 10m --id close-17
+  {bin} enqueue import --args - < import.json
+  job=$({bin} enqueue cleanup) && {bin} jobs show \"$job\"")]
+    Enqueue(EnqueueArgs),
+    /// Print how many jobs each queue has in each state
+    #[command(after_help = "Examples:
+  {bin} status
+  {bin} status --queue orders
+  {bin} status --json | jq '.queues[] | {queue, ready: .jobs.ready}'")]
+    Status(StatusArgs),
+    /// Look at jobs, and repair
+    #[command(after_help = "Examples:
+  {bin} jobs list --state dead
+  {bin} jobs show orders/close-17
+  {bin} jobs requeue --all --queue orders")]
+    Jobs {
+        #[command(subcommand)]
+        command: JobsCommand,
+    },
+    /// List queues, and stop or resume claiming from them
+    #[command(after_help = "Examples:
+  {bin} queues list
+  {bin} queues pause mail
+  {bin} queues resume mail")]
+    Queues {
+        #[command(subcommand)]
+        command: QueuesCommand,
+    },
+}
+
+impl Default for Command {
+    fn default() -> Self {
+        Command::Work(WorkArgs::default())
+    }
+}
+
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct WorkArgs {
+    /// Serve this queue with this weight, instead of the queues that the program chooses; may be given several times
+    #[arg(long, value_name = "QUEUE[=WEIGHT]", value_parser = weighted)]
+    pub(super) queue: Vec<(String, u32)>,
+    /// Run at most so many jobs at once
+    #[arg(long, value_name = "JOBS")]
+    pub(super) concurrency: Option<usize>,
+    /// Give running jobs so long to end after a signal
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) grace: Option<Duration>,
+    /// Answer GET /health on this address
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(super) health: Option<SocketAddr>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Format {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct EnqueueArgs {
+    /// The task, as `tasks` lists it
+    pub(super) task: String,
+    /// Its parameters by name, as a JSON object; `-` reads it from standard input
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(super) args: String,
+    /// Put it into this queue instead of its task's
+    #[arg(long, value_name = "QUEUE")]
+    pub(super) queue: Option<String>,
+    /// Start it after this time, as in `10s`, `1h 30m`, `2days`
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) delay: Option<Duration>,
+    /// Start it at this time, as in `2030-01-31T08:00:00Z`
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "delay")]
+    pub(super) at: Option<SystemTime>,
+    /// Give it this id: a second one of the same task and parameters makes no second job
+    #[arg(long, value_name = "ID")]
+    pub(super) id: Option<String>,
+    /// Serve it before those of lower priority
+    #[arg(long, value_parser = priority_parser())]
+    pub(super) priority: Option<Priority>,
+    /// The failure that buries it; 1: it is never retried
+    #[arg(long, value_name = "N")]
+    pub(super) max_attempts: Option<u32>,
+    /// Longest run
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) timeout: Option<Duration>,
+    /// Keep it and its result for so long after it is done
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) retention: Option<Duration>,
+    /// Do not start it later than so long from now
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) expires: Option<Duration>,
+    /// Add a header; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
+    pub(super) header: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct StatusArgs {
+    /// Only this queue
+    #[arg(long, value_name = "QUEUE")]
+    pub(super) queue: Option<String>,
+    #[command(flatten)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum JobsCommand {
+    /// List jobs in the order in which they will be served, or have ended
+    #[command(after_help = "Examples:
+  {bin} jobs list                              the first of every state
+  {bin} jobs list --state dead --queue orders
+  {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
+    List(ListArgs),
+    /// Show all that is known of a job: parameters, failures, result
+    #[command(after_help = "Examples:
+  {bin} jobs show orders/close-17
+  {bin} jobs show 01932f1c-8a3e-7cc2-9d1b-3e5f0c6a7b81    the queue may be left out
+  {bin} jobs show orders/close-17 --json | jq .args")]
+    Show {
+        /// The job
+        #[arg(value_name = "QUEUE/ID")]
+        job: String,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Put dead jobs back into their queue, with clean counters
+    #[command(after_help = "Examples:
+  {bin} jobs requeue orders/close-17 orders/close-18
+  {bin} jobs requeue --all                     all dead jobs of all queues
+  {bin} jobs requeue --all --queue orders")]
+    Requeue(SelectDead),
+    /// Take jobs out of their queue; those that run are told to stop, and can change nothing any more
+    #[command(after_help = "Examples:
+  {bin} jobs cancel orders/close-17
+  {bin} jobs cancel --all --state scheduled --queue mail")]
+    Cancel(Select),
+    /// Remove jobs that do not run, with all that is kept of them
+    #[command(after_help = "Examples:
+  {bin} jobs delete orders/close-17
+  {bin} jobs delete --all --state dead --queue orders")]
+    Delete(Select),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArgs {
+    /// Only jobs in this state
+    #[arg(long, value_parser = state_parser())]
+    pub(super) state: Option<State>,
+    /// Only jobs of this queue
+    #[arg(long, value_name = "QUEUE")]
+    pub(super) queue: Option<String>,
+    /// At most so many of each queue and state
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) limit: u64,
+    /// Leave out so many of each queue and state
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) offset: u64,
+    #[command(flatten)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Select {
+    /// The jobs
+    #[arg(value_name = "QUEUE/ID", required_unless_present = "all", conflicts_with_all = ["all", "state", "queue"])]
+    pub(super) jobs: Vec<String>,
+    /// All jobs of a state
+    #[arg(long, requires = "state")]
+    pub(super) all: bool,
+    /// Which state, with --all
+    #[arg(long, requires = "all", value_parser = state_parser())]
+    pub(super) state: Option<State>,
+    /// Only of this queue, with --all
+    #[arg(long, requires = "all", value_name = "QUEUE")]
+    pub(super) queue: Option<String>,
+    #[command(flatten)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SelectDead {
+    /// The jobs
+    #[arg(value_name = "QUEUE/ID", required_unless_present = "all", conflicts_with_all = ["all", "queue"])]
+    pub(super) jobs: Vec<String>,
+    /// All dead jobs
+    #[arg(long)]
+    pub(super) all: bool,
+    /// Only of this queue, with --all
+    #[arg(long, requires = "all", value_name = "QUEUE")]
+    pub(super) queue: Option<String>,
+    #[command(flatten)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum QueuesCommand {
+    /// List the queues
+    #[command(after_help = "Examples:
+  {bin} queues list
+  {bin} queues list --json")]
+    List(Format),
+    /// Stop all workers from claiming; what runs goes on, and enqueues too
+    #[command(after_help = "Examples:
+  {bin} queues pause mail
+  {bin} queues pause mail orders")]
+    Pause {
+        /// The queues
+        #[arg(required = true, value_name = "QUEUE")]
+        queues: Vec<String>,
+    },
+    /// Let workers claim again
+    #[command(after_help = "Examples:
+  {bin} queues resume mail")]
+    Resume {
+        /// The queues
+        #[arg(required = true, value_name = "QUEUE")]
+        queues: Vec<String>,
+    },
+}
+
+/// Reads the arguments of this process. `Err`: help was printed, or a mistake told.
+pub(super) fn read() -> Result<Args, ExitCode> {
+    let mut arguments: Vec<_> = std::env::args_os().collect();
+    if arguments.is_empty() {
+        arguments.push("worker".into());
+    }
+    let bin = std::path::Path::new(&arguments[0]).file_name().map_or_else(|| "worker".into(), |name| name.to_string_lossy());
+    named(Args::command(), &bin).try_get_matches_from(&arguments).and_then(|matches| Args::from_arg_matches(&matches)).map_err(|error| {
+        // A closed pipe is no reason to fail; help goes to stdout and is no mistake.
+        let _ = error.print();
+        ExitCode::from(if error.use_stderr() { super::exit::Exit::Usage } else { super::exit::Exit::Done })
+    })
+}
+
+/// Writes the program's own name into the examples.
+fn named(command: clap::Command, bin: &str) -> clap::Command {
+    let command = match command.get_after_help().map(ToString::to_string) {
+        Some(help) => command.after_help(help.replace("{bin}", bin)),
+        None => command,
+    };
+    command.mut_subcommands(|command| named(command, bin))
+}
+
+fn state_parser() -> impl TypedValueParser<Value = State> {
+    PossibleValuesParser::new(State::ALL.map(State::name)).try_map(|name| name.parse::<State>())
+}
+
+fn priority_parser() -> impl TypedValueParser<Value = Priority> {
+    PossibleValuesParser::new(Priority::ALL.map(Priority::name))
+        .try_map(|name| Priority::ALL.into_iter().find(|priority| priority.name() == name).ok_or("is unknown"))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| match text.trim().parse::<f64>() {
+        Ok(_) => format!("a number needs its unit; write for example `{0}s` or `{0}m`", text.trim()),
+        Err(_) => format!("{error}; write for example `10s`, `1h 30m` or `2days`"),
+    })
+}
+
+fn time(text: &str) -> Result<SystemTime, String> {
+    humantime::parse_rfc3339(text).map_err(|error| format!("{error}; write for example `2030-01-31T08:00:00Z` (UTC)"))
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("it has no `=`; write NAME=VALUE")?;
+    if name.is_empty() {
+        return Err("it has no name before the `=`; write NAME=VALUE".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn weighted(text: &str) -> Result<(String, u32), String> {
+    match text.split_once('=') {
+        None => Ok((text.to_owned(), 1)),
+        Some((queue, weight)) => match weight.parse() {
+            Ok(weight) => Ok((queue.to_owned(), weight)),
+            Err(_) => Err(format!("the weight `{weight}` is no whole number; write for example `{queue}=3`")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent_and_every_command_has_examples() {
+        fn examples(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:\n"), "`{}` has no examples", command.get_name());
+            command.get_subcommands().for_each(examples);
+        }
+        Args::command().debug_assert();
+        examples(&Args::command());
+    }
+
+    #[test]
+    fn a_duration_without_a_unit_is_told_what_it_needs() {
+        assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
+        assert!(duration("10").unwrap_err().contains("`10s`"));
+        assert!(duration("soon").unwrap_err().contains("`10s`"));
+    }
+
+    #[test]
+    fn a_queue_may_have_a_weight() {
+        assert_eq!(weighted("mail"), Ok(("mail".to_owned(), 1)));
+        assert_eq!(weighted("mail=3"), Ok(("mail".to_owned(), 3)));
+        assert!(weighted("mail=x").unwrap_err().contains("`x`"));
+    }
+}

@@ -1,0 +1,88 @@
+//! `enqueue`: stores a job.
+
+use std::io::Read;
+
+use queue_core::{Client, client::RawJob, registry::Registry};
+use serde::Serialize;
+
+use super::{
+    args::EnqueueArgs,
+    exit::{Exit, Failure, note},
+    output::{print, print_json},
+    tasks,
+};
+
+/// Longest JSON taken from standard input: no payload of the allowed size is longer, written sensibly.
+const STDIN_MAX: u64 = 8 * 1024 * 1024;
+
+/// The job that the arguments describe.
+pub(super) fn job(registry: &Registry, args: &EnqueueArgs) -> Result<RawJob, Failure> {
+    let task = tasks::find(registry, &args.task)?;
+    let json = match args.args.as_str() {
+        "-" => from_stdin()?,
+        json => json.to_owned(),
+    };
+    let mut job = RawJob::from_json(task, &json)?;
+    if let Some(queue) = &args.queue {
+        job = job.queue(queue);
+    }
+    if let Some(delay) = args.delay {
+        job = job.delay(delay);
+    }
+    if let Some(time) = args.at {
+        job = job.at(time);
+    }
+    if let Some(id) = &args.id {
+        job = job.id(id);
+    }
+    if let Some(priority) = args.priority {
+        job = job.priority(priority);
+    }
+    if let Some(attempts) = args.max_attempts {
+        job = job.max_attempts(attempts);
+    }
+    if let Some(timeout) = args.timeout {
+        job = job.timeout(timeout);
+    }
+    if let Some(retention) = args.retention {
+        job = job.retention(retention);
+    }
+    if let Some(expires) = args.expires {
+        job = job.expires(expires);
+    }
+    for (name, value) in &args.header {
+        job = job.header(name, value);
+    }
+    Ok(job)
+}
+
+#[derive(Serialize)]
+struct Answer {
+    job: String,
+    existing: bool,
+}
+
+/// Stores it and prints its address.
+pub(super) async fn enqueue(client: &Client, job: RawJob, args: &EnqueueArgs) -> Result<(), Failure> {
+    let (address, existing) = client.enqueue_raw(job).await?;
+    let job = address.to_string();
+    if args.format.json {
+        return Ok(print_json(&Answer { job, existing })?);
+    }
+    print(&job)?;
+    if existing {
+        note("it existed already; nothing new was stored");
+    }
+    Ok(())
+}
+
+fn from_stdin() -> Result<String, Failure> {
+    let mut json = String::new();
+    match std::io::stdin().lock().take(STDIN_MAX + 1).read_to_string(&mut json) {
+        Ok(read) if read as u64 > STDIN_MAX => {
+            Err(Failure::new(Exit::Usage, format!("the JSON on standard input is longer than {STDIN_MAX} bytes")))
+        }
+        Ok(_) => Ok(json),
+        Err(error) => Err(Failure::new(Exit::Usage, format!("cannot read the JSON from standard input: {error}"))),
+    }
+}

@@ -1,0 +1,109 @@
+//! Exit codes, and how a failure is told.
+
+use std::{io, process::ExitCode};
+
+use queue_core::{Error, outcome::error_text};
+
+use crate::WorkerError;
+
+/// What a script can tell apart. The numbers are documented at [`run`](super::run) and never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    Done = 0,
+    Unforeseen = 1,
+    Usage = 2,
+    NotFound = 3,
+    WrongState = 4,
+    Unavailable = 5,
+    Setup = 6,
+    GivenBack = 7,
+    Unknown = 8,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub(super) struct Failure {
+    exit: Exit,
+    message: Option<String>,
+}
+
+impl Failure {
+    pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Failure { exit, message: Some(message.into()) }
+    }
+
+    /// Everything was said already.
+    pub(super) fn silent(exit: Exit) -> Self {
+        Failure { exit, message: None }
+    }
+
+    /// Prints it and gives the code.
+    pub(super) fn tell(self) -> ExitCode {
+        if let Some(message) = &self.message {
+            tell(message);
+        }
+        self.exit.into()
+    }
+}
+
+/// Prints a problem. Who has closed our stderr does not want to know.
+pub(super) fn tell(message: &str) {
+    let _ = io::Write::write_all(&mut io::stderr(), format!("error: {message}\n").as_bytes());
+}
+
+/// Prints a remark beside the answer.
+pub(super) fn note(message: &str) {
+    let _ = io::Write::write_all(&mut io::stderr(), format!("{message}\n").as_bytes());
+}
+
+/// The code of an error.
+pub(super) fn exit_of(error: &Error) -> Exit {
+    match error {
+        Error::Invalid { .. } | Error::PayloadTooLarge { .. } | Error::Encode { .. } => Exit::Usage,
+        Error::NoSuchJob(_) => Exit::NotFound,
+        Error::WrongState { .. } | Error::IdConflict(_) => Exit::WrongState,
+        Error::Unavailable { .. } | Error::BrokerFull { .. } => Exit::Unavailable,
+        Error::Ambiguous { .. } | Error::Unknown(_) => Exit::Unknown,
+        Error::Config(_) | Error::FeatureOff { .. } | Error::SchemaTooNew { .. } | Error::AccessDenied { .. } => Exit::Setup,
+        _ => Exit::Unforeseen,
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = match &error {
+            Error::Unknown(pending) => {
+                let jobs: Vec<String> = pending.jobs().iter().map(ToString::to_string).collect();
+                format!("no answer from the broker in time; look with `jobs show {}` whether it is stored", jobs.join(" "))
+            }
+            error => error_text(error),
+        };
+        Failure::new(exit_of(&error), message)
+    }
+}
+
+impl From<WorkerError> for Failure {
+    fn from(error: WorkerError) -> Self {
+        match error {
+            WorkerError::Queue(error) => error.into(),
+            error @ WorkerError::Setup(_) => Failure::new(Exit::Setup, error.to_string()),
+            error => Failure::new(Exit::Unforeseen, error_text(&error)),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            // The reader has what it wanted, as `head` does.
+            io::ErrorKind::BrokenPipe => Failure::silent(Exit::Done),
+            _ => Failure::new(Exit::Unforeseen, format!("cannot write to standard output: {error}")),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `jobs`: lists jobs. `show` tells all about one, `repair` changes them.
+
+use std::time::SystemTime;
+
+use queue_core::{
+    Client, JobAddress,
+    broker::{JobRecord, State},
+    envelope::Envelope,
+};
+use serde::Serialize;
+
+use super::{
+    args::{JobsCommand, ListArgs},
+    exit::{Failure, note},
+    output::{print, relative, short, table, utc},
+    queues, repair, show,
+};
+
+/// Most jobs of one page.
+pub(super) const PAGE: usize = 500;
+
+pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Failure> {
+    match command {
+        JobsCommand::List(args) => list(client, &args).await,
+        JobsCommand::Show { job, format } => show::show(client, &job, &format).await,
+        JobsCommand::Requeue(select) => repair::requeue(client, select).await,
+        JobsCommand::Cancel(select) => repair::cancel(client, select).await,
+        JobsCommand::Delete(select) => repair::delete(client, select).await,
+    }
+}
+
+#[derive(Serialize)]
+struct ListRow {
+    job: String,
+    task: Option<String>,
+    state: &'static str,
+    priority: &'static str,
+    attempts: u32,
+    crashes: u32,
+    snoozes: u32,
+    /// When it is due, or has ended.
+    at: Option<String>,
+    reason: Option<&'static str>,
+    note: Option<String>,
+    #[serde(skip)]
+    at_ms: Option<i64>,
+}
+
+/// Prints page by page, so that neither side ever holds a whole queue.
+async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    let states = args.state.as_ref().map_or(&State::ALL[..], std::slice::from_ref);
+    let mut pages = Pages { json: args.format.json, printed: 0 };
+    let mut left_out = false;
+    for queue in queues::chosen(client, args.queue.as_deref()).await? {
+        for state in states {
+            let (mut offset, mut left) = (args.offset, args.limit);
+            loop {
+                let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
+                let page = inspector.list(&queue, *state, offset, limit).await?;
+                left = left.saturating_sub(page.jobs.len() as u64);
+                let rows: Vec<ListRow> = page.jobs.iter().map(|record| row(&queue, record)).collect();
+                pages.print(&rows)?;
+                match page.next {
+                    Some(next) if left > 0 && next > offset => offset = next,
+                    next => {
+                        left_out |= next.is_some();
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    pages.end()?;
+    if pages.printed == 0 && !args.format.json {
+        note("no such job");
+    }
+    if left_out {
+        note("there are more: raise --limit, or go on with --offset");
+    }
+    Ok(())
+}
+
+fn row(queue: &str, record: &JobRecord) -> ListRow {
+    let envelope = Envelope::decode(&record.envelope).ok();
+    ListRow {
+        job: JobAddress { queue: queue.into(), id: record.id.clone() }.to_string(),
+        task: envelope.map(|envelope| envelope.task.into_owned()),
+        state: record.state.name(),
+        priority: record.priority.name(),
+        attempts: record.attempts,
+        crashes: record.crashes,
+        snoozes: record.snoozes,
+        at: record.at_ms.and_then(utc),
+        reason: record.reason.map(|reason| reason.name()),
+        note: record.note.clone(),
+        at_ms: record.at_ms,
+    }
+}
+
+/// One table per page, or one array over all of them.
+struct Pages {
+    json: bool,
+    printed: usize,
+}
+
+impl Pages {
+    fn print(&mut self, rows: &[ListRow]) -> Result<(), Failure> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut text = String::new();
+        if self.json {
+            for row in rows {
+                text.push_str(if self.printed == 0 { "[\n  " } else { ",\n  " });
+                text.push_str(&serde_json::to_string(row).map_err(std::io::Error::other)?);
+                self.printed += 1;
+            }
+        } else {
+            let now = SystemTime::now();
+            text = table(["job", "task", "state", "#attempts", "when", "why"], rows.iter().map(|row| cells(row, now)));
+            if self.printed > 0 {
+                // The heading stands once.
+                text = text.split_once('\n').map_or(String::new(), |(_, rows)| rows.to_owned());
+            }
+            self.printed += rows.len();
+        }
+        Ok(print(&text)?)
+    }
+
+    fn end(&self) -> Result<(), Failure> {
+        match (self.json, self.printed) {
+            (false, _) => Ok(()),
+            (true, 0) => Ok(print("[]")?),
+            (true, _) => Ok(print("]")?),
+        }
+    }
+}
+
+fn cells(row: &ListRow, now: SystemTime) -> [String; 6] {
+    let why = row.note.as_deref().or(row.reason).unwrap_or_default();
+    [
+        row.job.clone(),
+        row.task.clone().unwrap_or_else(|| "(unreadable)".to_owned()),
+        row.state.to_owned(),
+        row.attempts.to_string(),
+        row.at_ms.map_or_else(String::new, |at_ms| relative(at_ms, now)),
+        short(why, 60),
+    ]
+}

@@ -1,0 +1,110 @@
+//! The command line of a worker binary.
+//!
+//! `args` says what is understood, one file per noun does it, `output` writes tables and JSON, `exit` turns what went
+//! wrong into an exit code. Everything but `work` goes through [`Client`] and [`Inspector`](queue_core::Inspector) alone.
+
+mod args;
+mod enqueue;
+mod exit;
+mod jobs;
+mod output;
+mod queues;
+mod repair;
+mod show;
+mod status;
+mod tasks;
+mod work;
+
+use std::{error::Error, process::ExitCode};
+
+use queue_core::{Client, registry::Registry};
+
+use self::{
+    args::{Args, Command},
+    exit::Failure,
+};
+use crate::Worker;
+
+/// Runs the command line of a worker binary: this is its whole `main`.
+///
+/// `setup` gives the worker what its tasks need. It runs for `work` alone, so that `--help`, `status` and `enqueue` need
+/// neither a database nor a configuration of the application.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+/// # struct Shop;
+/// # impl Shop { async fn open() -> Result<Shop, std::io::Error> { Ok(Shop) } }
+///
+/// #[tokio::main]
+/// async fn main() -> ExitCode {
+///     queue_worker::run(async |worker| Ok(worker.state(Shop::open().await?))).await
+/// }
+/// ```
+///
+/// # Commands
+///
+/// | command | what it does |
+/// |---|---|
+/// | `work`, or none | runs jobs until SIGTERM or Ctrl-C |
+/// | `tasks` | lists the tasks in this program and their parameters |
+/// | `enqueue TASK --args JSON` | stores a job |
+/// | `status` | prints the depth of every queue |
+/// | `jobs list`, `show`, `requeue`, `cancel`, `delete` | looks at jobs and repairs |
+/// | `queues list`, `pause`, `resume` | stops and resumes claiming |
+///
+/// The queue is the one of `--url`, else of the environment variable `QUEUE_URL`, else `sqlite://queue.db`. Each command
+/// explains itself with `--help`, and prints JSON with `--json`.
+///
+/// The commands know the tasks that are linked into the program. A crate of tasks that nothing names is left out by the
+/// linker: write `use shop_tasks as _;` in the binary.
+///
+/// # Exit codes
+///
+/// | code | meaning |
+/// |---|---|
+/// | 0 | done; `work`: stopped, and every job had ended |
+/// | 1 | something unforeseen |
+/// | 2 | the command line is wrong: nothing was done |
+/// | 3 | there is no such job or queue |
+/// | 4 | the job is in a state in which this cannot be done, or its id is taken by another job |
+/// | 5 | the broker is out of reach or full: nothing was stored, try again |
+/// | 6 | the set-up is wrong: settings, tasks, states, `setup` itself, credentials, versions |
+/// | 7 | `work`: stopped, and jobs that had not ended were given back |
+/// | 8 | no answer from the broker: what was asked for may have been done |
+pub async fn run<F>(setup: F) -> ExitCode
+where
+    F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
+{
+    let ended = match args::read() {
+        Ok(args) => obey(args, setup).await,
+        Err(help_or_mistake) => return help_or_mistake,
+    };
+    match ended {
+        Ok(code) => code,
+        Err(failure) => failure.tell(),
+    }
+}
+
+async fn obey<F>(args: Args, setup: F) -> Result<ExitCode, Failure>
+where
+    F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
+{
+    let Args { url, command } = args;
+    let connect = async || match &url {
+        Some(url) => Client::connect(url).await,
+        None => Client::from_env().await,
+    };
+    match command.unwrap_or_default() {
+        Command::Work(args) => return work::work(connect, args, setup).await,
+        Command::Tasks(args) => tasks::tasks(&Registry::linked(), &args)?,
+        Command::Enqueue(args) => {
+            // What is wrong with the command is told before the broker is reached for.
+            let job = enqueue::job(&Registry::linked(), &args)?;
+            enqueue::enqueue(&connect().await?, job, &args).await?;
+        }
+        Command::Status(args) => status::status(&connect().await?, &args).await?,
+        Command::Jobs { command } => jobs::jobs(&connect().await?, command).await?,
+        Command::Queues { command } => queues::queues(&connect().await?, command).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

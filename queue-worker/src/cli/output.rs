@@ -1,0 +1,110 @@
+//! Tables, times and JSON on standard output.
+
+use std::{
+    io::{self, Write},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+/// Prints lines. A reader that has gone away is an error of kind `BrokenPipe`, never a panic.
+pub(super) fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        stdout.write_all(b"\n")?;
+    }
+    stdout.flush()
+}
+
+/// Prints a value as indented JSON.
+pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
+    print(&serde_json::to_string_pretty(value).map_err(io::Error::other)?)
+}
+
+/// A table without lines. Columns whose heading begins with `#` hold numbers, and are set to the right.
+pub(super) fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(headings.map(|heading| heading.trim_start_matches('#')));
+    for row in rows {
+        table.add_row(row.map(|cell| plain(&cell)));
+    }
+    for (column, heading) in table.column_iter_mut().zip(headings) {
+        column.set_padding((0, 2));
+        if heading.starts_with('#') {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// A text on one line, without what a terminal would obey.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// A text of at most `max` characters.
+pub(super) fn short(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A time of the broker's as people say it: `in 9m 12s`, `3s ago`.
+pub(super) fn relative(at_ms: i64, now: SystemTime) -> String {
+    let now_ms = now.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+    let distance = Duration::from_millis(at_ms.abs_diff(now_ms));
+    match at_ms > now_ms {
+        _ if distance < Duration::from_secs(1) => "now".to_owned(),
+        true => format!("in {}", coarse(distance)),
+        false => format!("{} ago", coarse(distance)),
+    }
+}
+
+/// A duration by its two largest units, from seconds up.
+pub(super) fn coarse(duration: Duration) -> String {
+    let whole = Duration::from_secs(duration.as_secs());
+    let text = humantime::format_duration(whole).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// A duration in full: `1h 30m`, `250ms`.
+pub(super) fn exact(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
+}
+
+/// A time of the broker's in UTC, to the millisecond. Years after 9999 have no such form and are left out.
+pub(super) fn utc(at_ms: i64) -> Option<String> {
+    const LAST_MS: u64 = 253_402_300_799_999;
+    let ms = u64::try_from(at_ms).ok().filter(|ms| *ms <= LAST_MS)?;
+    Some(humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(ms)).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_to_the_right_and_terminals_are_not_obeyed() {
+        let text = table(["queue", "#ready"], [["a\u{1b}[31m".to_owned(), "7".to_owned()], ["mail".to_owned(), "12345".to_owned()]]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[1].ends_with("    7"), "{text}");
+        assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn times_are_told_as_people_say_them() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
+        assert_eq!(relative(1_000_000_000 + 552_300, now), "in 9m 12s");
+        assert_eq!(relative(1_000_000_000 - 3_000, now), "3s ago");
+        assert_eq!(relative(1_000_000_000 + 10, now), "now");
+        assert_eq!(coarse(Duration::from_millis(90_061_500)), "1day 1h");
+        assert_eq!(utc(0).unwrap(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(utc(i64::MAX), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! `jobs show`: all that is known of one job.
+
+use std::{collections::BTreeMap, fmt::Write, time::SystemTime};
+
+use queue_core::{Client, JobAddress, broker::JobRecord, envelope::Envelope, payload::to_json};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    args::Format,
+    exit::Failure,
+    output::{plain, print, print_json, relative, utc},
+};
+
+#[derive(Serialize)]
+struct Shown {
+    job: String,
+    task: Option<String>,
+    state: &'static str,
+    priority: &'static str,
+    attempts: u32,
+    crashes: u32,
+    snoozes: u32,
+    /// When it is due, or has ended.
+    at: Option<String>,
+    /// The lane that holds it, and the claim number.
+    tag: Option<String>,
+    reason: Option<&'static str>,
+    note: Option<String>,
+    max_attempts: Option<u32>,
+    timeout_ms: Option<u64>,
+    retention_ms: Option<u64>,
+    expires_at: Option<String>,
+    headers: BTreeMap<String, String>,
+    args: Option<Value>,
+    /// What cannot be read, and why. The bytes follow in hexadecimal.
+    undecodable: Option<String>,
+    bytes: Option<String>,
+    failures: Vec<FailureRow>,
+    result: Option<Value>,
+    #[serde(skip)]
+    at_ms: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct FailureRow {
+    at: Option<String>,
+    message: String,
+    #[serde(skip)]
+    at_ms: i64,
+}
+
+pub(super) async fn show(client: &Client, job: &str, format: &Format) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    let address = inspector.find(job).await?;
+    let shown = shown(&address, inspector.show(&address).await?);
+    if format.json { Ok(print_json(&shown)?) } else { Ok(print(&text(&shown))?) }
+}
+
+fn shown(address: &JobAddress, record: JobRecord) -> Shown {
+    let envelope = Envelope::decode(&record.envelope);
+    let args = envelope.as_ref().map_err(ToString::to_string).and_then(|envelope| to_json(envelope.payload));
+    let undecodable = args.as_ref().err().cloned();
+    let bytes = undecodable.is_some().then(|| record.envelope.iter().map(|byte| format!("{byte:02x}")).collect());
+    let envelope = envelope.ok();
+    Shown {
+        job: address.to_string(),
+        task: envelope.as_ref().map(|envelope| envelope.task.to_string()),
+        state: record.state.name(),
+        priority: record.priority.name(),
+        attempts: record.attempts,
+        crashes: record.crashes,
+        snoozes: record.snoozes,
+        at: record.at_ms.and_then(utc),
+        tag: record.tag,
+        reason: record.reason.map(|reason| reason.name()),
+        note: record.note,
+        max_attempts: envelope.as_ref().and_then(|envelope| envelope.max_attempts),
+        timeout_ms: envelope.as_ref().and_then(|envelope| envelope.timeout_ms),
+        retention_ms: envelope.as_ref().and_then(|envelope| envelope.retention_ms),
+        expires_at: envelope.as_ref().and_then(|envelope| envelope.expires_ms).and_then(utc),
+        headers: envelope.map(|envelope| envelope.headers).unwrap_or_default(),
+        args: args.ok(),
+        undecodable,
+        bytes,
+        failures: record
+            .failures
+            .into_iter()
+            .map(|failure| FailureRow { at: utc(failure.at_ms), message: failure.message, at_ms: failure.at_ms })
+            .collect(),
+        result: record.result.map(|result| to_json(&result).unwrap_or_else(|problem| Value::String(format!("(unreadable: {problem})")))),
+        at_ms: record.at_ms,
+    }
+}
+
+fn text(shown: &Shown) -> String {
+    let now = SystemTime::now();
+    let mut lines = Lines(String::new());
+    lines.add("job", &shown.job);
+    lines.add("task", shown.task.as_deref().unwrap_or("(unreadable)"));
+    lines.add("state", shown.state);
+    if let (Some(at), Some(at_ms)) = (&shown.at, shown.at_ms) {
+        lines.add("when", &format!("{} ({at})", relative(at_ms, now)));
+    }
+    lines.add("priority", shown.priority);
+    lines.add("attempts", &shown.attempts.to_string());
+    for (name, count) in [("crashes", shown.crashes), ("snoozes", shown.snoozes)] {
+        if count > 0 {
+            lines.add(name, &count.to_string());
+        }
+    }
+    for (name, value) in [("held by", shown.tag.as_deref()), ("reason", shown.reason), ("note", shown.note.as_deref())] {
+        if let Some(value) = value {
+            lines.add(name, value);
+        }
+    }
+    for (name, value) in &shown.headers {
+        lines.add("header", &format!("{name}={value}"));
+    }
+    match (&shown.args, &shown.undecodable) {
+        (Some(args), _) => lines.add("args", &args.to_string()),
+        (None, Some(problem)) => {
+            lines.add("args", &format!("(unreadable: {problem})"));
+            lines.add("bytes", shown.bytes.as_deref().unwrap_or_default());
+        }
+        (None, None) => {}
+    }
+    for failure in &shown.failures {
+        lines.add("failure", &format!("{}: {}", relative(failure.at_ms, now), failure.message));
+    }
+    if let Some(result) = &shown.result {
+        lines.add("result", &result.to_string());
+    }
+    lines.0
+}
+
+/// `name   value`, one per line; further lines of a value are set in.
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, name: &str, value: &str) {
+        for (i, line) in value.lines().enumerate() {
+            let name = if i == 0 { name } else { "" };
+            // Writing to a String cannot fail.
+            let _ = writeln!(self.0, "{name:<9} {}", plain(line));
+        }
+    }
+}

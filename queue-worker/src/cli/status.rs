@@ -1,0 +1,74 @@
+//! `status`: depth and counters of the queues.
+
+use std::collections::BTreeMap;
+
+use queue_core::{
+    Client,
+    broker::{QueueStats, State},
+};
+use serde::Serialize;
+
+use super::{
+    args::StatusArgs,
+    exit::Failure,
+    output::{print, print_json, table},
+    queues,
+};
+
+#[derive(Serialize)]
+struct Status {
+    broker: &'static str,
+    location: String,
+    queues: Vec<QueueStatus>,
+}
+
+#[derive(Serialize)]
+pub(super) struct QueueStatus {
+    queue: String,
+    paused: bool,
+    lanes: u64,
+    jobs: BTreeMap<&'static str, u64>,
+    counters: BTreeMap<String, u64>,
+}
+
+impl QueueStatus {
+    fn new(queue: String, stats: QueueStats) -> Self {
+        let jobs = State::ALL.map(|state| (state.name(), stats.depth.get(&state).copied().unwrap_or(0)));
+        QueueStatus { queue, paused: stats.paused, lanes: stats.workers, jobs: jobs.into(), counters: stats.counters }
+    }
+
+    fn row(&self) -> [String; 12] {
+        let [a, b, c, d, e, f, g, h, i] = State::ALL.map(|state| match self.jobs[state.name()] {
+            0 => "-".to_owned(),
+            jobs => jobs.to_string(),
+        });
+        let paused = if self.paused { "yes" } else { "" };
+        [self.queue.clone(), a, b, c, d, e, f, g, h, i, self.lanes.to_string(), paused.to_owned()]
+    }
+}
+
+pub(super) async fn status(client: &Client, args: &StatusArgs) -> Result<(), Failure> {
+    let info = client.info();
+    let mut rows = Vec::new();
+    for queue in queues::chosen(client, args.queue.as_deref()).await? {
+        let stats = client.inspector().stats(&queue).await?;
+        rows.push(QueueStatus::new(queue, stats));
+    }
+    if args.format.json {
+        return Ok(print_json(&Status { broker: info.kind, location: info.location, queues: rows })?);
+    }
+    let mut text = format!("{} {}\n", info.kind, info.location);
+    if rows.is_empty() {
+        text.push_str("no queue yet: nothing was ever enqueued, and no worker has run");
+    } else {
+        text.push_str(&depths(&rows));
+    }
+    Ok(print(&text)?)
+}
+
+fn depths(rows: &[QueueStatus]) -> String {
+    table(
+        ["queue", "#scheduled", "#ready", "#active", "#retry", "#parked", "#done", "#dead", "#cancelled", "#expired", "#lanes", "paused"],
+        rows.iter().map(QueueStatus::row),
+    )
+}

@@ -1,0 +1,100 @@
+//! `tasks`: what this program can run.
+
+use queue_core::{
+    registry::Registry,
+    task::{ParamDef, RunFn, TaskDef},
+};
+use serde::Serialize;
+
+use super::{
+    args::Format,
+    exit::{Exit, Failure, note, tell},
+    output::{exact, print, print_json, table},
+};
+
+#[derive(Serialize)]
+struct TaskRow {
+    name: &'static str,
+    aliases: &'static [&'static str],
+    queue: &'static str,
+    params: Vec<ParamRow>,
+    priority: &'static str,
+    max_attempts: Option<u32>,
+    timeout_ms: Option<u128>,
+    retention_ms: Option<u128>,
+    blocking: bool,
+    file: &'static str,
+    line: u32,
+}
+
+#[derive(Serialize)]
+struct ParamRow {
+    name: &'static str,
+    #[serde(rename = "type")]
+    ty: &'static str,
+    required: bool,
+}
+
+pub(super) fn tasks(registry: &Registry, format: &Format) -> Result<(), Failure> {
+    if format.json {
+        print_json(&registry.tasks().map(row).collect::<Vec<_>>())?;
+    } else if registry.tasks().next().is_none() {
+        note(NO_TASK);
+    } else {
+        print(&table(
+            ["task", "queue", "parameters", "attempts", "timeout"],
+            registry.tasks().map(|task| {
+                [
+                    task.name.to_owned(),
+                    task.queue.to_owned(),
+                    params(task.params),
+                    task.max_attempts.map_or_else(String::new, |attempts| attempts.to_string()),
+                    task.timeout.map_or_else(String::new, exact),
+                ]
+            }),
+        ))?;
+    }
+    let duplicates = registry.duplicates();
+    duplicates.iter().for_each(|problem| tell(problem));
+    if duplicates.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Setup)) }
+}
+
+/// Finds a task, or says which one may have been meant.
+pub(super) fn find(registry: &Registry, name: &str) -> Result<&'static TaskDef, Failure> {
+    if let Some(task) = registry.get(name) {
+        return Ok(task);
+    }
+    let way_out = match queue_core::__private::nearest(name, registry.names()) {
+        _ if registry.tasks().next().is_none() => NO_TASK.to_owned(),
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are {}", registry.tasks().map(|task| format!("`{}`", task.name)).collect::<Vec<_>>().join(", ")),
+    };
+    Err(Failure::new(Exit::Usage, format!("unknown task `{name}`: {way_out}")))
+}
+
+const NO_TASK: &str = "no task is linked into this program; name the crate that has them (`use shop_tasks as _;`)";
+
+/// `order_id: u64, note: Option<String>`; what has a default ends in `= …`.
+fn params(params: &[ParamDef]) -> String {
+    let told = params.iter().map(|param| match param.required || param.ty.starts_with("Option") {
+        true => format!("{}: {}", param.name, param.ty),
+        false => format!("{}: {} = …", param.name, param.ty),
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+fn row(task: &'static TaskDef) -> TaskRow {
+    TaskRow {
+        name: task.name,
+        aliases: task.aliases,
+        queue: task.queue,
+        params: task.params.iter().map(|param| ParamRow { name: param.name, ty: param.ty, required: param.required }).collect(),
+        priority: task.priority.name(),
+        max_attempts: task.max_attempts,
+        timeout_ms: task.timeout.map(|timeout| timeout.as_millis()),
+        retention_ms: task.retention.map(|retention| retention.as_millis()),
+        blocking: matches!(task.run, RunFn::Blocking(_)),
+        file: task.file,
+        line: task.line,
+    }
+}

@@ -1,0 +1,69 @@
+//! `work`: runs jobs.
+
+use std::{error::Error, io::IsTerminal, process::ExitCode};
+
+use queue_core::{Client, outcome::error_text};
+
+use super::{
+    args::WorkArgs,
+    exit::{Exit, Failure, note},
+};
+use crate::{QueueConfig, Worker};
+
+pub(super) async fn work<F>(
+    connect: impl AsyncFnOnce() -> queue_core::Result<Client>,
+    args: WorkArgs,
+    setup: F,
+) -> Result<ExitCode, Failure>
+where
+    F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
+{
+    log_to_stderr();
+    let client = connect().await?;
+    let location = client.info().location;
+    let worker = setup(Worker::new(client))
+        .await
+        .map_err(|error| Failure::new(Exit::Setup, format!("the setup of this worker failed: {}", error_text(error.as_ref()))))?;
+    let worker = configured(worker, args);
+    worker.check()?;
+    let tasks: Vec<&str> = worker.tasks().tasks().map(|task| task.name).collect();
+    tracing::info!(broker = location, queues = worker.queue_names().join(","), tasks = tasks.join(","), "working; Ctrl-C stops");
+    let stopped = worker.run_until_signal().await?;
+    tracing::info!(finished = stopped.finished, "stopped");
+    if stopped.is_clean() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    note(&format!(
+        "stopped before all jobs had ended: {} given back, {} stuck, {} unconfirmed; they will run again",
+        stopped.released, stopped.stuck, stopped.unconfirmed
+    ));
+    Ok(Exit::GivenBack.into())
+}
+
+/// The command line goes before what the program says.
+fn configured(mut worker: Worker, args: WorkArgs) -> Worker {
+    if !args.queue.is_empty() {
+        worker = worker.only_queues(args.queue.into_iter().map(|(queue, weight)| QueueConfig::new(queue).weight(weight)).collect());
+    }
+    if let Some(jobs) = args.concurrency {
+        worker = worker.concurrency(jobs);
+    }
+    if let Some(grace) = args.grace {
+        worker = worker.grace(grace);
+    }
+    if let Some(address) = args.health {
+        worker = worker.health(address);
+    }
+    worker
+}
+
+/// Logs at level `info`, or as `RUST_LOG` says, unless the application has set up its own logging.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .try_init();
+}

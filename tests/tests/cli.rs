@@ -1,0 +1,350 @@
+//! The command line of a worker binary, as a shell sees it.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder with a queue of its own.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Place { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("queue.db")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
+        command.args(arguments).current_dir(self.folder.path()).env_remove("SHOP_NAME").env_remove("RUST_LOG");
+        command.env("QUEUE_URL", format!("sqlite://{}", self.file().display()));
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        Ended::of(&self.command(arguments).output().unwrap())
+    }
+
+    /// What a command prints, which must succeed.
+    fn ok(&self, arguments: &[&str]) -> String {
+        let ended = self.run(arguments);
+        assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.stderr);
+        ended.stdout.trim_end().to_owned()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(arguments)).unwrap()
+    }
+
+    fn state(&self, job: &str) -> String {
+        let ended = self.run(&["jobs", "show", job, "--json"]);
+        match ended.code {
+            0 => serde_json::from_str::<Value>(&ended.stdout).unwrap()["state"].as_str().unwrap().to_owned(),
+            3 => "gone".to_owned(),
+            code => panic!("{code}: {}", ended.stderr),
+        }
+    }
+
+    /// Runs a worker until a job is in this state.
+    fn work_until(&self, job: &str, state: &str) {
+        let worker = Working(self.command(&["work"]).env("SHOP_NAME", "Ada").stderr(Stdio::null()).spawn().unwrap());
+        let until = Instant::now() + PATIENCE;
+        while self.state(job) != state {
+            assert!(Instant::now() < until, "`{job}` is {} and not {state}", self.state(job));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(worker.stop(), 0);
+    }
+}
+
+struct Ended {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ended {
+    fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Ended { code: output.status.code().unwrap(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+}
+
+/// A worker process, ended with the test.
+struct Working(Child);
+
+impl Working {
+    fn signal(&self) {
+        let status = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    fn stop(mut self) -> i32 {
+        self.signal();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.0.try_wait().unwrap() {
+                Some(status) => return status.code().unwrap(),
+                None => assert!(Instant::now() < until, "the worker does not stop"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn help_has_examples_with_the_name_of_the_program() {
+    let place = Place::new();
+    for command in
+        [&["--help"][..], &["enqueue", "--help"], &["jobs", "requeue", "--help"], &["queues", "pause", "--help"], &["status", "--help"]]
+    {
+        let help = place.ok(command);
+        assert!(help.contains("Examples:") && help.contains("shop_worker "), "{help}");
+        assert!(!help.contains("{bin}"), "{help}");
+    }
+    assert!(place.ok(&["--help"]).contains("Exit codes:"));
+    assert!(!place.file().exists(), "help opens no queue");
+}
+
+#[test]
+fn tasks_are_listed_with_their_parameters() {
+    let place = Place::new();
+    let table = place.ok(&["tasks"]);
+    assert!(table.contains("greet") && table.contains("name: String, times: Option<u32>"), "{table}");
+    let tasks = place.json(&["tasks", "--json"]);
+    let greet = tasks.as_array().unwrap().iter().find(|task| task["name"] == "greet").unwrap();
+    assert_eq!(greet["queue"], "greetings");
+    assert_eq!(greet["params"][0], serde_json::json!({"name": "name", "type": "String", "required": true}));
+    assert_eq!(greet["timeout_ms"], 30_000);
+    assert!(!place.file().exists(), "`tasks` opens no queue");
+}
+
+#[test]
+fn a_job_goes_from_the_command_line_to_its_result() {
+    let place = Place::new();
+    let job = place.ok(&["enqueue", "greet", "--args", r#"{"name":"Bo","times":2}"#, "--id", "bo"]);
+    assert_eq!(job, "greetings/bo");
+    let shown = place.json(&["jobs", "show", &job, "--json"]);
+    assert_eq!((&shown["state"], &shown["args"]["name"]), (&"ready".into(), &"Bo".into()));
+    place.work_until(&job, "done");
+    let shown = place.json(&["jobs", "show", "bo", "--json"]);
+    assert_eq!(shown["result"], "Ada greets Bo, Ada greets Bo");
+    let status = place.json(&["status", "--json"]);
+    assert_eq!(status["broker"], "sqlite");
+    let greetings = status["queues"].as_array().unwrap().iter().find(|queue| queue["queue"] == "greetings").unwrap();
+    assert_eq!(greetings["jobs"]["done"], 1);
+    assert!(place.ok(&["status"]).contains("greetings"));
+}
+
+#[test]
+fn parameters_may_come_from_standard_input() {
+    let place = Place::new();
+    let mut child = place.command(&["enqueue", "greet", "--args", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(br#"{"name":"Cy"}"#).unwrap();
+    let ended = Ended::of(&child.wait_with_output().unwrap());
+    assert_eq!(ended.code, 0);
+    assert!(ended.stdout.starts_with("greetings/"));
+}
+
+#[test]
+fn a_given_id_makes_one_job_and_another_payload_under_it_is_refused() {
+    let place = Place::new();
+    let enqueue = |args: &str| place.run(&["enqueue", "close_order", "--args", args, "--id", "o-1", "--json"]);
+    let existing = |ended: Ended| serde_json::from_str::<Value>(&ended.stdout).unwrap()["existing"].clone();
+    assert_eq!(existing(enqueue(r#"{"order_id":1}"#)), false);
+    assert_eq!(existing(enqueue(r#"{"order_id":1}"#)), true);
+    let conflict = enqueue(r#"{"order_id":2}"#);
+    assert_eq!(conflict.code, 4);
+    assert!(conflict.stderr.contains("use another id"), "{}", conflict.stderr);
+}
+
+#[test]
+fn a_delayed_job_waits_and_says_for_how_long() {
+    let place = Place::new();
+    let job = place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--delay", "1h 30m", "--queue", "later"]);
+    assert!(job.starts_with("later/"));
+    let list = place.ok(&["jobs", "list", "--state", "scheduled"]);
+    assert!(list.contains(&job) && list.contains("in 1h 29m") || list.contains("in 1h 30m"), "{list}");
+    let listed = place.json(&["jobs", "list", "--state", "scheduled", "--queue", "later", "--json"]);
+    assert_eq!(listed[0]["job"], job.as_str());
+    assert_eq!(listed[0]["task"], "close_order");
+}
+
+#[test]
+fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
+    let place = Place::new();
+    for (arguments, says) in [
+        (&["enqueue", "gret"][..], "did you mean `greet`?"),
+        (&["enqueue", "something_else_entirely"], "there are `close_order`, `greet`"),
+        (&["enqueue", "greet", "--args", "{\"name\":"], "is not JSON"),
+        (&["enqueue", "greet", "--args", "[1]"], "`name`, `times`"),
+        (&["enqueue", "greet"], "parameter `name` is missing"),
+        (&["enqueue", "greet", "--args", r#"{"name":"a","tims":1}"#], "parameter `tims` is unknown"),
+        (&["enqueue", "greet", "--args", r#"{"name":"a","times":"x"}"#], "parameter `times` does not fit `Option<u32>`"),
+        (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--delay", "10"], "`10s`"),
+        (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--delay", "200years"], "a hundred years"),
+        (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--queue", "a b"], "contains ' '"),
+        (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--max-attempts", "0"], "no attempt at all"),
+        (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--header", "x"], "NAME=VALUE"),
+        (&["jobs", "list", "--state", "ded"], "'dead'"),
+        (&["jobs", "cancel", "--all", "--state", "dead"], "have ended"),
+        (&["jobs", "cancel", "--all"], "--state"),
+        (&["jobs", "delete", "--all", "--state", "active"], "cancel them first"),
+        (&["jobs", "cancel"], "QUEUE/ID"),
+        (&["jbos"], "jobs"),
+        (&["status", "--url", "reddis://localhost"], "did you mean `redis://`?"),
+    ] {
+        let ended = place.run(arguments);
+        assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(says), "{arguments:?}: {}", ended.stderr);
+        assert_eq!(ended.stdout, "", "{arguments:?}");
+    }
+    assert_eq!(place.json(&["status", "--json"])["queues"], serde_json::json!([]));
+}
+
+#[test]
+fn a_job_or_queue_that_is_not_there_has_a_code_of_its_own() {
+    let place = Place::new();
+    place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);
+    for (arguments, says) in [
+        (&["jobs", "show", "greetings/none"][..], "there is no job `greetings/none`"),
+        (&["jobs", "show", "none"], "there is no job `none`"),
+        (&["jobs", "cancel", "greetings/none"], "there is no job"),
+        (&["jobs", "list", "--queue", "greeting"], "did you mean `greetings`?"),
+        (&["queues", "pause", "greetins"], "did you mean `greetings`?"),
+    ] {
+        let ended = place.run(arguments);
+        assert_eq!(ended.code, 3, "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(says), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_dead_job_tells_why_and_is_put_back() {
+    let place = Place::new();
+    let job = place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":7}"#]);
+    let wrong = place.run(&["jobs", "requeue", &job]);
+    assert_eq!(wrong.code, 4, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("cannot requeue") && wrong.stderr.contains("it is ready"), "{}", wrong.stderr);
+    place.work_until(&job, "dead");
+    let shown = place.ok(&["jobs", "show", &job]);
+    assert!(shown.contains("order 7 is") && shown.contains("failed"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "a terminal must not obey what a job says");
+    assert_eq!(place.ok(&["jobs", "requeue", &job]), format!("{job} requeued"));
+    assert_eq!(place.state(&job), "ready");
+}
+
+#[test]
+fn several_jobs_are_repaired_at_once_and_a_missing_one_does_not_stop_the_others() {
+    let place = Place::new();
+    let jobs: Vec<String> = (0..3).map(|n| place.ok(&["enqueue", "close_order", "--args", &format!(r#"{{"order_id":{n}}}"#)])).collect();
+    let ended = place.run(&["jobs", "cancel", &jobs[0], "orders/none", &jobs[1], "--json"]);
+    assert_eq!(ended.code, 3);
+    let answers: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((&answers[0]["done"], &answers[1]["done"], &answers[2]["done"]), (&true.into(), &false.into(), &true.into()));
+    assert_eq!(place.state(&jobs[0]), "cancelled");
+    assert_eq!(place.state(&jobs[2]), "ready");
+    assert_eq!(place.ok(&["jobs", "delete", &jobs[0]]), format!("{} deleted", jobs[0]));
+    assert_eq!(place.state(&jobs[0]), "gone");
+}
+
+#[test]
+fn all_jobs_of_a_state_are_repaired_over_several_pages() {
+    let place = Place::new();
+    let client_jobs = 1200;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let client = queue_core::Client::connect(&format!("sqlite://{}", place.file().display())).await.unwrap();
+        for n in 0..client_jobs {
+            let mut payload = queue_core::payload::PayloadWriter::new(0).finish("close_order").unwrap();
+            payload.truncate(1);
+            let job = queue_core::client::RawJob::new("close_order", payload).queue("orders").id(format!("o-{n}"));
+            client.enqueue_raw(job).await.unwrap();
+        }
+    });
+    let listed = place.json(&["jobs", "list", "--state", "ready", "--limit", "5000", "--json"]);
+    assert_eq!(listed.as_array().unwrap().len(), client_jobs);
+    let part = place.run(&["jobs", "list", "--state", "ready"]);
+    assert_eq!(part.stdout.lines().count(), 51, "a heading and fifty jobs");
+    assert!(part.stderr.contains("--limit"));
+    assert_eq!(place.ok(&["jobs", "cancel", "--all", "--state", "ready"]), "orders: 1200 ready jobs cancelled");
+    assert_eq!(place.ok(&["jobs", "delete", "--all", "--state", "cancelled", "--queue", "orders"]), "orders: 1200 cancelled jobs deleted");
+    assert_eq!(place.json(&["jobs", "list", "--json"]), serde_json::json!([]));
+}
+
+#[test]
+fn a_paused_queue_is_shown_and_resumed() {
+    let place = Place::new();
+    place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);
+    assert_eq!(place.ok(&["queues", "pause", "greetings"]), "greetings is paused");
+    assert_eq!(place.json(&["queues", "list", "--json"])[0]["paused"], true);
+    place.ok(&["queues", "resume", "greetings"]);
+    assert_eq!(place.json(&["queues", "list", "--json"])[0]["paused"], false);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let place = Place::new();
+    for n in 0..30 {
+        place.ok(&["enqueue", "close_order", "--args", &format!(r#"{{"order_id":{n}}}"#)]);
+    }
+    let mut child = place.command(&["jobs", "list", "--state", "ready"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn only_work_runs_the_setup_and_its_failure_is_told() {
+    let place = Place::new();
+    place.ok(&["status"]);
+    let ended = place.run(&["work"]);
+    assert_eq!(ended.code, 6);
+    assert!(ended.stderr.contains("SHOP_NAME is not set"), "{}", ended.stderr);
+    let ended = Ended::of(&place.command(&["work", "--concurrency", "0"]).env("SHOP_NAME", "Ada").output().unwrap());
+    assert_eq!(ended.code, 6);
+    assert!(ended.stderr.contains("concurrency `0`"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_broker_out_of_reach_has_a_code_of_its_own() {
+    let place = Place::new();
+    let folder = place.folder.path().display().to_string();
+    let ended = place.run(&["status", "--url", &format!("sqlite://{folder}")]);
+    assert_ne!(ended.code, 0);
+    assert!(ended.stderr.starts_with("error: "), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+#[test]
+fn jobs_that_do_not_end_in_the_grace_time_are_given_back_and_the_code_says_so() {
+    let place = Place::new();
+    let job = place.ok(&["enqueue", "wait_long"]);
+    let mut command = place.command(&["work", "--queue", "slow", "--grace", "100ms"]);
+    let mut worker = Working(command.env("SHOP_NAME", "Ada").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(worker.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "waiting\n");
+    assert_eq!(worker.stop(), 7);
+    assert_eq!(place.state(&job), "ready");
+}
