@@ -1,2 +1,38 @@
-//! .
-fn main() {}
+//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask bench`.
+
+mod bench;
+mod run;
+mod servers;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Everything that CI and a contributor run", after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  cargo xtask test                              everything, on the servers that are found
+  cargo xtask test --install --require redis,valkey
+  cargo xtask bench                             every figure
+  cargo xtask bench process latency --json      two of them, one JSON object each";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Finds the servers that the tests need, then checks and tests everything.
+    Test(test::Arguments),
+    /// Measures the queue beside raw Redis, from a release build.
+    Bench(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Test(arguments) => test::main(&arguments),
+        Command::Bench(arguments) => bench::main(&arguments),
+    }
+}

@@ -1,0 +1,78 @@
+//! Running commands, and reading along.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+/// What a step printed about its tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+}
+
+/// The root of the workspace, wherever it was called from.
+pub(crate) fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or(here.clone(), PathBuf::from)
+}
+
+/// The cargo that runs us.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command, shows its output, and counts the tests in it. The second half: whether it succeeded.
+pub(crate) fn counted(command: &mut Command) -> (Counts, bool) {
+    let mut counts = Counts::default();
+    let mut child = match command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            eprintln!("cannot run {}: {error}", command.get_program().display());
+            return (counts, false);
+        }
+    };
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            println!("{line}");
+            if let Some(result) = counts_of(&line) {
+                counts.passed += result.passed;
+                counts.failed += result.failed;
+            }
+        }
+    }
+    let succeeded = child.wait().is_ok_and(|status| status.success());
+    (counts, succeeded)
+}
+
+/// Reads a line like `test result: ok. 28 passed; 0 failed; 0 ignored; …`.
+fn counts_of(line: &str) -> Option<Counts> {
+    let rest = line.trim_start().strip_prefix("test result: ")?;
+    let number = |word: &str| {
+        let before = &rest[..rest.find(word)?];
+        before.split_whitespace().next_back()?.parse().ok()
+    };
+    Some(Counts { passed: number(" passed")?, failed: number(" failed")? })
+}
+
+/// The output of a command that succeeds.
+pub(crate) fn output(command: &mut Command) -> Option<String> {
+    let output = command.stderr(Stdio::null()).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_of_tests_are_counted() {
+        let counts = counts_of("test result: FAILED. 27 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s").unwrap();
+        assert_eq!((counts.passed, counts.failed), (27, 1));
+        assert!(counts_of("test a::b ... ok").is_none());
+    }
+}

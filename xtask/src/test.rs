@@ -1,0 +1,119 @@
+//! `cargo xtask test`: every check there is, and a summary.
+
+use std::{
+    process::{Command, ExitCode},
+    time::Instant,
+};
+
+use clap::{Args, ValueEnum};
+
+use crate::{
+    run::{Counts, cargo, counted},
+    servers::{self, Server},
+};
+
+/// Options of `cargo xtask test`.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Installs a missing redis-server with the system's package manager, also when not root.
+    #[arg(long)]
+    install: bool,
+    /// Fails when there is no server of these kinds to test on.
+    #[arg(long, value_delimiter = ',', value_name = "KINDS")]
+    require: Vec<Kind>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Redis,
+    Valkey,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Redis => "redis",
+            Kind::Valkey => "valkey",
+        }
+    }
+}
+
+struct Line {
+    name: &'static str,
+    outcome: Outcome,
+    seconds: f32,
+}
+
+enum Outcome {
+    Ran(Counts, bool),
+    NotRun { why: String, fatal: bool },
+}
+
+/// A library crate and its features, each of which must build alone.
+const FEATURES: [(&str, &[&str]); 2] = [("queue-core", &["", "sqlite", "redis", "tls"]), ("queue-worker", &["", "cli", "sqlite", "redis", "tls"])];
+
+pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    let servers = [(Kind::Redis, servers::redis(arguments.install)), (Kind::Valkey, servers::valkey())];
+    let mut lines = Vec::new();
+    for (kind, server) in &servers {
+        match server {
+            Ok(Server { program, version }) => println!("{}: {} (version {version})", kind.name(), program.display()),
+            Err(why) => {
+                println!("{}: none: {why}", kind.name());
+                let fatal = arguments.require.contains(kind);
+                lines.push(Line { name: kind.name(), outcome: Outcome::NotRun { why: why.clone(), fatal }, seconds: 0.0 });
+            }
+        }
+    }
+
+    let mut step = |name: &'static str, command: &mut Command| {
+        println!("\n=== {name}");
+        let start = Instant::now();
+        let (counts, succeeded) = counted(command);
+        lines.push(Line { name, outcome: Outcome::Ran(counts, succeeded), seconds: start.elapsed().as_secs_f32() });
+    };
+    step("format", cargo().args(["fmt", "--all", "--check"]));
+    step("lints", cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]));
+    let mut tests = cargo();
+    tests.args(["test", "--workspace", "--all-features", "--no-fail-fast", "--"]);
+    for (kind, server) in &servers {
+        match server {
+            Ok(server) => drop(tests.env(format!("QUEUE_TEST_{}_SERVER", kind.name().to_uppercase()), &server.program)),
+            // Every test on such a server has its kind in its name.
+            Err(_) => drop(tests.args(["--skip", &format!("on_{}", kind.name())])),
+        }
+    }
+    step("tests", &mut tests);
+    step("documentation", cargo().args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"));
+    for (name, features) in FEATURES {
+        for feature in features {
+            let flags = ["clippy", "--quiet", "-p", name, "--no-default-features", "--features", feature, "--", "-D", "warnings"];
+            step("each feature alone", cargo().args(flags));
+        }
+    }
+    summary(&lines)
+}
+
+fn summary(lines: &[Line]) -> ExitCode {
+    println!("\n=== summary");
+    let mut total = Counts::default();
+    let mut red = false;
+    for Line { name, outcome, seconds } in lines {
+        match outcome {
+            Outcome::Ran(counts, succeeded) => {
+                total.passed += counts.passed;
+                total.failed += counts.failed;
+                red |= !succeeded;
+                let verdict = if *succeeded { "ok" } else { "FAILED" };
+                let tests = if counts.passed + counts.failed > 0 { format!("{} passed, {} failed", counts.passed, counts.failed) } else { String::new() };
+                println!("{name:<20} {verdict:<8} {seconds:>6.1} s  {tests}");
+            }
+            Outcome::NotRun { why, fatal } => {
+                red |= fatal;
+                println!("{name:<20} NOT RUN  {}{why}", if *fatal { "but required: " } else { "" });
+            }
+        }
+    }
+    println!("{} passed, {} failed", total.passed, total.failed);
+    if red { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
