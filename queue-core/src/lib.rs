@@ -15,6 +15,8 @@ mod io;
 pub mod outcome;
 pub mod payload;
 pub mod prelude;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod registry;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

@@ -71,7 +71,15 @@ impl<T: Send + Sync + 'static> Inject for State<T> {
 pub struct Param<T> {
     encode: fn(&mut Vec<u8>, &T) -> Result<(), String>,
     decode: fn(&[u8]) -> Result<T, String>,
-    json: fn(&mut Vec<u8>, &serde_json::Value) -> Result<Result<(), String>, (String, String)>,
+    json: fn(&mut Vec<u8>, &serde_json::Value) -> Result<(), JsonProblem>,
+}
+
+/// Why a JSON value is no value of a parameter.
+enum JsonProblem {
+    /// It does not fit its type: where in it, and why.
+    Misfit(String, String),
+    /// It cannot be encoded.
+    Encode(String),
 }
 
 impl<T: Payload> Param<T> {
@@ -160,12 +168,12 @@ impl PayloadWriter {
             self.problem.get_or_insert(problem);
         }
         match (param.json)(&mut self.bytes, value) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(problem)) => {
+            Ok(()) => Ok(()),
+            Err(JsonProblem::Encode(problem)) => {
                 self.problem.get_or_insert(format!("parameter `{name}`: {problem}"));
                 Ok(())
             }
-            Err((path, problem)) => {
+            Err(JsonProblem::Misfit(path, problem)) => {
                 let ty = object.params.iter().find(|param| param.name == name).map_or("", |param| param.ty);
                 let path = if path == "." { name.to_owned() } else { format!("{name}.{path}") };
                 Err(Error::invalid("parameter", path, format!("does not fit `{ty}`: {problem}")))
@@ -284,9 +292,10 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     })
 }
 
-fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value) -> Result<Result<(), String>, (String, String)> {
-    let value: T = serde_path_to_error::deserialize(value).map_err(|error| (error.path().to_string(), error.inner().to_string()))?;
-    Ok(codec::encode_into(bytes, &value))
+fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value) -> Result<(), JsonProblem> {
+    let value: T = serde_path_to_error::deserialize(value)
+        .map_err(|error| JsonProblem::Misfit(error.path().to_string(), error.inner().to_string()))?;
+    codec::encode_into(bytes, &value).map_err(JsonProblem::Encode)
 }
 
 /// The arguments of a command line: a JSON object whose names were checked.

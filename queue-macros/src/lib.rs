@@ -15,7 +15,7 @@ use proc_macro::TokenStream;
 /// Turns a function into a task. See `queue_core::task`.
 #[proc_macro_attribute]
 pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
-    function::expand(options.into(), item.into()).into()
+    function::expand(options.into(), &item.into()).into()
 }
 
 /// Turns a payload struct into a task. See `queue_core::Task`.

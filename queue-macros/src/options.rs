@@ -126,8 +126,8 @@ impl Options {
         let timeout = some(quote!(timeout), self.timeout.map(time));
         let retention = some(quote!(retention), self.retention.map(time));
         let backoff = self.backoff.map(|(base, max)| {
-            let base = base.map(time).map_or_else(|| quote!(#core::Backoff::DEFAULT.base), |base| base);
-            let max = max.map(time).map_or_else(|| quote!(#core::Backoff::DEFAULT.max), |max| max);
+            let base = base.map(time).unwrap_or_else(|| quote!(#core::Backoff::DEFAULT.base));
+            let max = max.map(time).unwrap_or_else(|| quote!(#core::Backoff::DEFAULT.max));
             quote!(def.backoff = ::core::option::Option::Some(#core::Backoff { base: #base, max: #max });)
         });
         let priority = self.priority.as_ref().map(|name| quote!(def.priority = #core::broker::Priority::#name;));

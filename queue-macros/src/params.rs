@@ -211,6 +211,7 @@ pub(crate) fn shown(ty: &Type) -> String {
         (" :: ", "::"),
         (":: ", "::"),
         (" ,", ","),
+        (" ;", ";"),
         ("& ", "&"),
         ("[ ", "["),
         (" ]", "]"),
@@ -245,7 +246,7 @@ mod tests {
             shown(&syn::parse_quote!(Option<std::collections::BTreeMap<String, Vec<u8>>>)),
             "Option<std::collections::BTreeMap<String, Vec<u8>>>"
         );
-        assert_eq!(shown(&syn::parse_quote!([u8; 4])), "[u8 ; 4]".replace(" ;", " ;"));
+        assert_eq!(shown(&syn::parse_quote!([u8; 4])), "[u8; 4]");
     }
 
     #[test]

@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn the_results_of_tests_are_counted() {
-        let counts = counts_of("test result: FAILED. 27 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s").unwrap();
+        let counts =
+            counts_of("test result: FAILED. 27 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s").unwrap();
         assert_eq!((counts.passed, counts.failed), (27, 1));
         assert!(counts_of("test a::b ... ok").is_none());
     }

@@ -68,7 +68,8 @@ fn install_redis() -> Result<(), String> {
         ("pacman", &["-S", "--noconfirm", "redis"]),
         ("brew", &["install", "redis"]),
     ];
-    let Some((manager, arguments)) = managers.into_iter().find(|(manager, _)| output(Command::new(manager).arg("--version")).is_some()) else {
+    let Some((manager, arguments)) = managers.into_iter().find(|(manager, _)| output(Command::new(manager).arg("--version")).is_some())
+    else {
         return Err("no redis-server, and no package manager that is known to have one".to_owned());
     };
     println!("installing redis-server with {manager}");

@@ -50,7 +50,8 @@ enum Outcome {
 }
 
 /// A library crate and its features, each of which must build alone.
-const FEATURES: [(&str, &[&str]); 2] = [("queue-core", &["", "sqlite", "redis", "tls"]), ("queue-worker", &["", "cli", "sqlite", "redis", "tls"])];
+const FEATURES: [(&str, &[&str]); 2] =
+    [("queue-core", &["", "sqlite", "redis", "tls"]), ("queue-worker", &["", "cli", "sqlite", "redis", "tls"])];
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let servers = [(Kind::Redis, servers::redis(arguments.install)), (Kind::Valkey, servers::valkey())];
@@ -105,7 +106,11 @@ fn summary(lines: &[Line]) -> ExitCode {
                 total.failed += counts.failed;
                 red |= !succeeded;
                 let verdict = if *succeeded { "ok" } else { "FAILED" };
-                let tests = if counts.passed + counts.failed > 0 { format!("{} passed, {} failed", counts.passed, counts.failed) } else { String::new() };
+                let tests = if counts.passed + counts.failed > 0 {
+                    format!("{} passed, {} failed", counts.passed, counts.failed)
+                } else {
+                    String::new()
+                };
                 println!("{name:<20} {verdict:<8} {seconds:>6.1} s  {tests}");
             }
             Outcome::NotRun { why, fatal } => {

@@ -70,7 +70,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, f
             tx.sql("UPDATE queue_jobs SET attempts = 0, snoozes = 0, failures = NULL WHERE queue = ?1 AND id = ?2")?
                 .execute(params![key, id])?;
             if delay.is_zero() {
-                tx.to_ready(queue, &id, false)?;
+                tx.make_ready(queue, &id, false)?;
                 tx.hint(name, tx.now);
             } else {
                 wait(tx, name, queue, &id, SCHEDULED, *delay)?;
@@ -89,7 +89,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, f
         Ending::Cancel { reason } => tx.end_unwanted(queue, &id, CANCELLED, Some(reason))?,
         Ending::Expire => tx.end_unwanted(queue, &id, EXPIRED, None)?,
         Ending::Release | Ending::Void => {
-            tx.to_ready(queue, &id, true)?;
+            tx.make_ready(queue, &id, true)?;
             tx.hint(name, tx.now);
             tx.count(key, "released", 1);
         }

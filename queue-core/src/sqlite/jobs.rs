@@ -89,7 +89,7 @@ pub(super) struct Tag {
 
 impl Tx<'_> {
     /// Puts a job to the head or tail of `ready`, among the suspects if it has crashes. Other columns stay.
-    pub(super) fn to_ready(&mut self, queue: &mut Queue, id: &[u8], head: bool) -> rusqlite::Result<()> {
+    pub(super) fn make_ready(&mut self, queue: &mut Queue, id: &[u8], head: bool) -> rusqlite::Result<()> {
         let pos = if head { queue.next_head() } else { queue.next_tail() };
         self.sql(
             "UPDATE queue_jobs SET state = crashes > 0, rank = CASE WHEN crashes > 0 THEN 0 ELSE priority END, pos = ?3

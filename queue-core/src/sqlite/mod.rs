@@ -76,7 +76,7 @@ impl SqliteBroker {
         drop(schema::open_writer(path.as_deref())?);
         let listeners = Listeners::default();
         let io = IoThread::start("queue-sqlite-io")?;
-        let writer = Writer::start(path.clone(), Bell::new(listeners.clone(), path.as_deref()))?;
+        let writer = Writer::start(path.as_deref(), Bell::new(listeners.clone(), path.as_deref()))?;
         let reader = match &path {
             Some(path) => Writer::start_reader(path)?,
             None => writer.clone(),

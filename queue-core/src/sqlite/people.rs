@@ -58,7 +58,7 @@ pub(super) fn requeue(tx: &mut Tx<'_>, name: &str, ids: &[JobId]) -> Result<Vec<
             .query_row(params![queue.key, id, DEAD], |row| row.get(0))
             .optional()?;
         if let Some(bytes) = bytes {
-            tx.to_ready(&mut queue, &id, false)?;
+            tx.make_ready(&mut queue, &id, false)?;
             tx.count(queue.key, ".dead_bytes", -bytes);
             tx.count(queue.key, "requeued", 1);
             tx.hint(name, tx.now);

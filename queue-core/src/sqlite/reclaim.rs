@@ -77,12 +77,19 @@ pub(super) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Res
             })?;
             held.extend(rows.collect::<rusqlite::Result<Vec<_>>>()?);
         }
-        let has_suspect = held.iter().any(|job| job.crashes > 0);
+        // Also one that a lane of the process holds whose own lease still stands.
+        let has_suspect: bool = tx
+            .sql(
+                "SELECT EXISTS (SELECT 1 FROM queue_workers JOIN queue_jobs ON queue_jobs.queue = queue_workers.queue
+                 AND queue_jobs.state = ?3 AND queue_jobs.rank = queue_workers.worker
+                 WHERE queue_workers.queue = ?1 AND queue_workers.process = ?2 AND queue_jobs.crashes > 0)",
+            )?
+            .query_row(params![queue.key, process[0].1, ACTIVE], |row| row.get(0))?;
         let (charged, free): (Vec<Held>, Vec<Held>) = held.into_iter().partition(|job| !has_suspect || job.crashes > 0);
         let all = free.len() + charged.len();
         // Backwards, as each goes to the head.
         for job in free.iter().rev().take(left) {
-            tx.to_ready(&mut queue, &job.id, true)?;
+            tx.make_ready(&mut queue, &job.id, true)?;
             reclaimed.released += 1;
         }
         left -= free.len().min(left);

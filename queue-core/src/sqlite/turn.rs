@@ -115,7 +115,7 @@ pub(super) fn promote(tx: &mut Tx<'_>, queue: &mut Queue) -> Result<(), Failed> 
         let ids: Vec<Vec<u8>> =
             due.query_map(params![queue.key, state, tx.now, MAX_ITEMS], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         for id in ids {
-            tx.to_ready(queue, &id, false)?;
+            tx.make_ready(queue, &id, false)?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The writer thread: one connection, and a commit for everything that gathered while the last one ran.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -69,10 +69,10 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Opens the database on a thread of its own. `bell` rings for what was committed.
-    pub(super) fn start(path: Option<PathBuf>, bell: Bell) -> Result<Self> {
-        let shown = path.as_deref().map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string());
-        let at = path.clone();
-        let ballast = Ballast::of(path.as_deref());
+    pub(super) fn start(path: Option<&Path>, bell: Bell) -> Result<Self> {
+        let shown = path.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string());
+        let at = path.map(Path::to_owned);
+        let ballast = Ballast::of(path);
         start("queue-sqlite-writer", shown, move || schema::open_writer(at.as_deref()), "BEGIN IMMEDIATE", bell, ballast)
     }
 

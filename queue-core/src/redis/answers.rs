@@ -1,0 +1,208 @@
+//! Answers of scripts, read with suspicion: what does not have its form is data of somebody else's under our keys.
+
+use std::time::Duration;
+
+use redis::Value;
+use serde::Deserialize;
+
+use crate::{
+    address::JobId,
+    broker::{BuryReason, Delivery, Enqueued, Failure, JobRecord, Priority, State, TurnAnswer},
+    error::{Error, Result},
+};
+
+fn strange(what: &str) -> Error {
+    Error::Internal(format!("{what} is not what a script of ours answers"))
+}
+
+pub(super) fn array(value: Value) -> Result<Vec<Value>> {
+    match value {
+        Value::Array(values) | Value::Set(values) => Ok(values),
+        Value::Nil => Ok(Vec::new()),
+        _ => Err(strange("an array")),
+    }
+}
+
+pub(super) fn bytes(value: Value) -> Result<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes),
+        Value::SimpleString(text) => Ok(text.into_bytes()),
+        Value::Okay => Ok(b"OK".to_vec()),
+        Value::Int(number) => Ok(number.to_string().into_bytes()),
+        Value::Nil => Ok(Vec::new()),
+        _ => Err(strange("a string")),
+    }
+}
+
+pub(super) fn text(value: Value) -> Result<String> {
+    String::from_utf8(bytes(value)?).map_err(|_| strange("a text"))
+}
+
+pub(super) fn number<T: TryFrom<i64> + std::str::FromStr>(value: Value) -> Result<T> {
+    match value {
+        Value::Int(number) => T::try_from(number).map_err(|_| strange("a number")),
+        other => text(other)?.parse().map_err(|_| strange("a number")),
+    }
+}
+
+/// The next of some values that have to be there.
+pub(super) fn next(values: &mut impl Iterator<Item = Value>) -> Result<Value> {
+    values.next().ok_or_else(|| strange("an answer without its end"))
+}
+
+pub(super) fn enqueued(value: Value, jobs: usize) -> Result<Vec<Enqueued>> {
+    if matches!(value, Value::Nil) {
+        return Ok(vec![Enqueued::Stored; jobs]);
+    }
+    let answers: Vec<Enqueued> = bytes(value)?
+        .into_iter()
+        .map(|digit| match digit {
+            b'0' => Ok(Enqueued::Stored),
+            b'1' => Ok(Enqueued::Existing),
+            b'2' => Ok(Enqueued::IdConflict),
+            _ => Err(strange("an answer to an enqueue")),
+        })
+        .collect::<Result<_>>()?;
+    if answers.len() == jobs { Ok(answers) } else { Err(strange("the number of answers")) }
+}
+
+/// `positions` are those of the finishes, in the order in which the script got them.
+pub(super) fn turn(value: Value, positions: &[usize]) -> Result<TurnAnswer> {
+    let mut values = array(value)?.into_iter();
+    let mut answer = TurnAnswer::default();
+    let stale = text(next(&mut values)?)?;
+    for position in stale.split(',').filter(|position| !position.is_empty()) {
+        let position: usize = position.parse().map_err(|_| strange("a position"))?;
+        answer.stale.push(*positions.get(position).ok_or_else(|| strange("a position"))?);
+    }
+    answer.stale.sort_unstable();
+    let deliveries = array(next(&mut values)?)?;
+    let claim: u64 = number(next(&mut values)?)?;
+    answer.deliveries.reserve(deliveries.len() / 5);
+    let mut parts = deliveries.into_iter();
+    while let Some(id) = parts.next() {
+        let mut delivery = Delivery::new(JobId::from_bytes(&bytes(id)?)?, claim, bytes(next(&mut parts)?)?);
+        delivery.attempts = number(next(&mut parts)?)?;
+        delivery.crashes = number(next(&mut parts)?)?;
+        delivery.snoozes = number(next(&mut parts)?)?;
+        delivery.void = delivery.envelope.is_empty();
+        answer.deliveries.push(delivery);
+    }
+    answer.now_ms = number(next(&mut values)?)?;
+    answer.more = number::<i64>(next(&mut values)?)? != 0;
+    let due = text(next(&mut values)?)?;
+    if !due.is_empty() {
+        answer.next_due = Some(Duration::from_millis(due.parse().map_err(|_| strange("a time"))?));
+    }
+    answer.parked = number::<i64>(next(&mut values)?)? != 0;
+    answer.paused = number::<i64>(next(&mut values)?)? != 0;
+    answer.workers = number(next(&mut values)?)?;
+    Ok(answer)
+}
+
+/// A failure as Lua packs it: time and text.
+#[derive(Deserialize)]
+struct Packed(String, #[serde(with = "lossy")] String);
+
+mod lossy {
+    //! Lua packs any string as text, whatever its bytes are.
+    use std::fmt;
+
+    use serde::{Deserializer, de::Visitor};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = String;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<String, E> {
+                Ok(text.to_owned())
+            }
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
+                Ok(String::from_utf8_lossy(bytes).into_owned())
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+fn failures(packed: &[u8]) -> Result<Vec<Failure>> {
+    if packed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let packed: Vec<Packed> =
+        crate::codec::decode(packed).map_err(|problem| Error::Decode { what: "the failures of a job".to_owned(), problem })?;
+    packed.into_iter().map(|Packed(at, message)| Ok(Failure { at_ms: at.parse().map_err(|_| strange("a time"))?, message })).collect()
+}
+
+/// One job of `show`.
+pub(super) fn record(id: &JobId, value: Value) -> Result<Option<JobRecord>> {
+    if matches!(value, Value::Nil) {
+        return Ok(None);
+    }
+    let mut values = array(value)?.into_iter();
+    let state: State = text(next(&mut values)?)?.parse().map_err(|_| strange("a state"))?;
+    let mut record = JobRecord::new(id.clone(), state, bytes(next(&mut values)?)?);
+    record.priority = Priority::from_number(number(next(&mut values)?)?).unwrap_or_default();
+    record.attempts = number(next(&mut values)?)?;
+    record.crashes = number(next(&mut values)?)?;
+    record.snoozes = number(next(&mut values)?)?;
+    let at = text(next(&mut values)?)?;
+    record.at_ms = if at.is_empty() { None } else { Some(at.parse().map_err(|_| strange("a time"))?) };
+    record.tag = Some(text(next(&mut values)?)?).filter(|tag| !tag.is_empty());
+    record.failures = failures(&bytes(next(&mut values)?)?)?;
+    let note = text(next(&mut values)?)?;
+    match state {
+        State::Dead => record.reason = BuryReason::from_name(&note),
+        _ => record.note = Some(note).filter(|note| !note.is_empty()),
+    }
+    record.result = Some(bytes(next(&mut values)?)?).filter(|result| !result.is_empty());
+    Ok(Some(record))
+}
+
+/// What was cancelled under a lane, as Lua packs it: pairs of an id and a claim number.
+pub(super) fn gone(value: Value) -> Result<Vec<(JobId, u64)>> {
+    let packed = bytes(value)?;
+    if packed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut gone = Vec::new();
+    let mut at = 0;
+    // Ids are any bytes in what Lua calls a string, which serde would refuse as text.
+    let pairs = read_header(&packed, &mut at)?;
+    for _ in 0..pairs {
+        if read_header(&packed, &mut at)? != 2 {
+            return Err(strange("a cancelled job"));
+        }
+        let id = JobId::from_bytes(read_string(&packed, &mut at)?)?;
+        let claim = std::str::from_utf8(read_string(&packed, &mut at)?).ok().and_then(|claim| claim.parse().ok());
+        gone.push((id, claim.ok_or_else(|| strange("a claim number"))?));
+    }
+    Ok(gone)
+}
+
+fn read_header(bytes: &[u8], at: &mut usize) -> Result<usize> {
+    let (length, size) = match bytes.get(*at..) {
+        Some([marker @ 0x90..=0x9f, ..]) => (usize::from(marker & 0x0f), 1),
+        Some([0xdc, high, low, ..]) => (usize::from(u16::from_be_bytes([*high, *low])), 3),
+        // An empty table is a map to Lua.
+        Some([0x80, ..]) => (0, 1),
+        _ => return Err(strange("a list")),
+    };
+    *at += size;
+    Ok(length)
+}
+
+fn read_string<'a>(bytes: &'a [u8], at: &mut usize) -> Result<&'a [u8]> {
+    let (length, size) = match bytes.get(*at..) {
+        Some([marker @ 0xa0..=0xbf, ..]) => (usize::from(marker & 0x1f), 1),
+        Some([0xd9, length, ..]) => (usize::from(*length), 2),
+        Some([0xda, high, low, ..]) => (usize::from(u16::from_be_bytes([*high, *low])), 3),
+        _ => return Err(strange("a string")),
+    };
+    let start = *at + size;
+    *at = start + length;
+    bytes.get(start..*at).ok_or_else(|| strange("a string"))
+}

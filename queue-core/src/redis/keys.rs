@@ -1,0 +1,156 @@
+//! The keys of a queue. All of them, and its channel, share the hash tag `{queue}`: one slot of a cluster.
+//!
+//! | kind | type | holds |
+//! |---|---|---|
+//! | `meta` | hash | `schema`, `paused`, `claim`, `registrations`, `large` |
+//! | `jobs` | hash | id → envelope, of every job in whatever state |
+//! | `ready:0` … `ready:3` | list | ids that may start now, by priority |
+//! | `suspect` | list | ids that may start now, of jobs with crashes |
+//! | `scheduled`, `retry` | sorted set | ids by the time at which they are due |
+//! | `active` | hash | id → tag |
+//! | `parked` | sorted set | `task NUL id`, by name |
+//! | `dead` | sorted set | ids by the time at which they died |
+//! | `ended` | list | `until:id` of kept jobs, in the order in which they ended |
+//! | `records` | hash | id → what is known of a kept job |
+//! | `attempts`, `snoozes`, `crashes`, `errors`, `priority`, `notes` | hash | by id, of the few jobs that have any |
+//! | `given`, `tombstones` | hash, sorted set | digests of given ids; those whose jobs are done, by time |
+//! | `tomb` | hash | cancelled id → the list in which it still lies |
+//! | `workers` | hash | lane → sequence and last answer |
+//! | `leases` | sorted set | lanes by deadline |
+//! | `fenced` | set | lanes whose jobs are being taken back |
+//! | `gone` | hash | lane → ids that were cancelled under it |
+//! | `producers`, `seen` | hash, sorted set | sequence and last answer; when last heard of |
+//! | `counters` | hash | what happened since the queue exists |
+//! | `hint` | channel | announcements |
+//!
+//! Beside them there is one set for all queues, `queues`, with their names.
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Meta,
+    Jobs,
+    Ready0,
+    Ready1,
+    Ready2,
+    Ready3,
+    Suspect,
+    Scheduled,
+    Retry,
+    Active,
+    Parked,
+    Dead,
+    Ended,
+    Records,
+    Attempts,
+    Snoozes,
+    Crashes,
+    Errors,
+    Priority,
+    Notes,
+    Given,
+    Tombstones,
+    Tomb,
+    Workers,
+    Leases,
+    Fenced,
+    Gone,
+    Producers,
+    Seen,
+    Counters,
+    Hint,
+}
+
+impl Kind {
+    /// The name in Lua, and the last part of the key with `:` before the number of a list.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Meta => "meta",
+            Kind::Jobs => "jobs",
+            Kind::Ready0 => "ready0",
+            Kind::Ready1 => "ready1",
+            Kind::Ready2 => "ready2",
+            Kind::Ready3 => "ready3",
+            Kind::Suspect => "suspect",
+            Kind::Scheduled => "scheduled",
+            Kind::Retry => "retry",
+            Kind::Active => "active",
+            Kind::Parked => "parked",
+            Kind::Dead => "dead",
+            Kind::Ended => "ended",
+            Kind::Records => "records",
+            Kind::Attempts => "attempts",
+            Kind::Snoozes => "snoozes",
+            Kind::Crashes => "crashes",
+            Kind::Errors => "errors",
+            Kind::Priority => "priority",
+            Kind::Notes => "notes",
+            Kind::Given => "given",
+            Kind::Tombstones => "tombstones",
+            Kind::Tomb => "tomb",
+            Kind::Workers => "workers",
+            Kind::Leases => "leases",
+            Kind::Fenced => "fenced",
+            Kind::Gone => "gone",
+            Kind::Producers => "producers",
+            Kind::Seen => "seen",
+            Kind::Counters => "counters",
+            Kind::Hint => "hint",
+        }
+    }
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Kind::Ready0 => "ready:0",
+            Kind::Ready1 => "ready:1",
+            Kind::Ready2 => "ready:2",
+            Kind::Ready3 => "ready:3",
+            other => other.name(),
+        }
+    }
+}
+
+/// The lists of `ready`, in the order in which they are served.
+pub(super) const READY: [Kind; 5] = [Kind::Suspect, Kind::Ready0, Kind::Ready1, Kind::Ready2, Kind::Ready3];
+
+/// A namespace of keys.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    namespace: String,
+}
+
+impl Keys {
+    pub(super) fn new(namespace: &str) -> Self {
+        Keys { namespace: namespace.to_owned() }
+    }
+
+    /// The key of a queue.
+    pub(super) fn of(&self, queue: &str, kind: Kind) -> String {
+        format!("{}:{{{queue}}}:{}", self.namespace, kind.suffix())
+    }
+
+    /// The set of all queues.
+    pub(super) fn queues(&self) -> String {
+        format!("{}:queues", self.namespace)
+    }
+
+    /// The queue of a channel of ours.
+    pub(super) fn queue_of_channel<'a>(&self, channel: &'a str) -> Option<&'a str> {
+        channel.strip_prefix(&self.namespace)?.strip_prefix(":{")?.strip_suffix("}:hint")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_what_is_stored_by_every_version_of_this_schema() {
+        let keys = Keys::new("queue");
+        assert_eq!(keys.of("mail", Kind::Jobs), "queue:{mail}:jobs");
+        assert_eq!(keys.of("mail", Kind::Ready2), "queue:{mail}:ready:2");
+        assert_eq!(keys.queues(), "queue:queues");
+        assert_eq!(keys.queue_of_channel("queue:{mail}:hint"), Some("mail"));
+        assert_eq!(keys.queue_of_channel("other:{mail}:hint"), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! Redis from 7.0, and Valkey.
+//!
+//! Every transition is one [script](script), which reads and checks first and then writes; a replay of a request is recognised
+//! and answered as before. The data is described in [keys](keys). [Links](link) are supervised by us: what a broken, a silent
+//! or a demoted server means is decided here, and whether a request is sent again by its caller. Requests and beats have a
+//! connection each, announcements a third.
+
+mod answers;
+mod hints;
+mod keys;
+mod link;
+mod people;
+mod reclaim;
+mod requests;
+mod script;
+mod settings;
+mod url;
+
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use self::{
+    answers::{array, next, number, text},
+    hints::Announcements,
+    keys::Keys,
+    link::Link,
+    requests::ms,
+    script::{CANCEL, DELETE, ENQUEUE, EXTEND, FENCE, PAUSE, REGISTER, REQUEUE, SUSPECTS, SWEEP, Script, TURN},
+};
+use crate::{
+    address::{JobId, check_name},
+    broker::{
+        Broker, BrokerInfo, CancelAnswer, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page,
+        Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+    },
+    error::{Error, Result},
+    io::{BoxFuture, IoThread},
+};
+
+/// The schema that this library writes.
+const SCHEMA: u64 = 1;
+
+/// A broker on one Redis or Valkey server.
+pub struct RedisBroker {
+    location: Arc<str>,
+    keys: Keys,
+    /// Turns and enqueues.
+    requests: Link,
+    /// Beats, reclaims, and what people ask: never behind a large turn.
+    beats: Link,
+    announcements: Arc<Announcements>,
+    io: IoThread,
+}
+
+impl RedisBroker {
+    /// A broker on the server of a `redis://` or `rediss://` URL. It is reached by the first call, or by
+    /// [`check`](Broker::check).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a URL that cannot be read.
+    pub async fn connect(url: &str) -> Result<Arc<RedisBroker>> {
+        let target = url::target(url)?;
+        let io = IoThread::start("queue-redis-io")?;
+        let location: Arc<str> = target.location.into();
+        let keys = Keys::new(&target.namespace);
+        let endpoint = Arc::new(AtomicU64::new(0));
+        let link = || Link::new(target.requests.clone(), location.clone(), io.handle().clone(), endpoint.clone());
+        Ok(Arc::new(RedisBroker {
+            requests: link(),
+            beats: link(),
+            announcements: Announcements::start(target.hints, keys.clone(), &io),
+            location,
+            keys,
+            io,
+        }))
+    }
+
+    /// Calls a script whose arguments are ids and whose answer is a number for each.
+    async fn for_each_id(&self, script: &Script, queue: &str, ids: &[JobId]) -> Result<Vec<i64>> {
+        bounded("ids", ids.len())?;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut call = script.call(&self.keys, queue);
+        for id in ids {
+            call.arg(id.to_bytes());
+        }
+        array(self.beats.script(script, call).await?)?.into_iter().map(number).collect()
+    }
+
+    /// Writes a queue into the registry, which lies in a slot of its own. On a Redis that is full a worker does without.
+    async fn list_queue(&self, queue: &str) -> Result<()> {
+        let registry = self.keys.queues();
+        let listed = self.requests.command(redis::cmd("SISMEMBER").arg(&registry).arg(queue)).await?;
+        if number::<i64>(listed)? == 1 {
+            return Ok(());
+        }
+        match self.requests.command(redis::cmd("SADD").arg(&registry).arg(queue)).await {
+            Ok(_) | Err(Error::BrokerFull { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn extend_one(&self, lane: &Extend) -> Result<Extended> {
+        let mut call = EXTEND.call(&self.keys, &lane.queue);
+        call.arg(lane.worker.as_str()).arg(lane.answered).arg(ms(lane.lease));
+        Ok(Extended::new(answers::gone(self.beats.script(&EXTEND, call).await?)?))
+    }
+}
+
+impl fmt::Debug for RedisBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisBroker").field("location", &self.location).finish_non_exhaustive()
+    }
+}
+
+fn bounded(what: &'static str, items: usize) -> Result<()> {
+    if items > MAX_ITEMS {
+        return Err(Error::invalid(what, items.to_string(), format!("are more than the {MAX_ITEMS} of one request")));
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Broker for RedisBroker {
+    fn info(&self) -> BrokerInfo {
+        BrokerInfo::new("redis", &*self.location)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.io.spawn(task);
+    }
+
+    async fn check(&self) -> Result<()> {
+        settings::check(&self.requests, &self.location).await
+    }
+
+    async fn register(&self, request: &Register) -> Result<PartyName> {
+        check_name("queue", &request.queue)?;
+        let mut call = REGISTER.call(&self.keys, &request.queue);
+        call.arg(request.process.to_string()).arg(format!("{:016x}", fastrand::u64(..)));
+        match request.party {
+            Party::Worker { lease } => call.arg("w").arg(ms(lease)),
+            Party::Producer => call.arg("p").arg(0),
+        };
+        let name = PartyName::new(text(self.requests.script(&REGISTER, call).await?)?);
+        self.list_queue(&request.queue).await?;
+        Ok(name)
+    }
+
+    async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
+        bounded("jobs", request.jobs.len())?;
+        let answer = self.requests.script(&ENQUEUE, requests::enqueue(request, &self.keys)).await?;
+        answers::enqueued(answer, request.jobs.len())
+    }
+
+    async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
+        bounded("finishes", turn.finishes.len())?;
+        bounded("claim", turn.claim)?;
+        let (call, positions) = requests::turn(turn, &self.keys);
+        let answer = answers::turn(self.requests.script(&TURN, call).await?, &positions)?;
+        self.announcements.clock(answer.now_ms);
+        Ok(answer)
+    }
+
+    async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
+        // All are sent before the first is waited for: one round trip.
+        join_all(lanes.iter().map(|lane| self.extend_one(lane))).await
+    }
+
+    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
+        let mut call = SUSPECTS.call(&self.keys, queue);
+        call.arg(limit);
+        let mut values = array(self.beats.script(&SUSPECTS, call).await?)?.into_iter();
+        let mut lanes = array(next(&mut values)?)?.into_iter();
+        let mut expired = Vec::new();
+        while let Some(worker) = lanes.next() {
+            expired.push(Suspect { worker: PartyName::new(text(worker)?), deadline_ms: number(next(&mut lanes)?)? });
+        }
+        Ok(Suspects::new(expired, number(next(&mut values)?)?))
+    }
+
+    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
+        bounded("suspects", suspects.len())?;
+        if suspects.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut call = FENCE.call(&self.keys, queue);
+        for suspect in suspects {
+            call.arg(suspect.worker.as_str()).arg(suspect.deadline_ms);
+        }
+        array(self.beats.script(&FENCE, call).await?)?.into_iter().map(|fenced| Ok(number::<i64>(fenced)? == 1)).collect()
+    }
+
+    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+        reclaim::sweep(self, queue, rule).await
+    }
+
+    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
+        let answers = self.for_each_id(&CANCEL, queue, ids).await?;
+        let told = answers.into_iter().map(|answer| match answer {
+            1 => CancelAnswer::Cancelled,
+            2 => CancelAnswer::CancelledActive,
+            _ => CancelAnswer::NotFound,
+        });
+        Ok(told.collect())
+    }
+
+    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        Ok(self.for_each_id(&REQUEUE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
+    }
+
+    async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
+        let mut call = SWEEP.call(&self.keys, queue);
+        call.arg(limits.items).arg(ms(limits.producers)).arg(ms(limits.tombstones)).arg(limits.tombstone_count);
+        call.arg(ms(limits.dead)).arg(limits.dead_bytes).arg(limits.keep.count).arg(limits.keep.bytes);
+        let mut values = array(self.beats.script(&SWEEP, call).await?)?.into_iter();
+        Ok(Swept {
+            producers: number(next(&mut values)?)?,
+            tombstones: number(next(&mut values)?)?,
+            dead: number(next(&mut values)?)?,
+            ended: number(next(&mut values)?)?,
+        })
+    }
+
+    fn hints(&self, queue: &str) -> Hints {
+        self.announcements.of(queue)
+    }
+
+    fn __sealed(&self, _: sealed::Seal) {}
+}
+
+#[async_trait]
+impl Inspect for RedisBroker {
+    async fn queues(&self) -> Result<Vec<String>> {
+        let names = self.beats.command(redis::cmd("SMEMBERS").arg(self.keys.queues())).await?;
+        let mut names: Vec<String> = array(names)?.into_iter().map(text).collect::<Result<_>>()?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    async fn stats(&self, queue: &str) -> Result<QueueStats> {
+        people::stats(self, queue).await
+    }
+
+    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+        people::list(self, queue, state, offset, limit.clamp(1, MAX_ITEMS)).await
+    }
+
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
+        Ok(people::show(self, queue, std::slice::from_ref(id)).await?.pop())
+    }
+
+    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        Ok(self.for_each_id(&DELETE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
+    }
+
+    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
+        check_name("queue", queue)?;
+        let mut call = PAUSE.call(&self.keys, queue);
+        call.arg(u8::from(paused));
+        self.beats.script(&PAUSE, call).await.map(drop)
+    }
+}

@@ -1,0 +1,132 @@
+//! What people look at.
+
+use std::collections::BTreeMap;
+
+use super::{
+    RedisBroker,
+    answers::{self, array, bytes, next, number, text},
+    keys::{Kind, READY},
+    link::on,
+    script::{SHOW, STATS},
+};
+use crate::{
+    address::JobId,
+    broker::{JobRecord, Page, QueueStats, State},
+    error::Result,
+};
+
+pub(super) async fn stats(broker: &RedisBroker, queue: &str) -> Result<QueueStats> {
+    let answer = broker.beats.script(&STATS, STATS.call(&broker.keys, queue)).await?;
+    let mut values = array(answer)?.into_iter();
+    let mut stats = QueueStats::default();
+    for state in [State::Ready, State::Scheduled, State::Retry, State::Active, State::Parked, State::Dead] {
+        stats.depth.insert(state, number::<i64>(next(&mut values)?)?.max(0).unsigned_abs());
+    }
+    stats.workers = number(next(&mut values)?)?;
+    stats.paused = number::<i64>(next(&mut values)?)? != 0;
+    let mut counters = array(next(&mut values)?)?.into_iter();
+    let mut all = BTreeMap::new();
+    while let Some(name) = counters.next() {
+        all.insert(text(name)?, number::<i64>(next(&mut counters)?)?.max(0).unsigned_abs());
+    }
+    for state in [State::Done, State::Cancelled, State::Expired] {
+        stats.depth.insert(state, all.get(&format!(".kept:{}", state.name())).copied().unwrap_or(0));
+    }
+    stats.depth.retain(|_, depth| *depth > 0);
+    all.retain(|name, _| !name.starts_with('.'));
+    stats.counters = all;
+    Ok(stats)
+}
+
+/// Everything about these jobs; those that are gone are left out.
+pub(super) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut call = SHOW.call(&broker.keys, queue);
+    for id in ids {
+        call.arg(id.to_bytes());
+    }
+    let records = array(broker.beats.script(&SHOW, call).await?)?;
+    let records = ids.iter().zip(records).map(|(id, value)| answers::record(id, value));
+    records.filter_map(Result::transpose).collect()
+}
+
+/// A page: ids first, then the jobs. Between the two a job may have gone on; it is left out then.
+pub(super) async fn list(broker: &RedisBroker, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+    let (ids, next) = match state {
+        State::Ready => ready(broker, queue, offset, limit).await?,
+        State::Scheduled => sorted(broker, queue, Kind::Scheduled, offset, limit).await?,
+        State::Retry => sorted(broker, queue, Kind::Retry, offset, limit).await?,
+        State::Dead => sorted(broker, queue, Kind::Dead, offset, limit).await?,
+        State::Parked => sorted(broker, queue, Kind::Parked, offset, limit).await?,
+        State::Active => active(broker, queue, offset, limit).await?,
+        State::Done | State::Cancelled | State::Expired => {
+            let mut command = on("LRANGE", &broker.keys, queue, Kind::Ended);
+            let lines = range(broker, command.arg(offset).arg(offset + limit as u64)).await?;
+            // A line is `until:id`.
+            let ids = lines.into_iter().map(|line| {
+                let at = line.iter().position(|byte| *byte == b':').map_or(0, |at| at + 1);
+                line[at..].to_vec()
+            });
+            page(ids.collect(), offset, limit)
+        }
+    };
+    let ids: Vec<JobId> = ids.iter().map(|id| JobId::from_bytes(id)).collect::<Result<_>>()?;
+    let mut jobs = show(broker, queue, &ids).await?;
+    jobs.retain(|job| job.state == state);
+    for job in &mut jobs {
+        job.failures.clear();
+        job.result = None;
+    }
+    Ok(Page::new(jobs, next))
+}
+
+type Ids = (Vec<Vec<u8>>, Option<u64>);
+
+/// One more than the limit was asked for, to see whether there is a next page.
+fn page(mut ids: Vec<Vec<u8>>, offset: u64, limit: usize) -> Ids {
+    let more = ids.len() > limit;
+    ids.truncate(limit);
+    (ids, more.then(|| offset + limit as u64))
+}
+
+async fn range(broker: &RedisBroker, command: &redis::Cmd) -> Result<Vec<Vec<u8>>> {
+    array(broker.beats.command(command).await?)?.into_iter().map(bytes).collect()
+}
+
+async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
+    let (mut skip, mut ids) = (offset, Vec::new());
+    for list in READY {
+        let length: u64 = number(broker.beats.command(&on("LLEN", &broker.keys, queue, list)).await?)?;
+        let wanted = limit + 1 - ids.len();
+        if skip < length && wanted > 0 {
+            let mut command = on("LRANGE", &broker.keys, queue, list);
+            ids.extend(range(broker, command.arg(skip).arg(skip + wanted as u64 - 1)).await?);
+        }
+        skip = skip.saturating_sub(length);
+    }
+    Ok(page(ids, offset, limit))
+}
+
+async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limit: usize) -> Result<Ids> {
+    let mut command = on("ZRANGE", &broker.keys, queue, kind);
+    let mut ids = range(broker, command.arg(offset).arg(offset + limit as u64)).await?;
+    if kind == Kind::Parked {
+        // A member is `task NUL id`.
+        for id in &mut ids {
+            let at = id.iter().position(|byte| *byte == 0).map_or(0, |at| at + 1);
+            id.drain(..at);
+        }
+    }
+    Ok(page(ids, offset, limit))
+}
+
+/// Active jobs have no order but that of a scan; there are no more of them than slots in all workers.
+async fn active(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
+    let mut ids = range(broker, &on("HKEYS", &broker.keys, queue, Kind::Active)).await?;
+    ids.sort_unstable();
+    let skip = usize::try_from(offset).unwrap_or(usize::MAX).min(ids.len());
+    ids.drain(..skip);
+    Ok(page(ids, offset, limit))
+}

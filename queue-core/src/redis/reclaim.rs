@@ -1,0 +1,116 @@
+//! The sweep of fenced lanes: scans in Rust, moves in bounded scripts.
+
+use std::collections::{HashMap, HashSet};
+
+use redis::Value;
+
+use super::{
+    RedisBroker,
+    answers::{array, bytes, next, number, text},
+    keys::Kind,
+    link::on,
+    requests::ms,
+    script::{FORGET, RECLAIM},
+};
+use crate::{
+    broker::{CrashRule, PartyName, RECLAIM_ITEMS, Reclaimed},
+    error::Result,
+};
+
+/// Most jobs of one pass; the next goes on.
+const PASS: usize = 20_000;
+
+struct Held {
+    id: Vec<u8>,
+    tag: Vec<u8>,
+    process: String,
+    claim: u64,
+    fenced: bool,
+    suspect: bool,
+}
+
+/// R7. The jobs of the fenced lanes of one process are judged together; those that go free go first, so that a reclaimer that
+/// comes after a half-done sweep judges the same.
+pub(super) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+    let mut reclaimed = Reclaimed::default();
+    let members = broker.beats.command(&on("SMEMBERS", &broker.keys, queue, Kind::Fenced)).await?;
+    let fenced: HashSet<String> = array(members)?.into_iter().map(text).collect::<Result<_>>()?;
+    if fenced.is_empty() {
+        return Ok(reclaimed);
+    }
+    let (mut held, complete) = scan(broker, queue, &fenced).await?;
+    mark_suspects(broker, queue, &mut held).await?;
+    let with_suspects: HashSet<String> = held.iter().filter(|job| job.suspect).map(|job| job.process.clone()).collect();
+    // A suspect that another lane of the process holds, whose own lease still stands, clears its neighbours as well.
+    held.retain(|job| job.fenced);
+    let is_charged = |job: &Held| job.suspect || !with_suspects.contains(&job.process);
+    // A scan has no order: as they were claimed, and among those of one claim as they were made.
+    held.sort_by(|one, other| (is_charged(one), one.claim, &one.id).cmp(&(is_charged(other), other.claim, &other.id)));
+    let all = held.len();
+    held.truncate(RECLAIM_ITEMS);
+
+    if !held.is_empty() {
+        let mut call = RECLAIM.call(&broker.keys, queue);
+        call.arg(rule.max_crashes).arg(ms(rule.window)).arg(ms(rule.delay));
+        for job in &held {
+            call.arg(&job.id).arg(&job.tag).arg(u8::from(is_charged(job)));
+        }
+        let mut answer = array(broker.beats.script(&RECLAIM, call).await?)?.into_iter();
+        reclaimed.released = number(next(&mut answer)?)?;
+        reclaimed.charged = number(next(&mut answer)?)?;
+        reclaimed.buried = number(next(&mut answer)?)?;
+    }
+    if complete && all <= RECLAIM_ITEMS {
+        // The scan began after the fencing, and everything that it found has been moved.
+        let names: Vec<&String> = fenced.iter().collect();
+        for piece in names.chunks(500) {
+            let mut call = FORGET.call(&broker.keys, queue);
+            for name in piece {
+                call.arg(*name);
+            }
+            reclaimed.forgotten += number::<usize>(broker.beats.script(&FORGET, call).await?)?;
+        }
+    }
+    Ok(reclaimed)
+}
+
+/// The jobs that processes with fenced lanes hold; the second half says whether the scan came to its end.
+async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashSet<String>) -> Result<(Vec<Held>, bool)> {
+    let dying: HashSet<String> = fenced.iter().map(|name| PartyName::new(name.as_str()).process().to_owned()).collect();
+    let mut held: HashMap<Vec<u8>, Held> = HashMap::new();
+    let mut cursor = "0".to_owned();
+    loop {
+        let mut command = on("HSCAN", &broker.keys, queue, Kind::Active);
+        command.arg(&cursor).arg("COUNT").arg(500);
+        let mut answer = array(broker.beats.command(&command).await?)?.into_iter();
+        cursor = text(next(&mut answer)?)?;
+        let mut entries = array(next(&mut answer)?)?.into_iter();
+        while let Some(id) = entries.next() {
+            let (id, tag) = (bytes(id)?, bytes(next(&mut entries)?)?);
+            let Some((worker, claim)) = std::str::from_utf8(&tag).ok().and_then(|tag| tag.rsplit_once(':')) else { continue };
+            let claim = claim.parse().unwrap_or(0);
+            let process = PartyName::new(worker).process().to_owned();
+            if dying.contains(&process) {
+                let fenced = fenced.contains(worker);
+                held.insert(id.clone(), Held { id, tag, process, claim, fenced, suspect: false });
+            }
+        }
+        if cursor == "0" || held.len() >= PASS {
+            return Ok((held.into_values().collect(), cursor == "0"));
+        }
+    }
+}
+
+async fn mark_suspects(broker: &RedisBroker, queue: &str, held: &mut [Held]) -> Result<()> {
+    for piece in held.chunks_mut(500) {
+        let mut command = on("HMGET", &broker.keys, queue, Kind::Crashes);
+        for job in piece.iter() {
+            command.arg(&job.id);
+        }
+        let crashes = array(broker.beats.command(&command).await?)?;
+        for (job, crashes) in piece.iter_mut().zip(crashes) {
+            job.suspect = !matches!(crashes, Value::Nil);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Requests as calls of scripts.
+
+use std::time::Duration;
+
+use redis::Cmd;
+
+use super::{
+    keys::Keys,
+    script::{ENQUEUE, TURN},
+};
+use crate::broker::{Due, Ending, Enqueue, MAX_BYTES, NewJob, Turn};
+
+/// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
+const LARGE: usize = 2048;
+
+/// Milliseconds, rounded up, so that nothing starts early.
+pub(super) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// What a job needs from the script: neighbours that need the same travel as one group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    Ready(u8),
+    Later,
+    Given,
+}
+
+impl Group {
+    fn of(job: &NewJob) -> Self {
+        match job.due {
+            _ if job.id.is_given() => Group::Given,
+            Due::Now => Group::Ready(job.priority.number()),
+            Due::After(_) | Due::AtMs(_) => Group::Later,
+        }
+    }
+}
+
+pub(super) fn enqueue(request: &Enqueue, keys: &Keys) -> Cmd {
+    let mut call = ENQUEUE.call(keys, &request.queue);
+    let large = request.jobs.iter().any(|job| job.envelope.len() > LARGE);
+    call.arg(request.producer.as_str()).arg(request.seq).arg(if large { "large" } else { "" });
+    for group in request.jobs.chunk_by(|one, other| Group::of(one) == Group::of(other)) {
+        match Group::of(&group[0]) {
+            Group::Ready(list) => {
+                call.arg("r").arg(list).arg(group.len());
+                for job in group {
+                    call.arg(job.id.to_bytes()).arg(&job.envelope);
+                }
+            }
+            Group::Later => {
+                call.arg("s").arg(group.len());
+                group.iter().for_each(|job| with_due(&mut call, job));
+            }
+            Group::Given => {
+                call.arg("g").arg(group.len());
+                for job in group {
+                    with_due(&mut call, job);
+                    call.arg(job.digest);
+                }
+            }
+        }
+    }
+    call
+}
+
+fn with_due(call: &mut Cmd, job: &NewJob) {
+    call.arg(job.id.to_bytes()).arg(&job.envelope).arg(job.priority.number());
+    match job.due {
+        Due::Now => call.arg("").arg(""),
+        Due::After(delay) => call.arg(ms(delay)).arg(""),
+        Due::AtMs(at) => call.arg("").arg(at),
+    };
+}
+
+/// The positions of a turn's finishes in the order in which the script gets them.
+pub(super) type Positions = Vec<usize>;
+
+pub(super) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
+    let mut call = TURN.call(keys, &turn.queue);
+    call.arg(turn.worker.as_str()).arg(turn.seq).arg(ms(turn.lease)).arg(turn.claim).arg(u8::from(turn.suspect));
+    call.arg(MAX_BYTES).arg(turn.keep.count).arg(turn.keep.bytes);
+    call.arg(turn.resume.len());
+    for task in &turn.resume {
+        call.arg(task.as_ref());
+    }
+    // The common end, an ack that leaves nothing, is one variadic command per claim.
+    let plain = |position: &usize| {
+        let finish = &turn.finishes[*position];
+        matches!(finish.ending, Ending::Ack { keep: None, .. }) && !finish.id.is_given()
+    };
+    let (mut acks, others): (Positions, Positions) = (0..turn.finishes.len()).partition(plain);
+    acks.sort_by_key(|position| turn.finishes[*position].claim);
+    let groups: Vec<&[usize]> = acks.chunk_by(|one, other| turn.finishes[*one].claim == turn.finishes[*other].claim).collect();
+    call.arg(groups.len());
+    for group in groups {
+        call.arg(turn.finishes[group[0]].claim).arg(group.len());
+        for position in group {
+            call.arg(turn.finishes[*position].id.to_bytes());
+        }
+    }
+    call.arg(others.len());
+    for position in &others {
+        let finish = &turn.finishes[*position];
+        call.arg(finish.claim).arg(finish.id.to_bytes());
+        ending(&mut call, &finish.ending);
+    }
+    acks.extend(others);
+    (call, acks)
+}
+
+/// Kind and two parameters.
+fn ending(call: &mut Cmd, ending: &Ending) {
+    match ending {
+        Ending::Ack { result, keep } => {
+            let keep = keep.filter(|keep| !keep.is_zero()).map(|keep| ms(keep).to_string()).unwrap_or_default();
+            call.arg("ack").arg(keep).arg(result.as_deref().unwrap_or_default())
+        }
+        Ending::Nack { delay, error } => call.arg("nack").arg(ms(*delay)).arg(error),
+        Ending::Snooze { delay } => call.arg("snooze").arg(ms(*delay)).arg(""),
+        Ending::Repeat { delay } => call.arg("repeat").arg(ms(*delay)).arg(""),
+        // The sign before the error tells an empty one from none.
+        Ending::Bury { reason, error } => {
+            call.arg("bury").arg(reason.name()).arg(error.as_ref().map(|error| format!("!{error}")).unwrap_or_default())
+        }
+        Ending::Cancel { reason } => call.arg("cancel").arg(reason).arg(""),
+        Ending::Expire => call.arg("expire").arg("").arg(""),
+        Ending::Release | Ending::Void => call.arg("release").arg("").arg(""),
+        Ending::Park { task } => call.arg("park").arg(task).arg(""),
+    };
+}

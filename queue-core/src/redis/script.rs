@@ -1,0 +1,171 @@
+//! The scripts: each a constant, with the keys that it declares.
+
+use std::{fmt::Write, sync::LazyLock};
+
+use redis::Cmd;
+
+use super::keys::{Keys, Kind};
+
+/// A script, ready to be called.
+#[derive(Debug)]
+pub(super) struct Script {
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests tell scripts apart by it"))]
+    pub(super) name: &'static str,
+    pub(super) keys: &'static [Kind],
+    /// The text that is sent, once per server.
+    pub(super) body: String,
+    /// Its digest, by which it is called.
+    pub(super) sha: String,
+}
+
+use Kind::{
+    Active, Attempts, Counters, Crashes, Dead, Ended, Errors, Fenced, Given, Gone, Hint, Jobs, Leases, Meta, Notes, Parked, Priority,
+    Producers, Ready0, Ready1, Ready2, Ready3, Records, Retry, Scheduled, Seen, Snoozes, Suspect, Tomb, Tombstones, Workers,
+};
+
+/// What `ready.lua` and `ended.lua` use.
+macro_rules! keys {
+    ($($more:ident),*) => {
+        &[
+            Meta, Jobs, Ready0, Ready1, Ready2, Ready3, Suspect, Attempts, Snoozes, Crashes, Errors, Priority, Tomb, Hint, Counters, Records,
+            Ended, Dead, Notes, Given, Tombstones, $($more),*
+        ]
+    };
+}
+
+macro_rules! script {
+    ($name:ident, $file:literal, $flags:literal, $keys:expr, [$($part:literal),*]) => {
+        pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
+            Script::new($file, $flags, $keys, concat!($(include_str!(concat!("scripts/", $part, ".lua")), "\n",)* include_str!(concat!("scripts/", $file, ".lua"))))
+        });
+    };
+}
+
+// Finishes, beats and reclaims work on a Redis that is full, and so does all that makes room.
+script!(REGISTER, "register", "flags=allow-oom", &[Meta, Workers, Leases, Producers, Seen, Counters], ["prelude", "schema"]);
+script!(ENQUEUE, "enqueue", "", keys![Scheduled, Producers, Seen], ["prelude", "ready", "ended"]);
+script!(TURN, "turn", "flags=allow-oom", keys![Scheduled, Retry, Active, Workers, Leases, Gone, Parked], ["prelude", "ready", "ended"]);
+script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "schema"]);
+script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude"]);
+script!(FENCE, "fence", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Fenced, Counters], ["prelude", "schema"]);
+script!(RECLAIM, "reclaim", "flags=allow-oom", keys![Retry, Active, Workers], ["prelude", "schema", "ready", "ended"]);
+script!(FORGET, "forget", "flags=allow-oom", &[Fenced, Counters], ["prelude"]);
+script!(
+    CANCEL,
+    "cancel",
+    "flags=allow-oom",
+    keys![Scheduled, Retry, Active, Workers, Gone, Parked],
+    ["prelude", "schema", "ready", "ended"]
+);
+script!(REQUEUE, "requeue", "flags=allow-oom", keys![], ["prelude", "schema", "ready", "ended"]);
+script!(DELETE, "delete", "flags=allow-oom", keys![Scheduled, Retry, Active, Parked], ["prelude", "schema", "ready", "ended"]);
+script!(SWEEP, "sweep", "flags=allow-oom", keys![Producers, Seen], ["prelude", "schema", "ready", "ended"]);
+script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Hint, Counters], ["prelude", "schema"]);
+script!(
+    SHOW,
+    "show",
+    "flags=no-writes",
+    &[Jobs, Records, Active, Notes, Scheduled, Retry, Dead, Priority, Attempts, Crashes, Snoozes, Errors, Counters],
+    ["prelude"]
+);
+script!(
+    STATS,
+    "stats",
+    "flags=no-writes",
+    &[Meta, Tomb, Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Active, Parked, Dead, Leases, Counters],
+    ["prelude"]
+);
+
+/// All of them.
+#[cfg(test)]
+fn all() -> [&'static Script; 15] {
+    [&REGISTER, &ENQUEUE, &TURN, &EXTEND, &SUSPECTS, &FENCE, &RECLAIM, &FORGET, &CANCEL, &REQUEUE, &DELETE, &SWEEP, &PAUSE, &SHOW, &STATS]
+}
+
+impl Script {
+    fn new(name: &'static str, flags: &str, keys: &'static [Kind], text: &str) -> Self {
+        let mut body = format!("#!lua {flags}\nlocal K = {{");
+        for (index, kind) in keys.iter().enumerate() {
+            let _ = write!(body, " {} = KEYS[{}],", kind.name(), index + 1);
+        }
+        body.push_str(" }\n");
+        body.push_str(text);
+        let sha = redis::Script::new(&body).get_hash().to_owned();
+        Script { name, keys, body, sha }
+    }
+
+    /// A call by digest; the arguments follow.
+    pub(super) fn call(&self, keys: &Keys, queue: &str) -> Cmd {
+        self.command("EVALSHA", &self.sha, keys, queue)
+    }
+
+    /// The same call with the text, for a server that does not have it: the arguments are taken over.
+    pub(super) fn with_body(&self, call: &Cmd) -> Cmd {
+        let mut command = redis::cmd("EVAL");
+        command.arg(&self.body);
+        for argument in call.args_iter().skip(2) {
+            match argument {
+                redis::Arg::Simple(bytes) => command.arg(bytes),
+                _ => &mut command,
+            };
+        }
+        command
+    }
+
+    fn command(&self, verb: &str, what: &str, keys: &Keys, queue: &str) -> Cmd {
+        let mut command = redis::cmd(verb);
+        command.arg(what).arg(self.keys.len());
+        for kind in self.keys {
+            command.arg(keys.of(queue, *kind));
+        }
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The hash tag of a key, which decides its slot.
+    fn tag(key: &str) -> &str {
+        let start = key.find('{').map_or(0, |at| at + 1);
+        let end = key[start..].find('}').map_or(key.len(), |at| start + at);
+        &key[start..end]
+    }
+
+    #[test]
+    fn the_keys_of_every_script_lie_in_one_slot() {
+        let keys = Keys::new("name.space");
+        for script in all() {
+            for kind in script.keys {
+                assert_eq!(tag(&keys.of("a-queue", *kind)), "a-queue", "{} of {}", kind.name(), script.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_script_declares_the_keys_that_it_uses() {
+        for script in all() {
+            let text = script.body.split_once('\n').map_or("", |(_, text)| text);
+            let text = text.split_once('\n').map_or("", |(_, text)| text);
+            for (at, _) in text.match_indices("K.") {
+                let before = text[..at].chars().next_back();
+                if before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
+                    continue;
+                }
+                let name: String = text[at + 2..].chars().take_while(char::is_ascii_alphanumeric).collect();
+                let declared = script.keys.iter().any(|kind| kind.name() == name);
+                assert!(declared, "{} uses K.{name} and does not declare it", script.name);
+            }
+        }
+    }
+
+    #[test]
+    fn no_key_is_declared_twice() {
+        for script in all() {
+            for (index, kind) in script.keys.iter().enumerate() {
+                assert!(!script.keys[..index].contains(kind), "{} declares {} twice", script.name, kind.name());
+            }
+        }
+    }
+}

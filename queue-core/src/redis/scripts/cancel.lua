@@ -1,0 +1,50 @@
+-- R13. ARGV: ids. Answers: 0 there is none, 1 cancelled, 2 cancelled while active.
+local answers = {}
+
+local function tomb(id)
+  -- Where it lies in `ready`: by its crashes and priority, as it was pushed.
+  local list = '2'
+  if call('HEXISTS', K.crashes, id) == 1 then
+    list = '9'
+  else
+    list = call('HGET', K.priority, id) or '2'
+  end
+  call('HSET', K.tomb, id, list)
+end
+
+for at, id in ipairs(ARGV) do
+  local tag = call('HGET', K.active, id)
+  local answer = 0
+  if tag then
+    call('HDEL', K.active, id)
+    local worker = worker_of(tag)
+    if call('HEXISTS', K.workers, worker) == 1 then
+      local stored = call('HGET', K.gone, worker)
+      local gone = stored and cmsgpack.unpack(stored) or {}
+      if #gone < 500 then
+        table.insert(gone, { id, string.match(tag, '(%d+)$') })
+        call('HSET', K.gone, worker, cmsgpack.pack(gone))
+      end
+    end
+    answer = 2
+  elseif call('HEXISTS', K.jobs, id) == 1 and call('HEXISTS', K.records, id) == 0 and not call('ZSCORE', K.dead, id) then
+    if call('ZREM', K.scheduled, id) == 0 and call('ZREM', K.retry, id) == 0 then
+      local task = call('HGET', K.notes, id)
+      if task then
+        call('ZREM', K.parked, task .. '\0' .. id)
+        call('HDEL', K.notes, id)
+      else
+        tomb(id)
+      end
+    end
+    answer = 1
+  end
+  if answer > 0 then
+    keep_ended(id, 'cancelled', 86400000, nil, nil)
+    call('HDEL', K.crashes, id)
+    free_id(id)
+    count('cancelled', 1)
+  end
+  answers[at] = answer
+end
+return answers

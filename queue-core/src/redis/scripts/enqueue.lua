@@ -1,0 +1,134 @@
+-- R12. ARGV: producer, seq, 'large' or '', then groups until the end:
+--   'r', list, n, then n pairs of id and envelope: made ids, ready now
+--   's', n, then n times id, envelope, priority, delay or '', time or '': made ids, for later
+--   'g', n, then n times id, envelope, priority, delay or '', time or '', digest: given ids
+-- Answers with nil when everything was stored, or else a digit per job, in the order of the groups.
+
+local meta = call('HMGET', K.meta, 'schema', 'large')
+if meta[1] and meta[1] ~= SCHEMA then
+  return redis.error_reply('SCHEMA ' .. meta[1])
+end
+local producer, seq = ARGV[1], tonumber(ARGV[2])
+local entry = call('HGET', K.producers, producer)
+if not entry then
+  return redis.error_reply('FORGOTTEN ' .. producer)
+end
+local last, seen, stored = string.match(entry, '^(%d+):(%d+):?(%d*)$')
+last = tonumber(last)
+if seq < last then
+  return redis.error_reply('OLD ' .. producer)
+elseif seq == last then
+  return stored ~= '' and stored or false
+end
+
+if ARGV[3] == 'large' and not meta[2] then
+  call('HSET', K.meta, 'large', '1')
+end
+
+local answers = nil
+local total, enqueued = 0, 0
+local woken = false
+local later = {}
+
+local function due(delay, at)
+  if delay ~= '' then
+    return now + tonumber(delay)
+  end
+  return at ~= '' and tonumber(at) or now
+end
+
+local function place(id, priority, at)
+  if priority ~= '2' then
+    call('HSET', K.priority, id, priority)
+    sparse, has_priorities = true, true
+  end
+  if at > now then
+    table.insert(later, ms(at))
+    table.insert(later, id)
+  else
+    woken = push({ id }, false) or woken
+  end
+end
+
+local i = 4
+while i <= #ARGV do
+  local kind = ARGV[i]
+  if kind == 'r' then
+    local list, n = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+    local from, to = i + 3, i + 2 + 2 * n
+    call('HSET', K.jobs, unpack(ARGV, from, to))
+    local ids = {}
+    for at = from, to, 2 do
+      ids[#ids + 1] = ARGV[at]
+    end
+    if list ~= 2 then
+      local pairs_ = {}
+      for _, id in ipairs(ids) do
+        table.insert(pairs_, id)
+        table.insert(pairs_, ARGV[i + 1])
+      end
+      many('HSET', K.priority, pairs_)
+    end
+    woken = call('RPUSH', LISTS[list], unpack(ids)) == n or woken
+    total, enqueued = total + n, enqueued + n
+    i = to + 1
+  elseif kind == 's' then
+    local n = tonumber(ARGV[i + 1])
+    local bodies = {}
+    for at = i + 2, i + 1 + 5 * n, 5 do
+      table.insert(bodies, ARGV[at])
+      table.insert(bodies, ARGV[at + 1])
+      place(ARGV[at], ARGV[at + 2], due(ARGV[at + 3], ARGV[at + 4]))
+    end
+    many('HSET', K.jobs, bodies)
+    total, enqueued = total + n, enqueued + n
+    i = i + 2 + 5 * n
+  else
+    local n = tonumber(ARGV[i + 1])
+    answers = answers or {}
+    for at = i + 2, i + 1 + 6 * n, 6 do
+      local id, digest = ARGV[at], ARGV[at + 5]
+      local record = call('HGET', K.records, id)
+      local state = state_of(record)
+      if state == 'cancelled' or state == 'expired' then
+        free_id(id)
+      end
+      local known = call('HGET', K.given, id)
+      total = total + 1
+      if not known then
+        -- The record of an earlier job gives way: it must not be taken for this one's.
+        if record then
+          forget_record(id, record)
+        end
+        call('HSET', K.jobs, id, ARGV[at + 1])
+        call('HSET', K.given, id, digest)
+        place(id, ARGV[at + 2], due(ARGV[at + 3], ARGV[at + 4]))
+        enqueued = enqueued + 1
+        answers[total] = 0
+      else
+        answers[total] = known == digest and 1 or 2
+      end
+    end
+    i = i + 2 + 6 * n
+  end
+end
+
+wait(K.scheduled, later)
+if woken then
+  hint()
+end
+count('enqueued', enqueued)
+local exceptional = ''
+if enqueued < total then
+  for at = 1, total do
+    answers[at] = answers[at] or 0
+  end
+  exceptional = table.concat(answers)
+end
+-- `seen` has the grain of an hour: idle producers are forgotten after a day.
+if now - tonumber(seen) > 3600000 then
+  seen = ms(now)
+  call('ZADD', K.seen, seen, producer)
+end
+call('HSET', K.producers, producer, ARGV[2] .. ':' .. seen .. (exceptional ~= '' and ':' .. exceptional or ''))
+return exceptional ~= '' and exceptional or false

@@ -1,0 +1,15 @@
+-- R7, look two. ARGV: pairs of a worker and the deadline that was seen. From here on every request of it is `Forgotten`.
+local answers = {}
+for i = 1, #ARGV, 2 do
+  local deadline = call('ZSCORE', K.leases, ARGV[i])
+  if deadline and tonumber(deadline) == tonumber(ARGV[i + 1]) and tonumber(deadline) <= now then
+    call('HDEL', K.workers, ARGV[i])
+    call('ZREM', K.leases, ARGV[i])
+    call('HDEL', K.gone, ARGV[i])
+    call('SADD', K.fenced, ARGV[i])
+    table.insert(answers, 1)
+  else
+    table.insert(answers, 0)
+  end
+end
+return answers

@@ -1,0 +1,2 @@
+-- The end of a sweep: names of which a whole scan that began after their fencing found nothing more. ARGV: names.
+return call('SREM', K.fenced, unpack(ARGV))

@@ -1,0 +1,87 @@
+-- The lists of jobs that may start now. An id is in them at most once (R9): a cancelled one stays under a tomb, which says
+-- in which list, and whoever would push the id again takes the tomb away instead.
+
+local LISTS = { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
+local ORDER = { 0, 1, 2, 3 }
+
+-- Which of these hashes exist: most queues have none of them, and then nothing is asked of them.
+local sparse = call('EXISTS', K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb) > 0
+local has_tombs = sparse and call('EXISTS', K.tomb) == 1
+local has_priorities = sparse and call('EXISTS', K.priority) == 1
+local has_crashes = sparse and call('EXISTS', K.crashes) == 1
+
+-- Takes an id's tomb. True: it lies in this list already.
+local function unearth(id, list)
+  local at = call('HGET', K.tomb, id)
+  if not at then
+    return false
+  end
+  call('HDEL', K.tomb, id)
+  if tonumber(at) == list then
+    return true
+  end
+  call('LREM', LISTS[tonumber(at)], 1, id)
+  return false
+end
+
+-- Pushes ids to the list that each belongs to. True: one of the lists was empty before.
+local function push(ids, at_head)
+  if #ids == 0 then
+    return false
+  end
+  local lists = { [2] = ids }
+  if has_tombs or has_priorities or has_crashes then
+    lists = {}
+    for from = 1, #ids, PIECE do
+      local to = math.min(from + PIECE - 1, #ids)
+      local priorities = has_priorities and call('HMGET', K.priority, unpack(ids, from, to))
+      local crashes = has_crashes and call('HMGET', K.crashes, unpack(ids, from, to))
+      for i = from, to do
+        local list = 2
+        if crashes and crashes[i - from + 1] then
+          list = 9
+        elseif priorities and priorities[i - from + 1] then
+          list = tonumber(priorities[i - from + 1])
+        end
+        if not (has_tombs and unearth(ids[i], list)) then
+          lists[list] = lists[list] or {}
+          table.insert(lists[list], ids[i])
+        end
+      end
+    end
+  end
+  local was_empty = false
+  for list, members in pairs(lists) do
+    local length = 0
+    each_piece(members, function(from, to)
+      length = call(at_head and 'LPUSH' or 'RPUSH', LISTS[list], unpack(members, from, to))
+    end)
+    was_empty = was_empty or length == #members
+  end
+  return was_empty
+end
+
+-- Tells idle workers of work now, or of a job that is due earlier than all others.
+local function hint(at)
+  -- It may be lost, so a user without the right to publish is no reason to stop half-way.
+  redis.pcall('SPUBLISH', K.hint, at and ms(at) or '')
+end
+
+-- Lets jobs wait: pairs of a time and an id.
+local function wait(key, pairs_)
+  if #pairs_ == 0 then
+    return
+  end
+  local first = nil
+  for i = 1, #pairs_, 2 do
+    local at = tonumber(pairs_[i])
+    if not first or at < first then
+      first = at
+    end
+  end
+  many('ZADD', key, pairs_)
+  local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  if tonumber(head[2]) >= first then
+    hint(first)
+  end
+end

@@ -1,0 +1,42 @@
+-- R7, sweep. ARGV: most crashes, window, delay, then triples of an id, its tag, and '1' if it is charged a crash.
+local released, charged, buried = {}, {}, 0
+local window, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
+for i = 4, #ARGV, 3 do
+  local id, tag = ARGV[i], ARGV[i + 1]
+  if call('HGET', K.active, id) == tag and call('HEXISTS', K.workers, worker_of(tag)) == 0 then
+    call('HDEL', K.active, id)
+    if ARGV[i + 2] == '0' then
+      table.insert(released, id)
+    else
+      local stored = call('HGET', K.crashes, id) or ''
+      local crashes, first = string.match(stored, '^(%d+):(%d+)$')
+      crashes, first = tonumber(crashes or '0'), tonumber(first or '0')
+      if crashes == 0 or now - first > window then
+        crashes, first = 0, now
+      end
+      crashes = crashes + 1
+      call('HSET', K.crashes, id, ms(crashes) .. ':' .. ms(first))
+      add_failure(id, 'the process that ran it died, or lost the broker')
+      if crashes >= tonumber(ARGV[1]) then
+        bury(id, 'crashed')
+        buried = buried + 1
+      else
+        table.insert(charged, ms(now + delay * crashes))
+        table.insert(charged, id)
+      end
+    end
+  end
+end
+-- Backwards, as each goes to the head.
+local backwards = {}
+for i = #released, 1, -1 do
+  table.insert(backwards, released[i])
+end
+push(backwards, true)
+wait(K.retry, charged)
+if #released > 0 then
+  hint()
+end
+count('reclaimed', #released + #charged / 2 + buried)
+count('crashed', #charged / 2 + buried)
+return { #released, #charged / 2, buried }

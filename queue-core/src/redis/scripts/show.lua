@@ -1,0 +1,38 @@
+-- Everything about jobs. ARGV: ids. Answers per id: false, or state, envelope, priority, attempts, crashes, snoozes, time,
+-- tag, failures, reason or note, result.
+local answers = {}
+for at, id in ipairs(ARGV) do
+  local body = call('HGET', K.jobs, id)
+  if not body then
+    answers[at] = false
+  else
+    local record = call('HGET', K.records, id)
+    if record then
+      local kept = cmsgpack.unpack(record)
+      answers[at] = { kept.s, body, kept.p or '2', kept.a or '0', '0', kept.z or '0', kept.e, '', kept.f or '', kept.n or '', kept.r or '' }
+    else
+      local tag = call('HGET', K.active, id)
+      local note = call('HGET', K.notes, id)
+      local state, when = 'ready', ''
+      if tag then
+        state = 'active'
+      else
+        for name, key in pairs({ scheduled = K.scheduled, retry = K.retry, dead = K.dead }) do
+          local score = call('ZSCORE', key, id)
+          if score then
+            state, when = name, ms(tonumber(score))
+          end
+        end
+        if state == 'ready' and note then
+          state = 'parked'
+        end
+      end
+      answers[at] = {
+        state, body, call('HGET', K.priority, id) or '2', call('HGET', K.attempts, id) or '0',
+        string.match(call('HGET', K.crashes, id) or '0', '^%d+'), call('HGET', K.snoozes, id) or '0', when, tag or '',
+        call('HGET', K.errors, id) or '', state == 'dead' and note or '', '',
+      }
+    end
+  end
+end
+return answers

