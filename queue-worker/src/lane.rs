@@ -62,6 +62,7 @@ pub(crate) struct LaneId {
 }
 
 /// How a turn ended.
+#[allow(clippy::large_enum_variant, reason = "nearly all are of the large kind")]
 pub(crate) enum TurnEnd {
     /// It was answered; the lease was renewed by a request sent at this time.
     Answered { name: PartyName, turn: Turn, answer: TurnAnswer, sent: Instant },
