@@ -34,3 +34,8 @@ pub use self::{
     error::WorkerError,
     worker::{Stopped, Worker},
 };
+
+// The examples of the README compile.
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../README.md")]
+struct Readme;
