@@ -23,7 +23,7 @@ use crate::{
 
 /// Runs the jobs of one or more queues.
 ///
-/// ```
+/// ```standalone_crate
 /// use queue_core::prelude::*;
 /// use queue_worker::Worker;
 ///
