@@ -1,4 +1,116 @@
-//! Typed background jobs.
+//! Typed background jobs: a function with `#[task]` on it is enqueued by one program and run by another, at least once.
+//!
+//! This crate is what a program needs that declares tasks or enqueues them. `queue-worker` runs them.
+//!
+//! # A first job
+//!
+//! ```
+//! use queue_core::prelude::*;
+//!
+//! #[task]
+//! async fn greet(name: String) {
+//!     println!("Hello, {name}!");
+//! }
+//!
+//! # async fn example() -> queue_core::Result<()> {
+//! let queue = Client::connect("sqlite://:memory:").await?;
+//! let handle = greet::job("Ada".to_owned()).enqueue(&queue).await?;
+//! println!("{} is stored", handle.address());
+//! # Ok(()) }
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+//! ```
+//!
+//! # Defining a task
+//!
+//! The parameters of the function are the payload, stored as a map by name. A parameter that is an `Option` or has a
+//! `#[default]` may be missing in it, unknown ones are skipped, and their order means nothing: so a new version of a task reads
+//! the jobs of the old one. [`State<T>`](State) and [`JobContext`] are not stored; the worker gives them.
+//!
+//! ```
+//! use queue_core::prelude::*;
+//!
+//! struct Mailer;
+//!
+//! #[task(queue = "mail", max_attempts = 5, timeout = "30s", backoff(base = "10s", max = "1h"))]
+//! async fn send_invoice(order_id: u64, #[default] copies: u32, mailer: State<Mailer>, ctx: JobContext) -> Result<(), std::io::Error> {
+//!     println!("order {order_id}, attempt {}", ctx.attempt());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! What a handler returns decides what comes next. `Ok` and `()` mean done; any error means again, with backoff, until
+//! `max_attempts` have failed: then the job is *dead*, and kept with its failures. An [`Outcome`] says it in so many words, as
+//! the value of the function or as its error.
+//!
+//! ```
+//! use queue_core::prelude::*;
+//!
+//! #[task]
+//! async fn poll_account(account: u64) -> Result<Outcome, std::io::Error> {
+//!     if account == 0 {
+//!         return Ok(Outcome::Bury("there is no account 0".to_owned()));
+//!     }
+//!     Ok(Outcome::Repeat(Duration::from_secs(60))) // and again in a minute, for ever
+//! }
+//! ```
+//!
+//! Functions that block are declared with `#[task(blocking)]`. A payload struct of its own is made a task by
+//! `#[derive(Task)]` and [`Handler`].
+//!
+//! # Enqueueing
+//!
+//! Later, once only, many, and with a result:
+//!
+//! ```
+//! use queue_core::prelude::*;
+//!
+//! #[task]
+//! async fn square(number: u64) -> Result<u64, std::io::Error> {
+//!     Ok(number * number)
+//! }
+//!
+//! # async fn example() -> queue_core::Result<()> {
+//! # let queue = Client::connect("sqlite://:memory:").await?;
+//! square::job(1).delay(Duration::from_secs(600)).enqueue(&queue).await?;
+//!
+//! let first = square::job(2).id("the-second").enqueue(&queue).await?;
+//! let again = square::job(2).id("the-second").enqueue(&queue).await?;
+//! assert!(!first.existing() && again.existing());
+//!
+//! queue.enqueue_all((0..1000).map(square::job)).await.map_err(|error| println!("{error}")).ok();
+//!
+//! let kept = square::job(3).retention(Duration::from_secs(3600)).enqueue(&queue).await?;
+//! match kept.result().await? {
+//!     JobResult::Done(number) => println!("it is {number}"),
+//!     JobResult::Pending => println!("not yet"),
+//!     other => println!("no longer: {other:?}"),
+//! }
+//! # Ok(()) }
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+//! ```
+//!
+//! `Ok` means that the job is stored. An error says whether it is not, or whether that is not known: then
+//! [`Error::Unknown`] holds the pending call, whose `retry` settles it without making a second job.
+//!
+//! # Choosing a broker
+//!
+//! | URL | for |
+//! |---|---|
+//! | `sqlite://queue.db` | one machine; nothing to install; the default of [`Client::from_env`] |
+//! | `sqlite://:memory:` | tests |
+//! | `redis://host`, `rediss://host` | several machines: Redis from 7.0, or Valkey |
+//!
+//! The features `sqlite`, `redis` and `tls` are on by default.
+//!
+//! # Looking and repairing
+//!
+//! [`Client::inspector`] lists and shows jobs, cancels, requeues and deletes them, and pauses queues. The command line of a
+//! worker binary does no more than that. The states of a job are drawn at [`broker::State`].
+//!
+//! # Testing
+//!
+//! The function stays callable: test it as any other. For a test with a queue, connect to `sqlite://:memory:` and let a worker
+//! of `queue-worker` run in the same process.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 
 #[doc(hidden)]

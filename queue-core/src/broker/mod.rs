@@ -9,7 +9,7 @@
 //! entry at the broker, and a **lease** that every [turn](Broker::turn) and every [extend](Broker::extend) renews. A turn
 //! hands in what was finished and claims new jobs. Each claim stamps its jobs with a **tag**, the worker's name and a
 //! claim number that only grows; a finish counts only while the stored tag is byte-equal to the delivery's. When a lease
-//! runs out, a reclaimer [fences](Broker::fence) the worker (from then on all it hears is [`Error::Forgotten`]) and
+//! runs out, a reclaimer [fences](Broker::fence) the worker (from then on all it hears is [`Error::Forgotten`](crate::Error::Forgotten)) and
 //! [sweeps](Broker::sweep_fenced) its jobs back.
 //!
 //! # Requests are sent again until they are answered

@@ -1,7 +1,7 @@
 //! Redis from 7.0, and Valkey.
 //!
-//! Every transition is one [script](script), which reads and checks first and then writes; a replay of a request is recognised
-//! and answered as before. The data is described in [keys](keys). [Links](link) are supervised by us: what a broken, a silent
+//! Every transition is one script, which reads and checks first and then writes; a replay of a request is recognised
+//! and answered as before. The data is described in `keys`. Links are supervised by us: what a broken, a silent
 //! or a demoted server means is decided here, and whether a request is sent again by its caller. Requests and beats have a
 //! connection each, announcements a third.
 

@@ -1,9 +1,9 @@
 //! The embedded default: a SQLite file that several processes of one machine share.
 //!
-//! One [writer](writer) thread per process owns the connection that writes, and commits together what gathered while the
+//! One writer thread per process owns the connection that writes, and commits together what gathered while the
 //! last commit ran: `BEGIN IMMEDIATE`, write-ahead log, `synchronous=FULL`. Reading has a thread and snapshots of its own.
-//! A [doorbell](doorbell) wakes the other processes within milliseconds. The states and transitions are those of Redis,
-//! in the same order; the tables are described in [schema](schema).
+//! A doorbell wakes the other processes within milliseconds. The states and transitions are those of Redis,
+//! in the same order; the tables are described in `schema`.
 
 mod ballast;
 mod doorbell;
