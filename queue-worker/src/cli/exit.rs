@@ -82,6 +82,7 @@ impl From<Error> for Failure {
                 let jobs: Vec<String> = pending.jobs().iter().map(ToString::to_string).collect();
                 format!("no answer from the broker in time; look with `jobs show {}` whether it is stored", jobs.join(" "))
             }
+            Error::Unavailable { .. } => format!("{}; does it run, and is the URL right (`--url` or QUEUE_URL)?", error_text(&error)),
             error => error_text(error),
         };
         Failure::new(exit_of(&error), message)

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{
     args::{JobsCommand, ListArgs},
     exit::{Failure, note},
-    output::{print, relative, short, table, utc},
+    output::{print, relative, short, table, utc, write},
     queues, repair, show,
 };
 
@@ -50,7 +50,7 @@ struct ListRow {
 async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
     let states = args.state.as_ref().map_or(&State::ALL[..], std::slice::from_ref);
-    let mut pages = Pages { json: args.format.json, printed: 0 };
+    let mut pages = Pages { json: args.format.json, rows: Vec::new(), printed: 0 };
     let mut left_out = false;
     for queue in queues::chosen(client, args.queue.as_deref()).await? {
         for state in states {
@@ -59,8 +59,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
                 let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
                 let page = inspector.list(&queue, *state, offset, limit).await?;
                 left = left.saturating_sub(page.jobs.len() as u64);
-                let rows: Vec<ListRow> = page.jobs.iter().map(|record| row(&queue, record)).collect();
-                pages.print(&rows)?;
+                pages.add(page.jobs.iter().map(|record| row(&queue, record)))?;
                 match page.next {
                     Some(next) if left > 0 && next > offset => offset = next,
                     next => {
@@ -71,8 +70,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
             }
         }
     }
-    pages.end()?;
-    if pages.printed == 0 && !args.format.json {
+    if pages.end()? == 0 && !args.format.json {
         note("no such job");
     }
     if left_out {
@@ -98,42 +96,50 @@ fn row(queue: &str, record: &JobRecord) -> ListRow {
     }
 }
 
-/// One table per page, or one array over all of them.
+/// Gathers rows into one table, or one array, and prints what has gathered once it is a page.
 struct Pages {
     json: bool,
+    rows: Vec<ListRow>,
     printed: usize,
 }
 
 impl Pages {
-    fn print(&mut self, rows: &[ListRow]) -> Result<(), Failure> {
+    fn add(&mut self, rows: impl Iterator<Item = ListRow>) -> Result<(), Failure> {
+        self.rows.extend(rows);
+        if self.rows.len() >= PAGE { self.print() } else { Ok(()) }
+    }
+
+    fn print(&mut self) -> Result<(), Failure> {
+        let rows = std::mem::take(&mut self.rows);
         if rows.is_empty() {
             return Ok(());
         }
-        let mut text = String::new();
         if self.json {
-            for row in rows {
-                text.push_str(if self.printed == 0 { "[\n  " } else { ",\n  " });
+            let mut text = String::new();
+            for (i, row) in rows.iter().enumerate() {
+                text.push_str(if self.printed + i == 0 { "[\n  " } else { ",\n  " });
                 text.push_str(&serde_json::to_string(row).map_err(std::io::Error::other)?);
-                self.printed += 1;
             }
+            write(&text)?;
         } else {
             let now = SystemTime::now();
-            text = table(["job", "task", "state", "#attempts", "when", "why"], rows.iter().map(|row| cells(row, now)));
-            if self.printed > 0 {
-                // The heading stands once.
-                text = text.split_once('\n').map_or(String::new(), |(_, rows)| rows.to_owned());
-            }
-            self.printed += rows.len();
+            let text = table(["job", "task", "state", "#attempts", "when", "why"], rows.iter().map(|row| cells(row, now)));
+            // The heading stands once.
+            let text = if self.printed == 0 { text.as_str() } else { text.split_once('\n').map_or("", |(_, rows)| rows) };
+            print(text)?;
         }
-        Ok(print(&text)?)
+        self.printed += rows.len();
+        Ok(())
     }
 
-    fn end(&self) -> Result<(), Failure> {
+    fn end(mut self) -> Result<usize, Failure> {
+        self.print()?;
         match (self.json, self.printed) {
-            (false, _) => Ok(()),
-            (true, 0) => Ok(print("[]")?),
-            (true, _) => Ok(print("]")?),
+            (false, _) => {}
+            (true, 0) => print("[]")?,
+            (true, _) => print("\n]")?,
         }
+        Ok(self.printed)
     }
 }
 

@@ -10,11 +10,14 @@ use serde::Serialize;
 
 /// Prints lines. A reader that has gone away is an error of kind `BrokenPipe`, never a panic.
 pub(super) fn print(text: &str) -> io::Result<()> {
+    write(text)?;
+    if text.ends_with('\n') { Ok(()) } else { write("\n") }
+}
+
+/// Prints a part of a line, or of several.
+pub(super) fn write(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        stdout.write_all(b"\n")?;
-    }
     stdout.flush()
 }
 
