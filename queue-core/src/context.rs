@@ -118,6 +118,7 @@ pub struct ContextInit {
     pub max_attempts: u32,
     pub headers: BTreeMap<String, String>,
     pub lease: LeaseClock,
+    pub deadline: Option<Instant>,
     pub environment: Arc<Environment>,
 }
 
@@ -135,6 +136,7 @@ impl ContextInit {
             max_attempts: crate::task::DEFAULT_MAX_ATTEMPTS,
             headers: BTreeMap::new(),
             lease: LeaseClock::default(),
+            deadline: None,
             environment,
         }
     }
@@ -235,6 +237,11 @@ impl JobContext {
     /// Until when the job is this run's alone, as far as this process knows. It moves while the broker is in reach.
     pub fn lease_until(&self) -> Instant {
         self.0.init.lease.until()
+    }
+
+    /// When it will have run for its timeout and is told to stop; `None`: it has no timeout.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.init.deadline
     }
 
     /// A state of the application's.

@@ -116,6 +116,11 @@ impl Settings {
         self.lease / 6
     }
 
+    /// Between two looks for handlers that should have ended.
+    pub(crate) fn tick(&self) -> Duration {
+        self.beat().min(Duration::from_secs(1))
+    }
+
     /// Between two passes of the reclaimer, and between its two looks at a lane. Five and six seconds with the default
     /// lease; with a shorter one, in proportion.
     pub(crate) fn reclaim(&self) -> (Duration, Duration) {

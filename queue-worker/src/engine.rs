@@ -6,7 +6,7 @@ use std::{
     panic::AssertUnwindSafe,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -27,7 +27,7 @@ use crate::{
     executor, health, janitor, lane,
     pump::{Event, Pump},
     reclaimer,
-    shutdown::Shutdown,
+    shutdown::Control,
     worker::Stopped,
 };
 
@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) stuck: AtomicUsize,
     /// How many handlers have ended.
     pub(crate) finished: AtomicU64,
+    /// Whether the worker was told to stop: nothing is started any more.
+    pub(crate) stopping: AtomicBool,
     /// When the broker last answered.
     pub(crate) contact: LeaseClock,
 }
@@ -78,7 +80,7 @@ impl Shared {
 }
 
 /// Starts everything. The future ends with the worker; the other half makes it end.
-pub(crate) async fn start(plan: Plan) -> Result<(Shutdown, impl Future<Output = Result<Stopped, WorkerError>>), WorkerError> {
+pub(crate) async fn start(plan: Plan) -> Result<(Control, impl Future<Output = Result<Stopped, WorkerError>>), WorkerError> {
     let broker = plan.client.broker().clone();
     let tasks = plan
         .registry
@@ -95,10 +97,11 @@ pub(crate) async fn start(plan: Plan) -> Result<(Shutdown, impl Future<Output = 
         running: AtomicUsize::new(0),
         stuck: AtomicUsize::new(0),
         finished: AtomicU64::new(0),
+        stopping: AtomicBool::new(false),
         contact: LeaseClock::default(),
     });
     shared.heard();
-    let (control, stage) = Shutdown::new();
+    let (control, stage) = Control::new();
     let (events, received) = mpsc::unbounded_channel::<Event>();
     let (batches, dispatched) = mpsc::unbounded_channel();
     let ticket = Alive::default();
@@ -126,7 +129,8 @@ pub(crate) async fn start(plan: Plan) -> Result<(Shutdown, impl Future<Output = 
 
     tokio::spawn(executor::dispatch(shared.clone(), dispatched, events.clone()));
     let (ended, end) = oneshot::channel();
-    let pump = Pump::new(shared, plan.queues, events, received, batches, stage);
+    drop(events);
+    let pump = Pump::new(shared, plan.queues, received, batches, stage);
     broker.spawn(Box::pin(async move {
         let outcome = AssertUnwindSafe(pump.run()).catch_unwind().await;
         // Nobody listens when the worker's future was dropped.

@@ -4,7 +4,7 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::FutureExt;
@@ -17,6 +17,7 @@ use queue_core::{
     task::{Call, OnIsolation, RunFn, TaskDef},
 };
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
 use crate::{
     config::FailedAttempt,
@@ -26,6 +27,9 @@ use crate::{
 
 /// How long a handler that was told to stop may take for it before it is dropped.
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(1);
+
+/// A job does not wait longer than this, whatever its handler says.
+const LONGEST: Duration = queue_core::client::LONGEST;
 
 /// Jobs of one turn, on their way to their handlers.
 pub(crate) struct Batch {
@@ -42,37 +46,79 @@ pub(crate) async fn dispatch(shared: Arc<Shared>, mut batches: mpsc::UnboundedRe
         for (slot, delivery) in batch.jobs {
             let job = Job {
                 shared: shared.clone(),
-                events: events.clone(),
+                answer: Answer::new(events.clone(), slot, &shared),
                 queue: batch.queue.clone(),
                 lease: batch.lease.clone(),
                 now_ms: batch.now_ms,
-                slot,
             };
             tokio::spawn(job.run(delivery));
         }
     }
 }
 
-struct Job {
-    shared: Arc<Shared>,
+/// The one answer that every delivery gets (R8). A run that dies without one, with its runtime or by a bug, is answered when it
+/// is dropped: no slot is lost.
+struct Answer {
     events: mpsc::UnboundedSender<Event>,
-    queue: Arc<str>,
-    lease: LeaseClock,
-    now_ms: i64,
     slot: SlotId,
+    shared: Arc<Shared>,
+    given: bool,
 }
 
-impl Job {
-    async fn run(self, delivery: Delivery) {
-        count(&self.shared.running, 1);
-        let ending = self.ending(delivery).await;
+impl Answer {
+    fn new(events: mpsc::UnboundedSender<Event>, slot: SlotId, shared: &Arc<Shared>) -> Self {
+        count(&shared.running, 1);
+        Answer { events, slot, shared: shared.clone(), given: false }
+    }
+
+    /// False: nobody listens any more.
+    fn begins(&self, context: JobContext, isolation: bool) -> bool {
+        self.events.send(Event::Begun { slot: self.slot, context, isolation }).is_ok()
+    }
+
+    fn give(mut self, ending: Ending) {
+        self.send(ending);
+    }
+
+    fn send(&mut self, ending: Ending) {
+        self.given = true;
         count(&self.shared.running, -1);
         self.shared.finished.fetch_add(1, Ordering::Relaxed);
         // The pump is gone only when the worker was dropped; the lease then gives the job back.
         let _ = self.events.send(Event::Ended { slot: self.slot, ending });
     }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if self.given {
+        } else if std::thread::panicking() {
+            let error = "its run panicked outside of its handler".to_owned();
+            self.send(Ending::Nack { delay: Duration::from_secs(60), error });
+        } else {
+            self.send(Ending::Release);
+        }
+    }
+}
+
+struct Job {
+    shared: Arc<Shared>,
+    answer: Answer,
+    queue: Arc<str>,
+    lease: LeaseClock,
+    now_ms: i64,
+}
+
+impl Job {
+    async fn run(self, delivery: Delivery) {
+        let ending = self.ending(delivery).await;
+        self.answer.give(ending);
+    }
 
     async fn ending(&self, delivery: Delivery) -> Ending {
+        if self.must_not_start() {
+            return Ending::Release;
+        }
         let envelope = match Envelope::decode(&delivery.envelope) {
             Ok(envelope) => envelope,
             Err(error) => {
@@ -97,16 +143,30 @@ impl Job {
         let payload = payload_range(&delivery.envelope, envelope.payload);
         let call = Call::new(delivery.envelope, payload, context.clone(), options.keep.is_some());
         let isolation = known.task.on_isolation == OnIsolation::Cancel;
-        let begun = self.events.send(Event::Begun { slot: self.slot, context: context.clone(), timeout: options.timeout, isolation });
-        if begun.is_err() {
+        if !self.answer.begins(context.clone(), isolation) {
             return Ending::Release;
         }
-        let end = match known.task.run {
-            RunFn::Async(run) => poll_handler(run, call, &context, options.timeout).await,
-            RunFn::Blocking(run) => block_on_handler(run, call, &context, options.timeout).await,
+        let span = self.span(&context);
+        let handled = async {
+            match known.task.run {
+                RunFn::Async(run) => poll_handler(run, call, &context).await,
+                RunFn::Blocking(run) => block_on_handler(run, call, &context, span.clone()).await,
+            }
         };
+        let end = if span.is_disabled() { handled.await } else { handled.instrument(span.clone()).await };
         tracing::trace!(queue = %self.queue, task = known.task.name, job = %context.id(), claim, "ended: {end:?}");
         self.settle(end, known.task, &options, attempts + 1, &context)
+    }
+
+    /// Whether the worker was told to stop while the job waited for a thread, or has lost touch with the broker.
+    fn must_not_start(&self) -> bool {
+        self.shared.stopping.load(Ordering::Relaxed) || self.shared.is_isolated() || self.lease.until() <= Instant::now()
+    }
+
+    /// What the handler logs belongs to its job, and to the trace of whoever enqueued it.
+    fn span(&self, context: &JobContext) -> tracing::Span {
+        let trace = context.header("traceparent");
+        tracing::info_span!("job", queue = &*self.queue, task = context.task(), id = %context.id(), attempt = context.attempt(), traceparent = trace)
     }
 
     fn context(
@@ -124,17 +184,22 @@ impl Job {
         init.max_attempts = options.max_attempts;
         init.headers = headers;
         init.lease = self.lease.clone();
+        init.deadline = options.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         JobContext::new(init)
     }
 
     /// What an end of a handler means for its job.
     fn settle(&self, end: End, task: &TaskDef, options: &Options, attempt: u32, context: &JobContext) -> Ending {
-        let end = match end {
-            End::Returned(end) => end,
-            End::Panicked(text) => HandlerEnd::Failed(format!("panicked: {text}")),
-            End::Stopped(CancelCause::TimedOut) => HandlerEnd::Failed(format!("timed out after {:?}", options.timeout.unwrap_or_default())),
-            // Its finish changes nothing any more, or its job is not to blame.
-            End::Stopped(_) => return Ending::Release,
+        let timed_out = || format!("timed out after {:?}", options.timeout.unwrap_or_default());
+        let end = match (end, context.cancel_cause()) {
+            (End::Panicked(text), _) => HandlerEnd::Failed(format!("panicked: {text}")),
+            (End::Stopped(CancelCause::TimedOut), _) => HandlerEnd::Failed(timed_out()),
+            (End::Returned(HandlerEnd::Failed(error)), Some(CancelCause::TimedOut)) => {
+                HandlerEnd::Failed(format!("{}: {error}", timed_out()))
+            }
+            // It was told to stop, and says so with an error: its job is not to blame, or its finish changes nothing any more.
+            (End::Returned(HandlerEnd::Failed(_)), Some(_)) | (End::Stopped(_), _) => return Ending::Release,
+            (End::Returned(end), _) => end,
         };
         match end {
             HandlerEnd::Done(result) => {
@@ -156,8 +221,8 @@ impl Job {
             HandlerEnd::Steered(outcome) => match outcome {
                 Outcome::Retry(why) => self.failed(task, options, attempt, None, why, context),
                 Outcome::RetryAfter(delay, why) => self.failed(task, options, attempt, Some(delay), why, context),
-                Outcome::Snooze(delay) => Ending::Snooze { delay },
-                Outcome::Repeat(delay) => Ending::Repeat { delay },
+                Outcome::Snooze(delay) => Ending::Snooze { delay: delay.min(LONGEST) },
+                Outcome::Repeat(delay) => Ending::Repeat { delay: delay.min(LONGEST) },
                 Outcome::Cancel(reason) => Ending::Cancel { reason },
                 Outcome::Bury(why) => Ending::Bury { reason: BuryReason::Buried, error: Some(why) },
                 _ => Ending::Ack { result: None, keep: options.keep },
@@ -191,7 +256,7 @@ impl Job {
             })
         });
         tracing::warn!(queue, task = name, job = %id, attempt, retry_in = ?delay, "failed: {error}");
-        Ending::Nack { delay, error }
+        Ending::Nack { delay: delay.min(LONGEST), error }
     }
 }
 
@@ -227,22 +292,17 @@ enum End {
     Stopped(CancelCause),
 }
 
-async fn poll_handler(
-    run: fn(Call) -> queue_core::BoxFuture<'static, HandlerEnd>,
-    call: Call,
-    context: &JobContext,
-    timeout: Option<Duration>,
-) -> End {
+async fn poll_handler(run: fn(Call) -> queue_core::BoxFuture<'static, HandlerEnd>, call: Call, context: &JobContext) -> End {
     // The first steps of a handler may panic, too.
     let mut handler = match catch_unwind(AssertUnwindSafe(|| run(call))) {
         Ok(handler) => Box::pin(AssertUnwindSafe(handler).catch_unwind()),
         Err(panic) => return End::Panicked(panic_text(panic.as_ref())),
     };
     let stop = async {
-        match timeout {
-            Some(timeout) => tokio::select! {
+        match context.deadline() {
+            Some(deadline) => tokio::select! {
                 cause = context.cancelled() => cause,
-                () = tokio::time::sleep(timeout) => {
+                () = tokio::time::sleep_until(deadline.into()) => {
                     context.cancel(CancelCause::TimedOut);
                     CancelCause::TimedOut
                 }
@@ -267,10 +327,10 @@ async fn poll_handler(
 }
 
 /// A blocking handler cannot be stopped: it keeps its slot until it returns.
-async fn block_on_handler(run: fn(Call) -> HandlerEnd, call: Call, context: &JobContext, timeout: Option<Duration>) -> End {
-    let mut handler = tokio::task::spawn_blocking(move || catch_unwind(AssertUnwindSafe(|| run(call))));
-    if let Some(timeout) = timeout {
-        if let Ok(end) = tokio::time::timeout(timeout, &mut handler).await {
+async fn block_on_handler(run: fn(Call) -> HandlerEnd, call: Call, context: &JobContext, span: tracing::Span) -> End {
+    let mut handler = tokio::task::spawn_blocking(move || span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(call)))));
+    if let Some(deadline) = context.deadline() {
+        if let Ok(end) = tokio::time::timeout_at(deadline.into(), &mut handler).await {
             return joined(end, context);
         }
         context.cancel(CancelCause::TimedOut);

@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde::Serialize;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
@@ -19,8 +20,11 @@ use crate::engine::Shared;
 /// A client gets this long to ask, and as long to listen.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Longest request line.
-const LONGEST_LINE: u64 = 4096;
+/// Longest request that is read.
+const LONGEST_REQUEST: usize = 8192;
+
+/// Most clients at once; further ones wait.
+const CLIENTS: usize = 32;
 
 #[derive(Serialize)]
 struct Health<'a> {
@@ -50,41 +54,61 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: io::Result<TcpListener>
             return;
         }
     };
+    let mut clients = FuturesUnordered::new();
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                // One at a time: a slow client is given up before long.
-                let _ = tokio::time::timeout(PATIENCE, answer(&shared, stream)).await;
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        tokio::select! {
+            accepted = listener.accept(), if clients.len() < CLIENTS => match accepted {
+                Ok((stream, _)) => clients.push(tokio::time::timeout(PATIENCE, answer(&shared, stream))),
+                // Out of file descriptors, perhaps: the next one may have more luck.
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            },
+            Some(_) = clients.next() => {}
         }
     }
 }
 
 async fn answer(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
-    let mut line = String::new();
-    {
-        use tokio::io::AsyncReadExt;
-        BufReader::new((&mut stream).take(LONGEST_LINE)).read_line(&mut line).await?;
-    }
-    let mut words = line.split_whitespace();
-    let (status, body) = match (words.next(), words.next()) {
+    let request = read_request(&mut stream).await?;
+    let mut words = request.split_whitespace();
+    let (method, path) = (words.next(), words.next().map(|path| path.split('?').next().unwrap_or_default()));
+    let (status, body) = match (method, path) {
         (Some("GET" | "HEAD"), Some("/health")) => health(shared),
         (Some("GET" | "HEAD"), Some(_)) => ("404 Not Found", r#"{"error":"there is only /health"}"#.to_owned()),
         _ => ("405 Method Not Allowed", r#"{"error":"only GET"}"#.to_owned()),
     };
-    let response = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n{body}",
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n",
         body.len()
     );
-    stream.write_all(response.as_bytes()).await?;
+    stream.write_all(head.as_bytes()).await?;
+    if method != Some("HEAD") {
+        stream.write_all(body.as_bytes()).await?;
+    }
     stream.shutdown().await
+}
+
+/// The request line. The headers are read, too: closing a socket with unread bytes would tear the answer from the client.
+async fn read_request(stream: &mut TcpStream) -> io::Result<String> {
+    let mut request = Vec::new();
+    let mut chunk = [0; 1024];
+    while request.len() < LONGEST_REQUEST && !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut chunk).await? {
+            0 => break,
+            n => request.extend_from_slice(&chunk[..n]),
+        }
+    }
+    let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(line).into_owned())
 }
 
 fn health(shared: &Shared) -> (&'static str, String) {
     let isolated = shared.is_isolated();
     let health = Health {
-        status: if isolated { "isolated" } else { "ok" },
+        status: match (isolated, shared.stopping.load(Ordering::Relaxed)) {
+            (true, _) => "isolated",
+            (false, true) => "stopping",
+            (false, false) => "ok",
+        },
         broker: shared.broker.info().location,
         queues: shared.queues.iter().map(AsRef::as_ref).collect(),
         concurrency: shared.settings.concurrency,

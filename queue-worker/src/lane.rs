@@ -31,6 +31,8 @@ pub(crate) struct Lane {
     pub(crate) in_flight: bool,
     /// Endings of its deliveries that wait for its next turn.
     pub(crate) finishes: Vec<Finish>,
+    /// How many travel with the turn that is on its way.
+    pub(crate) sending: usize,
     /// How many of its deliveries have not ended.
     pub(crate) held: usize,
     /// When its lease ends.
@@ -74,21 +76,20 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Registers if need be, then sends the turn, unchanged, until it is answered (R10).
-pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut turn: TurnDraft) -> TurnEnd {
-    let queue = turn.turn.queue.clone();
-    let mut pause = FIRST_PAUSE;
+pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut turn: Turn) -> TurnEnd {
+    let queue = turn.queue.clone();
+    let mut patience = Patience::default();
     let name = match name {
         Some(name) => name,
         None => loop {
-            let request = Register::worker(queue.clone(), shared.process, turn.turn.lease);
+            let request = Register::worker(queue.clone(), shared.process, turn.lease);
             match shared.broker.register(&request).await {
                 Ok(name) => break name,
-                Err(error) => wait(&queue, &error, &mut pause).await,
+                Err(error) => patience.wait(&queue, &error).await,
             }
         },
     };
-    turn.turn.worker = name.clone();
-    let turn = turn.turn;
+    turn.worker = name.clone();
     loop {
         let sent = Instant::now();
         match shared.broker.turn(&turn).await {
@@ -97,26 +98,36 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
                 return TurnEnd::Answered { name, turn, answer, sent };
             }
             Err(Error::Forgotten(_) | Error::Old { .. }) => return TurnEnd::Forgotten,
-            Err(error) => wait(&queue, &error, &mut pause).await,
+            Err(error) => patience.wait(&queue, &error).await,
         }
     }
 }
 
-/// A turn whose worker is filled in once it is registered.
-pub(crate) struct TurnDraft {
-    pub(crate) turn: Turn,
+/// Between the tries of one request.
+#[derive(Default)]
+struct Patience {
+    tries: u32,
 }
 
-async fn wait(queue: &str, error: &Error, pause: &mut Duration) {
-    if error.is_transient() {
-        tracing::warn!(queue, "the broker does not answer, trying again: {error}");
-    } else {
-        // Credentials that are being rotated, or a bug: no job is given up for it.
-        tracing::error!(queue, "the broker refuses a turn, trying again: {error}");
-        *pause = LONGEST_PAUSE;
+impl Patience {
+    async fn wait(&mut self, queue: &str, error: &Error) {
+        let mut pause = FIRST_PAUSE.saturating_mul(1 << self.tries.min(16)).min(LONGEST_PAUSE);
+        self.tries += 1;
+        let tries = self.tries;
+        // An outage is told at its start and then ever more rarely.
+        match (error.is_transient(), tries.is_power_of_two()) {
+            (true, true) => tracing::warn!(queue, tries, "the broker does not answer, trying again: {error}"),
+            (true, false) => tracing::debug!(queue, tries, "the broker does not answer, trying again: {error}"),
+            (false, first) => {
+                // Credentials that are being rotated, or a bug: no job is given up for it.
+                pause = LONGEST_PAUSE;
+                if first {
+                    tracing::error!(queue, tries, "the broker refuses a turn, trying again: {error}");
+                }
+            }
+        }
+        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
     }
-    tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-    *pause = (*pause * 2).min(LONGEST_PAUSE);
 }
 
 /// Passes the broker's announcements on to the pump.

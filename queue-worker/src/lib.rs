@@ -32,6 +32,7 @@ pub use self::cli::run;
 pub use self::{
     config::{FailedAttempt, QueueConfig},
     error::WorkerError,
+    shutdown::Shutdown,
     worker::{Stopped, Worker},
 };
 

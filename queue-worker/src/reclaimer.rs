@@ -38,6 +38,8 @@ async fn look(shared: &Shared, queue: usize, seen: &mut HashMap<(usize, Suspect)
     let name = &*shared.queues[queue];
     let now = Instant::now();
     let suspects = shared.broker.suspects(name, MAX_ITEMS).await?;
+    // An idle worker polls rarely; this look comes often enough to tell that the broker is in reach.
+    shared.heard();
     // Who is no longer a suspect, or has been renewed and is one anew, starts from the beginning.
     seen.retain(|(of, suspect), _| *of != queue || suspects.expired.contains(suspect));
     let mut confirmed = Vec::new();

@@ -15,37 +15,93 @@ pub(crate) enum Stage {
     Hurrying,
 }
 
-/// Tells a running worker to stop. Dropping it is the second stage.
-#[derive(Debug)]
-pub(crate) struct Shutdown(watch::Sender<Stage>);
+/// Tells workers to stop, from anywhere: clones are the same switch, and one may stop several workers.
+///
+/// ```standalone_crate
+/// # use queue_core::prelude::*;
+/// use queue_worker::{Shutdown, Worker};
+///
+/// # #[task] async fn greet() {}
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let shutdown = Shutdown::new();
+/// let worker = tokio::spawn(Worker::new(Client::connect("sqlite://:memory:").await?).run_with(shutdown.clone()));
+///
+/// shutdown.drain();       // no new jobs; running ones may end within the grace time
+/// shutdown.hurry();       // now: what still runs is given back
+/// worker.await??;
+/// # Ok(()) }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Shutdown(watch::Sender<Stage>);
 
 impl Shutdown {
-    pub(crate) fn new() -> (Self, watch::Receiver<Stage>) {
-        let (sender, receiver) = watch::channel(Stage::Running);
-        (Shutdown(sender), receiver)
+    /// One that nobody has pulled yet.
+    pub fn new() -> Self {
+        Shutdown(watch::channel(Stage::Running).0)
     }
 
-    pub(crate) fn drain(&self) {
-        self.advance(Stage::Draining);
+    /// The first stage: nothing new is started, and what runs may end within the grace time.
+    pub fn drain(&self) {
+        advance(&self.0, Stage::Draining);
     }
 
-    pub(crate) fn hurry(&self) {
-        self.advance(Stage::Hurrying);
+    /// The second stage: handlers are told to stop, and what does not end soon is given back uncharged.
+    pub fn hurry(&self) {
+        advance(&self.0, Stage::Hurrying);
     }
 
-    fn advance(&self, to: Stage) {
-        self.0.send_if_modified(|stage| {
-            let later = to > *stage;
-            *stage = to.max(*stage);
-            later
-        });
+    /// Passes every stage on to a worker.
+    pub(crate) async fn guide(self, control: &Control) {
+        let mut stage = self.0.subscribe();
+        loop {
+            let now = *stage.borrow_and_update();
+            advance(&control.0, now);
+            if now == Stage::Hurrying || stage.changed().await.is_err() {
+                return;
+            }
+        }
     }
 }
 
-impl Drop for Shutdown {
+impl Default for Shutdown {
+    fn default() -> Self {
+        Shutdown::new()
+    }
+}
+
+/// The same for one worker. Dropping it is the second stage.
+#[derive(Debug)]
+pub(crate) struct Control(watch::Sender<Stage>);
+
+impl Control {
+    pub(crate) fn new() -> (Self, watch::Receiver<Stage>) {
+        let (sender, receiver) = watch::channel(Stage::Running);
+        (Control(sender), receiver)
+    }
+
+    pub(crate) fn drain(&self) {
+        advance(&self.0, Stage::Draining);
+    }
+
+    pub(crate) fn hurry(&self) {
+        advance(&self.0, Stage::Hurrying);
+    }
+}
+
+impl Drop for Control {
     fn drop(&mut self) {
         self.hurry();
     }
+}
+
+/// There is no way back.
+fn advance(stage: &watch::Sender<Stage>, to: Stage) {
+    stage.send_if_modified(|stage| {
+        let later = to > *stage;
+        *stage = to.max(*stage);
+        later
+    });
 }
 
 /// SIGTERM and SIGINT, as often as they come.

@@ -18,7 +18,7 @@ use crate::{
     config::{FailedAttempt, QueueConfig, Settings},
     engine,
     error::WorkerError,
-    shutdown::{Shutdown, signals},
+    shutdown::{Control, Shutdown, signals},
 };
 
 /// Runs the jobs of one or more queues.
@@ -203,6 +203,19 @@ impl Worker {
         if settings.lease < MIN_LEASE {
             problems.push(format!("lease `{:?}` is too short to be renewed in time; use {MIN_LEASE:?} or more", settings.lease));
         }
+        let longest = [
+            ("lease", settings.lease, MAX_LEASE, "the jobs of a worker that dies would wait as long; long jobs need no long lease"),
+            ("grace", settings.grace, MAX_GRACE, "a stop would take as long"),
+            ("timeout", settings.timeout.unwrap_or_default(), LONGEST, "leave it out for none"),
+            ("retention", settings.retention.unwrap_or_default(), LONGEST, "use less"),
+        ];
+        for (field, value, most, way_out) in longest.into_iter().filter(|(_, value, most, _)| value > most) {
+            problems.push(format!("{field} `{value:?}` is more than {most:?}; {way_out}"));
+        }
+        if settings.backoff.base > settings.backoff.max {
+            let Backoff { base, max } = settings.backoff;
+            problems.push(format!("backoff base `{base:?}` is more than its max `{max:?}`; the delay grows from base to max"));
+        }
         if settings.max_attempts == 0 {
             problems.push("max_attempts `0` is no attempt at all; 1 means that nothing is retried".to_owned());
         }
@@ -277,11 +290,19 @@ impl Worker {
     /// # Errors
     /// [`WorkerError::Setup`] before anything was started; those of the broker's [`check`](queue_core::broker::Broker::check).
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Stopped, WorkerError> {
-        self.run_with(async move |control: &Shutdown| {
+        self.run_until(async move |control: &Control| {
             shutdown.await;
             control.drain();
         })
         .await
+    }
+
+    /// Runs jobs until `shutdown` says so, in its two stages.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub async fn run_with(self, shutdown: Shutdown) -> Result<Stopped, WorkerError> {
+        self.run_until(async move |control: &Control| shutdown.guide(control).await).await
     }
 
     /// Runs jobs until SIGTERM or Ctrl-C, then drains as [`run`](Self::run) does. A second signal skips the grace time.
@@ -290,7 +311,7 @@ impl Worker {
     /// Those of [`run`](Self::run); [`WorkerError::Died`] when signals cannot be listened for.
     pub async fn run_until_signal(self) -> Result<Stopped, WorkerError> {
         let mut signals = signals().map_err(|error| WorkerError::Died(format!("cannot listen for signals: {error}")))?;
-        self.run_with(async move |control: &Shutdown| {
+        self.run_until(async move |control: &Control| {
             let name = signals.next().await;
             tracing::info!("{name}: no new jobs; running ones may end within the grace time (once more to skip it)");
             control.drain();
@@ -301,7 +322,7 @@ impl Worker {
         .await
     }
 
-    async fn run_with(self, stop: impl AsyncFnOnce(&Shutdown)) -> Result<Stopped, WorkerError> {
+    async fn run_until(self, stop: impl AsyncFnOnce(&Control)) -> Result<Stopped, WorkerError> {
         self.check()?;
         self.client.broker().check().await?;
         let queues = self.served();
@@ -328,6 +349,11 @@ impl Worker {
 
 /// Most jobs at once in one process.
 const MAX_CONCURRENCY: usize = 100_000;
+
+/// Longest lease and grace time, and longest of everything else.
+const MAX_LEASE: Duration = Duration::from_secs(24 * 3600);
+const MAX_GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
+const LONGEST: Duration = queue_core::client::LONGEST;
 
 /// Shortest lease: six beats of 50 ms.
 const MIN_LEASE: Duration = Duration::from_millis(300);

@@ -1,0 +1,126 @@
+//! What happens as time passes: polls and due jobs, beats, and a look for handlers that should have ended.
+
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
+
+use queue_core::context::CancelCause;
+
+use super::{Pump, far};
+use crate::{
+    executor::CANCEL_GRACE,
+    heartbeat::{self, Beat},
+};
+
+/// Between two polls of an idle queue, where few workers share it.
+pub(super) const POLL: Duration = Duration::from_secs(1);
+
+impl Pump {
+    pub(super) fn look_at_clock(&mut self) {
+        let now = Instant::now();
+        while let Some((_, queue)) = self.wakes.first().copied().filter(|(wake, _)| *wake <= now) {
+            // It stays so until a claim is sent, and its answer says when to look again.
+            self.queues[queue].hinted = true;
+            self.set_wake(queue, now + far());
+        }
+        if now >= self.beat_at {
+            self.beat_at = now + self.shared.settings.beat();
+            let due = heartbeat::due(&self.queues, &self.shared);
+            // A beat that is still waited for is not doubled: it ends at its deadline.
+            if !due.is_empty() && self.beats.len() < 2 {
+                self.beats.push(Box::pin(heartbeat::send(self.shared.clone(), due)));
+            }
+        }
+        if now >= self.tick_at {
+            self.tick_at = now + self.shared.settings.tick();
+            self.look_at_handlers(now);
+        }
+    }
+
+    pub(super) fn beats_ended(&mut self, sent: Instant, beats: Vec<Beat>) {
+        for Beat { lane: id, generation, answer } in beats {
+            let lane = &mut self.queues[id.queue].lanes[id.lane];
+            if lane.generation != generation {
+                continue;
+            }
+            match answer {
+                Ok(extended) => {
+                    lane.lease.set((sent + self.shared.settings.lease).max(lane.lease.until()));
+                    for (job, claim) in extended.cancelled {
+                        self.cancel(CancelCause::Cancelled, |held| held.lane == id && held.claim == claim && held.id == job);
+                    }
+                }
+                Err(queue_core::Error::Forgotten(_)) => self.forgotten(id),
+                Err(error) => tracing::warn!(queue = %self.queues[id.queue].name, "a beat had no answer: {error}"),
+            }
+        }
+    }
+
+    /// Cancels what must not run on without a lease, and shows what does not stop. A job whose handler still runs is never
+    /// given away: it keeps its slot and, while the broker is in reach, its lease.
+    fn look_at_handlers(&mut self, now: Instant) {
+        let mut stuck = 0;
+        for held in self.slots.iter_mut().flatten() {
+            let Some(handler) = &held.handler else { continue };
+            let lane = &self.queues[held.lane.queue].lanes[held.lane.lane];
+            if handler.isolation && lane.lease.until() <= now {
+                held.told.get_or_insert((now, CancelCause::LeaseLost));
+                handler.context.cancel(CancelCause::LeaseLost);
+            }
+            let end = match (handler.context.deadline(), held.told) {
+                (Some(deadline), Some((told, _))) => Some(deadline.min(told)),
+                (deadline, told) => deadline.or(told.map(|(told, _)| told)),
+            };
+            if end.is_none_or(|end| end + CANCEL_GRACE * 2 >= now) {
+                continue;
+            }
+            stuck += 1;
+            if !mem::replace(&mut held.stuck, true) {
+                let (queue, task, job) = (handler.context.queue(), handler.context.task(), &held.id);
+                tracing::error!(queue, task, %job, "stuck: its handler was told to stop and runs on; it blocks its slot until it ends");
+            }
+        }
+        self.shared.stuck.store(stuck, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Looks at the queue at this time, if not before.
+    pub(super) fn wake_by(&mut self, queue: usize, wake: Instant) {
+        if wake < self.queues[queue].wake {
+            self.set_wake(queue, wake);
+        }
+    }
+
+    fn set_wake(&mut self, queue: usize, wake: Instant) {
+        let state = &mut self.queues[queue];
+        self.wakes.remove(&(state.wake, queue));
+        state.wake = wake;
+        self.wakes.insert((wake, queue));
+    }
+
+    pub(super) fn next_wake(&self) -> Instant {
+        let next = self.wakes.first().map_or(self.tick_at, |(wake, _)| *wake).min(self.beat_at).min(self.tick_at);
+        self.next_step_of_stop().map_or(next, |step| step.min(next))
+    }
+}
+
+/// Between two polls of an idle queue: about five a second by all of its lanes together, and one a second by each where they
+/// are few; never at the same time.
+pub(super) fn poll_interval(workers: usize) -> Duration {
+    let shared = Duration::from_millis(200).saturating_mul(u32::try_from(workers).unwrap_or(u32::MAX)).min(far());
+    shared.max(POLL).mul_f64(0.75 + fastrand::f64() / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_workers_of_a_queue_share_its_polls() {
+        for _ in 0..100 {
+            assert!((750..=1250).contains(&poll_interval(1).as_millis()));
+            assert!((15_000..=25_000).contains(&poll_interval(100).as_millis()));
+            assert!(poll_interval(usize::MAX) < Duration::from_secs(90));
+        }
+    }
+}

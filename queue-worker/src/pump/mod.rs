@@ -1,0 +1,270 @@
+//! Claims and finishes. One task on the broker's I/O thread owns the slots and the lanes of a worker; everything else tells it
+//! what happened, and it decides what is sent.
+//!
+//! A turn carries the endings that a lane has gathered and asks for jobs for free slots, which are reserved until it is
+//! answered. While turns are in flight, endings gather; so batches grow with the load, and at low load nothing waits.
+//!
+//! `turns` sends and takes in turns, `shares` divides the free slots among the queues, `clock` is what happens by itself as
+//! time passes, `stop` is the end.
+
+mod clock;
+mod shares;
+mod stop;
+mod turns;
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{
+    future::BoxFuture,
+    stream::{FuturesUnordered, StreamExt},
+};
+use queue_core::{
+    JobContext, JobId,
+    broker::{Ending, Finish},
+    context::CancelCause,
+};
+use tokio::sync::{mpsc, watch};
+
+use self::{clock::POLL, stop::Stopping, turns::TurnDone};
+use crate::{
+    config::QueueConfig,
+    engine::Shared,
+    executor::Batch,
+    heartbeat::Beat,
+    lane::{Lane, LaneId},
+    shutdown::Stage,
+    worker::Stopped,
+};
+
+/// What the pump is told.
+pub(crate) enum Event {
+    /// A handler begins; from now on it can be cancelled.
+    Begun { slot: SlotId, context: JobContext, isolation: bool },
+    /// A delivery has its ending.
+    Ended { slot: SlotId, ending: Ending },
+    /// The broker announces work, now or at this time.
+    Hint { queue: usize, due: Option<Instant> },
+}
+
+/// A slot, and which of its jobs in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotId {
+    index: usize,
+    generation: u64,
+}
+
+/// A job in a slot.
+struct Held {
+    generation: u64,
+    lane: LaneId,
+    lane_generation: u32,
+    id: JobId,
+    claim: u64,
+    suspect: bool,
+    handler: Option<Handler>,
+    /// When and why it was told to stop.
+    told: Option<(Instant, CancelCause)>,
+    /// It did not stop; said once.
+    stuck: bool,
+}
+
+struct Handler {
+    context: JobContext,
+    isolation: bool,
+}
+
+/// A queue as the pump sees it.
+pub(crate) struct QueueState {
+    pub(crate) name: Arc<str>,
+    pub(crate) lanes: Vec<Lane>,
+    weight: i64,
+    limit: usize,
+    /// Slots that its jobs hold, or that are reserved for its turns.
+    used: usize,
+    /// Something says that there may be work: a hint, the clock, a restart. Spent by the next claim.
+    hinted: bool,
+    /// The latest answer said that there is more.
+    backlog: bool,
+    /// Claims that are under way.
+    claiming: usize,
+    /// Whether an ending waits for a turn.
+    dirty: bool,
+    wake: Instant,
+    credit: i64,
+    parked: bool,
+    resumed: Option<Instant>,
+}
+
+impl QueueState {
+    /// Whether there may be work: it gets free slots.
+    fn is_hungry(&self) -> bool {
+        self.hinted || self.backlog
+    }
+}
+
+pub(crate) struct Pump {
+    shared: Arc<Shared>,
+    queues: Vec<QueueState>,
+    slots: Vec<Option<Held>>,
+    free: Vec<usize>,
+    /// Slots that are reserved for turns in flight.
+    reserved: usize,
+    next_generation: u64,
+    /// Suspects that run, and whether a turn in flight asks for one: a process has one at most.
+    suspects: usize,
+    suspect_asked: bool,
+    wakes: BTreeSet<(Instant, usize)>,
+    received: mpsc::UnboundedReceiver<Event>,
+    batches: mpsc::UnboundedSender<Batch>,
+    stage: watch::Receiver<Stage>,
+    turns: FuturesUnordered<BoxFuture<'static, TurnDone>>,
+    beats: FuturesUnordered<BoxFuture<'static, (Instant, Vec<Beat>)>>,
+    beat_at: Instant,
+    tick_at: Instant,
+    stopping: Option<Stopping>,
+    stopped: Stopped,
+}
+
+/// Events that are taken in before it is planned again.
+const EVENTS: usize = 4096;
+
+impl Pump {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        configs: Vec<QueueConfig>,
+        received: mpsc::UnboundedReceiver<Event>,
+        batches: mpsc::UnboundedSender<Batch>,
+        stage: watch::Receiver<Stage>,
+    ) -> Self {
+        let now = Instant::now();
+        let capacity = shared.settings.concurrency;
+        let queues = configs.into_iter().enumerate().map(|(index, config)| QueueState {
+            name: shared.queues[index].clone(),
+            lanes: Vec::new(),
+            weight: i64::from(config.weight),
+            limit: config.limit.unwrap_or(capacity),
+            used: 0,
+            hinted: true,
+            backlog: false,
+            claiming: 0,
+            dirty: false,
+            wake: now + POLL,
+            credit: 0,
+            parked: false,
+            resumed: None,
+        });
+        let queues: Vec<QueueState> = queues.collect();
+        Pump {
+            wakes: queues.iter().enumerate().map(|(index, queue)| (queue.wake, index)).collect(),
+            queues,
+            slots: (0..capacity).map(|_| None).collect(),
+            free: (0..capacity).rev().collect(),
+            reserved: 0,
+            next_generation: 0,
+            suspects: 0,
+            suspect_asked: false,
+            received,
+            batches,
+            stage,
+            turns: FuturesUnordered::new(),
+            beats: FuturesUnordered::new(),
+            beat_at: now + shared.settings.beat(),
+            tick_at: now + shared.settings.tick(),
+            stopping: None,
+            stopped: Stopped::default(),
+            shared,
+        }
+    }
+
+    /// Runs until the worker has stopped.
+    pub(crate) async fn run(mut self) -> Stopped {
+        loop {
+            self.look_at_stage();
+            if self.is_done() {
+                return self.leave().await;
+            }
+            self.plan();
+            let wake = self.next_wake();
+            tokio::select! {
+                Some(event) = self.received.recv() => self.take_events(event),
+                Some(done) = self.turns.next() => self.turn_ended(done),
+                Some((sent, beats)) = self.beats.next() => self.beats_ended(sent, beats),
+                _ = self.stage.changed(), if self.listens() => {}
+                () = tokio::time::sleep_until(wake.into()) => {}
+            }
+            self.look_at_clock();
+        }
+    }
+
+    fn take_events(&mut self, first: Event) {
+        let mut next = Some(first);
+        let mut left = EVENTS;
+        while let Some(event) = next.take() {
+            match event {
+                Event::Ended { slot, ending } => self.ended(slot, ending),
+                Event::Begun { slot, context, isolation } => self.begun(slot, context, isolation),
+                Event::Hint { queue, due: None } => self.queues[queue].hinted = true,
+                Event::Hint { queue, due: Some(due) } => self.wake_by(queue, due),
+            }
+            left -= 1;
+            if left > 0 {
+                next = self.received.try_recv().ok();
+            }
+        }
+    }
+
+    fn begun(&mut self, slot: SlotId, context: JobContext, isolation: bool) {
+        let Some(held) = self.slots[slot.index].as_mut().filter(|held| held.generation == slot.generation) else {
+            context.cancel(CancelCause::LeaseLost);
+            return;
+        };
+        if let Some((_, cause)) = held.told {
+            context.cancel(cause);
+        }
+        held.handler = Some(Handler { context, isolation });
+    }
+
+    fn ended(&mut self, slot: SlotId, ending: Ending) {
+        let Some(held) = self.slots[slot.index].take_if(|held| held.generation == slot.generation) else { return };
+        self.free.push(slot.index);
+        let queue = &mut self.queues[held.lane.queue];
+        queue.used -= 1;
+        if held.suspect {
+            // The next one may run now.
+            self.suspects -= 1;
+            queue.hinted = true;
+        }
+        if held.handler.is_some() {
+            self.stopped.finished += 1;
+            if self.stopping.is_some() && ending == Ending::Release {
+                self.stopped.released += 1;
+            }
+        }
+        let lane = &mut queue.lanes[held.lane.lane];
+        if lane.generation != held.lane_generation {
+            return;
+        }
+        lane.held -= 1;
+        lane.finishes.push(Finish { id: held.id, claim: held.claim, ending });
+        queue.dirty = true;
+    }
+
+    /// Tells the handlers of the slots that `which` says to stop.
+    fn cancel(&mut self, cause: CancelCause, which: impl Fn(&Held) -> bool) {
+        for held in self.slots.iter_mut().flatten().filter(|held| which(held)) {
+            held.told.get_or_insert((Instant::now(), cause));
+            if let Some(handler) = &held.handler {
+                handler.context.cancel(cause);
+            }
+        }
+    }
+}
+
+/// A time so far ahead that it does not come.
+fn far() -> Duration {
+    Duration::from_secs(60)
+}

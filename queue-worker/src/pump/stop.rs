@@ -1,0 +1,105 @@
+//! The end of a worker: it claims nothing, drains, tells what is left to stop, and hands everything in.
+
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use queue_core::{broker::Turn, context::CancelCause};
+
+use super::Pump;
+use crate::{executor::CANCEL_GRACE, shutdown::Stage, worker::Stopped};
+
+/// The times of a stop.
+pub(super) struct Stopping {
+    /// The end of the grace time.
+    grace: Instant,
+    /// Handlers were told to stop; whoever still runs then is stuck.
+    hurried: Option<Instant>,
+    /// Since when nothing runs.
+    idle: Option<Instant>,
+}
+
+/// How long the last turns may take when the broker does not answer. With the default grace time, everything ends within
+/// the 30 seconds that service managers usually allow.
+const LAST_TURNS: Duration = Duration::from_secs(2);
+
+impl Pump {
+    /// Whether there is a further stage to be told of.
+    pub(super) fn listens(&self) -> bool {
+        self.stopping.as_ref().is_none_or(|stopping| stopping.hurried.is_none())
+    }
+
+    pub(super) fn look_at_stage(&mut self) {
+        let stage = *self.stage.borrow_and_update();
+        let gone = self.stage.has_changed().is_err();
+        if stage == Stage::Running && !gone {
+            return;
+        }
+        let now = Instant::now();
+        let grace = now + self.shared.settings.grace;
+        let stopping = self.stopping.get_or_insert(Stopping { grace, hurried: None, idle: None });
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        if stopping.hurried.is_none() && (stage == Stage::Hurrying || gone || now >= stopping.grace) {
+            stopping.hurried = Some(now + CANCEL_GRACE * 2);
+            self.cancel(CancelCause::Shutdown, |_| true);
+        }
+    }
+
+    /// Nothing runs any more, or nothing that could be stopped, and every ending is handed in, or cannot be.
+    pub(super) fn is_done(&mut self) -> bool {
+        let running = self.slots.iter().any(Option::is_some);
+        let (owes, waits) = (self.unconfirmed() > 0, !self.turns.is_empty());
+        let Some(stopping) = &mut self.stopping else { return false };
+        let now = Instant::now();
+        let idle = if running { None } else { Some(*stopping.idle.get_or_insert(now)) };
+        stopping.idle = idle;
+        let given_up = stopping.hurried.is_some_and(|end| now >= end);
+        if (running && !given_up) || stopping.hurried.is_some_and(|end| now >= end + LAST_TURNS) {
+            return !running || given_up;
+        }
+        // A claim that the broker does not answer is not waited for as long as an ending.
+        !owes && (!waits || idle.is_some_and(|idle| now >= idle + LAST_TURNS))
+    }
+
+    /// When something has to be looked at again.
+    pub(super) fn next_step_of_stop(&self) -> Option<Instant> {
+        let stopping = self.stopping.as_ref()?;
+        let now = Instant::now();
+        let steps = [
+            Some(stopping.grace).filter(|_| stopping.hurried.is_none()),
+            stopping.hurried,
+            stopping.hurried.map(|end| end + LAST_TURNS),
+            stopping.idle.map(|idle| idle + LAST_TURNS),
+        ];
+        steps.into_iter().flatten().filter(|step| *step > now).min()
+    }
+
+    /// Endings that the broker has not confirmed.
+    fn unconfirmed(&self) -> usize {
+        self.queues.iter().flat_map(|queue| &queue.lanes).map(|lane| lane.finishes.len() + lane.sending).sum()
+    }
+
+    /// Ends the leases of lanes that hold nothing, so that nobody waits for them.
+    pub(super) async fn leave(mut self) -> Stopped {
+        for held in self.slots.iter().flatten() {
+            let lane = &self.queues[held.lane.queue].lanes[held.lane.lane];
+            self.stopped.stuck += u64::from(lane.generation == held.lane_generation);
+        }
+        self.stopped.unconfirmed = self.unconfirmed() as u64;
+        let mut last = FuturesUnordered::new();
+        for queue in &self.queues {
+            for lane in queue.lanes.iter().filter(|lane| lane.held == 0 && !lane.in_flight && lane.finishes.is_empty()) {
+                if let Some(name) = &lane.name {
+                    let turn = Turn::new(queue.name.clone(), name.clone(), lane.answered + 1, Duration::ZERO);
+                    let broker = self.shared.broker.clone();
+                    last.push(async move { broker.turn(&turn).await });
+                }
+            }
+        }
+        // A courtesy: without it the leases run out by themselves.
+        let _ = tokio::time::timeout(Duration::from_secs(1), async { while last.next().await.is_some() {} }).await;
+        self.stopped
+    }
+}

@@ -1,0 +1,343 @@
+//! Turns: what is sent when, and what their answers mean.
+
+use std::{
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use queue_core::{
+    broker::{Delivery, Ending, Finish, MAX_BYTES, MAX_ITEMS, PartyName, Turn, TurnAnswer},
+    context::CancelCause,
+};
+
+use super::{
+    Held, Pump, SlotId,
+    clock::poll_interval,
+    shares::{Claimant, by_weight, in_order},
+};
+use crate::{
+    engine::Shared,
+    executor::Batch,
+    lane::{LANES, Lane, LaneId, TurnEnd, settle},
+};
+
+/// A finished turn, with what it had reserved.
+pub(super) struct TurnDone {
+    lane: LaneId,
+    generation: u32,
+    claim: usize,
+    asked: bool,
+    end: TurnEnd,
+}
+
+/// Parked jobs of known tasks are asked for at most this often, and this many names at once.
+const RESUME: Duration = Duration::from_secs(1);
+const RESUME_NAMES: usize = 200;
+
+impl Pump {
+    /// Sends what can be sent.
+    pub(super) fn plan(&mut self) {
+        if self.stopping.is_none() && self.free.len() > self.reserved {
+            for (queue, share) in self.shares(self.free.len() - self.reserved) {
+                self.send_claims(queue, share);
+            }
+        }
+        for queue in 0..self.queues.len() {
+            if !mem::take(&mut self.queues[queue].dirty) {
+                continue;
+            }
+            for lane in 0..self.queues[queue].lanes.len() {
+                let entry = &self.queues[queue].lanes[lane];
+                if entry.in_flight || entry.finishes.is_empty() {
+                    continue;
+                }
+                if self.is_worth(queue, entry.finishes.len()) {
+                    self.send(LaneId { queue, lane }, 0);
+                } else {
+                    self.queues[queue].dirty = true;
+                }
+            }
+        }
+    }
+
+    /// Beside turns in flight, a further one has to carry something: what is little waits for one of them.
+    fn is_worth(&self, queue: usize, items: usize) -> bool {
+        let idle = self.queues[queue].lanes.iter().all(|lane| !lane.in_flight);
+        idle || items * 8 >= self.slots.len()
+    }
+
+    /// How the free slots are shared among the queues that may have work.
+    fn shares(&mut self, free: usize) -> Vec<(usize, usize)> {
+        let mut claimants: Vec<Claimant<'_>> = self
+            .queues
+            .iter_mut()
+            .map(|queue| Claimant {
+                weight: queue.weight,
+                room: queue.limit - queue.used,
+                hungry: queue.hinted || queue.backlog,
+                claiming: queue.claiming > 0,
+                credit: &mut queue.credit,
+            })
+            .collect();
+        if self.shared.settings.strict_order { in_order(&claimants, free) } else { by_weight(&mut claimants, free) }
+    }
+
+    /// Claims up to `share` jobs. A queue that has more than that is claimed from in parts, by several lanes: while the jobs
+    /// of one run, the turn of another is on its way.
+    fn send_claims(&mut self, queue: usize, share: usize) {
+        let mut left = share;
+        while left > 0 && self.queues[queue].is_hungry() {
+            let part = if self.queues[queue].backlog { self.slots.len().div_ceil(2).max(SMALLEST_PART) } else { left };
+            let claim = left.min(part).min(MAX_ITEMS);
+            if !self.send_claim(queue, claim) {
+                return;
+            }
+            left -= claim;
+        }
+    }
+
+    /// Claims through an idle lane: the one with most endings to hand in, or a new one.
+    fn send_claim(&mut self, queue: usize, claim: usize) -> bool {
+        let state = &mut self.queues[queue];
+        let idle = state.lanes.iter().enumerate().filter(|(_, lane)| !lane.in_flight).max_by_key(|(_, lane)| lane.finishes.len());
+        let lane = match idle {
+            Some((lane, _)) => lane,
+            None if state.lanes.len() < LANES => {
+                state.lanes.push(Lane::default());
+                state.lanes.len() - 1
+            }
+            None => return false,
+        };
+        let finishes = state.lanes[lane].finishes.len();
+        if !self.is_worth(queue, claim.max(finishes)) {
+            return false;
+        }
+        self.send(LaneId { queue, lane }, claim);
+        true
+    }
+
+    fn send(&mut self, id: LaneId, claim: usize) {
+        let shared = self.shared.clone();
+        let asked = claim > 0 && self.suspects == 0 && !self.suspect_asked;
+        let state = &mut self.queues[id.queue];
+        let lane = &mut state.lanes[id.lane];
+        let finishes = lane.take_finishes();
+        let worker = lane.name.clone();
+        // An unregistered lane's name is filled in by `settle`.
+        let mut turn = Turn::new(state.name.clone(), worker.clone().unwrap_or_else(nobody), lane.answered + 1, shared.settings.lease);
+        lane.sending = finishes.len();
+        turn.finishes = finishes;
+        turn.claim = claim;
+        turn.suspect = asked;
+        turn.keep = shared.settings.keep;
+        if claim > 0 && state.parked && state.resumed.is_none_or(|last| last.elapsed() >= RESUME) {
+            state.resumed = Some(Instant::now());
+            turn.resume = names_to_resume(&shared);
+        }
+        lane.in_flight = true;
+        state.dirty |= !lane.finishes.is_empty();
+        state.used += claim;
+        if claim > 0 {
+            state.claiming += 1;
+            state.hinted = false;
+        }
+        self.reserved += claim;
+        self.suspect_asked |= asked;
+        let (lane, generation) = (id, lane.generation);
+        self.turns.push(Box::pin(async move {
+            let end = settle(shared, worker, turn).await;
+            TurnDone { lane, generation, claim, asked, end }
+        }));
+    }
+
+    pub(super) fn turn_ended(&mut self, done: TurnDone) {
+        let TurnDone { lane: id, generation, claim, asked, end } = done;
+        self.reserved -= claim;
+        self.suspect_asked &= !asked;
+        let state = &mut self.queues[id.queue];
+        state.used -= claim;
+        state.claiming -= usize::from(claim > 0);
+        state.dirty = true;
+        let lane = &mut state.lanes[id.lane];
+        lane.in_flight = false;
+        lane.sending = 0;
+        if lane.generation != generation {
+            // It was given up while this turn was on its way; what it claimed runs out with its lease.
+            state.hinted = true;
+            return;
+        }
+        match end {
+            TurnEnd::Answered { name, turn, answer, sent } => {
+                lane.name = Some(name);
+                lane.answered = turn.seq;
+                lane.lease.set(sent + turn.lease);
+                self.answered(id, claim, &turn, answer);
+            }
+            TurnEnd::Forgotten => {
+                state.hinted = true;
+                self.forgotten(id);
+            }
+        }
+    }
+
+    fn answered(&mut self, id: LaneId, claim: usize, turn: &Turn, answer: TurnAnswer) {
+        for position in &answer.stale {
+            if let Some(finish) = turn.finishes.get(*position)
+                && !matches!(finish.ending, Ending::Void | Ending::Release)
+            {
+                tracing::warn!(queue = %turn.queue, job = %finish.id, claim = finish.claim, "its lease was lost: this ending changed nothing");
+            }
+        }
+        let state = &mut self.queues[id.queue];
+        state.parked = answer.parked;
+        if claim > 0 {
+            state.backlog = answer.more && !answer.paused;
+            let poll = poll_interval(answer.workers);
+            let due = answer.next_due.filter(|_| !answer.paused);
+            // Never later than what a hint has said meanwhile: this answer may be older than it.
+            self.wake_by(id.queue, Instant::now() + due.map_or(poll, |due| due.min(poll)));
+        }
+        let mut jobs = Vec::with_capacity(answer.deliveries.len());
+        for delivery in answer.deliveries {
+            if let Some(slot) = self.take_slot(id, &delivery) {
+                jobs.push((slot, delivery));
+            } else {
+                // Taken away since, or claimed by a turn that was under way when the worker was told to stop.
+                let ending = if delivery.void { Ending::Void } else { Ending::Release };
+                self.queues[id.queue].lanes[id.lane].finishes.push(Finish { id: delivery.id, claim: delivery.claim, ending });
+            }
+        }
+        if jobs.is_empty() {
+            return;
+        }
+        let state = &self.queues[id.queue];
+        let batch = Batch { queue: state.name.clone(), lease: state.lanes[id.lane].lease.clone(), now_ms: answer.now_ms, jobs };
+        if let Err(lost) = self.batches.send(batch) {
+            // The application's runtime is gone: nobody will run anything here any more.
+            for (slot, _) in lost.0.jobs {
+                self.ended(slot, Ending::Release);
+            }
+        }
+    }
+
+    fn take_slot(&mut self, id: LaneId, delivery: &Delivery) -> Option<SlotId> {
+        if delivery.void || self.stopping.is_some() {
+            return None;
+        }
+        let index = self.free.pop()?;
+        self.next_generation += 1;
+        let slot = SlotId { index, generation: self.next_generation };
+        let suspect = delivery.crashes > 0;
+        let queue = &mut self.queues[id.queue];
+        let lane = &mut queue.lanes[id.lane];
+        lane.held += 1;
+        queue.used += 1;
+        self.suspects += usize::from(suspect);
+        self.slots[index] = Some(Held {
+            generation: slot.generation,
+            lane: id,
+            lane_generation: lane.generation,
+            id: delivery.id.clone(),
+            claim: delivery.claim,
+            suspect,
+            handler: None,
+            told: None,
+            stuck: false,
+        });
+        Some(slot)
+    }
+
+    /// R11. A lane whose lease had run out is alone concerned. If it should have stood, the broker is an older copy of itself,
+    /// and what it told the other lanes is as doubtful.
+    pub(super) fn forgotten(&mut self, id: LaneId) {
+        let state = &mut self.queues[id.queue];
+        let lane = &state.lanes[id.lane];
+        let concerned: Vec<usize> = if lane.held > 0 || lane.is_leased() { (0..state.lanes.len()).collect() } else { vec![id.lane] };
+        let lost: usize = concerned.iter().map(|lane| state.lanes[*lane].held).sum();
+        if lost > 0 {
+            tracing::error!(queue = %state.name, jobs = lost, "the broker has forgotten this worker: the leases of its jobs are lost");
+        }
+        for lane in &concerned {
+            state.lanes[*lane].forget();
+        }
+        state.hinted = true;
+        self.cancel(CancelCause::LeaseLost, |held| held.lane.queue == id.queue && concerned.contains(&held.lane.lane));
+    }
+}
+
+/// Fewer jobs than these are not worth a turn of their own.
+const SMALLEST_PART: usize = 16;
+
+impl Lane {
+    /// What fits into one turn; the rest stays for the next.
+    fn take_finishes(&mut self) -> Vec<Finish> {
+        let mut bytes = 0;
+        let fit = self.finishes.iter().take(MAX_ITEMS).take_while(|finish| {
+            bytes += size(&finish.ending);
+            bytes <= MAX_BYTES
+        });
+        let fit = fit.count().max(1).min(self.finishes.len());
+        let rest = self.finishes.split_off(fit);
+        mem::replace(&mut self.finishes, rest)
+    }
+}
+
+/// About how many bytes an ending takes.
+fn size(ending: &Ending) -> usize {
+    const REST: usize = 64;
+    REST + match ending {
+        Ending::Ack { result, .. } => result.as_ref().map_or(0, Vec::len),
+        Ending::Nack { error, .. } => error.len(),
+        Ending::Bury { error, .. } => error.as_ref().map_or(0, String::len),
+        Ending::Cancel { reason } => reason.len(),
+        Ending::Park { task } => task.len(),
+        _ => 0,
+    }
+}
+
+/// The task names that this worker takes parked jobs of; another part of them each time where they are too many for one turn.
+fn names_to_resume(shared: &Shared) -> Vec<Arc<str>> {
+    let mut names: Vec<Arc<str>> = shared.tasks.keys().map(|name| Arc::from(*name)).collect();
+    if names.len() > RESUME_NAMES {
+        fastrand::shuffle(&mut names);
+        names.truncate(RESUME_NAMES);
+    }
+    names
+}
+
+fn nobody() -> PartyName {
+    PartyName::new("")
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::JobId;
+
+    use super::*;
+
+    fn acks(n: usize, bytes: usize) -> Lane {
+        let finish = |claim| Finish { id: JobId::make(), claim, ending: Ending::Ack { result: Some(vec![0; bytes]), keep: None } };
+        Lane { finishes: (0..n as u64).map(finish).collect(), ..Lane::default() }
+    }
+
+    #[test]
+    fn a_turn_is_bounded_in_items_and_in_bytes_and_nothing_is_left_behind() {
+        let mut small = acks(MAX_ITEMS + 7, 0);
+        assert_eq!(small.take_finishes().len(), MAX_ITEMS);
+        assert_eq!(small.take_finishes().len(), 7);
+        assert!(small.take_finishes().is_empty());
+
+        let mut large = acks(40, 64 * 1024);
+        let first = large.take_finishes();
+        assert!(first.len() < 16 && !first.is_empty(), "{}", first.len());
+        assert_eq!(first.len() + large.finishes.len(), 40);
+    }
+
+    #[test]
+    fn an_ending_larger_than_a_turn_travels_alone() {
+        let mut lane = acks(2, MAX_BYTES + 1);
+        assert_eq!(lane.take_finishes().len(), 1);
+        assert_eq!(lane.take_finishes().len(), 1);
+    }
+}
