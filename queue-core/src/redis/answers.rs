@@ -162,6 +162,17 @@ pub(super) fn record(id: &JobId, value: Value) -> Result<Option<JobRecord>> {
     Ok(Some(record))
 }
 
+/// Until when a job of `show` is kept, if it has ended.
+pub(super) fn kept_until(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::Array(values) => match values.get(11)? {
+            Value::BulkString(until) => Some(until),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// What was cancelled under a lane, as Lua packs it: pairs of an id and a claim number.
 pub(super) fn gone(value: Value) -> Result<Vec<(JobId, u64)>> {
     let packed = bytes(value)?;

@@ -204,7 +204,10 @@ impl Link {
         let detail = error.detail().unwrap_or_default().to_owned();
         match error.code() {
             Some("FORGOTTEN") => Error::Forgotten(detail),
-            Some("OLD") => Error::Old { name: detail, seq: 0 },
+            Some("OLD") => match detail.rsplit_once(' ').map(|(name, seq)| (name, seq.parse())) {
+                Some((name, Ok(seq))) => Error::Old { name: name.to_owned(), seq },
+                _ => Error::Internal(format!("OLD {detail}")),
+            },
             Some("SCHEMA") => Error::SchemaTooNew { queue: broker, found: detail.parse().unwrap_or(u64::MAX), known: super::SCHEMA },
             Some("OOM") => Error::BrokerFull { broker, problem: "its `maxmemory` is reached".to_owned() },
             Some("NOAUTH") => Error::AccessDenied { broker, problem: "it wants a password; write redis://user:password@host".to_owned() },

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use redis::Value;
+
 use super::{
     RedisBroker,
     answers::{self, array, bytes, next, number, text},
@@ -40,6 +42,12 @@ pub(super) async fn stats(broker: &RedisBroker, queue: &str) -> Result<QueueStat
 
 /// Everything about these jobs; those that are gone are left out.
 pub(super) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+    let records = records(broker, queue, ids).await?;
+    let records = ids.iter().zip(records).map(|(id, value)| answers::record(id, value));
+    records.filter_map(Result::transpose).collect()
+}
+
+async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Value>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -47,9 +55,7 @@ pub(super) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Re
     for id in ids {
         call.arg(id.to_bytes());
     }
-    let records = array(broker.beats.script(&SHOW, call).await?)?;
-    let records = ids.iter().zip(records).map(|(id, value)| answers::record(id, value));
-    records.filter_map(Result::transpose).collect()
+    array(broker.beats.script(&SHOW, call).await?)
 }
 
 /// A page: ids first, then the jobs. Between the two a job may have gone on; it is left out then.
@@ -61,25 +67,40 @@ pub(super) async fn list(broker: &RedisBroker, queue: &str, state: State, offset
         State::Dead => sorted(broker, queue, Kind::Dead, offset, limit).await?,
         State::Parked => sorted(broker, queue, Kind::Parked, offset, limit).await?,
         State::Active => active(broker, queue, offset, limit).await?,
-        State::Done | State::Cancelled | State::Expired => {
-            let mut command = on("LRANGE", &broker.keys, queue, Kind::Ended);
-            let lines = range(broker, command.arg(offset).arg(offset + limit as u64)).await?;
-            // A line is `until:id`.
-            let ids = lines.into_iter().map(|line| {
-                let at = line.iter().position(|byte| *byte == b':').map_or(0, |at| at + 1);
-                line[at..].to_vec()
-            });
-            page(ids.collect(), offset, limit)
-        }
+        State::Done | State::Cancelled | State::Expired => return ended(broker, queue, state, offset, limit).await,
     };
     let ids: Vec<JobId> = ids.iter().map(|id| JobId::from_bytes(id)).collect::<Result<_>>()?;
-    let mut jobs = show(broker, queue, &ids).await?;
+    Ok(Page::new(listed(show(broker, queue, &ids).await?, state), next))
+}
+
+/// Jobs as a listing has them.
+fn listed(mut jobs: Vec<JobRecord>, state: State) -> Vec<JobRecord> {
     jobs.retain(|job| job.state == state);
     for job in &mut jobs {
         job.failures.clear();
         job.result = None;
     }
-    Ok(Page::new(jobs, next))
+    jobs
+}
+
+/// The three states of jobs that ended share a list of `until:id`. A line whose job was removed, or whose id has ended once
+/// more, stays there until its time is over; it is known by its time, which is not that of the record.
+async fn ended(broker: &RedisBroker, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+    let mut command = on("LRANGE", &broker.keys, queue, Kind::Ended);
+    let (lines, next) = page(range(broker, command.arg(offset).arg(offset + limit as u64)).await?, offset, limit);
+    let (mut times, mut ids) = (Vec::new(), Vec::new());
+    for line in &lines {
+        let at = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        times.push(&line[..at]);
+        ids.push(JobId::from_bytes(line.get(at + 1..).unwrap_or_default())?);
+    }
+    let mut jobs = Vec::new();
+    for ((id, until), value) in ids.iter().zip(times).zip(records(broker, queue, &ids).await?) {
+        if answers::kept_until(&value) == Some(until) {
+            jobs.extend(answers::record(id, value)?);
+        }
+    }
+    Ok(Page::new(listed(jobs, state), next))
 }
 
 type Ids = (Vec<Vec<u8>>, Option<u64>);

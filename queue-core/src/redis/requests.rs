@@ -13,9 +13,12 @@ use crate::broker::{Due, Ending, Enqueue, MAX_BYTES, NewJob, Turn};
 /// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
 const LARGE: usize = 2048;
 
+/// The longest time, in milliseconds: a score is a double, which holds twice this to the millisecond. It is 140,000 years.
+const FOREVER: u64 = 1 << 52;
+
 /// Milliseconds, rounded up, so that nothing starts early.
 pub(super) fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(FOREVER).min(FOREVER)
 }
 
 /// What a job needs from the script: neighbours that need the same travel as one group.
@@ -69,7 +72,7 @@ fn with_due(call: &mut Cmd, job: &NewJob) {
     match job.due {
         Due::Now => call.arg("").arg(""),
         Due::After(delay) => call.arg(ms(delay)).arg(""),
-        Due::AtMs(at) => call.arg("").arg(at),
+        Due::AtMs(at) => call.arg("").arg(at.clamp(0, FOREVER.cast_signed())),
     };
 }
 

@@ -16,7 +16,7 @@ end
 local last, seen, stored = string.match(entry, '^(%d+):(%d+):?(%d*)$')
 last = tonumber(last)
 if seq < last then
-  return redis.error_reply('OLD ' .. producer)
+  return redis.error_reply('OLD ' .. producer .. ' ' .. ARGV[2])
 elseif seq == last then
   return stored ~= '' and stored or false
 end

@@ -1,5 +1,5 @@
 -- Everything about jobs. ARGV: ids. Answers per id: false, or state, envelope, priority, attempts, crashes, snoozes, time,
--- tag, failures, reason or note, result.
+-- tag, failures, reason or note, result, until when it is kept.
 local answers = {}
 for at, id in ipairs(ARGV) do
   local body = call('HGET', K.jobs, id)
@@ -9,7 +9,7 @@ for at, id in ipairs(ARGV) do
     local record = call('HGET', K.records, id)
     if record then
       local kept = cmsgpack.unpack(record)
-      answers[at] = { kept.s, body, kept.p or '2', kept.a or '0', '0', kept.z or '0', kept.e, '', kept.f or '', kept.n or '', kept.r or '' }
+      answers[at] = { kept.s, body, kept.p or '2', kept.a or '0', '0', kept.z or '0', kept.e, '', kept.f or '', kept.n or '', kept.r or '', kept.u }
     else
       local tag = call('HGET', K.active, id)
       local note = call('HGET', K.notes, id)

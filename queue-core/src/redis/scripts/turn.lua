@@ -17,7 +17,7 @@ end
 local last, last_claim, stale_text, last_ids = string.match(entry, '^(%d+):?(%d*):?([%d,]*):?(.*)$')
 last = tonumber(last)
 if seq < last then
-  return redis.error_reply('OLD ' .. worker)
+  return redis.error_reply('OLD ' .. worker .. ' ' .. ARGV[2])
 elseif seq > last + 1 then
   return redis.error_reply('FORGOTTEN ' .. worker)
 end
@@ -248,6 +248,27 @@ if not paused then
 
   local large, bytes = meta[4] == '1', 0
   local max_bytes = tonumber(ARGV[6])
+  -- Drops the tombs at the head of a list, some hundred of them, so that they do not hide for long what lies behind.
+  local function pass_tombs(list)
+    for _ = 1, 5 do
+      local head = call('LRANGE', LISTS[list], 0, 99)
+      local dropped = {}
+      for at, tomb in ipairs(#head > 0 and call('HMGET', K.tomb, unpack(head)) or {}) do
+        if not tomb then
+          break
+        end
+        dropped[at] = head[at]
+      end
+      if #dropped > 0 then
+        call('LTRIM', LISTS[list], #dropped, -1)
+        call('HDEL', K.tomb, unpack(dropped))
+      end
+      if #dropped < 100 then
+        return
+      end
+    end
+  end
+
   -- Takes ids over as long as their bodies fit; says how many.
   local function take(found)
     if has_tombs and #found > 0 then
@@ -307,6 +328,9 @@ if not paused then
     end
     local full = false
     for _, list in ipairs(ORDER) do
+      if has_tombs and #ids < wanted and not full then
+        pass_tombs(list)
+      end
       -- Tombs make a further round necessary; a few, so that the script stays short.
       for _ = 1, 4 do
         if #ids >= wanted or full then
