@@ -1,6 +1,10 @@
-//! What the tests of the workspace share: real servers, a proxy that does them harm, and the one conformance suite.
+//! What the tests of the workspace share: real servers, a proxy that does them harm, a broker that fails on demand, and the one
+//! conformance suite. The author of another broker implements [`Storage`](conformance::Storage) and writes
+//! `conformance!(on_mine, Mine::new)`.
 
 pub mod conformance;
+pub mod failing;
 pub mod patience;
 pub mod proxy;
 pub mod server;
+pub mod storages;

@@ -194,14 +194,14 @@ pub fn shared(kind: Kind) -> String {
 /// Statics are not dropped: a small shell waits for this process and then stops the server.
 fn keep_until_exit(mut server: Server) {
     if let Some(child) = server.child.take() {
-        let script = format!("while kill -0 {} 2>/dev/null; do sleep 0.2; done; kill -9 {}", std::process::id(), child.id());
+        let script = format!("(while kill -0 {} 2>/dev/null; do sleep 0.2; done; kill -9 {}) &", std::process::id(), child.id());
         Command::new("sh")
             .args(["-c", &script])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()
-            .expect("a shell that waits");
+            .status()
+            .expect("a shell that leaves another to wait");
     }
     let folder = std::mem::replace(&mut server.folder, tempfile::tempdir().expect("a temporary folder"));
     drop(folder.keep());

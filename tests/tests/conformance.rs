@@ -1,18 +1,13 @@
 //! The conformance suite, on every broker.
 
-use queue_core::{broker::DynBroker, redis::RedisBroker, sqlite::SqliteBroker};
-use queue_tests::server::{Kind, shared};
+use queue_tests::{
+    conformance,
+    server::Kind,
+    storages::{Server, SqliteFile, SqliteMemory, Wrapped},
+};
 
-async fn server(kind: Kind) -> DynBroker {
-    RedisBroker::connect(&shared(kind)).await.unwrap()
-}
-
-fn file() -> DynBroker {
-    let folder = tempfile::tempdir().unwrap().keep();
-    SqliteBroker::open_path(folder.join("queue.db")).unwrap()
-}
-
-queue_tests::conformance!(on_redis, server(Kind::Redis).await);
-queue_tests::conformance!(on_valkey, server(Kind::Valkey).await);
-queue_tests::conformance!(on_sqlite_file, file());
-queue_tests::conformance!(on_sqlite_memory, SqliteBroker::open("sqlite::memory:").unwrap());
+conformance!(on_redis, || Server::new(Kind::Redis));
+conformance!(on_valkey, || Server::new(Kind::Valkey));
+conformance!(on_sqlite_file, SqliteFile::new);
+conformance!(on_sqlite_memory, SqliteMemory::new);
+conformance!(on_a_wrapped_broker, Wrapped::new);

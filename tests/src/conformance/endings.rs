@@ -1,251 +1,306 @@
-//! What the endings of deliveries do.
-#![allow(missing_docs, reason = "the names of the cases say it")]
+//! How a delivery ends, and where its job goes.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use queue_core::broker::{BuryReason, Ending, KeepLimits, Priority, State, SweepLimits};
+use queue_core::{
+    JobId,
+    broker::{BuryReason, Delivery, ENDED_KEEP, Ending, FAILURES_KEPT, KeepLimits, State},
+};
 
-use super::{Subject, ack, envelope, finish, given, ids_of, job};
+use super::bed::{Bed, LONG, Lane, ack, finish, nack};
 
-const SHORT: Duration = Duration::from_millis(20);
-const HOUR: Duration = Duration::from_secs(3600);
+const NOW: Duration = Duration::ZERO;
 
-fn nack(error: &str) -> Ending {
-    Ending::Nack { delay: SHORT, error: error.to_owned() }
+/// A failure counts an attempt, is remembered, and waits for its backoff.
+pub async fn a_failed_job_waits_in_retry_with_its_error(bed: Bed) {
+    let ids = bed.put(1).await;
+    let mut lane = bed.lane().await;
+    let delivery = lane.claim_one().await;
+    let turn = lane.next().finish(vec![finish(&delivery, Ending::Nack { delay: LONG, error: "no ünicode?\0\n".to_owned() })]);
+    let now = lane.send(&turn).await.now_ms;
+    let record = bed.show(&ids[0]).await.expect("it waits");
+    assert_eq!((record.state, record.attempts, record.crashes, record.snoozes), (State::Retry, 1, 0, 0));
+    assert_eq!(record.at_ms, Some(now + 600_000));
+    assert_eq!((record.failures[0].message.as_str(), record.failures[0].at_ms), ("no ünicode?\0\n", now));
+    assert_eq!((bed.counter("failed").await, bed.depth(State::Retry).await), (1, 1));
+    assert!(lane.claim(1).await.is_empty());
 }
 
-pub async fn an_ack_leaves_nothing(subject: Subject) {
-    let ids = subject.store(3).await;
-    let mut lane = subject.lane().await;
-    let answer = lane.claim(3).await;
-    lane.end(&answer.deliveries, ack()).await;
-    for id in &ids {
-        assert_eq!(subject.state(id).await, None);
+/// The next delivery knows how often it failed.
+pub async fn attempts_are_counted_from_failure_to_failure(bed: Bed) {
+    bed.put(1).await;
+    let mut lane = bed.lane().await;
+    for attempts in 0..4 {
+        let delivery = lane.wait_for_one().await;
+        assert_eq!((delivery.attempts, delivery.snoozes), (attempts, 0));
+        assert!(lane.end(&delivery, nack(Duration::from_millis(1))).await);
     }
-    assert_eq!(subject.counter("done").await, 3);
-    assert!(subject.broker.stats(&subject.queue).await.unwrap().depth.values().all(|depth| *depth == 0));
 }
 
-pub async fn an_ack_with_retention_keeps_the_result(subject: Subject) {
-    let id = subject.store(1).await.remove(0);
-    let mut lane = subject.lane().await;
+/// The oldest failures go first.
+pub async fn the_last_failures_are_kept(bed: Bed) {
+    let ids = bed.put(1).await;
+    let mut lane = bed.lane().await;
+    for n in 0..FAILURES_KEPT + 3 {
+        let delivery = lane.wait_for_one().await;
+        assert!(lane.end(&delivery, Ending::Nack { delay: NOW, error: format!("failure {n}") }).await);
+    }
+    let record = bed.show(&ids[0]).await.expect("it waits");
+    let messages: Vec<&str> = record.failures.iter().map(|failure| failure.message.as_str()).collect();
+    let expected: Vec<String> = (3..FAILURES_KEPT + 3).map(|n| format!("failure {n}")).collect();
+    assert_eq!(messages, expected);
+    assert_eq!(record.attempts as usize, FAILURES_KEPT + 3);
+}
+
+/// Whatever the text is.
+pub async fn an_error_of_any_text_comes_back(bed: Bed) {
+    let id = bed.put(1).await.remove(0);
+    let mut lane = bed.lane().await;
+    for text in ["", "ümlaut 💥 \0 \r\n", &"x".repeat(8000)] {
+        let delivery = lane.wait_for_one().await;
+        assert!(lane.end(&delivery, Ending::Nack { delay: NOW, error: text.to_owned() }).await);
+        assert_eq!(bed.show(&id).await.expect("it waits").failures.last().expect("it failed").message, text);
+    }
+}
+
+/// A snooze is no failure.
+pub async fn a_snoozed_job_is_scheduled_and_counts_a_snooze(bed: Bed) {
+    let ids = bed.put(1).await;
+    let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
-    lane.end_one(&delivery, Ending::Ack { result: Some(vec![0, 1, 255]), keep: Some(HOUR) }).await;
-    let record = subject.show(&id).await.expect("it is kept");
-    assert_eq!((record.state, record.result.as_deref()), (State::Done, Some(&[0, 1, 255][..])));
-    assert_eq!(record.envelope, envelope(100));
-    assert!(record.at_ms.is_some());
-    assert_eq!(subject.depth(State::Done).await, 1);
+    assert!(lane.end(&delivery, Ending::Snooze { delay: Duration::from_millis(1) }).await);
+    let delivery = lane.wait_for_one().await;
+    assert_eq!((delivery.attempts, delivery.crashes, delivery.snoozes), (0, 0, 1));
+    assert!(lane.end(&delivery, Ending::Snooze { delay: LONG }).await);
+    let record = bed.show(&ids[0]).await.expect("it is scheduled");
+    assert_eq!((record.state, record.snoozes, record.failures.len()), (State::Scheduled, 2, 0));
+    assert_eq!(bed.counter("snoozed").await, 2);
 }
 
-pub async fn retention_ends(subject: Subject) {
-    let id = subject.store(1).await.remove(0);
-    let mut lane = subject.lane().await;
+/// The endless rotation: each round begins clean.
+pub async fn a_repeated_job_starts_its_next_round_clean(bed: Bed) {
+    let ids = bed.put(1).await;
+    let mut lane = bed.lane().await;
+    for ending in [nack(NOW), Ending::Snooze { delay: NOW }] {
+        let delivery = lane.wait_for_one().await;
+        assert!(lane.end(&delivery, ending).await);
+    }
+    let delivery = lane.wait_for_one().await;
+    assert_eq!((delivery.attempts, delivery.snoozes), (1, 1));
+    assert!(lane.end(&delivery, Ending::Repeat { delay: LONG }).await);
+    let record = bed.show(&ids[0]).await.expect("it is scheduled");
+    assert_eq!((record.state, record.attempts, record.snoozes, record.failures.len()), (State::Scheduled, 0, 0, 0));
+    assert_eq!(bed.counter("repeated").await, 1);
+}
+
+/// Without a delay the next round joins the tail, so that the others have theirs.
+pub async fn a_job_repeated_at_once_joins_the_tail(bed: Bed) {
+    let ids = bed.put(3).await;
+    let mut lane = bed.lane().await;
+    let mut served = Vec::new();
+    for _ in 0..6 {
+        let delivery = lane.claim_one().await;
+        served.push(delivery.id.clone());
+        assert!(lane.end(&delivery, Ending::Repeat { delay: NOW }).await);
+    }
+    assert_eq!(served, [ids.clone(), ids].concat());
+}
+
+/// A dead job is kept with its payload, its reason and its history.
+pub async fn a_buried_job_is_kept_with_reason_and_history(bed: Bed) {
+    let ids = bed.put(1).await;
+    let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
-    lane.end_one(&delivery, Ending::Ack { result: None, keep: Some(SHORT) }).await;
-    crate::patience::until("its retention to end", || async {
-        subject.broker.sweep(&subject.queue, &SweepLimits::default()).await.unwrap();
-        subject.state(&id).await.is_none()
-    })
-    .await;
-    assert_eq!(subject.depth(State::Done).await, 0);
+    assert!(lane.end(&delivery, nack(NOW)).await);
+    let delivery = lane.wait_for_one().await;
+    let envelope = delivery.envelope.clone();
+    let ending = Ending::Bury { reason: BuryReason::Failed, error: Some("the last straw".to_owned()) };
+    assert!(lane.end(&delivery, ending).await);
+    let record = bed.show(&ids[0]).await.expect("the dead are kept");
+    assert_eq!((record.state, record.reason, record.attempts), (State::Dead, Some(BuryReason::Failed), 2));
+    assert_eq!(record.envelope, envelope);
+    let messages: Vec<&str> = record.failures.iter().map(|failure| failure.message.as_str()).collect();
+    assert_eq!(messages, ["it failed", "the last straw"]);
+    assert!(record.at_ms.is_some(), "when it died");
+    assert_eq!((bed.counter("dead").await, bed.counter("failed").await), (1, 2));
 }
 
-pub async fn no_more_is_kept_than_the_limit(subject: Subject) {
-    let ids = subject.store(10).await;
-    let mut lane = subject.lane().await;
-    for delivery in lane.claim(10).await.deliveries {
-        let mut turn = lane.next().finish(vec![finish(&delivery, Ending::Ack { result: None, keep: Some(HOUR) })]);
-        turn.keep = KeepLimits { count: 4, ..KeepLimits::default() };
+/// Burying without an error counts no attempt; every reason is read back.
+pub async fn a_burial_without_error_counts_no_attempt(bed: Bed) {
+    let ids = bed.put(3).await;
+    let mut lane = bed.lane().await;
+    for (id, reason) in ids.iter().zip([BuryReason::Buried, BuryReason::Undecodable, BuryReason::Failed]) {
+        let delivery = lane.claim_one().await;
+        assert!(lane.end(&delivery, Ending::Bury { reason, error: None }).await);
+        let record = bed.show(id).await.expect("the dead are kept");
+        assert_eq!((record.reason, record.attempts, record.failures.len()), (Some(reason), 0, 0));
+    }
+    assert_eq!(bed.counter("failed").await, 0);
+}
+
+/// Retention only where it is asked for.
+pub async fn a_result_is_kept_only_where_it_is_asked_for(bed: Bed) {
+    let ids = bed.put(3).await;
+    let mut lane = bed.lane().await;
+    let held = lane.claim(3).await;
+    let result = || Some(vec![0xc3, 0, 1]);
+    let turn = lane.next().finish(vec![
+        finish(&held[0], Ending::Ack { result: result(), keep: Some(LONG) }),
+        finish(&held[1], Ending::Ack { result: result(), keep: None }),
+        finish(&held[2], Ending::Ack { result: None, keep: Some(LONG) }),
+    ]);
+    let now = lane.send(&turn).await.now_ms;
+    let kept = bed.show(&ids[0]).await.expect("it is kept");
+    assert_eq!((kept.state, kept.result, kept.at_ms), (State::Done, result(), Some(now)));
+    assert!(bed.show(&ids[1]).await.is_none());
+    assert_eq!(bed.show(&ids[2]).await.expect("it is kept").result, None);
+    assert_eq!((bed.depth(State::Done).await, bed.counter("done").await), (2, 3));
+}
+
+/// The queue's limits hold at once: the oldest go when there are too many.
+pub async fn kept_jobs_are_trimmed_to_the_limit_of_their_number(bed: Bed) {
+    let ids = bed.put(30).await;
+    let mut lane = bed.lane().await;
+    for delivery in lane.claim(30).await {
+        let mut turn = lane.next().finish(vec![finish(&delivery, kept())]);
+        turn.keep = KeepLimits { count: 5, bytes: u64::MAX };
         lane.send(&turn).await;
     }
-    assert_eq!(subject.depth(State::Done).await, 4);
-    assert_eq!(subject.state(&ids[5]).await, None, "the oldest go first");
-    assert_eq!(subject.state(&ids[6]).await, Some(State::Done));
+    assert_eq!(bed.ids(State::Done).await, ids[25..]);
+    assert!(bed.show(&ids[24]).await.is_none(), "a trimmed job is gone");
 }
 
-pub async fn a_nack_waits_and_counts_an_attempt(subject: Subject) {
-    let id = subject.store(1).await.remove(0);
-    let mut lane = subject.lane().await;
-    let delivery = lane.claim_one().await;
-    assert_eq!((delivery.attempts, delivery.crashes, delivery.snoozes), (0, 0, 0));
-    lane.end_one(&delivery, Ending::Nack { delay: HOUR, error: "broken".to_owned() }).await;
-    let record = subject.show(&id).await.unwrap();
-    assert_eq!((record.state, record.attempts), (State::Retry, 1));
-    assert_eq!(record.failures[0].message, "broken");
-    assert!(record.at_ms.unwrap() > record.failures[0].at_ms);
-    assert!(lane.claim(1).await.deliveries.is_empty());
-}
-
-pub async fn a_snooze_counts_a_snooze_alone(subject: Subject) {
-    subject.store(1).await;
-    let mut lane = subject.lane().await;
-    let delivery = lane.claim_one().await;
-    lane.end_one(&delivery, Ending::Snooze { delay: SHORT }).await;
-    assert_eq!(subject.state(&delivery.id).await, Some(State::Scheduled));
-    let again = lane.claim_when_due().await;
-    assert_eq!((again.attempts, again.crashes, again.snoozes), (0, 0, 1));
-    lane.end_one(&again, ack()).await;
-    assert_eq!((subject.counter("snoozed").await, subject.counter("failed").await), (1, 0));
-}
-
-pub async fn a_repeat_clears_the_counters(subject: Subject) {
-    let mut job = job();
-    job.priority = Priority::High;
-    subject.producer().await.send_one(job).await;
-    let mut lane = subject.lane().await;
-    let delivery = lane.claim_one().await;
-    lane.end_one(&delivery, nack("once")).await;
-    let delivery = lane.claim_when_due().await;
-    lane.end_one(&delivery, Ending::Snooze { delay: SHORT }).await;
-    let delivery = lane.claim_when_due().await;
-    assert_eq!((delivery.attempts, delivery.snoozes), (1, 1));
-    lane.end_one(&delivery, Ending::Repeat { delay: SHORT }).await;
-    let delivery = lane.claim_when_due().await;
-    assert_eq!((delivery.attempts, delivery.crashes, delivery.snoozes), (0, 0, 0));
-    let record = subject.show(&delivery.id).await.unwrap();
-    assert!(record.failures.is_empty());
-    assert_eq!(record.priority, Priority::High, "its priority stays");
-}
-
-pub async fn a_repeat_without_a_delay_goes_to_the_tail(subject: Subject) {
-    let ids = subject.store(2).await;
-    let mut lane = subject.lane().await;
-    let delivery = lane.claim_one().await;
-    lane.end_one(&delivery, Ending::Repeat { delay: Duration::ZERO }).await;
-    assert_eq!(ids_of(&lane.claim(2).await.deliveries), [ids[1].clone(), ids[0].clone()]);
-}
-
-pub async fn a_bury_keeps_reason_history_and_payload(subject: Subject) {
-    let id = subject.store(1).await.remove(0);
-    let mut lane = subject.lane().await;
-    let delivery = lane.claim_one().await;
-    lane.end_one(&delivery, nack("first")).await;
-    let delivery = lane.claim_when_due().await;
-    lane.end_one(&delivery, Ending::Bury { reason: BuryReason::Failed, error: Some("last".to_owned()) }).await;
-    let record = subject.show(&id).await.unwrap();
-    assert_eq!((record.state, record.reason, record.attempts), (State::Dead, Some(BuryReason::Failed), 2));
-    assert_eq!(record.failures.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>(), ["first", "last"]);
-    assert_eq!(record.envelope, envelope(100));
-    assert_eq!((subject.depth(State::Dead).await, subject.counter("dead").await), (1, 1));
-}
-
-pub async fn only_the_last_failures_are_kept(subject: Subject) {
-    let id = subject.store(1).await.remove(0);
-    let mut lane = subject.lane().await;
-    for round in 0..13 {
-        let delivery = lane.claim_when_due().await;
-        assert_eq!(delivery.attempts, round);
-        lane.end_one(&delivery, Ending::Nack { delay: Duration::from_millis(1), error: format!("failure {round}") }).await;
+/// The same for their bytes.
+pub async fn kept_jobs_are_trimmed_to_the_limit_of_their_bytes(bed: Bed) {
+    let ids = bed.put(10).await;
+    let mut lane = bed.lane().await;
+    for delivery in lane.claim(10).await {
+        let ending = Ending::Ack { result: Some(vec![1; 1000]), keep: Some(LONG) };
+        let mut turn = lane.next().finish(vec![finish(&delivery, ending)]);
+        turn.keep = KeepLimits { count: u64::MAX, bytes: 3500 };
+        lane.send(&turn).await;
     }
-    let failures = subject.show(&id).await.unwrap().failures;
-    assert_eq!((failures.len(), failures[0].message.as_str()), (10, "failure 3"));
+    assert_eq!(bed.ids(State::Done).await, ids[7..], "three times about 1,030 bytes fit");
 }
 
-pub async fn a_cancel_by_the_handler_keeps_its_reason(subject: Subject) {
-    let id = subject.store(1).await.remove(0);
-    let mut lane = subject.lane().await;
+/// A handler's own cancel is kept for a day, with its reason.
+pub async fn a_job_that_cancels_itself_is_recorded_with_its_reason(bed: Bed) {
+    let ids = bed.put(1).await;
+    let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
-    lane.end_one(&delivery, Ending::Cancel { reason: "paid meanwhile".to_owned() }).await;
-    let record = subject.show(&id).await.unwrap();
-    assert_eq!((record.state, record.note.as_deref()), (State::Cancelled, Some("paid meanwhile")));
-    assert_eq!(subject.counter("cancelled").await, 1);
+    assert!(lane.end(&delivery, Ending::Cancel { reason: "the order was paid".to_owned() }).await);
+    let record = bed.show(&ids[0]).await.expect("it is kept");
+    assert_eq!((record.state, record.note.as_deref()), (State::Cancelled, Some("the order was paid")));
+    assert_eq!((bed.counter("cancelled").await, bed.depth(State::Cancelled).await), (1, 1));
+    assert!(ENDED_KEEP > LONG && lane.claim(1).await.is_empty());
 }
 
-pub async fn an_expired_job_is_kept_for_people(subject: Subject) {
-    let id = subject.store(1).await.remove(0);
-    let mut lane = subject.lane().await;
+/// A job whose time has passed is recorded as expired.
+pub async fn an_expired_job_is_recorded(bed: Bed) {
+    let ids = bed.put(1).await;
+    let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
-    lane.end_one(&delivery, Ending::Expire).await;
-    assert_eq!(subject.state(&id).await, Some(State::Expired));
-    assert_eq!((subject.depth(State::Expired).await, subject.counter("expired").await), (1, 1));
+    assert!(lane.end(&delivery, Ending::Expire).await);
+    assert_eq!(bed.state(&ids[0]).await, Some(State::Expired));
+    assert_eq!((bed.counter("expired").await, bed.depth(State::Expired).await), (1, 1));
+    assert!(lane.claim(1).await.is_empty());
 }
 
-pub async fn a_release_goes_to_the_head_uncharged(subject: Subject) {
-    let ids = subject.store(2).await;
-    let mut lane = subject.lane().await;
+/// A release is as if nothing had been: the head of the line, and no counter moves.
+pub async fn a_released_job_goes_to_the_head_and_is_charged_nothing(bed: Bed) {
+    let ids = bed.put(5).await;
+    let mut lane = bed.lane().await;
+    let held = lane.claim(2).await;
+    assert!(lane.end(&held[0], Ending::Release).await);
+    let again = lane.claim_one().await;
+    assert_eq!(again.id, ids[0]);
+    assert_eq!((again.attempts, again.crashes, again.snoozes), (0, 0, 0));
+    assert_eq!(bed.counter("released").await, 1);
+}
+
+/// A released job keeps its priority.
+pub async fn a_released_job_keeps_its_priority(bed: Bed) {
+    use queue_core::broker::Priority;
+    let low = bed.put_at(Priority::Low).await;
+    let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
-    lane.end_one(&delivery, Ending::Release).await;
-    let answer = lane.claim(2).await;
-    assert_eq!(ids_of(&answer.deliveries), ids);
-    assert!(answer.deliveries.iter().all(|delivery| delivery.attempts + delivery.crashes + delivery.snoozes == 0));
+    let critical = bed.put_at(Priority::Critical).await;
+    assert!(lane.end(&delivery, Ending::Release).await);
+    let served: Vec<JobId> = lane.claim(2).await.into_iter().map(|delivery| delivery.id).collect();
+    assert_eq!(served, [critical, low.clone()]);
+    assert_eq!(bed.show(&low).await.expect("it is active").priority, Priority::Low);
 }
 
-pub async fn a_stale_ending_changes_nothing(subject: Subject) {
-    subject.store(1).await;
-    let (mut one, mut other) = (subject.lane().await, subject.lane().await);
-    let lost = one.claim_one().await;
-    one.end_one(&lost, Ending::Release).await;
-    let held = other.claim_one().await;
-    for ending in [
-        ack(),
-        Ending::Ack { result: None, keep: Some(HOUR) },
-        nack("no"),
-        Ending::Snooze { delay: SHORT },
-        Ending::Repeat { delay: SHORT },
-        Ending::Bury { reason: BuryReason::Buried, error: None },
-        Ending::Cancel { reason: String::new() },
-        Ending::Expire,
-        Ending::Release,
-        Ending::Void,
-        Ending::Park { task: "task".to_owned() },
-    ] {
-        assert_eq!(one.end(std::slice::from_ref(&lost), ending.clone()).await.stale, [0], "{ending:?}");
-        let record = subject.show(&held.id).await.unwrap();
-        assert_eq!((record.state, record.attempts, record.snoozes), (State::Active, 0, 0), "{ending:?}");
+/// So do a failed one and a snoozed one.
+pub async fn a_job_that_comes_back_keeps_its_priority(bed: Bed) {
+    use queue_core::broker::Priority;
+    let mut lane = bed.lane().await;
+    let critical = bed.put_at(Priority::Critical).await;
+    for ending in [nack(NOW), Ending::Snooze { delay: NOW }, Ending::Repeat { delay: NOW }] {
+        let delivery = lane.wait_for_one().await;
+        assert_eq!(delivery.id, critical);
+        assert!(lane.end(&delivery, ending).await);
     }
-    other.end_one(&held, ack()).await;
+    bed.put(3).await;
+    assert_eq!(lane.wait_for_one().await.id, critical);
 }
 
-pub async fn an_ending_counts_once(subject: Subject) {
-    subject.store(1).await;
-    let mut lane = subject.lane().await;
-    let delivery = lane.claim_one().await;
-    lane.end_one(&delivery, ack()).await;
-    assert_eq!(lane.end(std::slice::from_ref(&delivery), nack("late")).await.stale, [0]);
-    assert_eq!(subject.state(&delivery.id).await, None);
-}
-
-pub async fn parked_jobs_wait_for_a_lane_that_knows_their_task(subject: Subject) {
-    let ids = subject.store(3).await;
-    let mut lane = subject.lane().await;
-    let answer = lane.claim(3).await;
-    let answer = lane.end(&answer.deliveries, Ending::Park { task: "new.task".to_owned() }).await;
-    assert!(answer.parked);
-    assert_eq!(subject.depth(State::Parked).await, 3);
-    assert!(lane.claim(3).await.deliveries.is_empty());
-    let mut turn = lane.next().claim(2);
-    turn.resume = vec!["other".into(), "new".into(), "new.task".into()];
-    let resumed = lane.send(&turn).await;
-    assert_eq!(resumed.deliveries.len(), 2);
-    assert!(resumed.deliveries.iter().all(|delivery| delivery.attempts + delivery.crashes == 0 && ids.contains(&delivery.id)));
-    assert!(resumed.parked);
-    lane.end(&resumed.deliveries, ack()).await;
-    let mut turn = lane.next().claim(2);
-    turn.resume = vec!["new.task".into()];
-    assert_eq!(lane.send(&turn).await.deliveries.len(), 1);
-    assert!(!lane.claim(0).await.parked);
-}
-
-pub async fn one_stale_ending_does_not_harm_the_others(subject: Subject) {
-    let mut producer = subject.producer().await;
-    producer.send(vec![job(), given("g", 1), job(), job()]).await;
-    let mut lane = subject.lane().await;
-    let held = lane.claim(4).await.deliveries;
-    subject.broker.cancel(&subject.queue, &ids_of(&held[2..3])).await.unwrap();
-    let endings = [ack(), ack(), ack(), nack("one of them")];
-    let turn = lane.next().finish(held.iter().zip(endings).map(|(delivery, ending)| finish(delivery, ending)).collect());
-    assert_eq!(lane.send(&turn).await.stale, [2]);
-    assert_eq!(subject.counter("done").await, 2);
-    assert_eq!(subject.state(&held[3].id).await, Some(State::Retry));
-}
-
-pub async fn errors_of_any_text_come_back(subject: Subject) {
-    let id = subject.store(1).await.remove(0);
-    let mut lane = subject.lane().await;
-    for text in ["", "ümlaut 💥 \0 \r\n", &"x".repeat(8000)] {
-        let delivery = lane.claim_when_due().await;
-        lane.end_one(&delivery, Ending::Nack { delay: Duration::from_millis(1), error: text.to_owned() }).await;
-        assert_eq!(subject.show(&id).await.unwrap().failures.last().unwrap().message, text);
+/// A worker that does not know a task parks it; only one that asks for that task gets it.
+pub async fn a_parked_job_waits_for_a_worker_that_knows_its_task(bed: Bed) {
+    let ids = bed.put(3).await;
+    let mut lane = bed.lane().await;
+    for (delivery, task) in lane.claim(3).await.iter().zip(["new.one", "new.other", "new.one"]) {
+        assert!(lane.end(delivery, Ending::Park { task: task.to_owned() }).await);
     }
+    assert_eq!((bed.depth(State::Parked).await, bed.depth(State::Ready).await), (3, 0));
+    let turn = lane.next().claim(10);
+    let answer = lane.send(&turn).await;
+    assert!(answer.deliveries.is_empty() && answer.parked && !answer.more, "{answer:?}");
+
+    let held = resume(&mut lane, &["unrelated", "new.one"], 10).await;
+    let found: Vec<JobId> = held.iter().map(|delivery| delivery.id.clone()).collect();
+    assert!(found.len() == 2 && found.contains(&ids[0]) && found.contains(&ids[2]), "{found:?}");
+    assert!(held.iter().all(|delivery| (delivery.attempts, delivery.crashes, delivery.snoozes) == (0, 0, 0)));
+    lane.ack(&held).await;
+    assert_eq!(bed.state(&ids[1]).await, Some(State::Parked));
+    let held = resume(&mut lane, &["new.other"], 10).await;
+    assert_eq!(held.len(), 1);
+    let turn = lane.next().finish(vec![finish(&held[0], ack())]);
+    assert!(!lane.send(&turn).await.parked);
+}
+
+/// Parked jobs come before others, and count towards the claim.
+pub async fn resumed_jobs_come_first_and_within_the_claim(bed: Bed) {
+    bed.put(3).await;
+    let mut lane = bed.lane().await;
+    for delivery in lane.claim(3).await {
+        assert!(lane.end(&delivery, Ending::Park { task: "t".to_owned() }).await);
+    }
+    let others = bed.put(1).await;
+    let held = resume(&mut lane, &["t"], 2).await;
+    assert!(held.len() == 2 && held.iter().all(|delivery| delivery.id != others[0]));
+    let held = resume(&mut lane, &["t"], 2).await;
+    assert!(held.len() == 2 && held[1].id == others[0]);
+}
+
+/// A park keeps what was counted before.
+pub async fn a_parked_job_keeps_its_attempts(bed: Bed) {
+    bed.put(1).await;
+    let mut lane = bed.lane().await;
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, nack(NOW)).await);
+    let delivery = lane.wait_for_one().await;
+    assert!(lane.end(&delivery, Ending::Park { task: "t".to_owned() }).await);
+    let held = resume(&mut lane, &["t"], 1).await;
+    assert_eq!(held[0].attempts, 1);
+}
+
+async fn resume(lane: &mut Lane, tasks: &[&str], n: usize) -> Vec<Delivery> {
+    let mut turn = lane.next().claim(n);
+    turn.resume = tasks.iter().map(|task| Arc::from(*task)).collect();
+    lane.send(&turn).await.deliveries
+}
+
+fn kept() -> Ending {
+    Ending::Ack { result: None, keep: Some(LONG) }
 }

@@ -1,172 +1,165 @@
-//! What leases promise: nobody loses a job that he looks after, and nothing stays with the dead.
-#![allow(missing_docs, reason = "the names of the cases say it")]
-
-use std::time::Duration;
+//! Leases: who holds one, how it is renewed, and who loses it.
 
 use queue_core::{
-    Error, JobId,
-    broker::{BuryReason, Ending, Extend, ProcessId, State},
+    Error,
+    broker::{CancelAnswer, CrashRule, Extend, PartyName, ProcessId, State, Suspect, Turn},
 };
 
-use super::{LONG, Lane, Subject, ack, ids_of, job, quick_rule};
+use super::bed::{Bed, LONG, SHORT, ack, eventually};
 
-const INSTANT: Duration = Duration::from_millis(1);
-
-async fn beat(subject: &Subject, lane: &Lane, lease: Duration) -> queue_core::Result<queue_core::broker::Extended> {
-    let beats = [Extend::new(subject.queue.clone(), lane.name.clone(), lane.seq, lease)];
-    subject.broker.extend(&beats).await.remove(0)
+/// A beat renews the lease, of several lanes at once, with an answer for each.
+pub async fn a_beat_renews_the_leases_of_several_lanes(bed: Bed) {
+    let lanes = [bed.dying_lane().await, bed.dying_lane().await];
+    let stranger = PartyName::new("0123456789abcdef.0123456789abcdef.99");
+    let beats = [lanes[0].beat(LONG), Extend::new(bed.queue.clone(), stranger, 0, LONG), lanes[1].beat(LONG)];
+    let answers = bed.broker.extend(&beats).await;
+    assert_eq!(answers.len(), 3);
+    assert!(answers[0].is_ok() && answers[2].is_ok());
+    assert!(matches!(answers[1], Err(Error::Forgotten(_))));
+    assert!(bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.is_empty());
+    assert_eq!(bed.stats().await.workers, 2);
 }
 
-async fn until_suspect(subject: &Subject) {
-    crate::patience::until("a lease to run out", || async {
-        !subject.broker.suspects(&subject.queue, 10).await.unwrap().expired.is_empty()
-    })
-    .await;
+/// Nobody gets an entry by a beat.
+pub async fn a_beat_of_a_stranger_makes_no_entry(bed: Bed) {
+    let name = PartyName::new("0123456789abcdef.0123456789abcdef.99");
+    for _ in 0..2 {
+        let answers = bed.broker.extend(&[Extend::new(bed.queue.clone(), name.clone(), 0, LONG)]).await;
+        assert!(matches!(answers[0], Err(Error::Forgotten(_))));
+    }
+    let turn = Turn::new(bed.queue.clone(), name, 1, LONG);
+    assert!(matches!(bed.broker.turn(&turn).await, Err(Error::Forgotten(_))));
+    assert_eq!(bed.stats().await.workers, 0);
 }
 
-pub async fn a_live_lane_is_no_suspect(subject: Subject) {
-    subject.store(1).await;
-    subject.lane().await.claim(1).await;
-    assert!(subject.broker.suspects(&subject.queue, 10).await.unwrap().expired.is_empty());
-    assert_eq!(subject.broker.stats(&subject.queue).await.unwrap().workers, 1);
-}
-
-pub async fn a_beat_renews_the_lease(subject: Subject) {
-    let lane = subject.lane_of(ProcessId::random(), INSTANT).await;
-    until_suspect(&subject).await;
-    beat(&subject, &lane, LONG).await.unwrap();
-    assert!(subject.broker.suspects(&subject.queue, 10).await.unwrap().expired.is_empty());
-}
-
-pub async fn a_beat_of_a_lane_that_lost_turns_is_forgotten(subject: Subject) {
-    let mut lane = subject.lane().await;
+/// A broker that lacks the lane's last turns has forgotten it.
+pub async fn a_beat_beyond_what_the_broker_knows_is_forgotten(bed: Bed) {
+    let mut lane = bed.lane().await;
     lane.claim(0).await;
-    beat(&subject, &lane, LONG).await.unwrap();
-    lane.seq += 1;
-    assert!(matches!(beat(&subject, &lane, LONG).await, Err(Error::Forgotten(_))));
+    assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok());
+    lane.answered = 2;
+    assert!(matches!(bed.broker.extend(&[lane.beat(LONG)]).await[0], Err(Error::Forgotten(_))));
+    lane.answered = 0;
+    assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok(), "a beat that was overtaken by a turn is fine");
 }
 
-pub async fn a_renewed_lane_is_not_fenced(subject: Subject) {
-    let mut lane = subject.lane_of(ProcessId::random(), INSTANT).await;
-    until_suspect(&subject).await;
-    let seen = subject.broker.suspects(&subject.queue, 10).await.unwrap().expired;
-    beat(&subject, &lane, LONG).await.unwrap();
-    assert_eq!(subject.broker.fence(&subject.queue, &seen).await.unwrap(), [false]);
-    lane.claim(0).await;
-    // Renewed, and run out anew: another deadline than the one that was seen.
-    beat(&subject, &lane, INSTANT).await.unwrap();
-    until_suspect(&subject).await;
-    assert_eq!(subject.broker.fence(&subject.queue, &seen).await.unwrap(), [false]);
+/// Only those whose time is over are suspects, and no more than asked for.
+pub async fn suspects_are_those_whose_lease_is_over(bed: Bed) {
+    let alive = bed.lane().await;
+    let dead = [bed.dying_lane().await, bed.dying_lane().await, bed.dying_lane().await];
+    eventually("three leases end", async || (bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.len() == 3).then_some(())).await;
+    let suspects = bed.broker.suspects(&bed.queue, 10).await.unwrap();
+    assert_eq!(suspects.fenced, 0);
+    assert!(suspects.expired.iter().all(|suspect| suspect.worker != alive.name));
+    assert!(dead.iter().all(|lane| suspects.expired.iter().any(|suspect| suspect.worker == lane.name)));
+    assert_eq!(bed.broker.suspects(&bed.queue, 2).await.unwrap().expired.len(), 2);
+    assert_eq!(bed.stats().await.workers, 1, "lanes whose lease is over are not counted");
 }
 
-pub async fn a_fenced_lane_is_forgotten_and_its_endings_with_it(subject: Subject) {
-    let id = subject.store(1).await.remove(0);
-    let mut lane = subject.lane_of(ProcessId::random(), INSTANT).await;
+/// Looking is harmless: a lane that comes back before it is fenced keeps what it holds.
+pub async fn a_late_turn_of_a_lane_that_nobody_fenced_counts(bed: Bed) {
+    bed.put(1).await;
+    let mut lane = bed.dying_lane().await;
     let delivery = lane.claim_one().await;
-    until_suspect(&subject).await;
-    let seen = subject.broker.suspects(&subject.queue, 10).await.unwrap().expired;
-    assert_eq!(subject.broker.fence(&subject.queue, &seen).await.unwrap(), [true]);
-    let turn = lane.next().finish(vec![super::finish(&delivery, ack())]);
-    assert!(matches!(subject.broker.turn(&turn).await, Err(Error::Forgotten(_))));
-    assert!(matches!(beat(&subject, &lane, LONG).await, Err(Error::Forgotten(_))));
-    assert_eq!(subject.state(&id).await, Some(State::Active), "until it is swept");
-    assert_eq!(subject.broker.suspects(&subject.queue, 10).await.unwrap().fenced, 1);
-    let reclaimed = subject.broker.sweep_fenced(&subject.queue, &quick_rule()).await.unwrap();
-    assert_eq!((reclaimed.charged, reclaimed.released), (1, 0));
+    eventually("its lease ends", async || bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    assert!(lane.end(&delivery, ack()).await);
+    assert_eq!(bed.counter("done").await, 1);
 }
 
-pub async fn jobs_of_a_dead_process_come_back_charged(subject: Subject) {
-    let ids = subject.store(3).await;
-    let process = ProcessId::random();
-    // Two lanes of one process are judged together.
-    let (mut one, mut other) = (subject.lane_of(process, INSTANT).await, subject.lane_of(process, INSTANT).await);
-    one.claim(2).await;
-    other.claim(1).await;
-    crate::patience::until("both leases to run out", || async {
-        subject.broker.suspects(&subject.queue, 10).await.unwrap().expired.len() == 2
+/// The second look fences only what did not move since the first.
+pub async fn a_lane_that_showed_life_between_the_looks_is_not_fenced(bed: Bed) {
+    let (mut by_turn, by_beat) = (bed.dying_lane().await, bed.dying_lane().await);
+    let seen = eventually("both leases end", async || {
+        let seen = bed.broker.suspects(&bed.queue, 10).await.unwrap().expired;
+        (seen.len() == 2).then_some(seen)
     })
     .await;
-    let reclaimed = subject.reclaim().await;
-    assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.forgotten), (3, 0, 2));
-    for id in &ids {
-        let record = subject.show(id).await.unwrap();
-        assert_eq!((record.crashes, record.attempts), (1, 0));
-        assert_eq!(record.failures.len(), 1);
+    by_turn.lease = LONG;
+    by_turn.claim(0).await;
+    assert!(bed.broker.extend(&[by_beat.beat(LONG)]).await[0].is_ok());
+    assert_eq!(bed.broker.fence(&bed.queue, &seen).await.unwrap(), [false, false]);
+    by_turn.claim(0).await;
+}
+
+/// A deadline that is not past, or not the stored one, fences nobody.
+pub async fn a_fence_wants_the_exact_deadline_and_its_end(bed: Bed) {
+    let lane = bed.dying_lane().await;
+    let seen = eventually("its lease ends", async || bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    let suspects = [
+        Suspect { deadline_ms: seen.deadline_ms - 1, ..seen.clone() },
+        Suspect { deadline_ms: seen.deadline_ms + 1, ..seen.clone() },
+        Suspect { worker: PartyName::new("nobody.at.1"), ..seen.clone() },
+        seen.clone(),
+        seen.clone(),
+    ];
+    assert_eq!(bed.broker.fence(&bed.queue, &suspects).await.unwrap(), [false, false, false, true, false]);
+    assert_eq!(bed.broker.suspects(&bed.queue, 10).await.unwrap().fenced, 1);
+    assert!(matches!(bed.broker.turn(&lane.next()).await, Err(Error::Forgotten(_))));
+}
+
+/// From the fence on, a lane hears nothing but `Forgotten`, and changes nothing.
+pub async fn a_fenced_lane_is_forgotten_in_every_request(bed: Bed) {
+    let ids = bed.put(2).await;
+    let mut lane = bed.dying_lane().await;
+    let turn = lane.next().claim(1);
+    let held = lane.send(&turn).await.deliveries;
+    bed.fence(&[&lane]).await;
+    assert!(matches!(bed.broker.turn(&turn).await, Err(Error::Forgotten(_))), "a replay");
+    let finishing = lane.next().finish(vec![super::finish(&held[0], ack())]).claim(1);
+    assert!(matches!(bed.broker.turn(&finishing).await, Err(Error::Forgotten(_))), "a turn");
+    assert!(matches!(bed.broker.extend(&[lane.beat(LONG)]).await[0], Err(Error::Forgotten(_))), "a beat");
+    assert_eq!(bed.state(&ids[0]).await, Some(State::Active), "until it is swept");
+    assert_eq!(bed.state(&ids[1]).await, Some(State::Ready));
+    let reclaimed = bed.broker.sweep_fenced(&bed.queue, &CrashRule::default()).await.unwrap();
+    assert_eq!((reclaimed.charged, reclaimed.forgotten), (1, 1));
+    assert!(matches!(bed.broker.turn(&finishing).await, Err(Error::Forgotten(_))), "after the sweep");
+    assert_eq!(bed.counter("done").await, 0);
+}
+
+/// Lanes of one process have a lease each: one that is fenced takes no other with it.
+pub async fn a_fence_takes_one_lane_not_its_process(bed: Bed) {
+    bed.put(2).await;
+    let process = ProcessId::random();
+    let (mut one, mut other) = (bed.lane_of(process, SHORT).await, bed.lane_of(process, LONG).await);
+    one.claim_one().await;
+    let kept = other.claim_one().await;
+    bed.reclaim(&[&one], CrashRule::default()).await;
+    other.ack(&[kept]).await;
+}
+
+/// The worker of a cancelled job hears of it with its next beat, until it has answered.
+pub async fn a_beat_brings_the_cancels(bed: Bed) {
+    bed.put(2).await;
+    let mut lane = bed.lane().await;
+    let held = lane.claim(2).await;
+    let answers = bed.broker.cancel(&bed.queue, std::slice::from_ref(&held[0].id)).await.unwrap();
+    assert_eq!(answers, [CancelAnswer::CancelledActive]);
+    for _ in 0..2 {
+        let beat = bed.broker.extend(&[lane.beat(LONG)]).await.remove(0).unwrap();
+        assert_eq!(beat.cancelled, [(held[0].id.clone(), held[0].claim)]);
     }
-    assert_eq!(subject.counter("crashed").await, 3);
+    assert!(!lane.end(&held[0], queue_core::broker::Ending::Void).await);
+    let beat = bed.broker.extend(&[lane.beat(LONG)]).await.remove(0).unwrap();
+    assert!(beat.cancelled.is_empty());
+    lane.ack(&held[1..]).await;
 }
 
-pub async fn innocent_jobs_beside_a_suspect_are_not_charged(subject: Subject) {
-    let suspect = subject.suspect().await;
-    let mut lane = subject.lane().await;
-    // It is charged, waits, and is promoted.
-    let delivery = lane.claim_when_due().await;
-    assert_eq!((delivery.id.clone(), delivery.crashes), (suspect.clone(), 1));
-    lane.end_one(&delivery, Ending::Release).await;
-    let innocent = subject.store(5).await;
-    let reclaimed = subject.crash(&[vec![suspect.clone()], innocent.clone()].concat()).await;
-    assert_eq!((reclaimed.charged, reclaimed.released), (1, 5));
-    assert_eq!(subject.show(&suspect).await.unwrap().crashes, 2);
-    let served = lane.claim(5).await;
-    assert_eq!(ids_of(&served.deliveries), innocent, "at the head, in their order");
-    assert!(served.deliveries.iter().all(|delivery| delivery.crashes == 0));
+/// Without turns, a lane lives by its beats alone; without either, by its lease.
+pub async fn a_turn_renews_the_lease(bed: Bed) {
+    let mut lane = bed.dying_lane().await;
+    eventually("its lease ends", async || bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    lane.lease = LONG;
+    lane.claim(0).await;
+    assert!(bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.is_empty());
+    lane.lease = SHORT;
+    lane.claim(0).await;
+    eventually("the shorter lease ends", async || bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.pop()).await;
 }
 
-pub async fn the_third_crash_buries(subject: Subject) {
-    let id = subject.suspect().await;
-    for round in 2..=3 {
-        let mut lane = subject.lane_of(ProcessId::random(), INSTANT).await;
-        lane.claim_when_due().await;
-        let reclaimed = subject.reclaim().await;
-        assert_eq!((reclaimed.charged, reclaimed.buried), if round == 3 { (0, 1) } else { (1, 0) });
-    }
-    let record = subject.show(&id).await.unwrap();
-    assert_eq!((record.state, record.reason), (State::Dead, Some(BuryReason::Crashed)));
-}
-
-pub async fn a_finished_round_clears_the_crashes(subject: Subject) {
-    let id = subject.suspect().await;
-    let mut lane = subject.lane().await;
-    let delivery = lane.claim_when_due().await;
-    lane.end_one(&delivery, Ending::Nack { delay: INSTANT, error: "it failed, but it ended".to_owned() }).await;
-    assert_eq!(subject.show(&id).await.unwrap().crashes, 0);
-    let delivery = lane.claim_when_due().await;
-    assert_eq!((delivery.crashes, delivery.attempts), (0, 1));
-}
-
-pub async fn one_suspect_is_served_at_a_time(subject: Subject) {
-    let ids = subject.store(3).await;
-    subject.crash(&ids).await;
-    let more = subject.store(1).await;
-    let mut lane = subject.lane().await;
-    crate::patience::until("they are due", || async { subject.depth(State::Retry).await == 3 }).await;
-    tokio::time::sleep(Duration::from_millis(10)).await;
-    let mut turn = lane.next().claim(10);
-    turn.suspect = false;
-    assert_eq!(ids_of(&lane.send(&turn).await.deliveries), more, "no suspect where none is allowed");
-    let answer = lane.claim(10).await;
-    assert_eq!(answer.deliveries.len(), 1);
-    assert!(answer.more, "the others wait");
-    assert_eq!(lane.claim(10).await.deliveries.len(), 1);
-}
-
-pub async fn a_sweep_moves_many_jobs_in_steps(subject: Subject) {
-    let ids: Vec<JobId> = [subject.store(500).await, subject.store(150).await].concat();
-    let mut lane = subject.lane_of(ProcessId::random(), INSTANT).await;
-    let mut held = lane.claim(500).await.deliveries.len();
-    held += lane.claim(500).await.deliveries.len();
-    assert_eq!(held, ids.len());
-    let reclaimed = subject.reclaim().await;
-    assert_eq!((reclaimed.charged, reclaimed.forgotten), (650, 1));
-    assert_eq!(subject.depth(State::Active).await, 0);
-    assert_eq!(subject.broker.suspects(&subject.queue, 10).await.unwrap().fenced, 0);
-}
-
-pub async fn idle_lanes_are_pruned(subject: Subject) {
-    subject.lane_of(ProcessId::random(), INSTANT).await;
-    let live = subject.lane().await;
-    let reclaimed = subject.reclaim().await;
-    assert_eq!((reclaimed.forgotten, reclaimed.charged), (1, 0));
-    beat(&subject, &live, LONG).await.unwrap();
-    drop(job());
+/// The number of lanes is told, so that they can share the polling.
+pub async fn a_turn_tells_how_many_lanes_there_are(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let _others = [bed.lane().await, bed.lane().await];
+    let turn = lane.next();
+    assert_eq!(lane.send(&turn).await.workers, 3);
 }

@@ -1,231 +1,355 @@
-//! What a turn promises.
-#![allow(missing_docs, reason = "the names of the cases say it")]
+//! Turns: claims, tags, replays, bounds.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use queue_core::{
     Error, JobId,
-    broker::{Due, Ending, MAX_BYTES, NewJob, PartyName, Priority, State, Turn},
+    broker::{Delivery, Ending, Finish, MAX_BYTES, MAX_ITEMS, NewJob, PartyName, Priority, ProcessId, Register, State, Turn},
 };
 
-use super::{LONG, Subject, ack, envelope, finish, ids_of, job};
+use super::bed::{Bed, LONG, ack, envelope, finish, nack};
 
-fn due(due: Due) -> NewJob {
-    let mut job = job();
-    job.due = due;
-    job
+/// From enqueue to ack, and nothing is left but counters.
+pub async fn a_job_is_claimed_acknowledged_and_gone(bed: Bed) {
+    let ids = bed.put(1).await;
+    assert_eq!(bed.state(&ids[0]).await, Some(State::Ready));
+    let mut lane = bed.lane().await;
+    let delivery = lane.claim_one().await;
+    assert_eq!((&delivery.id, &delivery.envelope), (&ids[0], &envelope("0")));
+    assert_eq!((delivery.attempts, delivery.crashes, delivery.snoozes, delivery.void), (0, 0, 0, false));
+    assert_eq!(bed.state(&ids[0]).await, Some(State::Active));
+    lane.ack(&[delivery]).await;
+    assert_eq!(bed.state(&ids[0]).await, None);
+    let stats = bed.stats().await;
+    assert_eq!(stats.depth.values().sum::<u64>(), 0, "{stats:?}");
+    assert_eq!((stats.counters["enqueued"], stats.counters["done"]), (1, 1));
 }
 
-pub async fn a_claim_gives_each_job_to_one_lane(subject: Subject) {
-    let ids = subject.store(30).await;
-    let (mut one, mut other) = (subject.lane().await, subject.lane().await);
-    let mut seen = ids_of(&one.claim(20).await.deliveries);
-    assert_eq!(seen.len(), 20);
-    seen.extend(ids_of(&other.claim(20).await.deliveries));
-    assert_eq!(seen, ids);
-    assert_eq!(subject.depth(State::Active).await, 30);
+/// First in, first out.
+pub async fn jobs_of_one_priority_are_served_in_order(bed: Bed) {
+    let ids = bed.put(700).await;
+    let mut lane = bed.lane().await;
+    let mut served: Vec<JobId> = Vec::new();
+    for _ in 0..7 {
+        served.extend(lane.claim(100).await.into_iter().map(|delivery| delivery.id));
+    }
+    assert_eq!(served, ids);
 }
 
-pub async fn a_replayed_turn_gives_the_same_and_applies_nothing_twice(subject: Subject) {
-    subject.store(3).await;
-    let mut lane = subject.lane().await;
-    let first = lane.claim(2).await;
-    let turn = lane.next().claim(2).finish(first.deliveries.iter().map(|delivery| finish(delivery, ack())).collect());
+/// Critical before high before normal before low, whatever the order of arrival.
+pub async fn a_higher_priority_is_served_first(bed: Bed) {
+    let mut ids = Vec::new();
+    for priority in [Priority::Low, Priority::Normal, Priority::High, Priority::Critical] {
+        ids.push(bed.put_at(priority).await);
+        ids.push(bed.put_at(priority).await);
+    }
+    let mut lane = bed.lane().await;
+    let served: Vec<JobId> = lane.claim(8).await.into_iter().map(|delivery| delivery.id).collect();
+    let expected = [6, 7, 4, 5, 2, 3, 0, 1].map(|n: usize| ids[n].clone());
+    assert_eq!(served, expected);
+}
+
+/// The number asked for is a bound, and the answer says whether there is more.
+pub async fn a_claim_takes_no_more_than_was_asked_for(bed: Bed) {
+    bed.put(5).await;
+    let mut lane = bed.lane().await;
+    let turn = lane.next().claim(3);
     let answer = lane.send(&turn).await;
-    let again = lane.send(&turn).await;
-    assert_eq!((&again.deliveries, &again.stale), (&answer.deliveries, &answer.stale));
-    assert_eq!(answer.deliveries.len(), 1);
-    assert_eq!(subject.counter("done").await, 2);
+    assert_eq!((answer.deliveries.len(), answer.more), (3, true));
+    let turn = lane.next().claim(3);
+    let answer = lane.send(&turn).await;
+    assert_eq!((answer.deliveries.len(), answer.more), (2, false));
+    let turn = lane.next();
+    assert!(lane.send(&turn).await.deliveries.is_empty(), "a turn that claims nothing brings nothing");
 }
 
-pub async fn a_replayed_turn_voids_what_was_taken_away_since(subject: Subject) {
-    let ids = subject.store(2).await;
-    let mut lane = subject.lane().await;
-    let turn = lane.next().claim(2);
-    lane.send(&turn).await;
-    subject.broker.cancel(&subject.queue, &ids[..1]).await.unwrap();
-    let again = lane.send(&turn).await;
-    assert_eq!(again.deliveries.iter().map(|delivery| delivery.void).collect::<Vec<_>>(), [true, false]);
-    lane.end(&again.deliveries[..1], Ending::Void).await;
-    assert_eq!(subject.state(&ids[0]).await, Some(State::Cancelled));
-}
-
-pub async fn a_turn_out_of_order_is_refused(subject: Subject) {
-    let mut lane = subject.lane().await;
-    let first = lane.next();
-    lane.send(&first).await;
-    let second = lane.next();
-    lane.send(&second).await;
-    assert!(matches!(subject.broker.turn(&first).await, Err(Error::Old { .. })));
-    lane.seq += 1;
-    let skipped = lane.next();
-    assert!(matches!(subject.broker.turn(&skipped).await, Err(Error::Forgotten(_))));
-}
-
-pub async fn an_unknown_worker_is_forgotten(subject: Subject) {
-    subject.store(1).await;
-    let turn = Turn::new(subject.queue.clone(), PartyName::new("nobody.1.1"), 1, LONG).claim(1);
-    assert!(matches!(subject.broker.turn(&turn).await, Err(Error::Forgotten(_))));
-    assert_eq!(subject.depth(State::Ready).await, 1);
-}
-
-pub async fn higher_priorities_are_served_first(subject: Subject) {
-    let mut jobs = Vec::new();
-    for priority in [Priority::Low, Priority::Normal, Priority::Critical, Priority::High, Priority::Normal] {
-        let mut job = job();
-        job.priority = priority;
-        jobs.push(job);
-    }
-    let ids: Vec<JobId> = jobs.iter().map(|job| job.id.clone()).collect();
-    subject.producer().await.send(jobs).await;
-    let mut lane = subject.lane().await;
-    let mut served = ids_of(&lane.claim(2).await.deliveries);
-    served.extend(ids_of(&lane.claim(9).await.deliveries));
-    assert_eq!(served, [2, 3, 1, 4, 0].map(|position| ids[position].clone()));
-    assert_eq!(subject.show(&ids[3]).await.unwrap().priority, Priority::High);
-}
-
-pub async fn a_delayed_job_is_not_served_early(subject: Subject) {
-    let delay = Duration::from_millis(150);
-    let start = std::time::Instant::now();
-    subject.producer().await.send_one(due(Due::After(delay))).await;
-    let mut lane = subject.lane().await;
-    assert!(lane.claim(1).await.deliveries.is_empty());
-    lane.claim_when_due().await;
-    assert!(start.elapsed() >= delay);
-}
-
-pub async fn a_time_that_is_past_means_now(subject: Subject) {
-    subject.producer().await.send_one(due(Due::AtMs(1_000))).await;
-    assert_eq!(subject.lane().await.claim(1).await.deliveries.len(), 1);
-}
-
-pub async fn a_retry_and_a_schedule_are_due_in_the_order_of_their_times(subject: Subject) {
-    let mut producer = subject.producer().await;
-    let (late, early) = (due(Due::After(Duration::from_millis(80))), due(Due::After(Duration::from_millis(20))));
-    let ids = [early.id.clone(), late.id.clone()];
-    producer.send(vec![late, early]).await;
-    let mut lane = subject.lane().await;
-    assert_eq!([lane.claim_when_due().await.id, lane.claim_when_due().await.id], ids);
-}
-
-pub async fn the_next_due_time_is_told(subject: Subject) {
-    subject.producer().await.send_one(due(Due::After(LONG))).await;
-    let next = subject.lane().await.claim(1).await.next_due.expect("a job waits");
-    assert!(next <= LONG && next > LONG / 2, "{next:?}");
-}
-
-pub async fn an_answer_is_bounded_in_bytes(subject: Subject) {
-    let mut producer = subject.producer().await;
-    for _ in 0..12 {
-        producer.send_one(NewJob::new(JobId::make(), envelope(200 * 1024))).await;
-    }
-    let mut lane = subject.lane().await;
-    let mut served = BTreeSet::new();
-    let mut turns = 0;
-    while served.len() < 12 {
-        let answer = lane.claim(100).await;
-        let bytes: usize = answer.deliveries.iter().map(|delivery| delivery.envelope.len()).sum();
-        assert!(bytes <= MAX_BYTES, "{bytes}");
-        assert_eq!(answer.more, served.len() + answer.deliveries.len() < 12);
-        served.extend(ids_of(&answer.deliveries));
-        turns += 1;
-        assert!(turns < 12, "several fit into one answer");
-    }
-}
-
-pub async fn a_single_large_job_is_served(subject: Subject) {
-    let mut job = job();
-    job.envelope = vec![1; MAX_BYTES + 1000];
-    subject.producer().await.send_one(job).await;
-    assert_eq!(subject.lane().await.claim(5).await.deliveries[0].envelope.len(), MAX_BYTES + 1000);
-}
-
-pub async fn a_paused_queue_hands_out_nothing(subject: Subject) {
-    subject.store(1).await;
-    let mut lane = subject.lane().await;
-    subject.broker.set_paused(&subject.queue, true).await.unwrap();
-    let answer = lane.claim(1).await;
-    assert!(answer.paused && answer.deliveries.is_empty() && !answer.more);
-    assert!(subject.broker.stats(&subject.queue).await.unwrap().paused);
-    subject.broker.set_paused(&subject.queue, false).await.unwrap();
-    let delivery = lane.claim_one().await;
-    subject.broker.set_paused(&subject.queue, true).await.unwrap();
-    lane.end_one(&delivery, ack()).await;
-}
-
-pub async fn claim_numbers_grow(subject: Subject) {
-    subject.store(1).await;
-    let (mut one, mut other) = (subject.lane().await, subject.lane().await);
+/// A handler may fence its own storage with the claim number.
+pub async fn claim_numbers_grow_with_every_delivery_of_a_job(bed: Bed) {
+    bed.put(1).await;
+    let (mut one, mut other) = (bed.lane().await, bed.lane().await);
     let mut last = 0;
-    for round in 0..6 {
-        let lane = if round % 2 == 0 { &mut one } else { &mut other };
-        let delivery = lane.claim_one().await;
-        assert!(delivery.claim > last);
-        last = delivery.claim;
-        lane.end_one(&delivery, Ending::Release).await;
-    }
-}
-
-pub async fn finishing_and_claiming_are_one_turn(subject: Subject) {
-    let ids = subject.store(2).await;
-    let mut lane = subject.lane().await;
-    let delivery = lane.claim_one().await;
-    let turn = lane.next().claim(5).finish(vec![finish(&delivery, ack())]);
-    assert_eq!(ids_of(&lane.send(&turn).await.deliveries), ids[1..]);
-}
-
-async fn hinted(hints: &mut queue_core::broker::Hints) -> queue_core::broker::Hint {
-    tokio::time::timeout(crate::patience::PATIENCE, hints.next()).await.expect("a hint comes")
-}
-
-/// Subscribing takes effect a moment later, and may itself be announced.
-async fn listening(subject: &Subject) -> queue_core::broker::Hints {
-    let mut hints = subject.broker.hints(&subject.queue);
-    let mut producer = subject.producer().await;
-    let mut lane = subject.lane().await;
-    let until = std::time::Instant::now() + crate::patience::PATIENCE;
-    loop {
-        producer.send_one(job()).await;
-        let heard = tokio::time::timeout(Duration::from_millis(100), hints.next()).await.is_ok();
-        let answer = lane.claim(100).await;
-        lane.end(&answer.deliveries, ack()).await;
-        if heard {
-            break;
+    for _ in 0..5 {
+        for lane in [&mut one, &mut other] {
+            let delivery = lane.claim_one().await;
+            assert!(delivery.claim > last, "{} after {last}", delivery.claim);
+            last = delivery.claim;
+            assert!(lane.end(&delivery, Ending::Release).await);
         }
-        assert!(std::time::Instant::now() < until, "no hint was ever heard");
     }
-    // What was announced before is taken in.
-    while tokio::time::timeout(Duration::from_millis(200), hints.next()).await.is_ok() {}
-    hints
 }
 
-pub async fn a_hint_comes_for_a_new_job(subject: Subject) {
-    let mut hints = listening(&subject).await;
-    subject.store(1).await;
-    assert_eq!(hinted(&mut hints).await.due, None);
+/// The claim number is half of the tag.
+pub async fn a_finish_with_another_claim_number_is_stale(bed: Bed) {
+    let ids = bed.put(1).await;
+    let mut lane = bed.lane().await;
+    let delivery = lane.claim_one().await;
+    for claim in [delivery.claim - 1, delivery.claim + 1, 0] {
+        let turn = lane.next().finish(vec![Finish { id: delivery.id.clone(), claim, ending: ack() }]);
+        assert_eq!(lane.send(&turn).await.stale, [0]);
+    }
+    assert_eq!(bed.state(&ids[0]).await, Some(State::Active));
+    lane.ack(&[delivery]).await;
 }
 
-pub async fn a_hint_comes_for_a_job_that_is_due_earlier(subject: Subject) {
-    let mut hints = listening(&subject).await;
-    subject.producer().await.send_one(due(Due::After(LONG * 2))).await;
-    let first = hinted(&mut hints).await.due.expect("it is for later");
-    subject.producer().await.send_one(due(Due::After(LONG))).await;
-    let second = hinted(&mut hints).await.due.expect("it is for later");
-    assert!(second < first);
+/// The lane's name is the other half.
+pub async fn a_finish_of_another_lane_is_stale(bed: Bed) {
+    let ids = bed.put(1).await;
+    let process = ProcessId::random();
+    let (mut holder, mut thief) = (bed.lane_of(process, LONG).await, bed.lane_of(process, LONG).await);
+    let delivery = holder.claim_one().await;
+    assert!(!thief.end(&delivery, ack()).await);
+    assert!(!thief.end(&delivery, nack(Duration::ZERO)).await);
+    assert_eq!(bed.state(&ids[0]).await, Some(State::Active));
+    holder.ack(&[delivery]).await;
 }
 
-pub async fn more_than_a_batch_of_due_jobs_is_promoted(subject: Subject) {
-    let mut producer = subject.producer().await;
+/// A delivery ends once.
+pub async fn a_second_finish_is_stale_whatever_the_first_was(bed: Bed) {
+    bed.put(4).await;
+    let mut lane = bed.lane().await;
+    let endings = [ack(), nack(LONG), Ending::Snooze { delay: LONG }, Ending::Cancel { reason: "no".to_owned() }];
+    for ending in endings {
+        let delivery = lane.claim_one().await;
+        assert!(lane.end(&delivery, ending).await);
+        let before = bed.show(&delivery.id).await.map(|record| record.state);
+        for ending in [ack(), nack(Duration::ZERO), Ending::Release, Ending::Void] {
+            assert!(!lane.end(&delivery, ending).await);
+        }
+        assert_eq!(bed.state(&delivery.id).await, before);
+    }
+}
+
+/// The delivery of an earlier round has no say in the present one.
+pub async fn an_old_delivery_of_the_same_lane_is_stale(bed: Bed) {
+    bed.put(1).await;
+    let mut lane = bed.lane().await;
+    let old = lane.claim_one().await;
+    assert!(lane.end(&old, Ending::Release).await);
+    let new = lane.claim_one().await;
+    assert!(!lane.end(&old, ack()).await);
+    assert_eq!(bed.state(&new.id).await, Some(State::Active));
+    lane.ack(&[new]).await;
+}
+
+/// One bad item never changes the outcome of another.
+pub async fn a_stale_finish_spoils_no_other(bed: Bed) {
+    bed.put(3).await;
+    let mut lane = bed.lane().await;
+    let deliveries = lane.claim(3).await;
+    let mut finishes: Vec<Finish> = deliveries.iter().map(|delivery| finish(delivery, ack())).collect();
+    finishes[1].claim += 1;
+    finishes.push(Finish { id: JobId::make(), claim: deliveries[0].claim, ending: nack(Duration::ZERO) });
+    let turn = lane.next().finish(finishes);
+    assert_eq!(lane.send(&turn).await.stale, [1, 3]);
+    assert_eq!(bed.ids(State::Active).await, [deliveries[1].id.clone()]);
+    assert_eq!(bed.counter("done").await, 2);
+}
+
+/// What one turn finishes and what it claims are one step: a job that it releases may be claimed by it again.
+pub async fn finishes_come_before_the_claim(bed: Bed) {
+    bed.put(1).await;
+    let mut lane = bed.lane().await;
+    let delivery = lane.claim_one().await;
+    let turn = lane.next().finish(vec![finish(&delivery, Ending::Release)]).claim(1);
+    let again = lane.send(&turn).await.deliveries;
+    assert_eq!(again.len(), 1);
+    assert!(again[0].id == delivery.id && again[0].claim > delivery.claim);
+}
+
+/// A lost reply is asked for again: the same jobs, and nothing happens twice.
+pub async fn a_replayed_turn_gives_the_same_answer_and_changes_nothing(bed: Bed) {
+    bed.put(10).await;
+    let mut lane = bed.lane().await;
+    let held = lane.claim(3).await;
+    let mut finishes: Vec<Finish> = vec![finish(&held[0], ack()), finish(&held[1], nack(LONG)), finish(&held[2], ack())];
+    finishes[2].claim += 1;
+    let turn = lane.next().finish(finishes).claim(4);
+    let answer = lane.send(&turn).await;
+    assert_eq!((answer.deliveries.len(), answer.stale.as_slice()), (4, [2].as_slice()));
+    let stats = bed.stats().await;
     for _ in 0..3 {
-        producer.send((0..400).map(|_| due(Due::After(Duration::from_millis(20)))).collect()).await;
+        let again = lane.send(&turn).await;
+        assert_eq!((&again.deliveries, &again.stale), (&answer.deliveries, &answer.stale));
+        assert!(again.deliveries.iter().all(|delivery| !delivery.void));
     }
-    let mut lane = subject.lane().await;
-    let mut served = 0;
-    let until = std::time::Instant::now() + crate::patience::PATIENCE;
-    while served < 1200 {
-        served += lane.claim(500).await.deliveries.len();
-        assert!(std::time::Instant::now() < until, "only {served} were served");
+    assert_eq!(bed.stats().await, stats);
+    let failed = bed.show(&held[1].id).await.expect("it waits for its backoff");
+    assert_eq!((failed.attempts, failed.failures.len()), (1, 1));
+    lane.ack(&answer.deliveries).await;
+}
+
+/// A replay may bring less than the first answer: what was taken away since comes back void.
+pub async fn a_delivery_that_was_cancelled_is_void_in_a_replay(bed: Bed) {
+    bed.put(2).await;
+    let mut lane = bed.lane().await;
+    let turn = lane.next().claim(2);
+    let first = lane.send(&turn).await.deliveries;
+    bed.broker.cancel(&bed.queue, std::slice::from_ref(&first[0].id)).await.unwrap();
+    let again = lane.send(&turn).await.deliveries;
+    assert_eq!(again.len(), 2);
+    let (void, kept): (Vec<&Delivery>, Vec<&Delivery>) = again.iter().partition(|delivery| delivery.void);
+    assert_eq!((&void[0].id, void[0].envelope.len()), (&first[0].id, 0));
+    assert_eq!(kept, [&first[1]]);
+    assert!(!lane.end(void[0], Ending::Void).await, "its tag no longer stands");
+    assert_eq!(bed.state(&first[0].id).await, Some(State::Cancelled));
+}
+
+/// A void answer that was wrong costs nothing: the job is released.
+pub async fn a_void_answer_whose_tag_stands_is_a_release(bed: Bed) {
+    bed.put(2).await;
+    let mut lane = bed.lane().await;
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, Ending::Void).await);
+    let again = lane.claim_one().await;
+    assert_eq!((&again.id, again.attempts, again.snoozes), (&delivery.id, 0, 0));
+}
+
+/// A late duplicate is told so and changes nothing.
+pub async fn an_older_turn_is_refused_as_old(bed: Bed) {
+    bed.put(2).await;
+    let mut lane = bed.lane().await;
+    let first = lane.next().claim(1);
+    lane.send(&first).await;
+    lane.claim(0).await;
+    let stats = bed.stats().await;
+    assert!(matches!(bed.broker.turn(&first).await, Err(Error::Old { seq: 1, .. })));
+    assert_eq!(bed.stats().await, stats);
+}
+
+/// Turns that the broker never saw mean that it lost some.
+pub async fn a_turn_that_skips_ahead_is_forgotten(bed: Bed) {
+    bed.put(1).await;
+    let lane = bed.lane().await;
+    let turn = Turn::new(bed.queue.clone(), lane.name.clone(), 2, LONG).claim(1);
+    assert!(matches!(bed.broker.turn(&turn).await, Err(Error::Forgotten(_))));
+    assert_eq!(bed.depth(State::Ready).await, 1);
+}
+
+/// Only registration makes an entry.
+pub async fn a_lane_that_never_registered_is_forgotten(bed: Bed) {
+    bed.put(1).await;
+    let name = PartyName::new("0123456789abcdef.0123456789abcdef.99");
+    for _ in 0..2 {
+        let turn = Turn::new(bed.queue.clone(), name.clone(), 1, LONG).claim(1);
+        assert!(matches!(bed.broker.turn(&turn).await, Err(Error::Forgotten(_))));
     }
-    assert_eq!(served, 1200);
+    let turn = Turn::new("a-queue-that-nobody-knows", name, 1, LONG).claim(1);
+    assert!(matches!(bed.broker.turn(&turn).await, Err(Error::Forgotten(_))));
+}
+
+/// A name is never given twice, and begins with the process.
+pub async fn every_registration_gets_a_name_of_its_own(bed: Bed) {
+    let process = ProcessId::random();
+    let mut names = HashSet::new();
+    for _ in 0..20 {
+        let worker = bed.broker.register(&Register::worker(bed.queue.clone(), process, LONG)).await.unwrap();
+        let producer = bed.broker.register(&Register::producer(bed.queue.clone(), process)).await.unwrap();
+        assert_eq!((worker.process(), producer.process()), (process.to_string().as_str(), process.to_string().as_str()));
+        assert!(names.insert(worker) && names.insert(producer));
+    }
+}
+
+/// Lanes of several processes at once: every job is delivered, none twice.
+pub async fn no_job_is_held_by_two_lanes(mut bed: Bed) {
+    let ids: HashSet<JobId> = bed.put(2_000).await.into_iter().collect();
+    let second = bed.another_process().await;
+    let mut tasks = Vec::new();
+    for n in 0..6 {
+        let mut lane = bed.lane().await;
+        if n % 2 == 1 {
+            lane.broker = second.clone();
+        }
+        tasks.push(async move {
+            let mut mine = Vec::new();
+            loop {
+                let held = lane.claim(50).await;
+                if held.is_empty() {
+                    return mine;
+                }
+                lane.ack(&held).await;
+                mine.extend(held.into_iter().map(|delivery| delivery.id));
+            }
+        });
+    }
+    let all: Vec<JobId> = futures_util::future::join_all(tasks).await.into_iter().flatten().collect();
+    assert_eq!(all.len(), ids.len());
+    assert_eq!(all.into_iter().collect::<HashSet<_>>(), ids);
+}
+
+/// A request over the bound is the caller's mistake.
+pub async fn a_request_over_the_bound_of_items_is_refused(bed: Bed) {
+    let lane = bed.lane().await;
+    let refused = |error: Error| matches!(error, Error::Invalid { .. });
+    assert!(refused(bed.broker.turn(&lane.next().claim(MAX_ITEMS + 1)).await.unwrap_err()));
+    let finishes = (0..=MAX_ITEMS).map(|_| Finish { id: JobId::make(), claim: 1, ending: ack() }).collect();
+    assert!(refused(bed.broker.turn(&lane.next().finish(finishes)).await.unwrap_err()));
+    let jobs = (0..=MAX_ITEMS).map(|_| NewJob::new(JobId::make(), envelope("x"))).collect();
+    let producer = bed.producer().await;
+    assert!(refused(bed.broker.enqueue(&producer.next(jobs)).await.unwrap_err()));
+    let ids: Vec<JobId> = (0..=MAX_ITEMS).map(|_| JobId::make()).collect();
+    assert!(refused(bed.broker.cancel(&bed.queue, &ids).await.unwrap_err()));
+    assert_eq!(bed.depth(State::Ready).await, 0);
+}
+
+/// A full turn of 500 finishes and 500 claims works.
+pub async fn a_turn_of_the_largest_size_is_answered(bed: Bed) {
+    bed.put(2 * MAX_ITEMS).await;
+    let mut lane = bed.lane().await;
+    let held = lane.claim(MAX_ITEMS).await;
+    assert_eq!(held.len(), MAX_ITEMS);
+    let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, ack())).collect()).claim(MAX_ITEMS);
+    let answer = lane.send(&turn).await;
+    assert_eq!((answer.deliveries.len(), answer.stale.len(), answer.more), (MAX_ITEMS, 0, false));
+    assert_eq!(lane.send(&turn).await.deliveries, answer.deliveries);
+}
+
+/// Large jobs come in several answers, each about a mebibyte.
+pub async fn an_answer_is_bounded_in_bytes(bed: Bed) {
+    const SIZE: usize = 200 * 1024;
+    let mut producer = bed.producer().await;
+    for n in 0..20_u8 {
+        producer.stored(vec![NewJob::new(JobId::make(), vec![n; SIZE])]).await;
+    }
+    let mut lane = bed.lane().await;
+    let mut seen = Vec::new();
+    while seen.len() < 20 {
+        let held = lane.claim(20).await;
+        let bytes: usize = held.iter().map(|delivery| delivery.envelope.len()).sum();
+        assert!(!held.is_empty() && bytes <= MAX_BYTES + SIZE, "{} jobs of {bytes} bytes", held.len());
+        seen.extend(held.iter().map(|delivery| delivery.envelope[0]));
+        lane.ack(&held).await;
+    }
+    assert_eq!(seen, (0..20).collect::<Vec<u8>>(), "in order, and none is lost at the bound");
+}
+
+/// A job that is larger than the bound travels alone.
+pub async fn a_job_over_the_bound_of_bytes_travels_alone(bed: Bed) {
+    let mut producer = bed.producer().await;
+    let large = NewJob::new(JobId::make(), vec![7; MAX_BYTES + 1000]);
+    let id = large.id.clone();
+    producer.stored(vec![large]).await;
+    producer.stored(vec![NewJob::new(JobId::make(), envelope("small"))]).await;
+    let mut lane = bed.lane().await;
+    let held = lane.claim(10).await;
+    assert!(held.len() == 1 && held[0].id == id && held[0].envelope.len() == MAX_BYTES + 1000);
+    assert_eq!(lane.claim(10).await.len(), 1);
+}
+
+/// Bytes in are bytes out.
+pub async fn an_envelope_comes_back_byte_for_byte(bed: Bed) {
+    let bytes: Vec<u8> = (0..=255_u8).chain([0, 10, 13, 0, 255]).collect();
+    let mut producer = bed.producer().await;
+    let mut odd = given_with(&bytes);
+    odd.digest = u64::MAX;
+    producer.stored(vec![NewJob::new(JobId::make(), bytes.clone()), odd, NewJob::new(JobId::make(), vec![0])]).await;
+    let mut lane = bed.lane().await;
+    let held = lane.claim(3).await;
+    assert_eq!(held[0].envelope, bytes);
+    assert_eq!((&held[1].envelope, held[1].id.to_string().as_str()), (&bytes, "odd.-_ID"));
+    assert_eq!(held[2].envelope, [0]);
+    assert_eq!(bed.show(&held[0].id).await.expect("it is active").envelope, bytes);
+}
+
+fn given_with(bytes: &[u8]) -> NewJob {
+    NewJob::new(JobId::given("odd.-_ID").expect("it is a name"), bytes.to_vec())
 }

@@ -1,0 +1,347 @@
+//! What a case is given: a broker, a queue of its own, and short words for what every case does.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use queue_core::{
+    JobId,
+    broker::{
+        CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Enqueued, Extend, Finish, JobRecord, NewJob, PartyName, Priority, ProcessId,
+        QueueStats, Reclaimed, Register, State, Turn, TurnAnswer,
+    },
+    envelope::Envelope,
+};
+
+/// Where a broker keeps its jobs, as the suite sees it. One is made for each case; dropping it cleans up.
+#[async_trait]
+pub trait Storage: Send + 'static {
+    /// A broker on this storage, as another process would open it.
+    async fn open(&mut self) -> DynBroker;
+
+    /// Remembers everything that is stored, as a backup does. No broker is open.
+    async fn save(&mut self);
+
+    /// Puts everything back to what [`save`](Self::save) remembered. No broker is open. A storage that cannot be backed up
+    /// may be empty afterwards.
+    async fn restore(&mut self);
+}
+
+/// A broker and a queue for one case.
+pub struct Bed {
+    /// The broker.
+    pub broker: DynBroker,
+    /// The case's own queue.
+    pub queue: Arc<str>,
+    storage: Box<dyn Storage>,
+}
+
+impl std::fmt::Debug for Bed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bed").field("broker", &self.broker).field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+/// A lease that no case outlives.
+pub(super) const LONG: Duration = Duration::from_secs(600);
+
+/// A lease that is over at once.
+pub(super) const SHORT: Duration = Duration::from_millis(1);
+
+impl Bed {
+    /// Opens a broker on a storage.
+    pub async fn new(storage: impl Storage) -> Bed {
+        let mut storage: Box<dyn Storage> = Box::new(storage);
+        let broker = storage.open().await;
+        broker.check().await.expect("the broker is fit for work");
+        Bed { broker, queue: format!("suite-{:016x}", fastrand::u64(..)).into(), storage }
+    }
+
+    /// The same broker, another queue.
+    #[must_use]
+    pub fn in_queue(mut self, queue: &str) -> Bed {
+        self.queue = queue.into();
+        self
+    }
+
+    /// A second broker on the same storage.
+    pub async fn another_process(&mut self) -> DynBroker {
+        self.storage.open().await
+    }
+
+    /// Backs the storage up. Brokers that the case still holds of its own must be dropped first.
+    pub async fn save(mut self) -> Bed {
+        drop(self.broker);
+        self.storage.save().await;
+        self.broker = self.storage.open().await;
+        self
+    }
+
+    /// Restores the backup.
+    pub async fn restore(mut self) -> Bed {
+        drop(self.broker);
+        self.storage.restore().await;
+        self.broker = self.storage.open().await;
+        self
+    }
+
+    /// A lane of a process of its own that keeps its lease.
+    pub async fn lane(&self) -> Lane {
+        self.lane_of(ProcessId::random(), LONG).await
+    }
+
+    /// A lane whose lease is over as soon as it got it: as of a process that died.
+    pub async fn dying_lane(&self) -> Lane {
+        self.lane_of(ProcessId::random(), SHORT).await
+    }
+
+    /// A lane of this process, with this lease.
+    pub async fn lane_of(&self, process: ProcessId, lease: Duration) -> Lane {
+        let name = self.broker.register(&Register::worker(self.queue.clone(), process, lease)).await.expect("a lane can register");
+        Lane { broker: self.broker.clone(), queue: self.queue.clone(), name, answered: 0, lease }
+    }
+
+    /// A producer.
+    pub async fn producer(&self) -> Producer {
+        let register = Register::producer(self.queue.clone(), ProcessId::random());
+        let name = self.broker.register(&register).await.expect("a producer can register");
+        Producer { broker: self.broker.clone(), queue: self.queue.clone(), name, seq: 0 }
+    }
+
+    /// Enqueues so many jobs, due now, at normal priority.
+    pub async fn put(&self, n: usize) -> Vec<JobId> {
+        let mut producer = self.producer().await;
+        let mut ids = Vec::with_capacity(n);
+        for piece in (0..n).collect::<Vec<_>>().chunks(500) {
+            let jobs: Vec<NewJob> = piece.iter().map(|n| NewJob::new(JobId::make(), envelope(&n.to_string()))).collect();
+            ids.extend(jobs.iter().map(|job| job.id.clone()));
+            producer.stored(jobs).await;
+        }
+        ids
+    }
+
+    /// Enqueues one job and tells what became of it.
+    pub async fn put_job(&self, job: NewJob) -> Enqueued {
+        self.producer().await.send(vec![job]).await[0]
+    }
+
+    /// Enqueues a job that is due later.
+    pub async fn put_later(&self, delay: Duration) -> JobId {
+        let mut job = NewJob::new(JobId::make(), envelope("later"));
+        job.due = Due::After(delay);
+        let id = job.id.clone();
+        assert_eq!(self.put_job(job).await, Enqueued::Stored);
+        id
+    }
+
+    /// Enqueues a job of this priority.
+    pub async fn put_at(&self, priority: Priority) -> JobId {
+        let mut job = NewJob::new(JobId::make(), envelope(priority.name()));
+        job.priority = priority;
+        let id = job.id.clone();
+        assert_eq!(self.put_job(job).await, Enqueued::Stored);
+        id
+    }
+
+    /// Enqueues a job under a given id, with this payload.
+    pub async fn put_given(&self, id: &str, payload: &str) -> Enqueued {
+        self.put_job(given(id, payload)).await
+    }
+
+    /// Depth and counters.
+    pub async fn stats(&self) -> QueueStats {
+        self.broker.stats(&self.queue).await.expect("statistics can be read")
+    }
+
+    /// How many jobs are in a state.
+    pub async fn depth(&self, state: State) -> u64 {
+        self.stats().await.depth.get(&state).copied().unwrap_or(0)
+    }
+
+    /// A counter.
+    pub async fn counter(&self, name: &str) -> u64 {
+        self.stats().await.counters.get(name).copied().unwrap_or(0)
+    }
+
+    /// Everything about a job.
+    pub async fn show(&self, id: &JobId) -> Option<JobRecord> {
+        self.broker.show(&self.queue, id).await.expect("a job can be looked at")
+    }
+
+    /// A job's state.
+    pub async fn state(&self, id: &JobId) -> Option<State> {
+        self.show(id).await.map(|record| record.state)
+    }
+
+    /// The ids of a state, all pages.
+    pub async fn ids(&self, state: State) -> Vec<JobId> {
+        let (mut ids, mut offset) = (Vec::new(), Some(0));
+        while let Some(from) = offset {
+            let page = self.broker.list(&self.queue, state, from, 500).await.expect("jobs can be listed");
+            ids.extend(page.jobs.into_iter().map(|job| job.id));
+            offset = page.next;
+        }
+        ids
+    }
+
+    /// Waits until the leases of these lanes are over, fences them and takes their jobs back.
+    pub async fn reclaim(&self, lanes: &[&Lane], rule: CrashRule) -> Reclaimed {
+        self.fence(lanes).await;
+        let mut all = Reclaimed::default();
+        while all.forgotten < lanes.len() {
+            let step = self.broker.sweep_fenced(&self.queue, &rule).await.expect("a sweep is answered");
+            all.released += step.released;
+            all.charged += step.charged;
+            all.buried += step.buried;
+            all.forgotten += step.forgotten;
+        }
+        all
+    }
+
+    /// Waits until the leases of these lanes are over, and fences them.
+    pub async fn fence(&self, lanes: &[&Lane]) {
+        let seen = eventually("the leases end", async || {
+            let seen = self.broker.suspects(&self.queue, 500).await.expect("suspects can be read").expired;
+            let seen: Vec<_> = seen.into_iter().filter(|suspect| lanes.iter().any(|lane| lane.name == suspect.worker)).collect();
+            (seen.len() == lanes.len()).then_some(seen)
+        })
+        .await;
+        let fenced = self.broker.fence(&self.queue, &seen).await.expect("a fence is answered");
+        assert!(fenced.iter().all(|fenced| *fenced), "{fenced:?}");
+    }
+}
+
+/// A job under a given id.
+pub(super) fn given(id: &str, payload: &str) -> NewJob {
+    let bytes = envelope(payload);
+    let mut job = NewJob::new(JobId::given(id).expect("the id is a name"), bytes.clone());
+    job.digest = Envelope::decode(&bytes).expect("it was just encoded").digest();
+    job
+}
+
+/// A registered lane, and the sequence of its turns.
+#[derive(Debug)]
+pub struct Lane {
+    /// The broker.
+    pub broker: DynBroker,
+    /// The queue.
+    pub queue: Arc<str>,
+    /// Its name.
+    pub name: PartyName,
+    /// Its last answered turn.
+    pub answered: u64,
+    /// The lease that its turns ask for.
+    pub lease: Duration,
+}
+
+impl Lane {
+    /// The next turn, to be filled and sent.
+    pub fn next(&self) -> Turn {
+        Turn::new(self.queue.clone(), self.name.clone(), self.answered + 1, self.lease)
+    }
+
+    /// Sends a turn that has to be answered.
+    pub async fn send(&mut self, turn: &Turn) -> TurnAnswer {
+        let answer = self.broker.turn(turn).await.expect("the turn is answered");
+        self.answered = turn.seq;
+        answer
+    }
+
+    /// A turn that only claims.
+    pub async fn claim(&mut self, n: usize) -> Vec<Delivery> {
+        let turn = self.next().claim(n);
+        self.send(&turn).await.deliveries
+    }
+
+    /// Claims one job, which has to be there.
+    pub async fn claim_one(&mut self) -> Delivery {
+        self.claim(1).await.pop().expect("a job is ready")
+    }
+
+    /// Claims one job, and waits until there is one.
+    pub async fn wait_for_one(&mut self) -> Delivery {
+        eventually("a job is ready", async || self.claim(1).await.pop()).await
+    }
+
+    /// Hands in one finish. False: it was stale.
+    pub async fn end(&mut self, delivery: &Delivery, ending: Ending) -> bool {
+        let turn = self.next().finish(vec![finish(delivery, ending)]);
+        self.send(&turn).await.stale.is_empty()
+    }
+
+    /// Acknowledges these deliveries, which has to count.
+    pub async fn ack(&mut self, deliveries: &[Delivery]) {
+        for piece in deliveries.chunks(500) {
+            let turn = self.next().finish(piece.iter().map(|delivery| finish(delivery, ack())).collect());
+            assert!(self.send(&turn).await.stale.is_empty(), "an acknowledgement is stale");
+        }
+    }
+
+    /// A beat that asks for this lease.
+    pub fn beat(&self, lease: Duration) -> Extend {
+        Extend::new(self.queue.clone(), self.name.clone(), self.answered, lease)
+    }
+}
+
+/// A registered producer.
+#[derive(Debug)]
+pub struct Producer {
+    broker: DynBroker,
+    queue: Arc<str>,
+    /// Its name.
+    pub name: PartyName,
+    /// Its last sequence number.
+    pub seq: u64,
+}
+
+impl Producer {
+    /// The next request, to be sent.
+    pub fn next(&self, jobs: Vec<NewJob>) -> Enqueue {
+        Enqueue::new(self.queue.clone(), self.name.clone(), self.seq + 1, jobs)
+    }
+
+    /// Sends jobs; an answer for each.
+    pub async fn send(&mut self, jobs: Vec<NewJob>) -> Vec<Enqueued> {
+        let request = self.next(jobs);
+        let answers = self.broker.enqueue(&request).await.expect("the enqueue is answered");
+        assert_eq!(answers.len(), request.jobs.len(), "an answer for each job");
+        self.seq = request.seq;
+        answers
+    }
+
+    /// Sends jobs that have to be stored.
+    pub async fn stored(&mut self, jobs: Vec<NewJob>) {
+        assert!(self.send(jobs).await.iter().all(|answer| *answer == Enqueued::Stored));
+    }
+}
+
+/// An envelope around some text.
+pub fn envelope(text: &str) -> Vec<u8> {
+    Envelope::new("suite.task", text.as_bytes()).encode().expect("a small envelope can be encoded")
+}
+
+/// The finish of a delivery.
+pub fn finish(delivery: &Delivery, ending: Ending) -> Finish {
+    Finish { id: delivery.id.clone(), claim: delivery.claim, ending }
+}
+
+/// Done, and nothing is kept.
+pub fn ack() -> Ending {
+    Ending::Ack { result: None, keep: None }
+}
+
+/// Failed, and due again after this delay.
+pub fn nack(delay: Duration) -> Ending {
+    Ending::Nack { delay, error: "it failed".to_owned() }
+}
+
+/// Asks until there is an answer, for ten seconds at most.
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let end = tokio::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(tokio::time::Instant::now() < end, "waited ten seconds in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

@@ -1,0 +1,265 @@
+//! What becomes of the jobs of a process that died.
+
+use std::time::Duration;
+
+use queue_core::{
+    JobId,
+    broker::{BuryReason, CrashRule, Delivery, Ending, ProcessId, RECLAIM_ITEMS, State},
+};
+
+use super::bed::{Bed, Lane, SHORT, ack, nack};
+
+/// Charged jobs come back almost at once.
+const RULE: CrashRule = CrashRule { max_crashes: 3, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
+
+/// Charged jobs stay in `retry` for as long as the case looks.
+const SLOW: CrashRule = CrashRule { delay: Duration::from_secs(100), ..RULE };
+
+/// All jobs of a process that held no suspect are charged and become suspects.
+pub async fn a_lost_process_charges_a_crash_to_what_it_held(bed: Bed) {
+    let ids = bed.put(3).await;
+    let mut lane = bed.dying_lane().await;
+    lane.claim(2).await;
+    let reclaimed = bed.reclaim(&[&lane], SLOW).await;
+    assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.buried, reclaimed.forgotten), (2, 0, 0, 1));
+    for id in &ids[..2] {
+        let record = bed.show(id).await.expect("it waits");
+        assert_eq!((record.state, record.crashes, record.attempts, record.snoozes), (State::Retry, 1, 0, 0));
+        assert_eq!(record.failures.len(), 1, "its history tells of it");
+    }
+    assert_eq!(bed.state(&ids[2]).await, Some(State::Ready));
+    assert_eq!((bed.counter("crashed").await, bed.counter("reclaimed").await), (2, 2));
+}
+
+/// A process that held a suspect: the suspect is charged, its neighbours are not.
+pub async fn a_suspect_is_charged_alone_and_its_neighbours_go_free(bed: Bed) {
+    let suspect = bed.put(1).await.remove(0);
+    let mut lane = bed.dying_lane().await;
+    lane.claim_one().await;
+    bed.reclaim(&[&lane], RULE).await;
+    let neighbours = bed.put(3).await;
+    let process = ProcessId::random();
+    let (mut one, mut other) = (bed.lane_of(process, SHORT).await, bed.lane_of(process, SHORT).await);
+    wait_for(&mut one, &suspect).await;
+    let held = other.claim(3).await;
+    assert_eq!(held.len(), 3);
+    let reclaimed = bed.reclaim(&[&one, &other], SLOW).await;
+    assert_eq!((reclaimed.charged, reclaimed.released), (1, 3), "judged over all lanes of the process");
+    assert_eq!(bed.show(&suspect).await.expect("it waits").crashes, 2);
+    for id in &neighbours {
+        let record = bed.show(id).await.expect("it is ready");
+        assert_eq!((record.state, record.crashes, record.attempts, record.failures.len()), (State::Ready, 0, 0, 0));
+    }
+}
+
+/// Two processes are judged apart.
+pub async fn another_process_is_judged_for_itself(bed: Bed) {
+    let suspect = bed.put(1).await.remove(0);
+    let mut lane = bed.dying_lane().await;
+    lane.claim_one().await;
+    bed.reclaim(&[&lane], RULE).await;
+    let (mut one, mut other) = (bed.dying_lane().await, bed.dying_lane().await);
+    wait_for(&mut one, &suspect).await;
+    bed.put(2).await;
+    other.claim(2).await;
+    let reclaimed = bed.reclaim(&[&one, &other], SLOW).await;
+    assert_eq!((reclaimed.charged, reclaimed.released), (3, 0));
+}
+
+/// An uncharged job goes to the head, in the order it had.
+pub async fn uncharged_jobs_return_to_the_head(bed: Bed) {
+    let suspect = bed.put(1).await.remove(0);
+    let mut lane = bed.dying_lane().await;
+    lane.claim_one().await;
+    bed.reclaim(&[&lane], RULE).await;
+    let first = bed.put(1).await.remove(0);
+    let mut lane = bed.dying_lane().await;
+    let held = super::eventually("the suspect and its neighbour are held", async || {
+        let mut held = lane.claim(2).await;
+        if held.len() == 1 && held[0].id == first {
+            assert!(lane.end(&held.remove(0), Ending::Release).await);
+        }
+        (held.len() == 2).then_some(held)
+    })
+    .await;
+    assert!(held.iter().any(|delivery| delivery.id == suspect));
+    bed.put(2).await;
+    bed.reclaim(&[&lane], SLOW).await;
+    assert_eq!(bed.lane().await.claim_one().await.id, first);
+}
+
+/// The third crash buries the job as `crashed`.
+pub async fn the_last_crash_buries_the_job(bed: Bed) {
+    let id = bed.put(1).await.remove(0);
+    for crashes in 1..=2 {
+        let mut lane = bed.dying_lane().await;
+        let delivery = wait_for(&mut lane, &id).await;
+        assert_eq!(delivery.crashes, crashes - 1);
+        assert_eq!(bed.reclaim(&[&lane], RULE).await.charged, 1);
+    }
+    let mut lane = bed.dying_lane().await;
+    wait_for(&mut lane, &id).await;
+    assert_eq!(bed.reclaim(&[&lane], RULE).await.buried, 1);
+    let record = bed.show(&id).await.expect("the dead are kept");
+    assert_eq!((record.state, record.reason, record.attempts), (State::Dead, Some(BuryReason::Crashed), 0));
+    assert_eq!((bed.counter("dead").await, bed.counter("crashed").await), (1, 3));
+    assert!(bed.lane().await.claim(1).await.is_empty());
+}
+
+/// Crashes far apart are no series.
+pub async fn crashes_outside_the_window_start_a_new_count(bed: Bed) {
+    let rule = CrashRule { window: Duration::ZERO, ..RULE };
+    let id = bed.put(1).await.remove(0);
+    for _ in 0..5 {
+        let mut lane = bed.dying_lane().await;
+        wait_for(&mut lane, &id).await;
+        assert_eq!(bed.reclaim(&[&lane], rule).await.charged, 1);
+        assert_eq!(bed.show(&id).await.expect("it lives").crashes, 1);
+    }
+}
+
+/// A run that comes to its end clears the count, whatever the end; a release does not.
+pub async fn a_finished_run_clears_the_crashes(bed: Bed) {
+    let now = Duration::ZERO;
+    let id = bed.put(1).await.remove(0);
+    for ending in [nack(now), Ending::Snooze { delay: now }, Ending::Repeat { delay: now }] {
+        let mut lane = bed.dying_lane().await;
+        assert_eq!(wait_for(&mut lane, &id).await.crashes, 0);
+        bed.reclaim(&[&lane], RULE).await;
+        let mut lane = bed.lane().await;
+        let delivery = wait_for(&mut lane, &id).await;
+        assert_eq!(delivery.crashes, 1);
+        assert!(lane.end(&delivery, Ending::Release).await);
+        let delivery = wait_for(&mut lane, &id).await;
+        assert_eq!(delivery.crashes, 1, "after a release");
+        assert!(lane.end(&delivery, ending).await);
+    }
+    assert_eq!(wait_for(&mut bed.lane().await, &id).await.crashes, 0);
+}
+
+/// One turn brings one suspect at most, first of all, and none to a lane that may not have one.
+pub async fn a_turn_brings_one_suspect_at_most(bed: Bed) {
+    let suspects = bed.put(3).await;
+    let mut lane = bed.dying_lane().await;
+    lane.claim(3).await;
+    bed.reclaim(&[&lane], RULE).await;
+    let mut lane = bed.lane().await;
+    super::eventually("all three are ready", async || {
+        let turn = lane.next();
+        lane.send(&turn).await;
+        (bed.depth(State::Ready).await == 3).then_some(())
+    })
+    .await;
+    let innocent = bed.put(2).await;
+
+    let mut turn = lane.next().claim(10);
+    turn.suspect = false;
+    let answer = lane.send(&turn).await;
+    let found: Vec<JobId> = answer.deliveries.iter().map(|delivery| delivery.id.clone()).collect();
+    assert_eq!(found, innocent, "no suspect was wanted");
+    assert!(!answer.more, "nor is there more for this lane");
+
+    bed.put(1).await;
+    let turn = lane.next().claim(10);
+    let answer = lane.send(&turn).await;
+    assert_eq!((answer.deliveries.len(), answer.more), (2, true));
+    assert!(suspects.contains(&answer.deliveries[0].id), "suspects are served first");
+    assert_eq!(answer.deliveries[0].crashes, 1);
+    lane.ack(&answer.deliveries).await;
+    let mut served = 1;
+    while served < 3 {
+        let held = lane.claim(10).await;
+        assert_eq!(held.len(), 1);
+        lane.ack(&held).await;
+        served += 1;
+    }
+}
+
+/// Finished before the fence is finished.
+pub async fn what_was_finished_in_time_is_not_reclaimed(bed: Bed) {
+    bed.put(2).await;
+    let mut lane = bed.dying_lane().await;
+    let held = lane.claim(2).await;
+    assert!(lane.end(&held[0], ack()).await);
+    let reclaimed = bed.reclaim(&[&lane], RULE).await;
+    assert_eq!(reclaimed.charged + reclaimed.released + reclaimed.buried, 1);
+    assert_eq!(bed.counter("done").await, 1);
+}
+
+/// Names that nobody uses are pruned by this and nothing else.
+pub async fn an_idle_lane_is_forgotten_without_charge(bed: Bed) {
+    bed.put(1).await;
+    let lane = bed.dying_lane().await;
+    let reclaimed = bed.reclaim(&[&lane], RULE).await;
+    assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.forgotten), (0, 0, 1));
+    assert_eq!(bed.broker.suspects(&bed.queue, 10).await.unwrap().fenced, 0);
+    assert_eq!(bed.depth(State::Ready).await, 1);
+}
+
+/// A sweep goes in bounded steps, and another reclaimer can go on where one stopped.
+pub async fn a_sweep_goes_in_bounded_steps_that_anyone_can_continue(mut bed: Bed) {
+    const JOBS: usize = 2 * RECLAIM_ITEMS + 50;
+    bed.put(JOBS).await;
+    let mut lane = bed.dying_lane().await;
+    assert_eq!(lane.claim(JOBS).await.len(), JOBS);
+    bed.fence(&[&lane]).await;
+    let other = bed.another_process().await;
+    let (mut moved, mut forgotten, mut steps) = (0, 0, 0);
+    while forgotten == 0 {
+        let broker = if steps % 2 == 0 { &bed.broker } else { &other };
+        let step = broker.sweep_fenced(&bed.queue, &SLOW).await.unwrap();
+        let jobs = step.charged + step.released + step.buried;
+        assert!(jobs <= RECLAIM_ITEMS, "{jobs} in one step");
+        assert_eq!(step.released, 0, "the picture is judged as at first");
+        moved += jobs;
+        forgotten += step.forgotten;
+        steps += 1;
+        assert!(steps < 20);
+    }
+    assert_eq!((moved, bed.depth(State::Retry).await, bed.depth(State::Active).await), (JOBS, JOBS as u64, 0));
+}
+
+/// A half-done sweep with a suspect in it: who comes after judges the same.
+pub async fn a_half_done_sweep_with_a_suspect_is_judged_the_same(bed: Bed) {
+    const JOBS: usize = RECLAIM_ITEMS + 100;
+    let suspect = bed.put(1).await.remove(0);
+    let mut lane = bed.dying_lane().await;
+    lane.claim_one().await;
+    bed.reclaim(&[&lane], RULE).await;
+    let mut lane = bed.dying_lane().await;
+    wait_for(&mut lane, &suspect).await;
+    bed.put(JOBS).await;
+    assert_eq!(lane.claim(JOBS).await.len(), JOBS);
+    let reclaimed = bed.reclaim(&[&lane], SLOW).await;
+    assert_eq!((reclaimed.charged, reclaimed.released), (1, JOBS));
+}
+
+/// A cancelled job is not brought back by the end of its worker.
+pub async fn a_job_cancelled_under_a_lost_worker_stays_cancelled(bed: Bed) {
+    let ids = bed.put(2).await;
+    let mut lane = bed.dying_lane().await;
+    lane.claim(2).await;
+    bed.broker.cancel(&bed.queue, &ids[..1]).await.unwrap();
+    let reclaimed = bed.reclaim(&[&lane], RULE).await;
+    assert_eq!(reclaimed.charged, 1);
+    assert_eq!(bed.state(&ids[0]).await, Some(State::Cancelled));
+}
+
+/// A dead letter that crashed can be requeued, clean.
+pub async fn a_job_buried_for_its_crashes_can_be_requeued(bed: Bed) {
+    let rule = CrashRule { max_crashes: 1, ..RULE };
+    let id = bed.put(1).await.remove(0);
+    let mut lane = bed.dying_lane().await;
+    lane.claim_one().await;
+    assert_eq!(bed.reclaim(&[&lane], rule).await.buried, 1);
+    assert_eq!(bed.broker.requeue(&bed.queue, std::slice::from_ref(&id)).await.unwrap(), [true]);
+    let delivery = bed.lane().await.claim_one().await;
+    assert_eq!((delivery.id, delivery.crashes), (id, 0));
+}
+
+/// Claims until this job comes; nothing else is ready.
+async fn wait_for(lane: &mut Lane, id: &JobId) -> Delivery {
+    let delivery = lane.wait_for_one().await;
+    assert_eq!(&delivery.id, id);
+    delivery
+}

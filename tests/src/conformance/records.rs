@@ -1,0 +1,291 @@
+//! What people see, and what housekeeping removes; backups.
+
+use std::time::Duration;
+
+use queue_core::{
+    Error, JobId,
+    broker::{BuryReason, Ending, Enqueued, KeepLimits, NewJob, Priority, State, SweepLimits},
+};
+
+use super::bed::{Bed, LONG, ack, envelope, eventually, finish, nack};
+
+/// Every state has its list, in the order in which its jobs will be served or have ended.
+pub async fn every_state_is_listed_in_order(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let ids = bed.put(14).await;
+    let held = lane.claim(14).await;
+    let later = Duration::from_secs(100);
+    let endings = [
+        Ending::Ack { result: Some(vec![1]), keep: Some(LONG) },
+        nack(LONG),
+        Ending::Snooze { delay: LONG },
+        Ending::Bury { reason: BuryReason::Buried, error: None },
+        Ending::Cancel { reason: "no".to_owned() },
+        Ending::Expire,
+        Ending::Ack { result: None, keep: Some(LONG) },
+        nack(later),
+        Ending::Snooze { delay: later },
+        Ending::Bury { reason: BuryReason::Failed, error: None },
+        Ending::Cancel { reason: "no".to_owned() },
+        Ending::Expire,
+        Ending::Park { task: "t".to_owned() },
+    ];
+    for (delivery, ending) in held.iter().zip(endings) {
+        let turn = lane.next().finish(vec![finish(delivery, ending)]);
+        let now = lane.send(&turn).await.now_ms;
+        eventually("the clock moves", async || {
+            let turn = lane.next();
+            (lane.send(&turn).await.now_ms > now).then_some(())
+        })
+        .await;
+    }
+    let low = bed.put_at(Priority::Low).await;
+    let high = bed.put_at(Priority::High).await;
+    let pick = |numbers: &[usize]| numbers.iter().map(|n| ids[*n].clone()).collect::<Vec<_>>();
+    assert_eq!(bed.ids(State::Ready).await, [high, low]);
+    assert_eq!(bed.ids(State::Active).await, pick(&[13]));
+    assert_eq!(bed.ids(State::Done).await, pick(&[0, 6]));
+    assert_eq!(bed.ids(State::Retry).await, pick(&[7, 1]), "the earlier due first");
+    assert_eq!(bed.ids(State::Scheduled).await, pick(&[8, 2]), "the earlier due first");
+    assert_eq!(bed.ids(State::Dead).await, pick(&[3, 9]));
+    assert_eq!(bed.ids(State::Cancelled).await, pick(&[4, 10]));
+    assert_eq!(bed.ids(State::Expired).await, pick(&[5, 11]));
+    assert_eq!(bed.ids(State::Parked).await, pick(&[12]));
+    let stats = bed.stats().await;
+    for (state, n) in State::ALL.into_iter().zip([2, 2, 1, 2, 1, 2, 2, 2, 2]) {
+        assert_eq!(stats.depth.get(&state), Some(&n), "{state}");
+    }
+}
+
+/// A listing comes in pages that fit together.
+pub async fn a_listing_comes_in_pages(bed: Bed) {
+    let ids = bed.put(25).await;
+    let (mut seen, mut offset, mut pages) = (Vec::new(), Some(0), 0);
+    while let Some(from) = offset {
+        let page = bed.broker.list(&bed.queue, State::Ready, from, 10).await.unwrap();
+        assert!(page.jobs.len() <= 10 && page.jobs.iter().all(|job| job.state == State::Ready));
+        seen.extend(page.jobs.into_iter().map(|job| job.id));
+        offset = page.next;
+        pages += 1;
+    }
+    assert_eq!((seen, pages), (ids, 3));
+    let beyond = bed.broker.list(&bed.queue, State::Ready, 1000, 10).await.unwrap();
+    assert!(beyond.jobs.is_empty() && beyond.next.is_none());
+    let page = bed.broker.list(&bed.queue, State::Ready, 15, 10).await.unwrap();
+    assert_eq!((page.jobs.len(), page.next), (10, None), "the last page knows that it is the last");
+}
+
+/// A record tells all: the tag of an active job is its lane and its claim number.
+pub async fn a_record_names_the_holder_of_an_active_job(bed: Bed) {
+    let mut job = NewJob::new(JobId::make(), envelope("x"));
+    job.priority = Priority::High;
+    let id = job.id.clone();
+    bed.put_job(job).await;
+    let record = bed.show(&id).await.expect("it is ready");
+    assert_eq!((record.priority, record.tag, record.at_ms, record.reason), (Priority::High, None, None, None));
+    let mut lane = bed.lane().await;
+    let delivery = lane.claim_one().await;
+    let record = bed.show(&id).await.expect("it is active");
+    assert_eq!(record.tag, Some(format!("{}:{}", lane.name, delivery.claim)));
+    assert_eq!(record.priority, Priority::High);
+    assert!(lane.end(&delivery, Ending::Release).await);
+    assert_eq!(bed.show(&id).await.expect("it is ready").tag, None);
+}
+
+/// There is nothing to see of what is not there.
+pub async fn what_is_not_there_is_not_shown(bed: Bed) {
+    assert!(bed.show(&JobId::make()).await.is_none());
+    assert!(bed.broker.show("a-queue-that-nobody-knows", &JobId::make()).await.unwrap().is_none());
+    let stats = bed.broker.stats("a-queue-that-nobody-knows").await.unwrap();
+    assert!(stats.depth.values().all(|n| *n == 0) && stats.workers == 0 && !stats.paused);
+    let page = bed.broker.list("a-queue-that-nobody-knows", State::Ready, 0, 10).await.unwrap();
+    assert!(page.jobs.is_empty() && page.next.is_none());
+    assert!(bed.broker.suspects("a-queue-that-nobody-knows", 10).await.unwrap().expired.is_empty());
+    assert!(bed.broker.sweep("a-queue-that-nobody-knows", &SweepLimits::default()).await.unwrap().is_empty());
+}
+
+/// Whoever registers registers the queue too.
+pub async fn queues_are_listed_by_name(bed: Bed) {
+    bed.producer().await;
+    let other = {
+        let queue = format!("{}-b", bed.queue);
+        bed.in_queue(&queue)
+    };
+    other.lane().await;
+    let queues = other.broker.queues().await.unwrap();
+    let place = |name: &str| queues.iter().position(|queue| queue == name).expect("it is listed");
+    assert!(place(other.queue.trim_end_matches("-b")) < place(&other.queue));
+    assert!(queues.is_sorted());
+}
+
+/// A name outside the grammar never becomes a key.
+pub async fn a_name_outside_the_grammar_is_refused(bed: Bed) {
+    use queue_core::broker::{ProcessId, Register};
+    for name in ["", "a b", "a{b}", "a:b", "a\0b", "*", "ü", &"x".repeat(129)] {
+        let answer = bed.broker.register(&Register::producer(name, ProcessId::random())).await;
+        assert!(matches!(answer, Err(Error::Invalid { .. })), "{name:?}");
+    }
+    assert!(bed.broker.queues().await.unwrap().iter().all(|name| name.starts_with("suite-")));
+}
+
+/// Silent producers are pruned, and then forgotten.
+pub async fn idle_producers_are_swept(bed: Bed) {
+    let mut producer = bed.producer().await;
+    producer.stored(vec![NewJob::new(JobId::make(), envelope("x"))]).await;
+    assert!(sweep(&bed, SweepLimits::default()).await.is_empty());
+    let limits = SweepLimits { producers: Duration::ZERO, ..SweepLimits::default() };
+    let swept = eventually("its time is over", async || {
+        let swept = sweep(&bed, limits).await;
+        (swept.producers > 0).then_some(swept)
+    })
+    .await;
+    assert_eq!((swept.producers, swept.tombstones, swept.dead, swept.ended), (1, 0, 0, 0));
+    let request = producer.next(vec![NewJob::new(JobId::make(), envelope("y"))]);
+    assert!(matches!(bed.broker.enqueue(&request).await, Err(Error::Forgotten(_))));
+    assert_eq!(bed.depth(State::Ready).await, 1, "its jobs stay");
+}
+
+/// A given id is remembered for so long, and no longer.
+pub async fn tombstones_of_given_ids_are_swept_by_age_and_number(bed: Bed) {
+    let mut lane = bed.lane().await;
+    for n in 0..10 {
+        bed.put_given(&format!("job-{n}"), "a").await;
+        let delivery = lane.claim_one().await;
+        lane.ack(&[delivery]).await;
+    }
+    assert_eq!(sweep(&bed, SweepLimits::default()).await.tombstones, 0);
+    let limits = SweepLimits { tombstone_count: 4, ..SweepLimits::default() };
+    assert_eq!(sweep(&bed, limits).await.tombstones, 6);
+    let mut known = Vec::new();
+    for n in 0..10 {
+        known.push(bed.put_given(&format!("job-{n}"), "a").await == Enqueued::Existing);
+    }
+    assert_eq!(known.iter().filter(|known| **known).count(), 4);
+    let limits = SweepLimits { tombstones: Duration::ZERO, ..SweepLimits::default() };
+    let mut swept = 0;
+    eventually("the others are too old", async || {
+        swept += sweep(&bed, limits).await.tombstones;
+        (swept >= 4).then_some(())
+    })
+    .await;
+    assert_eq!(swept, 4);
+}
+
+/// Dead jobs past their retention are evicted, and counted.
+pub async fn dead_jobs_are_evicted_by_age_and_by_bytes_and_counted(bed: Bed) {
+    bury(&bed, 10).await;
+    assert!(sweep(&bed, SweepLimits::default()).await.is_empty());
+    let ids = bed.ids(State::Dead).await;
+    let size = bed.show(&ids[0]).await.expect("the dead are kept").envelope.len() as u64;
+    let limits = SweepLimits { dead_bytes: size * 4, ..SweepLimits::default() };
+    assert_eq!(sweep(&bed, limits).await.dead, 6);
+    assert_eq!(bed.ids(State::Dead).await, ids[6..], "the oldest go first");
+    let limits = SweepLimits { dead: Duration::ZERO, ..SweepLimits::default() };
+    let mut swept = 0;
+    eventually("the others are too old", async || {
+        swept += sweep(&bed, limits).await.dead;
+        (swept >= 4).then_some(())
+    })
+    .await;
+    assert_eq!((bed.counter("dead_evicted").await, bed.depth(State::Dead).await), (10, 0));
+    assert!(bed.show(&ids[9]).await.is_none());
+}
+
+/// The id of an evicted dead job is free.
+pub async fn an_evicted_id_can_be_enqueued_again(bed: Bed) {
+    let mut lane = bed.lane().await;
+    bed.put_given("again", "a").await;
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, Ending::Bury { reason: BuryReason::Buried, error: None }).await);
+    let limits = SweepLimits { dead: Duration::ZERO, tombstones: Duration::ZERO, ..SweepLimits::default() };
+    eventually("it is evicted", async || (sweep(&bed, limits).await.dead == 1).then_some(())).await;
+    eventually("its id is free", async || {
+        sweep(&bed, limits).await;
+        (bed.put_given("again", "b").await == Enqueued::Stored).then_some(())
+    })
+    .await;
+}
+
+/// Kept jobs go when their time is over.
+pub async fn kept_jobs_are_swept_when_their_time_is_over(bed: Bed) {
+    let ids = bed.put(2).await;
+    let mut lane = bed.lane().await;
+    for (delivery, keep) in lane.claim(2).await.iter().zip([Duration::from_millis(1), LONG]) {
+        assert!(lane.end(delivery, Ending::Ack { result: None, keep: Some(keep) }).await);
+    }
+    eventually("one is over", async || {
+        sweep(&bed, SweepLimits::default()).await;
+        bed.show(&ids[0]).await.is_none().then_some(())
+    })
+    .await;
+    assert_eq!(bed.depth(State::Done).await, 1);
+    assert_eq!(bed.ids(State::Done).await, ids[1..]);
+}
+
+/// Cancelled and expired ones are bounded in number as well.
+pub async fn ended_jobs_are_swept_to_the_limits_of_their_queue(bed: Bed) {
+    let ids = bed.put(20).await;
+    bed.broker.cancel(&bed.queue, &ids).await.unwrap();
+    assert_eq!(sweep(&bed, SweepLimits::default()).await.ended, 0, "they are kept for a day");
+    let limits = SweepLimits { keep: KeepLimits { count: 5, bytes: u64::MAX }, ..SweepLimits::default() };
+    assert_eq!(sweep(&bed, limits).await.ended, 15);
+    assert_eq!(bed.ids(State::Cancelled).await.len(), 5);
+}
+
+/// One round touches no more than it was told.
+pub async fn a_round_of_housekeeping_is_bounded(bed: Bed) {
+    bury(&bed, 25).await;
+    let limits = SweepLimits { dead_bytes: 0, items: 10, ..SweepLimits::default() };
+    let mut rounds = Vec::new();
+    for _ in 0..4 {
+        rounds.push(sweep(&bed, limits).await.dead);
+    }
+    assert_eq!(rounds, [10, 10, 5, 0]);
+}
+
+/// After a restored backup nobody's word counts who was told more than the broker knows, and work goes on.
+pub async fn after_a_restored_backup_lanes_are_forgotten_and_work_goes_on(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let queue = bed.queue.clone();
+    lane.claim(0).await;
+    let (name, answered) = (lane.name.clone(), lane.answered);
+    drop(lane);
+    let bed = bed.save().await;
+
+    let id = bed.put(1).await.remove(0);
+    let mut lane = bed.lane().await;
+    (lane.name, lane.answered) = (name.clone(), answered);
+    let held = lane.claim_one().await;
+    lane.claim(0).await;
+    let (answered, finishes) = (lane.answered, vec![finish(&held, ack())]);
+    drop(lane);
+    let bed = bed.restore().await;
+
+    assert_eq!(bed.state(&id).await, None, "what came after the backup is lost");
+    let mut turn = queue_core::broker::Turn::new(queue.clone(), name.clone(), answered + 1, LONG);
+    turn.finishes = finishes;
+    assert!(matches!(bed.broker.turn(&turn).await, Err(Error::Forgotten(_))));
+    let beat = queue_core::broker::Extend::new(queue, name, answered, LONG);
+    assert!(matches!(bed.broker.extend(&[beat]).await[0], Err(Error::Forgotten(_))));
+    assert_eq!(bed.counter("done").await, 0);
+
+    let mut lane = bed.lane().await;
+    bed.put(1).await;
+    let new = lane.claim_one().await;
+    assert!(new.claim > held.claim, "claim numbers go on: {} after {}", new.claim, held.claim);
+    lane.ack(&[new]).await;
+}
+
+async fn sweep(bed: &Bed, limits: SweepLimits) -> queue_core::broker::Swept {
+    bed.broker.sweep(&bed.queue, &limits).await.expect("a sweep is answered")
+}
+
+/// Buries so many jobs, oldest first.
+async fn bury(bed: &Bed, n: usize) {
+    let mut lane = bed.lane().await;
+    let mut producer = bed.producer().await;
+    producer.stored((0..n).map(|_| NewJob::new(JobId::make(), envelope("same size"))).collect()).await;
+    for delivery in lane.claim(n).await {
+        assert!(lane.end(&delivery, Ending::Bury { reason: BuryReason::Buried, error: None }).await);
+    }
+}

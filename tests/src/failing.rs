@@ -1,0 +1,192 @@
+//! A broker that fails on demand, around a real one: for every path on which storage is down, and as the example of a broker
+//! of somebody else's.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use queue_core::{
+    BoxFuture, Error, JobId, Result,
+    broker::{
+        Broker, BrokerInfo, CancelAnswer, CrashRule, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page,
+        PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+    },
+};
+
+/// What happens to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It never reaches the broker: [`Error::Unavailable`].
+    RequestLost,
+    /// It is carried out, and nobody hears of it: [`Error::Ambiguous`].
+    ReplyLost,
+    /// The broker has no room: [`Error::BrokerFull`].
+    Full,
+}
+
+/// A broker whose next calls can be made to fail.
+pub struct FailingBroker {
+    inner: DynBroker,
+    request_lost: AtomicU32,
+    reply_lost: AtomicU32,
+    full: AtomicU32,
+}
+
+impl FailingBroker {
+    /// Wraps a broker. Nothing fails yet.
+    pub fn new(inner: DynBroker) -> Arc<FailingBroker> {
+        Arc::new(FailingBroker { inner, request_lost: AtomicU32::new(0), reply_lost: AtomicU32::new(0), full: AtomicU32::new(0) })
+    }
+
+    /// Lets the next `calls` fail in this way; zero heals.
+    pub fn fail(&self, fault: Fault, calls: u32) {
+        self.left(fault).store(calls, Ordering::SeqCst);
+    }
+
+    fn left(&self, fault: Fault) -> &AtomicU32 {
+        match fault {
+            Fault::RequestLost => &self.request_lost,
+            Fault::ReplyLost => &self.reply_lost,
+            Fault::Full => &self.full,
+        }
+    }
+
+    /// Takes one failure of this kind, if one is left.
+    fn take(&self, fault: Fault) -> bool {
+        self.left(fault).fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn location(&self) -> String {
+        self.inner.info().location
+    }
+
+    /// Fails before the call.
+    fn before(&self) -> Result<()> {
+        if self.take(Fault::RequestLost) {
+            return Err(Error::Unavailable { broker: self.location(), problem: "it was made to fail".to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Fails after the call.
+    fn after<T>(&self, answer: Result<T>) -> Result<T> {
+        if self.take(Fault::ReplyLost) {
+            return Err(Error::Ambiguous { broker: self.location(), after: Duration::ZERO });
+        }
+        answer
+    }
+
+    async fn around<T>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        self.before()?;
+        self.after(call.await)
+    }
+}
+
+impl fmt::Debug for FailingBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FailingBroker").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Broker for FailingBroker {
+    fn info(&self) -> BrokerInfo {
+        self.inner.info()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.inner.spawn(task);
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.around(self.inner.check()).await
+    }
+
+    async fn register(&self, request: &Register) -> Result<PartyName> {
+        self.around(self.inner.register(request)).await
+    }
+
+    async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
+        if self.take(Fault::Full) {
+            return Err(Error::BrokerFull { broker: self.location(), problem: "it was made to be full".to_owned() });
+        }
+        self.around(self.inner.enqueue(request)).await
+    }
+
+    async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
+        self.around(self.inner.turn(turn)).await
+    }
+
+    async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
+        if self.before().is_err() {
+            return lanes
+                .iter()
+                .map(|_| Err(Error::Unavailable { broker: self.location(), problem: "it was made to fail".to_owned() }))
+                .collect();
+        }
+        self.inner.extend(lanes).await
+    }
+
+    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
+        self.around(self.inner.suspects(queue, limit)).await
+    }
+
+    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
+        self.around(self.inner.fence(queue, suspects)).await
+    }
+
+    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+        self.around(self.inner.sweep_fenced(queue, rule)).await
+    }
+
+    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
+        self.around(self.inner.cancel(queue, ids)).await
+    }
+
+    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        self.around(self.inner.requeue(queue, ids)).await
+    }
+
+    async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
+        self.around(self.inner.sweep(queue, limits)).await
+    }
+
+    fn hints(&self, queue: &str) -> Hints {
+        self.inner.hints(queue)
+    }
+
+    fn __sealed(&self, _: sealed::Seal) {}
+}
+
+#[async_trait]
+impl Inspect for FailingBroker {
+    async fn queues(&self) -> Result<Vec<String>> {
+        self.around(self.inner.queues()).await
+    }
+
+    async fn stats(&self, queue: &str) -> Result<QueueStats> {
+        self.around(self.inner.stats(queue)).await
+    }
+
+    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+        self.around(self.inner.list(queue, state, offset, limit)).await
+    }
+
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
+        self.around(self.inner.show(queue, id)).await
+    }
+
+    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        self.around(self.inner.delete(queue, ids)).await
+    }
+
+    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
+        self.around(self.inner.set_paused(queue, paused)).await
+    }
+}

@@ -1,0 +1,169 @@
+//! The storages of our brokers, as the conformance suite opens them.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use queue_core::{broker::DynBroker, redis::RedisBroker, sqlite::SqliteBroker};
+use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
+
+use crate::{
+    conformance::Storage,
+    failing::FailingBroker,
+    server::{Kind, shared},
+};
+
+/// SQLite in memory: one broker for all, and a backup that is always empty.
+#[derive(Debug, Default)]
+pub struct SqliteMemory(Option<DynBroker>);
+
+impl SqliteMemory {
+    /// An empty one.
+    pub fn new() -> Self {
+        SqliteMemory::default()
+    }
+}
+
+#[async_trait]
+impl Storage for SqliteMemory {
+    async fn open(&mut self) -> DynBroker {
+        let fresh = || SqliteBroker::open("sqlite::memory:").expect("a database in memory can be opened") as DynBroker;
+        self.0.get_or_insert_with(fresh).clone()
+    }
+
+    async fn save(&mut self) {}
+
+    async fn restore(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// A SQLite file in a folder of its own.
+#[derive(Debug)]
+pub struct SqliteFile {
+    folder: TempDir,
+}
+
+impl SqliteFile {
+    /// A file that is not there yet.
+    pub fn new() -> Self {
+        SqliteFile { folder: TempDir::new().expect("a temporary folder can be made") }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("queue.db")
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        let path = |name: &str| self.folder.path().join(name);
+        for end in ["", "-wal", "-shm"] {
+            let (from, to) = (path(&format!("{from}{end}")), path(&format!("{to}{end}")));
+            // What the last broker has merged into the file is not there to be copied, and must not be found by the next.
+            if from.exists() {
+                std::fs::copy(from, to).expect("a file can be copied");
+            } else {
+                let _ = std::fs::remove_file(to);
+            }
+        }
+    }
+}
+
+impl Default for SqliteFile {
+    fn default() -> Self {
+        SqliteFile::new()
+    }
+}
+
+#[async_trait]
+impl Storage for SqliteFile {
+    async fn open(&mut self) -> DynBroker {
+        SqliteBroker::open_path(self.path()).expect("a new database can be opened")
+    }
+
+    async fn save(&mut self) {
+        self.copy("queue.db", "backup.db");
+    }
+
+    async fn restore(&mut self) {
+        self.copy("backup.db", "queue.db");
+    }
+}
+
+/// A broker of somebody else's: one that passes every call on to ours.
+#[derive(Debug, Default)]
+pub struct Wrapped(SqliteMemory);
+
+impl Wrapped {
+    /// An empty one.
+    pub fn new() -> Self {
+        Wrapped::default()
+    }
+}
+
+#[async_trait]
+impl Storage for Wrapped {
+    async fn open(&mut self) -> DynBroker {
+        FailingBroker::new(self.0.open().await)
+    }
+
+    async fn save(&mut self) {
+        self.0.save().await;
+    }
+
+    async fn restore(&mut self) {
+        self.0.restore().await;
+    }
+}
+
+/// A Redis or Valkey server shared by all cases, in a namespace of its own.
+#[derive(Debug)]
+pub struct Server {
+    kind: Kind,
+    namespace: String,
+    saved: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Server {
+    /// A namespace that nobody else uses.
+    pub fn new(kind: Kind) -> Self {
+        Server { kind, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new() }
+    }
+
+    async fn connection(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(shared(self.kind)).expect("the URL of a server of ours");
+        client.get_multiplexed_async_connection().await.expect("the server answers")
+    }
+
+    async fn keys(&self, connection: &mut MultiplexedConnection) -> Vec<Vec<u8>> {
+        redis::cmd("KEYS").arg(format!("{}:*", self.namespace)).query_async(connection).await.expect("keys can be listed")
+    }
+}
+
+#[async_trait]
+impl Storage for Server {
+    async fn open(&mut self) -> DynBroker {
+        let url = format!("{}?namespace={}", shared(self.kind), self.namespace);
+        RedisBroker::connect(&url).await.expect("the URL of a server of ours")
+    }
+
+    async fn save(&mut self) {
+        let mut connection = self.connection().await;
+        self.saved.clear();
+        for key in self.keys(&mut connection).await {
+            let dump = redis::cmd("DUMP").arg(&key).query_async(&mut connection).await.expect("a key can be dumped");
+            self.saved.push((key, dump));
+        }
+    }
+
+    async fn restore(&mut self) {
+        let mut connection = self.connection().await;
+        for key in self.keys(&mut connection).await {
+            let _: i64 = redis::cmd("DEL").arg(key).query_async(&mut connection).await.expect("a key can be deleted");
+        }
+        for (key, dump) in &self.saved {
+            let _: String =
+                redis::cmd("RESTORE").arg(key).arg(0).arg(dump).query_async(&mut connection).await.expect("a key can be restored");
+        }
+    }
+}
