@@ -51,14 +51,15 @@ impl Shutdown {
         advance(&self.0, Stage::Hurrying);
     }
 
-    /// Passes every stage on to a worker.
-    pub(crate) async fn guide(self, control: &Control) {
+    /// Passes every stage on to a worker, while it runs. Meant for the broker's I/O thread, where no handler can delay it.
+    pub(crate) async fn guide(self, worker: watch::Sender<Stage>) {
         let mut stage = self.0.subscribe();
         loop {
             let now = *stage.borrow_and_update();
-            advance(&control.0, now);
-            if now == Stage::Hurrying || stage.changed().await.is_err() {
-                return;
+            advance(&worker, now);
+            tokio::select! {
+                changed = stage.changed() => if changed.is_err() { return },
+                () = worker.closed() => return,
             }
         }
     }
@@ -78,6 +79,11 @@ impl Control {
     pub(crate) fn new() -> (Self, watch::Receiver<Stage>) {
         let (sender, receiver) = watch::channel(Stage::Running);
         (Control(sender), receiver)
+    }
+
+    /// What tells the same worker, and does not stop it when dropped.
+    pub(crate) fn sender(&self) -> watch::Sender<Stage> {
+        self.0.clone()
     }
 
     pub(crate) fn drain(&self) {

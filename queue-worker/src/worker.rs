@@ -146,6 +146,12 @@ impl Worker {
         self
     }
 
+    /// The crash that buries a job as `crashed`: how often a process may die under it within 72 hours. Default: 3.
+    pub fn max_crashes(mut self, crashes: u32) -> Self {
+        self.settings.crashes.max_crashes = crashes;
+        self
+    }
+
     /// Longest run, where task and job do not say. Default: none.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);
@@ -218,6 +224,9 @@ impl Worker {
         }
         if settings.max_attempts == 0 {
             problems.push("max_attempts `0` is no attempt at all; 1 means that nothing is retried".to_owned());
+        }
+        if settings.crashes.max_crashes == 0 {
+            problems.push("max_crashes `0` would bury jobs that nothing happened to; 1 means that no crash is forgiven".to_owned());
         }
         if settings.timeout == Some(Duration::ZERO) {
             problems.push("timeout `0s` is no time at all; leave it out for none".to_owned());
@@ -302,7 +311,8 @@ impl Worker {
     /// # Errors
     /// Those of [`run`](Self::run).
     pub async fn run_with(self, shutdown: Shutdown) -> Result<Stopped, WorkerError> {
-        self.run_until(async move |control: &Control| shutdown.guide(control).await).await
+        let broker = self.client.broker().clone();
+        self.run_until(async move |control: &Control| broker.spawn(Box::pin(shutdown.guide(control.sender())))).await
     }
 
     /// Runs jobs until SIGTERM or Ctrl-C, then drains as [`run`](Self::run) does. A second signal skips the grace time.

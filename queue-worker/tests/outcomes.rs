@@ -1,42 +1,17 @@
 //! How handlers end, and what becomes of their jobs.
 
-use std::{
-    sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
+mod common;
+
+use std::{sync::Arc, time::Instant};
+
+use common::{PATIENCE, Probe, address_in, enqueue_bytes, memory, run, until_state, worker};
+use queue_core::{
+    broker::{BuryReason, State as JobState},
+    client::RawJob,
+    envelope::Envelope,
+    prelude::*,
+    registry::Registry,
 };
-
-use queue_core::{broker::State as JobState, prelude::*};
-use queue_worker::{Stopped, Worker};
-use tokio::sync::Notify;
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-async fn memory() -> Client {
-    Client::connect("sqlite://:memory:").await.unwrap()
-}
-
-/// Runs a worker until `until` is ready.
-async fn run(client: &Client, shape: impl FnOnce(Worker) -> Worker, until: impl Future<Output = ()> + Send) -> Stopped {
-    let backoff = Backoff { base: Duration::from_millis(20), max: Duration::from_millis(40) };
-    let worker = shape(Worker::new(client.clone()).state(Probe::default()).backoff(backoff).grace(Duration::from_secs(5)));
-    tokio::time::timeout(PATIENCE, worker.run(until)).await.expect("the worker ends").unwrap()
-}
-
-async fn until_state<T: Send + 'static>(handle: &Handle<T>, state: Option<JobState>) {
-    tokio::time::timeout(PATIENCE, async {
-        while handle.status().await.unwrap() != state {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await
-    .unwrap_or_else(|_| panic!("job {} has not become {state:?}", handle.address()));
-}
-
-#[derive(Default)]
-struct Probe {
-    runs: AtomicU32,
-    started: Notify,
-}
 
 #[task(queue = "ok", retention = "1h")]
 async fn double(number: u32) -> Result<u32, std::io::Error> {
@@ -71,9 +46,7 @@ async fn snoozes_twice(ctx: JobContext) -> Outcome {
 #[task(queue = "rounds")]
 async fn rounds(probe: State<Probe>, ctx: JobContext) -> Outcome {
     assert_eq!((ctx.attempt(), ctx.snoozes()), (1, 0));
-    if probe.runs.fetch_add(1, Ordering::SeqCst) == 4 {
-        probe.started.notify_one();
-    }
+    probe.note("round");
     Outcome::Repeat(Duration::from_millis(10))
 }
 
@@ -88,22 +61,48 @@ async fn buried() -> Outcome {
 }
 
 #[task(queue = "sync", blocking, retention = "1h")]
+#[allow(clippy::needless_pass_by_value, reason = "the text is the payload")]
 fn blocks(text: String) -> Result<usize, std::io::Error> {
     Ok(text.len())
 }
 
 #[task(queue = "long")]
 async fn long(probe: State<Probe>, ctx: JobContext) {
-    probe.runs.fetch_add(1, Ordering::SeqCst);
-    probe.started.notify_one();
-    ctx.cancelled().await;
+    probe.note("started");
+    probe.note(format!("{:?}", ctx.cancelled().await));
+}
+
+#[task(queue = "after")]
+async fn retries_after() -> Outcome {
+    Outcome::RetryAfter(Duration::from_secs(3600), "not before an hour".to_owned())
+}
+
+#[task(queue = "custom")]
+async fn fails() -> Result<(), String> {
+    Err("as always".to_owned())
+}
+
+#[task(queue = "ages")]
+async fn sleeps_for_ages() -> Outcome {
+    Outcome::Snooze(Duration::MAX)
+}
+
+#[task(queue = "newcomer", alias = "old_name", retention = "1h")]
+async fn newcomer(text: String) -> Result<String, String> {
+    Ok(text)
+}
+
+#[task(queue = "clock", timeout = "1h", retention = "1h")]
+async fn tells_its_times(ctx: JobContext) -> Result<bool, String> {
+    let deadline = ctx.deadline().ok_or("no deadline")?;
+    Ok(ctx.lease_until() > Instant::now() && deadline > Instant::now() + Duration::from_secs(3000))
 }
 
 #[tokio::test]
 async fn a_result_is_kept_where_it_is_asked_for() {
     let client = memory().await;
     let handle = double::job(21).enqueue(&client).await.unwrap();
-    run(&client, |worker| worker, async { until_state(&handle, Some(JobState::Done)).await }).await;
+    run(worker(&client, &Arc::default()), async { until_state(&handle, Some(JobState::Done)).await }).await;
     assert_eq!(handle.result().await.unwrap(), JobResult::Done(42));
 }
 
@@ -111,7 +110,7 @@ async fn a_result_is_kept_where_it_is_asked_for() {
 async fn a_failure_is_retried_until_it_succeeds() {
     let client = memory().await;
     let handle = third_time::job().enqueue(&client).await.unwrap();
-    run(&client, |worker| worker, async { until_state(&handle, Some(JobState::Done)).await }).await;
+    run(worker(&client, &Arc::default()), async { until_state(&handle, Some(JobState::Done)).await }).await;
     assert_eq!(handle.result().await.unwrap(), JobResult::Done(3));
     let record = client.inspector().show(handle.address()).await.unwrap();
     assert_eq!(record.failures.len(), 2);
@@ -122,7 +121,7 @@ async fn a_failure_is_retried_until_it_succeeds() {
 async fn the_last_failure_buries_with_its_history() {
     let client = memory().await;
     let handle = hopeless::job().enqueue(&client).await.unwrap();
-    run(&client, |worker| worker, async { until_state(&handle, Some(JobState::Dead)).await }).await;
+    run(worker(&client, &Arc::default()), async { until_state(&handle, Some(JobState::Dead)).await }).await;
     assert_eq!(handle.result().await.unwrap(), JobResult::Dead("failed: no".to_owned()));
     let record = client.inspector().show(handle.address()).await.unwrap();
     assert_eq!((record.attempts, record.failures.len()), (2, 2));
@@ -133,7 +132,7 @@ async fn a_panic_and_a_timeout_are_failures_of_their_job_alone() {
     let client = memory().await;
     let (panicked, late) = (panics::job().enqueue(&client).await.unwrap(), never_ends::job().enqueue(&client).await.unwrap());
     let fine = double::job(1).enqueue(&client).await.unwrap();
-    run(&client, |worker| worker, async {
+    run(worker(&client, &Arc::default()), async {
         until_state(&panicked, Some(JobState::Dead)).await;
         until_state(&late, Some(JobState::Dead)).await;
         until_state(&fine, Some(JobState::Done)).await;
@@ -147,18 +146,16 @@ async fn a_panic_and_a_timeout_are_failures_of_their_job_alone() {
 async fn snoozes_are_counted_apart_from_attempts() {
     let client = memory().await;
     let handle = snoozes_twice::job().enqueue(&client).await.unwrap();
-    run(&client, |worker| worker, async { until_state(&handle, Some(JobState::Done)).await }).await;
+    run(worker(&client, &Arc::default()), async { until_state(&handle, Some(JobState::Done)).await }).await;
     let record = client.inspector().show(handle.address()).await.unwrap();
     assert_eq!((record.attempts, record.snoozes), (0, 2));
 }
 
 #[tokio::test]
 async fn a_repeating_job_goes_round_with_clean_counters() {
-    let client = memory().await;
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let handle = rounds::job().enqueue(&client).await.unwrap();
-    let probe = std::sync::Arc::new(Probe::default());
-    let seen = probe.clone();
-    run(&client, |worker| worker.shared_state(probe), async move { seen.started.notified().await }).await;
+    run(worker(&client, &probe), async { probe.noted("round", 5).await }).await;
     assert!(handle.status().await.unwrap().is_some_and(|state| !state.is_final()));
 }
 
@@ -166,7 +163,7 @@ async fn a_repeating_job_goes_round_with_clean_counters() {
 async fn a_handler_can_cancel_or_bury_its_job() {
     let client = memory().await;
     let (one, other) = (unwanted::job().enqueue(&client).await.unwrap(), buried::job().enqueue(&client).await.unwrap());
-    run(&client, |worker| worker, async {
+    run(worker(&client, &Arc::default()), async {
         until_state(&one, Some(JobState::Cancelled)).await;
         until_state(&other, Some(JobState::Dead)).await;
     })
@@ -179,7 +176,7 @@ async fn a_handler_can_cancel_or_bury_its_job() {
 async fn a_sync_function_runs_on_a_thread_of_its_own() {
     let client = memory().await;
     let handle = blocks::job("four".to_owned()).enqueue(&client).await.unwrap();
-    run(&client, |worker| worker, async { until_state(&handle, Some(JobState::Done)).await }).await;
+    run(worker(&client, &Arc::default()), async { until_state(&handle, Some(JobState::Done)).await }).await;
     assert_eq!(handle.result().await.unwrap(), JobResult::Done(4));
 }
 
@@ -188,19 +185,18 @@ async fn a_delayed_job_does_not_start_early() {
     let client = memory().await;
     let before = std::time::Instant::now();
     let handle = double::job(1).delay(Duration::from_millis(300)).enqueue(&client).await.unwrap();
-    run(&client, |worker| worker, async { until_state(&handle, Some(JobState::Done)).await }).await;
+    run(worker(&client, &Arc::default()), async { until_state(&handle, Some(JobState::Done)).await }).await;
     assert!(before.elapsed() >= Duration::from_millis(300));
 }
 
 #[tokio::test]
 async fn cancelling_a_running_job_stops_its_handler() {
-    let client = memory().await;
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let handle = long::job().enqueue(&client).await.unwrap();
-    let probe = std::sync::Arc::new(Probe::default());
-    let seen = probe.clone();
-    let stopped = run(&client, |worker| worker.shared_state(probe).lease(Duration::from_millis(600)), async {
-        seen.started.notified().await;
+    let stopped = run(worker(&client, &probe).lease(Duration::from_secs(1)), async {
+        probe.noted("started", 1).await;
         client.inspector().cancel(handle.address()).await.unwrap();
+        probe.noted("Cancelled", 1).await;
     })
     .await;
     assert!(stopped.is_clean(), "{stopped:?}");
@@ -208,16 +204,120 @@ async fn cancelling_a_running_job_stops_its_handler() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_in_the_grace_time_is_given_back_uncharged() {
+async fn a_retry_after_its_own_time_counts_an_attempt() {
     let client = memory().await;
-    let handle = long::job().enqueue(&client).await.unwrap();
-    let probe = std::sync::Arc::new(Probe::default());
-    let seen = probe.clone();
-    let stopped =
-        run(&client, |worker| worker.shared_state(probe).grace(Duration::from_millis(100)), async move { seen.started.notified().await })
-            .await;
-    let record = client.inspector().show(handle.address()).await;
-    // `long` ends by itself when it is told to stop, which is done; a handler that ignores it is released.
-    assert!(stopped.is_clean() || stopped.released == 1);
-    assert!(record.is_err() || record.unwrap().attempts == 0);
+    let handle = retries_after::job().enqueue(&client).await.unwrap();
+    run(worker(&client, &Arc::default()), async { until_state(&handle, Some(JobState::Retry)).await }).await;
+    let record = client.inspector().show(handle.address()).await.unwrap();
+    assert_eq!((record.attempts, record.failures[0].message.as_str()), (1, "not before an hour"));
+    assert!(record.at_ms.unwrap() - record.failures[0].at_ms >= 3_600_000);
+}
+
+#[tokio::test]
+async fn a_custom_backoff_decides_and_one_that_panics_does_not() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    let handle = fails::job().enqueue(&client).await.unwrap();
+    let told = probe.clone();
+    let worker = worker(&client, &probe).custom_backoff(move |failed| {
+        told.note(format!("{} {} {} {}", failed.queue, failed.task, failed.attempt, failed.error));
+        match failed.attempt {
+            1 => panic!("as it must"),
+            2 => Duration::ZERO,
+            _ => Duration::from_secs(7200),
+        }
+    });
+    run(worker, async {
+        probe.noted("custom fails 3 as always", 1).await;
+        until_state(&handle, Some(JobState::Retry)).await;
+    })
+    .await;
+    let record = client.inspector().show(handle.address()).await.unwrap();
+    assert_eq!(record.attempts, 3);
+    assert!(record.at_ms.unwrap() - record.failures[2].at_ms >= 7_200_000);
+}
+
+#[tokio::test]
+async fn a_job_whose_time_has_passed_expires_without_a_run() {
+    let client = memory().await;
+    let late = long::job().expires(Duration::from_millis(1)).enqueue(&client).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    run(worker(&client, &Arc::default()), async { until_state(&late, Some(JobState::Expired)).await }).await;
+}
+
+#[tokio::test]
+async fn a_snooze_without_end_hurts_nobody() {
+    let client = memory().await;
+    let ages = sleeps_for_ages::job().enqueue(&client).await.unwrap();
+    run(worker(&client, &Arc::default()), async { until_state(&ages, Some(JobState::Scheduled)).await }).await;
+}
+
+#[tokio::test]
+async fn an_undecodable_payload_is_buried_with_its_bytes_and_its_neighbours_run() {
+    let client = memory().await;
+    let payload = b"\x81\xa6number\xa4four".to_vec();
+    let (bad, _) = client.enqueue_raw(RawJob::new("double", payload.clone()).queue("ok")).await.unwrap();
+    let fine = double::job(4).enqueue(&client).await.unwrap();
+    run(worker(&client, &Arc::default()), async {
+        address_in(&client, &bad, JobState::Dead).await;
+        until_state(&fine, Some(JobState::Done)).await;
+    })
+    .await;
+    let record = client.inspector().show(&bad).await.unwrap();
+    assert_eq!(record.reason, Some(BuryReason::Undecodable));
+    assert_eq!(Envelope::decode(&record.envelope).unwrap().payload, payload);
+    assert!(record.failures[0].message.contains("number"), "{:?}", record.failures);
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_envelope_are_buried_as_they_are() {
+    let client = memory().await;
+    let bad = enqueue_bytes(&client, "ok", b"\xc1 not MessagePack".to_vec()).await;
+    let fine = double::job(4).enqueue(&client).await.unwrap();
+    run(worker(&client, &Arc::default()), async {
+        address_in(&client, &bad, JobState::Dead).await;
+        until_state(&fine, Some(JobState::Done)).await;
+    })
+    .await;
+    let record = client.inspector().show(&bad).await.unwrap();
+    assert_eq!((record.reason, record.envelope), (Some(BuryReason::Undecodable), b"\xc1 not MessagePack".to_vec()));
+}
+
+#[tokio::test]
+async fn an_unknown_task_is_parked_uncharged_until_a_worker_knows_it() {
+    let client = memory().await;
+    let handle = newcomer::job("hello".to_owned()).enqueue(&client).await.unwrap();
+    let mut old = Registry::empty();
+    old.add(double::definition());
+    let of_yesterday = worker(&client, &Arc::default()).registry(old).queue("newcomer");
+    run(of_yesterday, async { until_state(&handle, Some(JobState::Parked)).await }).await;
+    let record = client.inspector().show(handle.address()).await.unwrap();
+    assert_eq!((record.attempts, record.crashes, record.snoozes), (0, 0, 0));
+
+    run(worker(&client, &Arc::default()), async { until_state(&handle, Some(JobState::Done)).await }).await;
+    assert_eq!(handle.result().await.unwrap(), JobResult::Done("hello".to_owned()));
+}
+
+#[tokio::test]
+async fn a_job_of_an_earlier_name_runs() {
+    let client = memory().await;
+    let (job, _) = client.enqueue_raw(RawJob::new("old_name", b"\x81\xa4text\xa2hi".to_vec()).queue("newcomer")).await.unwrap();
+    run(worker(&client, &Arc::default()), async { address_in(&client, &job, JobState::Done).await }).await;
+}
+
+#[tokio::test]
+async fn a_handler_knows_its_deadline_and_its_lease() {
+    let client = memory().await;
+    let handle = tells_its_times::job().enqueue(&client).await.unwrap();
+    run(worker(&client, &Arc::default()), async { until_state(&handle, Some(JobState::Done)).await }).await;
+    assert_eq!(handle.result().await.unwrap(), JobResult::Done(true));
+}
+
+#[tokio::test]
+async fn several_mistakes_are_told_at_once() {
+    let client = memory().await;
+    let problems = worker(&client, &Arc::default()).concurrency(0).lease(Duration::MAX).queue("a b").check().unwrap_err().to_string();
+    for part in ["concurrency `0`", "lease `", "queue `a b`"] {
+        assert!(problems.contains(part), "{problems}");
+    }
+    assert!(tokio::time::timeout(PATIENCE, worker(&client, &Arc::default()).grace(Duration::MAX).run(async {})).await.unwrap().is_err());
 }

@@ -1,0 +1,81 @@
+//! `GET /health`.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Probe, ask, free_address, memory, run, worker};
+use queue_core::prelude::*;
+use tokio::net::TcpStream;
+
+#[task(queue = "seen")]
+async fn ignores_its_timeout(probe: State<Probe>) {
+    probe.note("started");
+    probe.gate.block();
+}
+
+#[tokio::test]
+async fn health_tells_what_goes_on_and_nothing_else_is_served() {
+    let (client, address) = (memory().await, free_address());
+    run(worker(&client, &Arc::default()).health(address).concurrency(9), async {
+        let health = ask(address, "GET /health").await;
+        assert!(health.starts_with("HTTP/1.1 200 OK\r\n"), "{health}");
+        for part in [r#""status":"ok""#, r#""queues":["seen"]"#, r#""concurrency":9"#, r#""running":0"#] {
+            assert!(health.contains(part), "{health}");
+        }
+        let head = ask(address, "HEAD /health?verbose").await;
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+        assert!(ask(address, "GET /").await.starts_with("HTTP/1.1 404 "));
+        assert!(ask(address, "POST /health").await.starts_with("HTTP/1.1 405 "));
+        assert!(ask(address, "\u{0}").await.starts_with("HTTP/1.1 405 "));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_delays_nobody() {
+    let (client, address) = (memory().await, free_address());
+    run(worker(&client, &Arc::default()).health(address), async {
+        ask(address, "GET /health").await;
+        let mut silent = Vec::new();
+        for _ in 0..5 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let before = std::time::Instant::now();
+        ask(address, "GET /health").await;
+        assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_idle_worker_is_not_taken_for_an_isolated_one() {
+    let (client, address) = (memory().await, free_address());
+    run(worker(&client, &Arc::default()).health(address).lease(Duration::from_millis(1500)), async {
+        let until = std::time::Instant::now() + Duration::from_secs(2);
+        while std::time::Instant::now() < until {
+            let health = ask(address, "GET /health").await;
+            assert!(health.contains(r#""status":"ok""#), "{health}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_does_not_stop_is_shown_as_stuck() {
+    let (client, probe, address) = (memory().await, Arc::new(Probe::default()), free_address());
+    ignores_its_timeout::job().timeout(Duration::from_millis(50)).enqueue(&client).await.unwrap();
+    let watched = worker(&client, &probe).health(address).lease(Duration::from_secs(2));
+    run(watched, async {
+        probe.noted("started", 1).await;
+        while !ask(address, "GET /health").await.contains(r#""stuck":1"#) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        probe.gate.open();
+        while !ask(address, "GET /health").await.contains(r#""stuck":0"#) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,90 @@
+//! Leases: jobs of dead workers come back, jobs of living ones do not.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{PATIENCE, Probe, claim_and_die, memory, run, until_state, worker};
+use queue_core::{
+    broker::{BuryReason, State as JobState},
+    prelude::*,
+};
+
+/// Leases of the tests: long enough for a loaded machine.
+const LEASE: Duration = Duration::from_secs(1);
+
+#[task(queue = "blocked", retention = "1h")]
+async fn blocks_everything(probe: State<Probe>) {
+    probe.note("started");
+    std::thread::sleep(LEASE * 3);
+}
+
+#[task(queue = "orphans", retention = "1h")]
+async fn orphan(probe: State<Probe>, ctx: JobContext) {
+    let probe = probe.into_inner();
+    let _inside = probe.enter();
+    probe.note(format!("after {} crashes, attempt {}", ctx.crashes(), ctx.attempt()));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+#[task(queue = "poison", retention = "1h")]
+async fn poison() {}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_handler_that_blocks_every_thread_of_its_runtime_keeps_its_lease() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    let job = blocks_everything::job().enqueue(&client).await.unwrap();
+    // Somebody else, on threads of its own, who would take the job if its lease ran out.
+    let (other, watching) = (client.clone(), probe.clone());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let rival = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            watching.noted("started", 1).await;
+            let rival = worker(&other, &watching).lease(LEASE).queue("blocked");
+            run(rival, async { drop(stopped.await) }).await;
+        });
+    });
+    run(worker(&client, &probe).lease(LEASE), async { until_state(&job, Some(JobState::Done)).await }).await;
+    drop(stop);
+    rival.join().unwrap();
+    assert_eq!(probe.count("started"), 1);
+    assert_eq!(client.inspector().show(job.address()).await.unwrap().crashes, 0);
+}
+
+#[tokio::test]
+async fn jobs_of_a_dead_worker_run_again_one_suspect_at_a_time() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    let mut jobs = Vec::new();
+    for _ in 0..4 {
+        jobs.push(orphan::job().enqueue(&client).await.unwrap());
+    }
+    claim_and_die(&client, "orphans", 4).await;
+    run(worker(&client, &probe).lease(LEASE).concurrency(4), async {
+        for job in &jobs {
+            until_state(job, Some(JobState::Done)).await;
+        }
+    })
+    .await;
+    assert_eq!(probe.notes(), ["after 1 crashes, attempt 1"; 4]);
+    assert_eq!(probe.most(), 1, "suspects must not run together");
+}
+
+#[tokio::test]
+async fn a_crash_too_many_buries() {
+    let client = memory().await;
+    let job = poison::job().enqueue(&client).await.unwrap();
+    claim_and_die(&client, "poison", 1).await;
+    run(worker(&client, &Arc::default()).lease(LEASE).max_crashes(1), async { until_state(&job, Some(JobState::Dead)).await }).await;
+    let record = client.inspector().show(job.address()).await.unwrap();
+    assert_eq!((record.reason, record.attempts), (Some(BuryReason::Crashed), 0));
+}
+
+#[tokio::test]
+async fn what_a_stopped_worker_leaves_is_not_waited_for() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    let job = orphan::job().enqueue(&client).await.unwrap();
+    run(worker(&client, &probe).lease(PATIENCE), async { until_state(&job, Some(JobState::Done)).await }).await;
+    let left = client.broker().suspects("orphans", 10).await.unwrap();
+    assert!(!left.expired.is_empty(), "its leases ended with it: {left:?}");
+}

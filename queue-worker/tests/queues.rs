@@ -1,0 +1,115 @@
+//! How slots are shared: concurrency, weights, strict order, limits.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Probe, memory, run, worker};
+use queue_core::prelude::*;
+use queue_worker::QueueConfig;
+
+#[task(queue = "heavy")]
+async fn work(probe: State<Probe>, ctx: JobContext) {
+    let probe = noted(probe, &ctx);
+    let _inside = probe.enter();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+/// Notes the queue of the job that starts.
+fn noted(probe: State<Probe>, ctx: &JobContext) -> Arc<Probe> {
+    probe.note(ctx.queue());
+    probe.into_inner()
+}
+
+#[task(queue = "narrow")]
+async fn waits(probe: State<Probe>, ctx: JobContext) {
+    let probe = noted(probe, &ctx);
+    let _inside = probe.enter();
+    probe.gate.passed().await;
+}
+
+async fn preload(client: &Client, queue: &str, jobs: usize) {
+    client.enqueue_all((0..jobs).map(|_| work::job().queue(queue))).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_more_than_the_concurrency_runs_at_once_and_everything_runs() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    preload(&client, "heavy", 300).await;
+    let stopped = run(worker(&client, &probe).queue("heavy").concurrency(7), async { probe.noted("heavy", 300).await }).await;
+    assert!(probe.most() <= 7, "{}", probe.most());
+    assert_eq!(stopped.finished, 300);
+    assert!(stopped.is_clean(), "{stopped:?}");
+}
+
+#[tokio::test]
+async fn a_limit_bounds_its_queue_and_leaves_the_slots_to_the_others() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    client.enqueue_all((0..10).map(|_| waits::job())).await.unwrap();
+    preload(&client, "heavy", 50).await;
+    let limited = worker(&client, &probe).queue(QueueConfig::new("narrow").limit(2)).queue("heavy").concurrency(4);
+    run(limited, async {
+        probe.noted("heavy", 50).await;
+        assert_eq!(probe.count("narrow"), 2);
+        probe.gate.open();
+        probe.noted("narrow", 10).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn queues_with_work_are_served_by_their_weights() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    preload(&client, "heavy", 600).await;
+    preload(&client, "light", 600).await;
+    let weighted = worker(&client, &probe).queue(QueueConfig::new("heavy").weight(3)).queue("light").concurrency(8);
+    run(weighted, async { probe.noted("heavy", 300).await }).await;
+    let notes = probe.notes();
+    let light = notes.iter().take(400).filter(|note| *note == "light").count();
+    assert!((60..=140).contains(&light), "{light} of the first 400 starts, where 100 are due");
+}
+
+#[tokio::test]
+async fn in_strict_order_a_queue_waits_for_those_before_it() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    preload(&client, "second", 200).await;
+    preload(&client, "first", 200).await;
+    let strict = worker(&client, &probe).queue("first").queue("second").strict_order().concurrency(8);
+    run(strict, async { probe.noted("second", 200).await }).await;
+    let notes = probe.notes();
+    let second = notes.iter().take(200).filter(|note| *note == "second").count();
+    assert!(second <= 8, "{second} of the second queue among the first 200 starts");
+}
+
+#[tokio::test]
+async fn a_job_that_comes_to_an_idle_worker_starts_without_a_poll() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    run(worker(&client, &probe).queue("heavy"), async {
+        // The worker has looked at its empty queue once.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        for round in 1..=20 {
+            let before = std::time::Instant::now();
+            work::job().enqueue(&client).await.unwrap();
+            probe.noted("heavy", round).await;
+            assert!(before.elapsed() < Duration::from_millis(600), "{:?}", before.elapsed());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn jobs_that_become_due_while_others_are_claimed_are_not_late() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    run(worker(&client, &probe).queue("heavy").concurrency(2), async {
+        let before = std::time::Instant::now();
+        for delay in 1..=100 {
+            work::job().delay(Duration::from_millis(delay * 3)).enqueue(&client).await.unwrap();
+            work::job().enqueue(&client).await.unwrap();
+        }
+        let spent = before.elapsed();
+        probe.noted("heavy", 200).await;
+        let late = before.elapsed().saturating_sub(spent + Duration::from_millis(300));
+        assert!(late < Duration::from_millis(500), "{late:?} late: a poll has found what a hint should have");
+    })
+    .await;
+}

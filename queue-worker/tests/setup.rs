@@ -1,0 +1,87 @@
+//! What a worker says before it starts.
+
+mod common;
+
+use std::time::Duration;
+
+use common::memory;
+use queue_core::{prelude::*, registry::Registry};
+use queue_worker::{QueueConfig, Worker, WorkerError};
+
+struct Pool;
+
+#[task(queue = "plain")]
+async fn plain() {}
+
+#[task(queue = "needy")]
+async fn needs_a_pool(pool: State<Pool>) {
+    let _ = pool;
+}
+
+async fn problem(shape: impl FnOnce(Worker) -> Worker) -> String {
+    let worker = shape(Worker::new(memory().await).state(Pool));
+    match worker.run(std::future::pending()).await {
+        Err(WorkerError::Setup(problems)) => problems.join("\n"),
+        other => panic!("it started: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn each_setting_that_cannot_work_is_named_with_its_value_and_a_way_out() {
+    let cases: [(fn(Worker) -> Worker, [&str; 2]); 12] = [
+        (|worker| worker.concurrency(0), ["concurrency `0`", "use 1 or more"]),
+        (|worker| worker.concurrency(1_000_000), ["concurrency `1000000`", "several workers"]),
+        (|worker| worker.lease(Duration::from_millis(10)), ["lease `10ms`", "use 300ms or more"]),
+        (|worker| worker.lease(Duration::MAX), ["lease `", "is more than 86400s"]),
+        (|worker| worker.grace(Duration::MAX), ["grace `", "is more than"]),
+        (|worker| worker.max_attempts(0), ["max_attempts `0`", "1 means"]),
+        (|worker| worker.max_crashes(0), ["max_crashes `0`", "1 means"]),
+        (|worker| worker.timeout(Duration::ZERO), ["timeout `0s`", "leave it out"]),
+        (|worker| worker.timeout(Duration::MAX), ["timeout `", "leave it out"]),
+        (|worker| worker.queue(QueueConfig::new("plain").weight(0)), ["weight `0` of queue `plain`", "use 1 or more"]),
+        (|worker| worker.queue(QueueConfig::new("plain").limit(0)), ["limit `0` of queue `plain`", "use 1 or more"]),
+        (|worker| worker.queue("plain").queue("plain"), ["queue `plain`", "named twice"]),
+    ];
+    for (shape, parts) in cases {
+        let problem = problem(shape).await;
+        assert!(parts.iter().all(|part| problem.contains(part)), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn a_backoff_that_shrinks_is_refused() {
+    let backoff = Backoff { base: Duration::from_secs(60), max: Duration::from_secs(1) };
+    let problem = problem(|worker| worker.backoff(backoff)).await;
+    assert!(problem.contains("base `60s`") && problem.contains("max `1s`"), "{problem}");
+}
+
+#[tokio::test]
+async fn a_missing_state_is_named_with_the_tasks_that_take_it() {
+    let worker = Worker::new(memory().await);
+    let problem = worker.check().unwrap_err().to_string();
+    assert!(problem.contains("Pool") && problem.contains("`needs_a_pool`") && problem.contains(".state("), "{problem}");
+    // Nobody needs it on the other queue.
+    worker.queue("plain").check().unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_without_tasks_does_not_start() {
+    let problem = problem(|worker| worker.registry(Registry::empty())).await;
+    assert!(problem.contains("no task") && problem.contains(".register::<"), "{problem}");
+}
+
+#[tokio::test]
+async fn a_task_that_is_registered_by_hand_is_known() {
+    let worker = Worker::new(memory().await).registry(Registry::empty()).register::<plain>();
+    worker.check().unwrap();
+    assert!(worker.tasks().get("plain").is_some());
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let problem = problem(|worker| worker.health(address)).await;
+    assert!(problem.contains(&address.to_string()), "{problem}");
+    drop(taken);
+}

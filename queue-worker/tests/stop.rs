@@ -1,0 +1,162 @@
+//! How a worker ends, and what becomes of what it runs.
+
+mod common;
+
+use std::{sync::Arc, time::Instant};
+
+use common::{PATIENCE, Probe, ask, free_address, memory, until_state, worker};
+use queue_core::{broker::State as JobState, prelude::*};
+use queue_worker::{Shutdown, Stopped, Worker, WorkerError};
+use tokio::task::JoinHandle;
+
+#[task(queue = "polite", retention = "1h")]
+async fn ends_when_let(probe: State<Probe>) {
+    probe.note("started");
+    probe.gate.passed().await;
+}
+
+#[task(queue = "deaf")]
+async fn never_ends(probe: State<Probe>) {
+    probe.note("started");
+    std::future::pending::<()>().await;
+}
+
+#[task(queue = "complains")]
+async fn complains(probe: State<Probe>, ctx: JobContext) -> Result<(), String> {
+    probe.note("started");
+    Err(format!("interrupted: {:?}", ctx.cancelled().await))
+}
+
+#[task(queue = "rude")]
+async fn blocks_its_thread(probe: State<Probe>) {
+    probe.note("started");
+    probe.gate.block();
+}
+
+fn start(worker: Worker, shutdown: &Shutdown) -> JoinHandle<Result<Stopped, WorkerError>> {
+    tokio::spawn(worker.run_with(shutdown.clone()))
+}
+
+async fn ended(running: JoinHandle<Result<Stopped, WorkerError>>) -> Stopped {
+    tokio::time::timeout(PATIENCE, running).await.expect("the worker ends").unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_draining_worker_lets_running_jobs_end_and_starts_no_others() {
+    let (client, probe, shutdown) = (memory().await, Arc::new(Probe::default()), Shutdown::new());
+    let running = start(worker(&client, &probe).concurrency(1), &shutdown);
+    let first = ends_when_let::job().enqueue(&client).await.unwrap();
+    probe.noted("started", 1).await;
+    let second = ends_when_let::job().enqueue(&client).await.unwrap();
+    shutdown.drain();
+    probe.gate.open();
+    let stopped = ended(running).await;
+    assert!(stopped.is_clean(), "{stopped:?}");
+    assert_eq!(first.status().await.unwrap(), Some(JobState::Done));
+    assert_eq!(second.status().await.unwrap(), Some(JobState::Ready));
+    assert_eq!(probe.count("started"), 1);
+}
+
+#[tokio::test]
+async fn what_does_not_end_in_the_grace_time_is_given_back_uncharged() {
+    let (client, probe, shutdown) = (memory().await, Arc::new(Probe::default()), Shutdown::new());
+    let job = never_ends::job().enqueue(&client).await.unwrap();
+    let running = start(worker(&client, &probe).grace(Duration::from_millis(100)), &shutdown);
+    probe.noted("started", 1).await;
+    shutdown.drain();
+    let stopped = ended(running).await;
+    assert_eq!((stopped.released, stopped.stuck, stopped.is_clean()), (1, 0, false));
+    let record = client.inspector().show(job.address()).await.unwrap();
+    assert_eq!((record.state, record.attempts, record.crashes), (JobState::Ready, 0, 0));
+}
+
+#[tokio::test]
+async fn the_second_stage_does_not_wait_for_the_grace_time() {
+    let (client, probe, shutdown) = (memory().await, Arc::new(Probe::default()), Shutdown::new());
+    let job = never_ends::job().enqueue(&client).await.unwrap();
+    let running = start(worker(&client, &probe).grace(PATIENCE * 2), &shutdown);
+    probe.noted("started", 1).await;
+    shutdown.drain();
+    shutdown.hurry();
+    assert_eq!(ended(running).await.released, 1);
+    assert_eq!(job.status().await.unwrap(), Some(JobState::Ready));
+}
+
+#[tokio::test]
+async fn an_error_because_of_the_stop_is_not_charged() {
+    let (client, probe, shutdown) = (memory().await, Arc::new(Probe::default()), Shutdown::new());
+    let job = complains::job().enqueue(&client).await.unwrap();
+    let running = start(worker(&client, &probe), &shutdown);
+    probe.noted("started", 1).await;
+    shutdown.hurry();
+    assert_eq!(ended(running).await.released, 1);
+    let record = client.inspector().show(job.address()).await.unwrap();
+    assert_eq!((record.state, record.attempts, record.failures.len()), (JobState::Ready, 0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_job_that_had_no_thread_to_start_on_is_released_when_the_worker_stops() {
+    let (client, probe, shutdown) = (memory().await, Arc::new(Probe::default()), Shutdown::new());
+    client.enqueue_all((0..3).map(|_| blocks_its_thread::job())).await.unwrap();
+    let address = free_address();
+    // The one thread of the runtime is blocked by the first job; the test itself has another.
+    let (other, switch, seen) = (client.clone(), shutdown.clone(), probe.clone());
+    let stopper = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            seen.noted("started", 1).await;
+            let claimed = async {
+                while other.inspector().stats("rude").await.unwrap().depth.get(&JobState::Active) != Some(&3) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, claimed).await.expect("all three are claimed");
+            switch.drain();
+            while !ask(address, "GET /health").await.contains(r#""status":"stopping""#) {}
+            seen.gate.open();
+        });
+    });
+    let stopped = ended(start(worker(&client, &probe).concurrency(3).health(address), &shutdown)).await;
+    stopper.join().unwrap();
+    assert!(stopped.is_clean(), "{stopped:?}");
+    assert_eq!(probe.count("started"), 1);
+    let depth = client.inspector().stats("rude").await.unwrap().depth;
+    assert_eq!((depth.get(&JobState::Ready), depth.get(&JobState::Active).copied().unwrap_or_default()), (Some(&2), 0));
+}
+
+#[tokio::test]
+async fn an_idle_worker_stops_at_once() {
+    let (client, shutdown) = (memory().await, Shutdown::new());
+    let running = start(worker(&client, &Arc::default()).grace(PATIENCE * 2), &shutdown);
+    let idle = async {
+        while client.inspector().stats("deaf").await.unwrap().workers == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, idle).await.expect("it has claimed, and found nothing");
+    let before = Instant::now();
+    shutdown.drain();
+    assert_eq!(ended(running).await, Stopped::default());
+    assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+}
+
+#[tokio::test]
+async fn dropping_a_running_worker_gives_its_jobs_back() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    let job = never_ends::job().enqueue(&client).await.unwrap();
+    let running = tokio::spawn(worker(&client, &probe).run(std::future::pending()));
+    probe.noted("started", 1).await;
+    running.abort();
+    until_state(&job, Some(JobState::Ready)).await;
+    assert_eq!(client.inspector().show(job.address()).await.unwrap().crashes, 0);
+}
+
+#[tokio::test]
+async fn one_switch_stops_several_workers() {
+    let (client, shutdown) = (memory().await, Shutdown::new());
+    let workers = [start(worker(&client, &Arc::default()), &shutdown), start(worker(&client, &Arc::default()), &shutdown)];
+    shutdown.drain();
+    for worker in workers {
+        ended(worker).await;
+    }
+}
