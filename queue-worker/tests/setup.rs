@@ -28,7 +28,8 @@ async fn problem(shape: impl FnOnce(Worker) -> Worker) -> String {
 
 #[tokio::test]
 async fn each_setting_that_cannot_work_is_named_with_its_value_and_a_way_out() {
-    let cases: [(fn(Worker) -> Worker, [&str; 2]); 12] = [
+    type Case = (fn(Worker) -> Worker, [&'static str; 2]);
+    let cases: [Case; 12] = [
         (|worker| worker.concurrency(0), ["concurrency `0`", "use 1 or more"]),
         (|worker| worker.concurrency(1_000_000), ["concurrency `1000000`", "several workers"]),
         (|worker| worker.lease(Duration::from_millis(10)), ["lease `10ms`", "use 300ms or more"]),

@@ -24,38 +24,38 @@ use tokio::{
 };
 
 /// Nothing in a test takes so long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What handlers tell their test.
 #[derive(Default)]
-pub struct Probe {
+pub(crate) struct Probe {
     log: Mutex<Vec<String>>,
     changed: Notify,
     running: AtomicUsize,
     most: AtomicUsize,
     /// Opened by a test, waited for by handlers.
-    pub gate: Gate,
+    pub(crate) gate: Gate,
 }
 
 impl Probe {
     /// Notes that something happened.
-    pub fn note(&self, what: impl Into<String>) {
+    pub(crate) fn note(&self, what: impl Into<String>) {
         self.log.lock().unwrap().push(what.into());
         self.changed.notify_waiters();
     }
 
     /// Everything noted so far.
-    pub fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         self.log.lock().unwrap().clone()
     }
 
     /// How often this was noted.
-    pub fn count(&self, what: &str) -> usize {
+    pub(crate) fn count(&self, what: &str) -> usize {
         self.log.lock().unwrap().iter().filter(|note| *note == what).count()
     }
 
     /// Waits until this was noted so often.
-    pub async fn noted(&self, what: &str, times: usize) {
+    pub(crate) async fn noted(&self, what: &str, times: usize) {
         let wait = async {
             loop {
                 let changed = self.changed.notified();
@@ -73,20 +73,20 @@ impl Probe {
     }
 
     /// Counts a handler in, and out again when what is returned is dropped.
-    pub fn enter(self: &Arc<Self>) -> Inside {
+    pub(crate) fn enter(self: &Arc<Self>) -> Inside {
         let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         Inside(self.clone())
     }
 
     /// Most handlers that were inside at once.
-    pub fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)
     }
 }
 
 /// A handler that is running.
-pub struct Inside(Arc<Probe>);
+pub(crate) struct Inside(Arc<Probe>);
 
 impl Drop for Inside {
     fn drop(&mut self) {
@@ -96,20 +96,20 @@ impl Drop for Inside {
 
 /// Handlers wait here, async or on their thread.
 #[derive(Default)]
-pub struct Gate {
+pub(crate) struct Gate {
     open: Mutex<bool>,
     threads: std::sync::Condvar,
     tasks: Notify,
 }
 
 impl Gate {
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.threads.notify_all();
         self.tasks.notify_waiters();
     }
 
-    pub async fn passed(&self) {
+    pub(crate) async fn passed(&self) {
         loop {
             let opened = self.tasks.notified();
             tokio::pin!(opened);
@@ -122,29 +122,29 @@ impl Gate {
     }
 
     /// Blocks the thread, as no handler should.
-    pub fn block(&self) {
+    pub(crate) fn block(&self) {
         let open = self.open.lock().unwrap();
         drop(self.threads.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap());
     }
 }
 
-pub async fn memory() -> Client {
+pub(crate) async fn memory() -> Client {
     Client::connect("sqlite://:memory:").await.unwrap()
 }
 
 /// A worker with a probe and a short backoff.
-pub fn worker(client: &Client, probe: &Arc<Probe>) -> Worker {
+pub(crate) fn worker(client: &Client, probe: &Arc<Probe>) -> Worker {
     let backoff = Backoff { base: Duration::from_millis(20), max: Duration::from_millis(40) };
     Worker::new(client.clone()).shared_state(probe.clone()).backoff(backoff).grace(Duration::from_secs(5))
 }
 
 /// Runs it until `until` is ready.
-pub async fn run(worker: Worker, until: impl Future<Output = ()> + Send) -> Stopped {
+pub(crate) async fn run(worker: Worker, until: impl Future<Output = ()> + Send) -> Stopped {
     tokio::time::timeout(PATIENCE, worker.run(until)).await.expect("the worker ends").unwrap()
 }
 
 /// Waits until a job is in this state.
-pub async fn until_state<T: Send + 'static>(handle: &Handle<T>, state: Option<JobState>) {
+pub(crate) async fn until_state<T: Send + 'static>(handle: &Handle<T>, state: Option<JobState>) {
     let wait = async {
         while handle.status().await.unwrap() != state {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -156,7 +156,7 @@ pub async fn until_state<T: Send + 'static>(handle: &Handle<T>, state: Option<Jo
 }
 
 /// The same for a job without a type.
-pub async fn address_in(client: &Client, job: &JobAddress, state: JobState) {
+pub(crate) async fn address_in(client: &Client, job: &JobAddress, state: JobState) {
     let wait = async {
         while client.inspector().show(job).await.unwrap().state != state {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -168,7 +168,7 @@ pub async fn address_in(client: &Client, job: &JobAddress, state: JobState) {
 }
 
 /// Claims jobs and is never heard of again, like a process that was killed.
-pub async fn claim_and_die(client: &Client, queue: &str, jobs: usize) -> Vec<Delivery> {
+pub(crate) async fn claim_and_die(client: &Client, queue: &str, jobs: usize) -> Vec<Delivery> {
     let lease = Duration::from_millis(50);
     let name = client.broker().register(&Register::worker(queue, ProcessId::random(), lease)).await.unwrap();
     let answer = client.broker().turn(&Turn::new(queue, name, 1, lease).claim(jobs)).await.unwrap();
@@ -177,7 +177,7 @@ pub async fn claim_and_die(client: &Client, queue: &str, jobs: usize) -> Vec<Del
 }
 
 /// Stores bytes as a job, whatever they are.
-pub async fn enqueue_bytes(client: &Client, queue: &str, envelope: Vec<u8>) -> JobAddress {
+pub(crate) async fn enqueue_bytes(client: &Client, queue: &str, envelope: Vec<u8>) -> JobAddress {
     let producer = client.broker().register(&Register::producer(queue, ProcessId::random())).await.unwrap();
     let id = JobId::make();
     client.broker().enqueue(&Enqueue::new(queue, producer, 1, vec![NewJob::new(id.clone(), envelope)])).await.unwrap();
@@ -185,12 +185,12 @@ pub async fn enqueue_bytes(client: &Client, queue: &str, envelope: Vec<u8>) -> J
 }
 
 /// Nobody listens here.
-pub fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Sends a request and takes the answer whole.
-pub async fn ask(address: SocketAddr, request: &str) -> String {
+pub(crate) async fn ask(address: SocketAddr, request: &str) -> String {
     let exchange = async {
         let mut stream = loop {
             match TcpStream::connect(address).await {
