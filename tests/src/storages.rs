@@ -55,6 +55,12 @@ impl SqliteFile {
         self.folder.path().join("queue.db")
     }
 
+    /// A dropped broker closes the database behind its back; the last to go takes the log along.
+    async fn closed(&self) {
+        let log = self.folder.path().join("queue.db-wal");
+        crate::patience::until("the database to be closed", || async { !log.exists() }).await;
+    }
+
     fn copy(&self, from: &str, to: &str) {
         let path = |name: &str| self.folder.path().join(name);
         for end in ["", "-wal", "-shm"] {
@@ -82,10 +88,12 @@ impl Storage for SqliteFile {
     }
 
     async fn save(&mut self) {
+        self.closed().await;
         self.copy("queue.db", "backup.db");
     }
 
     async fn restore(&mut self) {
+        self.closed().await;
         self.copy("backup.db", "queue.db");
     }
 }

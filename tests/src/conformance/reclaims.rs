@@ -37,10 +37,10 @@ pub async fn a_suspect_is_charged_alone_and_its_neighbours_go_free(bed: Bed) {
     let mut lane = bed.dying_lane().await;
     lane.claim_one().await;
     bed.reclaim(&[&lane], RULE).await;
-    let neighbours = bed.put(3).await;
     let process = ProcessId::random();
     let (mut one, mut other) = (bed.lane_of(process, SHORT).await, bed.lane_of(process, SHORT).await);
     wait_for(&mut one, &suspect).await;
+    let neighbours = bed.put(3).await;
     let held = other.claim(3).await;
     assert_eq!(held.len(), 3);
     let reclaimed = bed.reclaim(&[&one, &other], SLOW).await;

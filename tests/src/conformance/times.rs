@@ -82,8 +82,13 @@ pub async fn an_endless_delay_does_not_overflow(bed: Bed) {
 
 /// Jobs that become due are served in the order of their times, and behind what was ready.
 pub async fn due_jobs_join_the_tail_in_the_order_of_their_times(bed: Bed) {
-    let late = bed.put_later(Duration::from_millis(40)).await;
-    let early = bed.put_later(Duration::from_millis(20)).await;
+    let jobs = [40, 20].map(|ms| {
+        let mut job = NewJob::new(JobId::make(), envelope("due"));
+        job.due = Due::After(Duration::from_millis(ms));
+        job
+    });
+    let [late, early] = [0, 1].map(|n: usize| jobs[n].id.clone());
+    bed.producer().await.stored(jobs.into()).await;
     let ready = bed.put(1).await;
     let mut lane = bed.lane().await;
     eventually("both are due", async || {
