@@ -27,7 +27,8 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
         }
     };
     match Options::parse(options).and_then(|options| task(&mut function, &options)) {
-        Ok(task) => quote!(#function #task),
+        // A payload is owned, whatever its handler does with it.
+        Ok(task) => quote!(#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] #function #task),
         Err(error) => {
             // The function stays, without our attributes, so that its own callers are not told of our mistake.
             for argument in &mut function.sig.inputs {
