@@ -1,2 +1,124 @@
-//! .
-fn main() {}
+//! Finds duplicate files: `cargo run -p quickstart -- [FOLDER]`.
+//!
+//! Every file becomes a job that hashes it. One more job waits until all of them are done and then writes the report. The
+//! queue is an embedded SQLite file in your cache folder, or whatever `QUEUE_URL` names; the code is the same. Kill it in the
+//! middle (`kill -9`) and start it again: it goes on where it was.
+
+mod error;
+mod places;
+mod report;
+mod scan;
+mod store;
+mod tasks;
+
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use queue_core::Client;
+use queue_worker::Worker;
+
+use crate::{
+    error::{Failure, Result},
+    places::Places,
+    store::Store,
+    tasks::Desk,
+};
+
+/// Finds duplicate files, one background job per file.
+#[derive(Parser)]
+#[command(name = "quickstart", after_help = EXAMPLES)]
+struct Arguments {
+    /// The folder to look through.
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+    /// Prints the report as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  cargo run -p quickstart -- ~/Pictures
+  QUEUE_URL=redis://127.0.0.1:6379 cargo run -p quickstart -- ~/Pictures --json";
+
+/// A worker that dies gives its jobs back after this time; the default of 30 s would be long to watch.
+const LEASE: Duration = Duration::from_secs(5);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!("stopped; run it again on the same folder and it goes on where it was");
+            ExitCode::from(130)
+        }
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Finds the duplicates and prints the report. False: Ctrl-C came first.
+async fn run(arguments: &Arguments) -> Result<bool> {
+    let folder = existing(&arguments.folder)?;
+    let places = Places::of(&folder)?;
+    let client = Client::connect(&places.queue_url()?).await?;
+    let store = Arc::new(Store::open(&places.digests())?);
+    let run = store.begin_run()?;
+
+    let found = scan::scan(&folder, &places.left_out(&client.info()));
+    found.skipped.iter().for_each(|problem| eprintln!("skipped: {problem}"));
+    let bar = progress(found.files.len());
+    store.enter_files(run, &found.files)?;
+    bar.set_position(store.done(run)?);
+
+    let desk = Desk { store: store.clone(), bar: bar.clone() };
+    let worker = Worker::new(client.clone()).state(desk).lease(LEASE).grace(Duration::from_secs(3)).concurrency(tasks::at_once());
+    let start = Instant::now();
+    let working = async { worker.run(finished(&store, run)).await.map_err(Failure::from) };
+    // The first files are hashed while the last ones are still on their way into the queue.
+    let (enqueued, worked) = tokio::join!(tasks::enqueue(&client, run, &found.files), working);
+    enqueued?;
+    worked?;
+    bar.finish_and_clear();
+
+    let Some(groups) = store.report(run)? else { return Ok(false) };
+    let report = report::Report::new(groups, found.files.len(), start.elapsed());
+    if arguments.json { report.print_json()? } else { report.print(&folder, &client.info().location) }
+    Ok(true)
+}
+
+/// Ends with the run, or with Ctrl-C.
+async fn finished(store: &Store, run: i64) {
+    let reported = async {
+        while !store.report(run).is_ok_and(|report| report.is_some()) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = reported => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+fn existing(folder: &Path) -> Result<PathBuf> {
+    let problem = |problem: String| Failure(format!("folder `{}` {problem}", folder.display()));
+    let found = folder.canonicalize().map_err(|error| problem(format!("cannot be read: {error}")))?;
+    if found.is_dir() { Ok(found) } else { Err(problem("is a file; name the folder that it is in".to_owned())) }
+}
+
+/// On standard error, and only where somebody watches.
+fn progress(files: usize) -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(files as u64), target);
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} files  {per_sec}  {eta} left");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

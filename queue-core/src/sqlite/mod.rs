@@ -41,6 +41,11 @@ use crate::{
     io::{BoxFuture, IoThread},
 };
 
+/// The URL of a database file: `sqlite://` and its path, with what has a meaning in URLs written as `%XX`.
+pub fn url_of(path: &Path) -> String {
+    url::url(path)
+}
+
 /// A broker on a SQLite file, or in memory.
 pub struct SqliteBroker {
     writer: Writer,
