@@ -81,18 +81,27 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     bar.set_position(store.done(run)?);
 
     let desk = Desk { store: store.clone(), bar: bar.clone() };
-    let worker = Worker::new(client.clone()).state(desk).lease(LEASE).grace(Duration::from_secs(3)).concurrency(tasks::at_once());
+    let worker = Worker::new(client.clone())
+        .queue(places.queue.as_str())
+        .state(desk)
+        .lease(LEASE)
+        .grace(Duration::from_secs(3))
+        .concurrency(tasks::at_once());
     let start = Instant::now();
     let working = async { worker.run(finished(&store, run)).await.map_err(Failure::from) };
     // The first files are hashed while the last ones are still on their way into the queue.
-    let (enqueued, worked) = tokio::join!(tasks::enqueue(&client, run, &found.files), working);
+    let (enqueued, worked) = tokio::join!(tasks::enqueue(&client, &places.queue, run, &found.files), working);
     enqueued?;
     worked?;
     bar.finish_and_clear();
 
     let Some(groups) = store.report(run)? else { return Ok(false) };
     let report = report::Report::new(groups, found.files.len(), start.elapsed());
-    if arguments.json { report.print_json()? } else { report.print(&folder, &client.info().location) }
+    if arguments.json {
+        report.print_json()?
+    } else {
+        report.print(&folder, &client.info().location)
+    }
     Ok(true)
 }
 

@@ -11,15 +11,18 @@ use crate::error::{Failure, Result};
 
 /// The places of one searched folder.
 pub(crate) struct Places {
+    /// The queue of this folder's jobs: a server that is shared may serve several folders.
+    pub(crate) queue: String,
     home: PathBuf,
 }
 
 impl Places {
     pub(crate) fn of(folder: &Path) -> Result<Self> {
         let home = cache().ok_or_else(|| Failure("there is no cache folder: set XDG_CACHE_HOME or HOME".to_owned()))?;
-        let home = home.join("queue-quickstart").join(name_of(folder));
+        let name = name_of(folder);
+        let home = home.join("queue-quickstart").join(&name);
         fs::create_dir_all(&home).map_err(|error| Failure(format!("cannot create {}: {error}", home.display())))?;
-        Ok(Places { home })
+        Ok(Places { queue: format!("quickstart-{name}"), home })
     }
 
     /// `QUEUE_URL`, or a file of our own.
@@ -30,7 +33,7 @@ impl Places {
         }
     }
 
-    /// What we know of the files. Which digests belong to which queue is told by the run's number, so each queue has its own.
+    /// What we know of the files: with each queue, how far its run is.
     pub(crate) fn digests(&self) -> PathBuf {
         let queue = env::var("QUEUE_URL").unwrap_or_default();
         if queue.is_empty() { self.home.join("digests.db") } else { self.home.join(format!("digests-{}.db", short_hash(queue.as_bytes()))) }

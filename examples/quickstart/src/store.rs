@@ -5,7 +5,7 @@ use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::{error::Result, scan::File};
 
 const CREATE: &str = "
-CREATE TABLE IF NOT EXISTS runs (run INTEGER PRIMARY KEY AUTOINCREMENT, left INTEGER, finished INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS runs (run INTEGER PRIMARY KEY, left INTEGER, finished INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS files (
     run INTEGER NOT NULL, path BLOB NOT NULL, size INTEGER NOT NULL, modified INTEGER NOT NULL,
     scan INTEGER NOT NULL, done INTEGER NOT NULL DEFAULT 0,
@@ -55,16 +55,18 @@ impl Store {
         if let Some(run) = unfinished {
             return Ok(run);
         }
-        connection.execute("INSERT INTO runs DEFAULT VALUES", [])?;
-        Ok(connection.last_insert_rowid())
+        // Its number is never used again, not even when this store was deleted and the queue was not.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let run = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+        connection.execute("INSERT INTO runs (run) VALUES (?1)", [run])?;
+        Ok(run)
     }
 
     /// Enters the files of a run. Those of an interrupted scan that are gone meanwhile are no longer waited for.
     pub(crate) fn enter_files(&self, run: i64, files: &[File]) -> Result<()> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
-        let scan: i64 =
-            transaction.query_row("SELECT ifnull(max(scan), 0) + 1 FROM files WHERE run = ?1", [run], |row| row.get(0))?;
+        let scan: i64 = transaction.query_row("SELECT ifnull(max(scan), 0) + 1 FROM files WHERE run = ?1", [run], |row| row.get(0))?;
         {
             let mut enter = transaction.prepare(
                 "INSERT INTO files (run, path, size, modified, scan) VALUES (?1, ?2, ?3, ?4, ?5)

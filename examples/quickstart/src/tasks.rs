@@ -19,8 +19,16 @@ pub(crate) struct Desk {
 }
 
 /// Hashes one file. The first file of a run fails once, on purpose: watch it being tried again.
-#[task(queue = "quickstart", blocking, max_attempts = 5, backoff(base = "500ms", max = "5s"))]
-fn hash_file(run: i64, path: Vec<u8>, size: u64, modified: u64, flaky: bool, desk: State<Desk>, ctx: JobContext) -> std::result::Result<(), String> {
+#[task(blocking, max_attempts = 5, backoff(base = "500ms", max = "5s"))]
+fn hash_file(
+    run: i64,
+    path: Vec<u8>,
+    size: u64,
+    modified: u64,
+    flaky: bool,
+    desk: State<Desk>,
+    ctx: JobContext,
+) -> std::result::Result<(), String> {
     let file = File { path: store::path(&path), size, modified };
     if flaky && ctx.attempt() == 1 {
         let name = file.path.file_name().unwrap_or_default().display();
@@ -47,7 +55,7 @@ fn hash_file(run: i64, path: Vec<u8>, size: u64, modified: u64, flaky: bool, des
 }
 
 /// Snoozes while files of its run are left; then the run is finished.
-#[task(queue = "quickstart", blocking)]
+#[task(blocking)]
 fn report(run: i64, desk: State<Desk>) -> std::result::Result<Outcome, String> {
     let failed = |failure: Failure| failure.to_string();
     if desk.store.left(run).map_err(failed)? > 0 {
@@ -69,15 +77,15 @@ pub(crate) fn at_once() -> usize {
 }
 
 /// One job per file, and the report. Their ids name run and file: enqueuing them again after a crash makes no second job.
-pub(crate) async fn enqueue(client: &Client, run: i64, files: &[File]) -> Result<()> {
+pub(crate) async fn enqueue(client: &Client, queue: &str, run: i64, files: &[File]) -> Result<()> {
     let jobs = files.iter().enumerate().map(|(index, file)| {
         let path = store::bytes(&file.path);
         let mut name = blake3::Hasher::new();
         name.update(&path).update(&file.size.to_le_bytes()).update(&file.modified.to_le_bytes());
         let name = &name.finalize().to_hex()[..24];
-        hash_file::job(run, path, file.size, file.modified, index == 0).id(format!("{run}-{name}"))
+        hash_file::job(run, path, file.size, file.modified, index == 0).queue(queue).id(format!("{run}-{name}"))
     });
     client.enqueue_all(jobs).await?;
-    report::job(run).id(format!("{run}-report")).enqueue(client).await?;
+    report::job(run).queue(queue).id(format!("{run}-report")).enqueue(client).await?;
     Ok(())
 }
