@@ -111,6 +111,22 @@ impl Server {
         assert!(self.launch(), "the server does not start again on port {}", self.port);
     }
 
+    /// Lets it stand still (`SIGSTOP`): its sockets are open and nobody answers.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let child = self.child.as_ref().expect("the server runs");
+        let status = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
+    }
+
     /// Sends one command and gives the reply as it came.
     ///
     /// # Panics
@@ -205,4 +221,24 @@ fn keep_until_exit(mut server: Server) {
     }
     let folder = std::mem::replace(&mut server.folder, tempfile::tempdir().expect("a temporary folder"));
     drop(folder.keep());
+}
+
+/// Makes a test of each of these functions on every kind of server: `on_servers!(one_case another_case)`.
+#[macro_export]
+macro_rules! on_servers {
+    ($($case:ident)*) => {
+        mod on_redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case($crate::server::Kind::Redis).await;
+            })*
+        }
+
+        mod on_valkey {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case($crate::server::Kind::Valkey).await;
+            })*
+        }
+    };
 }
