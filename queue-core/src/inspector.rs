@@ -4,9 +4,12 @@ use crate::{
     address::{JobAddress, JobId, check_name},
     broker::{CancelAnswer, DynBroker, JobRecord, MAX_ITEMS, Page, QueueStats, State},
     error::{Error, Result},
+    io::on_broker,
 };
 
 /// Lists, shows and repairs: what the command line and a dashboard stand on. From [`Client::inspector`](crate::Client::inspector).
+///
+/// Like all of this crate, it works from any async runtime: the broker's own thread does the talking.
 #[derive(Clone, Debug)]
 pub struct Inspector {
     broker: DynBroker,
@@ -22,7 +25,7 @@ impl Inspector {
     /// # Errors
     /// Those of the broker, here and below.
     pub async fn queues(&self) -> Result<Vec<String>> {
-        self.broker.queues().await
+        self.run(|broker| async move { broker.queues().await }).await
     }
 
     /// Depth and counters of a queue.
@@ -31,7 +34,8 @@ impl Inspector {
     /// [`Error::Invalid`] for a name outside the grammar, here and below.
     pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
         check_name("queue", queue)?;
-        self.broker.stats(queue).await
+        let queue = queue.to_owned();
+        self.run(|broker| async move { broker.stats(&queue).await }).await
     }
 
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`.
@@ -43,7 +47,8 @@ impl Inspector {
         if !(1..=500).contains(&limit) {
             return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));
         }
-        self.broker.list(queue, state, offset, limit).await
+        let queue = queue.to_owned();
+        self.run(|broker| async move { broker.list(&queue, state, offset, limit).await }).await
     }
 
     /// Everything about one job.
@@ -51,7 +56,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::NoSuchJob`].
     pub async fn show(&self, job: &JobAddress) -> Result<JobRecord> {
-        self.broker.show(&job.queue, &job.id).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))
+        self.look(job).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))
     }
 
     /// Finds a job by `queue/id`, or by its bare id in all registered queues.
@@ -64,9 +69,10 @@ impl Inspector {
         }
         let id: JobId = text.parse()?;
         let mut found = Vec::new();
-        for queue in self.broker.queues().await? {
-            if self.broker.show(&queue, &id).await?.is_some() {
-                found.push(JobAddress { queue: queue.into(), id: id.clone() });
+        for queue in self.queues().await? {
+            let address = JobAddress { queue: queue.into(), id: id.clone() };
+            if self.look(&address).await?.is_some() {
+                found.push(address);
             }
         }
         match found.as_slice() {
@@ -84,7 +90,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it has ended.
     pub async fn cancel(&self, job: &JobAddress) -> Result<CancelAnswer> {
-        match self.broker.cancel(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
+        match self.cancel_many(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
             Some(CancelAnswer::NotFound) | None => Err(self.refused(job, "cancel").await?),
             Some(answer) => Ok(*answer),
         }
@@ -95,7 +101,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is not dead.
     pub async fn requeue(&self, job: &JobAddress) -> Result<()> {
-        match self.broker.requeue(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
+        match self.requeue_many(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
             Some(true) => Ok(()),
             _ => Err(self.refused(job, "requeue").await?),
         }
@@ -106,7 +112,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is running: cancel it first.
     pub async fn delete(&self, job: &JobAddress) -> Result<()> {
-        match self.broker.delete(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
+        match self.delete_many(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
             Some(true) => Ok(()),
             _ => Err(self.refused(job, "delete").await?),
         }
@@ -118,7 +124,8 @@ impl Inspector {
     /// [`Error::Invalid`] for more of them, here and below.
     pub async fn cancel_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
         check_many(queue, ids)?;
-        self.broker.cancel(queue, ids).await
+        let (queue, ids) = (queue.to_owned(), ids.to_vec());
+        self.run(|broker| async move { broker.cancel(&queue, &ids).await }).await
     }
 
     /// [`requeue`](Self::requeue) for many. One answer per id, in order: false when there is none or it is not dead.
@@ -127,7 +134,8 @@ impl Inspector {
     /// Those of the broker.
     pub async fn requeue_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
         check_many(queue, ids)?;
-        self.broker.requeue(queue, ids).await
+        let (queue, ids) = (queue.to_owned(), ids.to_vec());
+        self.run(|broker| async move { broker.requeue(&queue, &ids).await }).await
     }
 
     /// [`delete`](Self::delete) for many. One answer per id, in order: false when there is none or it is running.
@@ -136,7 +144,8 @@ impl Inspector {
     /// Those of the broker.
     pub async fn delete_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
         check_many(queue, ids)?;
-        self.broker.delete(queue, ids).await
+        let (queue, ids) = (queue.to_owned(), ids.to_vec());
+        self.run(|broker| async move { broker.delete(&queue, &ids).await }).await
     }
 
     /// Stops claiming from a queue, for all workers. What runs goes on, enqueues too.
@@ -144,8 +153,7 @@ impl Inspector {
     /// # Errors
     /// Those of the broker.
     pub async fn pause(&self, queue: &str) -> Result<()> {
-        check_name("queue", queue)?;
-        self.broker.set_paused(queue, true).await
+        self.set_paused(queue, true).await
     }
 
     /// Lets workers claim from a queue again.
@@ -153,13 +161,32 @@ impl Inspector {
     /// # Errors
     /// Those of the broker.
     pub async fn resume(&self, queue: &str) -> Result<()> {
+        self.set_paused(queue, false).await
+    }
+
+    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
         check_name("queue", queue)?;
-        self.broker.set_paused(queue, false).await
+        let queue = queue.to_owned();
+        self.run(|broker| async move { broker.set_paused(&queue, paused).await }).await
+    }
+
+    async fn look(&self, job: &JobAddress) -> Result<Option<JobRecord>> {
+        let job = job.clone();
+        self.run(|broker| async move { broker.show(&job.queue, &job.id).await }).await
+    }
+
+    /// On the broker's thread, so that any runtime will do.
+    async fn run<T, F>(&self, work: impl FnOnce(DynBroker) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        on_broker(&self.broker, work(self.broker.clone())).await?
     }
 
     /// The error for a job that a verb does not apply to.
     async fn refused(&self, job: &JobAddress, verb: &'static str) -> Result<Error> {
-        Ok(match self.broker.show(&job.queue, &job.id).await? {
+        Ok(match self.look(job).await? {
             Some(record) => Error::WrongState { job: job.clone(), verb, state: record.state.name() },
             None => Error::NoSuchJob(job.to_string()),
         })

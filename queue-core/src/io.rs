@@ -5,7 +5,10 @@ use std::{future::Future, pin::Pin, sync::Mutex, thread::JoinHandle};
 
 use tokio::{runtime::Handle, sync::oneshot};
 
-use crate::error::{Error, Result};
+use crate::{
+    broker::DynBroker,
+    error::{Error, Result},
+};
 
 /// A boxed future for [`Broker::spawn`](crate::broker::Broker::spawn).
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -46,6 +49,17 @@ impl IoThread {
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
+}
+
+/// Runs `work` on the broker's I/O thread, whatever runtime this is called from, or none. Dropping the caller does not end it.
+pub(crate) async fn on_broker<T: Send + 'static>(broker: &DynBroker, work: impl Future<Output = T> + Send + 'static) -> Result<T> {
+    let (sender, receiver) = oneshot::channel();
+    broker.spawn(Box::pin(async move {
+        // A caller that was dropped has no use for the result.
+        let _ = sender.send(work.await);
+    }));
+    let ended = || Error::Unavailable { broker: broker.info().location, problem: "its I/O thread has ended".to_owned() };
+    receiver.await.map_err(|_| ended())
 }
 
 impl Drop for IoThread {

@@ -77,7 +77,7 @@
 //! let again = square::job(2).id("the-second").enqueue(&queue).await?;
 //! assert!(!first.existing() && again.existing());
 //!
-//! queue.enqueue_all((0..1000).map(square::job)).await.map_err(|error| println!("{error}")).ok();
+//! queue.enqueue_all((0..1000).map(square::job)).await?;
 //!
 //! let kept = square::job(3).retention(Duration::from_secs(3600)).enqueue(&queue).await?;
 //! match kept.result().await? {

@@ -2,12 +2,16 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{
+    FutureExt,
+    stream::{FuturesUnordered, StreamExt},
+};
 
 use super::{
     Client, Handle, Job,
+    batcher::BULK_LANES,
     job::Prepared,
-    producer::{Answer, BULK_LANES},
+    producer::{Answer, Failure},
 };
 use crate::{
     address::JobAddress,
@@ -53,6 +57,18 @@ impl<T> fmt::Debug for EnqueueAllError<T> {
 
 impl<T> std::error::Error for EnqueueAllError<T> {}
 
+/// For `?`: the error of the first item that was not stored. What became of the others is lost.
+impl<T> From<EnqueueAllError<T>> for Error {
+    fn from(all: EnqueueAllError<T>) -> Self {
+        let first = all.answers.into_iter().find_map(Result::err);
+        first.unwrap_or_else(|| Error::Internal("an enqueue failed and names no item that did".to_owned()))
+    }
+}
+
+/// Most bytes and jobs that are held for several queues together until a batch of one of them is full.
+const HELD_BYTES: usize = 4 * MAX_BYTES;
+const HELD_ITEMS: usize = 8 * MAX_ITEMS;
+
 /// A batch of one queue that is being filled.
 #[derive(Default)]
 struct Batch {
@@ -77,7 +93,7 @@ impl<T> Answers<T> {
         self.answers[position] = Some(answer);
     }
 
-    fn take(&mut self, (positions, addresses, result): (Vec<usize>, Vec<JobAddress>, Result<Vec<Answer>>)) {
+    fn take(&mut self, (positions, addresses, result): Answered) {
         match result {
             Ok(answers) => {
                 for ((position, address), answer) in positions.into_iter().zip(addresses).zip(answers) {
@@ -88,17 +104,49 @@ impl<T> Answers<T> {
                     self.set(position, answer);
                 }
             }
-            Err(error) => {
+            Err(failure) => {
                 self.stop = true;
-                let mut rest = positions.into_iter();
-                let first = rest.next();
-                // The first item carries the pending call of the whole batch; the others say the same without it.
-                rest.for_each(|position| self.set(position, Err(error.duplicate())));
-                if let Some(first) = first {
-                    self.set(first, Err(error));
-                }
+                positions.into_iter().enumerate().for_each(|(i, position)| self.set(position, Err(failure.of(i))));
             }
         }
+    }
+}
+
+/// A batch that came back: positions and addresses of its jobs, and their answers.
+type Answered = (Vec<usize>, Vec<JobAddress>, Result<Vec<Answer>, Failure>);
+
+/// The batches that are being filled, by queue.
+#[derive(Default)]
+struct Batches {
+    by_queue: HashMap<Arc<str>, Batch>,
+    items: usize,
+    bytes: usize,
+}
+
+impl Batches {
+    /// Adds a job, and gives the batch that has to leave for it.
+    fn add(&mut self, position: usize, Prepared { address, job }: Prepared) -> Option<(Arc<str>, Batch)> {
+        let (queue, size) = (address.queue.clone(), job.envelope.len());
+        let batch = self.by_queue.entry(queue.clone()).or_default();
+        let full = batch.jobs.len() == MAX_ITEMS || (batch.bytes + size > MAX_BYTES && !batch.jobs.is_empty());
+        let leaves = full.then(|| (queue, std::mem::take(batch)));
+        batch.bytes += size;
+        batch.positions.push(position);
+        batch.addresses.push(address);
+        batch.jobs.push(job);
+        self.bytes += size;
+        self.items += 1;
+        let leaves = leaves.or_else(|| (self.bytes > HELD_BYTES || self.items > HELD_ITEMS).then(|| self.largest()).flatten());
+        if let Some((_, batch)) = &leaves {
+            self.bytes -= batch.bytes;
+            self.items -= batch.jobs.len();
+        }
+        leaves
+    }
+
+    fn largest(&mut self) -> Option<(Arc<str>, Batch)> {
+        let queue = self.by_queue.iter().max_by_key(|(_, batch)| (batch.bytes, batch.jobs.len()))?.0.clone();
+        self.by_queue.remove_entry(&queue)
     }
 }
 
@@ -109,7 +157,7 @@ pub(super) async fn enqueue_all<T: Task>(
     let definition = T::definition();
     let mut answers =
         Answers { client: client.clone(), answers: Vec::with_capacity(jobs.size_hint().0.min(100_000)), failed: false, stop: false };
-    let mut batches: HashMap<Arc<str>, Batch> = HashMap::new();
+    let mut batches = Batches::default();
     let mut in_flight = FuturesUnordered::new();
     let send = |queue: Arc<str>, batch: Batch| async move {
         let result = client.producers(&queue).enqueue_batch(batch.jobs).await;
@@ -118,23 +166,19 @@ pub(super) async fn enqueue_all<T: Task>(
     for job in jobs {
         let position = answers.answers.len();
         answers.answers.push(None);
-        let Prepared { address, job } = match job.prepare(definition) {
+        let prepared = match job.prepare(definition) {
             Ok(prepared) => prepared,
             Err(error) => {
                 answers.set(position, Err(error));
                 continue;
             }
         };
-        let queue = address.queue.clone();
-        let batch = batches.entry(queue.clone()).or_default();
-        let full = batch.jobs.len() == MAX_ITEMS || (batch.bytes + job.envelope.len() > MAX_BYTES && !batch.jobs.is_empty());
-        if full {
-            in_flight.push(send(queue, std::mem::take(batch)));
+        let Some((queue, batch)) = batches.add(position, prepared) else { continue };
+        in_flight.push(send(queue, batch));
+        // The first look sends it; it travels while the next one is filled.
+        while let Some(Some(answered)) = in_flight.next().now_or_never() {
+            answers.take(answered);
         }
-        batch.bytes += job.envelope.len();
-        batch.positions.push(position);
-        batch.addresses.push(address);
-        batch.jobs.push(job);
         while in_flight.len() >= BULK_LANES {
             if let Some(answered) = in_flight.next().await {
                 answers.take(answered);
@@ -145,7 +189,7 @@ pub(super) async fn enqueue_all<T: Task>(
         }
     }
     let stopped = answers.stop;
-    for (queue, batch) in batches {
+    for (queue, batch) in batches.by_queue {
         if batch.jobs.is_empty() {
             continue;
         }

@@ -8,12 +8,13 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-use super::Client;
+use super::{Client, LONGEST};
 use crate::{
     address::{JobAddress, JobId},
-    broker::State,
+    broker::{JobRecord, State},
     codec,
     error::{Error, Result},
+    io::on_broker,
     task::{Task, TaskOutput},
 };
 
@@ -75,7 +76,12 @@ impl<T> Handle<T> {
     /// # Errors
     /// Those of the broker.
     pub async fn status(&self) -> Result<Option<State>> {
-        Ok(self.client.broker().show(&self.address.queue, &self.address.id).await?.map(|record| record.state))
+        Ok(self.record().await?.map(|record| record.state))
+    }
+
+    async fn record(&self) -> Result<Option<JobRecord>> {
+        let (broker, address) = (self.client.broker().clone(), self.address.clone());
+        on_broker(self.client.broker(), async move { broker.show(&address.queue, &address.id).await }).await?
     }
 }
 
@@ -88,7 +94,7 @@ where
     /// # Errors
     /// Those of the broker; [`Error::Decode`] when the result is not of the task's type, or was over its cap.
     pub async fn result(&self) -> Result<JobResult<TaskOutput<T>>> {
-        let Some(record) = self.client.broker().show(&self.address.queue, &self.address.id).await? else {
+        let Some(record) = self.record().await? else {
             return Ok(JobResult::Gone);
         };
         Ok(match record.state {
@@ -111,7 +117,7 @@ where
     /// # Errors
     /// Those of [`result`](Self::result). A timeout is none: it gives [`JobResult::Pending`].
     pub async fn wait(&self, timeout: Duration) -> Result<JobResult<TaskOutput<T>>> {
-        let end = Instant::now() + timeout;
+        let end = Instant::now() + timeout.min(LONGEST);
         let mut pause = Duration::from_millis(5);
         loop {
             let result = self.result().await?;
@@ -119,7 +125,8 @@ where
             if !result.is_pending() || left.is_zero() {
                 return Ok(result);
             }
-            tokio::time::sleep(pause.min(left)).await;
+            let sleep = pause.min(left);
+            on_broker(self.client.broker(), async move { tokio::time::sleep(sleep).await }).await?;
             pause = (pause * 3 / 2).min(Duration::from_secs(1));
         }
     }

@@ -178,7 +178,11 @@ impl RawJob {
 
     pub(super) fn prepare(self) -> Result<Prepared> {
         check_name("task", &self.task)?;
-        crate::codec::scan(&self.payload).map_err(|problem| Error::Encode { task: self.task.clone(), problem })?;
+        let encode = |problem| Error::Encode { task: self.task.clone(), problem };
+        crate::codec::scan(&self.payload).map_err(encode)?;
+        if !matches!(self.payload.first(), Some(0x80..=0x8f | 0xde | 0xdf)) {
+            return Err(encode("it is not a MessagePack map by parameter name".to_owned()));
+        }
         prepare(&self.task, &self.default_queue, Priority::Normal, &self.payload, &self.options)
     }
 }
@@ -268,8 +272,15 @@ mod tests {
         let mut bomb = vec![0x91; 100_000];
         bomb.push(0xc0);
         assert!(matches!(RawJob::new("task", bomb).prepare(), Err(Error::Encode { .. })));
-        let payload = crate::codec::encode(&"x".repeat(300_000)).unwrap();
+        let payload = crate::codec::encode(&BTreeMap::from([("text", "x".repeat(300_000))])).unwrap();
         assert!(matches!(RawJob::new("task", payload).prepare(), Err(Error::PayloadTooLarge { .. })));
+    }
+
+    #[test]
+    fn a_payload_that_is_no_map_is_refused() {
+        for payload in [vec![], vec![0x90], vec![0xc0], vec![0x80, 0x80]] {
+            assert!(matches!(RawJob::new("task", payload).prepare(), Err(Error::Encode { .. })));
+        }
     }
 
     #[test]

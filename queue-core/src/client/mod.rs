@@ -1,8 +1,10 @@
 //! Enqueues: [`Client`], the typed [`Job`], its [`Handle`].
 
+mod batcher;
 mod bulk;
 mod handle;
 mod job;
+mod pending;
 mod producer;
 mod url;
 
@@ -16,21 +18,19 @@ use std::{
 pub(crate) use self::url::nearest;
 #[cfg(feature = "redis")]
 pub(crate) use self::url::redacted;
+use self::{batcher::Producers, job::Prepared, producer::Answer};
 pub use self::{
     bulk::EnqueueAllError,
     handle::{Handle, JobResult},
     job::{Job, LONGEST, RawJob},
-    producer::Pending,
-};
-use self::{
-    job::Prepared,
-    producer::{Answer, Producers},
+    pending::Pending,
 };
 use crate::{
     address::JobAddress,
     broker::{BrokerInfo, DynBroker, ProcessId},
     error::{Error, Result},
     inspector::Inspector,
+    io::on_broker,
     task::Task,
 };
 
@@ -84,7 +84,8 @@ impl Client {
     /// [`Error::AccessDenied`], [`Error::SchemaTooNew`], and [`Error::Config`] for a broker whose settings lose jobs.
     pub async fn connect(url: &str) -> Result<Client> {
         let broker = url::open(url).await?;
-        broker.check().await?;
+        let checked = broker.clone();
+        on_broker(&broker, async move { checked.check().await }).await??;
         Ok(Client::with_broker(broker))
     }
 

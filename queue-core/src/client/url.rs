@@ -10,10 +10,16 @@ const SCHEMES: [&str; 3] = ["sqlite", "redis", "rediss"];
 /// Opens the broker that a URL names.
 pub(super) async fn open(url: &str) -> Result<DynBroker> {
     let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(Error::invalid("URL", url, "has no scheme; write for example `sqlite://queue.db` or `redis://127.0.0.1:6379`"));
+        return Err(Error::invalid(
+            "URL",
+            redacted(url),
+            "has no scheme; write for example `sqlite://queue.db` or `redis://127.0.0.1:6379`",
+        ));
     };
     if !(rest.starts_with("//") || scheme == "sqlite") {
-        return Err(Error::invalid("URL", url, format!("has no `//` behind `{scheme}:`")));
+        let example = nearest(&scheme.to_ascii_lowercase(), SCHEMES).unwrap_or("redis");
+        let way_out = format!("has no `//` behind `{scheme}:`; write for example `{example}://127.0.0.1:6379`");
+        return Err(Error::invalid("URL", redacted(url), way_out));
     }
     match scheme {
         #[cfg(feature = "sqlite")]
@@ -28,8 +34,16 @@ pub(super) async fn open(url: &str) -> Result<DynBroker> {
         "redis" => Ok(crate::redis::RedisBroker::connect(url).await?),
         #[cfg(not(feature = "redis"))]
         "redis" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "redis" }),
+        "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" => {
+            let way_out = "is not built yet; there are `redis://` and `rediss://` for one server, and `sqlite://`";
+            Err(Error::invalid("URL scheme", scheme, way_out))
+        }
+        "valkey" | "valkeys" => {
+            let same = if scheme == "valkey" { "redis" } else { "rediss" };
+            Err(Error::invalid("URL scheme", scheme, format!("is not one of ours; Valkey is reached by `{same}://`")))
+        }
         other => {
-            let near = nearest(other, SCHEMES).map(|near| format!("; did you mean `{near}://`?")).unwrap_or_default();
+            let near = nearest(&other.to_ascii_lowercase(), SCHEMES).map(|near| format!("; did you mean `{near}://`?")).unwrap_or_default();
             let known = SCHEMES.map(|scheme| format!("`{scheme}://`")).join(", ");
             Err(Error::invalid("URL scheme", other, format!("is unknown{near} (there are {known})")))
         }
@@ -37,9 +51,11 @@ pub(super) async fn open(url: &str) -> Result<DynBroker> {
 }
 
 /// A URL without its password, for messages.
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only Redis has passwords"))]
 pub(crate) fn redacted(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // Not a URL, yet whoever wrote it may have put a password into it.
+        return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("***@{host}"));
+    };
     let (authority, tail) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
     match authority.rsplit_once('@') {
         Some((user, host)) => {
@@ -83,6 +99,12 @@ mod tests {
         assert!(problem("reddis://localhost").await.contains("did you mean `redis://`"));
         assert!(problem("amqp://localhost").await.contains("`rediss://`"));
         assert!(problem("redis:localhost").await.contains("`//`"));
+        assert!(problem("REDIS://localhost").await.contains("did you mean `redis://`"));
+        assert!(problem("redis+sentinel://localhost/main").await.contains("not built yet"));
+        assert!(problem("rediss+cluster://localhost").await.contains("not built yet"));
+        assert!(problem("valkeys://localhost").await.contains("`rediss://`"));
+        assert!(problem("").await.contains("no scheme"));
+        assert!(problem("://").await.contains("is unknown"));
     }
 
     #[test]
@@ -90,5 +112,7 @@ mod tests {
         assert_eq!(redacted("redis://app:geheim@host:1/2?x=y"), "redis://app:***@host:1/2?x=y");
         assert_eq!(redacted("redis://:p@ss@host"), "redis://:***@host");
         assert_eq!(redacted("redis://host/0"), "redis://host/0");
+        assert_eq!(redacted("redis:app:geheim@host"), "***@host");
+        assert_eq!(redacted("queue.db"), "queue.db");
     }
 }

@@ -1,0 +1,155 @@
+//! Smart batching.
+//!
+//! A queue has one *batcher* on the broker's I/O thread. While one of its calls is in flight, further jobs gather and leave
+//! as the next batch; at low load each leaves alone, at once. Bulk enqueues go beside it, in a few lanes.
+
+use std::{
+    mem,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::producer::{Answer, Failure, Line, Producer, after};
+use crate::{
+    broker::{DynBroker, MAX_BYTES, MAX_ITEMS, NewJob, ProcessId},
+    error::{Error, Result},
+    io::on_broker,
+};
+
+/// Jobs that wait for the batcher before `enqueue` itself has to wait.
+const WAITING: usize = 4096;
+
+/// Bulk enqueues of one queue in flight at once, each under a producer of its own.
+pub(super) const BULK_LANES: usize = 4;
+
+/// The ways of one client into one queue.
+#[derive(Debug)]
+pub(super) struct Producers {
+    line: Line,
+    /// `None` until the first job; a new one takes the place of one that has ended.
+    batcher: Mutex<Option<mpsc::Sender<Waiting>>>,
+    bulk: Bulk,
+}
+
+/// The bulk lanes, and the producers that none of them uses now.
+#[derive(Clone, Debug)]
+struct Bulk {
+    lanes: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<Producer>>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    job: NewJob,
+    /// When its caller wants to know.
+    until: Instant,
+    answer: oneshot::Sender<Result<Answer>>,
+}
+
+impl Producers {
+    pub(super) fn new(broker: DynBroker, queue: Arc<str>, process: ProcessId, deadline: Duration) -> Self {
+        Producers {
+            line: Line { broker, queue, process, deadline },
+            batcher: Mutex::default(),
+            bulk: Bulk { lanes: Arc::new(Semaphore::new(BULK_LANES)), idle: Arc::default() },
+        }
+    }
+
+    /// Stores one job, in the company of others that come at the same time.
+    pub(super) async fn enqueue(&self, job: NewJob) -> Result<Answer> {
+        let gone = || Error::Internal("the batcher of this client has ended; it is not known whether the job is stored".to_owned());
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting { job, until: after(self.line.deadline), answer };
+        self.batcher().send(waiting).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+
+    /// Stores one bounded batch, beside at most three others. Once begun, it goes on although its caller is dropped.
+    pub(super) async fn enqueue_batch(&self, jobs: Vec<NewJob>) -> Result<Vec<Answer>, Failure> {
+        let closed = || Failure::Refused(Error::Internal("the bulk lanes are closed".to_owned()));
+        let Bulk { lanes, idle } = self.bulk.clone();
+        let lane = lanes.acquire_owned().await.map_err(|_| closed())?;
+        let line = self.line.clone();
+        let stored = on_broker(&self.line.broker, async move {
+            let spare = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut producer = spare.unwrap_or_else(|| Producer::new(line.clone()));
+            let outcome = producer.send(jobs, after(line.deadline)).await;
+            idle.lock().unwrap_or_else(PoisonError::into_inner).push(producer);
+            drop(lane);
+            outcome
+        });
+        stored.await.map_err(Failure::Refused)?
+    }
+
+    fn batcher(&self) -> mpsc::Sender<Waiting> {
+        let mut batcher = self.batcher.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*batcher {
+            Some(sender) if !sender.is_closed() => sender.clone(),
+            _ => {
+                let (sender, receiver) = mpsc::channel(WAITING);
+                self.line.broker.spawn(Box::pin(run_batcher(Producer::new(self.line.clone()), receiver)));
+                *batcher = Some(sender.clone());
+                sender
+            }
+        }
+    }
+}
+
+/// Ends when the last client is gone and everything that it gave is answered.
+async fn run_batcher(mut producer: Producer, mut waiting: mpsc::Receiver<Waiting>) {
+    let mut gathered = Vec::new();
+    let mut answers = Vec::new();
+    loop {
+        if gathered.is_empty() && waiting.recv_many(&mut gathered, MAX_ITEMS).await == 0 {
+            return;
+        }
+        let size = batch_size(gathered.iter().map(|waiting| waiting.job.envelope.len()));
+        let rest = if size == gathered.len() { Vec::new() } else { gathered.split_off(size) };
+        let mut jobs = Vec::with_capacity(size);
+        let now = Instant::now();
+        let mut until = now;
+        for Waiting { job, until: its_end, answer } in mem::replace(&mut gathered, rest) {
+            if its_end < now {
+                // It waited behind a batch that used up its time. Nothing of it was sent.
+                drop(answer.send(Err(producer.line.unavailable("it did not answer to the jobs before this one"))));
+                continue;
+            }
+            until = until.max(its_end);
+            jobs.push(job);
+            answers.push(answer);
+        }
+        if jobs.is_empty() {
+            continue;
+        }
+        // Nobody waits any more who was dropped meanwhile; the others' answers are what counts.
+        match producer.send(jobs, until).await {
+            Ok(results) => answers.drain(..).zip(results).for_each(|(answer, result)| drop(answer.send(Ok(result)))),
+            Err(failure) => answers.drain(..).enumerate().for_each(|(i, answer)| drop(answer.send(Err(failure.of(i))))),
+        }
+    }
+}
+
+/// How many of these items fit into one request; at least one.
+fn batch_size(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut bytes = 0;
+    let fitting = sizes.take(MAX_ITEMS).take_while(|size| {
+        bytes += size;
+        bytes <= MAX_BYTES
+    });
+    fitting.count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_bounded_in_items_and_in_bytes() {
+        assert_eq!(batch_size(std::iter::repeat_n(100, 10_000)), MAX_ITEMS);
+        assert_eq!(batch_size(std::iter::repeat_n(256 * 1024, 10)), 4);
+        assert_eq!(batch_size([2 * MAX_BYTES, 10].into_iter()), 1);
+        assert_eq!(batch_size([10].into_iter()), 1);
+    }
+}

@@ -1,0 +1,232 @@
+//! The client on SQLite, in a file and in memory, as an application uses it.
+#![cfg(feature = "sqlite")]
+
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::Thread,
+    time::{Duration, SystemTime},
+};
+
+use queue_core::{
+    Error,
+    broker::{BuryReason, CancelAnswer, Ending, Finish, ProcessId, Register, State as JobState, Turn},
+    client::RawJob,
+    prelude::*,
+};
+
+#[task(queue = "orders")]
+async fn close(order_id: u64) -> Result<String, std::io::Error> {
+    Ok(format!("closed {order_id}"))
+}
+
+async fn memory() -> Client {
+    Client::connect("sqlite://:memory:").await.unwrap()
+}
+
+/// Claims one job and ends it so.
+async fn finish_one(client: &Client, ending: Ending) {
+    let (queue, lease): (Arc<str>, _) = ("orders".into(), Duration::from_secs(30));
+    let broker = client.broker();
+    let worker = broker.register(&Register::worker(queue.clone(), ProcessId::random(), lease)).await.unwrap();
+    let answer = broker.turn(&Turn::new(queue.clone(), worker.clone(), 1, lease).claim(1)).await.unwrap();
+    let delivery = &answer.deliveries[0];
+    let finish = Finish { id: delivery.id.clone(), claim: delivery.claim, ending };
+    let answer = broker.turn(&Turn::new(queue, worker, 2, lease).finish(vec![finish])).await.unwrap();
+    assert!(answer.stale.is_empty());
+}
+
+#[tokio::test]
+async fn a_handle_follows_its_job_to_the_result() {
+    let client = memory().await;
+    let handle = close::job(17).retention(Duration::from_secs(60)).enqueue(&client).await.unwrap();
+    assert_eq!(handle.status().await.unwrap(), Some(JobState::Ready));
+    assert_eq!(handle.result().await.unwrap(), JobResult::Pending);
+    assert_eq!(handle.wait(Duration::from_millis(20)).await.unwrap(), JobResult::Pending);
+    let result = rmp_serde::to_vec_named(&"closed 17").unwrap();
+    let waiting = handle.clone();
+    let waiting = tokio::spawn(async move { waiting.wait(Duration::MAX).await });
+    finish_one(&client, Ending::Ack { result: Some(result), keep: Some(Duration::from_secs(60)) }).await;
+    assert_eq!(waiting.await.unwrap().unwrap(), JobResult::Done("closed 17".to_owned()));
+    let rebuilt = client.handle::<close>(handle.address().to_string().parse().unwrap());
+    assert_eq!(rebuilt.result().await.unwrap(), JobResult::Done("closed 17".to_owned()));
+}
+
+#[tokio::test]
+async fn a_result_of_another_type_is_an_error_that_names_the_job() {
+    let client = memory().await;
+    let handle = close::job(17).enqueue(&client).await.unwrap();
+    let result = rmp_serde::to_vec_named(&17).unwrap();
+    finish_one(&client, Ending::Ack { result: Some(result), keep: Some(Duration::from_secs(60)) }).await;
+    let problem = handle.result().await.unwrap_err().to_string();
+    assert!(problem.contains(&handle.address().to_string()), "{problem}");
+}
+
+#[tokio::test]
+async fn a_job_that_left_nothing_is_gone() {
+    let client = memory().await;
+    let handle = close::job(17).enqueue(&client).await.unwrap();
+    finish_one(&client, Ending::Ack { result: None, keep: None }).await;
+    assert_eq!(handle.status().await.unwrap(), None);
+    assert_eq!(handle.result().await.unwrap(), JobResult::Gone);
+    let other = close::job(18).enqueue(&client).await.unwrap();
+    client.inspector().cancel(other.address()).await.unwrap();
+    assert_eq!(other.result().await.unwrap(), JobResult::Cancelled);
+}
+
+#[tokio::test]
+async fn a_given_id_is_stored_once_and_another_payload_conflicts() {
+    let client = memory().await;
+    assert!(!close::job(1).id("order-1").enqueue(&client).await.unwrap().existing());
+    assert!(close::job(1).id("order-1").enqueue(&client).await.unwrap().existing());
+    let Err(Error::IdConflict(address)) = close::job(2).id("order-1").enqueue(&client).await else { panic!("it is a conflict") };
+    assert_eq!(address.to_string(), "orders/order-1");
+    // The same name in another queue is another job.
+    assert!(!close::job(2).id("order-1").queue("others").enqueue(&client).await.unwrap().existing());
+    finish_one(&client, Ending::Ack { result: None, keep: None }).await;
+    assert!(close::job(1).id("order-1").enqueue(&client).await.unwrap().existing(), "it is remembered after it is done");
+    // Cancelling frees the id.
+    close::job(5).id("order-5").enqueue(&client).await.unwrap();
+    client.inspector().cancel(&"orders/order-5".parse().unwrap()).await.unwrap();
+    assert!(!close::job(6).id("order-5").enqueue(&client).await.unwrap().existing());
+}
+
+#[tokio::test]
+async fn given_ids_within_one_batch_are_told_apart() {
+    let client = memory().await;
+    let jobs = [close::job(1).id("a"), close::job(1).id("a"), close::job(2).id("a"), close::job(3).id("b"), close::job(4).id("not ok")];
+    let answers = client.enqueue_all(jobs).await.unwrap_err().answers;
+    let existing: Vec<_> = answers.iter().map(|answer| answer.as_ref().ok().map(Handle::existing)).collect();
+    assert_eq!(existing, [Some(false), Some(true), None, Some(false), None]);
+    assert!(matches!(answers[2], Err(Error::IdConflict(_))));
+    assert!(matches!(answers[4], Err(Error::Invalid { field: "job id", .. })));
+}
+
+#[tokio::test]
+async fn many_jobs_of_many_queues_are_streamed_in_order() {
+    let client = memory().await;
+    let jobs = (0..5000_u64).map(|n| close::job(n).queue(format!("queue-{}", n % 97)));
+    let handles = client.enqueue_all(jobs).await.unwrap();
+    assert_eq!(handles.len(), 5000);
+    for (n, handle) in handles.iter().enumerate() {
+        assert_eq!(handle.address().queue.as_ref(), format!("queue-{}", n % 97));
+    }
+    let mut stored = 0;
+    for queue in client.inspector().queues().await.unwrap() {
+        stored += client.inspector().stats(&queue).await.unwrap().depth[&JobState::Ready];
+    }
+    assert_eq!(stored, 5000);
+    // Within a queue they stand in the order of the iterator.
+    let page = client.inspector().list("queue-3", JobState::Ready, 0, 500).await.unwrap();
+    let ids: Vec<_> = handles.iter().filter(|handle| handle.address().queue.as_ref() == "queue-3").map(Handle::id).collect();
+    assert_eq!(page.jobs.iter().map(|job| &job.id).collect::<Vec<_>>(), ids);
+}
+
+#[tokio::test]
+async fn large_payloads_go_in_batches_that_are_bounded_in_bytes() {
+    let client = memory().await;
+    let payload = rmp_serde::to_vec_named(&std::collections::BTreeMap::from([("text", "x".repeat(200_000))])).unwrap();
+    let jobs = (0..20).map(|_| client.enqueue_raw(RawJob::new("shout", payload.clone())));
+    for outcome in futures_util::future::join_all(jobs).await {
+        outcome.unwrap();
+    }
+    assert_eq!(client.inspector().stats("default").await.unwrap().depth[&JobState::Ready], 20);
+}
+
+#[tokio::test]
+async fn nothing_invalid_reaches_the_broker() {
+    let client = memory().await;
+    let problem = async |job: Job<close>| job.enqueue(&client).await.unwrap_err().to_string();
+    assert!(problem(close::job(1).delay(Duration::MAX)).await.starts_with("delay "));
+    assert!(problem(close::job(1).queue("a b")).await.starts_with("queue `a b` "));
+    assert!(problem(close::job(1).queue("")).await.starts_with("queue "));
+    assert!(problem(close::job(1).id("x".repeat(129))).await.starts_with("job id "));
+    assert!(problem(close::job(1).id("018f3c1e-7a2b-7c3d-8e4f-1a2b3c4d5e6f")).await.contains("prefix"));
+    assert!(client.inspector().queues().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_delay_and_a_time_are_scheduled_and_the_past_is_now() {
+    let client = memory().await;
+    let hour = Duration::from_secs(3600);
+    let later = close::job(1).delay(hour).enqueue(&client).await.unwrap();
+    let at = close::job(2).at(SystemTime::now() + hour).enqueue(&client).await.unwrap();
+    let past = close::job(3).at(SystemTime::now() - hour).enqueue(&client).await.unwrap();
+    let ancient = close::job(4).at(SystemTime::UNIX_EPOCH - hour).enqueue(&client).await.unwrap();
+    for (handle, state) in [(later, JobState::Scheduled), (at, JobState::Scheduled), (past, JobState::Ready), (ancient, JobState::Ready)] {
+        assert_eq!(handle.status().await.unwrap(), Some(state));
+    }
+}
+
+#[tokio::test]
+async fn the_inspector_finds_and_repairs() {
+    let client = memory().await;
+    let inspector = client.inspector();
+    let dead = close::job(1).id("dead").enqueue(&client).await.unwrap();
+    finish_one(&client, Ending::Bury { reason: BuryReason::Failed, error: Some("no such order".into()) }).await;
+    let JobResult::Dead(reason) = dead.result().await.unwrap() else { panic!("it is dead") };
+    assert!(reason.contains("no such order"), "{reason}");
+    assert_eq!(inspector.find("dead").await.unwrap(), *dead.address());
+    assert!(matches!(inspector.cancel(dead.address()).await, Err(Error::WrongState { state: "dead", .. })));
+    inspector.requeue(dead.address()).await.unwrap();
+    assert_eq!(dead.status().await.unwrap(), Some(JobState::Ready));
+    assert!(matches!(inspector.requeue(dead.address()).await, Err(Error::WrongState { .. })));
+    close::job(1).id("dead").queue("others").enqueue(&client).await.unwrap();
+    assert!(inspector.find("dead").await.unwrap_err().to_string().contains("orders/dead"));
+    assert_eq!(inspector.cancel(dead.address()).await.unwrap(), CancelAnswer::Cancelled);
+    inspector.delete(dead.address()).await.unwrap();
+    assert!(matches!(inspector.show(dead.address()).await, Err(Error::NoSuchJob(_))));
+    assert!(matches!(inspector.delete(dead.address()).await, Err(Error::NoSuchJob(_))));
+    assert!(matches!(inspector.list("orders", JobState::Dead, 0, 0).await, Err(Error::Invalid { field: "limit", .. })));
+    inspector.pause("orders").await.unwrap();
+    assert!(inspector.stats("orders").await.unwrap().paused);
+    inspector.resume("orders").await.unwrap();
+    assert!(!inspector.stats("orders").await.unwrap().paused);
+}
+
+#[tokio::test]
+async fn two_clients_of_one_file_see_the_same_jobs() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+    let (one, other) = (Client::connect(&url).await.unwrap(), Client::connect(&url).await.unwrap());
+    let handle = close::job(1).enqueue(&one).await.unwrap();
+    assert_eq!(other.handle::<close>(handle.address().clone()).status().await.unwrap(), Some(JobState::Ready));
+    let raw = RawJob::from_json(close::definition(), r#"{"order_id": 2}"#).unwrap();
+    let (address, existing) = other.enqueue_raw(raw).await.unwrap();
+    assert!(!existing);
+    assert_eq!(one.inspector().find(&address.id.to_string()).await.unwrap(), address);
+}
+
+#[test]
+fn a_program_without_tokio_can_do_it_all() {
+    block_on(async {
+        let client = memory().await;
+        let handle = close::job(1).enqueue(&client).await.unwrap();
+        client.enqueue_all((0..2000).map(close::job)).await.unwrap();
+        assert_eq!(handle.wait(Duration::from_millis(30)).await.unwrap(), JobResult::Pending);
+        assert_eq!(handle.status().await.unwrap(), Some(JobState::Ready));
+        let inspector = client.inspector();
+        assert_eq!(inspector.find(&handle.id().to_string()).await.unwrap(), *handle.address());
+        inspector.cancel(handle.address()).await.unwrap();
+        assert_eq!(inspector.stats("orders").await.unwrap().depth[&JobState::Ready], 2000);
+    });
+}
+
+/// Runs a future on a thread that parks, without any runtime.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        std::thread::park();
+    }
+}
