@@ -17,14 +17,14 @@ pub(crate) struct Beat {
     pub(crate) answer: Result<Extended, Error>,
 }
 
-/// A beat for every lane that holds something, or had a turn lately. An idle lane may lapse: it registers again when it is
-/// needed.
+/// A beat for every lane that holds something, or has a turn on its way: that one may have been carried out, and its reply
+/// lost with the jobs that it brought. An idle lane may lapse: it registers again when it is needed.
 pub(crate) fn due(queues: &[QueueState], shared: &Shared) -> Vec<(LaneId, u32, Extend)> {
     let mut beats = Vec::new();
     for (queue, state) in queues.iter().enumerate() {
         for (lane, entry) in state.lanes.iter().enumerate() {
             if let Some(name) = &entry.name
-                && (entry.held > 0 || !entry.finishes.is_empty())
+                && (entry.held > 0 || entry.in_flight || !entry.finishes.is_empty())
             {
                 let extend = Extend::new(state.name.clone(), name.clone(), entry.answered, shared.settings.lease);
                 beats.push((LaneId { queue, lane }, entry.generation, extend));

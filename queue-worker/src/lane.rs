@@ -78,7 +78,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Registers if need be, then sends the turn, unchanged, until it is answered (R10).
 pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut turn: Turn) -> TurnEnd {
     let queue = turn.queue.clone();
-    let mut patience = Patience::default();
+    // A replay does not renew the lease (R5), so that the next beat after it must not come too late.
+    let mut patience = Patience { tries: 0, longest: LONGEST_PAUSE.min(turn.lease / 6) };
     let name = match name {
         Some(name) => name,
         None => loop {
@@ -104,14 +105,14 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
 }
 
 /// Between the tries of one request.
-#[derive(Default)]
 struct Patience {
     tries: u32,
+    longest: Duration,
 }
 
 impl Patience {
     async fn wait(&mut self, queue: &str, error: &Error) {
-        let mut pause = FIRST_PAUSE.saturating_mul(1 << self.tries.min(16)).min(LONGEST_PAUSE);
+        let mut pause = FIRST_PAUSE.saturating_mul(1 << self.tries.min(16)).min(self.longest);
         self.tries += 1;
         let tries = self.tries;
         // An outage is told at its start and then ever more rarely.

@@ -2,6 +2,7 @@
 //! conformance suite. The author of another broker implements [`Storage`](conformance::Storage) and writes
 //! `conformance!(on_mine, Mine::new)`.
 
+pub mod chronicle;
 pub mod conformance;
 pub mod failing;
 pub mod patience;
