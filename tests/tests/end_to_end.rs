@@ -149,8 +149,9 @@ async fn a_server_that_is_killed_and_restarted_loses_nothing(kind: Kind) {
         server.restart();
     }
     until("all jobs to be done", || async { stage.counter("done").await == u64::from(JOBS) }).await;
-    assert_eq!(stage.stats().await.depth.values().sum::<u64>(), 0);
-    assert!(stage.times("start").values().all(|times| *times == 1), "an outage within the lease redelivers nothing");
+    let stats = stage.stats().await;
+    assert_eq!(stats.depth.values().sum::<u64>(), 0);
+    assert!(stage.times("start").values().all(|times| *times == 1), "an outage within the lease redelivers nothing: {stats:?}");
 }
 
 /// `SIGSTOP` for three leases: a broker that stands still makes nobody a suspect.
