@@ -27,8 +27,10 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         command.arg("--json");
     }
     match servers::redis(false) {
-        Ok(server) => drop(command.env("QUEUE_TEST_REDIS_SERVER", server.program)),
-        Err(why) => eprintln!("only the figures of SQLite: {why}"),
+        Ok(server) => {
+            command.arg("--server").arg(server.program);
+        }
+        Err(why) => eprintln!("only SQLite can be measured: {why}"),
     }
     match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,

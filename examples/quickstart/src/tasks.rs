@@ -71,11 +71,6 @@ fn digest(file: &File) -> io::Result<blake3::Hash> {
     Ok(hasher.finalize())
 }
 
-/// How many files are hashed at once: some wait for the disk while others use the processor.
-pub(crate) fn at_once() -> usize {
-    std::thread::available_parallelism().map_or(4, usize::from) * 4
-}
-
 /// One job per file, and the report. Their ids name run and file: enqueuing them again after a crash makes no second job.
 pub(crate) async fn enqueue(client: &Client, queue: &str, run: i64, files: &[File]) -> Result<()> {
     let jobs = files.iter().enumerate().map(|(index, file)| {

@@ -1,0 +1,86 @@
+//! The jobs that are measured.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use queue_core::prelude::*;
+use tokio::sync::Notify;
+
+/// Counts runs and tells when all have been seen.
+#[derive(Debug, Default)]
+pub(crate) struct Counter {
+    seen: AtomicUsize,
+    wanted: AtomicUsize,
+    all: Notify,
+}
+
+impl Counter {
+    pub(crate) fn want(&self, n: usize) {
+        self.seen.store(0, Ordering::Relaxed);
+        self.wanted.store(n, Ordering::Relaxed);
+    }
+
+    fn count(&self) {
+        if self.seen.fetch_add(1, Ordering::Relaxed) + 1 == self.wanted.load(Ordering::Relaxed) {
+            self.all.notify_one();
+        }
+    }
+
+    /// Waits for the last one; an error names how many came.
+    pub(crate) async fn all(&self, deadline: Duration) -> Result<(), crate::Error> {
+        tokio::time::timeout(deadline, self.all.notified()).await.map_err(|_| {
+            format!("only {} of {} jobs ran within {deadline:?}", self.seen.load(Ordering::Relaxed), self.wanted.load(Ordering::Relaxed))
+                .into()
+        })
+    }
+}
+
+/// When jobs started, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Starts(pub(crate) Mutex<Vec<(u64, Instant)>>);
+
+/// Microseconds between due and start.
+#[derive(Debug, Default)]
+pub(crate) struct Lateness(pub(crate) Mutex<Vec<f64>>);
+
+/// A payload whose encoding has 100 bytes: one parameter of one letter.
+pub(crate) fn hundred_bytes() -> String {
+    "x".repeat(100 - 5)
+}
+
+/// Does nothing.
+#[task(queue = "bench")]
+pub(crate) async fn noop(d: String, counter: State<Arc<Counter>>) {
+    std::hint::black_box(d);
+    counter.count();
+}
+
+/// Notes when it started.
+#[task(queue = "bench")]
+pub(crate) async fn stamp(n: u64, starts: State<Arc<Starts>>, counter: State<Arc<Counter>>) {
+    starts.0.lock().expect("no holder panics").push((n, Instant::now()));
+    counter.count();
+}
+
+/// Notes how late it started.
+#[task(queue = "bench")]
+pub(crate) async fn due(at_us: u64, lateness: State<Arc<Lateness>>, counter: State<Arc<Counter>>) {
+    lateness.0.lock().expect("no holder panics").push(now_us() as f64 - at_us as f64);
+    counter.count();
+}
+
+/// Prints how long ago, in microseconds, it was enqueued: for a worker in another process.
+#[task(queue = "bench")]
+pub(crate) async fn age(enqueued_us: u64) {
+    println!("{}", now_us().saturating_sub(enqueued_us));
+}
+
+/// Wall-clock microseconds since 1970; comparable between processes of one machine.
+pub(crate) fn now_us() -> u64 {
+    u64::try_from(SystemTime::UNIX_EPOCH.elapsed().expect("the clock is past 1970").as_micros()).expect("fits for ages")
+}
