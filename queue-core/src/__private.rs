@@ -1,6 +1,7 @@
 //! What the expansion of `#[task]` and `#[derive(Task)]` uses, so that a crate with tasks depends on this one alone. Not
 //! part of the public interface.
 
+use std::{convert::Infallible, marker::PhantomData};
 pub use std::{option::Option, vec::Vec};
 
 pub use inventory;
@@ -12,9 +13,10 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 
 pub use crate::payload::{Injected, Param, PayloadReader, PayloadWriter, json_object};
 use crate::{
+    context::JobContext,
     io::BoxFuture,
     outcome::{HandlerEnd, TaskReturn},
-    task::Task,
+    task::{Handler, Task},
 };
 
 /// Runs an async handler.
@@ -24,6 +26,52 @@ where
     F: Future<Output = T::Return> + Send + 'static,
 {
     Box::pin(async move { handler.await.end(wants_result) })
+}
+
+/// A payload struct about to be handled. Its two `handle` are told apart by method lookup, which prefers the one without a
+/// reference: a struct without a [`Handler`] is told of it by [`Returned`] alone, and not by its run too.
+#[derive(Debug)]
+pub struct Handling<H>(pub H);
+
+/// With a handler.
+pub trait Handled {
+    /// Runs it.
+    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, HandlerEnd>;
+}
+
+impl<H: Handler> Handled for Handling<H> {
+    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, HandlerEnd> {
+        Box::pin(async move { self.0.run(context).await.end(wants_result) })
+    }
+}
+
+/// Without one: this compiles, and the program does not.
+pub trait Unhandled {
+    /// Never runs.
+    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, HandlerEnd>;
+}
+
+impl<H> Unhandled for &Handling<H> {
+    fn handle(self, _: JobContext, _: bool) -> BoxFuture<'static, HandlerEnd> {
+        unreachable!("a task without a handler does not compile")
+    }
+}
+
+/// What a payload struct returns as a task; there is no value of it. That the output can be stored is asked by [`Handler`]
+/// alone, where the user wrote it, and not by [`Task`] again.
+#[derive(Debug)]
+pub struct Returned<H>(Infallible, PhantomData<fn() -> H>);
+
+impl<H: Handler> TaskReturn for Returned<H> {
+    type Output = <H::Output as TaskReturn>::Output;
+    fn end(self, _: bool) -> HandlerEnd {
+        match self.0 {}
+    }
+}
+
+/// The default of a parameter.
+pub fn default_of<T: Default>() -> T {
+    T::default()
 }
 
 /// Ends a blocking handler.

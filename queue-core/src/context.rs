@@ -54,17 +54,17 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for State<T> {
 
 /// The application's states, by type. One per worker.
 #[derive(Clone, Default)]
-pub struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+pub struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>); // of `State<T>`, by the id of `T`
 
 impl States {
     /// Adds a value. A second one of the same type replaces the first.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
-        self.0.insert(TypeId::of::<T>(), value);
+        self.0.insert(TypeId::of::<T>(), Arc::new(State(value)));
     }
 
     /// Finds a value.
-    pub fn get<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
-        self.0.get(&TypeId::of::<T>()).and_then(|value| value.clone().downcast().ok()).map(State)
+    pub fn get<T: 'static>(&self) -> Option<State<T>> {
+        self.0.get(&TypeId::of::<T>()).and_then(|state| state.downcast_ref::<State<T>>()).cloned()
     }
 
     /// Whether there is a value of this type.
@@ -245,7 +245,7 @@ impl JobContext {
     }
 
     /// A state of the application's.
-    pub fn state<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
+    pub fn state<T: 'static>(&self) -> Option<State<T>> {
         self.0.init.environment.states.get()
     }
 

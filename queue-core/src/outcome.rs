@@ -100,6 +100,7 @@ pub trait TaskFailure {
     fn boxed(self) -> Box<dyn StdError + Send + Sync>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<E: Into<Box<dyn StdError + Send + Sync>>> TaskFailure for E {
     fn boxed(self) -> Box<dyn StdError + Send + Sync> {
         self.into()
@@ -140,6 +141,7 @@ impl TaskResult for Outcome {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Serialize> TaskResult for T {
     type Output = T;
     fn end_ok(self, wanted: bool) -> HandlerEnd {

@@ -19,12 +19,15 @@ use crate::{
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a task",
     label = "not serialisable",
-    note = "derive `serde::Serialize` and `serde::Deserialize` for it; what the worker provides is taken as `State<T>`"
+    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or for the type inside it that lacks them",
+    note = "what the worker provides is a parameter `State<T>` of a function, and `ctx.state::<T>()` in a `Handler`"
 )]
-pub trait Payload: Serialize + DeserializeOwned + Send + 'static {}
+pub trait Payload: Serialize + DeserializeOwned + 'static {}
 
+// It is the message above that is to be read, not which half of serde is missing first. Whether it is `Send` is not asked
+// here: the future that holds it tells that already.
 #[diagnostic::do_not_recommend]
-impl<T: Serialize + DeserializeOwned + Send + 'static> Payload for T {}
+impl<T: Serialize + DeserializeOwned + 'static> Payload for T {}
 
 /// What a worker can give to a task beside its payload: [`State<T>`] and [`JobContext`].
 #[diagnostic::on_unimplemented(
@@ -53,7 +56,7 @@ impl Inject for JobContext {
     }
 }
 
-impl<T: Send + Sync + 'static> Inject for State<T> {
+impl<T: 'static> Inject for State<T> {
     fn inject(context: &JobContext) -> std::result::Result<Self, HandlerEnd> {
         context.state().ok_or_else(|| {
             let name = std::any::type_name::<T>();
@@ -66,8 +69,8 @@ impl<T: Send + Sync + 'static> Inject for State<T> {
     }
 }
 
-/// The access of generated code to a payload parameter of type `T`. Only [`NEW`](Self::NEW) has a bound, so that a type
-/// that does not fit is told once.
+/// The access of generated code to a payload parameter of type `T`. Only [`of`](Self::of) has a bound, so that a type that
+/// does not fit is told once; it is the function's bound and not the type's, so that it is told in our words.
 pub struct Param<T> {
     encode: fn(&mut Vec<u8>, &T) -> Result<(), String>,
     decode: fn(&[u8]) -> Result<T, String>,
@@ -82,9 +85,14 @@ enum JsonProblem {
     Encode(String),
 }
 
-impl<T: Payload> Param<T> {
+impl<T> Param<T> {
     /// The access.
-    pub const NEW: Self = Param { encode: codec::encode_into::<T>, decode: decode::<T>, json: encode_json::<T> };
+    pub const fn of() -> Self
+    where
+        T: Payload,
+    {
+        Param { encode: codec::encode_into::<T>, decode: decode::<T>, json: encode_json::<T> }
+    }
 }
 
 impl<T> fmt::Debug for Param<T> {
@@ -100,12 +108,15 @@ pub struct Injected<T> {
     of: PhantomData<fn() -> T>,
 }
 
-impl<T: Inject> Injected<T> {
-    /// The access.
-    pub const NEW: Self = Injected { get: T::inject, need: T::need, of: PhantomData };
-}
-
 impl<T> Injected<T> {
+    /// The access.
+    pub const fn of() -> Self
+    where
+        T: Inject,
+    {
+        Injected { get: T::inject, need: T::need, of: PhantomData }
+    }
+
     /// Takes it from the context.
     ///
     /// # Errors
@@ -353,8 +364,8 @@ pub fn to_json(bytes: &[u8]) -> Result<serde_json::Value, String> {
 mod tests {
     use super::*;
 
-    const NUMBER: Param<u32> = Param::NEW;
-    const TEXT: Param<String> = Param::NEW;
+    const NUMBER: Param<u32> = Param::of();
+    const TEXT: Param<String> = Param::of();
     const PARAMS: &[ParamDef] =
         &[ParamDef { name: "number", ty: "u32", required: true }, ParamDef { name: "text", ty: "String", required: false }];
 

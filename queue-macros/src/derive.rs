@@ -2,51 +2,76 @@
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use syn::{Data, DeriveInput, Error, Fields, Result, parse_quote, spanned::Spanned};
+use syn::{Data, DeriveInput, Error, Field, Fields, Meta, Result, Type, spanned::Spanned};
 
 use crate::{
     expand::{Definition, expand as expand_task},
+    fallback,
     options::Options,
     params::Param,
+    problems::Problems,
 };
 
 pub(crate) fn expand(item: TokenStream) -> TokenStream {
-    syn::parse2::<DeriveInput>(item).and_then(|input| task(&input)).unwrap_or_else(Error::into_compile_error)
+    let input = match syn::parse2::<DeriveInput>(item) {
+        Ok(input) => input,
+        Err(error) => return error.into_compile_error(),
+    };
+    let mut problems = Problems::default();
+    let options = problems.take(options(&input)).unwrap_or_default();
+    task(&input, &options, &mut problems).unwrap_or_else(|| {
+        let error = problems.finish().err().map(Error::into_compile_error);
+        let rest = fallback::of_struct(&input.ident, &input.generics, &options.krate());
+        quote!(#rest #error)
+    })
 }
 
-fn task(input: &DeriveInput) -> Result<TokenStream> {
+fn options(input: &DeriveInput) -> Result<Options> {
+    let mut tokens = TokenStream::new();
+    for (index, attribute) in input.attrs.iter().filter(|attribute| attribute.path().is_ident("task")).enumerate() {
+        if index > 0 {
+            return Err(Error::new(attribute.path().span(), "put all options into one `#[task(...)]`"));
+        }
+        tokens = match &attribute.meta {
+            Meta::Path(_) => TokenStream::new(),
+            Meta::List(list) => list.tokens.clone(),
+            Meta::NameValue(pair) => return Err(Error::new(pair.span(), "write the options as `#[task(queue = \"mail\")]`")),
+        };
+    }
+    let options = Options::parse(tokens)?;
+    match options.blocking {
+        Some(span) => Err(Error::new(
+            span,
+            "a `Handler` is async: use `tokio::task::spawn_blocking` inside, or `#[task(blocking)]` on a sync function",
+        )),
+        None => Ok(options),
+    }
+}
+
+fn fields(input: &DeriveInput) -> Result<Vec<&Field>> {
     let Data::Struct(item) = &input.data else {
         return Err(Error::new(input.ident.span(), "`#[derive(Task)]` goes on a struct: its fields are the payload, by name"));
     };
+    match &item.fields {
+        Fields::Named(fields) => Ok(fields.named.iter().collect()),
+        Fields::Unit => Ok(Vec::new()),
+        Fields::Unnamed(fields) => Err(Error::new(fields.span(), "give the fields names: a payload is a map by name")),
+    }
+}
+
+/// `None`: there are problems.
+fn task(input: &DeriveInput, options: &Options, problems: &mut Problems) -> Option<TokenStream> {
     if let Some(generic) = input.generics.params.first() {
-        return Err(Error::new(
-            generic.span(),
-            "a task cannot be generic, its jobs would not say which one to run: write one struct per type",
-        ));
+        problems.add(generic.span(), "a task cannot be generic, its jobs would not say which one to run: write one struct per type");
     }
-    let fields = match &item.fields {
-        Fields::Named(fields) => fields.named.iter().collect::<Vec<_>>(),
-        Fields::Unit => Vec::new(),
-        Fields::Unnamed(fields) => return Err(Error::new(fields.span(), "give the fields names: a payload is a map by name")),
-    };
-    let mut tokens = TokenStream::new();
-    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("task")) {
-        if !tokens.is_empty() {
-            return Err(Error::new(attribute.span(), "put all options into one `#[task(...)]`"));
-        }
-        tokens = attribute.meta.require_list()?.tokens.clone();
-    }
-    let options = Options::parse(tokens)?;
-    if let Some(span) = options.blocking {
-        return Err(Error::new(
-            span,
-            "a `Handler` is async: use `tokio::task::spawn_blocking` inside, or `#[task(blocking)]` on a sync function",
-        ));
-    }
-    let params = fields
+    let fields = problems.take(fields(input)).unwrap_or_default();
+    let params: Vec<Param> = fields
         .into_iter()
         .filter_map(|field| field.ident.clone().map(|name| Param::of_field(name, field.ty.clone(), &field.attrs)))
-        .collect::<Result<Vec<_>>>()?;
+        .filter_map(|param| problems.take(param))
+        .collect();
+    let task_name = problems.take(options.task_name(&input.ident))?;
+    problems.finish().ok()?;
 
     let (visibility, name) = (&input.vis, &input.ident);
     let names: Vec<_> = params.iter().map(|param| &param.name).collect();
@@ -54,12 +79,18 @@ fn task(input: &DeriveInput) -> Result<TokenStream> {
     let core = options.krate();
     let definition = Definition {
         name,
-        task_name: options.name.clone().unwrap_or_else(|| name.to_string()),
-        options: &options,
+        task_name,
+        options,
         params: &params,
-        return_type: &parse_quote!(<#name as #core::task::Handler>::Output),
+        return_type: &Type::Verbatim(quote_spanned!(name.span()=> __queue::Returned<#name>)),
         blocking: false,
-        call: &|values| quote_spanned!(name.span()=> <#name as #core::task::Handler>::run(#name { #(#names: #values),* }, call.context.clone())),
+        run: &|values| {
+            let handler = quote!(#name { #(#names: #values),* });
+            quote! {{
+                use __queue::{Handled as _, Unhandled as _};
+                __queue::Handling(#handler).handle(call.context.clone(), call.wants_result)
+            }}
+        },
     };
     let writes = definition.writes(&locals);
     let job_docs = format!("A job of the task `{name}` with this payload. It is stored by `enqueue`.");
@@ -71,5 +102,5 @@ fn task(input: &DeriveInput) -> Result<TokenStream> {
             }
         }
     };
-    Ok(expand_task(&definition, &inherent))
+    Some(expand_task(&definition, &inherent))
 }

@@ -2,12 +2,14 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Error, FnArg, Item, ItemFn, Result, ReturnType, Safety, Type, parse_quote, spanned::Spanned};
+use syn::{Attribute, Error, Item, ItemFn, ReturnType, Safety, Type, ext::IdentExt, parse_quote, spanned::Spanned};
 
 use crate::{
     expand::{Definition, expand as expand_task},
+    fallback,
     options::Options,
     params::Param,
+    problems::Problems,
 };
 
 pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
@@ -18,37 +20,43 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
                 item.ident.span(),
                 "`#[task]` goes on a function; for a payload struct write `#[derive(Task)]`, with options in `#[task(...)]` below it",
             );
-            return error.into_compile_error();
+            return with_item(&item, &error);
         }
-        Ok(other) => return Error::new(other.span(), "`#[task]` goes on an async function").into_compile_error(),
-        Err(error) => {
-            let error = error.into_compile_error();
-            return quote!(#item #error);
-        }
+        Ok(other) => return with_item(&other, &Error::new(other.span(), "`#[task]` goes on an async function")),
+        Err(error) => return with_item(item, &error),
     };
-    match Options::parse(options).and_then(|options| task(&mut function, &options)) {
-        // A payload is owned, whatever its handler does with it.
-        Ok(task) => quote!(#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] #function #task),
-        Err(error) => {
-            // The function stays, without our attributes, so that its own callers are not told of our mistake.
-            for argument in &mut function.sig.inputs {
-                if let FnArg::Typed(argument) = argument {
-                    argument.attrs.retain(|attribute| !attribute.path().is_ident("default") && !attribute.path().is_ident("inject"));
-                }
-            }
-            let error = error.into_compile_error();
-            quote!(#[allow(dead_code)] #function #error)
-        }
+    let mut problems = Problems::default();
+    let parsed = problems.take(Options::parse(options));
+    check(&function, parsed.as_ref(), &mut problems);
+    function.attrs.retain(|attribute| !attribute.path().is_ident("task"));
+    // Also when something is wrong already: all mistakes are told together, and our attributes have to come off.
+    let params: Vec<_> = function.sig.inputs.iter_mut().filter_map(|argument| problems.take(Param::of_argument(argument))).collect();
+    let options = parsed.unwrap_or_default();
+    let name = problems.take(options.task_name(&function.sig.ident));
+    let (Some(name), Ok(())) = (name, problems.finish()) else {
+        let error = problems.finish().err().map(Error::into_compile_error);
+        let rest = fallback::of_function(&function, &options);
+        return quote!(#rest #error);
+    };
+    if matches!(&function.sig.output, ReturnType::Type(_, ty) if fallback::borrows(ty)) {
+        // A task has nothing to borrow from, which the compiler tells of the function itself.
+        return fallback::of_function(&function, &options);
     }
+    let task = task(&function, name, &options, &params);
+    // A payload is owned, whatever its handler does with it.
+    quote!(#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] #function #task)
 }
 
-fn task(function: &mut ItemFn, options: &Options) -> Result<TokenStream> {
-    check(function, options)?;
-    let params = function.sig.inputs.iter_mut().map(Param::of_argument).collect::<Result<Vec<_>>>()?;
+fn with_item(item: &impl ToTokens, error: &Error) -> TokenStream {
+    let error = error.to_compile_error();
+    quote!(#item #error)
+}
+
+fn task(function: &ItemFn, task_name: String, options: &Options, params: &[Param]) -> TokenStream {
     let (visibility, name) = (&function.vis, &function.sig.ident);
-    let shown_name = name.to_string();
-    let docs: Vec<_> = function.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).collect();
-    let cfgs: Vec<_> = function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
+    let shown_name = name.unraw();
+    let docs = attributes(function, "doc");
+    let cfgs = attributes(function, "cfg");
     let title = format!("The task `{shown_name}`: make a job of it with `{shown_name}::job(..)`.");
     let arguments = params.iter().filter(|param| param.is_payload()).map(|param| {
         let (name, ty) = (&param.name, &param.ty);
@@ -62,13 +70,20 @@ fn task(function: &mut ItemFn, options: &Options) -> Result<TokenStream> {
     let core = options.krate();
     let definition = Definition {
         name,
-        task_name: options.name.clone().unwrap_or_else(|| shown_name.trim_start_matches("r#").to_owned()),
+        task_name,
         options,
-        params: &params,
+        params,
         return_type: &return_type,
         blocking: options.blocking.is_some(),
-        // The span of the name: a future that is not `Send` is told there.
-        call: &|values| quote_spanned!(name.span()=> #name(#(#values),*)),
+        // The place of the name: a future that is not `Send` is told there.
+        run: &|values| {
+            // Only the path is placed there: a name from outside a `macro_rules!` would not see the `call`.
+            let (call, wanted) = (quote!(#name(#(#values),*)), quote!(call.wants_result));
+            match options.blocking {
+                Some(_) => quote!(__queue::end::<#name>(#call, #wanted)),
+                None => quote_spanned!(name.span()=> __queue::run::<#name, _>(#call, #wanted)),
+            }
+        },
     };
     let writes = definition.writes(&locals);
     let job_docs = format!("A job of the task `{shown_name}` with this payload. It is stored by `enqueue`.");
@@ -82,7 +97,7 @@ fn task(function: &mut ItemFn, options: &Options) -> Result<TokenStream> {
         }
     };
     let expansion = expand_task(&definition, &inherent);
-    Ok(quote! {
+    quote! {
         #(#cfgs)*
         #[doc = #title]
         #[doc = ""]
@@ -92,39 +107,79 @@ fn task(function: &mut ItemFn, options: &Options) -> Result<TokenStream> {
         #visibility struct #name {}
         #(#cfgs)*
         #expansion
-    })
+    }
 }
 
-fn check(function: &ItemFn, options: &Options) -> Result<()> {
+fn attributes<'a>(function: &'a ItemFn, name: &str) -> Vec<&'a Attribute> {
+    function.attrs.iter().filter(|attribute| attribute.path().is_ident(name)).collect()
+}
+
+/// `options` is `None` when they are wrong: then nobody knows whether the function was meant to block.
+fn check(function: &ItemFn, options: Option<&Options>, problems: &mut Problems) {
     let signature = &function.sig;
-    match (&signature.asyncness, options.blocking) {
-        (None, None) => {
-            return Err(Error::new(
-                signature.fn_token.span(),
-                "a task is async: write `async fn`; for a sync or CPU-bound function write `#[task(blocking)]`, which gives it a thread of its own",
-            ));
-        }
-        (Some(_), Some(span)) => {
-            return Err(Error::new(span, "`blocking` is for sync functions: remove it, or remove `async`"));
-        }
+    match (&signature.asyncness, options.map(|options| options.blocking)) {
+        (None, Some(None)) => problems.add(
+            signature.fn_token.span(),
+            "a task is async: write `async fn`; for a sync or CPU-bound function write `#[task(blocking)]`, which gives it a thread of its own",
+        ),
+        (Some(_), Some(Some(span))) => problems.add(span, "`blocking` is for sync functions: remove it, or remove `async`"),
         _ => {}
     }
     if let Some(generic) = signature.generics.params.first() {
-        return Err(Error::new(
-            generic.span(),
-            "a task cannot be generic, its jobs would not say which one to run: write one task per type",
-        ));
-    }
-    if let Some(clause) = &signature.generics.where_clause {
-        return Err(Error::new(clause.span(), "a task cannot have a `where` clause"));
+        problems.add(generic.span(), "a task cannot be generic, its jobs would not say which one to run: write one task per type");
+    } else if let Some(clause) = &signature.generics.where_clause {
+        problems.add(clause.span(), "a task cannot have a `where` clause");
     }
     if let Safety::Unsafe(token) = &signature.safety {
-        return Err(Error::new(token.span(), "a task cannot be unsafe: nobody could vouch for a stored call"));
+        problems.add(token.span(), "a task cannot be unsafe: nobody could vouch for a stored call");
     }
     if let ReturnType::Type(_, ty) = &signature.output
         && let Type::ImplTrait(ty) = ty.as_ref()
     {
-        return Err(Error::new(ty.span(), "name the type that the task returns: `()`, `Outcome`, or `Result<T, E>`"));
+        problems.add(ty.span(), "name the type that the task returns: `()`, `Outcome`, or `Result<T, E>`");
     }
-    Ok(())
+    for attribute in attributes(function, "task") {
+        problems.add(attribute.path().span(), "put all options into one `#[task(...)]`");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(options: &str, item: &str) -> String {
+        expand(options.parse().unwrap(), &item.parse().unwrap()).to_string()
+    }
+
+    /// How many errors it has, and the expansion.
+    fn problems(options: &str, item: &str) -> (usize, String) {
+        let text = expanded(options, item);
+        (text.matches("compile_error").count(), text)
+    }
+
+    #[test]
+    fn a_task_without_a_mistake_has_no_error() {
+        assert_eq!(problems("queue = \"a\"", "async fn send(to: String, ctx: JobContext) {}").0, 0);
+        assert_eq!(problems("blocking", "fn hash(mut path: String) {}").0, 0);
+    }
+
+    #[test]
+    fn all_mistakes_are_told_together_and_each_once() {
+        let (count, text) = problems("quue = \"a\"", "async fn send<T>(to: &str, (a, b): (u8, u8)) -> impl Sized {}");
+        assert_eq!(count, 5, "{text}");
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_stored_is_refused_unless_another_is_given() {
+        let (count, text) = problems("", "async fn größe() {}");
+        assert!(count == 1 && text.contains("ASCII"), "{text}");
+        assert_eq!(problems("name = \"size\"", "async fn größe() {}").0, 0);
+    }
+
+    #[test]
+    fn a_wrong_task_keeps_its_function_and_its_jobs() {
+        let text = expanded("quue = \"a\"", "async fn send(#[default] to: String) {}");
+        assert!(text.contains("async fn send (to : String)"), "{text}");
+        assert!(text.contains("fn job"), "{text}");
+    }
 }

@@ -5,9 +5,11 @@
 
 mod derive;
 mod expand;
+mod fallback;
 mod function;
 mod options;
 mod params;
+mod problems;
 mod suggest;
 
 use proc_macro::TokenStream;
@@ -19,7 +21,7 @@ pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Turns a payload struct into a task. See `queue_core::Task`.
-#[proc_macro_derive(Task, attributes(task))]
+#[proc_macro_derive(Task, attributes(task, default, inject))]
 pub fn derive_task(item: TokenStream) -> TokenStream {
     derive::expand(item.into()).into()
 }

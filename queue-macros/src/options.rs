@@ -29,6 +29,9 @@ const ELSEWHERE: [(&str, &str); 9] = [
     ("sync", "blocking"),
 ];
 
+/// No time is longer, here and in queue-core.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// The options as written, checked.
 #[derive(Default)]
 pub(crate) struct Options {
@@ -74,7 +77,14 @@ impl Options {
         match name {
             "name" => self.name = Some(checked_name(&value(key, input, "\"mail.send\"")?)?),
             "queue" => self.queue = Some(checked_name(&value(key, input, "\"mail\"")?)?),
-            "alias" => self.aliases.push(checked_name(&value(key, input, "\"old_name\"")?)?),
+            "alias" => {
+                let text: LitStr = value(key, input, "\"old_name\"")?;
+                let alias = checked_name(&text)?;
+                if self.aliases.contains(&alias) {
+                    return Err(Error::new(text.span(), format!("the alias `{alias}` is given twice; keep one of the two")));
+                }
+                self.aliases.push(alias);
+            }
             "max_attempts" => {
                 let number: LitInt = value(key, input, "5")?;
                 match number.base10_parse::<u32>() {
@@ -106,6 +116,21 @@ impl Options {
             _ => return Err(Error::new(key.span(), unknown(name))),
         }
         Ok(())
+    }
+
+    /// The name of the task: the one that was given, or that of the function or struct.
+    pub(crate) fn task_name(&self, item: &Ident) -> Result<String> {
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => item.unraw().to_string(),
+        };
+        if !is_name(&name) {
+            return Err(Error::new(
+                item.span(),
+                "a task's name has 1 to 128 ASCII letters, digits, `.`, `_` or `-`: give it one with `#[task(name = \"...\")]`",
+            ));
+        }
+        Ok(name)
     }
 
     /// The path of queue-core.
@@ -189,6 +214,7 @@ fn backoff(key: &Ident, input: ParseStream) -> Result<(Option<Duration>, Option<
 fn duration(text: &LitStr, zero: bool) -> Result<Duration> {
     let value = text.value();
     match humantime::parse_duration(&value) {
+        Ok(duration) if duration > LONGEST => Err(Error::new(text.span(), "this is more than a hundred years; write a shorter time")),
         Ok(duration) if zero || !duration.is_zero() => Ok(duration),
         Ok(_) => Err(Error::new(text.span(), "this is no time at all; write for example \"30s\", or leave the option out")),
         Err(error) => Err(Error::new(
@@ -211,8 +237,11 @@ fn one_of(text: &LitStr, option: &str, known: &[(&str, &str)]) -> Result<Ident> 
 
 fn checked_name(text: &LitStr) -> Result<String> {
     let value = text.value();
-    let fits = (1..=128).contains(&value.len()) && value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
-    if fits { Ok(value) } else { Err(Error::new(text.span(), "a name has 1 to 128 letters, digits, `.`, `_` or `-`")) }
+    if is_name(&value) { Ok(value) } else { Err(Error::new(text.span(), "a name has 1 to 128 letters, digits, `.`, `_` or `-`")) }
+}
+
+fn is_name(value: &str) -> bool {
+    (1..=128).contains(&value.len()) && value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
 }
 
 #[cfg(test)]

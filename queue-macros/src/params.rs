@@ -2,7 +2,10 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Attribute, Error, Expr, FnArg, Ident, Meta, Pat, Result, Type, spanned::Spanned, visit::Visit};
+use syn::{
+    Attribute, Error, Expr, FnArg, GenericArgument, Ident, Meta, Pat, PathArguments, PathSegment, Result, Type, spanned::Spanned,
+    visit::Visit,
+};
 
 /// One parameter of a task function, or one field of a payload struct.
 pub(crate) struct Param {
@@ -34,6 +37,8 @@ impl Param {
                 ));
             }
         };
+        // First, so that they are off it whatever is wrong with the rest.
+        let (default, inject) = take_attributes(&mut argument.attrs)?;
         let name = match argument.pat.as_ref() {
             Pat::Ident(pattern) if pattern.by_ref.is_none() && pattern.subpat.is_none() => pattern.ident.clone(),
             other => {
@@ -43,7 +48,6 @@ impl Param {
                 ));
             }
         };
-        let (default, inject) = take_attributes(&mut argument.attrs)?;
         Self::new(name, (*argument.ty).clone(), default, inject)
     }
 
@@ -62,6 +66,11 @@ impl Param {
     }
 
     fn new(name: Ident, ty: Type, default: Option<Default>, inject: Option<Span>) -> Result<Self> {
+        if inject.is_none()
+            && let Some(problem) = foreign(&ty)
+        {
+            return Err(problem);
+        }
         if inject.is_some() || looks_injected(&ty) {
             if let Some(default) = default {
                 return Err(Error::new(default.span, "an injected parameter has no default: the worker provides it"));
@@ -88,22 +97,32 @@ impl Param {
             Kind::Injected => (quote!(Injected), Ident::new(&format!("__INJECTED_{index}"), Span::call_site())),
             _ => (quote!(Param), Ident::new(&format!("__PARAM_{index}"), Span::call_site())),
         };
-        let item = quote_spanned!(ty.span()=> const #constant: __queue::#access<#ty> = __queue::#access::<#ty>::NEW;);
+        let item = quote_spanned!(ty.span()=> const #constant: __queue::#access<#ty> = __queue::#access::<#ty>::of(););
         (constant, item)
     }
 
     /// An expression that gives its value, in a function that has `payload` and `context` and returns a `Result`.
-    pub(crate) fn value(&self, access: &Ident) -> TokenStream {
+    pub(crate) fn value(&self, index: usize, access: &Ident) -> TokenStream {
         let key = self.key();
         match &self.kind {
             Kind::Required => quote!(payload.required(#key, &#access)?),
-            Kind::Optional => {
-                let ty = &self.ty;
-                quote!(payload.optional(#key, &#access, <#ty as ::core::default::Default>::default)?)
+            Kind::Optional | Kind::Defaulted(_) => {
+                let function = default_name(index);
+                quote!(payload.optional(#key, &#access, #function)?)
             }
-            Kind::Defaulted(expression) => quote!(payload.optional(#key, &#access, || #expression)?),
             Kind::Injected => quote!(#access.get(context)?),
         }
+    }
+
+    /// The function that gives its default: one of its own, so that the expression sees nothing of ours.
+    pub(crate) fn default_item(&self, index: usize) -> Option<TokenStream> {
+        let (function, ty) = (default_name(index), &self.ty);
+        let value = match &self.kind {
+            Kind::Defaulted(expression) => expression.to_token_stream(),
+            Kind::Optional => quote_spanned!(ty.span()=> __queue::default_of()),
+            Kind::Required | Kind::Injected => return None,
+        };
+        Some(quote!(fn #function() -> #ty { #value }))
     }
 
     /// Its `ParamDef`.
@@ -111,6 +130,10 @@ impl Param {
         let (key, ty, required) = (self.key(), shown(&self.ty), matches!(self.kind, Kind::Required));
         quote!(#core::task::ParamDef { name: #key, ty: #ty, required: #required })
     }
+}
+
+fn default_name(index: usize) -> Ident {
+    Ident::new(&format!("__queue_default_{index}"), Span::call_site())
 }
 
 struct Default {
@@ -122,30 +145,42 @@ fn payload_kind(ty: &Type, default: Option<Default>) -> Kind {
     match default {
         Some(Default { expression: Some(expression), .. }) => Kind::Defaulted(Box::new(expression)),
         Some(Default { expression: None, .. }) => Kind::Optional,
-        None if last_segment(ty).is_some_and(|name| name == "Option") => Kind::Optional,
+        None if last_segment(ty).is_some_and(|segment| segment.ident == "Option") => Kind::Optional,
         None => Kind::Required,
     }
 }
 
 fn take_attributes(attributes: &mut Vec<Attribute>) -> Result<(Option<Default>, Option<Span>)> {
     let (mut default, mut inject) = (None, None);
-    let mut problem = None;
+    let mut problem = None::<Error>;
     attributes.retain(|attribute| {
         let path = attribute.path();
         if path.is_ident("default") {
+            if default.is_some() {
+                problem = Some(Error::new(path.span(), "`#[default]` is given twice; keep one of the two"));
+            }
             let expression = match &attribute.meta {
                 Meta::Path(_) => Ok(None),
                 Meta::List(list) => list.parse_args::<Expr>().map(Some),
                 Meta::NameValue(pair) => Err(Error::new(pair.span(), "write `#[default]` or `#[default(expression)]`")),
             };
             match expression {
-                Ok(expression) => default = Some(Default { span: attribute.span(), expression }),
+                Ok(expression) => default = Some(Default { span: path.span(), expression }),
                 Err(error) => problem = Some(error),
             }
             return false;
         }
+        if path.is_ident("cfg") || path.is_ident("cfg_attr") {
+            problem = Some(Error::new(
+                path.span(),
+                "a parameter cannot depend on the build: another build may run the job; take an `Option` instead",
+            ));
+        }
         if path.is_ident("inject") {
-            inject = Some(attribute.span());
+            if attribute.meta.require_path_only().is_err() {
+                problem = Some(Error::new(path.span(), "`#[inject]` takes no value; the type says what is injected"));
+            }
+            inject = Some(path.span());
             return false;
         }
         true
@@ -153,14 +188,32 @@ fn take_attributes(attributes: &mut Vec<Attribute>) -> Result<(Option<Default>, 
     problem.map_or(Ok((default, inject)), Err)
 }
 
-/// `State<T>` and `JobContext` by their last path segment; `Context` too, which is nobody's payload, to tell what to write.
-fn looks_injected(ty: &Type) -> bool {
-    last_segment(ty).is_some_and(|name| name == "State" || name == "JobContext" || name == "Context")
+/// `State<T>` and `JobContext` by their last path segment; whether they are ours is asked by the expansion.
+pub(crate) fn looks_injected(ty: &Type) -> bool {
+    last_segment(ty).is_some_and(|segment| segment.ident == "State" || segment.ident == "JobContext")
 }
 
-fn last_segment(ty: &Type) -> Option<&Ident> {
+/// What cannot be ours by its looks. It is told here since such a type is often not `Send` either, which would be told too.
+fn foreign(ty: &Type) -> Option<Error> {
+    let segment = last_segment(ty)?;
+    let has_lifetime = match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) => arguments.args.iter().any(|argument| matches!(argument, GenericArgument::Lifetime(_))),
+        _ => false,
+    };
+    let problem = match segment.ident.to_string().as_str() {
+        "Context" => {
+            "this is not what the worker provides: write `JobContext`; if it is an alias of that, put `#[inject]` before the parameter; \
+             a payload type needs another name"
+        }
+        "State" if has_lifetime => "this `State` is another crate's, ours has no lifetime: write `queue_core::State<T>`",
+        _ => return None,
+    };
+    Some(Error::new(segment.ident.span(), problem))
+}
+
+pub(crate) fn last_segment(ty: &Type) -> Option<&PathSegment> {
     match ty {
-        Type::Path(path) => path.path.segments.last().map(|segment| &segment.ident),
+        Type::Path(path) => path.path.segments.last(),
         Type::Group(group) => last_segment(&group.elem),
         Type::Paren(paren) => last_segment(&paren.elem),
         _ => None,
@@ -238,6 +291,7 @@ mod tests {
         assert!(matches!(kind(syn::parse_quote!(a: queue_core::State<Shop>)), Kind::Injected));
         assert!(matches!(kind(syn::parse_quote!(ctx: JobContext)), Kind::Injected));
         assert!(matches!(kind(syn::parse_quote!(#[inject] shop: Shop)), Kind::Injected));
+        assert!(matches!(kind(syn::parse_quote!(#[inject] ctx: Context)), Kind::Injected));
     }
 
     #[test]

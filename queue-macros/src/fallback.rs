@@ -1,0 +1,116 @@
+//! What stands in for a task with a mistake: enough of it that those who use the task are not told of it too.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+use syn::{FnArg, Generics, ItemFn, PatType, ReturnType, Type, parse_quote, visit::Visit};
+
+use crate::{
+    options::Options,
+    params::{last_segment, looks_injected},
+};
+
+/// The function itself, and a task of its name that is never run.
+pub(crate) fn of_function(function: &ItemFn, options: &Options) -> TokenStream {
+    let signature = &function.sig;
+    if signature.inputs.iter().any(|argument| matches!(argument, FnArg::Receiver(_))) {
+        // Whether this is a method or a free function cannot be seen: one of the two would be told of its `self` again.
+        return TokenStream::new();
+    }
+    let core = options.krate();
+    let (function, import) = without_foreign_context(function, &core);
+    let signature = &function.sig;
+    let (visibility, name, generics) = (&function.vis, &signature.ident, &signature.generics);
+    let types = signature.inputs.iter().filter_map(|argument| match argument {
+        FnArg::Typed(PatType { ty, .. }) if !looks_injected(ty) => Some(ty),
+        _ => None,
+    });
+    let output: Type = match &signature.output {
+        ReturnType::Type(_, ty) if generics.params.is_empty() && !borrows(ty) && !is_opaque(ty) => (**ty).clone(),
+        _ => parse_quote!(()),
+    };
+    let where_clause = &generics.where_clause;
+    let task = task(name, &output, &core);
+    quote! {
+        #[allow(dead_code, unused, clippy::all)]
+        #function
+        #import
+        #[doc(hidden)]
+        #[allow(non_camel_case_types, missing_docs, dead_code)]
+        #[derive(Debug)]
+        #visibility struct #name {}
+        #[allow(missing_docs, dead_code, unused, clippy::all)]
+        const _: () = {
+            impl #name {
+                #visibility fn job #generics (#(_: #types),*) -> #core::Job<#name> #where_clause {
+                    ::core::unreachable!()
+                }
+            }
+            #task
+        };
+    }
+}
+
+/// A `Context` of another crate is often a trait, or not `Send`: the compiler would tell that too. It was told already, so
+/// the function gets the type that it should have had, and the import stays in use.
+fn without_foreign_context(function: &ItemFn, core: &TokenStream) -> (ItemFn, Option<TokenStream>) {
+    let (mut function, mut import) = (function.clone(), None);
+    for argument in &mut function.sig.inputs {
+        let FnArg::Typed(PatType { ty, .. }) = argument else { continue };
+        if last_segment(ty).is_none_or(|segment| segment.ident != "Context") {
+            continue;
+        }
+        if let Type::Path(path) = ty.as_ref() {
+            let path = path.path.segments.iter().map(|segment| &segment.ident);
+            import = Some(quote!(#[allow(unused_imports)] const _: () = { use #(#path)::* as _; };));
+        }
+        **ty = parse_quote!(#core::JobContext);
+    }
+    (function, import)
+}
+
+/// A task of the struct's name that is never run.
+pub(crate) fn of_struct(name: &Ident, generics: &Generics, core: &TokenStream) -> TokenStream {
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let task = generics.params.is_empty().then(|| task(name, &parse_quote!(()), core));
+    quote! {
+        #[allow(dead_code, clippy::all)]
+        const _: () = {
+            impl #impl_generics #name #type_generics #where_clause {
+                #[doc(hidden)]
+                pub fn job(self) -> #core::Job<Self> {
+                    ::core::unreachable!()
+                }
+            }
+            #task
+        };
+    }
+}
+
+fn task(name: &Ident, output: &Type, core: &TokenStream) -> TokenStream {
+    quote! {
+        impl #core::Task for #name {
+            type Return = #output;
+
+            fn definition() -> &'static #core::task::TaskDef {
+                ::core::unreachable!()
+            }
+        }
+    }
+}
+
+/// Whether a reference without `'static` stands in the type.
+pub(crate) fn borrows(ty: &Type) -> bool {
+    struct Borrows(bool);
+    impl<'a> Visit<'a> for Borrows {
+        fn visit_type_reference(&mut self, reference: &'a syn::TypeReference) {
+            self.0 |= reference.lifetime.as_ref().is_none_or(|lifetime| lifetime.ident != "static");
+        }
+    }
+    let mut borrows = Borrows(false);
+    borrows.visit_type(ty);
+    borrows.0
+}
+
+fn is_opaque(ty: &Type) -> bool {
+    matches!(ty, Type::ImplTrait(_))
+}

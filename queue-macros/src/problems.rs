@@ -1,0 +1,33 @@
+//! The mistakes of one task, told together.
+
+use proc_macro2::Span;
+use syn::{Error, Result};
+
+/// Collects mistakes.
+#[derive(Default)]
+pub(crate) struct Problems(Option<Error>);
+
+impl Problems {
+    /// Notes one.
+    pub(crate) fn add(&mut self, span: Span, message: &str) {
+        self.error(Error::new(span, message));
+    }
+
+    /// Notes one.
+    pub(crate) fn error(&mut self, error: Error) {
+        match &mut self.0 {
+            Some(all) => all.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+
+    /// The value, or a note of why there is none.
+    pub(crate) fn take<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.error(error)).ok()
+    }
+
+    /// All of them.
+    pub(crate) fn finish(&self) -> Result<()> {
+        self.0.clone().map_or(Ok(()), Err)
+    }
+}
