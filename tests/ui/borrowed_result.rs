@@ -1,0 +1,8 @@
+use queue_core::prelude::*;
+
+#[task]
+async fn send(to: String) -> Result<&str, String> {
+    Err(to)
+}
+
+fn main() {}

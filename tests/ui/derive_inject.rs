@@ -1,0 +1,17 @@
+use queue_core::prelude::*;
+
+struct Shop;
+
+#[derive(Task)]
+struct Send {
+    #[inject]
+    shop: State<Shop>,
+}
+
+impl Handler for Send {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {}
+}
+
+fn main() {}

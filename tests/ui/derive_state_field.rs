@@ -1,0 +1,16 @@
+use queue_core::prelude::*;
+
+struct Shop;
+
+#[derive(Task)]
+struct Send {
+    shop: State<Shop>,
+}
+
+impl Handler for Send {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {}
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use queue_core::prelude::*;
+
+#[task]
+async fn send(to: impl Into<String>) {
+    let _ = to.into();
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use queue_core::prelude::*;
+
+struct Shop;
+
+#[task]
+async fn send(#[inject(Shop)] shop: State<Shop>) {
+    let _ = shop;
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use queue_core::prelude::*;
+
+#[task]
+async fn größe() {}
+
+fn main() {
+    drop(größe::job());
+}

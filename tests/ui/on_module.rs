@@ -1,0 +1,6 @@
+use queue_core::prelude::*;
+
+#[task]
+mod tasks {}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use queue_core::prelude::*;
+
+#[task]
+async fn send(order_id: u64) -> u64 {
+    order_id
+}
+
+fn main() {
+    drop(send::job(1));
+}

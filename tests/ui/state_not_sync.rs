@@ -1,0 +1,10 @@
+use queue_core::prelude::*;
+
+use std::cell::Cell;
+
+#[task]
+async fn send(count: State<Cell<u64>>) {
+    let _ = count.get();
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+use queue_core::prelude::*;
+
+#[task(queue = "mail")]
+#[task(max_attempts = 3)]
+async fn send(order_id: u64) {
+    let _ = order_id;
+}
+
+fn main() {
+    drop(send::job(1));
+}

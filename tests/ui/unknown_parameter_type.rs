@@ -1,0 +1,8 @@
+use queue_core::prelude::*;
+
+#[task]
+async fn send(order: Ordr) {
+    let _ = order;
+}
+
+fn main() {}
