@@ -1,0 +1,154 @@
+//! A queue of messages that must be acknowledged: [`push`](AckQueue::push), [`claim`](AckQueue::claim) for a while,
+//! [`ack`](AckQueue::ack) by id.
+//!
+//! It stands on the [`Broker`](queue_core::broker::Broker) trait alone: no tasks, no macros, no worker. What it shows is the lease protocol. Whoever
+//! claims registers a *lane*, whose lease is the visibility time; nobody renews it. A message that is not acknowledged
+//! in time goes to the next who claims, and the late acknowledgement of the first changes nothing.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use queue_core::{
+    Error, JobId, Result,
+    broker::{CrashRule, DynBroker, Ending, Enqueue, Finish, NewJob, PartyName, ProcessId, Register, Turn, TurnAnswer},
+    envelope::Envelope,
+};
+
+/// The claim that was not acknowledged and is the last one: then the message is set aside as dead, for a person to look at.
+pub const MAX_CLAIMS: u32 = 5;
+
+/// How often a request without an answer is sent again.
+const TRIES: usize = 3;
+
+/// A message in the hands of who claimed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// What to acknowledge it by.
+    pub id: JobId,
+    /// Its text.
+    pub text: String,
+    /// How often it was claimed and not acknowledged before.
+    pub lost: u32,
+}
+
+/// One user of a queue. Others, in this process or elsewhere, share it by its name.
+#[derive(Debug)]
+pub struct AckQueue {
+    broker: DynBroker,
+    name: Arc<str>,
+    producer: Option<(PartyName, u64)>,
+    /// A lane that holds nothing. A turn renews the lease of its whole lane, so that one that holds a message is never used
+    /// to claim another: the first would stay invisible for longer than was asked for.
+    idle: Option<Lane>,
+    held: HashMap<JobId, (Lane, u64)>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    worker: PartyName,
+    /// The last turn that was answered.
+    answered: u64,
+}
+
+impl AckQueue {
+    /// The queue of this name.
+    pub fn new(broker: DynBroker, name: &str) -> Self {
+        AckQueue { broker, name: name.into(), producer: None, idle: None, held: HashMap::new() }
+    }
+
+    /// Stores a message.
+    ///
+    /// # Errors
+    /// Those of the broker. After [`Error::Ambiguous`] it may be stored.
+    pub async fn push(&mut self, text: &str) -> Result<JobId> {
+        let id = JobId::make();
+        let envelope = Envelope::new("message", text.as_bytes()).encode()?;
+        let (producer, seq) = match self.producer.take() {
+            Some((producer, seq)) => (producer, seq + 1),
+            None => (self.broker.register(&Register::producer(self.name.clone(), ProcessId::random())).await?, 1),
+        };
+        let request = Enqueue::new(self.name.clone(), producer.clone(), seq, vec![NewJob::new(id.clone(), envelope)]);
+        // The same request again, never a new one: the broker knows its number and stores nothing twice. After an error the
+        // producer is not used again, since what its last number did is not known.
+        again(async || self.broker.enqueue(&request).await).await?;
+        self.producer = Some((producer, seq));
+        Ok(id)
+    }
+
+    /// Takes the next message, for this time: `ack` it within it, or it goes to somebody else. `None`: there is none.
+    ///
+    /// # Errors
+    /// Those of the broker. A message that was claimed all the same comes back when its time is over.
+    pub async fn claim(&mut self, visible_again: Duration) -> Result<Option<Message>> {
+        self.take_back().await?;
+        let (lane, answer) = match self.idle.take() {
+            Some(lane) => match self.turn(lane, visible_again, Vec::new(), 1).await {
+                // It was idle for longer than its lease, and was taken away.
+                Err(Error::Forgotten(_)) => self.turn(self.register(visible_again).await?, visible_again, Vec::new(), 1).await?,
+                other => other?,
+            },
+            None => self.turn(self.register(visible_again).await?, visible_again, Vec::new(), 1).await?,
+        };
+        let Some(delivery) = answer.deliveries.into_iter().next() else {
+            self.idle = Some(lane);
+            return Ok(None);
+        };
+        self.held.insert(delivery.id.clone(), (lane, delivery.claim));
+        let text = String::from_utf8_lossy(Envelope::decode(&delivery.envelope)?.payload).into_owned();
+        Ok(Some(Message { id: delivery.id, text, lost: delivery.crashes }))
+    }
+
+    /// Removes a message that was claimed here. False: too late (or never claimed here), and nothing has changed.
+    ///
+    /// # Errors
+    /// Those of the broker. After [`Error::Ambiguous`] it may be removed.
+    pub async fn ack(&mut self, id: &JobId) -> Result<bool> {
+        let Some((lane, claim)) = self.held.remove(id) else { return Ok(false) };
+        let done = Finish { id: id.clone(), claim, ending: Ending::Ack { result: None, keep: None } };
+        match self.turn(lane, Duration::from_secs(1), vec![done], 0).await {
+            Ok((lane, answer)) => {
+                self.idle = Some(lane);
+                Ok(answer.stale.is_empty())
+            }
+            Err(Error::Forgotten(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes visible again what others claimed and did not acknowledge in time.
+    async fn take_back(&self) -> Result<()> {
+        let rule = CrashRule { max_crashes: MAX_CLAIMS, delay: Duration::ZERO, ..CrashRule::default() };
+        let suspects = self.broker.suspects(&self.name, 100).await?;
+        if !suspects.expired.is_empty() {
+            self.broker.fence(&self.name, &suspects.expired).await?;
+        }
+        if !suspects.expired.is_empty() || suspects.fenced > 0 {
+            self.broker.sweep_fenced(&self.name, &rule).await?;
+        }
+        Ok(())
+    }
+
+    /// A process of its own for every lane: each claim is judged alone, whoever else was late.
+    async fn register(&self, lease: Duration) -> Result<Lane> {
+        let worker = self.broker.register(&Register::worker(self.name.clone(), ProcessId::random(), lease)).await?;
+        Ok(Lane { worker, answered: 0 })
+    }
+
+    /// One turn of a lane. After an error the lane is dropped: what it holds comes back when its lease is over.
+    async fn turn(&self, lane: Lane, lease: Duration, finishes: Vec<Finish>, claim: usize) -> Result<(Lane, TurnAnswer)> {
+        let seq = lane.answered + 1;
+        let turn = Turn::new(self.name.clone(), lane.worker.clone(), seq, lease).finish(finishes).claim(claim);
+        let answer = again(async || self.broker.turn(&turn).await).await?;
+        Ok((Lane { answered: seq, ..lane }, answer))
+    }
+}
+
+/// Sends a request until it is answered, a few times at most.
+async fn again<T>(request: impl AsyncFn() -> Result<T>) -> Result<T> {
+    for _ in 1..TRIES {
+        match request().await {
+            Err(error) if error.is_ambiguous() => {}
+            answer => return answer,
+        }
+    }
+    request().await
+}

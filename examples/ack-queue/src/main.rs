@@ -1,0 +1,64 @@
+//! A queue to talk to, line by line: `cargo run -p ack-queue`.
+//!
+//! Start it twice, and claim in one what was pushed in the other. What one has claimed and not acknowledged, because it was
+//! killed or forgot, the other gets when the time is over.
+
+use std::{
+    io::{BufRead, IsTerminal, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use ack_queue::AckQueue;
+use queue_core::Client;
+
+const HELP: &str = "push TEXT      stores a message
+claim [TIME]   takes one for this time (default 30s)
+ack ID         removes it: it is done
+Ctrl-D         ends";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match talk().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn talk() -> Result<(), Box<dyn std::error::Error>> {
+    let client = Client::from_env().await?;
+    let mut queue = AckQueue::new(client.broker().clone(), "messages");
+    eprintln!("the queue is {}", client.info().location);
+    if std::io::stdin().is_terminal() {
+        eprintln!("{HELP}");
+    }
+    for line in std::io::stdin().lock().lines() {
+        // A mistake of one line ends nothing.
+        let answer = obey(&mut queue, line?.trim()).await.unwrap_or_else(|error| format!("error: {error}"));
+        println!("{answer}");
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+async fn obey(queue: &mut AckQueue, line: &str) -> Result<String, Box<dyn std::error::Error>> {
+    let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+    Ok(match (verb, rest.trim()) {
+        ("push", text) => format!("pushed {}", queue.push(text).await?),
+        ("claim", time) => {
+            let time = if time.is_empty() { Duration::from_secs(30) } else { humantime::parse_duration(time)? };
+            match queue.claim(time).await? {
+                Some(message) => format!("claimed {} {}", message.id, message.text),
+                None => "nothing to claim".to_owned(),
+            }
+        }
+        ("ack", id) => match queue.ack(&id.parse()?).await? {
+            true => "acknowledged".to_owned(),
+            false => "too late, or not claimed here".to_owned(),
+        },
+        _ => HELP.to_owned(),
+    })
+}

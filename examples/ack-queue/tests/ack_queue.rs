@@ -1,0 +1,134 @@
+//! The queue as its users know it: two processes that talk to one broker.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use queue_tests::server::{Kind, Server};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running `ack-queue`; dropped, it is killed, as `kill -9` would.
+struct User {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl User {
+    fn start(url: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ack-queue"))
+            .env("QUEUE_URL", url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        User { child, stdin, stdout }
+    }
+
+    fn says(&mut self, line: &str) -> String {
+        writeln!(self.stdin, "{line}").unwrap();
+        let mut answer = String::new();
+        self.stdout.read_line(&mut answer).unwrap();
+        answer.trim_end().to_owned()
+    }
+
+    fn pushes(&mut self, text: &str) -> String {
+        self.says(&format!("push {text}")).strip_prefix("pushed ").expect("it is stored").to_owned()
+    }
+
+    /// Claims until there is something.
+    fn claims_in_the_end(&mut self, time: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.says(&format!("claim {time}")) {
+                answer if answer == "nothing to claim" => assert!(Instant::now() < until, "nothing comes"),
+                answer => return answer,
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn on_both(story: fn(&str)) {
+    let folder = tempfile::tempdir().unwrap();
+    story(&format!("sqlite://{}", folder.path().join("queue.db").display()));
+    story(&Server::start(Kind::Redis).url());
+}
+
+#[test]
+fn a_message_is_claimed_once_and_gone_when_acknowledged() {
+    on_both(|url| {
+        let (mut ada, mut ben) = (User::start(url), User::start(url));
+        let id = ada.pushes("buy ink");
+        assert_eq!(ben.says("claim 60s"), format!("claimed {id} buy ink"));
+        assert_eq!(ada.says("claim 60s"), "nothing to claim");
+        assert_eq!(ben.says(&format!("ack {id}")), "acknowledged");
+        assert_eq!(ben.says(&format!("ack {id}")), "too late, or not claimed here");
+        assert_eq!(ada.says("claim 60s"), "nothing to claim");
+    });
+}
+
+#[test]
+fn what_a_killed_process_had_claimed_comes_back_when_its_time_is_over() {
+    on_both(|url| {
+        let (mut ada, mut ben) = (User::start(url), User::start(url));
+        let id = ada.pushes("buy ink");
+        let claimed = Instant::now();
+        assert_eq!(ada.says("claim 1s"), format!("claimed {id} buy ink"));
+        drop(ada);
+        assert_eq!(ben.claims_in_the_end("60s"), format!("claimed {id} buy ink"));
+        assert!(claimed.elapsed() >= Duration::from_secs(1), "it came back before its time was over");
+        assert_eq!(ben.says(&format!("ack {id}")), "acknowledged");
+    });
+}
+
+#[test]
+fn an_acknowledgement_that_comes_too_late_changes_nothing() {
+    on_both(|url| {
+        let (mut ada, mut ben) = (User::start(url), User::start(url));
+        let id = ada.pushes("buy ink");
+        ada.says("claim 300ms");
+        assert_eq!(ben.claims_in_the_end("60s"), format!("claimed {id} buy ink"));
+        assert_eq!(ada.says(&format!("ack {id}")), "too late, or not claimed here");
+        assert_eq!(ben.says(&format!("ack {id}")), "acknowledged");
+    });
+}
+
+#[test]
+fn claiming_another_message_leaves_the_time_of_the_first_as_it_is() {
+    on_both(|url| {
+        let (mut ada, mut ben) = (User::start(url), User::start(url));
+        let first = ada.pushes("first");
+        let second = ada.pushes("second");
+        assert_eq!(ada.says("claim 500ms"), format!("claimed {first} first"));
+        assert_eq!(ada.says("claim 60s"), format!("claimed {second} second"));
+        assert_eq!(ben.claims_in_the_end("60s"), format!("claimed {first} first"));
+        assert_eq!(ada.says(&format!("ack {second}")), "acknowledged");
+    });
+}
+
+#[test]
+fn a_message_that_nobody_acknowledges_is_set_aside() {
+    on_both(|url| {
+        let mut ada = User::start(url);
+        let id = ada.pushes("poison");
+        for _ in 0..ack_queue::MAX_CLAIMS {
+            assert_eq!(ada.claims_in_the_end("50ms"), format!("claimed {id} poison"));
+        }
+        std::thread::sleep(Duration::from_millis(60)); // its last visibility time
+        assert_eq!(ada.says("claim 60s"), "nothing to claim");
+        assert_eq!(ada.says("claim soon").split(':').next(), Some("error"));
+    });
+}

@@ -1,0 +1,53 @@
+//! Adds accounts to the rotation, and shows how far they are: `accounts add ada ben`, `accounts list`.
+
+use std::{env, error::Error, path::PathBuf, process::ExitCode};
+
+use poller::{Accounts, rotate};
+use queue_core::Client;
+
+const USAGE: &str = "usage: accounts add NAME…   puts accounts into the rotation (again does no harm)
+       accounts list        shows how often each was checked";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let done = match words.split_first() {
+        Some((verb, names)) if verb == "add" && !names.is_empty() => add(names).await,
+        Some((verb, [])) if verb == "list" => list(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn add(names: &[String]) -> Result<(), Box<dyn Error>> {
+    let accounts = open()?;
+    let queue = Client::from_env().await?;
+    for name in names {
+        // The account first: a check that finds none would end the rotation.
+        accounts.add(name)?;
+        rotate(name, &queue).await?;
+    }
+    println!("{} in the rotation, on {}", names.join(", "), queue.info().location);
+    Ok(())
+}
+
+fn list() -> Result<(), Box<dyn Error>> {
+    for account in open()?.all()? {
+        println!("{}: {} checks, {} news", account.name, account.checks, account.news);
+    }
+    Ok(())
+}
+
+fn open() -> Result<Accounts, Box<dyn Error>> {
+    let path = env::var_os("POLLER_ACCOUNTS").map_or_else(|| PathBuf::from("accounts.db"), PathBuf::from);
+    Accounts::open(&path).map_err(|error| format!("cannot open {}: {error}", path.display()).into())
+}

@@ -1,0 +1,10 @@
+//! The worker: `cargo run -p shop --bin shop-worker`. `--help` tells what else it can do.
+
+use std::process::ExitCode;
+
+use shop::open_store;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    queue_worker::run(async |worker| Ok(worker.state(open_store()?))).await
+}

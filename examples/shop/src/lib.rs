@@ -1,0 +1,17 @@
+//! A small web shop whose background jobs a separate worker runs.
+//!
+//! - `web`: the pages. It enqueues and never runs a job.
+//! - `tasks`: the jobs, declared once for both programs.
+//! - `store`: orders and customers, in a SQLite file of the shop's own.
+//! - `settings`: how long things take.
+
+mod settings;
+mod store;
+mod tasks;
+mod web;
+
+pub use self::{
+    settings::{Settings, open_store},
+    store::{Customer, Order, Store},
+    web::router,
+};

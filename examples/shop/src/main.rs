@@ -1,0 +1,30 @@
+//! The web application: `cargo run -p shop`.
+
+use std::{env, error::Error, process::ExitCode, sync::Arc};
+
+use queue_core::Client;
+use shop::{Settings, open_store, router};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match serve().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let settings = Settings::from_env()?;
+    let queue = Client::from_env().await?;
+    eprintln!("the queue is {}", queue.info().location);
+    let app = router(Arc::new(open_store()?), queue, settings);
+
+    let address = env::var("SHOP_ADDRESS").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener = tokio::net::TcpListener::bind(&address).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
+    println!("http://{}", listener.local_addr()?);
+    axum::serve(listener, app).with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) }).await?;
+    Ok(())
+}

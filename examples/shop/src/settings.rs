@@ -1,0 +1,49 @@
+//! How long things take, from the environment.
+
+use std::{env, path::PathBuf, time::Duration};
+
+use crate::store::Store;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The shop's own terms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// An order that is not paid within this time is closed.
+    pub pay_within: Duration,
+    /// When a customer who has not bought anything is written to, counted from the day of joining.
+    pub activation_mails: Vec<Duration>,
+}
+
+impl Settings {
+    /// `SHOP_PAY_WITHIN` (default `10m`) and `SHOP_ACTIVATION_MAILS` (default `3days,7days,14days`).
+    ///
+    /// # Errors
+    /// One that names the variable which is no time.
+    pub fn from_env() -> Result<Self> {
+        Ok(Settings {
+            pay_within: time("SHOP_PAY_WITHIN", &text("SHOP_PAY_WITHIN", "10m"))?,
+            activation_mails: text("SHOP_ACTIVATION_MAILS", "3days,7days,14days")
+                .split(',')
+                .map(|word| time("SHOP_ACTIVATION_MAILS", word.trim()))
+                .collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// Opens the file that `SHOP_DB` names, or `shop.db`. Web application and worker must name the same.
+///
+/// # Errors
+/// Those of SQLite.
+pub fn open_store() -> Result<Store> {
+    let path = env::var_os("SHOP_DB").map_or_else(|| PathBuf::from("shop.db"), PathBuf::from);
+    Store::open(&path).map_err(|error| format!("cannot open {}: {error}", path.display()).into())
+}
+
+fn text(variable: &str, default: &str) -> String {
+    env::var(variable).unwrap_or_else(|_| default.to_owned())
+}
+
+fn time(variable: &str, text: &str) -> Result<Duration> {
+    humantime::parse_duration(text).map_err(|error| format!("{variable}: `{text}` is no time such as `10m`: {error}").into())
+}

@@ -1,0 +1,177 @@
+//! The web application and the worker, as two processes, over HTTP.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use queue_tests::server::{Kind, Server};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A shop that is open.
+struct Shop {
+    folder: TempDir,
+    url: String,
+    pay_within: &'static str,
+    web: Child,
+    address: String,
+    worker: Option<Child>,
+}
+
+impl Shop {
+    fn open(pay_within: &'static str, url: impl FnOnce(&Path) -> String) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = url(folder.path());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop"));
+        let mut web = surroundings(&mut command, &folder, &url, pay_within).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(web.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("http://").expect("it says where it listens").to_owned();
+        let mut shop = Shop { folder, url, pay_within, web, address, worker: None };
+        shop.start_worker();
+        shop
+    }
+
+    fn on_sqlite(pay_within: &'static str) -> Self {
+        Shop::open(pay_within, |folder| format!("sqlite://{}", folder.join("queue.db").display()))
+    }
+
+    fn start_worker(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop-worker"));
+        let worker = surroundings(&mut command, &self.folder, &self.url, self.pay_within).stdout(Stdio::null()).spawn().unwrap();
+        self.worker = Some(worker);
+    }
+
+    fn kill_worker(&mut self) {
+        let mut worker = self.worker.take().unwrap();
+        worker.kill().unwrap();
+        worker.wait().unwrap();
+    }
+
+    /// Sends a request, and gives status and body.
+    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    fn order(&self) -> String {
+        let (status, body) = self.ask("POST", "/orders", &json!({ "customer": "ada", "article": "ink" }));
+        assert_eq!((status, &body["state"]), (201, &json!("open")), "{body}");
+        body["id"].as_str().unwrap().to_owned()
+    }
+
+    fn state(&self, order: &str) -> String {
+        let (status, body) = self.ask("GET", &format!("/orders/{order}"), &Value::Null);
+        assert_eq!(status, 200, "{body}");
+        body["state"].as_str().unwrap().to_owned()
+    }
+
+    fn wait_for_state(&self, order: &str, state: &str) {
+        until(&format!("order {order} to be {state}"), || self.state(order) == state);
+    }
+}
+
+impl Drop for Shop {
+    fn drop(&mut self) {
+        for child in self.worker.iter_mut().chain([&mut self.web]) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn surroundings<'a>(command: &'a mut Command, folder: &TempDir, url: &str, pay_within: &str) -> &'a mut Command {
+    command.current_dir(folder.path()).env("QUEUE_URL", url).env("SHOP_DB", folder.path().join("shop.db"));
+    command.env("SHOP_ADDRESS", "127.0.0.1:0").env("SHOP_PAY_WITHIN", pay_within).env("SHOP_ACTIVATION_MAILS", "200ms,400ms");
+    command.stdin(Stdio::null()).stderr(Stdio::null())
+}
+
+fn until(what: &str, seen: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !seen() {
+        assert!(Instant::now() < until, "waited {PATIENCE:?} for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_unpaid_order_is_closed_and_a_paid_one_is_not() {
+    let shop = Shop::on_sqlite("1s");
+    let (paid, unpaid) = (shop.order(), shop.order());
+    assert_eq!(shop.ask("POST", &format!("/orders/{paid}/pay"), &Value::Null).0, 200);
+    shop.wait_for_state(&unpaid, "closed");
+    assert_eq!(shop.ask("POST", &format!("/orders/{unpaid}/pay"), &Value::Null).0, 409);
+
+    // The job of the paid order was due before this one.
+    let later = shop.order();
+    shop.wait_for_state(&later, "closed");
+    assert_eq!(shop.state(&paid), "paid");
+}
+
+#[test]
+fn an_order_is_not_closed_early() {
+    let shop = Shop::on_sqlite("2s");
+    let ordered = Instant::now();
+    let order = shop.order();
+    shop.wait_for_state(&order, "closed");
+    assert!(ordered.elapsed() >= Duration::from_secs(2));
+}
+
+#[test]
+fn orders_are_closed_on_redis_too() {
+    let server = Server::start(Kind::Redis);
+    let shop = Shop::open("200ms", |_| server.url());
+    let order = shop.order();
+    shop.wait_for_state(&order, "closed");
+}
+
+#[test]
+fn an_order_is_closed_although_the_worker_was_killed_before_its_time() {
+    let mut shop = Shop::on_sqlite("300ms");
+    shop.kill_worker();
+    let order = shop.order();
+    assert_eq!(shop.state(&order), "open");
+    shop.start_worker();
+    shop.wait_for_state(&order, "closed");
+}
+
+#[test]
+fn only_a_customer_who_buys_nothing_is_written_to() {
+    let mut shop = Shop::on_sqlite("1h");
+    shop.kill_worker(); // until both have joined
+    let join = |email: &str| shop.ask("POST", "/customers", &json!({ "email": email })).1["id"].as_str().unwrap().to_owned();
+    let (ada, ben) = (join("ada@example.com"), join("ben@example.com"));
+    let order = shop.ask("POST", "/orders", &json!({ "customer": ben, "article": "ink" })).1["id"].as_str().unwrap().to_owned();
+    assert_eq!(shop.ask("POST", &format!("/orders/{order}/pay"), &Value::Null).0, 200);
+
+    shop.start_worker();
+    let mails = |customer: &str| shop.ask("GET", &format!("/customers/{customer}"), &Value::Null).1["mails"].clone();
+    until("both mails to Ada", || mails(&ada) == json!([1, 2]));
+    let last = shop.ask("POST", "/customers", &json!({ "email": "cleo@example.com" })).1["id"].as_str().unwrap().to_owned();
+    until("the mails to one who joined later", || mails(&last) == json!([1, 2]));
+    assert_eq!(mails(&ben), json!([]));
+}
+
+#[test]
+fn what_is_not_there_is_not_found() {
+    let shop = Shop::on_sqlite("1h");
+    assert_eq!(shop.ask("GET", "/orders/1", &Value::Null).0, 404);
+    assert_eq!(shop.ask("POST", "/orders/1/pay", &Value::Null).0, 404);
+    assert_eq!(shop.ask("GET", "/customers/1", &Value::Null).0, 404);
+}
