@@ -1,7 +1,8 @@
 //! Room for finishes on a full disk.
 //!
-//! A file beside the database holds 4 MiB that nobody needs. When the disk is full it is removed, which gives the
-//! write-ahead log room for acks and beats; until it can be made again, enqueues are refused.
+//! A file beside the database holds 8 MiB that nobody needs. When the disk is full it is removed. That makes room for
+//! merging the write-ahead log into the database: at most 4 MB and one commit, of which 2 MiB are jobs. From then on acks
+//! and beats need next to nothing, as the log is started over and over; until the ballast can be made again, enqueues are refused.
 
 use std::{
     fs,
@@ -10,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const SIZE: usize = 4 * 1024 * 1024;
+const SIZE: usize = 8 * 1024 * 1024;
 
 /// How often making it again is tried.
 const RETRY: Duration = Duration::from_secs(1);

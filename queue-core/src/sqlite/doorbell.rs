@@ -52,12 +52,16 @@ impl Bell {
     }
 
     /// A bell for the listeners of this process, and for those of other processes that have the same file open.
-    pub(super) fn new(listeners: Listeners, database: Option<&Path>) -> Self {
-        Bell {
-            listeners,
-            #[cfg(unix)]
-            street: database.and_then(street::Street::of),
-        }
+    /// All but the broker's own house, which hears of it by the channel.
+    #[cfg(unix)]
+    pub(super) fn new(listeners: Listeners, database: Option<&Path>, own: Option<&Guard>) -> Self {
+        Bell { listeners, street: database.and_then(|database| street::Street::of(database, own)) }
+    }
+
+    /// A bell for the listeners of this process; the others poll.
+    #[cfg(not(unix))]
+    pub(super) fn new(listeners: Listeners) -> Self {
+        Bell { listeners }
     }
 
     pub(super) fn ring(&mut self, hints: HintsOut) {
@@ -104,16 +108,18 @@ mod street {
     pub(in crate::sqlite) struct Street {
         folder: PathBuf,
         socket: UnixDatagram,
+        own: Option<PathBuf>,
         houses: Vec<PathBuf>,
         changed: Option<SystemTime>,
         read: Option<Instant>,
     }
 
     impl Street {
-        pub(in crate::sqlite) fn of(database: &Path) -> Option<Self> {
+        pub(in crate::sqlite) fn of(database: &Path, own: Option<&Guard>) -> Option<Self> {
             let socket = UnixDatagram::unbound().ok()?;
             socket.set_nonblocking(true).ok()?;
-            Some(Street { folder: folder(database)?, socket, houses: Vec::new(), changed: None, read: None })
+            let own = own.map(|guard| guard.0.clone());
+            Some(Street { folder: folder(database)?, socket, own, houses: Vec::new(), changed: None, read: None })
         }
 
         pub(in crate::sqlite) fn ring(&mut self, queue: &str, at: i64) {
@@ -138,7 +144,7 @@ mod street {
                 return;
             }
             let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-            self.houses = entries.map(|entry| entry.path()).collect();
+            self.houses = entries.map(|entry| entry.path()).filter(|house| Some(house) != self.own.as_ref()).collect();
             (self.changed, self.read) = (changed, Some(Instant::now()));
         }
     }

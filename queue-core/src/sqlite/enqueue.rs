@@ -113,8 +113,16 @@ fn store(tx: &mut Tx<'_>, queue: &mut Queue, job: &NewJob, earliest: &mut Option
     };
     let (state, rank, pos) = if at <= tx.now { (READY, i64::from(job.priority.number()), queue.next_tail()) } else { (SCHEDULED, 0, at) };
     let digest = job.id.is_given().then(|| job.digest.cast_signed());
-    tx.sql("INSERT INTO queue_jobs (queue, id, state, rank, pos, priority, envelope, digest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+    let stored = tx
+        .sql(
+            "INSERT INTO queue_jobs (queue, id, state, rank, pos, priority, envelope, digest)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
+        )?
         .execute(params![queue.key, job.id.to_bytes(), state, rank, pos, job.priority.number(), job.envelope, digest])?;
+    if stored == 0 {
+        // A made id comes twice only by a caller that sends its own job again.
+        return Ok(Enqueued::Existing);
+    }
     *earliest = Some(earliest.map_or(at, |earliest: i64| earliest.min(at)));
     Ok(Enqueued::Stored)
 }

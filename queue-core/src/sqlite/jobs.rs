@@ -141,8 +141,10 @@ impl Tx<'_> {
 
     /// Remembers a given id whose job is done.
     pub(super) fn remember(&mut self, queue: i64, id: &[u8], digest: i64) -> rusqlite::Result<()> {
-        self.sql("INSERT OR REPLACE INTO queue_tombstones (queue, id, digest, ended) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![queue, id, digest, self.now])
-            .map(drop)
+        let new = self
+            .sql("INSERT INTO queue_tombstones (queue, id, digest, ended) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING")?
+            .execute(params![queue, id, digest, self.now])?;
+        self.count(queue, ".tombstones", i64::try_from(new).unwrap_or(i64::MAX));
+        Ok(())
     }
 }

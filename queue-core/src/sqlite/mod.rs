@@ -6,6 +6,7 @@
 //! in the same order; the tables are described in `schema`.
 
 mod ballast;
+mod busy;
 mod doorbell;
 mod enqueue;
 mod finish;
@@ -23,6 +24,7 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
+    thread::JoinHandle,
 };
 
 use async_trait::async_trait;
@@ -48,14 +50,20 @@ pub fn url_of(path: &Path) -> String {
 
 /// A broker on a SQLite file, or in memory.
 pub struct SqliteBroker {
-    writer: Writer,
-    /// The same as the writer, in memory: there a second connection would see another database.
-    reader: Writer,
+    /// Nothing only while it is dropped.
+    databases: Option<Databases>,
+    threads: Vec<JoinHandle<()>>,
     path: Option<PathBuf>,
     listeners: Listeners,
     io: IoThread,
     #[cfg(unix)]
     _house: Option<doorbell::Guard>,
+}
+
+struct Databases {
+    writer: Writer,
+    /// The same as the writer, in memory: there a second connection would see another database.
+    reader: Writer,
 }
 
 impl SqliteBroker {
@@ -77,26 +85,58 @@ impl SqliteBroker {
     }
 
     fn at(path: Option<PathBuf>) -> Result<Arc<SqliteBroker>> {
-        // The file has to be there before its canonical path can name the doorbell.
-        drop(schema::open_writer(path.as_deref())?);
+        let file = path.as_deref();
+        // Made first: the doorbell hangs at the file's canonical path.
+        let connection = schema::open_writer(file)?;
         let listeners = Listeners::default();
         let io = IoThread::start("queue-sqlite-io")?;
-        let writer = Writer::start(path.as_deref(), Bell::new(listeners.clone(), path.as_deref()))?;
-        let reader = match &path {
-            Some(path) => Writer::start_reader(path)?,
+        #[cfg(unix)]
+        let house = file.and_then(|path| doorbell::listen(path, listeners.clone(), &io));
+        #[cfg(unix)]
+        let bell = Bell::new(listeners.clone(), file, house.as_ref());
+        #[cfg(not(unix))]
+        let bell = Bell::new(listeners.clone());
+        let (writer, thread) = Writer::start(connection, file, bell)?;
+        let mut threads = vec![thread];
+        let reader = match file {
+            Some(path) => {
+                let (reader, thread) = Writer::start_reader(schema::open_reader(path)?, path)?;
+                threads.push(thread);
+                reader
+            }
             None => writer.clone(),
         };
-        #[cfg(unix)]
-        let house = path.as_deref().and_then(|path| doorbell::listen(path, listeners.clone(), &io));
         Ok(Arc::new(SqliteBroker {
-            writer,
-            reader,
+            databases: Some(Databases { writer, reader }),
+            threads,
             path,
             listeners,
             io,
             #[cfg(unix)]
             _house: house,
         }))
+    }
+
+    fn writer(&self) -> &Writer {
+        &self.databases().writer
+    }
+
+    fn reader(&self) -> &Writer {
+        &self.databases().reader
+    }
+
+    fn databases(&self) -> &Databases {
+        self.databases.as_ref().expect("they are taken away by drop alone")
+    }
+}
+
+/// Waits for the threads, so that whoever dropped the last handle finds the file closed and merged.
+impl Drop for SqliteBroker {
+    fn drop(&mut self) {
+        drop(self.databases.take());
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -124,65 +164,66 @@ impl Broker for SqliteBroker {
     }
 
     async fn check(&self) -> Result<()> {
-        self.writer.call(false, |tx| tx.queue("").map(drop).map_err(Into::into)).await
+        self.writer().call(None, |tx| tx.queue("").map(drop).map_err(Into::into)).await
     }
 
     async fn register(&self, request: &Register) -> Result<PartyName> {
         check_name("queue", &request.queue)?;
         let (request, nonce) = (request.clone(), fastrand::u64(..));
-        self.writer.call(false, move |tx| enqueue::register(tx, &request, nonce)).await
+        self.writer().call(None, move |tx| enqueue::register(tx, &request, nonce)).await
     }
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         bounded("jobs", request.jobs.len())?;
         let request = request.clone();
-        self.writer.call(true, move |tx| enqueue::enqueue(tx, &request)).await
+        let bytes = request.jobs.iter().map(|job| job.envelope.len()).sum();
+        self.writer().call(Some(bytes), move |tx| enqueue::enqueue(tx, &request)).await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
         bounded("finishes", turn.finishes.len())?;
         bounded("claim", turn.claim)?;
         let turn = turn.clone();
-        self.writer.call(false, move |tx| turn::turn(tx, &turn)).await
+        self.writer().call(None, move |tx| turn::turn(tx, &turn)).await
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
         // All travel before the first is waited for, and so share a commit.
-        let calls = lanes.iter().cloned().map(|lane| self.writer.call(false, move |tx| reclaim::extend(tx, &lane)));
+        let calls = lanes.iter().cloned().map(|lane| self.writer().call(None, move |tx| reclaim::extend(tx, &lane)));
         futures_util::future::join_all(calls).await
     }
 
     async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
         let queue = queue.to_owned();
-        self.reader.call(false, move |tx| reclaim::suspects(tx, &queue, limit)).await
+        self.reader().call(None, move |tx| reclaim::suspects(tx, &queue, limit)).await
     }
 
     async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
         bounded("suspects", suspects.len())?;
         let (queue, suspects) = (queue.to_owned(), suspects.to_vec());
-        self.writer.call(false, move |tx| reclaim::fence(tx, &queue, &suspects)).await
+        self.writer().call(None, move |tx| reclaim::fence(tx, &queue, &suspects)).await
     }
 
     async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
         let (queue, rule) = (queue.to_owned(), *rule);
-        self.writer.call(false, move |tx| reclaim::sweep_fenced(tx, &queue, &rule)).await
+        self.writer().call(None, move |tx| reclaim::sweep_fenced(tx, &queue, &rule)).await
     }
 
     async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
         bounded("ids", ids.len())?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.writer.call(false, move |tx| people::cancel(tx, &queue, &ids)).await
+        self.writer().call(None, move |tx| people::cancel(tx, &queue, &ids)).await
     }
 
     async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
         bounded("ids", ids.len())?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.writer.call(false, move |tx| people::requeue(tx, &queue, &ids)).await
+        self.writer().call(None, move |tx| people::requeue(tx, &queue, &ids)).await
     }
 
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         let (queue, limits) = (queue.to_owned(), *limits);
-        self.writer.call(false, move |tx| sweep::sweep(tx, &queue, &limits)).await
+        self.writer().call(None, move |tx| sweep::sweep(tx, &queue, &limits)).await
     }
 
     fn hints(&self, queue: &str) -> Hints {
@@ -195,34 +236,34 @@ impl Broker for SqliteBroker {
 #[async_trait]
 impl Inspect for SqliteBroker {
     async fn queues(&self) -> Result<Vec<String>> {
-        self.reader.call(false, people::queues).await
+        self.reader().call(None, people::queues).await
     }
 
     async fn stats(&self, queue: &str) -> Result<QueueStats> {
         let queue = queue.to_owned();
-        self.reader.call(false, move |tx| people::stats(tx, &queue)).await
+        self.reader().call(None, move |tx| people::stats(tx, &queue)).await
     }
 
     async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
         let queue = queue.to_owned();
         let limit = limit.clamp(1, MAX_ITEMS);
-        self.reader.call(false, move |tx| people::list(tx, &queue, state, offset, limit)).await
+        self.reader().call(None, move |tx| people::list(tx, &queue, state, offset, limit)).await
     }
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
         let (queue, id) = (queue.to_owned(), id.clone());
-        self.reader.call(false, move |tx| people::show(tx, &queue, &id)).await
+        self.reader().call(None, move |tx| people::show(tx, &queue, &id)).await
     }
 
     async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
         bounded("ids", ids.len())?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.writer.call(false, move |tx| people::delete(tx, &queue, &ids)).await
+        self.writer().call(None, move |tx| people::delete(tx, &queue, &ids)).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
         check_name("queue", queue)?;
         let queue = queue.to_owned();
-        self.writer.call(false, move |tx| people::set_paused(tx, &queue, paused)).await
+        self.writer().call(None, move |tx| people::set_paused(tx, &queue, paused)).await
     }
 }

@@ -92,7 +92,8 @@ pub(super) fn delete(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<
             }
             None => continue,
         }
-        tx.sql("DELETE FROM queue_tombstones WHERE queue = ?1 AND id = ?2")?.execute(params![queue.key, id])?;
+        let tombs = tx.sql("DELETE FROM queue_tombstones WHERE queue = ?1 AND id = ?2")?.execute(params![queue.key, id])?;
+        tx.count(queue.key, ".tombstones", -i64::try_from(tombs).unwrap_or(0));
     }
     Ok(answers)
 }

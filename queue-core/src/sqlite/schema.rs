@@ -24,98 +24,33 @@
 //! | `done`, `cancelled`, `expired` | 6, 8, 9 | 0 | until when it is kept |
 //! | `dead` | 7 | 0 | when it died |
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
+use super::busy;
 use crate::error::{Error, Result};
 
+/// What makes each schema of the one before it; the last is the one that this library writes. Only ever added to.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
+
 /// The schema that this library writes.
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = MIGRATIONS.len() as u64;
 
-/// How long a statement waits for another process's transaction.
-const BUSY: Duration = Duration::from_secs(4);
+/// Before it, a write-ahead log that several processes share could be corrupted when it was started over.
+const OLDEST_SQLITE: i32 = 3_051_003;
 
-const CREATE: &str = "
-CREATE TABLE queue_queues (
-    queue INTEGER PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE,
-    paused INTEGER NOT NULL DEFAULT 0,
-    claim INTEGER NOT NULL DEFAULT 0,
-    registrations INTEGER NOT NULL DEFAULT 0,
-    head INTEGER NOT NULL DEFAULT 0,
-    tail INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE queue_jobs (
-    queue INTEGER NOT NULL,
-    id BLOB NOT NULL,
-    state INTEGER NOT NULL,
-    rank INTEGER NOT NULL,
-    pos INTEGER NOT NULL,
-    priority INTEGER NOT NULL,
-    envelope BLOB NOT NULL,
-    digest INTEGER,
-    attempts INTEGER NOT NULL DEFAULT 0,
-    crashes INTEGER NOT NULL DEFAULT 0,
-    first_crash INTEGER,
-    snoozes INTEGER NOT NULL DEFAULT 0,
-    failures BLOB,
-    ended INTEGER,
-    note TEXT,
-    result BLOB,
-    PRIMARY KEY (queue, id)
-) WITHOUT ROWID;
-CREATE INDEX queue_jobs_order ON queue_jobs (queue, state, rank, pos);
-CREATE TABLE queue_parked (
-    queue INTEGER NOT NULL,
-    task TEXT NOT NULL,
-    id BLOB NOT NULL,
-    PRIMARY KEY (queue, task, id)
-) WITHOUT ROWID;
-CREATE TABLE queue_workers (
-    worker INTEGER PRIMARY KEY AUTOINCREMENT,
-    queue INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    process TEXT NOT NULL,
-    seq INTEGER NOT NULL DEFAULT 0,
-    deadline INTEGER NOT NULL,
-    fenced INTEGER NOT NULL DEFAULT 0,
-    answer BLOB,
-    UNIQUE (queue, name)
-);
-CREATE TABLE queue_gone (
-    worker INTEGER NOT NULL,
-    id BLOB NOT NULL,
-    claim INTEGER NOT NULL,
-    PRIMARY KEY (worker, id, claim)
-) WITHOUT ROWID;
-CREATE TABLE queue_producers (
-    queue INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    seq INTEGER NOT NULL DEFAULT 0,
-    seen INTEGER NOT NULL,
-    answers BLOB,
-    PRIMARY KEY (queue, name)
-) WITHOUT ROWID;
-CREATE TABLE queue_tombstones (
-    queue INTEGER NOT NULL,
-    id BLOB NOT NULL,
-    digest INTEGER NOT NULL,
-    ended INTEGER NOT NULL,
-    PRIMARY KEY (queue, id)
-) WITHOUT ROWID;
-CREATE INDEX queue_tombstones_ended ON queue_tombstones (queue, ended);
-CREATE TABLE queue_counters (
-    queue INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    value INTEGER NOT NULL,
-    PRIMARY KEY (queue, name)
-) WITHOUT ROWID;
-";
+/// How long the write-ahead log gets before it is merged into the file. What it holds by then has to fit into the ballast.
+pub(super) const CHECKPOINT_PAGES: u32 = 1000;
+
+/// A database for people.
+pub(super) fn shown(path: Option<&Path>) -> String {
+    path.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string())
+}
 
 /// Opens the file for writing, makes it and its tables where they are missing, and refuses what it should not touch.
 pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection> {
-    let shown = path.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string());
+    let shown = shown(path);
     let connection = match path {
         Some(path) => {
             check_path(path)?;
@@ -123,8 +58,8 @@ pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection> {
         }
         None => Connection::open_in_memory(),
     };
-    let connection = connection.map_err(|error| refused(&shown, &error))?;
-    prepare(&connection, &shown).map_err(|error| match error {
+    let mut connection = connection.map_err(|error| refused(&shown, &error))?;
+    prepare(&mut connection, &shown).map_err(|error| match error {
         Refusal::Ours(error) => error,
         Refusal::Sqlite(error) => refused(&shown, &error),
     })?;
@@ -134,10 +69,11 @@ pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection> {
 /// Opens the file for reading beside the writer.
 pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let shown = path.display().to_string();
-    let connection = Connection::open_with_flags(path, flags).map_err(|error| refused(&shown, &error))?;
-    connection.busy_timeout(BUSY).map_err(|error| refused(&shown, &error))?;
+    let shown = shown(Some(path));
+    let mut connection = Connection::open_with_flags(path, flags).map_err(|error| refused(&shown, &error))?;
+    connection.busy_handler(Some(busy::wait)).map_err(|error| refused(&shown, &error))?;
     connection.pragma_update(None, "query_only", true).map_err(|error| refused(&shown, &error))?;
+    connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
@@ -146,47 +82,81 @@ enum Refusal {
     Sqlite(rusqlite::Error),
 }
 
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Refusal::Ours(error)
+    }
+}
+
 impl From<rusqlite::Error> for Refusal {
     fn from(error: rusqlite::Error) -> Self {
         Refusal::Sqlite(error)
     }
 }
 
-fn prepare(connection: &Connection, shown: &str) -> Result<(), Refusal> {
-    connection.busy_timeout(BUSY)?;
+fn prepare(connection: &mut Connection, shown: &str) -> Result<(), Refusal> {
+    if rusqlite::version_number() < OLDEST_SQLITE {
+        let found = rusqlite::version();
+        return Err(Refusal::Ours(Error::Config(format!(
+            "SQLite {found} is linked in, whose write-ahead log can be corrupted by several processes; link 3.51.3 or newer, or let the feature `bundled` of rusqlite bring it"
+        ))));
+    }
+    connection.busy_handler(Some(busy::wait))?;
     if connection.is_readonly("main")? {
         return Err(Refusal::Ours(Error::Config(format!(
             "the database {shown} is read-only for this user; change its permissions, or name another file"
         ))));
     }
-    connection.pragma_update(None, "journal_mode", "wal")?;
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    if mode != "wal" && mode != "memory" {
+        return Err(Refusal::Ours(Error::Config(format!(
+            "the database {shown} cannot have a write-ahead log (it is in mode {mode}); put it on a local disk"
+        ))));
+    }
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
     connection.pragma_update(None, "cache_size", -16_000)?;
     connection.pragma_update(None, "journal_size_limit", 16 * 1024 * 1024)?;
-    connection.pragma_update(None, "wal_autocheckpoint", 2000)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.set_prepared_statement_cache_capacity(128);
     // One process makes the tables; the others wait here for it.
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let made = make(connection, shown);
+    let made = migrate(connection, shown);
     connection.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     made
 }
 
-fn make(connection: &Connection, shown: &str) -> Result<(), Refusal> {
+/// Brings the tables up to date.
+fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     connection.execute_batch("CREATE TABLE IF NOT EXISTS queue_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID")?;
-    let found = connection.query_row("SELECT value FROM queue_meta WHERE name = 'schema'", [], |row| row.get::<_, u64>(0));
-    match found {
-        Ok(found) if found > SCHEMA => Err(Refusal::Ours(Error::SchemaTooNew { queue: shown.to_owned(), found, known: SCHEMA })),
-        Ok(_) => Ok(()),
-        Err(rusqlite::Error::QueryReturnedNoRows) => {
-            connection.execute_batch(CREATE)?;
-            connection.execute("INSERT INTO queue_meta (name, value) VALUES ('schema', ?1)", [SCHEMA])?;
-            Ok(())
-        }
-        Err(error) => Err(error.into()),
+    let found = found(connection)?;
+    check(found, shown)?;
+    let missing = MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(usize::MAX));
+    for migration in missing {
+        connection.execute_batch(migration)?;
     }
+    if found < SCHEMA {
+        connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [SCHEMA])?;
+    }
+    Ok(())
+}
+
+/// The schema number in the file; 0 when nothing was made yet.
+pub(super) fn found(connection: &Connection) -> rusqlite::Result<u64> {
+    connection
+        .prepare_cached("SELECT value FROM queue_meta WHERE name = 'schema'")?
+        .query_row([], |row| row.get(0))
+        .optional()
+        .map(Option::unwrap_or_default)
+}
+
+/// Refuses the tables of a newer library, which another process may have brought while this one runs.
+pub(super) fn check(found: u64, shown: &str) -> Result<()> {
+    if found > SCHEMA {
+        return Err(Error::SchemaTooNew { queue: shown.to_owned(), found, known: SCHEMA });
+    }
+    Ok(())
 }
 
 /// Says what SQLite would only call "unable to open", and makes a new file private to its user.
@@ -197,6 +167,9 @@ fn check_path(path: &Path) -> Result<()> {
     }
     if path.exists() {
         return Ok(());
+    }
+    if path.is_symlink() {
+        return invalid("is a link to a file that does not exist; create that file, or name it");
     }
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {

@@ -12,7 +12,8 @@ pub(super) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     let mut swept = Swept::default();
     let Some(queue) = tx.queue(queue)? else { return Ok(swept) };
     let key = queue.key;
-    let before = |age: std::time::Duration| tx.now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+    let now = tx.now;
+    let before = |age: std::time::Duration| now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
 
     swept.producers = tx
         .sql(
@@ -21,7 +22,7 @@ pub(super) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
         )?
         .execute(params![key, before(limits.producers), limits.items])?;
 
-    let count: i64 = tx.sql("SELECT count(*) FROM queue_tombstones WHERE queue = ?1")?.query_row([key], |row| row.get(0))?;
+    let count = tx.counter(key, ".tombstones")?;
     let excess = count.saturating_sub(i64::try_from(limits.tombstone_count).unwrap_or(i64::MAX)).max(0);
     swept.tombstones = tx
         .sql(
@@ -35,6 +36,8 @@ pub(super) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
              (SELECT id FROM queue_tombstones WHERE queue = ?1 ORDER BY ended LIMIT ?2)",
         )?
         .execute(params![key, excess.min(i64::try_from(limits.items).unwrap_or(i64::MAX))])?;
+
+    tx.count(key, ".tombstones", -i64::try_from(swept.tombstones).unwrap_or(i64::MAX));
 
     let dead_before = before(limits.dead);
     let dead_bytes = i64::try_from(limits.dead_bytes).unwrap_or(i64::MAX);
@@ -51,6 +54,9 @@ pub(super) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
 /// Removes at most `items` kept jobs while there are too many of them.
 pub(super) fn trim_kept(tx: &mut Tx<'_>, queue: i64, limits: KeepLimits, items: usize) -> Result<usize, Failed> {
     let mut removed = 0;
+    if !too_many(tx, queue, limits)? {
+        return Ok(removed);
+    }
     for state in [DONE, CANCELLED, EXPIRED] {
         removed += evict(tx, queue, state, items - removed, |tx, _| too_many(tx, queue, limits))?;
     }

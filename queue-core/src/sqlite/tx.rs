@@ -5,7 +5,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params};
 
 use crate::error::Error;
 
@@ -60,19 +60,18 @@ impl<'a> Tx<'a> {
     pub(super) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
         let (counters, hints) = (self.counters.clone(), self.hints.clone());
         self.sql("SAVEPOINT operation")?.execute([])?;
-        match work(self) {
-            Ok(()) => {
-                self.sql("RELEASE operation")?.execute([])?;
-                Ok(None)
-            }
-            Err(Failed::Refused(error)) => {
-                (self.counters, self.hints) = (counters, hints);
-                self.sql("ROLLBACK TO operation")?.execute([])?;
-                self.sql("RELEASE operation")?.execute([])?;
-                Ok(Some(error))
-            }
-            Err(Failed::Sqlite(error)) => Err(error),
+        let refusal = match work(self) {
+            Ok(()) => None,
+            Err(Failed::Refused(error)) => Some(error),
+            Err(Failed::Sqlite(error)) if is_of_the_data(&error) => Some(Error::Internal(error.to_string())),
+            Err(Failed::Sqlite(error)) => return Err(error),
+        };
+        if refusal.is_some() {
+            (self.counters, self.hints) = (counters, hints);
+            self.sql("ROLLBACK TO operation")?.execute([])?;
         }
+        self.sql("RELEASE operation")?.execute([])?;
+        Ok(refusal)
     }
 
     /// Writes what was gathered; gives the hints to be rung after the commit.
@@ -137,6 +136,14 @@ impl<'a> Tx<'a> {
         self.sql("UPDATE queue_queues SET claim = ?2, head = ?3, tail = ?4 WHERE queue = ?1")?
             .execute(params![queue.key, queue.claim, queue.head, queue.tail])
             .map(drop)
+    }
+}
+
+/// Whether a failure comes from rows that are not what they should be, and not from the database as a whole.
+fn is_of_the_data(error: &rusqlite::Error) -> bool {
+    match error.sqlite_error_code() {
+        Some(code) => matches!(code, ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig),
+        None => true,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     ballast::Ballast,
+    busy,
     doorbell::Bell,
     schema,
     tx::{Failed, Tx},
@@ -20,22 +21,23 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A commit takes in no more operations than this, and none after this time.
+/// A commit takes in no more operations than this, none after this time, and none once so many bytes of jobs are in it.
 const GROUP: usize = 256;
 const GROUP_TIME: Duration = Duration::from_millis(20);
+const GROUP_BYTES: usize = 2 * 1024 * 1024;
 
 /// What is done in a transaction. It may be run twice: when the disk turns out to be full, the group is tried again.
 trait Op: Send {
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), Failed>;
-    /// Whether it adds jobs, which a full disk refuses.
-    fn adds(&self) -> bool;
+    /// How many bytes of jobs it adds, if that is what it does: a full disk refuses it.
+    fn adds(&self) -> Option<usize>;
     /// Answers the caller, after the commit or the failure.
     fn answer(self: Box<Self>, failure: Option<Error>);
 }
 
 struct Call<T, F> {
     work: F,
-    adds: bool,
+    adds: Option<usize>,
     result: Option<T>,
     caller: oneshot::Sender<Result<T>>,
 }
@@ -46,7 +48,7 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T, Failed> + Send> Op for Call<T, 
         Ok(())
     }
 
-    fn adds(&self) -> bool {
+    fn adds(&self) -> Option<usize> {
         self.adds
     }
 
@@ -60,7 +62,7 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T, Failed> + Send> Op for Call<T, 
     }
 }
 
-/// The way to a database thread.
+/// The way to a database thread. The thread ends with the last clone, after what it was given.
 #[derive(Clone)]
 pub(super) struct Writer {
     ops: mpsc::UnboundedSender<Box<dyn Op>>,
@@ -68,31 +70,24 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Opens the database on a thread of its own. `bell` rings for what was committed.
-    pub(super) fn start(path: Option<&Path>, bell: Bell) -> Result<Self> {
-        let shown = path.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string());
-        let at = path.map(Path::to_owned);
-        let ballast = Ballast::of(path);
-        start("queue-sqlite-writer", shown, move || schema::open_writer(at.as_deref()), "BEGIN IMMEDIATE", bell, ballast)
+    /// Gives an opened database to a thread of its own. `bell` rings for what was committed.
+    pub(super) fn start(connection: Connection, path: Option<&Path>, bell: Bell) -> Result<(Self, JoinHandle<()>)> {
+        let location = schema::shown(path);
+        let group = Group { connection, begin: "BEGIN IMMEDIATE", location, bell, ballast: Ballast::of(path), roomy: true };
+        start("queue-sqlite-writer", group)
     }
 
-    /// Opens it for reading alone. Its operations see one snapshot each and write nothing.
-    pub(super) fn start_reader(path: &Path) -> Result<Self> {
-        let at = path.to_owned();
-        start(
-            "queue-sqlite-reader",
-            path.display().to_string(),
-            move || schema::open_reader(&at),
-            "BEGIN",
-            Bell::silent(),
-            Ballast::of(None),
-        )
+    /// The same for a connection that only reads. Its operations see one snapshot each.
+    pub(super) fn start_reader(connection: Connection, path: &Path) -> Result<(Self, JoinHandle<()>)> {
+        let location = schema::shown(Some(path));
+        let group = Group { connection, begin: "BEGIN", location, bell: Bell::silent(), ballast: Ballast::of(None), roomy: true };
+        start("queue-sqlite-reader", group)
     }
 
     /// Runs `work` in a transaction, together with what else is there, and answers after the commit.
     pub(super) async fn call<T: Send + 'static>(
         &self,
-        adds: bool,
+        adds: Option<usize>,
         work: impl FnMut(&mut Tx<'_>) -> Result<T, Failed> + Send + 'static,
     ) -> Result<T> {
         let (caller, answer) = oneshot::channel();
@@ -105,30 +100,14 @@ impl Writer {
     }
 }
 
-fn start(
-    name: &str,
-    shown: String,
-    open: impl FnOnce() -> Result<Connection> + Send + 'static,
-    begin: &'static str,
-    bell: Bell,
-    ballast: Ballast,
-) -> Result<Writer> {
+fn start(name: &str, group: Group) -> Result<(Writer, JoinHandle<()>)> {
     let (ops, receiver) = mpsc::unbounded_channel();
-    let (opened, opening) = std::sync::mpsc::channel();
-    let location = shown.clone();
-    thread::Builder::new()
+    let shown = group.location.clone();
+    let thread = thread::Builder::new()
         .name(name.to_owned())
-        .spawn(move || match open() {
-            Ok(connection) => {
-                let _ = opened.send(Ok(()));
-                Group { connection, begin, location, bell, ballast }.run(receiver);
-            }
-            Err(error) => drop(opened.send(Err(error))),
-        })
+        .spawn(move || group.run(receiver))
         .map_err(|error| Error::Config(format!("cannot start the thread {name}: {error}")))?;
-    let ended = || Error::Config(format!("the thread {name} ended while it opened {shown}"));
-    opening.recv().map_err(|_| ended())??;
-    Ok(Writer { ops, shown })
+    Ok((Writer { ops, shown }, thread))
 }
 
 struct Group {
@@ -138,6 +117,8 @@ struct Group {
     location: String,
     bell: Bell,
     ballast: Ballast,
+    /// Whether the ballast was aboard when it was last looked for.
+    roomy: bool,
 }
 
 impl Group {
@@ -151,28 +132,31 @@ impl Group {
     fn commit_group(&mut self, first: Box<dyn Op>, receiver: &mut mpsc::UnboundedReceiver<Box<dyn Op>>) {
         let mut answers: Vec<(Box<dyn Op>, Option<Error>)> = Vec::new();
         let until = Instant::now() + GROUP_TIME;
-        let room = self.ballast.aboard();
+        let room = self.look_for_room();
+        let mut bytes = 0;
         let mut next = Some(first);
         let outcome = self.transaction(|tx, refuse| {
-            while let Some(mut op) = next.take() {
-                let failure = if op.adds() && !room { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
-                answers.push((op, failure));
-                if answers.len() < GROUP && Instant::now() < until {
+            while let Some(op) = &mut next {
+                let adds = op.adds();
+                let failure = if adds.is_some() && !room { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
+                answers.extend(next.take().map(|op| (op, failure)));
+                bytes += adds.unwrap_or(0);
+                if answers.len() < GROUP && bytes < GROUP_BYTES && Instant::now() < until {
                     next = receiver.try_recv().ok();
                 }
             }
             Ok(())
         });
-        // The operation that met the full disk was not pushed yet.
+        // The operation that failed was not pushed yet.
         answers.extend(next.map(|op| (op, None)));
         match outcome {
             Ok(()) => {}
-            Err(error) if is_full(&error) => {
-                self.ballast.drop_it();
+            Err(Failed::Sqlite(error)) if is_full(&error) => {
+                self.make_room();
                 self.commit_without_adding(&mut answers);
             }
             Err(error) => {
-                let error = self.told(&error);
+                let error = self.told(error);
                 answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate()));
             }
         }
@@ -185,23 +169,54 @@ impl Group {
     fn commit_without_adding(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)]) {
         let outcome = self.transaction(|tx, refuse| {
             for (op, failure) in &mut *answers {
-                *failure = if op.adds() { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
+                *failure = if op.adds().is_some() { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
             }
             Ok(())
         });
         if let Err(error) = outcome {
-            let error = self.told(&error);
-            answers.iter_mut().filter(|(op, _)| !op.adds()).for_each(|(_, failure)| *failure = Some(error.duplicate()));
+            let error = self.told(error);
+            for (op, failure) in answers {
+                // An enqueue hears that there is no room: that is its reason, whatever became of the others.
+                let full = op.adds().is_some() && matches!(failure, Some(Error::BrokerFull { .. }));
+                *failure = Some(if full { self.full() } else { error.duplicate() });
+            }
         }
     }
 
+    /// Whether there is room for enqueues.
+    fn look_for_room(&mut self) -> bool {
+        let roomy = self.ballast.aboard();
+        if roomy != self.roomy {
+            self.roomy = roomy;
+            // Without the ballast the write-ahead log must stay small: it is merged and started over all the time.
+            let pages = if roomy { schema::CHECKPOINT_PAGES } else { schema::CHECKPOINT_PAGES / 16 };
+            if let Err(error) = self.connection.pragma_update(None, "wal_autocheckpoint", pages) {
+                tracing::warn!(database = self.location, %error, "cannot change how often the write-ahead log is merged");
+            }
+        }
+        roomy
+    }
+
+    /// Gives the ballast away, and what it frees to merging the write-ahead log, which can then be started over.
+    fn make_room(&mut self) {
+        if self.ballast.drop_it() {
+            tracing::warn!(database = self.location, "the disk is full: jobs are refused, those at hand can still be finished");
+        }
+        self.look_for_room();
+        // Whether it succeeds is seen by what comes next.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    }
+
     /// Begins, works, commits, rings; rolls back on any error.
-    fn transaction(&mut self, work: impl FnOnce(&mut Tx<'_>, &dyn Fn() -> Error) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
-        let location = self.location.clone();
-        let full = move || Error::BrokerFull { broker: location.clone(), problem: "the disk is full".to_owned() };
+    fn transaction(&mut self, work: impl FnOnce(&mut Tx<'_>, &dyn Fn() -> Error) -> Result<(), Failed>) -> Result<(), Failed> {
+        let full = || self.full();
         self.connection.prepare_cached(self.begin)?.execute([])?;
-        let mut tx = Tx::new(&self.connection);
-        let outcome = work(&mut tx, &full).and_then(|()| tx.finish()).and_then(|hints| {
+        let outcome = schema::found(&self.connection).map_err(Failed::from).and_then(|found| {
+            // Another process may have brought a newer library to the file.
+            schema::check(found, &self.location)?;
+            let mut tx = Tx::new(&self.connection);
+            work(&mut tx, &full)?;
+            let hints = tx.finish()?;
             self.connection.prepare_cached("COMMIT")?.execute([])?;
             Ok(hints)
         });
@@ -220,11 +235,20 @@ impl Group {
         }
     }
 
-    fn told(&self, error: &rusqlite::Error) -> Error {
+    fn full(&self) -> Error {
+        Error::BrokerFull { broker: self.location.clone(), problem: "the disk is full".to_owned() }
+    }
+
+    fn told(&self, error: Failed) -> Error {
         let broker = self.location.clone();
+        let error = match error {
+            Failed::Refused(error) => return error,
+            Failed::Sqlite(error) => error,
+        };
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Error::Unavailable { broker, problem: "another process holds its write lock".to_owned() }
+                let problem = format!("another process has held its write lock for {:?}", busy::PATIENCE);
+                Error::Unavailable { broker, problem }
             }
             Some(ErrorCode::DiskFull) => Error::Unavailable { broker, problem: "the disk is full, and its ballast is spent".to_owned() },
             _ => Error::Unavailable { broker, problem: error.to_string() },
@@ -233,6 +257,7 @@ impl Group {
 }
 
 fn is_full(error: &rusqlite::Error) -> bool {
-    // A disk that is full shows as an I/O error, too, when the write-ahead log cannot grow its index.
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull))
+    // The index of the write-ahead log is a file, too; that it cannot grow is told as an I/O error.
+    let index = error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
+    index || matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull))
 }

@@ -1,0 +1,32 @@
+//! Waiting for the write lock that another process holds.
+//!
+//! SQLite's own handler soon looks only ten times a second. Where eight processes commit without a pause, the lock is free
+//! for microseconds at a time, and such a waiter finds it held for minutes. This one looks every millisecond or so, with
+//! jitter, and gives up in time for its caller to hear why.
+
+use std::{
+    cell::Cell,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a statement waits for another process's transaction. Less than the deadline of a call.
+pub(super) const PATIENCE: Duration = Duration::from_secs(4);
+
+thread_local! {
+    /// When this thread's present wait began.
+    static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Called by SQLite whenever the lock is held; `seen` counts the calls of one wait. False gives up.
+pub(super) fn wait(seen: i32) -> bool {
+    let began = BEGAN.get().filter(|_| seen > 0).unwrap_or_else(Instant::now);
+    BEGAN.set(Some(began));
+    if began.elapsed() >= PATIENCE {
+        return false;
+    }
+    // A commit takes about a millisecond: soon at first, then without burning the processor that the holder needs.
+    let micros = if seen < 8 { 100..400 } else { 400..2_000 };
+    thread::sleep(Duration::from_micros(fastrand::u64(micros)));
+    true
+}

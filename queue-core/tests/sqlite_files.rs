@@ -1,0 +1,273 @@
+//! What a SQLite broker makes of the files it is given, and how several of them share one.
+
+#![cfg(feature = "sqlite")]
+
+use std::{fs, path::Path, time::Duration};
+
+use queue_core::{
+    Error,
+    address::JobId,
+    broker::{Broker, Ending, Enqueue, Enqueued, Finish, Inspect, NewJob, PartyName, ProcessId, Register, State, Turn},
+    sqlite::SqliteBroker,
+};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+const QUEUE: &str = "files";
+const LEASE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn jobs(n: usize) -> Vec<NewJob> {
+    (0..n).map(|_| NewJob::new(JobId::make(), b"envelope".to_vec())).collect()
+}
+
+async fn producer(broker: &SqliteBroker) -> PartyName {
+    broker.register(&Register::producer(QUEUE, ProcessId::random())).await.unwrap()
+}
+
+async fn worker(broker: &SqliteBroker) -> PartyName {
+    broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await.unwrap()
+}
+
+fn refusal(path: &Path) -> Error {
+    SqliteBroker::open_path(path).expect_err("it is refused")
+}
+
+#[test]
+fn a_folder_is_refused_as_such() {
+    let folder = TempDir::new().unwrap();
+    let error = refusal(folder.path());
+    assert!(matches!(error, Error::Invalid { .. }) && error.to_string().contains("is a folder"), "{error}");
+}
+
+#[test]
+fn a_missing_folder_is_named() {
+    let folder = TempDir::new().unwrap();
+    let error = refusal(&folder.path().join("missing/queue.db"));
+    assert!(matches!(error, Error::Invalid { .. }) && error.to_string().contains("does not exist"), "{error}");
+}
+
+#[test]
+fn a_file_of_something_else_is_refused_and_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("letter.txt");
+    let letter = "Dear reader, this is no database. ".repeat(100);
+    fs::write(&path, &letter).unwrap();
+    let error = refusal(&path);
+    assert!(matches!(error, Error::Config(_)) && error.to_string().contains("not a SQLite database"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), letter);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_nothing_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    std::os::unix::fs::symlink(folder.path().join("elsewhere.db"), &path).unwrap();
+    let error = refusal(&path);
+    assert!(matches!(error, Error::Invalid { .. }) && error.to_string().contains("link"), "{error}");
+    assert!(!folder.path().join("elsewhere.db").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_new_database_is_private_to_its_user() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    let _broker = SqliteBroker::open_path(&path).unwrap();
+    for end in ["", "-wal", "-ballast"] {
+        let mode = fs::metadata(format!("{}{end}", path.display())).map(|file| file.permissions().mode() & 0o777);
+        assert!(matches!(mode, Ok(0o600)) || end == "-ballast", "{end}: {mode:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_read_only_database_is_refused_with_what_to_change() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    drop(SqliteBroker::open_path(&path).unwrap());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+    if fs::OpenOptions::new().write(true).open(&path).is_ok() {
+        // To root nothing is read-only.
+        return;
+    }
+    let error = refusal(&path);
+    assert!(matches!(error, Error::Config(_)) && error.to_string().contains("read-only"), "{error}");
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    drop(SqliteBroker::open_path(&path).unwrap());
+    Connection::open(&path).unwrap().execute_batch("UPDATE queue_meta SET value = 77").unwrap();
+    let error = refusal(&path);
+    assert!(matches!(error, Error::SchemaTooNew { found: 77, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_newer_schema_that_another_process_brings_stops_this_one() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker = SqliteBroker::open_path(&path).unwrap();
+    let producer = producer(&broker).await;
+    Connection::open(&path).unwrap().execute_batch("UPDATE queue_meta SET value = 77").unwrap();
+    let error = broker.enqueue(&Enqueue::new(QUEUE, producer, 1, jobs(1))).await.expect_err("it is refused");
+    assert!(matches!(error, Error::SchemaTooNew { found: 77, .. }), "{error}");
+    assert!(matches!(broker.stats(QUEUE).await, Err(Error::SchemaTooNew { .. })));
+}
+
+#[tokio::test]
+async fn the_file_can_be_the_applications_own() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("shop.db");
+    let shop = Connection::open(&path).unwrap();
+    shop.execute_batch("CREATE TABLE orders (id INTEGER PRIMARY KEY, total INTEGER); INSERT INTO orders VALUES (1, 995)").unwrap();
+    let broker = SqliteBroker::open_path(&path).unwrap();
+    let producer = producer(&broker).await;
+    broker.enqueue(&Enqueue::new(QUEUE, producer, 1, jobs(3))).await.unwrap();
+    assert_eq!(shop.query_row("SELECT total FROM orders", [], |row| row.get::<_, i64>(0)).unwrap(), 995);
+    let strangers: i64 = shop
+        .query_row(
+            "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'queue\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(strangers, 1, "all tables and indexes of ours begin with queue_");
+}
+
+#[test]
+fn many_that_open_a_new_file_at_once_make_it_once() {
+    for _ in 0..10 {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("queue.db");
+        let openers: Vec<_> = (0..8)
+            .map(|_| {
+                let path = path.clone();
+                std::thread::spawn(move || SqliteBroker::open_path(&path).map(drop))
+            })
+            .collect();
+        for opener in openers {
+            opener.join().unwrap().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_a_restart() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker = SqliteBroker::open_path(&path).unwrap();
+    let name = producer(&broker).await;
+    let request = Enqueue::new(QUEUE, name, 1, jobs(20));
+    broker.enqueue(&request).await.unwrap();
+    let lane = worker(&broker).await;
+    let turn = Turn::new(QUEUE, lane.clone(), 1, LEASE).claim(5);
+    let answer = broker.turn(&turn).await.unwrap();
+    drop(broker);
+    assert!(!folder.path().join("queue.db-wal").exists(), "the last handle leaves nothing open");
+
+    let broker = SqliteBroker::open_path(&path).unwrap();
+    assert_eq!(broker.enqueue(&request).await.unwrap(), vec![Enqueued::Stored; 20], "a replay stores nothing");
+    assert_eq!(broker.turn(&turn).await.unwrap().deliveries, answer.deliveries, "a replay claims nothing");
+    let stats = broker.stats(QUEUE).await.unwrap();
+    assert_eq!((stats.depth[&State::Ready], stats.depth[&State::Active]), (15, 5));
+    let finishes = answer.deliveries.iter().map(|job| Finish {
+        id: job.id.clone(),
+        claim: job.claim,
+        ending: Ending::Ack { result: None, keep: None },
+    });
+    let answer = broker.turn(&Turn::new(QUEUE, lane, 2, LEASE).finish(finishes.collect())).await.unwrap();
+    assert!(answer.stale.is_empty());
+    assert_eq!(broker.stats(QUEUE).await.unwrap().counters["done"], 5);
+}
+
+#[tokio::test]
+async fn a_waiting_broker_hears_of_jobs_that_another_one_stores() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    let (shop, works) = (SqliteBroker::open_path(&path).unwrap(), SqliteBroker::open_path(&path).unwrap());
+    let mut hints = works.hints(QUEUE);
+    let name = producer(&shop).await;
+    shop.enqueue(&Enqueue::new(QUEUE, name.clone(), 1, jobs(1))).await.unwrap();
+    let hint = tokio::time::timeout(PATIENCE, hints.next()).await.expect("a job to run now is announced");
+    assert_eq!(hint.due, None);
+
+    let mut later = jobs(1);
+    later[0].due = queue_core::broker::Due::After(Duration::from_secs(60));
+    shop.enqueue(&Enqueue::new(QUEUE, name, 2, later)).await.unwrap();
+    let hint = tokio::time::timeout(PATIENCE, hints.next()).await.expect("a job to run later is announced");
+    assert!(hint.due.is_some());
+}
+
+#[tokio::test]
+async fn a_commit_is_announced_once_within_its_own_process() {
+    let folder = TempDir::new().unwrap();
+    let broker = SqliteBroker::open_path(folder.path().join("queue.db")).unwrap();
+    let mut hints = broker.hints(QUEUE);
+    let name = producer(&broker).await;
+    for seq in 1..=5 {
+        broker.enqueue(&Enqueue::new(QUEUE, name.clone(), seq, jobs(1))).await.unwrap();
+        assert_eq!(hints.next().await.count, seq);
+    }
+}
+
+/// Eight handles that commit without a pause, as eight processes would: each has its own connection and locks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_refused_while_eight_write_at_once() {
+    const ROUNDS: u64 = 40;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    let writers: Vec<_> = (0..8)
+        .map(|_| {
+            let broker = SqliteBroker::open_path(&path).unwrap();
+            tokio::spawn(async move {
+                let name = producer(&broker).await;
+                for seq in 1..=ROUNDS {
+                    broker.enqueue(&Enqueue::new(QUEUE, name.clone(), seq, jobs(2))).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let broker = SqliteBroker::open_path(&path).unwrap();
+    assert_eq!(broker.stats(QUEUE).await.unwrap().depth[&State::Ready], 8 * ROUNDS * 2);
+}
+
+#[tokio::test]
+async fn who_holds_the_lock_for_too_long_is_told_of() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker = SqliteBroker::open_path(&path).unwrap();
+    let name = producer(&broker).await;
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = broker.enqueue(&Enqueue::new(QUEUE, name.clone(), 1, jobs(1))).await.expect_err("it cannot be stored");
+    assert!(matches!(&error, Error::Unavailable { problem, .. } if problem.contains("another process")), "{error}");
+    assert_eq!(broker.stats(QUEUE).await.unwrap().depth.get(&State::Ready), None, "reading goes on");
+    other.execute_batch("ROLLBACK").unwrap();
+    broker.enqueue(&Enqueue::new(QUEUE, name, 1, jobs(1))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_row_hurts_nobody_elses_request() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker = SqliteBroker::open_path(&path).unwrap();
+    let name = producer(&broker).await;
+    let mut given = jobs(1);
+    given[0].id = JobId::given("invoice-1").unwrap();
+    broker.enqueue(&Enqueue::new(QUEUE, name.clone(), 1, given.clone())).await.unwrap();
+    Connection::open(&path).unwrap().execute_batch("UPDATE queue_jobs SET digest = 'torn'").unwrap();
+    let second = producer(&broker).await;
+    let (on_it, elsewhere) = (Enqueue::new(QUEUE, name, 2, given), Enqueue::new(QUEUE, second, 1, jobs(1)));
+    let (torn, whole) = tokio::join!(broker.enqueue(&on_it), broker.enqueue(&elsewhere));
+    assert!(torn.is_err());
+    assert_eq!(whole.unwrap(), vec![Enqueued::Stored]);
+}

@@ -1,0 +1,125 @@
+//! A full disk refuses jobs, and nothing else; and once there is room again, all is as before.
+//!
+//! It is a small file system in memory, which only root may mount: everybody else sees this test pass without one.
+
+#![cfg(all(feature = "sqlite", target_os = "linux"))]
+#![allow(clippy::print_stderr, reason = "says why nothing was tested")]
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use queue_core::{
+    Error,
+    address::JobId,
+    broker::{Broker, Ending, Enqueue, Enqueued, Extend, Finish, Inspect, NewJob, ProcessId, Register, Turn},
+    sqlite::SqliteBroker,
+};
+use tempfile::TempDir;
+
+const QUEUE: &str = "full";
+const LEASE: Duration = Duration::from_secs(30);
+
+struct Disk(TempDir);
+
+impl Disk {
+    fn mount(megabytes: u32) -> Option<Self> {
+        let folder = TempDir::new().unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "tmpfs"]).arg(folder.path()).output();
+        mounted.is_ok_and(|mounted| mounted.status.success()).then(|| Disk(folder))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Takes what is left, to the last byte.
+    fn fill(&self) {
+        let mut file = File::options().create(true).append(true).open(self.path().join("films")).unwrap();
+        for size in [64 * 1024, 4096, 512, 1] {
+            while file.write(&vec![1; size]).is_ok_and(|written| written > 0) {}
+        }
+    }
+
+    fn free(&self) {
+        fs::remove_file(self.path().join("films")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+fn jobs(n: usize) -> Vec<NewJob> {
+    (0..n).map(|_| NewJob::new(JobId::make(), vec![7; 500])).collect()
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_jobs_and_lets_all_others_be_finished() {
+    let Some(disk) = Disk::mount(40) else {
+        eprintln!("not tested: no file system can be mounted here");
+        return;
+    };
+    let broker = SqliteBroker::open_path(disk.path().join("queue.db")).unwrap();
+    let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await.unwrap();
+    let lane = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await.unwrap();
+    let (mut stored, mut seq) = (0, 0);
+    // The other files on the disk grow now and then, until there is no room at all.
+    let refused = loop {
+        seq += 1;
+        match broker.enqueue(&Enqueue::new(QUEUE, producer.clone(), seq, jobs(100))).await {
+            Ok(answers) => stored += answers.len(),
+            Err(error) => break error,
+        }
+        if stored == 8_000 {
+            disk.fill();
+        }
+    };
+    assert!(matches!(refused, Error::BrokerFull { .. }), "{refused}");
+    assert!(stored >= 8_000, "{stored}");
+
+    // Everything stored is run to its end on the full disk, with beats between.
+    let (mut finished, mut turn_seq, mut finishes) = (0, 0, Vec::new());
+    loop {
+        turn_seq += 1;
+        let turn = Turn::new(QUEUE, lane.clone(), turn_seq, LEASE).claim(50).finish(std::mem::take(&mut finishes));
+        let answer = broker.turn(&turn).await.expect("a full disk lets jobs be claimed and finished");
+        finished += turn.finishes.len();
+        assert!(answer.stale.is_empty());
+        if answer.deliveries.is_empty() {
+            break;
+        }
+        finishes = answer
+            .deliveries
+            .into_iter()
+            .map(|job| Finish { id: job.id, claim: job.claim, ending: Ending::Ack { result: None, keep: None } })
+            .collect();
+        let beat = broker.extend(&[Extend::new(QUEUE, lane.clone(), turn_seq, LEASE)]).await;
+        assert!(beat[0].is_ok(), "{beat:?}");
+        // Whoever tries meanwhile hears the same, and takes no room from the others.
+        if turn_seq % 20 == 0 {
+            let refused = broker.enqueue(&Enqueue::new(QUEUE, producer.clone(), seq, jobs(1))).await;
+            assert!(matches!(refused, Err(Error::BrokerFull { .. })), "{refused:?}");
+        }
+    }
+    assert_eq!(finished, stored, "a refused request leaves no job behind");
+    let stats = broker.stats(QUEUE).await.unwrap();
+    assert_eq!((stats.counters["enqueued"], stats.counters["done"]), (stored as u64, stored as u64));
+
+    disk.free();
+    let again = Enqueue::new(QUEUE, producer, seq, jobs(1));
+    let until = tokio::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        match broker.enqueue(&again).await {
+            Ok(answers) => break assert_eq!(answers, vec![Enqueued::Stored]),
+            Err(error) => assert!(matches!(error, Error::BrokerFull { .. }) && tokio::time::Instant::now() < until, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
