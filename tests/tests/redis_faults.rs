@@ -32,6 +32,7 @@ on_servers! {
     a_killed_server_with_an_append_only_file_loses_nothing
     scripts_that_the_server_forgot_are_sent_again
     a_wrong_password_is_told_without_repeating_it
+    a_user_without_announcements_or_info_can_work
     a_server_that_may_evict_jobs_is_refused
     replies_that_are_cut_off_double_nothing
     a_reply_that_never_comes_is_asked_for_again_on_another_connection
@@ -109,6 +110,37 @@ async fn a_wrong_password_is_told_without_repeating_it(kind: Kind) {
     assert!(!format!("{:?} {:?}", client, client.info()).contains("sesame-open"));
 }
 
+/// Announcements and the look at the settings are a help, not a need.
+async fn a_user_without_announcements_or_info_can_work(kind: Kind) {
+    let server = Server::start(kind);
+    let created = server.command(&["ACL", "SETUSER", "app", "on", ">pw", "~queue:*", "resetchannels", "+@all", "-info"]);
+    assert!(created.starts_with("+OK"), "{created}");
+    let url = server.url().replace("redis://", "redis://app:pw@");
+    let client = Client::connect(&url).await.unwrap();
+    client.broker().check().await.unwrap();
+    let later = note::job(1).delay(Duration::from_millis(20)).enqueue(&client).await.unwrap();
+    note::job(2).enqueue(&client).await.unwrap();
+    let broker = client.broker();
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    let mut turn = Turn::new("faults", worker, 0, LEASE).claim(5);
+    let mut served = 0;
+    eventually("both are served", async || {
+        turn.seq += 1;
+        let answer = broker.turn(&turn).await.unwrap();
+        turn.finishes = answer.deliveries.iter().map(|delivery| finish(delivery, ack())).collect();
+        served += answer.deliveries.len();
+        (served == 2).then_some(())
+    })
+    .await;
+    assert_eq!(later.status().await.unwrap(), Some(State::Active));
+    broker.set_paused("faults", true).await.unwrap();
+    broker.set_paused("faults", false).await.unwrap();
+    // Keys that are not ours stay out of reach: what is denied says so.
+    let elsewhere = Client::connect(&format!("{url}?namespace=other")).await.unwrap();
+    let denied = note::job(3).enqueue(&elsewhere.with_deadline(Duration::from_secs(2))).await.unwrap_err();
+    assert!(matches!(denied, Error::AccessDenied { .. }), "{denied:?}");
+}
+
 async fn a_server_that_may_evict_jobs_is_refused(kind: Kind) {
     let server = Server::start(kind);
     for policy in ["allkeys-lru", "allkeys-random"] {
@@ -132,7 +164,7 @@ async fn replies_that_are_cut_off_double_nothing(kind: Kind) {
         let client = client.clone();
         async move {
             let one_by_one = futures_util::future::join_all((1..=200).map(|number| note::job(number).enqueue(&client)));
-            let all = client.enqueue_all((201..=5000).map(|number| note::job(number)));
+            let all = client.enqueue_all((201..=5000).map(note::job));
             let (singles, bulk) = futures_util::future::join(one_by_one, all).await;
             singles.into_iter().for_each(|handle| drop(handle.unwrap()));
             assert_eq!(bulk.unwrap().len(), 4800);

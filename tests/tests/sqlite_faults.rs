@@ -1,0 +1,136 @@
+//! What can be wrong with a SQLite file, and several who use it at once.
+
+use std::{collections::HashSet, path::Path, time::Duration};
+
+use queue_core::{
+    Client, Error,
+    broker::{Broker, Inspect, ProcessId, Register, State, Turn},
+    prelude::task,
+    sqlite::SqliteBroker,
+};
+use queue_tests::conformance::{ack, finish};
+use tempfile::TempDir;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+#[task(queue = "faults")]
+async fn note(number: u32) {
+    let _ = number;
+}
+
+fn open(path: &Path) -> Result<(), String> {
+    SqliteBroker::open_path(path).map(drop).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_a_database_says_why() {
+    let folder = TempDir::new().unwrap();
+    let problem = |path: &Path| open(path).unwrap_err();
+    assert!(problem(folder.path()).contains("is a folder"));
+    assert!(problem(&folder.path().join("missing/queue.db")).contains("folder that does not exist"));
+    let text = folder.path().join("notes.txt");
+    std::fs::write(&text, "this is a text, and long enough that nobody could take it for the header of a database file. ".repeat(20))
+        .unwrap();
+    assert!(problem(&text).contains("not a SQLite database"));
+    assert!(std::fs::read_to_string(&text).unwrap().starts_with("this is a text"), "it is left alone");
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    open(&path).unwrap();
+    let database = rusqlite::Connection::open(&path).unwrap();
+    database.execute("UPDATE queue_meta SET value = 2 WHERE name = 'schema'", []).unwrap();
+    let error = SqliteBroker::open_path(&path).unwrap_err();
+    assert!(matches!(error, Error::SchemaTooNew { found: 2, known: 1, .. }), "{error:?}");
+    let found: u64 = database.query_row("SELECT value FROM queue_meta WHERE name = 'schema'", [], |row| row.get(0)).unwrap();
+    assert_eq!(found, 2);
+}
+
+/// The file may be the application's own.
+#[tokio::test]
+async fn tables_of_the_application_are_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("shop.db");
+    let database = rusqlite::Connection::open(&path).unwrap();
+    database.execute_batch("CREATE TABLE orders (id INTEGER); INSERT INTO orders VALUES (7); PRAGMA user_version = 42").unwrap();
+    let client = Client::connect(&format!("sqlite://{}", path.display())).await.unwrap();
+    note::job(1).enqueue(&client).await.unwrap();
+    let version: u32 = database.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    let orders: u32 = database.query_row("SELECT id FROM orders", [], |row| row.get(0)).unwrap();
+    assert_eq!((version, orders), (42, 7));
+    let mut names = database.prepare("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' AND name <> 'orders'").unwrap();
+    let names: Vec<String> = names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert!(!names.is_empty() && names.iter().all(|name| name.starts_with("queue_")), "{names:?}");
+}
+
+/// Several who write at once wait for each other; nobody gets an error, and nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writers_of_several_connections_take_turns() {
+    const EACH: u32 = 300;
+    let folder = TempDir::new().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+    let mut tasks = Vec::new();
+    for writer in 0..4 {
+        let client = Client::connect(&url).await.unwrap();
+        tasks.push(tokio::spawn(async move {
+            for number in 0..EACH {
+                note::job(writer * EACH + number).enqueue(&client).await.unwrap();
+            }
+        }));
+    }
+    let mut taken = HashSet::new();
+    let broker = SqliteBroker::open(&url).unwrap();
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    let mut turn = Turn::new("faults", worker, 0, LEASE).claim(50);
+    while taken.len() < (4 * EACH) as usize {
+        turn.seq += 1;
+        let answer = broker.turn(&turn).await.unwrap();
+        turn.finishes = answer.deliveries.iter().map(|delivery| finish(delivery, ack())).collect();
+        for delivery in answer.deliveries {
+            assert!(taken.insert(delivery.id.clone()), "{} was delivered twice", delivery.id);
+        }
+        if turn.finishes.is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(broker.stats("faults").await.unwrap().counters["enqueued"], u64::from(4 * EACH));
+}
+
+/// A transaction of another process that does not end in time is an error that can be tried again, not a hang.
+#[tokio::test]
+async fn a_lock_that_is_held_too_long_is_told_in_time_and_nothing_is_lost() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("queue.db");
+    let client = Client::connect(&format!("sqlite://{}", path.display())).await.unwrap().with_deadline(Duration::from_secs(1));
+    note::job(1).enqueue(&client).await.unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let waiting = tokio::time::timeout(Duration::from_secs(20), note::job(2).id("second").enqueue(&client)).await;
+    let refused = waiting.expect("it does not hang").unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. } | Error::Unknown(_)), "{refused:?}");
+    // Who only looks is not held up.
+    assert_eq!(client.inspector().stats("faults").await.unwrap().depth[&State::Ready], 1);
+    other.execute_batch("ROLLBACK").unwrap();
+    match refused {
+        Error::Unknown(pending) => drop(pending.retry().await.unwrap()),
+        _ => drop(note::job(2).id("second").enqueue(&client).await.unwrap()),
+    }
+    assert_eq!(client.inspector().stats("faults").await.unwrap().depth[&State::Ready], 2);
+}
+
+/// Everything that was acknowledged is there when the file is opened again.
+#[tokio::test]
+async fn a_file_that_is_opened_again_has_everything() {
+    let folder = TempDir::new().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+    for round in 0..5 {
+        let client = Client::connect(&url).await.unwrap();
+        assert_eq!(client.inspector().stats("faults").await.unwrap().depth.get(&State::Ready).copied().unwrap_or(0), 10 * round);
+        client.enqueue_all((0..10).map(note::job)).await.unwrap();
+    }
+}

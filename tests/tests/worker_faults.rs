@@ -1,0 +1,89 @@
+//! A worker on a broker that fails on demand.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use queue_core::{prelude::*, sqlite::SqliteBroker};
+use queue_tests::{
+    failing::{FailingBroker, Fault},
+    patience::until,
+};
+use queue_worker::Worker;
+
+#[derive(Default)]
+struct Runs(Mutex<BTreeMap<u32, u32>>);
+
+#[task(queue = "shaky")]
+async fn count(number: u32, runs: State<Runs>) {
+    *runs.0.lock().unwrap().entry(number).or_default() += 1;
+}
+
+#[task(queue = "shaky_retry", backoff(base = "1ms", max = "1ms"))]
+async fn fail_once(number: u32, runs: State<Runs>, ctx: JobContext) -> Result<(), String> {
+    *runs.0.lock().unwrap().entry(number).or_default() += 1;
+    if ctx.attempt() == 1 { Err("the first time".to_owned()) } else { Ok(()) }
+}
+
+/// Requests and replies are lost all the time: nothing is lost or doubled, and no attempt is charged for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_requests_and_replies_neither_lose_nor_double_a_job() {
+    const JOBS: u32 = 150;
+    let inner = SqliteBroker::open("sqlite::memory:").unwrap();
+    let broker = FailingBroker::new(inner.clone());
+    let (steady, shaky) = (Client::with_broker(inner), Client::with_broker(broker.clone()));
+    let runs = Arc::new(Runs::default());
+    steady.enqueue_all((0..JOBS).map(count::job)).await.unwrap();
+    steady.enqueue_all((JOBS..JOBS + 50).map(fail_once::job)).await.unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let worker = Worker::new(shaky).shared_state(runs.clone()).concurrency(7).lease(Duration::from_secs(20));
+    let worker = worker.queue("shaky").queue("shaky_retry");
+    let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
+    let inspector = steady.inspector();
+    let done = async |queue: &str| inspector.stats(queue).await.unwrap().counters.get("done").copied().unwrap_or(0);
+    until("all jobs to be done", || async {
+        let fault = [Fault::RequestLost, Fault::ReplyLost][fastrand::usize(..2)];
+        broker.fail(fault, fastrand::u32(..3));
+        done("shaky").await == u64::from(JOBS) && done("shaky_retry").await == 50
+    })
+    .await;
+    broker.fail(Fault::RequestLost, 0);
+    broker.fail(Fault::ReplyLost, 0);
+    drop(stop);
+    working.await.unwrap().unwrap();
+    let runs = runs.0.lock().unwrap().clone();
+    assert!((0..JOBS).all(|number| runs[&number] == 1), "{runs:?}");
+    assert!((JOBS..JOBS + 50).all(|number| runs[&number] == 2), "{runs:?}");
+    for queue in ["shaky", "shaky_retry"] {
+        let stats = inspector.stats(queue).await.unwrap();
+        assert_eq!(stats.depth.values().sum::<u64>(), 0, "{stats:?}");
+        assert!(!stats.counters.contains_key("reclaimed") && !stats.counters.contains_key("crashed"), "{stats:?}");
+    }
+    assert_eq!(inspector.stats("shaky_retry").await.unwrap().counters["failed"], 50);
+}
+
+/// A worker whose broker is away at first starts as soon as it is there; one that loses it for a while goes on by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_outlives_an_outage_of_its_broker() {
+    let inner = SqliteBroker::open("sqlite::memory:").unwrap();
+    let broker = FailingBroker::new(inner.clone());
+    let steady = Client::with_broker(inner);
+    let runs = Arc::new(Runs::default());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let worker = Worker::new(Client::with_broker(broker.clone())).shared_state(runs.clone()).queue("shaky");
+    let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
+    for round in 1..=3 {
+        steady.enqueue_all((0..20).map(|number| count::job(round * 100 + number))).await.unwrap();
+        until("this round to be done", || async {
+            steady.inspector().stats("shaky").await.unwrap().counters.get("done") == Some(&u64::from(round * 20))
+        })
+        .await;
+        broker.fail(Fault::RequestLost, u32::MAX);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        broker.fail(Fault::RequestLost, 0);
+    }
+    drop(stop);
+    assert!(working.await.unwrap().unwrap().is_clean());
+}
