@@ -34,7 +34,8 @@ use crate::{
     task::Task,
 };
 
-/// How long an enqueue is tried before it returns [`Error::Unknown`] or [`Error::Unavailable`].
+/// How long an enqueue is tried before it returns [`Error::Unknown`] or [`Error::Unavailable`]. One that gathered with younger
+/// ones behind a call without an answer shares their time: it waits at most twice as long.
 pub const ENQUEUE_DEADLINE: Duration = Duration::from_secs(15);
 
 /// Where a program without `QUEUE_URL` keeps its queue.
