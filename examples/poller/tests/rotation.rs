@@ -145,3 +145,11 @@ async fn every_account_survives_the_death_of_any_worker_on_redis() {
     let server = Server::start(Kind::Redis);
     every_account_survives(World::new(|_| server.url())).await;
 }
+
+#[test]
+fn an_account_that_cannot_rotate_is_not_added() {
+    let world = World::new(|folder| format!("sqlite://{}", folder.join("queue.db").display()));
+    let added = world.command(env!("CARGO_BIN_EXE_accounts")).args(["add", "ada", "two words"]).status().unwrap();
+    assert_eq!(added.code(), Some(1));
+    assert_eq!(world.accounts.all().unwrap(), []);
+}

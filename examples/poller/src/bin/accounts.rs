@@ -3,7 +3,7 @@
 use std::{env, error::Error, path::PathBuf, process::ExitCode};
 
 use poller::{Accounts, rotate};
-use queue_core::Client;
+use queue_core::{Client, JobId};
 
 const USAGE: &str = "usage: accounts add NAME…   puts accounts into the rotation (again does no harm)
        accounts list        shows how often each was checked";
@@ -29,6 +29,8 @@ async fn main() -> ExitCode {
 }
 
 async fn add(names: &[String]) -> Result<(), Box<dyn Error>> {
+    // A name that is no job id is refused before any account is added.
+    names.iter().try_for_each(|name| JobId::given(name).map(drop))?;
     let accounts = open()?;
     let queue = Client::from_env().await?;
     for name in names {
