@@ -295,7 +295,7 @@ enum End {
 async fn poll_handler(run: fn(Call) -> queue_core::BoxFuture<'static, HandlerEnd>, call: Call, context: &JobContext) -> End {
     // The first steps of a handler may panic, too.
     let mut handler = match catch_unwind(AssertUnwindSafe(|| run(call))) {
-        Ok(handler) => Box::pin(AssertUnwindSafe(handler).catch_unwind()),
+        Ok(handler) => AssertUnwindSafe(handler).catch_unwind(),
         Err(panic) => return End::Panicked(panic_text(panic.as_ref())),
     };
     let stop = async {

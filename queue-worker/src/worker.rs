@@ -285,6 +285,16 @@ impl Worker {
         self
     }
 
+    /// What may be meant, and is more often a mistake: a queue is free to hold jobs of tasks that call another one their own.
+    fn tell_what_is_odd(&self, queues: &[QueueConfig]) {
+        let known: BTreeSet<&str> = self.registry.tasks().map(|task| task.queue).collect();
+        for queue in queues.iter().filter(|queue| !known.contains(queue.name.as_str())) {
+            let near = queue_core::__private::nearest(&queue.name, known.iter().copied());
+            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            tracing::warn!("queue `{}` is no known task's own: only jobs that were enqueued into it by name are run{near}", queue.name);
+        }
+    }
+
     fn served(&self) -> Vec<QueueConfig> {
         if !self.queues.is_empty() {
             return self.queues.clone();
@@ -336,6 +346,7 @@ impl Worker {
         self.check()?;
         self.client.broker().check().await?;
         let queues = self.served();
+        self.tell_what_is_odd(&queues);
         let environment = Arc::new(Environment::new(self.states, Some(self.client.clone())));
         let plan = engine::Plan {
             client: self.client,

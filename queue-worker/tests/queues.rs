@@ -113,3 +113,22 @@ async fn jobs_that_become_due_while_others_are_claimed_are_not_late() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_job_that_becomes_due_at_an_idle_worker_starts_without_a_poll() {
+    const DELAY: Duration = Duration::from_millis(200);
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    run(worker(&client, &probe).queue("heavy"), async {
+        for round in 1..=6 {
+            // A claim that found nothing has just been answered: the next poll is most of a second away.
+            work::job().enqueue(&client).await.unwrap();
+            probe.noted("heavy", 2 * round - 1).await;
+            let before = std::time::Instant::now();
+            work::job().delay(DELAY).enqueue(&client).await.unwrap();
+            probe.noted("heavy", 2 * round).await;
+            assert!(before.elapsed() >= DELAY, "early: {:?}", before.elapsed());
+            assert!(before.elapsed() < DELAY * 3, "late: {:?}", before.elapsed());
+        }
+    })
+    .await;
+}

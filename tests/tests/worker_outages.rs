@@ -1,0 +1,251 @@
+//! A worker whose broker does not answer: it loses nothing, doubles nothing, starts nothing, and says so.
+
+use std::{
+    collections::HashMap,
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+
+use queue_core::{broker::DynBroker, context::CancelCause, prelude::*, sqlite::SqliteBroker};
+use queue_tests::{
+    failing::{FailingBroker, Fault},
+    patience::until,
+};
+use queue_worker::{Shutdown, Stopped, Worker};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinHandle,
+};
+
+const LEASE: Duration = Duration::from_millis(1200);
+
+/// What handlers tell their test, by job.
+#[derive(Default)]
+struct Seen {
+    runs: Mutex<HashMap<u32, Vec<String>>>,
+    open: tokio::sync::watch::Sender<bool>,
+}
+
+impl Seen {
+    fn note(&self, job: u32, what: impl Into<String>) {
+        self.runs.lock().unwrap().entry(job).or_default().push(what.into());
+    }
+
+    fn of(&self, job: u32) -> Vec<String> {
+        self.runs.lock().unwrap().get(&job).cloned().unwrap_or_default()
+    }
+
+    fn starts(&self) -> usize {
+        self.runs.lock().unwrap().values().flatten().filter(|note| *note == "start").count()
+    }
+
+    async fn wait(&self) {
+        let mut open = self.open.subscribe();
+        open.wait_for(|open| *open).await.expect("the sender lives as long as this");
+    }
+}
+
+#[task(queue = "quick")]
+async fn quick(job: u32, seen: State<Seen>) {
+    seen.note(job, "start");
+}
+
+#[task(queue = "slow", retention = "1h")]
+async fn slow(job: u32, seen: State<Seen>, ctx: JobContext) {
+    seen.note(job, "start");
+    tokio::select! {
+        () = seen.wait() => seen.note(job, "end"),
+        cause = ctx.cancelled() => seen.note(job, format!("{cause:?}")),
+    }
+}
+
+#[task(queue = "slow", on_isolation = "cancel", retention = "1h")]
+async fn gives_way(job: u32, seen: State<Seen>, ctx: JobContext) {
+    seen.note(job, "start");
+    let cause = ctx.cancelled().await;
+    assert_eq!(cause, CancelCause::LeaseLost);
+    seen.note(job, "gave way");
+}
+
+/// A broker that works, and the same one behind a line that can be cut.
+struct Scene {
+    sound: Client,
+    cut: Arc<FailingBroker>,
+    seen: Arc<Seen>,
+    shutdown: Shutdown,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let inner = SqliteBroker::open("sqlite::memory:").unwrap() as DynBroker;
+        let cut = FailingBroker::new(inner.clone());
+        Scene { sound: Client::with_broker(inner), cut, seen: Arc::default(), shutdown: Shutdown::new() }
+    }
+
+    /// A worker behind the line.
+    fn worker(&self) -> Worker {
+        let client = Client::with_broker(self.cut.clone() as DynBroker);
+        Worker::new(client).shared_state(self.seen.clone()).lease(LEASE).concurrency(16).grace(Duration::from_secs(5))
+    }
+
+    fn start(&self, worker: Worker) -> JoinHandle<Stopped> {
+        let running = worker.run_with(self.shutdown.clone());
+        tokio::spawn(async { running.await.unwrap() })
+    }
+
+    async fn end(self, running: JoinHandle<Stopped>) -> Stopped {
+        self.cut.fail(Fault::RequestLost, 0);
+        self.shutdown.drain();
+        tokio::time::timeout(Duration::from_secs(30), running).await.expect("the worker ends").unwrap()
+    }
+
+    async fn seen(&self, job: u32, what: &str) {
+        until(what, async || self.seen.of(job).iter().any(|note| note == what)).await;
+    }
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// The status line and the body of `/health`.
+async fn health(address: SocketAddr) -> String {
+    let mut answer = String::new();
+    let Ok(mut stream) = TcpStream::connect(address).await else { return answer };
+    stream.write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn answers_that_are_lost_again_and_again_double_nothing_and_lose_nothing() {
+    const ROUNDS: u32 = 15;
+    const JOBS: u32 = 40;
+    let scene = Scene::new();
+    let running = scene.start(scene.worker());
+    until("its first claim", async || scene.sound.inspector().stats("quick").await.unwrap().workers > 0).await;
+    for round in 0..ROUNDS {
+        // The answers of the next calls are lost, whichever they are: claims, endings, both; then a request.
+        scene.cut.fail(Fault::ReplyLost, 1 + round % 4);
+        scene.cut.fail(Fault::RequestLost, round % 2);
+        scene.sound.enqueue_all((round * JOBS..(round + 1) * JOBS).map(quick::job)).await.unwrap();
+        until("the jobs of a round to have run", async || scene.seen.starts() >= ((round + 1) * JOBS) as usize).await;
+    }
+    let (seen, sound) = (scene.seen.clone(), scene.sound.clone());
+    scene.cut.fail(Fault::ReplyLost, 0);
+    let stopped = scene.end(running).await;
+    assert!(stopped.is_clean(), "{stopped:?}");
+    assert_eq!(seen.runs.lock().unwrap().len(), (ROUNDS * JOBS) as usize, "every job runs");
+    assert_eq!(seen.starts(), (ROUNDS * JOBS) as usize, "no job runs twice");
+    let depth = sound.inspector().stats("quick").await.unwrap().depth;
+    assert!(depth.values().all(|jobs| *jobs == 0), "every ending was taken in: {depth:?}");
+}
+
+#[tokio::test]
+async fn a_worker_out_of_reach_starts_nothing_says_so_and_comes_back_by_itself() {
+    let (scene, address) = (Scene::new(), free_address());
+    let running = scene.start(scene.worker().health(address));
+    until("health", async || health(address).await.starts_with("HTTP/1.1 200 ")).await;
+    scene.cut.fail(Fault::RequestLost, u32::MAX);
+    until("isolation", async || {
+        let health = health(address).await;
+        health.starts_with("HTTP/1.1 503 ") && health.contains(r#""status":"isolated""#)
+    })
+    .await;
+    quick::job(1).enqueue(&scene.sound).await.unwrap();
+    assert_eq!(scene.seen.starts(), 0);
+    scene.cut.fail(Fault::RequestLost, 0);
+    scene.seen(1, "start").await;
+    until("health", async || health(address).await.starts_with("HTTP/1.1 200 ")).await;
+    scene.end(running).await;
+}
+
+#[tokio::test]
+async fn an_outage_shorter_than_the_lease_costs_a_running_job_nothing() {
+    let scene = Scene::new();
+    let job = slow::job(1).enqueue(&scene.sound).await.unwrap();
+    let running = scene.start(scene.worker());
+    scene.seen(1, "start").await;
+    scene.cut.fail(Fault::RequestLost, u32::MAX);
+    tokio::time::sleep(LEASE / 3).await;
+    scene.cut.fail(Fault::RequestLost, 0);
+    scene.seen.open.send_replace(true);
+    until("the end of the job", async || job.status().await.unwrap() == Some(queue_core::broker::State::Done)).await;
+    assert_eq!(scene.seen.of(1), ["start", "end"]);
+    scene.end(running).await;
+}
+
+#[tokio::test]
+async fn in_isolation_only_a_task_that_asks_for_it_is_cancelled() {
+    let scene = Scene::new();
+    slow::job(1).enqueue(&scene.sound).await.unwrap();
+    gives_way::job(2).enqueue(&scene.sound).await.unwrap();
+    let running = scene.start(scene.worker());
+    scene.seen(1, "start").await;
+    scene.seen(2, "start").await;
+    let before = Instant::now();
+    scene.cut.fail(Fault::RequestLost, u32::MAX);
+    scene.seen(2, "gave way").await;
+    assert!(before.elapsed() > LEASE / 2, "not before its lease is over");
+    assert_eq!(scene.seen.of(1), ["start"]);
+    scene.seen.open.send_replace(true);
+    scene.seen(1, "end").await;
+    scene.end(running).await;
+}
+
+#[tokio::test]
+async fn who_was_cut_off_for_too_long_is_told_and_cannot_spoil_what_its_successor_did() {
+    let scene = Scene::new();
+    let job = slow::job(1).enqueue(&scene.sound).await.unwrap();
+    let lost = scene.start(scene.worker());
+    scene.seen(1, "start").await;
+    scene.cut.fail(Fault::RequestLost, u32::MAX);
+
+    let successor = Shutdown::new();
+    let rival = Worker::new(scene.sound.clone()).shared_state(scene.seen.clone()).lease(LEASE);
+    let rival = tokio::spawn(rival.run_with(successor.clone()));
+    until("the second start", async || scene.seen.starts() == 2).await;
+    // The first one's handler is told as soon as its worker hears of it.
+    scene.cut.fail(Fault::RequestLost, 0);
+    scene.seen(1, "LeaseLost").await;
+    scene.seen.open.send_replace(true);
+    scene.seen(1, "end").await;
+    until("the end of the job", async || job.status().await.unwrap() == Some(queue_core::broker::State::Done)).await;
+    successor.drain();
+    rival.await.unwrap().unwrap();
+    let record = scene.sound.inspector().show(job.address()).await.unwrap();
+    assert_eq!(record.attempts, 0, "a lost lease is no failed attempt");
+    let seen = scene.seen.clone();
+    scene.end(lost).await;
+    assert_eq!(seen.of(1), ["start", "start", "LeaseLost", "end"]);
+}
+
+#[tokio::test]
+async fn a_worker_without_a_broker_still_stops_in_time() {
+    let scene = Scene::new();
+    let running = scene.start(scene.worker().grace(Duration::from_secs(600)));
+    until("its first claim", async || scene.sound.inspector().stats("quick").await.unwrap().workers > 0).await;
+    scene.cut.fail(Fault::RequestLost, u32::MAX);
+    // A poll has begun that nobody answers.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let before = Instant::now();
+    scene.shutdown.drain();
+    tokio::time::timeout(Duration::from_secs(30), running).await.expect("the worker ends").unwrap();
+    assert!(before.elapsed() < Duration::from_secs(10), "{:?}", before.elapsed());
+}
+
+#[tokio::test]
+async fn an_ending_that_cannot_be_handed_in_is_reported() {
+    let scene = Scene::new();
+    slow::job(1).enqueue(&scene.sound).await.unwrap();
+    let running = scene.start(scene.worker().grace(Duration::from_secs(1)));
+    scene.seen(1, "start").await;
+    scene.cut.fail(Fault::RequestLost, u32::MAX);
+    scene.seen.open.send_replace(true);
+    scene.seen(1, "end").await;
+    scene.shutdown.drain();
+    let stopped = tokio::time::timeout(Duration::from_secs(30), running).await.expect("the worker ends").unwrap();
+    assert_eq!((stopped.finished, stopped.unconfirmed, stopped.is_clean()), (1, 1, false));
+}
