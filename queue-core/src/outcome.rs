@@ -1,6 +1,6 @@
 //! How a handler ends: what it returns, and the ways to steer the queue.
 
-use std::{error::Error as StdError, fmt, time::Duration};
+use std::{cell::RefCell, error::Error as StdError, fmt, time::Duration};
 
 use serde::Serialize;
 
@@ -12,7 +12,8 @@ use crate::{
 /// A handler's own word on what happens to its job.
 ///
 /// Return it (`-> Outcome`, `-> Result<Outcome, E>`), or throw it: it is an error too, so `Err(Outcome::Snooze(..))?`
-/// works in a function that returns `anyhow::Result` or any other error that keeps its sources.
+/// works in a function that returns `anyhow::Result` or any other error that keeps its sources, or
+/// has no words of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -34,6 +35,11 @@ pub enum Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SHOWN.with_borrow_mut(|shown| {
+            if let Some(shown) = shown {
+                *shown = Some(self.clone());
+            }
+        });
         match self {
             Outcome::Done => write!(f, "done"),
             Outcome::Retry(why) => write!(f, "retry: {why}"),
@@ -158,12 +164,27 @@ impl<T: Serialize> TaskResult for T {
 fn failed(error: &(dyn StdError + 'static)) -> HandlerEnd {
     let mut link = Some(error);
     while let Some(error) = link {
-        if let Some(outcome) = error.downcast_ref::<Outcome>() {
-            return TaskReturn::end(outcome.clone(), false);
+        if let Some(outcome) = error.downcast_ref::<Outcome>().cloned().or_else(|| wrapped(error)) {
+            return TaskReturn::end(outcome, false);
         }
         link = error.source();
     }
     HandlerEnd::Failed(error_text(error))
+}
+
+thread_local! {
+    /// While an error is asked for its message: the outcome that was shown in the course of it.
+    static SHOWN: RefCell<Option<Option<Outcome>>> = const { RefCell::new(None) };
+}
+
+/// The outcome in an error that is nothing but a wrapper: a boxed `anyhow::Error` or `eyre::Report`, and what `thiserror` calls
+/// transparent. Such an error is of a type that nobody can name and passes over its content in its sources, but it has no
+/// words of its own: whatever shows an outcome and nothing else is that outcome.
+fn wrapped(error: &(dyn StdError + 'static)) -> Option<Outcome> {
+    SHOWN.set(Some(None));
+    let text = error.to_string();
+    let outcome = SHOWN.take().flatten()?;
+    (outcome.to_string() == text).then_some(outcome)
 }
 
 /// The messages of an error and its sources, joined by `: `, at most [`ERROR_MAX`] bytes.
@@ -213,6 +234,29 @@ mod tests {
     fn an_outcome_is_found_among_the_sources_of_an_error() {
         let end = Err::<(), _>(Outer(Outcome::Snooze(Duration::from_secs(1)))).end(false);
         assert_eq!(end, HandlerEnd::Steered(Outcome::Snooze(Duration::from_secs(1))));
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    enum Shop {
+        #[error(transparent)]
+        Steered(#[from] Outcome),
+        #[error("the shop says: {0}")]
+        Quoted(Outcome),
+    }
+
+    #[test]
+    fn an_outcome_is_found_in_an_error_that_is_nothing_else() {
+        let thrown = || -> Result<(), Shop> { Err(Outcome::Snooze(Duration::from_secs(1)))? };
+        assert_eq!(thrown().end(false), HandlerEnd::Steered(Outcome::Snooze(Duration::from_secs(1))));
+        let boxed: Box<dyn StdError + Send + Sync> = Box::new(Shop::from(Outcome::Bury("sold".into())));
+        assert_eq!(Err::<(), _>(boxed).end(false), HandlerEnd::Steered(Outcome::Bury("sold".into())));
+    }
+
+    #[test]
+    fn an_outcome_that_an_error_only_speaks_of_steers_nothing() {
+        let quoted = Err::<(), _>(Shop::Quoted(Outcome::Bury("sold".into()))).end(false);
+        assert_eq!(quoted, HandlerEnd::Failed("the shop says: bury: sold".into()));
+        assert_eq!(Err::<(), _>("snooze for 1s").end(false), HandlerEnd::Failed("snooze for 1s".into()));
     }
 
     #[test]
