@@ -134,7 +134,10 @@ pub mod registry;
 pub mod sqlite;
 pub mod task;
 
-pub use queue_macros::{Task, task};
+#[doc = include_str!("docs/derive.md")]
+pub use queue_macros::Task;
+#[doc = include_str!("docs/task.md")]
+pub use queue_macros::task;
 
 pub use self::{
     address::{JobAddress, JobId},
