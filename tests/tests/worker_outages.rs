@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use queue_core::{broker::DynBroker, context::CancelCause, prelude::*, sqlite::SqliteBroker};
+use queue_core::{broker::DynBroker, context::CancelCause, prelude::*, registry::Registry, sqlite::SqliteBroker};
 use queue_tests::{
     failing::{FailingBroker, Fault},
     patience::until,
@@ -87,7 +87,9 @@ impl Scene {
     /// A worker behind the line.
     fn worker(&self) -> Worker {
         let client = Client::with_broker(self.cut.clone() as DynBroker);
-        Worker::new(client).shared_state(self.seen.clone()).lease(LEASE).concurrency(16).grace(Duration::from_secs(5))
+        // The tasks of this file alone: others that are linked in want states of their own.
+        let worker = Worker::new(client).registry(Registry::empty()).register::<quick>().register::<slow>().register::<gives_way>();
+        worker.shared_state(self.seen.clone()).lease(LEASE).concurrency(16).grace(Duration::from_secs(5))
     }
 
     fn start(&self, worker: Worker) -> JoinHandle<Stopped> {

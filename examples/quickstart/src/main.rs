@@ -83,7 +83,7 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     let desk = Desk { store: store.clone(), bar: bar.clone() };
     let worker = Worker::new(client.clone()).queue(places.queue.as_str()).state(desk).lease(LEASE).grace(Duration::from_secs(3));
     let start = Instant::now();
-    let working = async { worker.run(finished(&store, run)).await.map_err(Failure::from) };
+    let working = async { worker.run(finished(&store, run, &bar)).await.map_err(Failure::from) };
     // The first files are hashed while the last ones are still on their way into the queue.
     let (enqueued, worked) = tokio::join!(tasks::enqueue(&client, &places.queue, run, &found.files), working);
     enqueued?;
@@ -101,7 +101,7 @@ async fn run(arguments: &Arguments) -> Result<bool> {
 }
 
 /// Ends with the run, or with Ctrl-C.
-async fn finished(store: &Store, run: i64) {
+async fn finished(store: &Store, run: i64, bar: &ProgressBar) {
     let reported = async {
         while !store.report(run).is_ok_and(|report| report.is_some()) {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -110,6 +110,17 @@ async fn finished(store: &Store, run: i64) {
     tokio::select! {
         () = reported => {}
         _ = tokio::signal::ctrl_c() => {}
+        () = lines(bar) => {}
+    }
+}
+
+/// Progress for whoever reads it later: a line now and then, where there is no terminal for a bar.
+async fn lines(bar: &ProgressBar) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        if bar.is_hidden() {
+            eprintln!("{} of {} files", bar.position(), bar.length().unwrap_or_default());
+        }
     }
 }
 
