@@ -31,7 +31,7 @@ use async_trait::async_trait;
 
 use self::{
     doorbell::{Bell, Listeners},
-    writer::Writer,
+    writer::{Commit, Writer},
 };
 use crate::{
     address::{JobId, check_name},
@@ -164,66 +164,67 @@ impl Broker for SqliteBroker {
     }
 
     async fn check(&self) -> Result<()> {
-        self.writer().call(None, |tx| tx.queue("").map(drop).map_err(Into::into)).await
+        self.writer().call(Commit::Soon, |tx| tx.queue("").map(drop).map_err(Into::into)).await
     }
 
     async fn register(&self, request: &Register) -> Result<PartyName> {
         check_name("queue", &request.queue)?;
         let (request, nonce) = (request.clone(), fastrand::u64(..));
-        self.writer().call(None, move |tx| enqueue::register(tx, &request, nonce)).await
+        self.writer().call(Commit::Soon, move |tx| enqueue::register(tx, &request, nonce)).await
     }
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         bounded("jobs", request.jobs.len())?;
         let request = request.clone();
         let bytes = request.jobs.iter().map(|job| job.envelope.len()).sum();
-        self.writer().call(Some(bytes), move |tx| enqueue::enqueue(tx, &request)).await
+        self.writer().call(Commit::Jobs(bytes), move |tx| enqueue::enqueue(tx, &request)).await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
         bounded("finishes", turn.finishes.len())?;
         bounded("claim", turn.claim)?;
         let turn = turn.clone();
-        self.writer().call(None, move |tx| turn::turn(tx, &turn)).await
+        let commit = if turn.finishes.is_empty() { Commit::Soon } else { Commit::Synced };
+        self.writer().call(commit, move |tx| turn::turn(tx, &turn)).await
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
         // All travel before the first is waited for, and so share a commit.
-        let calls = lanes.iter().cloned().map(|lane| self.writer().call(None, move |tx| reclaim::extend(tx, &lane)));
+        let calls = lanes.iter().cloned().map(|lane| self.writer().call(Commit::Soon, move |tx| reclaim::extend(tx, &lane)));
         futures_util::future::join_all(calls).await
     }
 
     async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
         let queue = queue.to_owned();
-        self.reader().call(None, move |tx| reclaim::suspects(tx, &queue, limit)).await
+        self.reader().call(Commit::Soon, move |tx| reclaim::suspects(tx, &queue, limit)).await
     }
 
     async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
         bounded("suspects", suspects.len())?;
         let (queue, suspects) = (queue.to_owned(), suspects.to_vec());
-        self.writer().call(None, move |tx| reclaim::fence(tx, &queue, &suspects)).await
+        self.writer().call(Commit::Soon, move |tx| reclaim::fence(tx, &queue, &suspects)).await
     }
 
     async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
         let (queue, rule) = (queue.to_owned(), *rule);
-        self.writer().call(None, move |tx| reclaim::sweep_fenced(tx, &queue, &rule)).await
+        self.writer().call(Commit::Soon, move |tx| reclaim::sweep_fenced(tx, &queue, &rule)).await
     }
 
     async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
         bounded("ids", ids.len())?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.writer().call(None, move |tx| people::cancel(tx, &queue, &ids)).await
+        self.writer().call(Commit::Synced, move |tx| people::cancel(tx, &queue, &ids)).await
     }
 
     async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
         bounded("ids", ids.len())?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.writer().call(None, move |tx| people::requeue(tx, &queue, &ids)).await
+        self.writer().call(Commit::Synced, move |tx| people::requeue(tx, &queue, &ids)).await
     }
 
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         let (queue, limits) = (queue.to_owned(), *limits);
-        self.writer().call(None, move |tx| sweep::sweep(tx, &queue, &limits)).await
+        self.writer().call(Commit::Soon, move |tx| sweep::sweep(tx, &queue, &limits)).await
     }
 
     fn hints(&self, queue: &str) -> Hints {
@@ -236,34 +237,34 @@ impl Broker for SqliteBroker {
 #[async_trait]
 impl Inspect for SqliteBroker {
     async fn queues(&self) -> Result<Vec<String>> {
-        self.reader().call(None, people::queues).await
+        self.reader().call(Commit::Soon, people::queues).await
     }
 
     async fn stats(&self, queue: &str) -> Result<QueueStats> {
         let queue = queue.to_owned();
-        self.reader().call(None, move |tx| people::stats(tx, &queue)).await
+        self.reader().call(Commit::Soon, move |tx| people::stats(tx, &queue)).await
     }
 
     async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
         let queue = queue.to_owned();
         let limit = limit.clamp(1, MAX_ITEMS);
-        self.reader().call(None, move |tx| people::list(tx, &queue, state, offset, limit)).await
+        self.reader().call(Commit::Soon, move |tx| people::list(tx, &queue, state, offset, limit)).await
     }
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
         let (queue, id) = (queue.to_owned(), id.clone());
-        self.reader().call(None, move |tx| people::show(tx, &queue, &id)).await
+        self.reader().call(Commit::Soon, move |tx| people::show(tx, &queue, &id)).await
     }
 
     async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
         bounded("ids", ids.len())?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.writer().call(None, move |tx| people::delete(tx, &queue, &ids)).await
+        self.writer().call(Commit::Synced, move |tx| people::delete(tx, &queue, &ids)).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
         check_name("queue", queue)?;
         let queue = queue.to_owned();
-        self.writer().call(None, move |tx| people::set_paused(tx, &queue, paused)).await
+        self.writer().call(Commit::Synced, move |tx| people::set_paused(tx, &queue, paused)).await
     }
 }

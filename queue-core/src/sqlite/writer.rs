@@ -1,6 +1,7 @@
 //! The writer thread: one connection, and a commit for everything that gathered while the last one ran.
 
 use std::{
+    collections::VecDeque,
     path::Path,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -26,18 +27,29 @@ const GROUP: usize = 256;
 const GROUP_TIME: Duration = Duration::from_millis(20);
 const GROUP_BYTES: usize = 2 * 1024 * 1024;
 
+/// What an operation's commit has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Commit {
+    /// It adds jobs, so many bytes of them: on disk before the answer, and refused when the disk is full.
+    Jobs(usize),
+    /// On disk before the answer, which is a promise.
+    Synced,
+    /// Safe from the end of the process at once, and on disk with the next synced commit. For what the end of the machine
+    /// undoes anyway: claims, leases, names. The log keeps the order, so that no later commit survives without it.
+    Soon,
+}
+
 /// What is done in a transaction. It may be run twice: when the disk turns out to be full, the group is tried again.
 trait Op: Send {
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), Failed>;
-    /// How many bytes of jobs it adds, if that is what it does: a full disk refuses it.
-    fn adds(&self) -> Option<usize>;
+    fn commit(&self) -> Commit;
     /// Answers the caller, after the commit or the failure.
     fn answer(self: Box<Self>, failure: Option<Error>);
 }
 
 struct Call<T, F> {
     work: F,
-    adds: Option<usize>,
+    commit: Commit,
     result: Option<T>,
     caller: oneshot::Sender<Result<T>>,
 }
@@ -48,8 +60,8 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T, Failed> + Send> Op for Call<T, 
         Ok(())
     }
 
-    fn adds(&self) -> Option<usize> {
-        self.adds
+    fn commit(&self) -> Commit {
+        self.commit
     }
 
     fn answer(self: Box<Self>, failure: Option<Error>) {
@@ -73,26 +85,44 @@ impl Writer {
     /// Gives an opened database to a thread of its own. `bell` rings for what was committed.
     pub(super) fn start(connection: Connection, path: Option<&Path>, bell: Bell) -> Result<(Self, JoinHandle<()>)> {
         let location = schema::shown(path);
-        let group = Group { connection, begin: "BEGIN IMMEDIATE", location, bell, ballast: Ballast::of(path), roomy: true };
+        let group = Group {
+            connection,
+            begin: "BEGIN IMMEDIATE",
+            location,
+            bell,
+            ballast: Ballast::of(path),
+            roomy: true,
+            syncs: true,
+            waiting: VecDeque::new(),
+        };
         start("queue-sqlite-writer", group)
     }
 
     /// The same for a connection that only reads. Its operations see one snapshot each.
     pub(super) fn start_reader(connection: Connection, path: &Path) -> Result<(Self, JoinHandle<()>)> {
         let location = schema::shown(Some(path));
-        let group = Group { connection, begin: "BEGIN", location, bell: Bell::silent(), ballast: Ballast::of(None), roomy: true };
+        let group = Group {
+            connection,
+            begin: "BEGIN",
+            location,
+            bell: Bell::silent(),
+            ballast: Ballast::of(None),
+            roomy: true,
+            syncs: true,
+            waiting: VecDeque::new(),
+        };
         start("queue-sqlite-reader", group)
     }
 
     /// Runs `work` in a transaction, together with what else is there, and answers after the commit.
     pub(super) async fn call<T: Send + 'static>(
         &self,
-        adds: Option<usize>,
+        commit: Commit,
         work: impl FnMut(&mut Tx<'_>) -> Result<T, Failed> + Send + 'static,
     ) -> Result<T> {
         let (caller, answer) = oneshot::channel();
         let gone = || Error::Unavailable { broker: self.shown.clone(), problem: "its thread has ended".to_owned() };
-        self.ops.send(Box::new(Call { work, adds, result: None, caller })).map_err(|_| gone())?;
+        self.ops.send(Box::new(Call { work, commit, result: None, caller })).map_err(|_| gone())?;
         match tokio::time::timeout(CALL_DEADLINE, answer).await {
             Ok(answer) => answer.map_err(|_| gone())?,
             Err(_) => Err(Error::Ambiguous { broker: self.shown.clone(), after: CALL_DEADLINE }),
@@ -119,36 +149,66 @@ struct Group {
     ballast: Ballast,
     /// Whether the ballast was aboard when it was last looked for.
     roomy: bool,
+    /// Whether a commit of this connection waits for the disk now.
+    syncs: bool,
+    waiting: VecDeque<Box<dyn Op>>,
 }
 
 impl Group {
     /// Ends when the last handle is gone.
     fn run(mut self, mut receiver: mpsc::UnboundedReceiver<Box<dyn Op>>) {
-        while let Some(first) = receiver.blocking_recv() {
-            self.commit_group(first, &mut receiver);
+        while !self.waiting.is_empty() || self.wait(&mut receiver) {
+            self.commit_group(&mut receiver);
         }
     }
 
-    fn commit_group(&mut self, first: Box<dyn Op>, receiver: &mut mpsc::UnboundedReceiver<Box<dyn Op>>) {
+    fn wait(&mut self, receiver: &mut mpsc::UnboundedReceiver<Box<dyn Op>>) -> bool {
+        self.waiting.extend(receiver.blocking_recv());
+        !self.waiting.is_empty()
+    }
+
+    fn commit_group(&mut self, receiver: &mut mpsc::UnboundedReceiver<Box<dyn Op>>) {
+        while self.waiting.len() < GROUP
+            && let Ok(op) = receiver.try_recv()
+        {
+            self.waiting.push_back(op);
+        }
+        let synced = self.waiting.iter().any(|op| op.commit() != Commit::Soon);
         let mut answers: Vec<(Box<dyn Op>, Option<Error>)> = Vec::new();
-        let until = Instant::now() + GROUP_TIME;
         let room = self.look_for_room();
         let mut bytes = 0;
-        let mut next = Some(first);
-        let outcome = self.transaction(|tx, refuse| {
-            while let Some(op) = &mut next {
-                let adds = op.adds();
-                let failure = if adds.is_some() && !room { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
-                answers.extend(next.take().map(|op| (op, failure)));
-                bytes += adds.unwrap_or(0);
-                if answers.len() < GROUP && bytes < GROUP_BYTES && Instant::now() < until {
-                    next = receiver.try_recv().ok();
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let mut current = None;
+        let outcome = self.sync_commits(synced).and_then(|()| {
+            self.transaction(|tx, refuse| {
+                let until = Instant::now() + GROUP_TIME;
+                while answers.is_empty() || answers.len() < GROUP && bytes < GROUP_BYTES && Instant::now() < until {
+                    waiting.extend(waiting.is_empty().then(|| receiver.try_recv().ok()).flatten());
+                    // What came meanwhile and has to be on disk waits for a commit of its own.
+                    if waiting.front().is_none_or(|op| !synced && op.commit() != Commit::Soon) {
+                        break;
+                    }
+                    current = waiting.pop_front();
+                    let Some(op) = &mut current else { break };
+                    let failure = match op.commit() {
+                        Commit::Jobs(_) if !room => Some(refuse()),
+                        commit => {
+                            bytes += if let Commit::Jobs(bytes) = commit { bytes } else { 0 };
+                            tx.isolated(|tx| op.run(tx))?
+                        }
+                    };
+                    answers.extend(current.take().map(|op| (op, failure)));
                 }
-            }
-            Ok(())
+                Ok(())
+            })
         });
         // The operation that failed was not pushed yet.
-        answers.extend(next.map(|op| (op, None)));
+        answers.extend(current.map(|op| (op, None)));
+        if answers.is_empty() {
+            // It did not even begin, and nobody shall wait for another attempt in turn.
+            answers.extend(waiting.drain(..).map(|op| (op, None)));
+        }
+        self.waiting = waiting;
         match outcome {
             Ok(()) => {}
             Err(Failed::Sqlite(error)) if is_full(&error) => {
@@ -169,7 +229,7 @@ impl Group {
     fn commit_without_adding(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)]) {
         let outcome = self.transaction(|tx, refuse| {
             for (op, failure) in &mut *answers {
-                *failure = if op.adds().is_some() { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
+                *failure = if let Commit::Jobs(_) = op.commit() { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
             }
             Ok(())
         });
@@ -177,10 +237,19 @@ impl Group {
             let error = self.told(error);
             for (op, failure) in answers {
                 // An enqueue hears that there is no room: that is its reason, whatever became of the others.
-                let full = op.adds().is_some() && matches!(failure, Some(Error::BrokerFull { .. }));
+                let full = matches!((op.commit(), &failure), (Commit::Jobs(_), Some(Error::BrokerFull { .. })));
                 *failure = Some(if full { self.full() } else { error.duplicate() });
             }
         }
+    }
+
+    /// Whether the next commit waits for the disk.
+    fn sync_commits(&mut self, synced: bool) -> Result<(), Failed> {
+        if synced != self.syncs {
+            self.connection.pragma_update(None, "synchronous", if synced { "full" } else { "normal" })?;
+            self.syncs = synced;
+        }
+        Ok(())
     }
 
     /// Whether there is room for enqueues.
