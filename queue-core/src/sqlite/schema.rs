@@ -24,7 +24,12 @@
 //! | `done`, `cancelled`, `expired` | 6, 8, 9 | 0 | until when it is kept |
 //! | `dead` | 7 | 0 | when it died |
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
@@ -59,10 +64,18 @@ pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection> {
         None => Connection::open_in_memory(),
     };
     let mut connection = connection.map_err(|error| refused(&shown, &error))?;
-    prepare(&mut connection, &shown).map_err(|error| match error {
-        Refusal::Ours(error) => error,
-        Refusal::Sqlite(error) => refused(&shown, &error),
-    })?;
+    let began = Instant::now();
+    loop {
+        match prepare(&mut connection, &shown) {
+            Ok(()) => break,
+            // Not every lock is waited for by SQLite: where two could wait for each other, as both make a new file, it says so.
+            Err(Refusal::Sqlite(error)) if is_busy(&error) && began.elapsed() < busy::PATIENCE => {
+                thread::sleep(Duration::from_millis(fastrand::u64(1..5)));
+            }
+            Err(Refusal::Ours(error)) => return Err(error),
+            Err(Refusal::Sqlite(error)) => return Err(refused(&shown, &error)),
+        }
+    }
     Ok(connection)
 }
 
@@ -92,6 +105,10 @@ impl From<rusqlite::Error> for Refusal {
     fn from(error: rusqlite::Error) -> Self {
         Refusal::Sqlite(error)
     }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 fn prepare(connection: &mut Connection, shown: &str) -> Result<(), Refusal> {
