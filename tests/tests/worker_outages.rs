@@ -87,9 +87,13 @@ impl Scene {
     /// A worker behind the line.
     fn worker(&self) -> Worker {
         let client = Client::with_broker(self.cut.clone() as DynBroker);
-        // The tasks of this file alone: others that are linked in want states of their own.
-        let worker = Worker::new(client).registry(Registry::empty()).register::<quick>().register::<slow>().register::<gives_way>();
-        worker.shared_state(self.seen.clone()).lease(LEASE).concurrency(16).grace(Duration::from_secs(5))
+        self.worker_of(client).lease(LEASE).concurrency(16).grace(Duration::from_secs(5))
+    }
+
+    /// A worker of the tasks of this file alone: others that are linked in want states of their own.
+    fn worker_of(&self, client: Client) -> Worker {
+        let worker = Worker::new(client).registry(Registry::empty());
+        worker.register::<quick>().register::<slow>().register::<gives_way>().shared_state(self.seen.clone())
     }
 
     fn start(&self, worker: Worker) -> JoinHandle<Stopped> {
@@ -206,7 +210,7 @@ async fn who_was_cut_off_for_too_long_is_told_and_cannot_spoil_what_its_successo
     scene.cut.fail(Fault::RequestLost, u32::MAX);
 
     let successor = Shutdown::new();
-    let rival = Worker::new(scene.sound.clone()).shared_state(scene.seen.clone()).lease(LEASE);
+    let rival = scene.worker_of(scene.sound.clone()).lease(LEASE);
     let rival = tokio::spawn(rival.run_with(successor.clone()));
     until("the second start", async || scene.seen.starts() == 2).await;
     // The first one's handler is told as soon as its worker hears of it.
