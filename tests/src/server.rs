@@ -3,11 +3,13 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
     time::{Duration, Instant},
 };
+
+use redis::{FromRedisValue, RedisResult};
 
 /// What kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,14 +43,24 @@ impl Kind {
     }
 }
 
-/// A running server with a folder of its own.
+/// A running server with a folder of its own. It ends with the test, and with the test's process at the latest.
 #[derive(Debug)]
 pub struct Server {
     kind: Kind,
     port: u16,
     options: Vec<String>,
+    /// Of one run alone.
+    further: Vec<String>,
     folder: tempfile::TempDir,
-    child: Option<Child>,
+    process: Option<Process>,
+}
+
+/// A server's process and its guard: a shell that waits for the end of the pipe from us, and then stops the server. However a
+/// test process ends, its pipes end with it.
+#[derive(Debug)]
+struct Process {
+    server: Child,
+    guard: Child,
 }
 
 impl Server {
@@ -67,11 +79,16 @@ impl Server {
     /// # Panics
     /// When it does not answer in time.
     pub fn with(kind: Kind, options: &[&str]) -> Server {
+        Server::launched(kind, |_| ["--save", ""].iter().chain(options).map(|option| (*option).to_owned()).collect())
+    }
+
+    /// Starts a server whose options depend on its folder or on a choice that may have to be made anew.
+    pub(crate) fn launched(kind: Kind, options: impl Fn(&Path) -> Vec<String>) -> Server {
         // Another process may take the port between the look and the start; then another one is tried.
         for _ in 0..10 {
             let folder = tempfile::tempdir().expect("a temporary folder");
-            let options = options.iter().map(|option| (*option).to_owned()).collect();
-            let mut server = Server { kind, port: free_port(), options, folder, child: None };
+            let options = options(folder.path());
+            let mut server = Server { kind, port: free_port(), options, further: Vec::new(), folder, process: None };
             if server.launch() {
                 return server;
             }
@@ -96,10 +113,18 @@ impl Server {
 
     /// Kills it (`kill -9`).
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(Process { mut server, mut guard }) = self.process.take() {
+            // The guard first: it must not stop whoever gets the number of this process next.
+            for child in [&mut guard, &mut server] {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
         }
+    }
+
+    /// Whether it has not been killed.
+    pub fn is_up(&self) -> bool {
+        self.process.is_some()
     }
 
     /// Starts it again on the same port and data.
@@ -107,7 +132,16 @@ impl Server {
     /// # Panics
     /// When it does not answer in time.
     pub fn restart(&mut self) {
+        self.restart_with(&[]);
+    }
+
+    /// Starts it again with options for this time.
+    ///
+    /// # Panics
+    /// When it does not answer in time.
+    pub fn restart_with(&mut self, options: &[&str]) {
         self.kill();
+        self.further = options.iter().map(|option| (*option).to_owned()).collect();
         assert!(self.launch(), "the server does not start again on port {}", self.port);
     }
 
@@ -122,8 +156,8 @@ impl Server {
     }
 
     fn signal(&self, signal: &str) {
-        let child = self.child.as_ref().expect("the server runs");
-        let status = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        let process = self.process.as_ref().expect("the server runs");
+        let status = Command::new("kill").args([signal, &process.server.id().to_string()]).status();
         assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
@@ -135,25 +169,39 @@ impl Server {
         exchange(self.port, words).expect("the server answers")
     }
 
+    /// Sends one command and reads the reply.
+    ///
+    /// # Errors
+    /// What the server says, or that it says nothing within two seconds.
+    pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        let patience = Duration::from_secs(2);
+        let mut connection = redis::Client::open(self.url())?.get_connection_with_timeout(patience)?;
+        connection.set_read_timeout(Some(patience))?;
+        let (verb, arguments) = words.split_first().expect("a command has a verb");
+        redis::cmd(verb).arg(arguments).query(&mut connection)
+    }
+
     fn launch(&mut self) -> bool {
-        let child = Command::new(self.kind.program())
-            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+        let server = Command::new(self.kind.program())
+            .args(&self.options)
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .arg("--dir")
             .arg(self.folder.path())
-            .args(&self.options)
+            .args(&self.further)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("the server starts");
-        self.child = Some(child);
+        let guard = guard(&server, self.folder.path());
+        let process = self.process.insert(Process { server, guard });
         let until = Instant::now() + Duration::from_secs(20);
         while Instant::now() < until {
             // Any reply will do: one that wants a password has it for those who know.
             if exchange(self.port, &["PING"]).is_ok_and(|reply| reply.starts_with("+PONG") || reply.starts_with("-NOAUTH")) {
                 return true;
             }
-            if self.child.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|ended| ended.is_some())) {
+            if process.server.try_wait().is_ok_and(|ended| ended.is_some()) {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -162,15 +210,29 @@ impl Server {
     }
 }
 
+/// Waits for the end of our pipe, then stops the server and clears its folder.
+fn guard(server: &Child, folder: &Path) -> Child {
+    Command::new("sh")
+        .args(["-c", "trap '' INT TERM; read -r _; kill -9 \"$1\"; rm -rf \"$2\"", "guard", &server.id().to_string()])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a shell")
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-/// A port that nobody listens on.
+/// A port that nobody listens on, below those that systems hand out to connections: one of them could take the port of a
+/// server that is to be started again.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    std::iter::repeat_with(|| fastrand::u16(10_000..32_000)).take(1000).find(free).expect("a free port")
 }
 
 fn exchange(port: u16, words: &[&str]) -> std::io::Result<String> {
@@ -194,33 +256,10 @@ fn exchange(port: u16, words: &[&str]) -> std::io::Result<String> {
 
 /// One server per kind for all tests of a process: each test has a namespace or a queue of its own. It ends with the process.
 pub fn shared(kind: Kind) -> String {
-    static REDIS: OnceLock<String> = OnceLock::new();
-    static VALKEY: OnceLock<String> = OnceLock::new();
+    static REDIS: OnceLock<Server> = OnceLock::new();
+    static VALKEY: OnceLock<Server> = OnceLock::new();
     let cell = if kind == Kind::Redis { &REDIS } else { &VALKEY };
-    cell.get_or_init(|| {
-        let server = Server::with(kind, &["--appendonly", "no", "--enable-debug-command", "local"]);
-        let url = server.url();
-        // A test process that ends, however it ends, takes its server along.
-        keep_until_exit(server);
-        url
-    })
-    .clone()
-}
-
-/// Statics are not dropped: a small shell waits for this process and then stops the server.
-fn keep_until_exit(mut server: Server) {
-    if let Some(child) = server.child.take() {
-        let script = format!("(while kill -0 {} 2>/dev/null; do sleep 0.2; done; kill -9 {}) &", std::process::id(), child.id());
-        Command::new("sh")
-            .args(["-c", &script])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .expect("a shell that leaves another to wait");
-    }
-    let folder = std::mem::replace(&mut server.folder, tempfile::tempdir().expect("a temporary folder"));
-    drop(folder.keep());
+    cell.get_or_init(|| Server::with(kind, &["--appendonly", "no", "--enable-debug-command", "local"])).url()
 }
 
 /// Makes a test of each of these functions on every kind of server: `on_servers!(one_case another_case)`.

@@ -1,0 +1,285 @@
+//! Three sentinels that watch over a master and its replica: real processes, which end with the test.
+
+use std::{
+    ops::Range,
+    path::Path,
+    sync::OnceLock,
+    time::{Duration, SystemTime},
+};
+
+use redis::{RedisResult, Value};
+
+use crate::{
+    patience::wait_for,
+    server::{Kind, Server},
+};
+
+/// The name under which the sentinels know the servers.
+pub const SERVICE: &str = "jobs";
+
+/// Sentinels and their servers. One of the servers is the master, the other its replica, by turns.
+#[derive(Debug)]
+pub struct Sentinels {
+    kind: Kind,
+    servers: Vec<Server>,
+    sentinels: Vec<Server>,
+}
+
+impl Sentinels {
+    /// Starts two servers that keep nothing on disk, and sentinels that hold a server for dead after this time.
+    pub fn start(kind: Kind, down_after: Duration) -> Sentinels {
+        Sentinels::with(kind, down_after, &["--appendonly", "no"])
+    }
+
+    /// Starts servers with further options. Ready are they when every sentinel knows the others and a replica in sync.
+    ///
+    /// # Panics
+    /// When they do not find each other in time.
+    pub fn with(kind: Kind, down_after: Duration, options: &[&str]) -> Sentinels {
+        let options = [&["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"], options].concat();
+        let master = Server::with(kind, &options);
+        let port = master.port().to_string();
+        let replica = Server::with(kind, &[&options[..], &["--replicaof", "127.0.0.1", &port]].concat());
+        let config = |folder: &Path| config(folder, &port, down_after);
+        let sentinels: Vec<Server> = (0..3).map(|_| Server::launched(kind, config)).collect();
+        for sentinel in &sentinels {
+            hurry(sentinel).expect("a sentinel can be told how often to look");
+        }
+        let all = Sentinels { kind, servers: vec![master, replica], sentinels };
+        all.wait_for_sync();
+        all.wait_for_sentinels();
+        all
+    }
+
+    /// Where a broker finds them.
+    pub fn url(&self) -> String {
+        let addresses: Vec<String> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
+        format!("redis+sentinel://{}/{SERVICE}", addresses.join(","))
+    }
+
+    /// A server by its number, 0 or 1.
+    pub fn server(&self, number: usize) -> &Server {
+        &self.servers[number]
+    }
+
+    /// A sentinel by its number, 0 to 2.
+    pub fn sentinel(&self, number: usize) -> &Server {
+        &self.sentinels[number]
+    }
+
+    /// The number of the server that most sentinels name as the master.
+    pub fn master(&self) -> usize {
+        wait_for("two sentinels to name the same master", || {
+            let named = |number: &usize| self.sentinels.iter().filter(|sentinel| self.named_by(sentinel) == Some(*number)).count();
+            (0..self.servers.len()).find(|number| named(number) >= 2)
+        })
+    }
+
+    /// The number of the other server.
+    pub fn replica(&self) -> usize {
+        1 - self.master()
+    }
+
+    /// Asks a sentinel for a failover while the master is well. The old master takes writes until the sentinels make it a
+    /// replica, about ten seconds later: whoever writes there writes in vain.
+    pub fn fail_over(&self) {
+        wait_for("a sentinel to begin a failover", || {
+            self.sentinels.iter().find_map(|sentinel| sentinel.ask::<String>(&["SENTINEL", "FAILOVER", SERVICE]).ok())
+        });
+    }
+
+    /// A failover that loses nothing, as a careful operator does it: the master stops writes, its replica catches up and is
+    /// promoted, and the old master becomes its replica before it goes on.
+    pub fn hand_over(&self) -> Promotion {
+        let (old, new) = (self.master(), self.replica());
+        let paused: String = self.servers[old].ask(&["CLIENT", "PAUSE", "60000", "WRITE"]).expect("a master can be paused");
+        assert_eq!(paused, "OK");
+        self.wait_for_offset(new, old);
+        self.fail_over();
+        let promotion = self.wait_for_promotion(new);
+        self.follow(old, new);
+        self.wait_until_named(new);
+        promotion
+    }
+
+    /// Lets a sentinel of Valkey 9 do what [`hand_over`](Self::hand_over) does by hand.
+    pub fn hand_over_coordinated(&self) -> Promotion {
+        let new = self.replica();
+        let asked = self.sentinels[0].ask::<String>(&["SENTINEL", "FAILOVER", SERVICE, "COORDINATED"]);
+        asked.expect("the replica is in sync");
+        self.wait_for_promotion(new)
+    }
+
+    /// Kills the master; its number.
+    pub fn kill_master(&mut self) -> usize {
+        let master = self.master();
+        self.servers[master].kill();
+        master
+    }
+
+    /// Starts a killed server as the replica of the other one, and waits until it is one.
+    pub fn bring_back(&mut self, number: usize) {
+        let port = self.servers[1 - number].port().to_string();
+        self.servers[number].restart_with(&["--replicaof", "127.0.0.1", &port]);
+        self.wait_for_sync();
+        self.wait_until_named(1 - number);
+    }
+
+    /// Makes a server the replica of another, and cuts off who was connected to it.
+    pub fn follow(&self, number: usize, master: usize) {
+        let port = self.servers[master].port().to_string();
+        let server = &self.servers[number];
+        let follows: String = server.ask(&["REPLICAOF", "127.0.0.1", &port]).expect("a server can be told to follow");
+        assert!(follows.starts_with("OK"), "{follows}");
+        for class in ["normal", "pubsub"] {
+            server.ask::<i64>(&["CLIENT", "KILL", "TYPE", class, "SKIPME", "yes"]).expect("clients can be cut off");
+        }
+        server.ask::<String>(&["CLIENT", "UNPAUSE"]).expect("a server can go on");
+    }
+
+    /// Lets these sentinels stand still.
+    pub fn pause_sentinels(&self, numbers: Range<usize>) {
+        self.sentinels[numbers].iter().for_each(Server::pause);
+    }
+
+    /// Lets these sentinels go on.
+    pub fn resume_sentinels(&self, numbers: Range<usize>) {
+        self.sentinels[numbers].iter().for_each(Server::resume);
+    }
+
+    /// Waits until the server is a master, and tells when that was seen.
+    pub fn wait_for_promotion(&self, number: usize) -> Promotion {
+        let at = wait_for("the replica to be promoted", || is_master(&self.servers[number]).then(SystemTime::now));
+        Promotion { number, at }
+    }
+
+    /// Waits until most sentinels name this server as the master.
+    pub fn wait_until_named(&self, number: usize) {
+        wait_for("the sentinels to name the new master", || (self.master() == number).then_some(()));
+    }
+
+    /// Waits until the sentinels know each other and a replica, and could fail over.
+    pub fn wait_for_sentinels(&self) {
+        let settled = |sentinel: &Server| {
+            let known = |what: &str| sentinel.ask::<Vec<Value>>(&["SENTINEL", what, SERVICE]).map_or(0, |known| known.len());
+            let fit = sentinel.ask::<String>(&["SENTINEL", "CKQUORUM", SERVICE]).is_ok_and(|said| said.starts_with("OK 3"));
+            fit && known("SENTINELS") == 2 && known("REPLICAS") >= 1
+        };
+        wait_for("the sentinels to know each other and the replica", || self.sentinels.iter().all(settled).then_some(()));
+    }
+
+    /// Waits until one server is the replica of the other and has all that the other has.
+    pub fn wait_for_sync(&self) {
+        wait_for("a master and a replica", || {
+            let (first, second) = (is_master(&self.servers[0]), is_master(&self.servers[1]));
+            let (master, replica) = if first { (0, 1) } else { (1, 0) };
+            (first != second && follows(&self.servers[replica], self.servers[master].port())).then_some((master, replica))
+        });
+    }
+
+    fn wait_for_offset(&self, replica: usize, master: usize) {
+        wait_for("the replica to catch up", || {
+            let (has, wrote) = (offset(&self.servers[replica]), offset(&self.servers[master]));
+            (has.is_some() && has >= wrote).then_some(())
+        });
+    }
+
+    fn named_by(&self, sentinel: &Server) -> Option<usize> {
+        let address: (String, u16) = sentinel.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE]).ok()?;
+        self.servers.iter().position(|server| server.port() == address.1)
+    }
+
+    /// What runs here.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+/// A server that became the master.
+#[derive(Clone, Copy, Debug)]
+pub struct Promotion {
+    /// Its number.
+    pub number: usize,
+    /// When that was seen: a few milliseconds later than it was.
+    pub at: SystemTime,
+}
+
+/// Sentinels and servers for all tests of a process, which fail over for nobody.
+pub fn shared(kind: Kind) -> &'static Sentinels {
+    static REDIS: OnceLock<Sentinels> = OnceLock::new();
+    static VALKEY: OnceLock<Sentinels> = OnceLock::new();
+    let cell = if kind == Kind::Redis { &REDIS } else { &VALKEY };
+    cell.get_or_init(|| Sentinels::start(kind, Duration::from_secs(60)))
+}
+
+/// Whether it says that it is a master.
+pub(crate) fn is_master(server: &Server) -> bool {
+    info(server, "role").is_ok_and(|role| role.as_deref() == Some("master"))
+}
+
+/// Whether it is in sync with the master on this port.
+pub(crate) fn follows(server: &Server, port: u16) -> bool {
+    let is = |field: &str, value: &str| info(server, field).is_ok_and(|found| found.as_deref() == Some(value));
+    is("master_port", &port.to_string()) && is("master_link_status", "up")
+}
+
+/// How much of the stream of writes it has or has written.
+pub(crate) fn offset(server: &Server) -> Option<u64> {
+    let field = if is_master(server) { "master_repl_offset" } else { "slave_repl_offset" };
+    info(server, field).ok().flatten()?.parse().ok()
+}
+
+fn info(server: &Server, field: &str) -> RedisResult<Option<String>> {
+    let info: String = server.ask(&["INFO", "replication"])?;
+    Ok(info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).map(|value| value.trim().to_owned()))
+}
+
+/// A sentinel writes what it learns into its configuration, which therefore is a file.
+fn config(folder: &Path, master: &str, down_after: Duration) -> Vec<String> {
+    let path = folder.join("sentinel.conf");
+    let text = format!(
+        "sentinel monitor {SERVICE} 127.0.0.1 {master} 2\n\
+         sentinel down-after-milliseconds {SERVICE} {}\n\
+         sentinel failover-timeout {SERVICE} 4000\n",
+        down_after.as_millis()
+    );
+    std::fs::write(&path, text).expect("a file can be written");
+    vec![path.display().to_string(), "--sentinel".to_owned()]
+}
+
+/// Sentinels that look and talk ten times as often as usual, and are soon themselves again after they stood still.
+fn hurry(sentinel: &Server) -> RedisResult<String> {
+    let periods = ["info-period", "500", "ping-period", "200", "ask-period", "200", "publish-period", "200"];
+    let recovery = ["min-link-reconnect-period", "500", "tilt-trigger", "5000", "tilt-period", "1000"];
+    sentinel.ask(&[&["SENTINEL", "DEBUG"], &periods[..], &recovery[..]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::on_servers! {
+        a_value_outlives_two_careful_failovers_and_a_death
+    }
+
+    async fn a_value_outlives_two_careful_failovers_and_a_death(kind: Kind) {
+        let mut all = Sentinels::start(kind, Duration::from_millis(1000));
+        let set = |server: &Server, value: &str| server.ask::<String>(&["SET", "value", value]);
+        for value in ["first", "second"] {
+            let master = all.master();
+            set(all.server(master), value).unwrap();
+            let promotion = all.hand_over();
+            assert_eq!(promotion.number, 1 - master);
+            assert_eq!(all.server(promotion.number).ask::<String>(&["GET", "value"]).unwrap(), value);
+            assert!(set(all.server(master), "in vain").unwrap_err().to_string().contains("ReadOnly"), "the old master follows");
+            all.wait_for_sync();
+            all.wait_for_sentinels();
+        }
+        let dead = all.kill_master();
+        let promotion = all.wait_for_promotion(1 - dead);
+        assert_eq!(all.server(promotion.number).ask::<String>(&["GET", "value"]).unwrap(), "second");
+        all.bring_back(dead);
+        assert!(set(all.server(dead), "in vain").is_err());
+        assert_eq!(all.master(), promotion.number);
+    }
+}
