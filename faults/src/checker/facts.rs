@@ -1,0 +1,286 @@
+//! The same history, by job and by process.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{Held, Invariant, Snapshot, Terms};
+use crate::history::{Ending, Operation, Phase, Record, Wish};
+
+/// What a finding is about: whose timeline explains it.
+#[derive(Clone, Debug)]
+pub(super) enum About {
+    Job(String),
+    Key(u64),
+    Process(String),
+    Nothing,
+}
+
+/// A broken invariant, before it is explained.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) invariant: Invariant,
+    pub(super) about: About,
+    pub(super) what: String,
+}
+
+/// An interval from the moment something was asked for to the moment it was answered; `None`: no answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) from_us: u64,
+    pub(super) to_us: Option<u64>,
+}
+
+/// What is known of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Happened,
+    Refused,
+    Open,
+}
+
+/// One enqueue of a key.
+#[derive(Clone, Debug)]
+pub(super) struct Enqueued<'a> {
+    pub(super) span: Span,
+    pub(super) fate: Fate,
+    pub(super) key: u64,
+    pub(super) id: Option<&'a str>,
+    pub(super) digest: u64,
+    pub(super) delay_ms: u64,
+    pub(super) max_attempts: u32,
+    pub(super) existing: bool,
+    pub(super) wish: Wish,
+}
+
+/// A delivery: who got it, what its handler did, how it was finished.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery<'a> {
+    pub(super) claim: u64,
+    pub(super) lane: &'a str,
+    pub(super) process: &'a str,
+    pub(super) claimed_us: u64,
+    pub(super) at_ms: i64,
+    pub(super) attempts: u32,
+    pub(super) crashes: u32,
+    pub(super) starts: Vec<u64>,
+    pub(super) ends: Vec<u64>,
+    pub(super) finishes: BTreeMap<u64, Finish>,
+}
+
+/// One finish of a delivery, by the turn that carries it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finish {
+    pub(super) ending: Ending,
+    pub(super) span: Span,
+    pub(super) fate: Fate,
+}
+
+impl Delivery<'_> {
+    /// The finishes that counted, or may have.
+    pub(super) fn possible(&self) -> impl Iterator<Item = &Finish> {
+        self.finishes.values().filter(|finish| finish.fate != Fate::Refused)
+    }
+
+    /// The finish that counted.
+    pub(super) fn accepted(&self) -> Option<&Finish> {
+        self.finishes.values().find(|finish| finish.fate == Fate::Happened)
+    }
+}
+
+/// A job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Job<'a> {
+    pub(super) key: Option<u64>,
+    pub(super) deliveries: BTreeMap<u64, Delivery<'a>>,
+    /// Starts whose delivery nobody has recorded, and two lanes of one claim number.
+    pub(super) stray_starts: Vec<u64>,
+    pub(super) shared_claims: Vec<u64>,
+    pub(super) start_digests: Vec<u64>,
+    pub(super) cancels: Vec<(Span, Fate)>,
+    pub(super) requeues: Vec<(Span, Fate)>,
+    pub(super) deletes: Vec<(Span, Fate)>,
+    pub(super) held: Vec<&'a Held>,
+}
+
+/// A process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Process {
+    /// When it was ready, when it ended, and how many jobs it may run at once.
+    pub(super) lives: Vec<(u64, Option<u64>, usize)>,
+    pub(super) tasks: BTreeSet<String>,
+}
+
+pub(super) struct Facts<'a> {
+    pub(super) records: &'a [Record],
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) terms: &'a Terms,
+    pub(super) enqueues: BTreeMap<u64, Vec<Enqueued<'a>>>,
+    pub(super) jobs: BTreeMap<&'a str, Job<'a>>,
+    pub(super) processes: BTreeMap<&'a str, Process>,
+    /// When each lane renewed its lease, and whose it is.
+    pub(super) renewals: BTreeMap<&'a str, (&'a str, Vec<u64>)>,
+    /// Who fenced each lane.
+    fences: HashMap<&'a str, Vec<(&'a str, Span, Fate)>>,
+    pub(super) faults: Vec<(u64, &'a str, &'a str)>,
+    pub(super) heals: Vec<u64>,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn gather(records: &'a [Record], snapshot: &'a Snapshot, terms: &'a Terms) -> Self {
+        let mut facts = Facts {
+            records,
+            snapshot,
+            terms,
+            enqueues: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            renewals: BTreeMap::new(),
+            fences: HashMap::new(),
+            faults: Vec::new(),
+            heals: Vec::new(),
+        };
+        for record in records {
+            facts.add(record);
+        }
+        for held in &snapshot.jobs {
+            let job = facts.jobs.entry(&held.id).or_default();
+            job.held.push(held);
+            job.key = job.key.or(held.key);
+        }
+        for enqueue in facts.enqueues.values().flatten() {
+            if let Some(id) = enqueue.id {
+                facts.jobs.entry(id).or_default().key = Some(enqueue.key);
+            }
+        }
+        facts
+    }
+
+    fn add(&mut self, record: &'a Record) {
+        let (at, phase, process) = (record.wall_us, record.phase, record.process.as_str());
+        match &record.operation {
+            Operation::Enqueue { key, id, digest, delay_ms, max_attempts, existing, wish } => {
+                let enqueues = self.enqueues.entry(*key).or_default();
+                if phase == Phase::Invoke {
+                    enqueues.push(Enqueued {
+                        span: Span { from_us: at, to_us: None },
+                        fate: Fate::Open,
+                        key: *key,
+                        id: id.as_deref(),
+                        digest: *digest,
+                        delay_ms: *delay_ms,
+                        max_attempts: *max_attempts,
+                        existing: *existing,
+                        wish: *wish,
+                    });
+                } else if let Some(open) = enqueues.last_mut() {
+                    open.id = id.as_deref().or(open.id);
+                    open.existing = *existing;
+                    close(&mut open.span, &mut open.fate, at, phase);
+                }
+            }
+            Operation::Claim { id, lane, claim, at_ms, attempts, crashes } if phase == Phase::Ok => {
+                let job = self.jobs.entry(id).or_default();
+                let delivery = job.deliveries.entry(*claim).or_insert_with(|| Delivery {
+                    claim: *claim,
+                    lane,
+                    process,
+                    claimed_us: at,
+                    at_ms: *at_ms,
+                    attempts: *attempts,
+                    crashes: *crashes,
+                    starts: Vec::new(),
+                    ends: Vec::new(),
+                    finishes: BTreeMap::new(),
+                });
+                if delivery.lane != lane {
+                    job.shared_claims.push(*claim);
+                }
+                self.renew(process, lane, at);
+            }
+            Operation::Start { key, id, claim, digest } => {
+                let job = self.jobs.entry(id).or_default();
+                job.key = Some(*key);
+                job.start_digests.push(*digest);
+                match job.deliveries.get_mut(claim) {
+                    Some(delivery) => delivery.starts.push(at),
+                    None => job.stray_starts.push(at),
+                }
+            }
+            Operation::End { id, claim, .. } => {
+                if let Some(delivery) = self.jobs.entry(id).or_default().deliveries.get_mut(claim) {
+                    delivery.ends.push(at);
+                }
+            }
+            Operation::Finish { id, claim, seq, ending, .. } => {
+                let Some(delivery) = self.jobs.entry(id).or_default().deliveries.get_mut(claim) else { return };
+                let new = Finish { ending: *ending, span: Span { from_us: at, to_us: None }, fate: Fate::Open };
+                let finish = delivery.finishes.entry(*seq).or_insert(new);
+                if phase != Phase::Invoke {
+                    close(&mut finish.span, &mut finish.fate, at, phase);
+                }
+            }
+            Operation::Renew { lane } if phase == Phase::Ok => self.renew(process, lane, at),
+            Operation::Fence { lane } => {
+                let fences = self.fences.entry(lane).or_default();
+                if phase == Phase::Invoke {
+                    fences.push((process, Span { from_us: at, to_us: None }, Fate::Open));
+                } else if let Some((_, span, fate)) = fences.iter_mut().rev().find(|fence| fence.0 == process) {
+                    close(span, fate, at, phase);
+                }
+            }
+            Operation::Cancel { id } => settle(&mut self.jobs.entry(id).or_default().cancels, at, phase),
+            Operation::Requeue { id } => settle(&mut self.jobs.entry(id).or_default().requeues, at, phase),
+            Operation::Delete { id } => settle(&mut self.jobs.entry(id).or_default().deletes, at, phase),
+            Operation::Up { concurrency, tasks } => {
+                let found = self.processes.entry(process).or_default();
+                found.lives.push((at, None, *concurrency));
+                found.tasks.extend(tasks.iter().cloned());
+            }
+            Operation::Down => {
+                let life = self.processes.entry(process).or_default().lives.last_mut();
+                if let Some((_, end @ None, _)) = life {
+                    *end = Some(at);
+                }
+            }
+            Operation::Fault { name, target } => self.faults.push((at, name, target)),
+            Operation::Heal => self.heals.push(at),
+            Operation::Claim { .. } | Operation::Renew { .. } => {}
+        }
+    }
+
+    fn renew(&mut self, process: &'a str, lane: &'a str, at: u64) {
+        self.renewals.entry(lane).or_insert_with(|| (process, Vec::new())).1.push(at);
+    }
+
+    /// Since when a lane may have been fenced.
+    pub(super) fn fenced_since(&self, lane: &str) -> Option<u64> {
+        self.fences.get(lane)?.iter().filter(|(.., fate)| *fate != Fate::Refused).map(|(_, span, _)| span.from_us).min()
+    }
+
+    /// The first enqueue of a job.
+    pub(super) fn enqueue_of(&self, job: &Job<'_>) -> Option<&Enqueued<'a>> {
+        self.enqueues.get(&job.key?)?.first()
+    }
+}
+
+fn close(span: &mut Span, fate: &mut Fate, at: u64, phase: Phase) {
+    span.to_us = Some(at);
+    *fate = match (phase, *fate) {
+        // What happened once has happened, whatever a later answer says.
+        (_, Fate::Happened) | (Phase::Ok, _) => Fate::Happened,
+        (Phase::Fail, _) => Fate::Refused,
+        (Phase::Unknown | Phase::Invoke, _) => Fate::Open,
+    };
+}
+
+fn settle(operations: &mut Vec<(Span, Fate)>, at: u64, phase: Phase) {
+    if phase == Phase::Invoke {
+        operations.push((Span { from_us: at, to_us: None }, Fate::Open));
+    } else if let Some((span, fate)) = operations.last_mut() {
+        close(span, fate, at, phase);
+    }
+}
+
+/// Notes a broken invariant of a job.
+pub(super) fn broken(found: &mut Vec<Finding>, invariant: Invariant, id: &str, what: impl Into<String>) {
+    found.push(Finding { invariant, about: About::Job(id.to_owned()), what: format!("job {id}: {}", what.into()) });
+}

@@ -1,0 +1,136 @@
+//! How the good history is spoiled, once per invariant.
+
+use super::{
+    super::{Held, Invariant},
+    story::{Story, held, id},
+};
+use crate::history::{Ending, Operation, Phase};
+
+/// Breaks one invariant.
+type Spoil = fn(&mut Story);
+
+pub(super) const ALL: [(Invariant, Spoil); 26] = [
+    (Invariant::NoLoss, |story| {
+        story.stored(20, 400);
+        story.count("enqueued", 1);
+    }),
+    (Invariant::NoGhosts, |story| {
+        story.ran("w2", 20, 20, 900, 901, Ending::Ack);
+        story.count("done", 1);
+    }),
+    (Invariant::OnePlace, |story| {
+        let twice = Held { state: "done".to_owned(), shown: "done".to_owned(), ..story.held(5).clone() };
+        story.snapshot.jobs.push(twice);
+    }),
+    (Invariant::NoResurrection, |story| {
+        story.ran("w2", 1, 20, 900, 901, Ending::Ack);
+        story.count("done", 1);
+    }),
+    (Invariant::Fencing, |story| {
+        // The zombie's word counted, after its successor had begun.
+        for record in &mut story.records {
+            match &mut record.operation {
+                Operation::Finish { claim: 13, .. } if record.phase == Phase::Fail => record.phase = Phase::Ok,
+                _ => {}
+            }
+        }
+        story.count("done", 1);
+    }),
+    (Invariant::SingleHolder, |story| {
+        for record in &mut story.records {
+            if matches!(record.operation, Operation::Fence { .. }) {
+                record.wall_us = 1_605_000;
+            }
+        }
+    }),
+    (Invariant::ExplainedRedelivery, |story| story.starts("w1", 1, 10, 6)),
+    (Invariant::Attempts, |story| story.held(5).reason = Some("crashed".to_owned())),
+    (Invariant::Backoff, |story| {
+        for record in &mut story.records {
+            match &mut record.operation {
+                Operation::Claim { claim: 12, at_ms, .. } => *at_ms = 70,
+                Operation::Finish { claim: 11, ending, .. } => *ending = Ending::Nack { delay_ms: 1 },
+                _ => {}
+            }
+        }
+    }),
+    (Invariant::NeverEarly, |story| {
+        for record in &mut story.records {
+            if let Operation::Claim { claim: 17, at_ms, .. } = &mut record.operation {
+                *at_ms = 800;
+            }
+        }
+    }),
+    (Invariant::BoundedLate, |story| {
+        story.terms.late_ms = Some(100);
+        story.stored(20, 400);
+        story.ran("w2", 20, 20, 600, 601, Ending::Ack);
+        story.count("enqueued", 1);
+        story.count("done", 1);
+    }),
+    (Invariant::Fifo, |story| {
+        story.terms.fifo = true;
+        story.stored(20, 400);
+        story.stored(21, 410);
+        story.ran("w2", 21, 20, 895, 896, Ending::Ack);
+        story.ran("w2", 20, 21, 897, 898, Ending::Ack);
+        story.count("enqueued", 2);
+        story.count("done", 2);
+    }),
+    (Invariant::Limits, |story| {
+        for key in 20..23 {
+            story.stored(key, 400);
+            story.ran("w2", key, key, 900 + key, 950 + key, Ending::Ack);
+        }
+        story.count("enqueued", 3);
+        story.count("done", 3);
+    }),
+    (Invariant::IdempotentEnqueue, |story| {
+        // One enqueue, two jobs: the other one ran as well.
+        story.note("w2", 900, Phase::Ok, claim("double", 20, 900));
+        story.note("w2", 901, Phase::Ok, Operation::Start { key: 1, id: "double".to_owned(), claim: 20, digest: 1 });
+    }),
+    (Invariant::ResultBinding, |story| story.held(7).result = Some(13)),
+    (Invariant::Cancelled, |story| {
+        story.ran("w2", 4, 20, 900, 901, Ending::Ack);
+        story.count("done", 1);
+    }),
+    (Invariant::DeadLetters, |story| story.snapshot.jobs.retain(|held| held.id != id(5))),
+    (Invariant::PayloadKept, |story| story.held(7).digest = Some(99)),
+    (Invariant::Accounting, |story| story.count("done", 1)),
+    (Invariant::Isolation, |story| {
+        // A neighbour of the job that kills its process pays with its life.
+        story.stored(20, 400);
+        story.snapshot.jobs.push(Held { reason: Some("crashed".to_owned()), crashes: 3, ..held(20, "dead") });
+        story.count("enqueued", 1);
+    }),
+    (Invariant::CleanRefusal, |story| {
+        story.ran("w2", 6, 20, 900, 901, Ending::Ack);
+        story.count("done", 1);
+    }),
+    (Invariant::NothingStuck, |story| {
+        story.stored(20, 400);
+        story.claimed("w2", 20, 20, 900);
+        story.snapshot.jobs.push(Held { lane: Some("w9.a".to_owned()), ..held(20, "active") });
+        story.count("enqueued", 1);
+    }),
+    (Invariant::NoSilentZombie, |story| {
+        story.forget(|operation| matches!(operation, Operation::Renew { .. }));
+    }),
+    (Invariant::Drains, |story| story.snapshot.drained_ms = None),
+    (Invariant::Renewals, |story| {
+        story.terms.renewals = true;
+        for at in (100..1700).step_by(100) {
+            story.renewed("w2", at);
+        }
+        for at in (20..200).step_by(100) {
+            story.renewed("w1", at);
+        }
+        story.renewed("w2", 2900);
+    }),
+    (Invariant::Resources, |story| story.snapshot.end.connections = 100),
+];
+
+fn claim(id: &str, claim: u64, at_ms: i64) -> Operation {
+    Operation::Claim { id: id.to_owned(), lane: "w2.a".to_owned(), claim, at_ms, attempts: 0, crashes: 0 }
+}

@@ -1,0 +1,48 @@
+//! One good history, and one per invariant that breaks this one and no other.
+
+mod bad;
+mod story;
+
+use std::collections::BTreeSet;
+
+use self::story::Story;
+use super::Invariant;
+
+#[test]
+fn a_good_history_breaks_nothing() {
+    let verdict = Story::good().verdict();
+    assert!(verdict.violations.is_empty(), "{:#?}", verdict.violations);
+    let summary = verdict.summary;
+    assert_eq!((summary.jobs, summary.refused, summary.fenced_off), (7, 1, 1));
+    assert_eq!(summary.duplicates.into_iter().collect::<Vec<_>>(), [("reclaim", 1)]);
+}
+
+#[test]
+fn every_invariant_has_a_history_that_breaks_it() {
+    let shown: BTreeSet<Invariant> = bad::ALL.iter().map(|(invariant, _)| *invariant).collect();
+    assert_eq!(shown.len(), bad::ALL.len(), "each once");
+    assert_eq!(shown.len() + 2, 28, "all but those of what is not built");
+}
+
+#[test]
+fn a_bad_history_breaks_its_invariant_and_no_other() {
+    for (invariant, spoil) in bad::ALL {
+        let mut story = Story::good();
+        spoil(&mut story);
+        let verdict = story.verdict();
+        let broken: BTreeSet<Invariant> = verdict.violations.iter().map(|violation| violation.invariant).collect();
+        assert_eq!(broken, BTreeSet::from([invariant]), "{:#?}", verdict.violations);
+    }
+}
+
+#[test]
+fn a_violation_is_explained_by_the_timeline_of_its_job() {
+    let mut story = Story::good();
+    story.starts("w1", 1, 10, 950);
+    let verdict = story.verdict();
+    let timeline = verdict.violations[0].timeline.join("\n");
+    for words in ["enqueue 1 as job-1", "claim 10 by w1.a", "start of claim 10", "ack of claim 10", "*** kill: w1"] {
+        assert!(timeline.contains(words), "{words} in\n{timeline}");
+    }
+    assert!(!timeline.contains("job-2"), "{timeline}");
+}

@@ -1,0 +1,61 @@
+//! When a job runs: I9, I10, I11.
+
+use super::{
+    Invariant,
+    facts::{Facts, Finding, Job, broken},
+};
+use crate::history::Ending;
+
+/// Clocks of a machine are read in microseconds and kept in milliseconds.
+const ROUNDING_MS: u64 = 2;
+
+pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
+    for (id, job) in &facts.jobs {
+        first_start(facts, id, job, found);
+        later_starts(facts, id, job, found);
+    }
+}
+
+/// I10 and I11 of the first delivery: not before the delay is over, and not long after it.
+fn first_start(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
+    let (Some(enqueue), Some(first)) = (facts.enqueue_of(job), job.deliveries.values().next()) else { return };
+    let at_ms = u64::try_from(first.at_ms).unwrap_or(0);
+    let due_ms = enqueue.span.from_us / 1000 + enqueue.delay_ms;
+    if at_ms + ROUNDING_MS < due_ms {
+        broken(found, Invariant::NeverEarly, id, format!("claim {} came {} ms before it was due", first.claim, due_ms - at_ms));
+    }
+    if let (Some(late_ms), Some(stored_us)) = (facts.terms.late_ms, enqueue.span.to_us) {
+        let latest_ms = stored_us / 1000 + enqueue.delay_ms + late_ms;
+        if first.starts.first().is_some_and(|start| start / 1000 > latest_ms) {
+            broken(found, Invariant::BoundedLate, id, format!("started more than {late_ms} ms after it was due"));
+        }
+    }
+}
+
+/// I9 and I10 of the others: not before what its finish asked for, and a failure waits for half of its nominal backoff.
+fn later_starts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
+    let mut failures = 0;
+    for (earlier, later) in job.deliveries.values().zip(job.deliveries.values().skip(1)) {
+        let Some(finish) = earlier.accepted().filter(|finish| !finish.ending.is_final()) else { continue };
+        let (delay_ms, invariant) = match finish.ending {
+            Ending::Nack { .. } => {
+                failures = earlier.attempts + 1;
+                (facts.terms.shortest_backoff_ms(failures), Invariant::Backoff)
+            }
+            ending => (ending.delay_ms(), Invariant::NeverEarly),
+        };
+        let due_ms = finish.span.from_us / 1000 + delay_ms;
+        let at_ms = u64::try_from(later.at_ms).unwrap_or(0);
+        if at_ms + ROUNDING_MS < due_ms {
+            let what = format!("claim {} came {} ms too early after failure {failures}", later.claim, due_ms - at_ms);
+            broken(found, invariant, id, what);
+        } else if finish.span.from_us / 1000 + finish.ending.delay_ms() > at_ms + ROUNDING_MS {
+            broken(
+                found,
+                Invariant::NeverEarly,
+                id,
+                format!("claim {} came before the delay of its {} was over", later.claim, finish.ending.name()),
+            );
+        }
+    }
+}

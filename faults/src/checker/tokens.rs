@@ -1,0 +1,103 @@
+//! Who may run and finish a job: I4 to I7, and I18.
+
+use super::{
+    Invariant,
+    facts::{Delivery, Facts, Fate, Finding, Job, broken},
+};
+use crate::history::Ending;
+
+pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
+    for (id, job) in &facts.jobs {
+        fencing(id, job, found);
+        for (earlier, later) in job.deliveries.values().zip(job.deliveries.values().skip(1)) {
+            successor(facts, id, job, earlier, later, found);
+        }
+        started_twice(id, job, found);
+        cancelled(id, job, found);
+    }
+}
+
+/// Why a job was delivered again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// In one word, as it is counted.
+    pub(super) name: &'static str,
+    /// Since when it may have been in effect.
+    pub(super) since_us: u64,
+}
+
+/// Why `later` followed `earlier`. A finish that counted goes before one that may have, and that before a lost lease.
+pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>) -> Option<Cause> {
+    let comes_back = |ending: Ending| !ending.is_final();
+    let by = |finish: &super::facts::Finish| Cause { name: finish.ending.name(), since_us: finish.span.from_us };
+    let accepted = earlier.accepted().filter(|finish| comes_back(finish.ending)).map(by);
+    let person = || {
+        let requeue = job.requeues.iter().find(|(span, fate)| *fate != Fate::Refused && span.from_us >= earlier.claimed_us)?;
+        Some(Cause { name: "person", since_us: requeue.0.from_us })
+    };
+    let lost = || Some(Cause { name: "reclaim", since_us: facts.fenced_since(earlier.lane)? });
+    let possible = || earlier.possible().find(|finish| comes_back(finish.ending)).map(by);
+    accepted.or_else(person).or_else(lost).or_else(possible)
+}
+
+/// I5, but for what needs the next delivery.
+fn fencing(id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
+    for claim in &job.shared_claims {
+        broken(found, Invariant::Fencing, id, format!("claim {claim} was given to two lanes"));
+    }
+    for delivery in job.deliveries.values() {
+        let counted: Vec<_> = delivery.finishes.values().filter(|finish| finish.fate == Fate::Happened).collect();
+        if counted.len() > 1 {
+            let endings: Vec<_> = counted.iter().map(|finish| finish.ending.name()).collect();
+            broken(found, Invariant::Fencing, id, format!("claim {} was finished twice: {}", delivery.claim, endings.join(", ")));
+        }
+    }
+}
+
+/// I4 to I7 between two deliveries that follow each other by number.
+fn successor(facts: &Facts<'_>, id: &str, job: &Job<'_>, earlier: &Delivery<'_>, later: &Delivery<'_>, found: &mut Vec<Finding>) {
+    let (first, second) = (earlier.claim, later.claim);
+    if earlier.at_ms > later.at_ms {
+        broken(found, Invariant::Fencing, id, format!("claim {first} is smaller than {second}, and came later"));
+        return;
+    }
+    if let Some(late) = earlier.accepted().filter(|finish| finish.span.from_us > later.claimed_us) {
+        let what = format!("the {} of claim {first} counted after claim {second} was given", late.ending.name());
+        broken(found, Invariant::Fencing, id, what);
+        return;
+    }
+    let requeued = job.requeues.iter().any(|(_, fate)| *fate != Fate::Refused);
+    if let Some(last) = earlier.accepted().filter(|finish| finish.ending.is_final() && !requeued) {
+        let what = format!("claim {second} was given after the {} of claim {first} had counted", last.ending.name());
+        broken(found, Invariant::NoResurrection, id, what);
+        return;
+    }
+    match cause(facts, job, earlier) {
+        None => broken(found, Invariant::ExplainedRedelivery, id, format!("nothing explains claim {second} after claim {first}")),
+        Some(cause) if cause.since_us > later.claimed_us => {
+            let what = format!("claim {second} was given while claim {first} stood: its {} came later", cause.name);
+            broken(found, Invariant::SingleHolder, id, what);
+        }
+        Some(_) => {}
+    }
+}
+
+/// I7, within one delivery.
+fn started_twice(id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
+    for delivery in job.deliveries.values().filter(|delivery| delivery.starts.len() > 1) {
+        broken(found, Invariant::ExplainedRedelivery, id, format!("claim {} was started {} times", delivery.claim, delivery.starts.len()));
+    }
+}
+
+/// I18: a cancel that is over before a claim or a finish is sent goes before it.
+fn cancelled(id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
+    let done = job.cancels.iter().filter(|(_, fate)| *fate == Fate::Happened).filter_map(|(span, _)| span.to_us).min();
+    let Some(done) = done else { return };
+    for delivery in job.deliveries.values() {
+        if u64::try_from(delivery.at_ms).is_ok_and(|at_ms| at_ms > done / 1000 + 1) {
+            broken(found, Invariant::Cancelled, id, format!("claim {} was given after its cancel", delivery.claim));
+        } else if delivery.accepted().is_some_and(|finish| finish.span.from_us > done && finish.ending != Ending::Void) {
+            broken(found, Invariant::Cancelled, id, format!("the finish of claim {} counted after its cancel", delivery.claim));
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! What processes write down of what they do: one append-only file each, a line per record.
+//!
+//! A record is written in one piece before the next thing happens, so that a process that is killed leaves a whole history: at
+//! worst its last line is torn, and an operation without an answer may or may not have happened.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::{Instant, SystemTime},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// Where an operation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It begins. Without one of the others it may or may not have happened.
+    Invoke,
+    /// It has happened.
+    Ok,
+    /// It was refused, and has not happened.
+    Fail,
+    /// Nobody can say.
+    Unknown,
+}
+
+/// How a delivery ends, without what comes along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// Done.
+    Ack,
+    /// Failed: comes back after so many milliseconds.
+    Nack {
+        /// The backoff.
+        delay_ms: u64,
+    },
+    /// Comes back after so many milliseconds.
+    Snooze {
+        /// The delay.
+        delay_ms: u64,
+    },
+    /// Its next round comes after so many milliseconds.
+    Repeat {
+        /// The delay.
+        delay_ms: u64,
+    },
+    /// Dead.
+    Bury {
+        /// Whether its last attempt failed; otherwise its handler said so, or it could not be read.
+        failed: bool,
+    },
+    /// No longer wanted.
+    Cancel,
+    /// Too late.
+    Expire,
+    /// Given back.
+    Release,
+    /// Set aside for somebody who knows its task.
+    Park,
+    /// The answer to a delivery that was taken away.
+    Void,
+}
+
+impl Ending {
+    /// True when nothing should happen to the job any more.
+    pub fn is_final(self) -> bool {
+        matches!(self, Ending::Ack | Ending::Bury { .. } | Ending::Cancel | Ending::Expire)
+    }
+
+    /// The verb.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ending::Ack => "ack",
+            Ending::Nack { .. } => "nack",
+            Ending::Snooze { .. } => "snooze",
+            Ending::Repeat { .. } => "repeat",
+            Ending::Bury { .. } => "bury",
+            Ending::Cancel => "cancel",
+            Ending::Expire => "expire",
+            Ending::Release => "release",
+            Ending::Park => "park",
+            Ending::Void => "void",
+        }
+    }
+
+    /// How long the job waits before it may come back.
+    pub fn delay_ms(self) -> u64 {
+        match self {
+            Ending::Nack { delay_ms } | Ending::Snooze { delay_ms } | Ending::Repeat { delay_ms } => delay_ms,
+            _ => 0,
+        }
+    }
+}
+
+/// What a job should come to, if all goes well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wish {
+    /// Done.
+    #[default]
+    Done,
+    /// Dead: it fails for good, kills its process, or cannot be read.
+    Dead,
+    /// Whatever: it is cancelled or deleted on the way.
+    Any,
+}
+
+/// What is done. Jobs are known by their id to the broker, and by their key, a number in the payload, to those who enqueue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// A job is stored.
+    Enqueue {
+        /// The job's number.
+        key: u64,
+        /// Its id, as far as it is known.
+        id: Option<String>,
+        /// A digest of its payload.
+        digest: u64,
+        /// How long it has to wait.
+        delay_ms: u64,
+        /// The failure that buries it.
+        max_attempts: u32,
+        /// Whether the broker had it already.
+        existing: bool,
+        /// What it should come to.
+        wish: Wish,
+    },
+    /// A turn brought a job.
+    Claim {
+        /// The job.
+        id: String,
+        /// The lane.
+        lane: String,
+        /// The claim number: with the lane the token of the delivery.
+        claim: u64,
+        /// By the broker's clock.
+        at_ms: i64,
+        /// Failures so far.
+        attempts: u32,
+        /// Crashes so far.
+        crashes: u32,
+    },
+    /// A handler begins.
+    Start {
+        /// The job's number, as its payload says.
+        key: u64,
+        /// The job.
+        id: String,
+        /// The claim number.
+        claim: u64,
+        /// The digest of the payload as it came.
+        digest: u64,
+    },
+    /// A handler ends.
+    End {
+        /// The job.
+        id: String,
+        /// The claim number.
+        claim: u64,
+        /// In one word.
+        how: String,
+    },
+    /// A delivery is finished: `Ok` when it counted, `Fail` when its lease was lost.
+    Finish {
+        /// The job.
+        id: String,
+        /// The lane.
+        lane: String,
+        /// The claim number.
+        claim: u64,
+        /// The turn that carries it: sent again, it is the same finish.
+        seq: u64,
+        /// How.
+        ending: Ending,
+    },
+    /// A lane renewed its lease, by a turn or a beat.
+    Renew {
+        /// The lane.
+        lane: String,
+    },
+    /// A lane was fenced: its jobs are taken back.
+    Fence {
+        /// The lane.
+        lane: String,
+    },
+    /// A person or the application takes a job away.
+    Cancel {
+        /// The job.
+        id: String,
+    },
+    /// A person puts a dead job back.
+    Requeue {
+        /// The job.
+        id: String,
+    },
+    /// A person removes a job.
+    Delete {
+        /// The job.
+        id: String,
+    },
+    /// A worker process is ready.
+    Up {
+        /// Most jobs at once.
+        concurrency: usize,
+        /// The tasks that it knows.
+        tasks: Vec<String>,
+    },
+    /// A worker process has ended or was killed.
+    Down,
+    /// Harm is done.
+    Fault {
+        /// Which.
+        name: String,
+        /// To whom: a process of the history, the broker, or the line between.
+        target: String,
+    },
+    /// All harm has ended.
+    Heal,
+}
+
+impl Operation {
+    /// The id of the job that it is about.
+    pub fn id(&self) -> Option<&str> {
+        match self {
+            Operation::Enqueue { id, .. } => id.as_deref(),
+            Operation::Claim { id, .. }
+            | Operation::Start { id, .. }
+            | Operation::End { id, .. }
+            | Operation::Finish { id, .. }
+            | Operation::Cancel { id }
+            | Operation::Requeue { id }
+            | Operation::Delete { id } => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// One line of a history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Who.
+    #[serde(rename = "p")]
+    pub process: String,
+    /// When, in microseconds since 1970 by the wall clock.
+    #[serde(rename = "w")]
+    pub wall_us: u64,
+    /// When, in microseconds since the process began to write.
+    #[serde(rename = "m")]
+    pub mono_us: u64,
+    /// Where the operation stands.
+    #[serde(rename = "f")]
+    pub phase: Phase,
+    /// What.
+    #[serde(rename = "o")]
+    pub operation: Operation,
+}
+
+/// Writes the history of a process. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Recorder(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    process: String,
+    file: File,
+    began: Instant,
+}
+
+impl Recorder {
+    /// Appends to a file.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: &Path, process: impl Into<String>) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Recorder(Arc::new(Inner { process: process.into(), file, began: Instant::now() })))
+    }
+
+    /// Writes one record.
+    pub fn note(&self, phase: Phase, operation: Operation) {
+        self.note_all([(phase, operation)]);
+    }
+
+    /// Writes several in one piece: whole lines, whoever dies.
+    ///
+    /// # Panics
+    /// When the file cannot be written: a history with holes proves nothing.
+    pub fn note_all(&self, records: impl IntoIterator<Item = (Phase, Operation)>) {
+        let (wall_us, mono_us) = (now_us(), u64::try_from(self.0.began.elapsed().as_micros()).expect("fits for ages"));
+        let mut lines = Vec::new();
+        for (phase, operation) in records {
+            let record = Record { process: self.0.process.clone(), wall_us, mono_us, phase, operation };
+            serde_json::to_writer(&mut lines, &record).expect("a record has only strings and numbers");
+            lines.push(b'\n');
+        }
+        if !lines.is_empty() {
+            (&self.0.file).write_all(&lines).expect("the history can be written");
+        }
+    }
+}
+
+/// Microseconds since 1970, by a clock that was set once and never steps: histories of one machine can be compared.
+pub fn now_us() -> u64 {
+    static BASE: OnceLock<(Instant, u64)> = OnceLock::new();
+    let (began, wall) = BASE.get_or_init(|| {
+        let wall = SystemTime::UNIX_EPOCH.elapsed().expect("the clock is past 1970");
+        (Instant::now(), u64::try_from(wall.as_micros()).expect("fits for ages"))
+    });
+    wall + u64::try_from(began.elapsed().as_micros()).expect("fits for ages")
+}
+
+/// Reads the histories in a folder (`*.jsonl`) and merges them by time. Records of one process keep their order.
+///
+/// # Errors
+/// When a file cannot be read, or has a line that is no record and is not a torn last one.
+pub fn read(folder: &Path) -> io::Result<Vec<Record>> {
+    let mut records = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "jsonl") {
+            continue;
+        }
+        let text = std::fs::read(&path)?;
+        let mut lines = text.split(|byte| *byte == b'\n').peekable();
+        while let Some(line) = lines.next() {
+            match serde_json::from_slice(line) {
+                Ok(record) => records.push(record),
+                // The piece after the last line end: empty, or torn by a kill.
+                Err(_) if lines.peek().is_none() => {}
+                Err(error) => {
+                    let shown = String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned();
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}: {shown}", path.display())));
+                }
+            }
+        }
+    }
+    records.sort_by_key(|record: &Record| record.wall_us);
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_back_and_a_torn_line_is_left_out() {
+        let folder = std::env::temp_dir().join(format!("queue-faults-history-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (first, second) = (folder.join("a.jsonl"), folder.join("b.jsonl"));
+        Recorder::open(&first, "a").unwrap().note(Phase::Ok, Operation::Heal);
+        Recorder::open(&second, "b").unwrap().note(Phase::Invoke, Operation::Cancel { id: "x".to_owned() });
+        OpenOptions::new().append(true).open(&second).unwrap().write_all(b"{\"p\":\"b\",\"w\":12").unwrap();
+        let records = read(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let read: Vec<_> = records.iter().map(|record| (record.process.as_str(), record.phase)).collect();
+        assert_eq!(read, [("a", Phase::Ok), ("b", Phase::Invoke)]);
+    }
+}
