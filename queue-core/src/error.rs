@@ -162,6 +162,7 @@ impl Error {
             Error::Ambiguous { broker, after } => Error::Ambiguous { broker: broker.clone(), after: *after },
             Error::Forgotten(name) => Error::Forgotten(name.clone()),
             Error::Config(problem) => Error::Config(problem.clone()),
+            Error::Internal(problem) => Error::Internal(problem.clone()),
             other => Error::Internal(other.to_string()),
         }
     }

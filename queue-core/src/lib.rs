@@ -99,6 +99,8 @@
 //! | `sqlite://queue.db` | one machine; nothing to install; the default of [`Client::from_env`] |
 //! | `sqlite://:memory:` | tests |
 //! | `redis://host`, `rediss://host` | several machines: Redis from 7.0, or Valkey |
+//! | `redis+sentinel://host,host/service` | a master with replicas and sentinels (feature `sentinel`) |
+//! | `redis+cluster://host,host` | a cluster (feature `cluster`) |
 //!
 //! The features `sqlite`, `redis` and `tls` are on by default.
 //!

@@ -50,8 +50,10 @@ enum Outcome {
 }
 
 /// A library crate and its features, each of which must build alone.
-const FEATURES: [(&str, &[&str]); 2] =
-    [("queue-core", &["", "sqlite", "redis", "tls"]), ("queue-worker", &["", "cli", "sqlite", "redis", "tls"])];
+const FEATURES: [(&str, &[&str]); 2] = [
+    ("queue-core", &["", "sqlite", "redis", "sentinel", "cluster", "tls"]),
+    ("queue-worker", &["", "cli", "sqlite", "redis", "sentinel", "cluster", "tls"]),
+];
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let servers = [(Kind::Redis, servers::redis(arguments.install)), (Kind::Valkey, servers::valkey())];

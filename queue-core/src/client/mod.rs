@@ -76,9 +76,12 @@ impl Client {
     /// | `sqlite://queue.db`, `sqlite:///var/lib/app/queue.db` | a SQLite file, made if it is missing |
     /// | `sqlite://:memory:` | SQLite in memory, for tests |
     /// | `redis://[[user]:password@]host[:port][/db]` | Redis from 7.0, or Valkey |
-    /// | `rediss://…` | the same over TLS |
+    /// | `redis+sentinel://[[user]:password@]host[:port],host…/service[/db]` | the master that these sentinels know |
+    /// | `redis+cluster://[[user]:password@]host[:port],host…` | the cluster to which these nodes belong |
+    /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS |
     ///
-    /// `?namespace=NAME` separates several applications on one Redis.
+    /// `?namespace=NAME` separates several applications on one Redis. Sentinels that want a password of their own have it in
+    /// `sentinel_password=`, with `sentinel_user=` if it is not the default user's.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`], [`Error::Unavailable`],

@@ -5,7 +5,7 @@ use crate::{
     error::{Error, Result},
 };
 
-const SCHEMES: [&str; 3] = ["sqlite", "redis", "rediss"];
+const SCHEMES: [&str; 7] = ["sqlite", "redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
 
 /// Opens the broker that a URL names.
 pub(super) async fn open(url: &str) -> Result<DynBroker> {
@@ -34,10 +34,16 @@ pub(super) async fn open(url: &str) -> Result<DynBroker> {
         "redis" => Ok(crate::redis::RedisBroker::connect(url).await?),
         #[cfg(not(feature = "redis"))]
         "redis" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "redis" }),
-        "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" => {
-            let way_out = "is not built yet; there are `redis://` and `rediss://` for one server, and `sqlite://`";
-            Err(Error::invalid("URL scheme", scheme, way_out))
-        }
+        #[cfg(feature = "redis")]
+        "redis+sentinel" | "redis+cluster" => Ok(crate::redis::RedisBroker::connect(url).await?),
+        #[cfg(feature = "tls")]
+        "rediss+sentinel" | "rediss+cluster" => Ok(crate::redis::RedisBroker::connect(url).await?),
+        #[cfg(not(feature = "tls"))]
+        "rediss+sentinel" | "rediss+cluster" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "tls" }),
+        #[cfg(not(feature = "redis"))]
+        "redis+sentinel" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "sentinel" }),
+        #[cfg(not(feature = "redis"))]
+        "redis+cluster" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "cluster" }),
         "valkey" | "valkeys" => {
             let same = if scheme == "valkey" { "redis" } else { "rediss" };
             Err(Error::invalid("URL scheme", scheme, format!("is not one of ours; Valkey is reached by `{same}://`")))
@@ -57,12 +63,21 @@ pub(crate) fn redacted(url: &str) -> String {
         return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("***@{host}"));
     };
     let (authority, tail) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
+    let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+    let mut parameters: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();
+    for pair in &mut parameters {
+        if pair.starts_with("sentinel_password=") {
+            *pair = "sentinel_password=***";
+        }
+    }
+    let mark = if parameters.is_empty() { "" } else { "?" };
+    let tail = format!("{path}{mark}{}", parameters.join("&"));
     match authority.rsplit_once('@') {
         Some((user, host)) => {
             let user = user.split_once(':').map_or(user, |(user, _)| user);
             format!("{scheme}://{user}:***@{host}{tail}")
         }
-        None => url.to_owned(),
+        None => format!("{scheme}://{authority}{tail}"),
     }
 }
 
@@ -100,8 +115,7 @@ mod tests {
         assert!(problem("amqp://localhost").await.contains("`rediss://`"));
         assert!(problem("redis:localhost").await.contains("`//`"));
         assert!(problem("REDIS://localhost").await.contains("did you mean `redis://`"));
-        assert!(problem("redis+sentinel://localhost/main").await.contains("not built yet"));
-        assert!(problem("rediss+cluster://localhost").await.contains("not built yet"));
+        assert!(problem("redis+sentinels://localhost/main").await.contains("did you mean `redis+sentinel://`"));
         assert!(problem("valkeys://localhost").await.contains("`rediss://`"));
         assert!(problem("").await.contains("no scheme"));
         assert!(problem("://").await.contains("is unknown"));
@@ -112,6 +126,8 @@ mod tests {
         assert_eq!(redacted("redis://app:geheim@host:1/2?x=y"), "redis://app:***@host:1/2?x=y");
         assert_eq!(redacted("redis://:p@ss@host"), "redis://:***@host");
         assert_eq!(redacted("redis://host/0"), "redis://host/0");
+        let url = "redis+sentinel://one,two/main?sentinel_password=geheim&namespace=x";
+        assert_eq!(redacted(url), "redis+sentinel://one,two/main?sentinel_password=***&namespace=x");
         assert_eq!(redacted("redis:app:geheim@host"), "***@host");
         assert_eq!(redacted("queue.db"), "queue.db");
     }

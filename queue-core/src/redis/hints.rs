@@ -1,20 +1,25 @@
-//! Announcements: one connection with a subscription per queue that somebody waits for.
+//! Announcements: to each server that holds a queue that somebody waits for, one connection with a subscription per queue.
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use redis::{AsyncConnectionConfig, PushInfo, PushKind, aio::ConnectionLike};
-use tokio::sync::{Notify, mpsc, watch};
+use redis::{
+    AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind,
+    aio::{ConnectionLike, MultiplexedConnection},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 
 use super::{
     answers,
+    endpoint::Endpoint,
     keys::{Keys, Kind},
+    servers::Servers,
 };
 use crate::{
     broker::{CALL_DEADLINE, Hint, Hints},
@@ -30,82 +35,144 @@ const PING: Duration = Duration::from_secs(10);
 /// The listeners of this process.
 #[derive(Debug)]
 pub(super) struct Announcements {
-    queues: Mutex<HashMap<String, watch::Sender<Hint>>>,
-    /// A queue was added.
-    added: Notify,
-    /// The broker's clock less ours, in milliseconds.
-    ahead: AtomicI64,
+    servers: Arc<Servers>,
     keys: Keys,
+    queues: Mutex<HashMap<String, Queue>>,
+    /// Counts the queues.
+    added: watch::Sender<usize>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    hint: watch::Sender<Hint>,
+    /// Its server's clock less ours, in milliseconds.
+    ahead: i64,
 }
 
 impl Announcements {
-    /// Starts listening, on the I/O thread.
-    pub(super) fn start(client: redis::Client, keys: Keys, io: &IoThread) -> Arc<Self> {
-        let this = Arc::new(Announcements { queues: Mutex::default(), added: Notify::new(), ahead: AtomicI64::new(0), keys });
-        let weak = Arc::downgrade(&this);
-        io.spawn(Box::pin(async move {
-            loop {
-                let Some(this) = weak.upgrade() else { return };
-                if this.lock().is_empty() {
-                    // Nobody listens yet. The broker may go meanwhile.
-                    let waited = tokio::time::timeout(PAUSE, this.added.notified()).await;
-                    drop(this);
-                    let _ = waited;
-                    continue;
-                }
-                let _ = this.listen(&client).await;
-                // What was announced meanwhile is lost: everybody looks for himself.
-                this.tell_all();
-                drop(this);
-                tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
-            }
-        }));
+    /// Starts listening, on the I/O thread, with which it ends.
+    pub(super) fn start(servers: Arc<Servers>, keys: Keys, io: &IoThread) -> Arc<Self> {
+        let this = Arc::new(Announcements { servers, keys, queues: Mutex::default(), added: watch::channel(0).0 });
+        io.spawn(Box::pin(this.clone().distribute()));
         this
     }
 
     pub(super) fn of(&self, queue: &str) -> Hints {
         let mut queues = self.lock();
-        let sender = queues.entry(queue.to_owned()).or_insert_with(|| {
-            self.added.notify_one();
-            watch::channel(Hint::default()).0
-        });
-        Hints::new(sender.subscribe())
+        let known = queues.len();
+        let queue = queues.entry(queue.to_owned()).or_insert_with(|| Queue { hint: watch::channel(Hint::default()).0, ahead: 0 });
+        let hints = Hints::new(queue.hint.subscribe());
+        if queues.len() > known {
+            self.added.send_replace(known + 1);
+        }
+        hints
     }
 
-    /// The broker's clock, from an answer that has just come.
-    pub(super) fn clock(&self, now_ms: i64) {
-        self.ahead.store(now_ms - local_ms(), Ordering::Relaxed);
+    /// The clock of a queue's server, from an answer that has just come.
+    pub(super) fn clock(&self, queue: &str, now_ms: i64) {
+        if let Some(queue) = self.lock().get_mut(queue) {
+            queue.ahead = now_ms - local_ms();
+        }
     }
 
-    /// Listens until the connection breaks.
-    async fn listen(&self, client: &redis::Client) -> Option<()> {
+    /// Keeps one listener to each server that holds a queue of ours.
+    async fn distribute(self: Arc<Self>) {
+        let (mut added, mut moves) = (self.added.subscribe(), self.servers.moves());
+        let mut listened: Vec<Arc<Endpoint>> = Vec::new();
+        let mut listeners = JoinSet::new();
+        loop {
+            for queue in self.names() {
+                let Some(endpoint) = self.servers.endpoint(&queue) else { continue };
+                if !listened.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
+                    listened.push(endpoint.clone());
+                    let this = self.clone();
+                    listeners.spawn(async move {
+                        this.serve(&endpoint).await;
+                        endpoint
+                    });
+                }
+            }
+            tokio::select! {
+                Some(Ok(ended)) = listeners.join_next() => listened.retain(|endpoint| !Arc::ptr_eq(endpoint, &ended)),
+                _ = added.changed() => {}
+                () = moved(&mut moves) => {}
+            }
+        }
+    }
+
+    /// Listens to one server for as long as it holds a queue of ours.
+    async fn serve(&self, endpoint: &Arc<Endpoint>) {
+        while self.names().iter().any(|queue| self.is_at(queue, endpoint)) {
+            let mut subscribed = Vec::new();
+            let _ = self.listen(endpoint, &mut subscribed).await;
+            // What was announced meanwhile is lost: everybody looks for himself.
+            for queue in subscribed {
+                self.tell(&queue, None);
+            }
+            tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+        }
+    }
+
+    /// Listens until the connection breaks, or a queue has moved.
+    async fn listen(&self, endpoint: &Arc<Endpoint>, subscribed: &mut Vec<String>) -> Option<()> {
         let (pushed, mut pushes) = mpsc::unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(CALL_DEADLINE))
             .set_connection_timeout(Some(CALL_DEADLINE))
             .set_push_sender(pushed);
+        let (client, era) = endpoint.client(ProtocolVersion::RESP3).ok()?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.ok()?;
-        let mut subscribed: Vec<String> = Vec::new();
+        let (mut added, mut moves) = (self.added.subscribe(), self.servers.moves());
+        let mut complete = false;
         loop {
-            let wanted: Vec<String> = self.lock().keys().filter(|queue| !subscribed.contains(*queue)).cloned().collect();
-            for queue in wanted {
-                // One channel a command: in a cluster each is in a slot of its own.
-                connection.req_packed_command(redis::cmd("SSUBSCRIBE").arg(self.keys.of(&queue, Kind::Hint))).await.ok()?;
-                self.tell(&queue, None);
-                subscribed.push(queue);
+            if !complete {
+                self.subscribe(&mut connection, endpoint, subscribed).await?;
+                complete = true;
             }
             tokio::select! {
-                push = pushes.recv() => self.take(push?)?,
-                () = self.added.notified() => {}
+                push = pushes.recv() => if self.take(push?).is_none() {
+                    endpoint.suspect();
+                    return None;
+                },
+                _ = added.changed() => complete = false,
+                () = moved(&mut moves) => {
+                    if !subscribed.iter().all(|queue| self.is_at(queue, endpoint)) {
+                        return None;
+                    }
+                    complete = false;
+                }
+                () = era.cancelled() => return None,
                 () = tokio::time::sleep(PING) => drop(connection.req_packed_command(&redis::cmd("PING")).await.ok()?),
             }
         }
     }
 
-    /// `None`: the connection is gone.
+    async fn subscribe(
+        &self,
+        connection: &mut MultiplexedConnection,
+        endpoint: &Arc<Endpoint>,
+        subscribed: &mut Vec<String>,
+    ) -> Option<()> {
+        for queue in self.names() {
+            if !self.is_at(&queue, endpoint) || subscribed.contains(&queue) {
+                continue;
+            }
+            // One channel a command: in a cluster each is in a slot of its own.
+            let heard = connection.req_packed_command(redis::cmd("SSUBSCRIBE").arg(self.keys.of(&queue, Kind::Hint))).await;
+            if heard.is_err() {
+                endpoint.suspect();
+                return None;
+            }
+            self.tell(&queue, None);
+            subscribed.push(queue);
+        }
+        Some(())
+    }
+
+    /// `None`: the connection is gone, or a queue has left this server.
     fn take(&self, push: PushInfo) -> Option<()> {
         match push.kind {
-            PushKind::Disconnection => return None,
+            PushKind::Disconnection | PushKind::SUnsubscribe => return None,
             PushKind::SMessage => {
                 let mut parts = push.data.into_iter();
                 let channel = parts.next().and_then(|channel| answers::text(channel).ok())?;
@@ -120,23 +187,32 @@ impl Announcements {
     }
 
     fn tell(&self, queue: &str, at: Option<i64>) {
-        let due = at.and_then(|at| {
-            let wait = at - self.ahead.load(Ordering::Relaxed) - local_ms();
-            u64::try_from(wait).ok().filter(|wait| *wait > 0).map(|wait| Instant::now() + Duration::from_millis(wait))
-        });
-        if let Some(sender) = self.lock().get(queue) {
-            sender.send_modify(|hint| *hint = Hint { count: hint.count + 1, due });
+        if let Some(queue) = self.lock().get(queue) {
+            let due = at.and_then(|at| {
+                let wait = at - queue.ahead - local_ms();
+                u64::try_from(wait).ok().filter(|wait| *wait > 0).map(|wait| Instant::now() + Duration::from_millis(wait))
+            });
+            queue.hint.send_modify(|hint| *hint = Hint { count: hint.count + 1, due });
         }
     }
 
-    fn tell_all(&self) {
-        for sender in self.lock().values() {
-            sender.send_modify(|hint| *hint = Hint { count: hint.count + 1, due: None });
-        }
+    fn is_at(&self, queue: &str, endpoint: &Arc<Endpoint>) -> bool {
+        self.servers.endpoint(queue).is_some_and(|at| Arc::ptr_eq(&at, endpoint))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, watch::Sender<Hint>>> {
+    fn names(&self) -> Vec<String> {
+        self.lock().keys().cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Queue>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A queue may have moved; never, where servers do not.
+async fn moved(moves: &mut watch::Receiver<u64>) {
+    if moves.changed().await.is_err() {
+        std::future::pending().await
     }
 }
 

@@ -129,6 +129,13 @@ impl Keys {
         format!("{}:{{{queue}}}:{}", self.namespace, kind.suffix())
     }
 
+    /// A command on one key of a queue.
+    pub(super) fn on(&self, verb: &str, queue: &str, kind: Kind) -> redis::Cmd {
+        let mut command = redis::cmd(verb);
+        command.arg(self.of(queue, kind));
+        command
+    }
+
     /// The set of all queues.
     pub(super) fn queues(&self) -> String {
         format!("{}:queues", self.namespace)

@@ -1,24 +1,23 @@
 //! Our own supervision of connections.
 //!
 //! A link is one connection that is made again when it breaks, when it does not answer twice in a row (a socket that swallows
-//! everything looks alive), when the server turns out to be a replica, and after half an hour. Nothing is sent again inside:
-//! callers know whether a request may be repeated. Replies are sorted into what the caller can do about them.
+//! everything looks alive), when the server turns out to be a replica or to have moved, and after half an hour. Nothing is sent
+//! again here: that is decided by those who know whether it may be repeated.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use redis::{
-    AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, Value,
+    AsyncConnectionConfig, Cmd, ProtocolVersion, RedisError, RedisResult, ServerErrorKind, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::timeout};
+use tokio_util::sync::CancellationToken;
 
-use super::{keys::Keys, script::Script};
+use super::{endpoint::Endpoint, refusal::Refusal};
 use crate::{
     broker::CALL_DEADLINE,
     error::{Error, Result},
@@ -28,80 +27,81 @@ use crate::{
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
 /// Callers who waited for an attempt to connect that failed so lately share its failure.
-const FRESH: Duration = Duration::from_millis(100);
+const FRESH: Duration = Duration::from_millis(50);
 
 /// Unanswered calls in a row after which a connection is given up.
 const TIMEOUTS: u32 = 2;
 
+/// A call that takes longer makes us look whether the servers are where they were.
+const SLOW: Duration = Duration::from_millis(500);
+
 /// One supervised connection. Calls may come from any runtime; its I/O happens on the broker's.
 #[derive(Debug)]
 pub(super) struct Link {
-    client: redis::Client,
-    /// Without secrets.
-    location: Arc<str>,
+    endpoint: Arc<Endpoint>,
     io: Handle,
-    /// Grows when the server turns out to be the wrong one: every link to it starts over.
-    endpoint: Arc<AtomicU64>,
     state: Mutex<State>,
     connecting: tokio::sync::Mutex<()>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
-    connection: Option<MultiplexedConnection>,
-    /// Which connection this is: whoever gives one up must mean this one.
-    epoch: u64,
-    since: Option<Instant>,
+    standing: Option<Standing>,
     timeouts: u32,
-    endpoint: u64,
     /// Why the last attempt to connect failed, for those who waited for it.
     failed: Option<(Instant, Error)>,
 }
 
-impl std::fmt::Debug for State {
+#[derive(Clone)]
+struct Standing {
+    connection: MultiplexedConnection,
+    since: Instant,
+    /// Cancelled when it is given up: what is in flight on it will not be waited for.
+    over: CancellationToken,
+}
+
+impl std::fmt::Debug for Standing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("epoch", &self.epoch).field("connected", &self.connection.is_some()).finish_non_exhaustive()
+        f.debug_struct("Standing").field("since", &self.since).finish_non_exhaustive()
     }
 }
 
 impl Link {
-    pub(super) fn new(client: redis::Client, location: Arc<str>, io: Handle, endpoint: Arc<AtomicU64>) -> Self {
-        Link { client, location, io, endpoint, state: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
+    pub(super) fn new(endpoint: Arc<Endpoint>, io: Handle) -> Self {
+        Link { endpoint, io, state: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
     }
 
-    /// Calls a script, with its text where the server does not have it.
-    pub(super) async fn script(&self, script: &Script, call: Cmd) -> Result<Value> {
-        match self.send(&call).await {
-            Err(Refusal::Server(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.told(self.send(&script.with_body(&call)).await)
-            }
-            outcome => self.told(outcome),
-        }
-    }
-
-    /// Sends a command.
-    pub(super) async fn command(&self, command: &Cmd) -> Result<Value> {
-        self.told(self.send(command).await)
-    }
-
-    async fn send(&self, command: &Cmd) -> Result<Value, Refusal> {
-        let connected = tokio::time::timeout(CALL_DEADLINE, self.connection()).await;
-        let (mut connection, epoch) = match connected {
+    /// Sends a command once; with `asking`, to a node of a cluster that is taking over the command's slot.
+    pub(super) async fn send(&self, command: &Cmd, asking: bool) -> Result<Value, Refusal> {
+        let standing = match timeout(CALL_DEADLINE, self.standing_or_new()).await {
             Ok(connected) => connected.map_err(Refusal::Unconnected)?,
-            Err(_) => return Err(Refusal::Unconnected(self.unavailable("it does not answer a connection attempt"))),
+            Err(_) => return Err(Refusal::Unconnected(self.endpoint.unavailable("it does not answer a connection attempt"))),
         };
-        let sent = tokio::time::timeout(CALL_DEADLINE, connection.req_packed_command(command)).await;
-        match sent.map(|sent| sent.and_then(Value::extract_error)) {
+        let mut connection = standing.connection.clone();
+        let mut answer = pin!(exchange(&mut connection, command, asking));
+        let in_time = async {
+            if let Ok(answer) = timeout(SLOW, &mut answer).await {
+                return Ok(answer);
+            }
+            self.endpoint.suspect();
+            timeout(CALL_DEADLINE.saturating_sub(SLOW), answer).await
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = in_time => outcome,
+            () = standing.over.cancelled() => return Err(Refusal::Unanswered),
+        };
+        match outcome {
             Ok(Ok(value)) => {
                 self.lock().timeouts = 0;
                 Ok(value)
             }
             Ok(Err(error)) => {
-                if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
-                    self.endpoint.fetch_add(1, Ordering::Relaxed);
+                if error.kind() == redis::ErrorKind::Server(ServerErrorKind::ReadOnly) {
+                    self.endpoint.start_over();
                 }
-                if gives_up_connection(&error) {
-                    self.give_up(epoch);
+                if breaks_connection(&error) {
+                    self.give_up(&standing);
                 }
                 Err(if error.is_io_error() || error.is_connection_dropped() { Refusal::Unanswered } else { Refusal::Server(error) })
             }
@@ -112,15 +112,14 @@ impl Link {
                     state.timeouts
                 };
                 if timeouts >= TIMEOUTS {
-                    self.give_up(epoch);
+                    self.give_up(&standing);
                 }
                 Err(Refusal::Unanswered)
             }
         }
     }
 
-    /// The connection that stands, or a new one.
-    async fn connection(&self) -> Result<(MultiplexedConnection, u64)> {
+    async fn standing_or_new(&self) -> Result<Standing> {
         if let Some(standing) = self.standing() {
             return Ok(standing);
         }
@@ -134,117 +133,74 @@ impl Link {
         let outcome = self.connect().await;
         if let Err(error) = &outcome {
             self.lock().failed = Some((Instant::now(), error.duplicate()));
+            self.endpoint.suspect();
         }
         outcome
     }
 
-    async fn connect(&self) -> Result<(MultiplexedConnection, u64)> {
-        let endpoint = self.endpoint.load(Ordering::Relaxed);
-        let client = self.client.clone();
+    async fn connect(&self) -> Result<Standing> {
+        let (client, era) = self.endpoint.client(ProtocolVersion::RESP2)?;
+        let asks_role = self.endpoint.may_be_replica();
         // On the broker's runtime: the connection's driver stays where it was made.
         let made = self.io.spawn(async move {
             let config = AsyncConnectionConfig::new()
                 .set_response_timeout(None)
                 .set_connection_timeout(Some(CALL_DEADLINE))
                 .set_pipeline_buffer_size(1024);
-            client.get_multiplexed_async_connection_with_config(&config).await
+            let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            let role = if asks_role { Some(connection.req_packed_command(&redis::cmd("ROLE")).await) } else { None };
+            RedisResult::Ok((connection, role))
         });
-        let connection = match made.await {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return Err(self.sorted(&error)),
-            Err(_) => return Err(self.unavailable("the I/O thread of its broker has ended")),
+        let (connection, role) = match made.await {
+            Ok(Ok(made)) => made,
+            Ok(Err(error)) => return Err(Refusal::Server(error).told(&self.endpoint)),
+            Err(_) => return Err(self.endpoint.unavailable("the I/O thread of its broker has ended")),
         };
+        // Sentinels may be late, and a server that was a master may have come back as a replica, which would be read from.
+        if let Some(Ok(Value::Array(role))) = role
+            && matches!(role.first(), Some(Value::BulkString(role)) if role != b"master")
+        {
+            return Err(self.endpoint.unavailable("its master has become a replica, and no other is known yet"));
+        }
+        let standing = Standing { connection, since: Instant::now(), over: era.child_token() };
         let mut state = self.lock();
-        state.epoch += 1;
         state.timeouts = 0;
-        state.endpoint = endpoint;
         state.failed = None;
-        state.since = Some(Instant::now());
-        state.connection = Some(connection.clone());
-        Ok((connection, state.epoch))
+        state.standing = Some(standing.clone());
+        Ok(standing)
     }
 
-    fn standing(&self) -> Option<(MultiplexedConnection, u64)> {
+    fn standing(&self) -> Option<Standing> {
         let mut state = self.lock();
-        let wrong = state.endpoint != self.endpoint.load(Ordering::Relaxed);
-        if wrong || state.since.is_some_and(|since| since.elapsed() > MAX_AGE) {
-            // What is in flight on it still has its handle.
-            state.connection = None;
+        // Of a connection that is too old, what is in flight still has its handle.
+        if state.standing.as_ref().is_some_and(|standing| standing.over.is_cancelled() || standing.since.elapsed() > MAX_AGE) {
+            state.standing = None;
         }
-        state.connection.clone().map(|connection| (connection, state.epoch))
+        state.standing.clone()
     }
 
-    fn give_up(&self, epoch: u64) {
-        let mut state = self.lock();
-        if state.epoch == epoch {
-            state.connection = None;
-            state.timeouts = 0;
-        }
+    /// Whoever else waits on it need not wait any longer.
+    fn give_up(&self, standing: &Standing) {
+        standing.over.cancel();
+        self.endpoint.suspect();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn told(&self, outcome: Result<Value, Refusal>) -> Result<Value> {
-        outcome.map_err(|refusal| match refusal {
-            Refusal::Unconnected(error) => error,
-            Refusal::Unanswered => Error::Ambiguous { broker: self.location.to_string(), after: CALL_DEADLINE },
-            Refusal::Server(error) => self.sorted(&error),
-        })
-    }
-
-    fn unavailable(&self, problem: impl Into<String>) -> Error {
-        Error::Unavailable { broker: self.location.to_string(), problem: problem.into() }
-    }
-
-    /// What an error reply means to whoever asked.
-    fn sorted(&self, error: &RedisError) -> Error {
-        let broker = self.location.to_string();
-        let detail = error.detail().unwrap_or_default().to_owned();
-        match error.code() {
-            Some("FORGOTTEN") => Error::Forgotten(detail),
-            Some("OLD") => match detail.rsplit_once(' ').map(|(name, seq)| (name, seq.parse())) {
-                Some((name, Ok(seq))) => Error::Old { name: name.to_owned(), seq },
-                _ => Error::Internal(format!("OLD {detail}")),
-            },
-            Some("SCHEMA") => Error::SchemaTooNew { queue: broker, found: detail.parse().unwrap_or(u64::MAX), known: super::SCHEMA },
-            Some("OOM") => Error::BrokerFull { broker, problem: "its `maxmemory` is reached".to_owned() },
-            Some("NOAUTH") => Error::AccessDenied { broker, problem: "it wants a password; write redis://user:password@host".to_owned() },
-            Some("WRONGPASS") => Error::AccessDenied { broker, problem: "wrong user name or password".to_owned() },
-            Some("ERR") if detail.contains("user executing the script") => Error::AccessDenied { broker, problem: detail },
-            Some("NOPERM") => Error::AccessDenied { broker, problem: detail },
-            Some(code @ ("READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY" | "MISCONF" | "NOREPLICAS")) => {
-                self.unavailable(format!("{code} {detail}"))
-            }
-            Some("ERR") if detail.contains("max number of clients") => self.unavailable(detail),
-            Some(code) => Error::Internal(format!("{code} {detail}")),
-            None if error.kind() == ErrorKind::AuthenticationFailed => {
-                Error::AccessDenied { broker, problem: "wrong user name or password".to_owned() }
-            }
-            None => self.unavailable(error.to_string()),
-        }
-    }
 }
 
-/// Why a call brought nothing.
-enum Refusal {
-    /// It was never sent.
-    Unconnected(Error),
-    /// It may have been carried out.
-    Unanswered,
-    /// The server said no.
-    Server(RedisError),
+async fn exchange(connection: &mut MultiplexedConnection, command: &Cmd, asking: bool) -> RedisResult<Value> {
+    if !asking {
+        return connection.req_packed_command(command).await.and_then(Value::extract_error);
+    }
+    let mut both = redis::pipe();
+    both.cmd("ASKING").add_command(command.clone());
+    let mut answers = connection.req_packed_commands(&both, 1, 1).await?;
+    answers.pop().unwrap_or(Value::Nil).extract_error()
 }
 
 /// Whether another connection may fare better.
-fn gives_up_connection(error: &RedisError) -> bool {
+fn breaks_connection(error: &RedisError) -> bool {
     error.is_io_error() || error.is_connection_dropped() || error.is_unrecoverable_error()
-}
-
-/// A command on one key of a queue.
-pub(super) fn on(verb: &str, keys: &Keys, queue: &str, kind: super::keys::Kind) -> Cmd {
-    let mut command = redis::cmd(verb);
-    command.arg(keys.of(queue, kind));
-    command
 }

@@ -1,36 +1,42 @@
-//! Redis from 7.0, and Valkey.
+//! Redis from 7.0, and Valkey: one server, a master that sentinels know, or a cluster.
 //!
 //! Every transition is one script, which reads and checks first and then writes; a replay of a request is recognised
-//! and answered as before. The data is described in `keys`. Links are supervised by us: what a broken, a silent
-//! or a demoted server means is decided here, and whether a request is sent again by its caller. Requests and beats have a
-//! connection each, announcements a third.
+//! and answered as before. The data is described in `keys`. Connections are supervised by us, in `link`: what a broken, a silent
+//! or a demoted server means. `servers` finds the one that holds a queue, with the help of `sentinel` and `cluster`. Whether a
+//! request that may have been carried out is sent again is decided by its caller. Requests and beats have a connection to each
+//! server, announcements a third.
 
 mod answers;
+#[cfg(feature = "cluster")]
+mod cluster;
+mod endpoint;
 mod hints;
 mod keys;
 mod link;
 mod people;
 mod reclaim;
+mod refusal;
 mod requests;
 mod script;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+mod servers;
 mod settings;
 mod url;
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use redis::{Cmd, Value};
 
 use self::{
     answers::{array, next, number, text},
     hints::Announcements,
     keys::Keys,
-    link::Link,
     requests::ms,
     script::{CANCEL, DELETE, ENQUEUE, EXTEND, FENCE, PAUSE, REGISTER, REQUEUE, SUSPECTS, SWEEP, Script, TURN},
+    servers::{Line, Servers},
 };
 use crate::{
     address::{JobId, check_name},
@@ -45,39 +51,39 @@ use crate::{
 /// The schema that this library writes.
 const SCHEMA: u64 = 1;
 
-/// A broker on one Redis or Valkey server.
+/// A broker on Redis or Valkey.
 pub struct RedisBroker {
     location: Arc<str>,
     keys: Keys,
-    /// Turns and enqueues.
-    requests: Link,
-    /// Beats, reclaims, and what people ask: never behind a large turn.
-    beats: Link,
+    servers: Arc<Servers>,
     announcements: Arc<Announcements>,
     io: IoThread,
 }
 
 impl RedisBroker {
-    /// A broker on the server of a `redis://` or `rediss://` URL. It is reached by the first call, or by
-    /// [`check`](Broker::check).
+    /// A broker on the servers of a `redis://`, `redis+sentinel://` or `redis+cluster://` URL (`rediss` for TLS). They are reached
+    /// by the first call, or by [`check`](Broker::check).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a URL that cannot be read.
+    /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`].
     pub async fn connect(url: &str) -> Result<Arc<RedisBroker>> {
         let target = url::target(url)?;
         let io = IoThread::start("queue-redis-io")?;
         let location: Arc<str> = target.location.into();
         let keys = Keys::new(&target.namespace);
-        let endpoint = Arc::new(AtomicU64::new(0));
-        let link = || Link::new(target.requests.clone(), location.clone(), io.handle().clone(), endpoint.clone());
-        Ok(Arc::new(RedisBroker {
-            requests: link(),
-            beats: link(),
-            announcements: Announcements::start(target.hints, keys.clone(), &io),
-            location,
-            keys,
-            io,
-        }))
+        let servers = Arc::new(Servers::start(target.engine, &location, &io)?);
+        let announcements = Announcements::start(servers.clone(), keys.clone(), &io);
+        Ok(Arc::new(RedisBroker { location, keys, servers, announcements, io }))
+    }
+
+    /// Calls a script on the line of beats.
+    async fn script(&self, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
+        self.servers.script(Line::Beats, queue, script, call).await
+    }
+
+    /// Reads something of a queue, on the line of beats.
+    async fn read(&self, queue: &str, command: &Cmd) -> Result<Value> {
+        self.servers.command(Line::Beats, queue, command).await
     }
 
     /// Calls a script whose arguments are ids and whose answer is a number for each.
@@ -90,17 +96,17 @@ impl RedisBroker {
         for id in ids {
             call.arg(id.to_bytes());
         }
-        array(self.beats.script(script, call).await?)?.into_iter().map(number).collect()
+        array(self.script(queue, script, call).await?)?.into_iter().map(number).collect()
     }
 
     /// Writes a queue into the registry, which lies in a slot of its own. On a Redis that is full a worker does without.
     async fn list_queue(&self, queue: &str) -> Result<()> {
         let registry = self.keys.queues();
-        let listed = self.requests.command(redis::cmd("SISMEMBER").arg(&registry).arg(queue)).await?;
+        let listed = self.servers.command(Line::Requests, &registry, redis::cmd("SISMEMBER").arg(&registry).arg(queue)).await?;
         if number::<i64>(listed)? == 1 {
             return Ok(());
         }
-        match self.requests.command(redis::cmd("SADD").arg(&registry).arg(queue)).await {
+        match self.servers.command(Line::Requests, &registry, redis::cmd("SADD").arg(&registry).arg(queue)).await {
             Ok(_) | Err(Error::BrokerFull { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -109,7 +115,7 @@ impl RedisBroker {
     async fn extend_one(&self, lane: &Extend) -> Result<Extended> {
         let mut call = EXTEND.call(&self.keys, &lane.queue);
         call.arg(lane.worker.as_str()).arg(lane.answered).arg(ms(lane.lease));
-        Ok(Extended::new(answers::gone(self.beats.script(&EXTEND, call).await?)?))
+        Ok(Extended::new(answers::gone(self.script(&lane.queue, &EXTEND, call).await?)?))
     }
 }
 
@@ -137,7 +143,7 @@ impl Broker for RedisBroker {
     }
 
     async fn check(&self) -> Result<()> {
-        settings::check(&self.requests, &self.location).await
+        self.servers.check().await
     }
 
     async fn register(&self, request: &Register) -> Result<PartyName> {
@@ -148,14 +154,14 @@ impl Broker for RedisBroker {
             Party::Worker { lease } => call.arg("w").arg(ms(lease)),
             Party::Producer => call.arg("p").arg(0),
         };
-        let name = PartyName::new(text(self.requests.script(&REGISTER, call).await?)?);
+        let name = PartyName::new(text(self.servers.script(Line::Requests, &request.queue, &REGISTER, call).await?)?);
         self.list_queue(&request.queue).await?;
         Ok(name)
     }
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         bounded("jobs", request.jobs.len())?;
-        let answer = self.requests.script(&ENQUEUE, requests::enqueue(request, &self.keys)).await?;
+        let answer = self.servers.script(Line::Requests, &request.queue, &ENQUEUE, requests::enqueue(request, &self.keys)).await?;
         answers::enqueued(answer, request.jobs.len())
     }
 
@@ -163,8 +169,8 @@ impl Broker for RedisBroker {
         bounded("finishes", turn.finishes.len())?;
         bounded("claim", turn.claim)?;
         let (call, positions) = requests::turn(turn, &self.keys);
-        let answer = answers::turn(self.requests.script(&TURN, call).await?, &positions)?;
-        self.announcements.clock(answer.now_ms);
+        let answer = answers::turn(self.servers.script(Line::Requests, &turn.queue, &TURN, call).await?, &positions)?;
+        self.announcements.clock(&turn.queue, answer.now_ms);
         Ok(answer)
     }
 
@@ -176,7 +182,7 @@ impl Broker for RedisBroker {
     async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
         let mut call = SUSPECTS.call(&self.keys, queue);
         call.arg(limit);
-        let mut values = array(self.beats.script(&SUSPECTS, call).await?)?.into_iter();
+        let mut values = array(self.script(queue, &SUSPECTS, call).await?)?.into_iter();
         let mut lanes = array(next(&mut values)?)?.into_iter();
         let mut expired = Vec::new();
         while let Some(worker) = lanes.next() {
@@ -194,7 +200,7 @@ impl Broker for RedisBroker {
         for suspect in suspects {
             call.arg(suspect.worker.as_str()).arg(suspect.deadline_ms);
         }
-        array(self.beats.script(&FENCE, call).await?)?.into_iter().map(|fenced| Ok(number::<i64>(fenced)? == 1)).collect()
+        array(self.script(queue, &FENCE, call).await?)?.into_iter().map(|fenced| Ok(number::<i64>(fenced)? == 1)).collect()
     }
 
     async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
@@ -219,7 +225,7 @@ impl Broker for RedisBroker {
         let mut call = SWEEP.call(&self.keys, queue);
         call.arg(limits.items).arg(ms(limits.producers)).arg(ms(limits.tombstones)).arg(limits.tombstone_count);
         call.arg(ms(limits.dead)).arg(limits.dead_bytes).arg(limits.keep.count).arg(limits.keep.bytes);
-        let mut values = array(self.beats.script(&SWEEP, call).await?)?.into_iter();
+        let mut values = array(self.script(queue, &SWEEP, call).await?)?.into_iter();
         Ok(Swept {
             producers: number(next(&mut values)?)?,
             tombstones: number(next(&mut values)?)?,
@@ -238,7 +244,8 @@ impl Broker for RedisBroker {
 #[async_trait]
 impl Inspect for RedisBroker {
     async fn queues(&self) -> Result<Vec<String>> {
-        let names = self.beats.command(redis::cmd("SMEMBERS").arg(self.keys.queues())).await?;
+        let registry = self.keys.queues();
+        let names = self.read(&registry, redis::cmd("SMEMBERS").arg(&registry)).await?;
         let mut names: Vec<String> = array(names)?.into_iter().map(text).collect::<Result<_>>()?;
         names.sort_unstable();
         Ok(names)
@@ -264,6 +271,6 @@ impl Inspect for RedisBroker {
         check_name("queue", queue)?;
         let mut call = PAUSE.call(&self.keys, queue);
         call.arg(u8::from(paused));
-        self.beats.script(&PAUSE, call).await.map(drop)
+        self.script(queue, &PAUSE, call).await.map(drop)
     }
 }

@@ -8,7 +8,6 @@ use super::{
     RedisBroker,
     answers::{self, array, bytes, next, number, text},
     keys::{Kind, READY},
-    link::on,
     script::{SHOW, STATS},
 };
 use crate::{
@@ -18,7 +17,7 @@ use crate::{
 };
 
 pub(super) async fn stats(broker: &RedisBroker, queue: &str) -> Result<QueueStats> {
-    let answer = broker.beats.script(&STATS, STATS.call(&broker.keys, queue)).await?;
+    let answer = broker.script(queue, &STATS, STATS.call(&broker.keys, queue)).await?;
     let mut values = array(answer)?.into_iter();
     let mut stats = QueueStats::default();
     for state in [State::Ready, State::Scheduled, State::Retry, State::Active, State::Parked, State::Dead] {
@@ -55,7 +54,7 @@ async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
     for id in ids {
         call.arg(id.to_bytes());
     }
-    array(broker.beats.script(&SHOW, call).await?)
+    array(broker.script(queue, &SHOW, call).await?)
 }
 
 /// A page: ids first, then the jobs. Between the two a job may have gone on; it is left out then.
@@ -86,8 +85,8 @@ fn listed(mut jobs: Vec<JobRecord>, state: State) -> Vec<JobRecord> {
 /// The three states of jobs that ended share a list of `until:id`. A line whose job was removed, or whose id has ended once
 /// more, stays there until its time is over; it is known by its time, which is not that of the record.
 async fn ended(broker: &RedisBroker, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
-    let mut command = on("LRANGE", &broker.keys, queue, Kind::Ended);
-    let (lines, next) = page(range(broker, command.arg(offset).arg(offset + limit as u64)).await?, offset, limit);
+    let mut command = broker.keys.on("LRANGE", queue, Kind::Ended);
+    let (lines, next) = page(range(broker, queue, command.arg(offset).arg(offset + limit as u64)).await?, offset, limit);
     let (mut times, mut ids) = (Vec::new(), Vec::new());
     for line in &lines {
         let at = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
@@ -112,18 +111,18 @@ fn page(mut ids: Vec<Vec<u8>>, offset: u64, limit: usize) -> Ids {
     (ids, more.then(|| offset + limit as u64))
 }
 
-async fn range(broker: &RedisBroker, command: &redis::Cmd) -> Result<Vec<Vec<u8>>> {
-    array(broker.beats.command(command).await?)?.into_iter().map(bytes).collect()
+async fn range(broker: &RedisBroker, queue: &str, command: &redis::Cmd) -> Result<Vec<Vec<u8>>> {
+    array(broker.read(queue, command).await?)?.into_iter().map(bytes).collect()
 }
 
 async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
     let (mut skip, mut ids) = (offset, Vec::new());
     for list in READY {
-        let length: u64 = number(broker.beats.command(&on("LLEN", &broker.keys, queue, list)).await?)?;
+        let length: u64 = number(broker.read(queue, &broker.keys.on("LLEN", queue, list)).await?)?;
         let wanted = limit + 1 - ids.len();
         if skip < length && wanted > 0 {
-            let mut command = on("LRANGE", &broker.keys, queue, list);
-            ids.extend(range(broker, command.arg(skip).arg(skip + wanted as u64 - 1)).await?);
+            let mut command = broker.keys.on("LRANGE", queue, list);
+            ids.extend(range(broker, queue, command.arg(skip).arg(skip + wanted as u64 - 1)).await?);
         }
         skip = skip.saturating_sub(length);
     }
@@ -131,8 +130,8 @@ async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> 
 }
 
 async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limit: usize) -> Result<Ids> {
-    let mut command = on("ZRANGE", &broker.keys, queue, kind);
-    let mut ids = range(broker, command.arg(offset).arg(offset + limit as u64)).await?;
+    let mut command = broker.keys.on("ZRANGE", queue, kind);
+    let mut ids = range(broker, queue, command.arg(offset).arg(offset + limit as u64)).await?;
     if kind == Kind::Parked {
         // A member is `task NUL id`.
         for id in &mut ids {
@@ -145,7 +144,7 @@ async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limi
 
 /// Active jobs have no order but that of a scan; there are no more of them than slots in all workers.
 async fn active(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
-    let mut ids = range(broker, &on("HKEYS", &broker.keys, queue, Kind::Active)).await?;
+    let mut ids = range(broker, queue, &broker.keys.on("HKEYS", queue, Kind::Active)).await?;
     ids.sort_unstable();
     let skip = usize::try_from(offset).unwrap_or(usize::MAX).min(ids.len());
     ids.drain(..skip);

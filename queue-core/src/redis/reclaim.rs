@@ -8,7 +8,6 @@ use super::{
     RedisBroker,
     answers::{array, bytes, next, number, text},
     keys::Kind,
-    link::on,
     requests::ms,
     script::{FORGET, RECLAIM},
 };
@@ -33,7 +32,7 @@ struct Held {
 /// comes after a half-done sweep judges the same.
 pub(super) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
     let mut reclaimed = Reclaimed::default();
-    let members = broker.beats.command(&on("SMEMBERS", &broker.keys, queue, Kind::Fenced)).await?;
+    let members = broker.read(queue, &broker.keys.on("SMEMBERS", queue, Kind::Fenced)).await?;
     let fenced: HashSet<String> = array(members)?.into_iter().map(text).collect::<Result<_>>()?;
     if fenced.is_empty() {
         return Ok(reclaimed);
@@ -55,7 +54,7 @@ pub(super) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -
         for job in &held {
             call.arg(&job.id).arg(&job.tag).arg(u8::from(is_charged(job)));
         }
-        let mut answer = array(broker.beats.script(&RECLAIM, call).await?)?.into_iter();
+        let mut answer = array(broker.script(queue, &RECLAIM, call).await?)?.into_iter();
         reclaimed.released = number(next(&mut answer)?)?;
         reclaimed.charged = number(next(&mut answer)?)?;
         reclaimed.buried = number(next(&mut answer)?)?;
@@ -68,7 +67,7 @@ pub(super) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -
             for name in piece {
                 call.arg(*name);
             }
-            reclaimed.forgotten += number::<usize>(broker.beats.script(&FORGET, call).await?)?;
+            reclaimed.forgotten += number::<usize>(broker.script(queue, &FORGET, call).await?)?;
         }
     }
     Ok(reclaimed)
@@ -80,9 +79,9 @@ async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashSet<String>) -> Re
     let mut held: HashMap<Vec<u8>, Held> = HashMap::new();
     let mut cursor = "0".to_owned();
     loop {
-        let mut command = on("HSCAN", &broker.keys, queue, Kind::Active);
+        let mut command = broker.keys.on("HSCAN", queue, Kind::Active);
         command.arg(&cursor).arg("COUNT").arg(500);
-        let mut answer = array(broker.beats.command(&command).await?)?.into_iter();
+        let mut answer = array(broker.read(queue, &command).await?)?.into_iter();
         cursor = text(next(&mut answer)?)?;
         let mut entries = array(next(&mut answer)?)?.into_iter();
         while let Some(id) = entries.next() {
@@ -103,11 +102,11 @@ async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashSet<String>) -> Re
 
 async fn mark_suspects(broker: &RedisBroker, queue: &str, held: &mut [Held]) -> Result<()> {
     for piece in held.chunks_mut(500) {
-        let mut command = on("HMGET", &broker.keys, queue, Kind::Crashes);
+        let mut command = broker.keys.on("HMGET", queue, Kind::Crashes);
         for job in piece.iter() {
             command.arg(&job.id);
         }
-        let crashes = array(broker.beats.command(&command).await?)?;
+        let crashes = array(broker.read(queue, &command).await?)?;
         for (job, crashes) in piece.iter_mut().zip(crashes) {
             job.suspect = !matches!(crashes, Value::Nil);
         }

@@ -1,34 +1,54 @@
 //! What a server must be before it is trusted with jobs.
 
-use super::link::Link;
+use super::{
+    refusal::Refusal,
+    servers::{Line, Node},
+};
 use crate::error::{Error, Result};
 
 /// The oldest Redis that is supported: functions of its Lua and sharded announcements are needed.
 const OLDEST: (u32, u32) = (7, 0);
 
-/// Checks version, role, mode and eviction.
-pub(super) async fn check(link: &Link, location: &str) -> Result<()> {
-    let info = match link.command(redis::cmd("INFO").arg("everything")).await {
-        Ok(info) => super::answers::text(info)?,
-        // A user who may not look at the server may still use it.
-        Err(Error::AccessDenied { problem, .. }) if problem.contains("info") => {
-            tracing::warn!("cannot check version and settings of {location}: {problem}");
-            return Ok(());
-        }
-        Err(error) => return Err(error),
-    };
-    judge(&info, location)
+/// What the URL takes a server for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(all(feature = "sentinel", feature = "cluster")), allow(dead_code, reason = "there are no such servers"))]
+pub(super) enum Role {
+    Standalone,
+    /// Known by sentinels.
+    Master,
+    /// Of a cluster.
+    Node,
 }
 
-fn judge(info: &str, location: &str) -> Result<()> {
+/// Checks version, role, mode and eviction.
+pub(super) async fn check(node: &Node, role: Role) -> Result<()> {
+    let location = node.endpoint.shown();
+    let info = match node.link(Line::Requests).send(redis::cmd("INFO").arg("everything"), false).await {
+        Ok(info) => super::answers::text(info)?,
+        // A user who may not look at the server may still use it.
+        Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => {
+            tracing::warn!("cannot check version and settings of {location}: {}", refusal.told(&node.endpoint));
+            return Ok(());
+        }
+        Err(refusal) => return Err(refusal.told(&node.endpoint)),
+    };
+    judge(&info, location, role)
+}
+
+fn judge(info: &str, location: &str, role: Role) -> Result<()> {
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    if field("redis_mode") == Some("sentinel") {
+        let way_out = "write redis+sentinel://host:port,host:port/SERVICE";
+        return Err(Error::Config(format!("{location} is a sentinel, which holds no jobs; {way_out}")));
+    }
     let version = field("redis_version").unwrap_or("0");
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
     if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < OLDEST {
         return Err(Error::Config(format!("{location} is Redis {version}; 7.0 or newer is needed, or Valkey")));
     }
-    if field("cluster_enabled") == Some("1") {
-        return Err(Error::Config(format!("{location} is a node of a cluster; a `redis://` URL is for a server that stands alone")));
+    if field("cluster_enabled") == Some("1") && role != Role::Node {
+        let way_out = "write redis+cluster://host:port,host:port";
+        return Err(Error::Config(format!("{location} is a node of a cluster; {way_out}")));
     }
     if field("role") == Some("slave") {
         return Err(Error::Unavailable { broker: location.to_owned(), problem: "it is a replica; connect to its master".to_owned() });
@@ -46,7 +66,7 @@ mod tests {
     use super::*;
 
     fn problem(info: &str) -> String {
-        judge(info, "redis://here").unwrap_err().to_string()
+        judge(info, "redis://here", Role::Standalone).unwrap_err().to_string()
     }
 
     #[test]
@@ -55,6 +75,15 @@ mod tests {
         assert!(problem("redis_version:7.2.4\r\nmaxmemory_policy:allkeys-lru\r\n").contains("noeviction"));
         assert!(problem("redis_version:7.2.4\r\ncluster_enabled:1\r\n").contains("cluster"));
         assert!(problem("redis_version:7.2.4\r\nrole:slave\r\n").contains("replica"));
-        assert!(judge("redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n", "here").is_ok());
+        let good = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n";
+        assert!(judge(good, "here", Role::Standalone).is_ok());
+    }
+
+    #[test]
+    fn a_url_of_another_kind_is_told_which_it_should_be() {
+        let node = "redis_version:7.2.4\r\ncluster_enabled:1\r\n";
+        assert!(problem(node).contains("redis+cluster://"));
+        assert!(judge(node, "here", Role::Node).is_ok());
+        assert!(problem("redis_version:7.2.4\r\nredis_mode:sentinel\r\n").contains("redis+sentinel://"));
     }
 }

@@ -27,7 +27,7 @@ Exit codes:
   1 something unforeseen      4 wrong state, or id taken  7 stopped, and jobs were given back
   2 wrong command line        5 broker away or full       8 no answer: it may have been done")]
 pub(super) struct Args {
-    /// The queue: sqlite://FILE, redis://HOST[:PORT][/DB], rediss://… [default: $QUEUE_URL, else sqlite://queue.db]
+    /// The queue: sqlite://FILE, redis://HOST[:PORT][/DB], redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST, rediss… for TLS [default: $QUEUE_URL, else sqlite://queue.db]
     #[arg(long, global = true, value_name = "URL")]
     pub(super) url: Option<String>,
     #[command(subcommand)]

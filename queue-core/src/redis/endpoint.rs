@@ -1,0 +1,103 @@
+//! One server as connections see it: where it is, and whether those that were made before still count.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redis::ProtocolVersion;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::url::{Access, Address};
+use crate::error::{Error, Result};
+
+/// A server. All links to it share this, so that what one of them finds out is known to all.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    /// As errors name it, without secrets.
+    shown: Arc<str>,
+    access: Access,
+    /// Whether a server that answers has to be asked for its role.
+    may_be_replica: bool,
+    place: Mutex<Place>,
+    /// Wakes whoever knows where the servers are.
+    trouble: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Place {
+    address: Option<Address>,
+    /// Cancelled when the connections made until then are worthless.
+    era: CancellationToken,
+}
+
+impl Endpoint {
+    /// A server that is always at this address.
+    pub(super) fn fixed(shown: impl Into<Arc<str>>, access: Access, address: Address, trouble: Arc<Notify>) -> Arc<Self> {
+        let place = Mutex::new(Place { address: Some(address), era: CancellationToken::new() });
+        Arc::new(Endpoint { shown: shown.into(), access, may_be_replica: false, place, trouble })
+    }
+
+    /// A master whose address others know.
+    #[cfg(feature = "sentinel")]
+    pub(super) fn moving(shown: impl Into<Arc<str>>, access: Access, trouble: Arc<Notify>) -> Arc<Self> {
+        let place = Mutex::new(Place { address: None, era: CancellationToken::new() });
+        Arc::new(Endpoint { shown: shown.into(), access, may_be_replica: true, place, trouble })
+    }
+
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    pub(super) fn may_be_replica(&self) -> bool {
+        self.may_be_replica
+    }
+
+    /// A client of the server where it is now, and the era in which its connection counts.
+    pub(super) fn client(&self, protocol: ProtocolVersion) -> Result<(redis::Client, CancellationToken)> {
+        let (address, era) = {
+            let place = self.lock();
+            (place.address.clone(), place.era.clone())
+        };
+        if era.is_cancelled() {
+            return Err(self.unavailable("it holds nothing of ours any more"));
+        }
+        let address = address.ok_or_else(|| self.unavailable("nobody knows where its master is yet"))?;
+        Ok((self.access.client(&address, protocol)?, era))
+    }
+
+    /// The server moved: every connection to the old one is dropped. Gives whether it is another.
+    #[cfg(feature = "sentinel")]
+    pub(super) fn move_to(&self, address: Address) -> bool {
+        let mut place = self.lock();
+        let moved = place.address.as_ref() != Some(&address);
+        if moved {
+            place.address = Some(address);
+            std::mem::take(&mut place.era).cancel();
+        }
+        moved
+    }
+
+    /// It is not the server that it was taken for: every connection to it is dropped.
+    pub(super) fn start_over(&self) {
+        std::mem::take(&mut self.lock().era).cancel();
+        self.suspect();
+    }
+
+    /// Nobody needs it any more.
+    #[cfg(feature = "cluster")]
+    pub(super) fn end(&self) {
+        self.lock().era.cancel();
+    }
+
+    /// Something is wrong with it: whoever knows where the servers are looks again.
+    pub(super) fn suspect(&self) {
+        self.trouble.notify_one();
+    }
+
+    pub(super) fn unavailable(&self, problem: impl Into<String>) -> Error {
+        Error::Unavailable { broker: self.shown.to_string(), problem: problem.into() }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,201 @@
+//! The master of a service, as sentinels know it.
+//!
+//! All sentinels are asked at once and the newest view counts, so that one that was cut off misleads nobody. They are asked every
+//! second, and at once when something is wrong with the master: then every connection to it is dropped as soon as there is
+//! another. See <https://redis.io/docs/latest/develop/reference/sentinel-clients/>.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis::{Cmd, Value};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
+
+use super::{
+    answers::{array, number, text},
+    endpoint::Endpoint,
+    refusal::Refusal,
+    servers::{Line, Node, Topology},
+    settings::{self, Role},
+    url::{Access, Address},
+};
+use crate::{
+    error::{Error, Result},
+    io::IoThread,
+};
+
+/// How often sentinels are asked while nothing is wrong.
+const ROUTINE: Duration = Duration::from_secs(1);
+
+/// How often at most.
+const RATE: Duration = Duration::from_millis(100);
+
+/// How long a sentinel may take.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// How long the first answer waits for others, which may be newer.
+const OTHERS: Duration = Duration::from_millis(200);
+
+/// The sentinels of a service.
+#[derive(Debug)]
+pub(super) struct Sentinels {
+    sentinels: Vec<Arc<Node>>,
+    service: String,
+    location: Arc<str>,
+    master: Arc<Node>,
+    found: AtomicBool,
+    moved: watch::Sender<u64>,
+}
+
+/// What one sentinel says.
+struct View {
+    epoch: u64,
+    master: Address,
+}
+
+impl Sentinels {
+    pub(super) fn start(
+        named: Vec<(Access, Address)>,
+        service: String,
+        servers: Access,
+        location: &Arc<str>,
+        moved: watch::Sender<u64>,
+        io: &IoThread,
+    ) -> Arc<Self> {
+        let trouble = Arc::new(Notify::new());
+        let sentinel = |(access, address): (Access, Address)| {
+            // Trouble with a sentinel is told to nobody: the others are asked anyway.
+            let endpoint = Endpoint::fixed(address.to_string(), access, address, Arc::new(Notify::new()));
+            Node::new(&endpoint, io.handle())
+        };
+        let this = Arc::new(Sentinels {
+            sentinels: named.into_iter().map(sentinel).collect(),
+            service,
+            master: Node::new(&Endpoint::moving(location.clone(), servers, trouble.clone()), io.handle()),
+            location: location.clone(),
+            found: AtomicBool::new(false),
+            moved,
+        });
+        let watching = this.clone();
+        io.spawn(Box::pin(async move {
+            loop {
+                let _ = timeout(ROUTINE.mul_f64(0.75 + fastrand::f64() / 2.0), trouble.notified()).await;
+                if watching.is_known()
+                    && let Err(error) = watching.find().await
+                {
+                    tracing::debug!("cannot ask where the master is: {error}");
+                }
+                tokio::time::sleep(RATE).await;
+            }
+        }));
+        this
+    }
+
+    async fn newest(&self) -> Result<Address> {
+        let mut asked: FuturesUnordered<_> = self.sentinels.iter().map(|sentinel| self.ask(sentinel)).collect();
+        let mut newest: Option<View> = None;
+        let mut problems: Vec<Error> = Vec::new();
+        let mut until = Instant::now() + ANSWER;
+        while let Ok(Some(answer)) = timeout(until.saturating_duration_since(Instant::now()), asked.next()).await {
+            match answer {
+                Ok(view) => {
+                    until = until.min(Instant::now() + OTHERS);
+                    if newest.as_ref().is_none_or(|newest| view.epoch > newest.epoch) {
+                        newest = Some(view);
+                    }
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        match newest {
+            Some(view) => Ok(view.master),
+            None => Err(self.nobody(&problems)),
+        }
+    }
+
+    /// Why nobody knows it: what a person has to mend comes first.
+    fn nobody(&self, problems: &[Error]) -> Error {
+        if let Some(error) = problems.iter().find(|error| !error.is_transient()) {
+            return error.duplicate();
+        }
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let problem = format!("none of its {} sentinels answers: {}", self.sentinels.len(), problems.join("; "));
+        let silent = format!("none of its {} sentinels answers in time", self.sentinels.len());
+        Error::Unavailable { broker: self.location.to_string(), problem: if problems.is_empty() { silent } else { problem } }
+    }
+
+    async fn ask(&self, sentinel: &Node) -> Result<View> {
+        let shown = sentinel.endpoint.shown();
+        let ask = async |command: &mut Cmd| sentinel.link(Line::Beats).send(command, false).await;
+        // A sentinel that promotes a replica tells the new address by the first of these before it does by the second.
+        let address = match ask(redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service)).await {
+            Ok(Value::Nil) => return Err(self.unknown(sentinel).await),
+            Ok(address) => address,
+            Err(refusal) if is_unknown_command(&refusal) => {
+                let way_out = "is not a sentinel; a server that stands alone is named by `redis://`";
+                return Err(Error::invalid("sentinel", shown, way_out));
+            }
+            Err(refusal) => return Err(refusal.told(&sentinel.endpoint)),
+        };
+        let mut address = array(address)?.into_iter();
+        let strange = || Error::Internal(format!("the sentinel {shown} does not answer like one"));
+        let host = text(address.next().ok_or_else(strange)?)?;
+        let port = number(address.next().ok_or_else(strange)?)?;
+        let about =
+            ask(redis::cmd("SENTINEL").arg("MASTER").arg(&self.service)).await.map_err(|refusal| refusal.told(&sentinel.endpoint))?;
+        let about: Vec<String> = array(about)?.into_iter().map(text).collect::<Result<_>>()?;
+        let epoch = about.chunks(2).find(|pair| pair[0] == "config-epoch").and_then(|pair| pair.get(1)?.parse().ok());
+        Ok(View { epoch: epoch.unwrap_or(0), master: Address { host, port } })
+    }
+
+    async fn unknown(&self, sentinel: &Node) -> Error {
+        let known = sentinel.link(Line::Beats).send(redis::cmd("SENTINEL").arg("MASTERS"), false).await.ok();
+        let names = known.and_then(|known| array(known).ok()).into_iter().flatten().filter_map(|master| {
+            let fields: Vec<String> = array(master).ok()?.into_iter().filter_map(|field| text(field).ok()).collect();
+            fields.chunks(2).find(|pair| pair[0] == "name").and_then(|pair| pair.get(1).cloned())
+        });
+        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        let known = if names.is_empty() { "no service at all".to_owned() } else { names.join(", ") };
+        let problem = format!("is unknown to the sentinel {}, which knows {known}", sentinel.endpoint.shown());
+        Error::invalid("service", &self.service, problem)
+    }
+}
+
+#[async_trait]
+impl Topology for Sentinels {
+    fn is_known(&self) -> bool {
+        self.found.load(Ordering::Relaxed)
+    }
+
+    async fn find(&self) -> Result<()> {
+        let master = self.newest().await?;
+        self.found.store(true, Ordering::Relaxed);
+        if self.master.endpoint.move_to(master.clone()) {
+            tracing::info!("the master of {} is {master}", self.location);
+            self.moved.send_modify(|moves| *moves += 1);
+        }
+        Ok(())
+    }
+
+    fn node(&self, _tag: &str) -> Result<Arc<Node>> {
+        Ok(self.master.clone())
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.find().await?;
+        settings::check(&self.master, Role::Master).await
+    }
+}
+
+fn is_unknown_command(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Server(error) if error.detail().is_some_and(|detail| detail.contains("unknown command")))
+}

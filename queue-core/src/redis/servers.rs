@@ -1,0 +1,268 @@
+//! From a queue to the server that holds it, and how long a call keeps trying.
+//!
+//! A queue lies whole on one server: all its keys have its name as their hash tag. What a server surely did not do is asked for
+//! again here, of the server that does it now, until the call's deadline; what it may have done is told to the caller, who
+//! knows whether it may be repeated.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use redis::{Cmd, RedisError, Value};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, watch},
+};
+
+use super::{
+    endpoint::Endpoint,
+    link::Link,
+    refusal::Refusal,
+    script::Script,
+    settings::{self, Role},
+    url::Engine,
+};
+use crate::{
+    broker::CALL_DEADLINE,
+    error::{Error, Result},
+    io::IoThread,
+};
+
+/// The first pause between two tries of a call.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+
+/// The longest.
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+
+/// Which of a server's two connections.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Line {
+    /// Turns and enqueues.
+    Requests,
+    /// Beats, reclaims, and what people ask: never behind a large turn.
+    Beats,
+}
+
+/// A server and our connections to it. They are made when they are first used.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) endpoint: Arc<Endpoint>,
+    requests: Link,
+    beats: Link,
+}
+
+impl Node {
+    pub(super) fn new(endpoint: &Arc<Endpoint>, io: &Handle) -> Arc<Self> {
+        let link = || Link::new(endpoint.clone(), io.clone());
+        Arc::new(Node { endpoint: endpoint.clone(), requests: link(), beats: link() })
+    }
+
+    pub(super) fn link(&self, line: Line) -> &Link {
+        match line {
+            Line::Requests => &self.requests,
+            Line::Beats => &self.beats,
+        }
+    }
+}
+
+/// Which servers there are, and which of them holds what.
+#[async_trait]
+pub(super) trait Topology: Send + Sync + std::fmt::Debug {
+    /// Whether it is known where anything is. If not, it has to be found out first.
+    fn is_known(&self) -> bool {
+        true
+    }
+
+    /// Finds out where everything is.
+    async fn find(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The node that holds a hash tag, as far as is known.
+    fn node(&self, tag: &str) -> Result<Arc<Node>>;
+
+    /// Takes a good look at every server that holds queues: whether it can be trusted with them.
+    async fn check(&self) -> Result<()>;
+
+    /// Where a node points with this error, if it does.
+    fn redirected(&self, _error: &RedisError, _by: &Node) -> Option<Redirect> {
+        None
+    }
+}
+
+/// Where a node of a cluster points. It has not carried out the command.
+#[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "only a cluster redirects"))]
+pub(super) enum Redirect {
+    /// The slot is elsewhere, and we know it now.
+    Moved,
+    /// This command alone is for another node.
+    Ask(Arc<Node>),
+}
+
+/// One server that stands alone.
+#[derive(Debug)]
+struct Standalone(Arc<Node>);
+
+#[async_trait]
+impl Topology for Standalone {
+    fn node(&self, _tag: &str) -> Result<Arc<Node>> {
+        Ok(self.0.clone())
+    }
+
+    async fn check(&self) -> Result<()> {
+        settings::check(&self.0, Role::Standalone).await
+    }
+}
+
+/// The servers of a broker.
+#[derive(Debug)]
+pub(super) struct Servers {
+    topology: Arc<dyn Topology>,
+    /// Counts up when a queue may have moved to another server.
+    moves: watch::Receiver<u64>,
+    /// A call has been answered: from now on an outage is waited out.
+    reached: AtomicBool,
+}
+
+impl Servers {
+    /// Opens no connection yet.
+    pub(super) fn start(engine: Engine, location: &Arc<str>, io: &IoThread) -> Result<Self> {
+        let (moved, moves) = watch::channel(0);
+        let topology: Arc<dyn Topology> = match engine {
+            Engine::Standalone(access, address) => {
+                drop(moved);
+                let endpoint = Endpoint::fixed(location.clone(), access, address, Arc::new(Notify::new()));
+                Arc::new(Standalone(Node::new(&endpoint, io.handle())))
+            }
+            #[cfg(feature = "sentinel")]
+            Engine::Sentinel { sentinels, service, servers } => {
+                super::sentinel::Sentinels::start(sentinels, service, servers, location, moved, io)
+            }
+            #[cfg(feature = "cluster")]
+            Engine::Cluster { seeds, nodes } => super::cluster::Cluster::start(seeds, nodes, location.clone(), moved, io),
+            #[cfg(not(feature = "sentinel"))]
+            Engine::Sentinel { .. } => return Err(Error::FeatureOff { scheme: "redis+sentinel".to_owned(), feature: "sentinel" }),
+            #[cfg(not(feature = "cluster"))]
+            Engine::Cluster { .. } => return Err(Error::FeatureOff { scheme: "redis+cluster".to_owned(), feature: "cluster" }),
+        };
+        Ok(Servers { topology, moves, reached: AtomicBool::new(false) })
+    }
+
+    /// Calls a script on the server of a queue, with its text where the server does not have it.
+    pub(super) async fn script(&self, line: Line, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
+        self.call(line, queue, Some(script), call).await
+    }
+
+    /// Sends a command to the server of a queue, or of another hash tag.
+    pub(super) async fn command(&self, line: Line, tag: &str, command: &Cmd) -> Result<Value> {
+        self.call(line, tag, None, command.clone()).await
+    }
+
+    /// Takes a good look at every server that holds queues.
+    pub(super) async fn check(&self) -> Result<()> {
+        self.topology.check().await?;
+        self.reached.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The server of a queue, as far as is known.
+    pub(super) fn endpoint(&self, queue: &str) -> Option<Arc<Endpoint>> {
+        self.topology.node(queue).ok().map(|node| node.endpoint.clone())
+    }
+
+    /// Tells when a queue may have moved to another server.
+    pub(super) fn moves(&self) -> watch::Receiver<u64> {
+        self.moves.clone()
+    }
+
+    async fn call(&self, line: Line, tag: &str, script: Option<&Script>, mut command: Cmd) -> Result<Value> {
+        let until = Instant::now() + CALL_DEADLINE;
+        let mut moves = self.moves.clone();
+        let mut pause = FIRST_PAUSE;
+        let mut with_body = false;
+        // The node that is taking over the queue's slot.
+        let mut asked: Option<Arc<Node>> = None;
+        loop {
+            moves.mark_unchanged();
+            let mut goes_with_moves = true;
+            let error = match self.node(tag, asked.as_ref()).await {
+                Err(error) if !self.waits_for(&error) => return Err(error),
+                Err(error) => error,
+                Ok(node) => {
+                    let refusal = match node.link(line).send(&command, asked.is_some()).await {
+                        Ok(value) => {
+                            self.reached.store(true, Ordering::Relaxed);
+                            return Ok(value);
+                        }
+                        Err(refusal) => refusal,
+                    };
+                    if let (Some("NOSCRIPT"), Some(script), false) = (refusal.code(), script, with_body) {
+                        command = script.with_body(&command);
+                        with_body = true;
+                        continue;
+                    }
+                    match self.redirected(&refusal, &node) {
+                        Some(Redirect::Moved) if pause == FIRST_PAUSE => {
+                            asked = None;
+                            pause *= 2;
+                            continue;
+                        }
+                        Some(Redirect::Ask(node)) if asked.is_none() => {
+                            asked = Some(node);
+                            continue;
+                        }
+                        _ => asked = None,
+                    }
+                    // Two nodes that point at each other are given time to agree.
+                    goes_with_moves = !matches!(refusal.code(), Some("MOVED" | "ASK"));
+                    let waits = refusal.may_pass() || !goes_with_moves;
+                    let unreached = matches!(&refusal, Refusal::Unconnected(error) if !self.waits_for(error));
+                    let error = refusal.told(&node.endpoint);
+                    if !waits || unreached {
+                        return Err(error);
+                    }
+                    error
+                }
+            };
+            if Instant::now() + pause >= until {
+                return Err(error);
+            }
+            let rest = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+            let moved = async {
+                // A server that stands alone has nobody who tells of a move.
+                if !goes_with_moves || moves.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let _ = tokio::time::timeout(rest, moved).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Whether an error of connecting is waited out: not that of the very first call, which may well be a wrong URL.
+    fn waits_for(&self, error: &Error) -> bool {
+        error.is_transient() && self.reached.load(Ordering::Relaxed)
+    }
+
+    async fn node(&self, tag: &str, asked: Option<&Arc<Node>>) -> Result<Arc<Node>> {
+        if let Some(node) = asked {
+            return Ok(node.clone());
+        }
+        if !self.topology.is_known() {
+            self.topology.find().await?;
+        }
+        self.topology.node(tag)
+    }
+
+    fn redirected(&self, refusal: &Refusal, by: &Node) -> Option<Redirect> {
+        match refusal {
+            Refusal::Server(error) => self.topology.redirected(error, by),
+            _ => None,
+        }
+    }
+}
