@@ -12,7 +12,7 @@ mod store;
 mod tasks;
 
 use std::{
-    io::IsTerminal,
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -92,12 +92,13 @@ async fn run(arguments: &Arguments) -> Result<bool> {
 
     let Some(groups) = store.report(run)? else { return Ok(false) };
     let report = report::Report::new(groups, found.files.len(), start.elapsed());
-    if arguments.json {
-        report.print_json()?
-    } else {
-        report.print(&folder, &client.info().location)
+    let mut out = io::stdout().lock();
+    let written = if arguments.json { report.write_json(&mut out) } else { report.write(&mut out, &folder, &client.info().location) };
+    match written {
+        // Whoever reads the report has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
+        written => Ok(written.map(|()| true)?),
     }
-    Ok(true)
 }
 
 /// Ends with the run, or with Ctrl-C.

@@ -1,10 +1,14 @@
 //! What the user gets.
 
-use std::{path::Path, time::Duration};
+use std::{
+    io::{self, Write},
+    path::Path,
+    time::Duration,
+};
 
 use serde::Serialize;
 
-use crate::{error::Result, store::Group};
+use crate::store::Group;
 
 /// The report of a run.
 pub(crate) struct Report {
@@ -31,7 +35,7 @@ impl Report {
         self.groups.iter().map(|group| group.size * (group.paths.len() as u64 - 1)).sum()
     }
 
-    pub(crate) fn print_json(&self) -> Result<()> {
+    pub(crate) fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
         let shown = |group: &Group| group.paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
         let json = Json {
             groups: self.groups.iter().map(shown).collect(),
@@ -39,25 +43,25 @@ impl Report {
             bytes_wasted: self.bytes_wasted(),
             jobs_per_second: self.jobs_per_second,
         };
-        println!("{}", serde_json::to_string(&json)?);
-        Ok(())
+        writeln!(out, "{}", serde_json::to_string(&json)?)
     }
 
-    pub(crate) fn print(&self, folder: &Path, queue: &str) {
+    pub(crate) fn write(&self, out: &mut impl Write, folder: &Path, queue: &str) -> io::Result<()> {
         for group in &self.groups {
-            println!("{} times {} bytes:", group.paths.len(), group.size);
+            writeln!(out, "{} times {} bytes:", group.paths.len(), group.size)?;
             for path in &group.paths {
-                println!("  {}", path.strip_prefix(folder).unwrap_or(path).display());
+                writeln!(out, "  {}", path.strip_prefix(folder).unwrap_or(path).display())?;
             }
         }
         let duplicates: usize = self.groups.iter().map(|group| group.paths.len() - 1).sum();
-        println!(
+        writeln!(
+            out,
             "{} files, {duplicates} duplicates in {} groups, {} bytes wasted, {} jobs per second",
             self.files,
             self.groups.len(),
             self.bytes_wasted(),
             self.jobs_per_second
-        );
-        println!("the queue was {queue}");
+        )?;
+        writeln!(out, "the queue was {queue}")
     }
 }
