@@ -229,3 +229,15 @@ pub trait Inspect: Send + Sync {
     /// Stops or resumes claiming from a queue; enqueues and finishes go on.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;
 }
+
+/// What became of a cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelAnswer {
+    /// It will not start.
+    Cancelled,
+    /// It was running: it can change nothing any more, and its handler is told with the next beat.
+    CancelledActive,
+    /// There is no such job, or it has ended.
+    NotFound,
+}

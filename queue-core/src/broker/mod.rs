@@ -18,14 +18,19 @@
 //! recognises the number, applies nothing twice and gives the same answer. `Forgotten` means that the broker lost what it
 //! told this worker or producer: register under a new name, and take everything held as lost.
 
+mod enqueue;
+mod hints;
 mod inspect;
-mod types;
+mod lease;
+mod party;
+mod sweep;
+mod turn;
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-pub use self::{inspect::*, types::*};
+pub use self::{enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
 use crate::{address::JobId, error::Result, io::BoxFuture};
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.
@@ -121,6 +126,23 @@ pub mod sealed {
     /// Keeps [`Broker`](super::Broker) ours to change; naming it is a promise to follow.
     #[derive(Debug)]
     pub struct Seal;
+}
+
+/// What a broker is, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BrokerInfo {
+    /// `redis` or `sqlite`.
+    pub kind: &'static str,
+    /// The URL without secrets, or the absolute path of the file.
+    pub location: String,
+}
+
+impl BrokerInfo {
+    /// Describes a broker.
+    pub fn new(kind: &'static str, location: impl Into<String>) -> Self {
+        BrokerInfo { kind, location: location.into() }
+    }
 }
 
 /// A shared broker, as client, worker and inspector hold it.

@@ -1,0 +1,114 @@
+//! Enqueue: the jobs that go in, and what became of each.
+
+use std::{sync::Arc, time::Duration};
+
+use super::PartyName;
+use crate::address::JobId;
+
+/// One of four priorities; each queue serves a higher one before all lower ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Priority {
+    /// Before everything else.
+    Critical = 0,
+    /// Before what is normal.
+    High = 1,
+    /// The default.
+    #[default]
+    Normal = 2,
+    /// When nothing else waits.
+    Low = 3,
+}
+
+impl Priority {
+    /// All, from the first served to the last.
+    pub const ALL: [Priority; 4] = [Priority::Critical, Priority::High, Priority::Normal, Priority::Low];
+
+    /// The number in storage, 0 to 3.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Reads the number in storage.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// The name on the command line and in `#[task(priority = "...")]`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Priority::Critical => "critical",
+            Priority::High => "high",
+            Priority::Normal => "normal",
+            Priority::Low => "low",
+        }
+    }
+}
+
+/// When a job may start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Due {
+    /// As soon as a slot is free: → `ready`.
+    #[default]
+    Now,
+    /// So long after the broker has taken it in, by the broker's clock: → `scheduled`.
+    After(Duration),
+    /// At this time, in milliseconds since 1970, by the broker's clock: → `scheduled`, or `ready` when it is past.
+    AtMs(i64),
+}
+
+/// A job to be stored.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NewJob {
+    /// Its id.
+    pub id: JobId,
+    /// The encoded [`Envelope`](crate::envelope::Envelope).
+    pub envelope: Vec<u8>,
+    /// When it may start.
+    pub due: Due,
+    /// Its priority.
+    pub priority: Priority,
+    /// For a given id: the digest of task and payload that tells `Existing` from `IdConflict`. Zero for a made one.
+    pub digest: u64,
+}
+
+impl NewJob {
+    /// A job that may start now, at normal priority.
+    pub fn new(id: JobId, envelope: Vec<u8>) -> Self {
+        NewJob { id, envelope, due: Due::Now, priority: Priority::Normal, digest: 0 }
+    }
+}
+
+/// Stores jobs of one queue. At most [`MAX_ITEMS`](super::MAX_ITEMS) and [`MAX_BYTES`](super::MAX_BYTES).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Enqueue {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// The registered producer.
+    pub producer: PartyName,
+    /// One more than the last; gaps are fine.
+    pub seq: u64,
+    /// The jobs, in order.
+    pub jobs: Vec<NewJob>,
+}
+
+impl Enqueue {
+    /// An enqueue of `jobs`.
+    pub fn new(queue: impl Into<Arc<str>>, producer: PartyName, seq: u64, jobs: Vec<NewJob>) -> Self {
+        Enqueue { queue: queue.into(), producer, seq, jobs }
+    }
+}
+
+/// What became of one job of an enqueue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Enqueued {
+    /// It is stored.
+    Stored,
+    /// A job of this given id and the same payload exists, or finished within the last 24 hours.
+    Existing,
+    /// A job of this given id exists with another task or payload.
+    IdConflict,
+}
