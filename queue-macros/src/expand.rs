@@ -66,7 +66,10 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
         (quote!(Async), quote!(#core::BoxFuture<'static, #core::outcome::HandlerEnd>), quote!(__queue::ended(end)))
     };
     quote! {
-        #[allow(clippy::all, clippy::pedantic, unused_variables, unused_mut, non_snake_case)]
+        #[allow(
+            clippy::all, clippy::pedantic, unused_variables, unused_mut, non_snake_case,
+            reason = "generated: the names are the user's, and a task without parameters leaves some of it unused"
+        )]
         const _: () = {
             use #core::__private as __queue;
 

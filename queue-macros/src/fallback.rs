@@ -31,14 +31,14 @@ pub(crate) fn of_function(function: &ItemFn, options: &Options) -> TokenStream {
     let where_clause = &generics.where_clause;
     let task = task(name, &output, &core);
     quote! {
-        #[allow(dead_code, unused, clippy::all)]
+        #[allow(dead_code, unused, clippy::all, reason = "its mistake is told, the rest can wait")]
         #function
         #import
         #[doc(hidden)]
-        #[allow(non_camel_case_types, missing_docs, dead_code)]
+        #[allow(non_camel_case_types, missing_docs, dead_code, reason = "stands in for a task with a mistake")]
         #[derive(Debug)]
         #visibility struct #name {}
-        #[allow(missing_docs, dead_code, unused, clippy::all)]
+        #[allow(missing_docs, dead_code, unused, clippy::all, reason = "stands in for a task with a mistake")]
         const _: () = {
             impl #name {
                 #visibility fn job #generics (#(_: #types),*) -> #core::Job<#name> #where_clause {
@@ -61,7 +61,9 @@ fn without_foreign_context(function: &ItemFn, core: &TokenStream) -> (ItemFn, Op
         }
         if let Type::Path(path) = ty.as_ref() {
             let path = path.path.segments.iter().map(|segment| &segment.ident);
-            import = Some(quote!(#[allow(unused_imports)] const _: () = { use #(#path)::* as _; };));
+            import = Some(
+                quote!(#[allow(unused_imports, reason = "the type of this import was replaced")] const _: () = { use #(#path)::* as _; };),
+            );
         }
         **ty = parse_quote!(#core::JobContext);
     }
@@ -73,7 +75,7 @@ pub(crate) fn of_struct(name: &Ident, generics: &Generics, core: &TokenStream) -
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let task = generics.params.is_empty().then(|| task(name, &parse_quote!(()), core));
     quote! {
-        #[allow(dead_code, clippy::all)]
+        #[allow(dead_code, clippy::all, reason = "stands in for a task with a mistake")]
         const _: () = {
             impl #impl_generics #name #type_generics #where_clause {
                 #[doc(hidden)]

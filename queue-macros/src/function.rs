@@ -43,8 +43,11 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
         return fallback::of_function(&function, &options);
     }
     let task = task(&function, name, &options, &params);
-    // A payload is owned, whatever its handler does with it.
-    quote!(#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] #function #task)
+    quote! {
+        #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments, reason = "a payload is owned, and has as many parts as it has")]
+        #function
+        #task
+    }
 }
 
 fn with_item(item: &impl ToTokens, error: &Error) -> TokenStream {
@@ -90,7 +93,7 @@ fn task(function: &ItemFn, task_name: String, options: &Options, params: &[Param
     let inherent = quote! {
         impl #name {
             #[doc = #job_docs]
-            #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+            #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "the parameters are those of the task")]
             #visibility fn job(#(#arguments),*) -> #core::Job<#name> {
                 #writes
             }
@@ -102,7 +105,7 @@ fn task(function: &ItemFn, task_name: String, options: &Options, params: &[Param
         #[doc = #title]
         #[doc = ""]
         #(#docs)*
-        #[allow(non_camel_case_types)]
+        #[allow(non_camel_case_types, reason = "it has the name of its function")]
         #[derive(Debug)]
         #visibility struct #name {}
         #(#cfgs)*

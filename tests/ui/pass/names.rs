@@ -3,7 +3,7 @@
 
 use queue_core::prelude::{Task, task};
 
-#[allow(dead_code)]
+#[allow(dead_code, reason = "its names only have to be in the way")]
 mod hostile {
     pub struct Vec;
     pub struct Option;
@@ -12,7 +12,7 @@ mod hostile {
     pub struct String;
     pub fn drop() {}
 }
-#[allow(unused_imports)]
+#[allow(unused_imports, reason = "as above")]
 use hostile::*;
 
 #[task]
