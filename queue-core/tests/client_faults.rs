@@ -3,7 +3,14 @@
 
 mod flaky;
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use flaky::{Fault, Flaky, client};
 use futures_util::future::join_all;
@@ -208,14 +215,15 @@ async fn each_item_of_a_batch_that_was_cut_off_has_an_answer_of_its_own() {
     let client = client(&broker, LONG);
     broker.plan([Fault::None]);
     broker.always(Fault::Cut);
-    let taken = std::cell::Cell::new(0);
+    let taken = AtomicU64::new(0);
     let jobs = (0..100_000).map(|n| {
-        taken.set(n);
+        taken.store(n, Ordering::Relaxed);
         number::job(n)
     });
     let error = client.enqueue_all(jobs).await.unwrap_err();
-    assert!(taken.get() < 10_000, "no more was taken than a few batches: {}", taken.get());
-    assert_eq!(error.answers.len() as u64, taken.get() + 1);
+    let taken = taken.into_inner();
+    assert!(taken < 10_000, "no more was taken than a few batches: {taken}");
+    assert_eq!(error.answers.len() as u64, taken + 1);
     let (mut ok, mut refused, mut unknown) = (0, 0, Vec::new());
     for answer in error.answers {
         match answer {

@@ -230,3 +230,11 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         std::thread::park();
     }
 }
+
+#[allow(dead_code, reason = "a check at compile time: a web framework asks its handlers to be `Send`")]
+fn many_jobs_can_be_made_of_borrowed_items_in_a_handler(client: Client, orders: Vec<u64>) -> impl Future<Output = ()> + Send + 'static {
+    async move {
+        client.enqueue_all(orders.iter().map(|order| close::job(*order))).await.unwrap();
+        client.enqueue_all(orders.iter().filter(|order| **order > 7).map(|order| close::job(*order).id(order.to_string()))).await.unwrap();
+    }
+}

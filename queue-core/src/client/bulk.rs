@@ -152,7 +152,7 @@ impl Batches {
 
 pub(super) async fn enqueue_all<T: Task>(
     client: &Client,
-    jobs: impl Iterator<Item = Job<T>>,
+    jobs: Box<dyn Iterator<Item = Job<T>> + Send + '_>,
 ) -> Result<Vec<Handle<T>>, EnqueueAllError<T>> {
     let definition = T::definition();
     let mut answers =

@@ -30,7 +30,7 @@ use crate::{
     broker::{BrokerInfo, DynBroker, ProcessId},
     error::{Error, Result},
     inspector::Inspector,
-    io::on_broker,
+    io::{BoxFuture, on_broker},
     task::Task,
 };
 
@@ -158,11 +158,20 @@ impl Client {
 
     /// Stores many jobs, in bounded batches, as the iterator gives them. Each item gets its own answer.
     ///
+    /// The iterator may borrow. It travels with the future, so that it has to be `Send`; one that is not is collected first.
+    ///
     /// # Errors
     /// [`EnqueueAllError`], with the answer of every item that was taken. After a batch that the broker refused, no further
     /// item is taken.
-    pub async fn enqueue_all<T: Task>(&self, jobs: impl IntoIterator<Item = Job<T>>) -> Result<Vec<Handle<T>>, EnqueueAllError<T>> {
-        bulk::enqueue_all(self, jobs.into_iter()).await
+    pub fn enqueue_all<'a, T, I>(&'a self, jobs: I) -> BoxFuture<'a, Result<Vec<Handle<T>>, EnqueueAllError<T>>>
+    where
+        T: Task,
+        I: IntoIterator<Item = Job<T>>,
+        I::IntoIter: Send + 'a,
+    {
+        // Neither the future nor what it holds may name the iterator's type: of one over references the compiler cannot show,
+        // inside of another future, that it is `Send`.
+        Box::pin(bulk::enqueue_all(self, Box::new(jobs.into_iter())))
     }
 
     /// Stores a job by the name of its task, and says whether it existed: for programs that do not have its type.
