@@ -5,16 +5,19 @@ mod flaky;
 
 use std::{
     collections::HashSet,
+    future::poll_fn,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
 use flaky::{Fault, Flaky, client};
 use futures_util::future::join_all;
 use queue_core::{Error, broker::State as JobState, prelude::*};
+use tokio::sync::Barrier;
 
 #[task(queue = "numbers")]
 async fn number(n: u64) {
@@ -39,9 +42,19 @@ async fn a_lone_job_leaves_at_once_and_the_next_ones_together() {
     broker.close();
     let first = tokio::spawn(number::job(0).enqueue_owned(&client));
     broker.has_seen(1).await;
-    let rest: Vec<_> = (1..=100).map(|n| tokio::spawn(number::job(n).enqueue_owned(&client))).collect();
-    // All of them wait in the client before the first is answered.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let gathered = Arc::new(Barrier::new(101));
+    let rest: Vec<_> = (1..=100)
+        .map(|n| {
+            let (mut call, gathered) = (Box::pin(number::job(n).enqueue_owned(&client)), gathered.clone());
+            tokio::spawn(async move {
+                // The first look at a call hands its job to the batcher.
+                assert!(poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending())).await);
+                gathered.wait().await;
+                call.await
+            })
+        })
+        .collect();
+    gathered.wait().await;
     broker.open();
     first.await.unwrap().unwrap();
     for handle in rest {

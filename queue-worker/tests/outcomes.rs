@@ -240,7 +240,7 @@ async fn a_custom_backoff_decides_and_one_that_panics_does_not() {
 async fn a_job_whose_time_has_passed_expires_without_a_run() {
     let client = memory().await;
     let late = long::job().expires(Duration::from_millis(1)).enqueue(&client).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(10)).await;
+    tokio::time::sleep(Duration::from_millis(10)).await; // until it has passed
     run(worker(&client, &Arc::default()), async { until_state(&late, Some(JobState::Expired)).await }).await;
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Probe, memory, run, worker};
+use common::{Probe, memory, run, until_registered, worker};
 use queue_core::prelude::*;
 use queue_worker::QueueConfig;
 
@@ -85,8 +85,7 @@ async fn in_strict_order_a_queue_waits_for_those_before_it() {
 async fn a_job_that_comes_to_an_idle_worker_starts_without_a_poll() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     run(worker(&client, &probe).queue("heavy"), async {
-        // The worker has looked at its empty queue once.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        until_registered(&client, "heavy").await;
         for round in 1..=20 {
             let before = std::time::Instant::now();
             work::job().enqueue(&client).await.unwrap();

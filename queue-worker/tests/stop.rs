@@ -4,7 +4,7 @@ mod common;
 
 use std::{sync::Arc, time::Instant};
 
-use common::{PATIENCE, Probe, ask, free_address, memory, until_state, worker};
+use common::{PATIENCE, Probe, ask, free_address, memory, until_registered, until_state, worker};
 use queue_core::{broker::State as JobState, prelude::*};
 use queue_worker::{Shutdown, Stopped, Worker, WorkerError};
 use tokio::task::JoinHandle;
@@ -128,12 +128,7 @@ async fn a_job_that_had_no_thread_to_start_on_is_released_when_the_worker_stops(
 async fn an_idle_worker_stops_at_once() {
     let (client, shutdown) = (memory().await, Shutdown::new());
     let running = start(worker(&client, &Arc::default()).grace(PATIENCE * 2), &shutdown);
-    let idle = async {
-        while client.inspector().stats("deaf").await.unwrap().workers == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, idle).await.expect("it has claimed, and found nothing");
+    until_registered(&client, "deaf").await;
     let before = Instant::now();
     shutdown.drain();
     assert_eq!(ended(running).await, Stopped::default());

@@ -36,17 +36,29 @@ pub struct FailingBroker {
     request_lost: AtomicU32,
     reply_lost: AtomicU32,
     full: AtomicU32,
+    failed: AtomicU32,
 }
 
 impl FailingBroker {
     /// Wraps a broker. Nothing fails yet.
     pub fn new(inner: DynBroker) -> Arc<FailingBroker> {
-        Arc::new(FailingBroker { inner, request_lost: AtomicU32::new(0), reply_lost: AtomicU32::new(0), full: AtomicU32::new(0) })
+        Arc::new(FailingBroker {
+            inner,
+            request_lost: AtomicU32::new(0),
+            reply_lost: AtomicU32::new(0),
+            full: AtomicU32::new(0),
+            failed: AtomicU32::new(0),
+        })
     }
 
     /// Lets the next `calls` fail in this way; zero heals.
     pub fn fail(&self, fault: Fault, calls: u32) {
         self.left(fault).store(calls, Ordering::SeqCst);
+    }
+
+    /// How many calls have failed so far: a test can wait until somebody has tried.
+    pub fn failed(&self) -> u32 {
+        self.failed.load(Ordering::SeqCst)
     }
 
     fn left(&self, fault: Fault) -> &AtomicU32 {
@@ -59,7 +71,9 @@ impl FailingBroker {
 
     /// Takes one failure of this kind, if one is left.
     fn take(&self, fault: Fault) -> bool {
-        self.left(fault).fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        let taken = self.left(fault).fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        self.failed.fetch_add(u32::from(taken), Ordering::SeqCst);
+        taken
     }
 
     fn location(&self) -> String {

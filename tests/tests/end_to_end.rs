@@ -145,7 +145,7 @@ async fn a_server_that_is_killed_and_restarted_loses_nothing(kind: Kind) {
         until("some jobs to be done", || async { stage.counter("done").await >= round * 50 }).await;
         let server = stage.server.as_mut().expect("it is on a server");
         server.kill();
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::time::sleep(Duration::from_millis(300)).await; // the outage
         server.restart();
     }
     until("all jobs to be done", || async { stage.counter("done").await == u64::from(JOBS) }).await;
@@ -162,7 +162,7 @@ async fn a_server_that_stands_still_redelivers_nothing(kind: Kind) {
     until("some jobs to be done", || async { stage.counter("done").await >= 10 }).await;
     let server = stage.server.as_ref().expect("it is on a server");
     server.pause();
-    tokio::time::sleep(LEASE * 3).await;
+    tokio::time::sleep(LEASE * 3).await; // every lease runs out meanwhile
     server.resume();
     until("all jobs to be done", || async { stage.counter("done").await == 60 }).await;
     assert!(stage.times("start").values().all(|times| *times == 1), "{:?}", stage.times("start"));

@@ -84,7 +84,8 @@ async fn a_worker_outlives_an_outage_of_its_broker() {
         })
         .await;
         broker.fail(Fault::RequestLost, u32::MAX);
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        let before = broker.failed();
+        until("several calls to have failed", async || broker.failed() >= before + 4).await;
         broker.fail(Fault::RequestLost, 0);
     }
     drop(stop);

@@ -175,7 +175,8 @@ async fn an_outage_shorter_than_the_lease_costs_a_running_job_nothing() {
     let running = scene.start(scene.worker());
     scene.seen(1, "start").await;
     scene.cut.fail(Fault::RequestLost, u32::MAX);
-    tokio::time::sleep(LEASE / 3).await;
+    // What is tried within the lease while a job runs is its beats.
+    until("a beat to be lost", async || scene.cut.failed() > 0).await;
     scene.cut.fail(Fault::RequestLost, 0);
     scene.seen.open.send_replace(true);
     until("the end of the job", async || job.status().await.unwrap() == Some(queue_core::broker::State::Done)).await;
@@ -234,8 +235,7 @@ async fn a_worker_without_a_broker_still_stops_in_time() {
     let running = scene.start(scene.worker().grace(Duration::from_secs(600)));
     until("its first claim", async || scene.sound.inspector().stats("quick").await.unwrap().workers > 0).await;
     scene.cut.fail(Fault::RequestLost, u32::MAX);
-    // A poll has begun that nobody answers.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    until("a poll that nobody answers", async || scene.cut.failed() > 0).await;
     let before = Instant::now();
     scene.shutdown.drain();
     tokio::time::timeout(Duration::from_secs(30), running).await.expect("the worker ends").unwrap();

@@ -5,10 +5,12 @@ use std::{
     fs,
     path::Path,
     process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
 };
 
-use queue_tests::server::{Kind, Server};
+use queue_tests::{
+    patience::wait_for,
+    server::{Kind, Server},
+};
 
 /// Where one test has its files and its cache.
 struct Desk {
@@ -131,17 +133,15 @@ fn a_folder_that_is_missing_or_a_file_is_refused() {
 
 /// Kills the process once it has done some of the work, but not all.
 fn kill_in_the_middle(mut child: Child, desk: &Desk) {
-    let until = Instant::now() + Duration::from_secs(60);
     let done = || {
         let store = walk_for(desk.cache.path(), "digests")?;
         let store = rusqlite::Connection::open(store).ok()?;
         store.query_row("SELECT count(*) FROM files WHERE done", [], |row| row.get::<_, u64>(0)).ok()
     };
-    while done().is_none_or(|done| done < 300) {
-        assert!(Instant::now() < until, "it makes no progress");
+    wait_for("some of the work to be done", || {
         assert!(child.try_wait().unwrap().is_none(), "it was too fast to be killed");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+        done().filter(|done| *done >= 300)
+    });
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -8,11 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use queue_tests::server::{Kind, Server};
+use queue_tests::{
+    patience::wait_for,
+    server::{Kind, Server},
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A shop that is open.
 struct Shop {
@@ -83,7 +84,7 @@ impl Shop {
     }
 
     fn wait_for_state(&self, order: &str, state: &str) {
-        until(&format!("order {order} to be {state}"), || self.state(order) == state);
+        wait_for(&format!("order {order} to be {state}"), || (self.state(order) == state).then_some(()));
     }
 }
 
@@ -100,14 +101,6 @@ fn surroundings<'a>(command: &'a mut Command, folder: &TempDir, url: &str, pay_w
     command.current_dir(folder.path()).env("QUEUE_URL", url).env("SHOP_DB", folder.path().join("shop.db"));
     command.env("SHOP_ADDRESS", "127.0.0.1:0").env("SHOP_PAY_WITHIN", pay_within).env("SHOP_ACTIVATION_MAILS", "200ms,400ms");
     command.stdin(Stdio::null()).stderr(Stdio::null())
-}
-
-fn until(what: &str, seen: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !seen() {
-        assert!(Instant::now() < until, "waited {PATIENCE:?} for {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -162,9 +155,9 @@ fn only_a_customer_who_buys_nothing_is_written_to() {
 
     shop.start_worker();
     let mails = |customer: &str| shop.ask("GET", &format!("/customers/{customer}"), &Value::Null).1["mails"].clone();
-    until("both mails to Ada", || mails(&ada) == json!([1, 2]));
+    wait_for("both mails to Ada", || (mails(&ada) == json!([1, 2])).then_some(()));
     let last = shop.ask("POST", "/customers", &json!({ "email": "cleo@example.com" })).1["id"].as_str().unwrap().to_owned();
-    until("the mails to one who joined later", || mails(&last) == json!([1, 2]));
+    wait_for("the mails to one who joined later", || (mails(&last) == json!([1, 2])).then_some(()));
     assert_eq!(mails(&ben), json!([]));
 }
 

@@ -15,7 +15,7 @@ use queue_core::{
     },
     sqlite::SqliteBroker,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 /// What happens to the next enqueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(crate) struct Flaky {
     faults: Mutex<VecDeque<Fault>>,
     /// What befalls enqueues beyond the planned ones.
     always: Mutex<Fault>,
-    seen: Mutex<Vec<Seen>>,
+    seen: watch::Sender<Vec<Seen>>,
     registered: Mutex<usize>,
     /// Each enqueue takes one; so a test can hold them up.
     gate: Semaphore,
@@ -70,7 +70,7 @@ impl Flaky {
             real,
             faults: Mutex::default(),
             always: Mutex::new(Fault::None),
-            seen: Mutex::default(),
+            seen: watch::Sender::default(),
             registered: Mutex::default(),
             gate: Semaphore::new(OPEN),
         })
@@ -94,7 +94,7 @@ impl Flaky {
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+        self.seen.borrow().clone()
     }
 
     pub(crate) fn registered(&self) -> usize {
@@ -103,12 +103,10 @@ impl Flaky {
 
     /// Waits until so many enqueues have arrived.
     pub(crate) async fn has_seen(&self, enqueues: usize) {
-        let arrived = async {
-            while self.seen.lock().unwrap().len() < enqueues {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), arrived).await.expect("the enqueues arrive");
+        let mut seen = self.seen.subscribe();
+        let arrived = seen.wait_for(|seen| seen.len() >= enqueues);
+        let arrived = tokio::time::timeout(Duration::from_secs(10), arrived).await.expect("the enqueues arrive");
+        drop(arrived.expect("the sender lives as long as this"));
     }
 
     fn ambiguous() -> Error {
@@ -138,11 +136,8 @@ impl Broker for Flaky {
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         let ids = request.jobs.iter().map(|job| job.id.clone()).collect();
         let seen = Seen { producer: request.producer.to_string(), seq: request.seq, ids };
-        let again = {
-            let mut all = self.seen.lock().unwrap();
-            all.push(seen.clone());
-            all.iter().filter(|one| **one == seen).count() > 1
-        };
+        let again = self.seen.borrow().contains(&seen);
+        self.seen.send_modify(|all| all.push(seen));
         let _pass = self.gate.acquire().await.expect("the gate is never closed for good");
         let planned = self.faults.lock().unwrap().pop_front();
         let fault = planned.unwrap_or_else(|| *self.always.lock().unwrap());

@@ -155,6 +155,16 @@ pub(crate) async fn until_state<T: Send + 'static>(handle: &Handle<T>, state: Op
     }
 }
 
+/// Waits until a worker of this queue is at work.
+pub(crate) async fn until_registered(client: &Client, queue: &str) {
+    let wait = async {
+        while client.inspector().stats(queue).await.unwrap().workers == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("a worker registers");
+}
+
 /// The same for a job without a type.
 pub(crate) async fn address_in(client: &Client, job: &JobAddress, state: JobState) {
     let wait = async {
