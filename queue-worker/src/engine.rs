@@ -19,15 +19,16 @@ use queue_core::{
     registry::Registry,
     task::TaskDef,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
+    arrival,
     config::{QueueConfig, Settings},
     error::WorkerError,
     executor, health, janitor, lane,
     pump::{Event, Pump},
     reclaimer,
-    shutdown::Control,
+    shutdown::Stage,
     worker::Stopped,
 };
 
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) finished: AtomicU64,
     /// Whether the worker was told to stop: nothing is started any more.
     pub(crate) stopping: AtomicBool,
+    /// Whether the broker was in reach once, so that work could begin.
+    pub(crate) reached: AtomicBool,
     /// When the broker last answered.
     pub(crate) contact: LeaseClock,
 }
@@ -79,8 +82,8 @@ impl Shared {
     }
 }
 
-/// Starts everything. The future ends with the worker; the other half makes it end.
-pub(crate) async fn start(plan: Plan) -> Result<(Control, impl Future<Output = Result<Stopped, WorkerError>>), WorkerError> {
+/// Waits for the broker, starts everything, and ends with the worker.
+pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result<Stopped, WorkerError> {
     let broker = plan.client.broker().clone();
     let tasks = plan
         .registry
@@ -98,10 +101,9 @@ pub(crate) async fn start(plan: Plan) -> Result<(Control, impl Future<Output = R
         stuck: AtomicUsize::new(0),
         finished: AtomicU64::new(0),
         stopping: AtomicBool::new(false),
+        reached: AtomicBool::new(false),
         contact: LeaseClock::default(),
     });
-    shared.heard();
-    let (control, stage) = Control::new();
     let (events, received) = mpsc::unbounded_channel::<Event>();
     let (batches, dispatched) = mpsc::unbounded_channel();
     let ticket = Alive::default();
@@ -114,6 +116,13 @@ pub(crate) async fn start(plan: Plan) -> Result<(Control, impl Future<Output = R
             move || health::serve(shared.clone(), listening.try_clone())
         });
     }
+    tokio::select! {
+        reached = arrival::reach(&broker) => reached?,
+        // It was told to stop, or nobody can tell it any more.
+        _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
+    }
+    shared.heard();
+    shared.reached.store(true, Ordering::Relaxed);
     duty(&ticket, &broker, "reclaimer", {
         let shared = shared.clone();
         move || reclaimer::run(shared.clone())
@@ -136,11 +145,9 @@ pub(crate) async fn start(plan: Plan) -> Result<(Control, impl Future<Output = R
         // Nobody listens when the worker's future was dropped.
         let _ = ended.send(outcome.map_err(|panic| WorkerError::Died(executor::panic_text(panic.as_ref()))));
     }));
-    let ending = async move {
-        let _duties = ticket;
-        end.await.unwrap_or_else(|_| Err(WorkerError::Died("its broker's I/O thread has ended".to_owned())))
-    };
-    Ok((control, ending))
+    let outcome = end.await;
+    drop(ticket);
+    outcome.unwrap_or_else(|_| Err(WorkerError::Died("its broker's I/O thread has ended".to_owned())))
 }
 
 /// While it lives, the duties do.

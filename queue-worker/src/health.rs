@@ -102,12 +102,13 @@ async fn read_request(stream: &mut TcpStream) -> io::Result<String> {
 }
 
 fn health(shared: &Shared) -> (&'static str, String) {
-    let isolated = shared.is_isolated();
+    let (reached, isolated) = (shared.reached.load(Ordering::Relaxed), shared.is_isolated());
     let health = Health {
-        status: match (isolated, shared.stopping.load(Ordering::Relaxed)) {
-            (true, _) => "isolated",
-            (false, true) => "stopping",
-            (false, false) => "ok",
+        status: match (reached, isolated, shared.stopping.load(Ordering::Relaxed)) {
+            (false, ..) => "waiting",
+            (true, true, _) => "isolated",
+            (true, false, true) => "stopping",
+            (true, false, false) => "ok",
         },
         broker: shared.broker.info().location,
         queues: shared.queues.iter().map(AsRef::as_ref).collect(),
@@ -118,5 +119,5 @@ fn health(shared: &Shared) -> (&'static str, String) {
         last_contact_ms: shared.contact.until().elapsed().as_millis(),
     };
     let body = serde_json::to_string(&health).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
-    (if isolated { "503 Service Unavailable" } else { "200 OK" }, body)
+    (if isolated || !reached { "503 Service Unavailable" } else { "200 OK" }, body)
 }

@@ -1,10 +1,7 @@
 //! Lanes: the workers that the broker knows. A process has up to four per queue, so that one turn can be prepared while
 //! another is in flight.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use queue_core::{
     Error,
@@ -13,7 +10,11 @@ use queue_core::{
 };
 use tokio::sync::mpsc;
 
-use crate::{engine::Shared, pump::Event};
+use crate::{
+    engine::Shared,
+    patience::{LONGEST_PAUSE, Patience},
+    pump::Event,
+};
 
 /// Most lanes of one process on one queue.
 pub(crate) const LANES: usize = 4;
@@ -72,21 +73,18 @@ pub(crate) enum TurnEnd {
     Forgotten,
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
 /// Registers if need be, then sends the turn, unchanged, until it is answered (R10).
 pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut turn: Turn) -> TurnEnd {
     let queue = turn.queue.clone();
     // A replay does not renew the lease (R5), so that the next beat after it must not come too late.
-    let mut patience = Patience { tries: 0, longest: LONGEST_PAUSE.min(turn.lease / 6) };
+    let mut patience = Patience::new(LONGEST_PAUSE.min(turn.lease / 6));
     let name = match name {
         Some(name) => name,
         None => loop {
             let request = Register::worker(queue.clone(), shared.process, turn.lease);
             match shared.broker.register(&request).await {
                 Ok(name) => break name,
-                Err(error) => patience.wait(&queue, &error).await,
+                Err(error) => wait(&mut patience, &queue, &error).await,
             }
         },
     };
@@ -99,36 +97,27 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
                 return TurnEnd::Answered { name, turn, answer, sent };
             }
             Err(Error::Forgotten(_) | Error::Old { .. }) => return TurnEnd::Forgotten,
-            Err(error) => patience.wait(&queue, &error).await,
+            Err(error) => wait(&mut patience, &queue, &error).await,
         }
     }
 }
 
-/// Between the tries of one request.
-struct Patience {
-    tries: u32,
-    longest: Duration,
-}
-
-impl Patience {
-    async fn wait(&mut self, queue: &str, error: &Error) {
-        let mut pause = FIRST_PAUSE.saturating_mul(1 << self.tries.min(16)).min(self.longest);
-        self.tries += 1;
-        let tries = self.tries;
-        // An outage is told at its start and then ever more rarely.
-        match (error.is_transient(), tries.is_power_of_two()) {
-            (true, true) => tracing::warn!(queue, tries, "the broker does not answer, trying again: {error}"),
-            (true, false) => tracing::debug!(queue, tries, "the broker does not answer, trying again: {error}"),
-            (false, first) => {
-                // Credentials that are being rotated, or a bug: no job is given up for it.
-                pause = LONGEST_PAUSE;
-                if first {
-                    tracing::error!(queue, tries, "the broker refuses a turn, trying again: {error}");
-                }
-            }
+/// Tells why a request has no answer, and waits before it is sent again.
+async fn wait(patience: &mut Patience, queue: &str, error: &Error) {
+    patience.failed();
+    let tries = patience.tries();
+    if error.is_transient() {
+        match patience.is_news() {
+            true => tracing::warn!(queue, tries, "the broker does not answer, trying again: {error}"),
+            false => tracing::debug!(queue, tries, "the broker does not answer, trying again: {error}"),
         }
-        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        return patience.pause().await;
     }
+    // Credentials that are being rotated, or a bug: no job is given up for it.
+    if patience.is_news() {
+        tracing::error!(queue, tries, "the broker refuses a turn, trying again: {error}");
+    }
+    patience.longest_pause().await;
 }
 
 /// Passes the broker's announcements on to the pump.

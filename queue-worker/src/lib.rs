@@ -4,6 +4,7 @@
 //!
 //! The worker's own work happens on the broker's I/O thread, so that a handler that blocks its runtime delays nobody:
 //!
+//! - `arrival` waits for a broker that is not there yet.
 //! - `pump` claims and finishes. It owns the slots and the lanes; nothing else decides who runs where.
 //! - `heartbeat` renews leases and brings cancels.
 //! - `reclaimer` takes back what dead workers held; `janitor` removes what was kept long enough.
@@ -12,6 +13,7 @@
 //! `executor` runs the handlers, on the runtime that called [`Worker::run`]. `cli` is the command line, `run`: it uses the
 //! [`Worker`] as any application does.
 
+mod arrival;
 #[cfg(feature = "cli")]
 mod cli;
 mod config;
@@ -22,6 +24,7 @@ mod health;
 mod heartbeat;
 mod janitor;
 mod lane;
+mod patience;
 mod pump;
 mod reclaimer;
 mod shutdown;

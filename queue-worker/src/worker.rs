@@ -306,8 +306,12 @@ impl Worker {
     /// Runs jobs until `shutdown` is ready, then drains: what runs may end within the grace time, the rest is given back
     /// uncharged. Dropping the returned future stops at once, without a grace time.
     ///
+    /// A broker that is out of reach is waited for, now as later. ([`Client::connect`] is not so patient: a worker that may
+    /// start before its broker takes its client from [`Client::open`].)
+    ///
     /// # Errors
-    /// [`WorkerError::Setup`] before anything was started; those of the broker's [`check`](queue_core::broker::Broker::check).
+    /// [`WorkerError::Setup`] before anything was started; what the broker's [`check`](queue_core::broker::Broker::check) says
+    /// and waiting does not mend.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Stopped, WorkerError> {
         self.run_until(async move |control: &Control| {
             shutdown.await;
@@ -344,7 +348,6 @@ impl Worker {
 
     async fn run_until(self, stop: impl AsyncFnOnce(&Control)) -> Result<Stopped, WorkerError> {
         self.check()?;
-        self.client.broker().check().await?;
         let queues = self.served();
         self.tell_what_is_odd(&queues);
         let environment = Arc::new(Environment::new(self.states, Some(self.client.clone())));
@@ -356,13 +359,13 @@ impl Worker {
             settings: self.settings,
             health: self.health,
         };
-        let (control, engine) = engine::start(plan).await?;
+        let (control, stage) = Control::new();
         let stopping = async {
             stop(&control).await;
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            ended = engine => ended,
+            ended = engine::run(plan, stage) => ended,
             () = stopping => unreachable!("it waits forever once it has told the engine"),
         }
     }

@@ -43,7 +43,6 @@ async fn lost_requests_and_replies_neither_lose_nor_double_a_job() {
     let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
     let inspector = steady.inspector();
     let done = async |queue: &str| inspector.stats(queue).await.unwrap().counters.get("done").copied().unwrap_or(0);
-    // A broker that is away when a worker starts is told to whoever starts it.
     until("the worker to be at work", || async { done("shaky").await > 0 }).await;
     until("all jobs to be done", || async {
         let fault = [Fault::RequestLost, Fault::ReplyLost][fastrand::usize(..2)];

@@ -87,10 +87,20 @@ impl Client {
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`], [`Error::Unavailable`],
     /// [`Error::AccessDenied`], [`Error::SchemaTooNew`], and [`Error::Config`] for a broker whose settings lose jobs.
     pub async fn connect(url: &str) -> Result<Client> {
-        let broker = url::open(url).await?;
-        let checked = broker.clone();
-        on_broker(&broker, async move { checked.check().await }).await??;
-        Ok(Client::with_broker(broker))
+        let client = Client::open(url).await?;
+        let checked = client.broker().clone();
+        on_broker(client.broker(), async move { checked.check().await }).await??;
+        Ok(client)
+    }
+
+    /// The same without a look at the broker: a server is reached for by the first call. For a worker, which waits for a
+    /// broker that is not there yet.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`]; for a SQLite file also those of
+    /// [`connect`](Self::connect), since it is opened.
+    pub async fn open(url: &str) -> Result<Client> {
+        Ok(Client::with_broker(url::open(url).await?))
     }
 
     /// Connects to the URL in the environment variable `QUEUE_URL`, or else to `sqlite://queue.db`.

@@ -45,7 +45,7 @@ use crate::Worker;
 ///
 /// | command | what it does |
 /// |---|---|
-/// | `work`, or none | runs jobs until SIGTERM or Ctrl-C |
+/// | `work`, or none | runs jobs until SIGTERM or Ctrl-C; a broker out of reach is waited for |
 /// | `tasks` | lists the tasks in this program and their parameters |
 /// | `enqueue TASK --args JSON` | stores a job |
 /// | `status` | prints the depth of every queue |
@@ -95,7 +95,7 @@ where
         None => Client::from_env().await,
     };
     match command.unwrap_or_default() {
-        Command::Work(args) => return work::work(connect, args, setup).await,
+        Command::Work(args) => return work::work(url.as_deref(), args, setup).await,
         Command::Tasks(args) => tasks::tasks(&Registry::linked(), &args)?,
         Command::Enqueue(args) => {
             // What is wrong with the command is told before the broker is reached for.

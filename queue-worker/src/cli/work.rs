@@ -10,16 +10,16 @@ use super::{
 };
 use crate::{QueueConfig, Worker};
 
-pub(super) async fn work<F>(
-    connect: impl AsyncFnOnce() -> queue_core::Result<Client>,
-    args: WorkArgs,
-    setup: F,
-) -> Result<ExitCode, Failure>
+pub(super) async fn work<F>(url: Option<&str>, args: WorkArgs, setup: F) -> Result<ExitCode, Failure>
 where
     F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
 {
     log_to_stderr();
-    let client = connect().await?;
+    // It waits for its broker: see `Worker::run`.
+    let client = match url {
+        Some(url) => Client::open(url).await?,
+        None => Client::open(&Client::url_from_env()?).await?,
+    };
     let location = client.info().location;
     let worker = setup(Worker::new(client))
         .await
@@ -27,7 +27,7 @@ where
     let worker = configured(worker, args);
     worker.check()?;
     let tasks: Vec<&str> = worker.tasks().tasks().map(|task| task.name).collect();
-    tracing::info!(broker = location, queues = worker.queue_names().join(","), tasks = tasks.join(","), "working; Ctrl-C stops");
+    tracing::info!(broker = location, queues = worker.queue_names().join(","), tasks = tasks.join(","), "starting; Ctrl-C stops");
     let stopped = worker.run_until_signal().await?;
     tracing::info!(finished = stopped.finished, "stopped");
     if stopped.is_clean() {

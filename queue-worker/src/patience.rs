@@ -1,0 +1,47 @@
+//! How one thing is tried again and again.
+
+use std::time::Duration;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Longest pause between two tries.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Between the tries of one request: 50 ms, doubling up to a longest pause, the upper half of each random.
+pub(crate) struct Patience {
+    tries: u32,
+    longest: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new(longest: Duration) -> Self {
+        Patience { tries: 0, longest }
+    }
+
+    /// Counts a failure.
+    pub(crate) fn failed(&mut self) {
+        self.tries += 1;
+    }
+
+    /// How many there were.
+    pub(crate) fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// Whether the latest is worth a line: an outage is told at its start, and if it lasts for seconds ever more rarely.
+    pub(crate) fn is_news(&self) -> bool {
+        self.tries == 1 || (self.tries >= 8 && self.tries.is_power_of_two())
+    }
+
+    pub(crate) async fn pause(&self) {
+        rest(FIRST_PAUSE.saturating_mul(1 << self.tries.saturating_sub(1).min(16)).min(self.longest)).await;
+    }
+
+    pub(crate) async fn longest_pause(&self) {
+        rest(LONGEST_PAUSE).await;
+    }
+}
+
+async fn rest(pause: Duration) {
+    tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+}

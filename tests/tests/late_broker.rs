@@ -1,0 +1,120 @@
+//! A worker that starts before its broker waits for it, says so, and can be stopped meanwhile.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
+
+use queue_core::{Error, broker::DynBroker, prelude::*, registry::Registry, sqlite::SqliteBroker};
+use queue_tests::{
+    failing::{FailingBroker, Fault},
+    patience::{PATIENCE, until, wait_for},
+    server::{Kind, Server, free_port},
+};
+use queue_worker::{Shutdown, Stopped, Worker, WorkerError};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::Semaphore,
+};
+
+#[task(queue = "early")]
+async fn note(ran: State<Semaphore>) {
+    ran.add_permits(1);
+}
+
+/// A worker of the task of this file, and what counts its runs.
+fn worker(client: Client) -> (Worker, Arc<Semaphore>) {
+    let ran = Arc::new(Semaphore::new(0));
+    (Worker::new(client).registry(Registry::empty()).register::<note>().shared_state(ran.clone()), ran)
+}
+
+async fn ended(working: tokio::task::JoinHandle<Result<Stopped, WorkerError>>) -> Result<Stopped, WorkerError> {
+    tokio::time::timeout(PATIENCE, working).await.expect("the worker ends").unwrap()
+}
+
+async fn a_worker_that_starts_before_its_server_works_as_soon_as_it_is_there(kind: Kind) {
+    let mut server = Server::start(kind);
+    server.kill();
+    let shutdown = Shutdown::new();
+    let health = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let (worker, ran) = worker(Client::open(&server.url()).await.unwrap());
+    let working = tokio::spawn(worker.health(health).run_with(shutdown.clone()));
+    until("it to say that it waits", async || {
+        let Ok(mut stream) = TcpStream::connect(health).await else { return false };
+        stream.write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.starts_with("HTTP/1.1 503 ") && answer.contains(r#""status":"waiting""#)
+    })
+    .await;
+    // Everybody else is told at once.
+    assert!(matches!(Client::connect(&server.url()).await, Err(Error::Unavailable { .. })));
+
+    server.restart();
+    note::job().enqueue(&Client::connect(&server.url()).await.unwrap()).await.unwrap();
+    tokio::time::timeout(PATIENCE, ran.acquire()).await.expect("the job runs").unwrap().forget();
+    shutdown.drain();
+    assert!(ended(working).await.unwrap().is_clean());
+}
+
+async fn what_waiting_does_not_mend_ends_it_at_once(kind: Kind) {
+    let server = Server::with(kind, &["--requirepass", "sesame"]);
+    let (worker, _) = worker(Client::open(&server.url()).await.unwrap());
+    let refused = ended(tokio::spawn(worker.run(std::future::pending()))).await;
+    assert!(matches!(refused, Err(WorkerError::Queue(Error::AccessDenied { .. }))), "{refused:?}");
+}
+
+queue_tests::on_servers! {
+    a_worker_that_starts_before_its_server_works_as_soon_as_it_is_there
+    what_waiting_does_not_mend_ends_it_at_once
+}
+
+#[tokio::test]
+async fn a_worker_that_waits_stops_when_it_is_told_to() {
+    let broker = FailingBroker::new(SqliteBroker::open("sqlite::memory:").unwrap());
+    broker.fail(Fault::RequestLost, u32::MAX);
+    let shutdown = Shutdown::new();
+    let (worker, _) = worker(Client::with_broker(broker.clone() as DynBroker));
+    let working = tokio::spawn(worker.run_with(shutdown.clone()));
+    until("some tries", async || broker.failed() > 2).await;
+    shutdown.drain();
+    assert_eq!(ended(working).await.unwrap(), Stopped::default());
+}
+
+#[tokio::test]
+async fn a_worker_that_is_dropped_while_it_waits_leaves_nobody_waiting() {
+    let broker = FailingBroker::new(SqliteBroker::open("sqlite::memory:").unwrap());
+    broker.fail(Fault::RequestLost, u32::MAX);
+    let (worker, _) = worker(Client::with_broker(broker.clone() as DynBroker));
+    let working = tokio::spawn(worker.run(std::future::pending()));
+    until("a try", async || broker.failed() > 0).await;
+    working.abort();
+    until("the broker to be dropped", async || Arc::strong_count(&broker) == 1).await;
+}
+
+/// A process, which does not outlive the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_command_says_what_it_waits_for_and_a_signal_ends_it_cleanly() {
+    let url = format!("redis://127.0.0.1:{}", free_port());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
+    command.args(["work", "--url", &url]).env("SHOP_NAME", "Ada").env_remove("RUST_LOG").stderr(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
+    let mut lines = BufReader::new(process.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let said = lines.find(|line| line.contains("trying again")).expect("it says that it tries again");
+    assert!(said.contains(&url), "{said}");
+    let pid = process.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    wait_for("the worker to end", || process.0.try_wait().unwrap());
+    assert_eq!(process.0.wait().unwrap().code(), Some(0));
+}
