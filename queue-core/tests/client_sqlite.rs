@@ -231,10 +231,17 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-#[allow(dead_code, reason = "a check at compile time: a web framework asks its handlers to be `Send`")]
-fn many_jobs_can_be_made_of_borrowed_items_in_a_handler(client: Client, orders: Vec<u64>) -> impl Future<Output = ()> + Send + 'static {
-    async move {
+#[tokio::test]
+async fn many_jobs_can_be_made_of_borrowed_items_in_a_handler() {
+    async fn handler(client: Client, orders: Vec<u64>) {
         client.enqueue_all(orders.iter().map(|order| close::job(*order))).await.unwrap();
-        client.enqueue_all(orders.iter().filter(|order| **order > 7).map(|order| close::job(*order).id(order.to_string()))).await.unwrap();
+        client.enqueue_all(orders.iter().filter(|order| **order > 1).map(|order| close::job(*order))).await.unwrap();
     }
+    /// As web frameworks ask for.
+    fn serve(handler: impl Future<Output = ()> + Send + 'static) -> tokio::task::JoinHandle<()> {
+        tokio::spawn(handler)
+    }
+    let client = memory().await;
+    serve(handler(client.clone(), vec![1, 2, 3])).await.unwrap();
+    assert_eq!(client.inspector().stats("orders").await.unwrap().depth[&JobState::Ready], 5);
 }
