@@ -6,6 +6,8 @@ pub mod chronicle;
 pub mod cluster;
 pub mod conformance;
 pub mod failing;
+pub mod memory_broker;
+pub mod model;
 pub mod patience;
 pub mod proxy;
 pub mod sentinel;

@@ -2,6 +2,7 @@
 
 use queue_tests::{
     conformance,
+    memory_broker::Memory,
     server::Kind,
     storages::{Server, SqliteFile, SqliteMemory, Wrapped},
 };
@@ -10,4 +11,5 @@ conformance!(on_redis, || Server::new(Kind::Redis));
 conformance!(on_valkey, || Server::new(Kind::Valkey));
 conformance!(on_sqlite_file, SqliteFile::new);
 conformance!(on_sqlite_memory, SqliteMemory::new);
+conformance!(on_memory, Memory::new);
 conformance!(on_a_wrapped_broker, Wrapped::new);

@@ -1,0 +1,263 @@
+//! A broker in plain memory, without threads and with tokio's clock: under paused time it is as fast as the processor, and
+//! always does the same. It is the [`Model`] behind the trait, and passes the conformance suite like every other.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use async_trait::async_trait;
+use queue_core::{
+    BoxFuture, Error, JobId, Result,
+    address::check_name,
+    broker::{
+        Broker, BrokerInfo, CancelAnswer, CrashRule, DynBroker, Enqueue, Enqueued, Extend, Extended, Hint, Hints, Inspect, JobRecord,
+        MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer,
+        sealed,
+    },
+};
+use tokio::{sync::watch, time::Instant};
+
+use crate::{conformance::Storage, model::Model};
+
+/// Handles on one memory; a clone is another process on the same.
+#[derive(Clone)]
+pub struct MemoryBroker {
+    queues: Arc<Mutex<BTreeMap<String, Queue>>>,
+    /// The broker's clock: milliseconds since 1970 at some instant.
+    epoch: (i64, Instant),
+}
+
+struct Queue {
+    model: Model,
+    hints: watch::Sender<Hint>,
+    registered: bool,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Queue { model: Model::default(), hints: watch::channel(Hint::default()).0, registered: false }
+    }
+}
+
+impl MemoryBroker {
+    /// An empty one. Its clock begins with this machine's.
+    pub fn new() -> MemoryBroker {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        MemoryBroker::at(i64::try_from(now).unwrap_or(i64::MAX))
+    }
+
+    /// An empty one whose clock begins at this time.
+    pub fn at(now_ms: i64) -> MemoryBroker {
+        MemoryBroker { queues: Arc::default(), epoch: (now_ms, Instant::now()) }
+    }
+
+    /// The broker's clock, in milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        self.epoch.0 + i64::try_from(self.epoch.1.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// The state of a queue, for those who look from outside.
+    pub fn model(&self, queue: &str) -> Model {
+        self.lock().get(queue).map(|queue| queue.model.clone()).unwrap_or_default()
+    }
+
+    /// Copies everything that is stored, as a backup does.
+    pub fn backup(&self) -> BTreeMap<String, Model> {
+        self.lock().iter().map(|(name, queue)| (name.clone(), queue.model.clone())).collect()
+    }
+
+    /// Puts everything back to what it was. What came after is lost.
+    pub fn restore(&self, backup: &BTreeMap<String, Model>) {
+        for (name, queue) in self.lock().iter_mut() {
+            queue.model = backup.get(name).cloned().unwrap_or_default();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Queue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One transition, at one time, and then the announcement of what it brought.
+    fn transition<T>(&self, queue: &str, work: impl FnOnce(&mut Model) -> T) -> T {
+        let mut queues = self.lock();
+        let queue = queues.entry(queue.to_owned()).or_default();
+        queue.model.now = self.now_ms();
+        let done = work(&mut queue.model);
+        if let Some(at) = queue.model.take_announcement() {
+            let wait = u64::try_from(at.saturating_sub(queue.model.now)).unwrap_or(0);
+            let due = (wait > 0).then(|| Instant::now().checked_add(Duration::from_millis(wait))).flatten().map(Instant::into_std);
+            // Beyond all calendars: nobody has to hear of it.
+            if wait == 0 || due.is_some() {
+                queue.hints.send_modify(|hint| *hint = Hint { count: hint.count + 1, due });
+            }
+        }
+        done
+    }
+
+    fn read<T: Default>(&self, queue: &str, work: impl FnOnce(&Model) -> T) -> T {
+        let now = self.now_ms();
+        self.lock().get_mut(queue).map_or_else(T::default, |queue| {
+            queue.model.now = now;
+            work(&queue.model)
+        })
+    }
+}
+
+impl Default for MemoryBroker {
+    fn default() -> Self {
+        MemoryBroker::new()
+    }
+}
+
+impl fmt::Debug for MemoryBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBroker").finish_non_exhaustive()
+    }
+}
+
+fn bounded(field: &'static str, items: usize) -> Result<()> {
+    if items > MAX_ITEMS {
+        let problem = format!("are more than the {MAX_ITEMS} of one request");
+        return Err(Error::Invalid { field, value: items.to_string(), problem });
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Broker for MemoryBroker {
+    fn info(&self) -> BrokerInfo {
+        BrokerInfo::new("memory", "memory")
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        tokio::spawn(task);
+    }
+
+    async fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn register(&self, request: &Register) -> Result<PartyName> {
+        check_name("queue", &request.queue)?;
+        let name = self.transition(&request.queue, |model| model.register(request, fastrand::u64(..)));
+        self.lock().entry(request.queue.to_string()).or_default().registered = true;
+        Ok(name)
+    }
+
+    async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
+        bounded("jobs", request.jobs.len())?;
+        self.transition(&request.queue, |model| model.enqueue(request))
+    }
+
+    async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
+        bounded("finishes", turn.finishes.len())?;
+        bounded("claim", turn.claim)?;
+        self.transition(&turn.queue, |model| model.turn(turn, None))
+    }
+
+    async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
+        lanes.iter().map(|lane| self.transition(&lane.queue, |model| model.extend(lane))).collect()
+    }
+
+    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
+        Ok(self.read(queue, |model| model.suspects(limit)))
+    }
+
+    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
+        bounded("suspects", suspects.len())?;
+        Ok(self.transition(queue, |model| model.fence(suspects)))
+    }
+
+    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+        Ok(self.transition(queue, |model| model.sweep_fenced(rule)))
+    }
+
+    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
+        bounded("ids", ids.len())?;
+        Ok(self.transition(queue, |model| model.cancel(ids)))
+    }
+
+    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        bounded("ids", ids.len())?;
+        Ok(self.transition(queue, |model| model.requeue(ids)))
+    }
+
+    async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
+        Ok(self.transition(queue, |model| model.sweep(limits)))
+    }
+
+    fn hints(&self, queue: &str) -> Hints {
+        Hints::new(self.lock().entry(queue.to_owned()).or_default().hints.subscribe())
+    }
+
+    fn __sealed(&self, _: sealed::Seal) {}
+}
+
+#[async_trait]
+impl Inspect for MemoryBroker {
+    async fn queues(&self) -> Result<Vec<String>> {
+        Ok(self.lock().iter().filter(|(_, queue)| queue.registered).map(|(name, _)| name.clone()).collect())
+    }
+
+    async fn stats(&self, queue: &str) -> Result<QueueStats> {
+        Ok(self.read(queue, Model::stats))
+    }
+
+    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+        Ok(self.read(queue, |model| {
+            let from = usize::try_from(offset).unwrap_or(usize::MAX);
+            let mut ids = model.ids(state).into_iter().skip(from);
+            let records = ids.by_ref().take(limit).map(|id| model.jobs[&id].record(&id)).collect();
+            Page::new(records, ids.next().map(|_| offset + limit as u64))
+        }))
+    }
+
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
+        Ok(self.read(queue, |model| model.jobs.get(id).map(|job| job.record(id))))
+    }
+
+    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        bounded("ids", ids.len())?;
+        Ok(self.transition(queue, |model| model.delete(ids)))
+    }
+
+    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
+        check_name("queue", queue)?;
+        self.transition(queue, |model| model.set_paused(paused));
+        Ok(())
+    }
+}
+
+/// The memory as the conformance suite opens it.
+#[derive(Debug, Default)]
+pub struct Memory {
+    broker: Option<MemoryBroker>,
+    saved: BTreeMap<String, Model>,
+}
+
+impl Memory {
+    /// An empty one.
+    pub fn new() -> Self {
+        Memory::default()
+    }
+}
+
+#[async_trait]
+impl Storage for Memory {
+    async fn open(&mut self) -> DynBroker {
+        Arc::new(self.broker.get_or_insert_with(MemoryBroker::new).clone())
+    }
+
+    async fn save(&mut self) {
+        self.saved = self.broker.as_ref().map(MemoryBroker::backup).unwrap_or_default();
+    }
+
+    async fn restore(&mut self) {
+        if let Some(broker) = &self.broker {
+            broker.restore(&self.saved);
+        }
+    }
+}

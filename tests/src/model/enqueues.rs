@@ -1,0 +1,77 @@
+//! R12: enqueues, answered once per number.
+
+use queue_core::{
+    Error, Result,
+    broker::{Due, Enqueue, Enqueued, NewJob, PartyName, State},
+};
+
+use super::{Job, Model, Place};
+
+/// Somebody who enqueues.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Producer {
+    pub(super) seq: u64,
+    pub(super) seen: i64,
+    pub(super) answers: Vec<Enqueued>,
+}
+
+pub(super) fn forgotten(name: &PartyName) -> Error {
+    Error::Forgotten(name.to_string())
+}
+
+impl Model {
+    /// Stores jobs; a replay gives the stored answers.
+    pub fn enqueue(&mut self, request: &Enqueue) -> Result<Vec<Enqueued>> {
+        let producer = self.producers.get(&request.producer).ok_or_else(|| forgotten(&request.producer))?;
+        if request.seq < producer.seq {
+            return Err(Error::Old { name: request.producer.to_string(), seq: request.seq });
+        }
+        if request.seq == producer.seq {
+            return Ok(producer.answers.clone());
+        }
+        let answers: Vec<Enqueued> = request.jobs.iter().map(|job| self.store(job)).collect();
+        self.count("enqueued", answers.iter().filter(|answer| **answer == Enqueued::Stored).count());
+        let entry = Producer { seq: request.seq, seen: self.now, answers: answers.clone() };
+        self.producers.insert(request.producer.clone(), entry);
+        Ok(answers)
+    }
+
+    fn store(&mut self, new: &NewJob) -> Enqueued {
+        let known = match self.jobs.get(&new.id) {
+            // The record of a job that nobody wanted gives way.
+            Some(job) if matches!(job.place.state(), State::Cancelled | State::Expired) => None,
+            Some(job) => Some(job.digest),
+            None => self.tombstones.get(&new.id).map(|(digest, _)| *digest),
+        };
+        match known {
+            Some(digest) if !new.id.is_given() || digest == new.digest => return Enqueued::Existing,
+            Some(_) => return Enqueued::IdConflict,
+            None => {}
+        }
+        let at = match new.due {
+            Due::Now => self.now,
+            Due::After(delay) => self.after(delay),
+            Due::AtMs(at) => at,
+        };
+        let job = Job {
+            place: Place::Scheduled(at),
+            envelope: new.envelope.clone(),
+            priority: new.priority,
+            digest: new.digest,
+            attempts: 0,
+            crashes: 0,
+            first_crash: 0,
+            snoozes: 0,
+            failures: Vec::new(),
+            result: None,
+            note: None,
+        };
+        self.jobs.insert(new.id.clone(), job);
+        if at <= self.now {
+            self.make_ready(&new.id, false);
+        } else {
+            self.announce(at);
+        }
+        Enqueued::Stored
+    }
+}

@@ -1,0 +1,112 @@
+//! The state machine of one queue, in plain memory: what every broker has to do, told once more and as simply as can be.
+//!
+//! It has no clock, no threads and no chance in it: [`now`](Model::now) is set from outside. Two things are built on it. The
+//! property test compares a real broker with it, answer by answer and job by job; where a broker is free to choose (claim
+//! numbers, the place in line of an id that was cancelled and came back), the model is told what was [seen](Seen), and checks
+//! that it was among what is allowed. And [`MemoryBroker`](crate::memory_broker::MemoryBroker) makes a broker of it, for the
+//! simulation under virtual time.
+//!
+//! `job` is a job and where it is, `lines` the lists of `ready`, `enqueues`, `turns`, `leases` and `people` are the operations.
+
+mod enqueues;
+mod job;
+mod leases;
+mod lines;
+mod people;
+mod turns;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use queue_core::{
+    JobId,
+    broker::{PartyName, Register, State},
+};
+
+pub use self::job::{Job, Place};
+use self::{enqueues::Producer, leases::Worker, lines::Lines};
+
+/// A queue.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// The broker's clock, in milliseconds since 1970.
+    pub now: i64,
+    /// Every job that is kept, by id.
+    pub jobs: BTreeMap<JobId, Job>,
+    /// Ids whose place in line nobody promises: given ones that were taken out of a line, and may find their old place again.
+    pub loose: BTreeSet<JobId>,
+    /// What was counted since the queue exists.
+    pub counters: BTreeMap<&'static str, u64>,
+    lines: Lines,
+    workers: BTreeMap<PartyName, Worker>,
+    producers: BTreeMap<PartyName, Producer>,
+    /// Given ids whose jobs are done: their digest, and when that was.
+    tombstones: BTreeMap<JobId, (u64, i64)>,
+    registrations: u64,
+    claim: u64,
+    endings: u64,
+    paused: bool,
+    announced: Option<i64>,
+}
+
+/// What a broker did where it was free to choose.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The claim number of its deliveries, if it made any.
+    pub claim: Option<u64>,
+    /// The ids that it delivered, in order.
+    pub ids: Vec<JobId>,
+}
+
+impl Model {
+    /// R1: a name that was never used before.
+    pub fn register(&mut self, request: &Register, nonce: u64) -> PartyName {
+        self.registrations += 1;
+        let name = PartyName::new(format!("{}.{nonce:016x}.{}", request.process, self.registrations));
+        self.registered(request, name.clone());
+        name
+    }
+
+    /// The same, when the broker has chosen the name.
+    pub fn registered(&mut self, request: &Register, name: PartyName) {
+        match request.party {
+            queue_core::broker::Party::Worker { lease } => {
+                self.workers.insert(name, Worker::new(self.after(lease)));
+            }
+            _ => {
+                self.producers.insert(name, Producer { seen: self.now, ..Producer::default() });
+            }
+        }
+    }
+
+    /// When the earliest of what was made ready or was put to wait since the last call is due, for those who listen.
+    pub fn take_announcement(&mut self) -> Option<i64> {
+        self.announced.take()
+    }
+
+    fn announce(&mut self, at: i64) {
+        self.announced = Some(self.announced.map_or(at, |announced| announced.min(at)));
+    }
+
+    fn count(&mut self, name: &'static str, by: usize) {
+        if by > 0 {
+            *self.counters.entry(name).or_default() += by as u64;
+        }
+    }
+
+    fn after(&self, delay: Duration) -> i64 {
+        self.now.saturating_add(i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX))
+    }
+
+    /// The ids in a state, in the order in which they are served, are due or have ended.
+    pub fn ids(&self, state: State) -> Vec<JobId> {
+        if state == State::Ready {
+            return self.lines.all();
+        }
+        let mut found: Vec<_> = self.jobs.iter().filter(|(_, job)| job.place.state() == state).collect();
+        found.sort_by_key(|(_, job)| job.place.order());
+        found.into_iter().map(|(id, _)| id.clone()).collect()
+    }
+}
