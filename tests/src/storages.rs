@@ -8,9 +8,11 @@ use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
 use crate::{
+    cluster,
     conformance::Storage,
     failing::FailingBroker,
-    server::{Kind, shared},
+    sentinel,
+    server::{self, Kind},
 };
 
 /// SQLite in memory: one broker for all, and a backup that is always empty.
@@ -124,23 +126,66 @@ impl Storage for Wrapped {
     }
 }
 
-/// A Redis or Valkey server shared by all cases, in a namespace of its own.
+/// How Redis or Valkey serves.
+#[derive(Clone, Copy, Debug)]
+enum Engine {
+    Standalone,
+    Sentinel,
+    Cluster,
+}
+
+/// A Redis or Valkey deployment shared by all cases, in a namespace of its own.
 #[derive(Debug)]
 pub struct Server {
     kind: Kind,
+    engine: Engine,
     namespace: String,
-    saved: Vec<(Vec<u8>, Vec<u8>)>,
+    /// By server.
+    saved: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
 }
 
 impl Server {
-    /// A namespace that nobody else uses.
+    /// One server.
     pub fn new(kind: Kind) -> Self {
-        Server { kind, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new() }
+        Server::on(kind, Engine::Standalone)
     }
 
-    async fn connection(&self) -> MultiplexedConnection {
-        let client = redis::Client::open(shared(self.kind)).expect("the URL of a server of ours");
-        client.get_multiplexed_async_connection().await.expect("the server answers")
+    /// A master and its replica behind three sentinels.
+    pub fn sentinel(kind: Kind) -> Self {
+        Server::on(kind, Engine::Sentinel)
+    }
+
+    /// A cluster of three masters.
+    pub fn cluster(kind: Kind) -> Self {
+        Server::on(kind, Engine::Cluster)
+    }
+
+    /// A namespace that nobody else uses.
+    fn on(kind: Kind, engine: Engine) -> Self {
+        Server { kind, engine, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new() }
+    }
+
+    fn url(&self) -> String {
+        match self.engine {
+            Engine::Standalone => server::shared(self.kind),
+            Engine::Sentinel => sentinel::shared(self.kind).url(),
+            Engine::Cluster => cluster::shared(self.kind).url(),
+        }
+    }
+
+    /// Of each server that takes writes.
+    async fn connections(&self) -> Vec<MultiplexedConnection> {
+        let urls = match self.engine {
+            Engine::Standalone => vec![self.url()],
+            Engine::Sentinel => vec![sentinel::shared(self.kind).server(0).url()],
+            Engine::Cluster => cluster::shared(self.kind).nodes()[..3].iter().map(server::Server::url).collect(),
+        };
+        let mut connections = Vec::new();
+        for url in urls {
+            let client = redis::Client::open(url).expect("the URL of a server of ours");
+            connections.push(client.get_multiplexed_async_connection().await.expect("the server answers"));
+        }
+        connections
     }
 
     async fn keys(&self, connection: &mut MultiplexedConnection) -> Vec<Vec<u8>> {
@@ -151,27 +196,31 @@ impl Server {
 #[async_trait]
 impl Storage for Server {
     async fn open(&mut self) -> DynBroker {
-        let url = format!("{}?namespace={}", shared(self.kind), self.namespace);
+        let url = format!("{}?namespace={}", self.url(), self.namespace);
         RedisBroker::connect(&url).await.expect("the URL of a server of ours")
     }
 
     async fn save(&mut self) {
-        let mut connection = self.connection().await;
         self.saved.clear();
-        for key in self.keys(&mut connection).await {
-            let dump = redis::cmd("DUMP").arg(&key).query_async(&mut connection).await.expect("a key can be dumped");
-            self.saved.push((key, dump));
+        for mut connection in self.connections().await {
+            let mut saved = Vec::new();
+            for key in self.keys(&mut connection).await {
+                let dump = redis::cmd("DUMP").arg(&key).query_async(&mut connection).await.expect("a key can be dumped");
+                saved.push((key, dump));
+            }
+            self.saved.push(saved);
         }
     }
 
     async fn restore(&mut self) {
-        let mut connection = self.connection().await;
-        for key in self.keys(&mut connection).await {
-            let _: i64 = redis::cmd("DEL").arg(key).query_async(&mut connection).await.expect("a key can be deleted");
-        }
-        for (key, dump) in &self.saved {
-            let _: String =
-                redis::cmd("RESTORE").arg(key).arg(0).arg(dump).query_async(&mut connection).await.expect("a key can be restored");
+        for (mut connection, saved) in self.connections().await.into_iter().zip(&self.saved) {
+            for key in self.keys(&mut connection).await {
+                let _: i64 = redis::cmd("DEL").arg(key).query_async(&mut connection).await.expect("a key can be deleted");
+            }
+            for (key, dump) in saved {
+                let _: String =
+                    redis::cmd("RESTORE").arg(key).arg(0).arg(dump).query_async(&mut connection).await.expect("a key can be restored");
+            }
         }
     }
 }

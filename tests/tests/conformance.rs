@@ -9,6 +9,10 @@ use queue_tests::{
 
 conformance!(on_redis, || Server::new(Kind::Redis));
 conformance!(on_valkey, || Server::new(Kind::Valkey));
+conformance!(on_redis_sentinel, || Server::sentinel(Kind::Redis));
+conformance!(on_valkey_sentinel, || Server::sentinel(Kind::Valkey));
+conformance!(on_redis_cluster, || Server::cluster(Kind::Redis));
+conformance!(on_valkey_cluster, || Server::cluster(Kind::Valkey));
 conformance!(on_sqlite_file, SqliteFile::new);
 conformance!(on_sqlite_memory, SqliteMemory::new);
 conformance!(on_memory, Memory::new);

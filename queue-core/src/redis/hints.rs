@@ -81,6 +81,11 @@ impl Announcements {
         let mut listened: Vec<Arc<Endpoint>> = Vec::new();
         let mut listeners = JoinSet::new();
         loop {
+            // Whoever only listens has nobody else who finds the servers.
+            if !self.names().is_empty() && self.servers.known().await.is_err() {
+                tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                continue;
+            }
             for queue in self.names() {
                 let Some(endpoint) = self.servers.endpoint(&queue) else { continue };
                 if !listened.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {

@@ -170,6 +170,11 @@ impl Servers {
         Ok(())
     }
 
+    /// Finds out where everything is, if that is not known.
+    pub(super) async fn known(&self) -> Result<()> {
+        if self.topology.is_known() { Ok(()) } else { self.topology.find().await }
+    }
+
     /// The server of a queue, as far as is known.
     pub(super) fn endpoint(&self, queue: &str) -> Option<Arc<Endpoint>> {
         self.topology.node(queue).ok().map(|node| node.endpoint.clone())
@@ -253,9 +258,7 @@ impl Servers {
         if let Some(node) = asked {
             return Ok(node.clone());
         }
-        if !self.topology.is_known() {
-            self.topology.find().await?;
-        }
+        self.known().await?;
         self.topology.node(tag)
     }
 
