@@ -1,11 +1,12 @@
 //! Jobs that write down when they start and when they end, and the journal in which they do.
 //!
-//! A line has a word, the job's number, its attempt, its crashes and the process.
+//! A line has a word, the job's number, its attempt, its crashes, the process and the time in microseconds since 1970.
 
 use std::{
     fs::{File, OpenOptions},
     io::Write,
     path::Path,
+    time::SystemTime,
 };
 
 use queue_core::prelude::*;
@@ -23,11 +24,29 @@ impl Journal {
         Journal(OpenOptions::new().create(true).append(true).open(path).expect("the journal can be opened"))
     }
 
-    /// One write per line, so that the lines of several processes do not mix.
+    /// Notes what became of an enqueue.
+    pub fn note_enqueue(&self, word: &str, number: u32) {
+        self.write(word, number, 0, 0);
+    }
+
     fn note(&self, word: &str, number: u32, ctx: &JobContext) {
-        let line = format!("{word} {number} {} {} {}\n", ctx.attempt(), ctx.crashes(), std::process::id());
+        self.write(word, number, ctx.attempt(), ctx.crashes());
+    }
+
+    /// One write per line, so that the lines of several processes do not mix.
+    fn write(&self, word: &str, number: u32, attempt: u32, crashes: u32) {
+        let line = format!("{word} {number} {attempt} {crashes} {} {}\n", std::process::id(), micros(SystemTime::now()));
         (&self.0).write_all(line.as_bytes()).expect("the journal can be written");
     }
+}
+
+/// A time as the journal has it.
+///
+/// # Panics
+/// Before 1970.
+pub fn micros(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).expect("the clock is past 1970");
+    u64::try_from(since.as_micros()).expect("it fits for ages")
 }
 
 /// Takes so many milliseconds.

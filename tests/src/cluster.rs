@@ -81,6 +81,12 @@ impl Cluster {
         self.anyone().ask(&["CLUSTER", "KEYSLOT", &format!("{{{queue}}}")]).expect("a node can tell a slot")
     }
 
+    /// The name of a queue whose slot is served by this node.
+    pub fn queue_on(&self, master: usize) -> String {
+        let mut names = (0..).map(|number| format!("chronicle-{number}"));
+        names.find(|name| self.master(self.slot(name)) == master).expect("every node serves some")
+    }
+
     /// The number of the node that serves a slot.
     pub fn master(&self, slot: u16) -> usize {
         wait_for("a master of the slot", || self.view(self.anyone()).into_iter().find(|(_, seen)| seen.serves(slot)).map(|(node, _)| node))

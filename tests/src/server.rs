@@ -4,12 +4,14 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::OnceLock,
     time::{Duration, Instant},
 };
 
 use redis::{FromRedisValue, RedisResult};
+
+use crate::process::Process;
 
 /// What kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,16 +53,9 @@ pub struct Server {
     options: Vec<String>,
     /// Of one run alone.
     further: Vec<String>,
-    folder: tempfile::TempDir,
+    /// Before the folder, which is removed when nobody writes there any more.
     process: Option<Process>,
-}
-
-/// A server's process and its guard: a shell that waits for the end of the pipe from us, and then stops the server. However a
-/// test process ends, its pipes end with it.
-#[derive(Debug)]
-struct Process {
-    server: Child,
-    guard: Child,
+    folder: tempfile::TempDir,
 }
 
 impl Server {
@@ -113,13 +108,7 @@ impl Server {
 
     /// Kills it (`kill -9`).
     pub fn kill(&mut self) {
-        if let Some(Process { mut server, mut guard }) = self.process.take() {
-            // The guard first: it must not stop whoever gets the number of this process next.
-            for child in [&mut guard, &mut server] {
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-        }
+        self.process = None;
     }
 
     /// Whether it has not been killed.
@@ -156,9 +145,7 @@ impl Server {
     }
 
     fn signal(&self, signal: &str) {
-        let process = self.process.as_ref().expect("the server runs");
-        let status = Command::new("kill").args([signal, &process.server.id().to_string()]).status();
-        assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
+        self.process.as_ref().expect("the server runs").signal(signal);
     }
 
     /// Sends one command and gives the reply as it came.
@@ -181,50 +168,39 @@ impl Server {
         redis::cmd(verb).arg(arguments).query(&mut connection)
     }
 
+    /// Cuts its replicas off, for good: they stay what they are, and lack what is written from now on.
+    ///
+    /// # Panics
+    /// When the server cannot be reached.
+    pub fn cut_off_replicas(&self) {
+        let denied: String = self.ask(&["ACL", "SETUSER", "default", "-psync", "-sync"]).expect("a user can be changed");
+        assert_eq!(denied, "OK");
+        self.ask::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]).expect("replicas can be cut off");
+    }
+
     fn launch(&mut self) -> bool {
-        let server = Command::new(self.kind.program())
+        let mut command = Command::new(self.kind.program());
+        command
             .args(&self.options)
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .arg("--dir")
             .arg(self.folder.path())
             .args(&self.further)
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the server starts");
-        let guard = guard(&server, self.folder.path());
-        let process = self.process.insert(Process { server, guard });
+            .stderr(Stdio::null());
+        let process = self.process.insert(Process::in_folder(&mut command, self.folder.path()));
         let until = Instant::now() + Duration::from_secs(20);
         while Instant::now() < until {
             // Any reply will do: one that wants a password has it for those who know.
             if exchange(self.port, &["PING"]).is_ok_and(|reply| reply.starts_with("+PONG") || reply.starts_with("-NOAUTH")) {
                 return true;
             }
-            if process.server.try_wait().is_ok_and(|ended| ended.is_some()) {
+            if process.ended().is_some() {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         false
-    }
-}
-
-/// Waits for the end of our pipe, then stops the server and clears its folder.
-fn guard(server: &Child, folder: &Path) -> Child {
-    Command::new("sh")
-        .args(["-c", "trap '' INT TERM; read -r _; kill -9 \"$1\"; rm -rf \"$2\"", "guard", &server.id().to_string()])
-        .arg(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("a shell")
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

@@ -1,11 +1,6 @@
 //! Whole processes: workers that are killed, stopped and held, and servers under them.
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    process::{Child, Command},
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, process::Command, time::Duration};
 
 use queue_core::{
     Client,
@@ -14,6 +9,7 @@ use queue_core::{
 use queue_tests::{
     chronicle::{abort, record},
     patience::until,
+    process::Process,
     server::{Kind, Server},
 };
 
@@ -97,7 +93,7 @@ async fn a_job_that_kills_its_process_is_buried_and_its_neighbours_are_not(stage
     let mut worker = stage.worker();
     until("the poison to be dead and the others done", || {
         // Whoever starts workers starts another one.
-        if worker.has_ended() {
+        if worker.ended().is_some() {
             worker = stage.worker();
         }
         async { stage.counter("done").await == 20 && stage.counter("dead").await == 1 }
@@ -202,7 +198,7 @@ impl Stage {
     fn worker(&self) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chronicler"));
         command.env("QUEUE_URL", &self.url).env("JOURNAL", self.journal()).env("LEASE_MS", LEASE.as_millis().to_string());
-        Process(command.env_remove("RUST_LOG").spawn().unwrap())
+        Process::start(command.env_remove("RUST_LOG"))
     }
 
     /// How often the journal has this word of each job.
@@ -224,45 +220,5 @@ impl Stage {
     /// A counter; zero while the broker is away.
     async fn counter(&self, name: &str) -> u64 {
         self.client.inspector().stats(QUEUE).await.ok().and_then(|stats| stats.counters.get(name).copied()).unwrap_or(0)
-    }
-}
-
-/// A worker process, which does not outlive the test.
-struct Process(Child);
-
-impl Process {
-    fn signal(&self, signal: &str) {
-        assert!(Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap().success());
-    }
-
-    /// `kill -9`.
-    fn kill(mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-
-    fn has_ended(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_some()
-    }
-
-    /// SIGTERM; the exit code.
-    async fn stop(mut self) -> Option<i32> {
-        self.signal("-TERM");
-        let mut code = None;
-        for _ in 0..1500 {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                code = status.code();
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        code
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

@@ -1,14 +1,38 @@
-//! A worker process for tests that kill it. `JOURNAL` names the file it writes to, `LEASE_MS` its lease.
+//! A process for tests that kill it or its servers: a worker, or, called with `enqueue`, a producer.
+//!
+//! `JOURNAL` names the file it writes to, `QUEUES` the queues, `LEASE_MS` a worker's lease, `FIRST` the number of a producer's
+//! first job.
 
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::{
+    path::Path,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use queue_core::Client;
-use queue_tests::chronicle::Journal;
+use futures_util::future::join_all;
+use queue_core::{Client, Error};
+use queue_tests::chronicle::{Journal, record};
 use queue_worker::Worker;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// At least so many enqueues at a time, and the rest after each: some two hundred jobs a second.
+const ENQUEUES: u32 = 4;
+const REST: Duration = Duration::from_millis(20);
+
+/// How long a job takes, in milliseconds.
+const WORK_MS: u64 = 5;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run().await {
+    let outcome = match std::env::args().nth(1).as_deref() {
+        Some("enqueue") => produce().await.map(|()| true),
+        _ => work().await,
+    };
+    match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(3),
         Err(error) => {
@@ -18,13 +42,73 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run() -> Result<bool, Box<dyn std::error::Error>> {
-    let journal = Journal::open(Path::new(&std::env::var("JOURNAL")?));
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn journal() -> Outcome<Journal> {
+    Ok(Journal::open(Path::new(&std::env::var("JOURNAL")?)))
+}
+
+fn queues() -> Vec<String> {
+    std::env::var("QUEUES").map(|queues| queues.split(',').map(str::to_owned).collect()).unwrap_or_default()
+}
+
+async fn work() -> Outcome<bool> {
     let lease = Duration::from_millis(std::env::var("LEASE_MS")?.parse()?);
-    let worker = Worker::new(Client::from_env().await?).state(journal).concurrency(8).lease(lease);
+    let mut worker = Worker::new(Client::from_env().await?).state(journal()?).concurrency(8).lease(lease);
+    for queue in queues() {
+        worker = worker.queue(queue);
+    }
     let stopped = worker.run_until_signal().await?;
     if !stopped.is_clean() {
         eprintln!("{stopped:?}");
     }
     Ok(stopped.is_clean())
+}
+
+/// Enqueues one job after the other, several at a time, until SIGTERM; what is on its way then is settled.
+async fn produce() -> Outcome<()> {
+    let (client, journal, queues) = (Client::from_env().await?, journal()?, queues());
+    let client = client.with_deadline(Duration::from_secs(20));
+    let first: u32 = std::env::var("FIRST")?.parse()?;
+    // Each loop keeps to one queue: one that cannot be reached is no matter of the others.
+    let n_queues = u32::try_from(queues.len())?;
+    let loops = ENQUEUES.next_multiple_of(n_queues);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut told = signal(SignalKind::terminate())?;
+    let flag = stop.clone();
+    tokio::spawn(async move {
+        told.recv().await;
+        flag.store(true, Ordering::Relaxed);
+    });
+    let one_after_the_other = async |mut number: u32| {
+        let queue = &queues[(number % n_queues) as usize];
+        while !stop.load(Ordering::Relaxed) {
+            journal.note_enqueue("sent", number);
+            journal.note_enqueue(enqueue(&client, number, queue).await, number);
+            number += loops;
+            tokio::time::sleep(REST).await;
+        }
+    };
+    join_all((first..first + loops).map(one_after_the_other)).await;
+    Ok(())
+}
+
+/// Enqueues a job, and asks until the answer is known.
+async fn enqueue(client: &Client, number: u32, queue: &str) -> &'static str {
+    let mut pending = match record::job(number, WORK_MS).queue(queue).enqueue(client).await {
+        Err(Error::Unknown(pending)) => pending,
+        Err(error) => {
+            eprintln!("job {number} is refused: {error}");
+            return "refused";
+        }
+        Ok(_) => return "stored",
+    };
+    for _ in 0..3 {
+        pending = match pending.retry().await {
+            Err(Error::Unknown(pending)) => pending,
+            Err(_) => return "unknown",
+            Ok(_) => return "stored",
+        };
+    }
+    "unknown"
 }

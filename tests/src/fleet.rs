@@ -1,0 +1,144 @@
+//! Producers and workers of a queue, each a process of its own, that go on while its servers fail.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, SystemTime},
+};
+
+use queue_core::Client;
+use tempfile::TempDir;
+
+use crate::{history::History, process::Process};
+
+/// The lease of a fleet's workers: what one of them lost is taken over within a quarter of a minute.
+const LEASE: Duration = Duration::from_secs(3);
+
+/// How long a fleet may take for what it has to do.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The first numbers of two producers' jobs lie so far apart.
+const JOBS: u32 = 1_000_000;
+
+const PRODUCERS: u32 = 2;
+
+/// Two producers and two workers.
+#[derive(Debug)]
+pub struct Fleet {
+    program: PathBuf,
+    url: String,
+    queues: Vec<String>,
+    producers: Vec<Process>,
+    workers: Vec<Process>,
+    folder: TempDir,
+}
+
+impl Fleet {
+    /// Starts it, and waits until its jobs run. The program is `chronicler`.
+    ///
+    /// # Panics
+    /// When no job runs in time.
+    pub async fn start(program: impl AsRef<Path>, url: &str, queues: &[&str]) -> Fleet {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
+        let (program, url) = (program.as_ref().to_owned(), url.to_owned());
+        let mut fleet = Fleet { program, url, queues, producers: Vec::new(), workers: Vec::new(), folder };
+        for number in 0..PRODUCERS {
+            fleet.add_worker();
+            let mut producer = fleet.command();
+            producer.arg("enqueue").env("FIRST", (number * JOBS).to_string());
+            fleet.producers.push(Process::start(&mut producer));
+        }
+        fleet.flows().await;
+        fleet
+    }
+
+    /// Starts another worker.
+    pub fn add_worker(&mut self) {
+        let worker = Process::start(&mut self.command());
+        self.workers.push(worker);
+    }
+
+    /// Lets the workers stand still.
+    pub fn pause_workers(&self) {
+        self.workers.iter().for_each(|worker| worker.signal("-STOP"));
+    }
+
+    /// Lets the workers go on.
+    pub fn resume_workers(&self) {
+        self.workers.iter().for_each(|worker| worker.signal("-CONT"));
+    }
+
+    /// Waits until everyone takes part from now on: of each queue, a new job of each producer has come to its end, and each worker
+    /// has started a job.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    pub async fn flows(&self) {
+        let now = SystemTime::now();
+        let n_queues = u32::try_from(self.queues.len()).expect("there are a few");
+        let flows = |history: &History| {
+            let produces = |producer| history.of(|number| number / JOBS == producer).flows_since(now);
+            (0..PRODUCERS).all(produces) && self.workers.iter().all(|worker| history.works_since(worker.id(), now))
+        };
+        let everywhere = async || {
+            let history = self.history();
+            (0..n_queues).all(|queue| flows(&history.of(|number| number % n_queues == queue)))
+        };
+        self.wait_for("everyone to take part", everywhere).await;
+    }
+
+    /// The journal so far.
+    pub fn history(&self) -> History {
+        History::read(&self.journal())
+    }
+
+    /// Stops the producers, waits until the queues are empty, and stops the workers, which have to have ended well.
+    ///
+    /// # Panics
+    /// When the queues do not become empty, or a process ends otherwise.
+    pub async fn finish(mut self) -> History {
+        for producer in std::mem::take(&mut self.producers) {
+            assert_eq!(producer.stop().await, Some(0), "a producer ends when it is told to");
+        }
+        let client = Client::connect(&self.url).await.expect("the URL of a fleet");
+        let inspector = client.inspector();
+        self.wait_for("the queues to be empty", async || {
+            for queue in &self.queues {
+                let stats = inspector.stats(queue).await;
+                if !stats.is_ok_and(|stats| stats.depth.values().sum::<u64>() == 0) {
+                    return false;
+                }
+            }
+            true
+        })
+        .await;
+        for worker in std::mem::take(&mut self.workers) {
+            assert_eq!(worker.stop().await, Some(0), "a worker ends when it is told to, with nothing left");
+        }
+        self.history()
+    }
+
+    async fn wait_for(&self, what: &str, done: impl AsyncFn() -> bool) {
+        let waited = tokio::time::timeout(PATIENCE, async {
+            while !done().await {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        assert!(waited.await.is_ok(), "waited {PATIENCE:?} for {what}: {}", self.history().summary());
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.folder.path().join("journal")
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        let variables = [("QUEUE_URL", self.url.clone()), ("LEASE_MS", LEASE.as_millis().to_string()), ("QUEUES", self.queues.join(","))];
+        command.envs(variables).env("JOURNAL", self.journal());
+        if std::env::var_os("QUEUE_TEST_LOG").is_none() {
+            command.env_remove("RUST_LOG");
+        }
+        command
+    }
+}

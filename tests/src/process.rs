@@ -1,0 +1,94 @@
+//! Child processes that do not outlive their test, however it ends.
+
+use std::{
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+/// A child process. Dropping it kills it (`kill -9`).
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    /// A shell that waits for the end of the pipe from us, and then kills the child. However a test process ends, its pipes end
+    /// with it.
+    guard: Child,
+}
+
+impl Process {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(command: &mut Command) -> Process {
+        Process::guarded(command, &[])
+    }
+
+    /// Starts it; should the test process die, this folder goes too.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub(crate) fn in_folder(command: &mut Command, folder: &Path) -> Process {
+        Process::guarded(command, &[folder])
+    }
+
+    fn guarded(command: &mut Command, folders: &[&Path]) -> Process {
+        let child = command.stdin(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let script = "trap '' INT TERM; read -r _; kill -9 \"$1\"; shift; rm -rf \"$@\"";
+        let guard = Command::new("sh")
+            .args(["-c", script, "guard", &child.id().to_string()])
+            .args(folders)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("there is a shell");
+        Process { child, guard }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal, such as `-STOP`.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(status.is_ok_and(|status| status.success()), "kill {signal}");
+    }
+
+    /// `kill -9`.
+    pub fn kill(self) {
+        drop(self);
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child of ours can be asked for")
+    }
+
+    /// SIGTERM; the exit code. None: it has not ended within half a minute.
+    pub async fn stop(mut self) -> Option<i32> {
+        self.signal("-TERM");
+        for _ in 0..1500 {
+            if let Some(status) = self.ended() {
+                return status.code();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        None
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The guard first: it must not kill whoever gets the number of the child next.
+        for child in [&mut self.guard, &mut self.child] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Producers and workers go on while the nodes of a cluster fail, and while slots move.
+//!
+//! There are three queues, one on each master; what is done to a node is done to that of the first. Every test prints how long
+//! after the promotion of the new master the first job started: 2 seconds are the aim, on an idle machine; what fails a test is
+//! [`BOUND`].
+
+use std::time::{Duration, SystemTime};
+
+use queue_tests::{cluster::Cluster, fleet::Fleet, history::History, on_servers, sentinel::Promotion, server::Kind};
+
+const NODE_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// Within this time work has to go on, however busy the machine.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// Replication lags by less than this while nothing is wrong.
+const LAG: Duration = Duration::from_secs(1);
+
+on_servers! {
+    a_planned_failover_loses_and_doubles_nothing
+    a_master_that_is_killed_costs_only_what_its_replica_lacked
+    a_replica_that_lagged_is_taken_for_what_it_is
+    a_slot_that_moves_key_by_key_loses_and_doubles_nothing
+    a_node_that_stands_still_is_left_and_not_come_back_to
+}
+
+async fn a_planned_failover_loses_and_doubles_nothing(kind: Kind) {
+    let stage = Stage::new(kind).await;
+    let promotion = stage.cluster.hand_over(stage.slot);
+    stage.fleet.flows().await;
+    let history = stage.finish().await;
+    report("a planned failover", &history, promotion);
+    history.assert_flawless();
+}
+
+async fn a_master_that_is_killed_costs_only_what_its_replica_lacked(kind: Kind) {
+    let mut stage = Stage::new(kind).await;
+    let killed = SystemTime::now();
+    let (dead, heir) = stage.cluster.kill_master(stage.slot);
+    let promotion = stage.cluster.wait_for_promotion(heir);
+    stage.fleet.flows().await;
+    stage.cluster.bring_back(dead);
+    let history = stage.finish().await;
+    report("a dead master", &history, promotion);
+    history.assert_flawless_but(killed - LAG, promotion.at + LAG);
+    elsewhere(&history).assert_flawless();
+    let pause = elsewhere(&history).longest_pause(killed, promotion.at + LAG);
+    println!("a dead master: the queues of others paused for {pause:?}");
+}
+
+/// What it lacks is lost or done again, and nobody who knows better spoils it: its workers are `Forgotten` and start over.
+async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
+    let mut stage = Stage::new(kind).await;
+    let cut = SystemTime::now();
+    stage.cluster.node(stage.cluster.master(stage.slot)).cut_off_replicas();
+    stage.fleet.flows().await;
+    // Now some are stored and not yet done.
+    stage.fleet.pause_workers();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (_, heir) = stage.cluster.kill_master(stage.slot);
+    stage.fleet.resume_workers();
+    let promotion = stage.cluster.wait_for_promotion(heir);
+    stage.fleet.flows().await;
+    let history = stage.finish().await;
+    report("a replica that lagged", &history, promotion);
+    assert!(!here(&history).lost().is_empty(), "what it lacked is lost: {}", history.summary());
+    here(&history).assert_flawless_but(cut - LAG, promotion.at + LAG);
+    elsewhere(&history).assert_flawless();
+}
+
+/// A queue pauses while its slot is on its way, and that is all.
+async fn a_slot_that_moves_key_by_key_loses_and_doubles_nothing(kind: Kind) {
+    let stage = Stage::new(kind).await;
+    let before = SystemTime::now();
+    // There and back: the second time its clients know both nodes.
+    for _ in 0..2 {
+        let to = stage.another_master();
+        let moved = stage.cluster.move_slot(stage.slot, to, Duration::from_millis(100)).unwrap();
+        assert!(moved > 3, "the queue was alive: {moved} keys");
+        stage.cluster.wait_for_agreement();
+        stage.fleet.flows().await;
+    }
+    let pause = |history: &History| history.longest_pause(before, SystemTime::now());
+    let history = stage.finish().await;
+    println!(
+        "a slot that moves: its queue paused for {:?}, the others for {:?}; {}",
+        pause(&here(&history)),
+        pause(&elsewhere(&history)),
+        history.summary()
+    );
+    history.assert_flawless();
+}
+
+/// `SIGSTOP`: its sockets are open, and nobody answers.
+async fn a_node_that_stands_still_is_left_and_not_come_back_to(kind: Kind) {
+    let stage = Stage::new(kind).await;
+    let old = stage.cluster.master(stage.slot);
+    let heir = stage.cluster.replica(old);
+    let stopped = SystemTime::now();
+    stage.cluster.node(old).pause();
+    let promotion = stage.cluster.wait_for_promotion(heir);
+    stage.fleet.flows().await;
+    stage.cluster.node(old).resume();
+    stage.fleet.flows().await;
+    stage.cluster.wait_for_agreement();
+    stage.fleet.flows().await;
+    let history = stage.finish().await;
+    report("a node that stands still", &history, promotion);
+    history.assert_flawless_but(stopped - LAG, promotion.at + LAG);
+    elsewhere(&history).assert_flawless();
+}
+
+mod on_valkey_alone {
+    use super::*;
+
+    /// Valkey 9: `CLUSTER MIGRATESLOTS`.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_slot_that_moves_as_a_whole_loses_and_doubles_nothing() {
+        let stage = Stage::new(Kind::Valkey).await;
+        let before = SystemTime::now();
+        for _ in 0..2 {
+            stage.cluster.move_slot_whole(stage.slot, stage.another_master()).unwrap();
+            stage.cluster.wait_for_agreement();
+            stage.fleet.flows().await;
+        }
+        let history = stage.finish().await;
+        let pause = here(&history).longest_pause(before, SystemTime::now());
+        println!("a slot that moves as a whole: its queue paused for {pause:?}; {}", history.summary());
+        history.assert_flawless();
+    }
+}
+
+/// A cluster and a fleet on it.
+struct Stage {
+    cluster: Cluster,
+    fleet: Fleet,
+    /// Of the first queue.
+    slot: u16,
+}
+
+impl Stage {
+    async fn new(kind: Kind) -> Stage {
+        // The death of a node is to be no matter of the others.
+        let cluster = Cluster::with(kind, NODE_TIMEOUT, &["--appendonly", "no", "--cluster-require-full-coverage", "no"]);
+        let queues: Vec<String> = (0..QUEUES).map(|master| cluster.queue_on(master as usize)).collect();
+        let names: Vec<&str> = queues.iter().map(String::as_str).collect();
+        let fleet = Fleet::start(env!("CARGO_BIN_EXE_chronicler"), &cluster.url(), &names).await;
+        Stage { slot: cluster.slot(&queues[0]), cluster, fleet }
+    }
+
+    fn another_master(&self) -> usize {
+        let here = self.cluster.master(self.slot);
+        self.cluster.masters().into_iter().find(|master| *master != here).expect("there are three")
+    }
+
+    async fn finish(self) -> History {
+        self.fleet.finish().await
+    }
+}
+
+const QUEUES: u32 = 3;
+
+/// The jobs of the queue whose node is harmed. A producer's jobs go to the queues by turns.
+fn here(history: &History) -> History {
+    history.of(|number| number % QUEUES == 0)
+}
+
+/// The jobs of the other queues.
+fn elsewhere(history: &History) -> History {
+    history.of(|number| number % QUEUES != 0)
+}
+
+fn report(what: &str, history: &History, promotion: Promotion) {
+    let first = here(history).first_start(promotion.at).expect("jobs start after the promotion");
+    println!("{what}: {first:?} from the promotion to the first start; {}", history.summary());
+    assert!(first < BOUND, "{what}: {first:?}");
+}

@@ -1,0 +1,186 @@
+//! Producers and workers go on while the servers behind three sentinels fail, and fail over.
+//!
+//! Every test prints how long after the promotion of the new master the first job started: 2 seconds are the aim, on an idle
+//! machine; what fails a test is [`BOUND`].
+
+use std::time::{Duration, SystemTime};
+
+use queue_tests::{
+    fleet::Fleet,
+    history::History,
+    on_servers,
+    patience::wait_for,
+    sentinel::{Promotion, Sentinels},
+    server::Kind,
+};
+
+const DOWN_AFTER: Duration = Duration::from_millis(1500);
+
+/// Within this time work has to go on, however busy the machine.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// Replication lags by less than this while nothing is wrong.
+const LAG: Duration = Duration::from_secs(1);
+
+const QUEUE: &str = "chronicle";
+
+on_servers! {
+    a_careful_failover_loses_and_doubles_nothing
+    an_unprepared_failover_costs_only_what_the_old_master_took_in_after_it
+    masters_that_are_killed_cost_only_what_their_replicas_lacked
+    a_replica_that_lagged_is_taken_for_what_it_is
+    a_master_that_wants_a_replica_takes_in_nothing_that_could_be_lost
+    without_sentinels_work_goes_on_and_with_them_it_fails_over
+    a_master_that_stands_still_is_left_and_not_come_back_to
+}
+
+async fn a_careful_failover_loses_and_doubles_nothing(kind: Kind) {
+    let all = Sentinels::start(kind, DOWN_AFTER);
+    let fleet = start(&all).await;
+    let promotion = all.hand_over();
+    fleet.flows().await;
+    all.wait_for_sync();
+    let history = fleet.finish().await;
+    report("a careful failover", &history, promotion);
+    history.assert_flawless();
+}
+
+/// `SENTINEL FAILOVER`: the old master goes on taking in what it is sent, until a sentinel tells it otherwise, ten seconds later.
+async fn an_unprepared_failover_costs_only_what_the_old_master_took_in_after_it(kind: Kind) {
+    let all = Sentinels::start(kind, DOWN_AFTER);
+    let fleet = start(&all).await;
+    let (old, new) = (all.master(), all.replica());
+    all.fail_over();
+    let promotion = all.wait_for_promotion(new);
+    let claims = || all.server(new).ask::<String>(&["HGET", &format!("queue:{{{QUEUE}}}:meta"), "claim"]).unwrap();
+    let before = claims();
+    wait_for("a claim on the new master", || (claims() != before).then_some(()));
+    let moved = promotion.at.elapsed().unwrap();
+    println!("an unprepared failover: {moved:?} from the promotion to the first claim on the new master");
+    assert!(moved < BOUND);
+    fleet.flows().await;
+    all.follow(old, new);
+    let history = fleet.finish().await;
+    println!("an unprepared failover: {}", history.summary());
+    history.assert_flawless_but(promotion.at - LAG, promotion.at + moved + LAG);
+}
+
+async fn masters_that_are_killed_cost_only_what_their_replicas_lacked(kind: Kind) {
+    let mut all = Sentinels::start(kind, DOWN_AFTER);
+    let fleet = start(&all).await;
+    let killed = SystemTime::now();
+    let dead = all.kill_master();
+    let promotion = all.wait_for_promotion(1 - dead);
+    fleet.flows().await;
+    all.bring_back(dead);
+    all.wait_for_sentinels();
+    let history = fleet.finish().await;
+    report("a dead master", &history, promotion);
+    history.assert_flawless_but(killed - LAG, promotion.at + LAG);
+}
+
+/// What it lacks is lost or done again, and nobody who knows better spoils it: its workers are `Forgotten` and start over.
+async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
+    let mut all = Sentinels::start(kind, DOWN_AFTER);
+    let fleet = start(&all).await;
+    let cut = SystemTime::now();
+    all.server(all.master()).cut_off_replicas();
+    fleet.flows().await;
+    // Now some are stored and not yet done.
+    fleet.pause_workers();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let dead = all.kill_master();
+    fleet.resume_workers();
+    let promotion = all.wait_for_promotion(1 - dead);
+    fleet.flows().await;
+    let history = fleet.finish().await;
+    report("a replica that lagged", &history, promotion);
+    assert!(!history.lost().is_empty(), "what it lacked is lost: {}", history.summary());
+    history.assert_flawless_but(cut - LAG, promotion.at + LAG);
+}
+
+/// `min-replicas-to-write`: a master without a replica refuses, and clients wait.
+async fn a_master_that_wants_a_replica_takes_in_nothing_that_could_be_lost(kind: Kind) {
+    let strict = ["--appendonly", "no", "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2"];
+    let mut all = Sentinels::with(kind, DOWN_AFTER, &strict);
+    let fleet = start(&all).await;
+    let cut = SystemTime::now();
+    all.server(all.master()).cut_off_replicas();
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    let dead = all.kill_master();
+    let promotion = all.wait_for_promotion(1 - dead);
+    // The new one has no replica either, before the old one is back.
+    all.bring_back(dead);
+    fleet.flows().await;
+    let history = fleet.finish().await;
+    report("a master that wants a replica", &history, promotion);
+    let moment = Duration::from_millis(200);
+    history.assert_flawless_but(cut - moment, cut + moment);
+}
+
+async fn without_sentinels_work_goes_on_and_with_them_it_fails_over(kind: Kind) {
+    let all = Sentinels::start(kind, DOWN_AFTER);
+    let mut fleet = start(&all).await;
+    all.pause_sentinels(0..2);
+    fleet.flows().await;
+    // Who comes now asks the one that is left.
+    fleet.add_worker();
+    fleet.flows().await;
+    all.pause_sentinels(2..3);
+    fleet.flows().await;
+    fleet.flows().await;
+    // Who comes now has nobody to ask, and keeps asking.
+    fleet.add_worker();
+    all.resume_sentinels(0..3);
+    fleet.flows().await;
+    all.wait_for_sentinels();
+    let promotion = all.hand_over();
+    fleet.flows().await;
+    let history = fleet.finish().await;
+    report("sentinels that were cut off", &history, promotion);
+    history.assert_flawless();
+}
+
+/// `SIGSTOP`: its sockets are open, and nobody answers. When it wakes up it still takes itself for the master.
+async fn a_master_that_stands_still_is_left_and_not_come_back_to(kind: Kind) {
+    let all = Sentinels::start(kind, DOWN_AFTER);
+    let fleet = start(&all).await;
+    let (old, new) = (all.master(), all.replica());
+    let stopped = SystemTime::now();
+    all.server(old).pause();
+    let promotion = all.wait_for_promotion(new);
+    fleet.flows().await;
+    all.server(old).resume();
+    fleet.flows().await;
+    all.wait_for_sync();
+    fleet.flows().await;
+    let history = fleet.finish().await;
+    report("a master that stands still", &history, promotion);
+    history.assert_flawless_but(stopped - LAG, promotion.at + LAG);
+}
+
+mod on_valkey_alone {
+    use super::*;
+
+    /// Valkey 9: `SENTINEL FAILOVER service COORDINATED`.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_coordinated_failover_loses_and_doubles_nothing() {
+        let all = Sentinels::start(Kind::Valkey, DOWN_AFTER);
+        let fleet = start(&all).await;
+        let promotion = all.hand_over_coordinated();
+        fleet.flows().await;
+        let history = fleet.finish().await;
+        report("a coordinated failover", &history, promotion);
+        history.assert_flawless();
+    }
+}
+
+async fn start(all: &Sentinels) -> Fleet {
+    Fleet::start(env!("CARGO_BIN_EXE_chronicler"), &all.url(), &[QUEUE]).await
+}
+
+fn report(what: &str, history: &History, promotion: Promotion) {
+    let first = history.first_start(promotion.at).expect("jobs start after the promotion");
+    println!("{what}: {first:?} from the promotion to the first start; {}", history.summary());
+    assert!(first < BOUND, "{what}: {first:?}");
+}
