@@ -105,11 +105,11 @@ pub enum Error {
         problem: String,
     },
     /// No answer within the deadline, or the connection broke before it. What was asked for **may** have been done.
-    #[error("no answer from the broker at {broker} within {after:?}; it may have acted")]
+    #[error("the broker at {broker} has not answered: the connection broke, or {after:?} have passed; it may have acted")]
     Ambiguous {
         /// The broker's URL without secrets.
         broker: String,
-        /// How long was waited.
+        /// How long an answer is waited for.
         after: Duration,
     },
     /// The broker has no room; nothing was stored.

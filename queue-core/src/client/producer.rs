@@ -117,8 +117,8 @@ impl Producer {
                 }
                 // A name that was given and lost is nobody's.
                 Err(error) if may_pass(&error) && Instant::now() + pause < until => rest(&mut pause).await,
-                Err(Error::Ambiguous { broker, after }) => {
-                    let problem = format!("no answer within {after:?}");
+                Err(Error::Ambiguous { broker, .. }) => {
+                    let problem = "it has not answered".to_owned();
                     return Err(Failure::Refused(Error::Unavailable { broker, problem }));
                 }
                 Err(error) => return Err(Failure::Refused(error)),
