@@ -111,9 +111,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Between two beats of the heartbeat: six in a lease.
+    /// Between two beats of the heartbeat: six in a lease, and no fewer than one in five seconds. A cancel waits no longer for
+    /// its handler to hear of it; and less time lies between the ends of the leases of a dead process than between the
+    /// reclaimer's two looks, so that none of them passes for a sign of life.
     pub(crate) fn beat(&self) -> Duration {
-        self.lease / 6
+        (self.lease / 6).min(Duration::from_secs(5))
     }
 
     /// Between two looks for handlers that should have ended.
@@ -124,7 +126,7 @@ impl Settings {
     /// Between two passes of the reclaimer, and between its two looks at a lane. Five and six seconds with the default
     /// lease; with a shorter one, in proportion.
     pub(crate) fn reclaim(&self) -> (Duration, Duration) {
-        ((self.lease / 6).min(Duration::from_secs(5)), (self.lease / 5).min(Duration::from_secs(6)))
+        (self.beat(), (self.lease / 5).min(Duration::from_secs(6)))
     }
 }
 

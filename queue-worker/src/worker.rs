@@ -128,7 +128,8 @@ impl Worker {
         self
     }
 
-    /// How long jobs stay this worker's without a sign of life. It gives one six times as often. Default: 30 s.
+    /// How long jobs stay this worker's without a sign of life. It gives one six times as often, and every five seconds at
+    /// least. All workers of a queue should have the same. Default: 30 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self

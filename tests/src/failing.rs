@@ -28,6 +28,8 @@ pub enum Fault {
     ReplyLost,
     /// The broker has no room: [`Error::BrokerFull`].
     Full,
+    /// The broker has forgotten the lane whose turn or beat it is: [`Error::Forgotten`]. Its jobs stay active there.
+    Forgotten,
 }
 
 /// A broker whose next calls can be made to fail.
@@ -36,6 +38,7 @@ pub struct FailingBroker {
     request_lost: AtomicU32,
     reply_lost: AtomicU32,
     full: AtomicU32,
+    forgotten: AtomicU32,
     failed: AtomicU32,
 }
 
@@ -47,6 +50,7 @@ impl FailingBroker {
             request_lost: AtomicU32::new(0),
             reply_lost: AtomicU32::new(0),
             full: AtomicU32::new(0),
+            forgotten: AtomicU32::new(0),
             failed: AtomicU32::new(0),
         })
     }
@@ -66,6 +70,7 @@ impl FailingBroker {
             Fault::RequestLost => &self.request_lost,
             Fault::ReplyLost => &self.reply_lost,
             Fault::Full => &self.full,
+            Fault::Forgotten => &self.forgotten,
         }
     }
 
@@ -134,6 +139,9 @@ impl Broker for FailingBroker {
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
+        if self.take(Fault::Forgotten) {
+            return Err(Error::Forgotten(turn.worker.to_string()));
+        }
         self.around(self.inner.turn(turn)).await
     }
 
@@ -144,7 +152,13 @@ impl Broker for FailingBroker {
                 .map(|_| Err(Error::Unavailable { broker: self.location(), problem: "it was made to fail".to_owned() }))
                 .collect();
         }
-        self.inner.extend(lanes).await
+        let mut answers = self.inner.extend(lanes).await;
+        for (answer, lane) in answers.iter_mut().zip(lanes) {
+            if self.take(Fault::Forgotten) {
+                *answer = Err(Error::Forgotten(lane.worker.to_string()));
+            }
+        }
+        answers
     }
 
     async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {

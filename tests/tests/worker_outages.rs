@@ -230,6 +230,23 @@ async fn who_was_cut_off_for_too_long_is_told_and_cannot_spoil_what_its_successo
 }
 
 #[tokio::test]
+async fn what_a_worker_held_when_its_broker_forgot_it_runs_again_and_is_charged_nothing() {
+    let scene = Scene::new();
+    let job = slow::job(1).enqueue(&scene.sound).await.unwrap();
+    let running = scene.start(scene.worker().concurrency(1));
+    scene.seen(1, "start").await;
+    scene.cut.fail(Fault::Forgotten, 1);
+    scene.seen(1, "LeaseLost").await;
+    until("the second start", async || scene.seen.starts() == 2).await;
+    assert_eq!(scene.sound.inspector().show(job.address()).await.unwrap().crashes, 0);
+    let counters = scene.sound.inspector().stats("slow").await.unwrap().counters;
+    assert_eq!((counters.get("forgotten"), counters.get("crashed").copied().unwrap_or(0)), (Some(&1), 0), "{counters:?}");
+    scene.seen.open.send_replace(true);
+    scene.seen(1, "end").await;
+    scene.end(running).await;
+}
+
+#[tokio::test]
 async fn a_worker_without_a_broker_still_stops_in_time() {
     let scene = Scene::new();
     let running = scene.start(scene.worker().grace(Duration::from_secs(600)));

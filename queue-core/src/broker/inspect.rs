@@ -199,7 +199,8 @@ pub struct QueueStats {
     /// Jobs by state; tombs are not counted.
     pub depth: BTreeMap<State, u64>,
     /// Since the queue exists: `enqueued`, `done`, `failed` (attempts), `snoozed`, `repeated`, `dead`, `cancelled`,
-    /// `expired`, `crashed`, `reclaimed`, `released`, `requeued`, `dead_evicted`.
+    /// `expired`, `reclaimed` (among them those that were charged, `crashed`, and those whose process lives, `forgotten`),
+    /// `released`, `requeued`, `dead_evicted`.
     pub counters: BTreeMap<String, u64>,
     /// Registered lanes whose lease has not run out.
     pub workers: u64,

@@ -70,7 +70,9 @@ impl Suspects {
 /// What a lost process costs the jobs that it held.
 ///
 /// It charges one crash to every job it held that already is a suspect, or, if it held none, to all of them, which become
-/// suspects. So the job that kills its process is found, and its neighbours are not punished.
+/// suspects. So the job that kills its process is found, and its neighbours are not punished. A process with another lane whose
+/// lease stands is not lost: the broker had forgotten the lane, and nothing is charged. (All lanes of a process should therefore
+/// have one lease, and be renewed together.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashRule {
     /// The crash that buries a job. Default: 3.

@@ -9,7 +9,7 @@ use super::{
     answers::{array, bytes, next, number, text},
     keys::Kind,
     requests::ms,
-    script::{FORGET, RECLAIM},
+    script::{ALIVE, FORGET, RECLAIM},
 };
 use crate::{
     broker::{CrashRule, PartyName, RECLAIM_ITEMS, Reclaimed},
@@ -42,7 +42,8 @@ pub(super) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -
     let with_suspects: HashSet<String> = held.iter().filter(|job| job.suspect).map(|job| job.process.clone()).collect();
     // A suspect that another lane of the process holds, whose own lease still stands, clears its neighbours as well.
     held.retain(|job| job.fenced);
-    let is_charged = |job: &Held| job.suspect || !with_suspects.contains(&job.process);
+    let living = if held.is_empty() { HashSet::new() } else { living(broker, queue).await? };
+    let is_charged = |job: &Held| !living.contains(&job.process) && (job.suspect || !with_suspects.contains(&job.process));
     // A scan has no order: as they were claimed, and among those of one claim as they were made.
     held.sort_by(|one, other| (is_charged(one), one.claim, &one.id).cmp(&(is_charged(other), other.claim, &other.id)));
     let all = held.len();
@@ -52,7 +53,11 @@ pub(super) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -
         let mut call = RECLAIM.call(&broker.keys, queue);
         call.arg(rule.max_crashes).arg(ms(rule.window)).arg(ms(rule.delay));
         for job in &held {
-            call.arg(&job.id).arg(&job.tag).arg(u8::from(is_charged(job)));
+            call.arg(&job.id).arg(&job.tag).arg(match is_charged(job) {
+                true => "1",
+                false if living.contains(&job.process) => "f",
+                false => "0",
+            });
         }
         let mut answer = array(broker.script(queue, &RECLAIM, call).await?)?.into_iter();
         reclaimed.released = number(next(&mut answer)?)?;
@@ -98,6 +103,13 @@ async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashSet<String>) -> Re
             return Ok((held.into_values().collect(), cursor == "0"));
         }
     }
+}
+
+/// The processes with a lane whose lease stands. One of them that has a fenced lane has not died: the broker had forgotten that
+/// lane, and the process goes on under other names.
+async fn living(broker: &RedisBroker, queue: &str) -> Result<HashSet<String>> {
+    let lanes = array(broker.script(queue, &ALIVE, ALIVE.call(&broker.keys, queue)).await?)?;
+    lanes.into_iter().map(|lane| Ok(PartyName::new(text(lane)?).process().to_owned())).collect()
 }
 
 async fn mark_suspects(broker: &RedisBroker, queue: &str, held: &mut [Held]) -> Result<()> {

@@ -47,6 +47,7 @@ script!(ENQUEUE, "enqueue", "", keys![Scheduled, Producers, Seen], ["prelude", "
 script!(TURN, "turn", "flags=allow-oom", keys![Scheduled, Retry, Active, Workers, Leases, Gone, Parked], ["prelude", "ready", "ended"]);
 script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "schema"]);
 script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude"]);
+script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude"]);
 script!(FENCE, "fence", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Fenced, Counters], ["prelude", "schema"]);
 script!(RECLAIM, "reclaim", "flags=allow-oom", keys![Retry, Active, Workers], ["prelude", "schema", "ready", "ended"]);
 script!(FORGET, "forget", "flags=allow-oom", &[Fenced, Counters], ["prelude"]);
@@ -78,8 +79,11 @@ script!(
 
 /// All of them.
 #[cfg(test)]
-fn all() -> [&'static Script; 15] {
-    [&REGISTER, &ENQUEUE, &TURN, &EXTEND, &SUSPECTS, &FENCE, &RECLAIM, &FORGET, &CANCEL, &REQUEUE, &DELETE, &SWEEP, &PAUSE, &SHOW, &STATS]
+fn all() -> [&'static Script; 16] {
+    [
+        &REGISTER, &ENQUEUE, &TURN, &EXTEND, &SUSPECTS, &ALIVE, &FENCE, &RECLAIM, &FORGET, &CANCEL, &REQUEUE, &DELETE, &SWEEP, &PAUSE,
+        &SHOW, &STATS,
+    ]
 }
 
 impl Script {

@@ -67,6 +67,7 @@ pub(super) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Res
     let mut lanes = tx.sql("SELECT worker, process FROM queue_workers WHERE queue = ?1 AND fenced ORDER BY process, worker LIMIT 500")?;
     let lanes: Vec<(i64, String)> = lanes.query_map([queue.key], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
     let mut left = RECLAIM_ITEMS;
+    let mut forgotten = 0;
     for process in lanes.chunk_by(|one, other| one.1 == other.1) {
         let mut held = Vec::new();
         for (worker, _) in process {
@@ -85,12 +86,17 @@ pub(super) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Res
                  WHERE queue_workers.queue = ?1 AND queue_workers.process = ?2 AND queue_jobs.crashes > 0)",
             )?
             .query_row(params![queue.key, process[0].1, ACTIVE], |row| row.get(0))?;
-        let (charged, free): (Vec<Held>, Vec<Held>) = held.into_iter().partition(|job| !has_suspect || job.crashes > 0);
+        // Then it has not died: the broker had forgotten these lanes, and it goes on under other names.
+        let lives: bool = tx
+            .sql("SELECT EXISTS (SELECT 1 FROM queue_workers WHERE queue = ?1 AND process = ?2 AND NOT fenced AND deadline > ?3)")?
+            .query_row(params![queue.key, process[0].1, tx.now], |row| row.get(0))?;
+        let (charged, free): (Vec<Held>, Vec<Held>) = held.into_iter().partition(|job| !lives && (!has_suspect || job.crashes > 0));
         let all = free.len() + charged.len();
         // Backwards, as each goes to the head.
         for job in free.iter().rev().take(left) {
             tx.make_ready(&mut queue, &job.id, true)?;
             reclaimed.released += 1;
+            forgotten += i64::from(lives);
         }
         left -= free.len().min(left);
         for job in charged.iter().take(left) {
@@ -119,6 +125,7 @@ pub(super) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Res
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     tx.count(queue.key, "reclaimed", number(moved));
     tx.count(queue.key, "crashed", number(reclaimed.charged + reclaimed.buried));
+    tx.count(queue.key, "forgotten", forgotten);
     Ok(reclaimed)
 }
 

@@ -105,6 +105,7 @@ macro_rules! __conformance_cases {
                 crashes_outside_the_window_start_a_new_count
                 a_finished_run_clears_the_crashes
                 a_turn_brings_one_suspect_at_most
+                a_process_that_lives_under_another_name_is_charged_nothing
                 what_was_finished_in_time_is_not_reclaimed
                 an_idle_lane_is_forgotten_without_charge
                 a_sweep_goes_in_bounded_steps_that_anyone_can_continue

@@ -7,7 +7,7 @@ use queue_core::{
     broker::{BuryReason, CrashRule, Delivery, Ending, ProcessId, RECLAIM_ITEMS, State},
 };
 
-use super::bed::{Bed, Lane, SHORT, ack, nack};
+use super::bed::{Bed, LONG, Lane, SHORT, ack, nack};
 
 /// Charged jobs come back almost at once.
 const RULE: CrashRule = CrashRule { max_crashes: 3, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
@@ -173,6 +173,29 @@ pub async fn a_turn_brings_one_suspect_at_most(bed: Bed) {
         lane.ack(&held).await;
         served += 1;
     }
+}
+
+/// A process whose lanes the broker forgot, and that goes on under new names: nothing has crashed.
+pub async fn a_process_that_lives_under_another_name_is_charged_nothing(bed: Bed) {
+    let suspect = bed.put(1).await.remove(0);
+    let mut lane = bed.dying_lane().await;
+    lane.claim_one().await;
+    bed.reclaim(&[&lane], RULE).await;
+    let process = ProcessId::random();
+    let mut forgotten = bed.lane_of(process, SHORT).await;
+    wait_for(&mut forgotten, &suspect).await;
+    let ids = bed.put(2).await;
+    assert_eq!(forgotten.claim(2).await.len(), 2);
+    let mut new = bed.lane_of(process, LONG).await;
+    let reclaimed = bed.reclaim(&[&forgotten], SLOW).await;
+    assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.buried, reclaimed.forgotten), (0, 3, 0, 1));
+    for (id, crashes) in [(&suspect, 1), (&ids[0], 0), (&ids[1], 0)] {
+        let record = bed.show(id).await.expect("it is ready");
+        assert_eq!((record.state, record.crashes, record.failures.len()), (State::Ready, crashes, crashes as usize));
+    }
+    assert_eq!((bed.counter("forgotten").await, bed.counter("crashed").await), (3, 1));
+    let again: Vec<JobId> = new.claim(3).await.into_iter().map(|delivery| delivery.id).collect();
+    assert_eq!(again, [suspect, ids[0].clone(), ids[1].clone()], "a suspect first, and then as they were");
 }
 
 /// Finished before the fence is finished.

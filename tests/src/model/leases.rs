@@ -87,7 +87,7 @@ impl Model {
 
     /// The jobs of the fenced lanes of one process are judged together; those that go free go first.
     pub fn sweep_fenced(&mut self, rule: &CrashRule) -> Reclaimed {
-        let mut reclaimed = Reclaimed::default();
+        let (mut reclaimed, mut forgotten) = (Reclaimed::default(), 0);
         let mut processes: BTreeMap<String, Vec<PartyName>> = BTreeMap::new();
         for (name, _) in self.workers.iter().filter(|(_, worker)| worker.fenced) {
             processes.entry(name.process().to_owned()).or_default().push(name.clone());
@@ -106,8 +106,10 @@ impl Model {
                 }
             }
             held.sort();
+            // Then it has not died: these lanes were forgotten, and it goes on under other names.
+            let lives = self.workers.iter().any(|(name, other)| name.process() == process && !other.fenced && other.deadline > self.now);
             let (charged, free): (Vec<JobId>, Vec<JobId>) =
-                held.into_iter().map(|(_, id)| id).partition(|id| !has_suspect || self.jobs[id].crashes > 0);
+                held.into_iter().map(|(_, id)| id).partition(|id| !lives && (!has_suspect || self.jobs[id].crashes > 0));
             let all = free.len() + charged.len();
             let room = RECLAIM_ITEMS - (reclaimed.released + reclaimed.charged + reclaimed.buried);
             let released = free.len().min(room);
@@ -115,6 +117,7 @@ impl Model {
                 self.make_ready(id, true);
             }
             reclaimed.released += released;
+            forgotten += if lives { released } else { 0 };
             for id in charged.iter().take(room - released) {
                 if self.charge(id, rule) {
                     reclaimed.buried += 1;
@@ -132,6 +135,7 @@ impl Model {
         }
         self.count("reclaimed", reclaimed.released + reclaimed.charged + reclaimed.buried);
         self.count("crashed", reclaimed.charged + reclaimed.buried);
+        self.count("forgotten", forgotten);
         reclaimed
     }
 

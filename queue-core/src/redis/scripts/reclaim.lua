@@ -1,12 +1,14 @@
--- R7, sweep. ARGV: most crashes, window, delay, then triples of an id, its tag, and '1' if it is charged a crash.
-local released, charged, buried = {}, {}, 0
+-- R7, sweep. ARGV: most crashes, window, delay, then triples of an id, its tag, and '1' if it is charged a crash, '0' if it
+-- goes free, 'f' if it does because its process lives, whose lane was forgotten.
+local released, charged, buried, forgotten = {}, {}, 0, 0
 local window, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
 for i = 4, #ARGV, 3 do
   local id, tag = ARGV[i], ARGV[i + 1]
   if call('HGET', K.active, id) == tag and call('HEXISTS', K.workers, worker_of(tag)) == 0 then
     call('HDEL', K.active, id)
-    if ARGV[i + 2] == '0' then
+    if ARGV[i + 2] ~= '1' then
       table.insert(released, id)
+      forgotten = forgotten + (ARGV[i + 2] == 'f' and 1 or 0)
     else
       local stored = call('HGET', K.crashes, id) or ''
       local crashes, first = string.match(stored, '^(%d+):(%d+)$')
@@ -39,4 +41,5 @@ if #released > 0 then
 end
 count('reclaimed', #released + #charged / 2 + buried)
 count('crashed', #charged / 2 + buried)
+count('forgotten', forgotten)
 return { #released, #charged / 2, buried }
