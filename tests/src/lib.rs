@@ -13,6 +13,7 @@ pub mod model;
 pub mod patience;
 pub mod process;
 pub mod proxy;
+pub mod roles;
 pub mod sentinel;
 pub mod server;
 pub mod storages;

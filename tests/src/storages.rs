@@ -126,19 +126,12 @@ impl Storage for Wrapped {
     }
 }
 
-/// How Redis or Valkey serves.
-#[derive(Clone, Copy, Debug)]
-enum Engine {
-    Standalone,
-    Sentinel,
-    Cluster,
-}
-
 /// A Redis or Valkey deployment shared by all cases, in a namespace of its own.
 #[derive(Debug)]
 pub struct Server {
-    kind: Kind,
-    engine: Engine,
+    url: String,
+    /// The servers that take writes.
+    masters: Vec<String>,
     namespace: String,
     /// By server.
     saved: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
@@ -147,42 +140,41 @@ pub struct Server {
 impl Server {
     /// One server.
     pub fn new(kind: Kind) -> Self {
-        Server::on(kind, Engine::Standalone)
+        Server::at(&server::shared(kind))
+    }
+
+    /// One server that the caller has started.
+    pub fn at(url: &str) -> Self {
+        Server::on(url.to_owned(), vec![url.to_owned()])
     }
 
     /// A master and its replica behind three sentinels.
     pub fn sentinel(kind: Kind) -> Self {
-        Server::on(kind, Engine::Sentinel)
+        let deployment = sentinel::shared(kind);
+        Server::on(deployment.url(), vec![deployment.server(0).url()])
     }
 
     /// A cluster of three masters.
     pub fn cluster(kind: Kind) -> Self {
-        Server::on(kind, Engine::Cluster)
+        let cluster = cluster::shared(kind);
+        Server::on(cluster.url(), cluster.nodes()[..3].iter().map(server::Server::url).collect())
     }
 
     /// A namespace that nobody else uses.
-    fn on(kind: Kind, engine: Engine) -> Self {
-        Server { kind, engine, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new() }
+    fn on(url: String, masters: Vec<String>) -> Self {
+        Server { url, masters, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new() }
     }
 
-    fn url(&self) -> String {
-        match self.engine {
-            Engine::Standalone => server::shared(self.kind),
-            Engine::Sentinel => sentinel::shared(self.kind).url(),
-            Engine::Cluster => cluster::shared(self.kind).url(),
-        }
+    /// Each begins with `suite-`.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
-    /// Of each server that takes writes.
+    /// To each server that takes writes.
     async fn connections(&self) -> Vec<MultiplexedConnection> {
-        let urls = match self.engine {
-            Engine::Standalone => vec![self.url()],
-            Engine::Sentinel => vec![sentinel::shared(self.kind).server(0).url()],
-            Engine::Cluster => cluster::shared(self.kind).nodes()[..3].iter().map(server::Server::url).collect(),
-        };
         let mut connections = Vec::new();
-        for url in urls {
-            let client = redis::Client::open(url).expect("the URL of a server of ours");
+        for url in &self.masters {
+            let client = redis::Client::open(url.as_str()).expect("the URL of a server of ours");
             connections.push(client.get_multiplexed_async_connection().await.expect("the server answers"));
         }
         connections
@@ -196,7 +188,7 @@ impl Server {
 #[async_trait]
 impl Storage for Server {
     async fn open(&mut self) -> DynBroker {
-        let url = format!("{}?namespace={}", self.url(), self.namespace);
+        let url = format!("{}?namespace={}", self.url, self.namespace);
         RedisBroker::connect(&url).await.expect("the URL of a server of ours")
     }
 

@@ -80,8 +80,15 @@ impl Client {
     /// | `redis+cluster://[[user]:password@]host[:port],host…` | the cluster to which these nodes belong |
     /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS |
     ///
-    /// `?namespace=NAME` separates several applications on one Redis. Sentinels that want a password of their own have it in
-    /// `sentinel_password=`, with `sentinel_user=` if it is not the default user's.
+    /// Behind a `?`, separated by `&`, a `redis` URL may say more:
+    ///
+    /// | parameter | meaning |
+    /// |---|---|
+    /// | `namespace=NAME` | begins the names of all keys, and so separates applications on one Redis; `queue`, if not given |
+    /// | `password_file=PATH` | has the password, and is read again for every new connection |
+    /// | `ca=PATH` | certificates (PEM) to trust in place of the usual ones; for `rediss` |
+    /// | `cert=PATH`, `key=PATH` | our own certificate and its key (PEM); for `rediss` |
+    /// | `sentinel_user=`, `sentinel_password=`, `sentinel_password_file=` | who we are for the sentinels, if they ask |
     ///
     /// # Errors
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`], [`Error::Unavailable`],

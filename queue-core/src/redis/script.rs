@@ -12,6 +12,8 @@ pub(super) struct Script {
     #[cfg_attr(not(test), expect(dead_code, reason = "tests tell scripts apart by it"))]
     pub(super) name: &'static str,
     pub(super) keys: &'static [Kind],
+    /// It writes nothing: users who may only read may call it.
+    only_reads: bool,
     /// The text that is sent, once per server.
     pub(super) body: String,
     /// Its digest, by which it is called.
@@ -95,17 +97,17 @@ impl Script {
         body.push_str(" }\n");
         body.push_str(text);
         let sha = redis::Script::new(&body).get_hash().to_owned();
-        Script { name, keys, body, sha }
+        Script { name, keys, only_reads: flags.contains("no-writes"), body, sha }
     }
 
     /// A call by digest; the arguments follow.
     pub(super) fn call(&self, keys: &Keys, queue: &str) -> Cmd {
-        self.command("EVALSHA", &self.sha, keys, queue)
+        self.command(if self.only_reads { "EVALSHA_RO" } else { "EVALSHA" }, &self.sha, keys, queue)
     }
 
     /// The same call with the text, for a server that does not have it: the arguments are taken over.
     pub(super) fn with_body(&self, call: &Cmd) -> Cmd {
-        let mut command = redis::cmd("EVAL");
+        let mut command = redis::cmd(if self.only_reads { "EVAL_RO" } else { "EVAL" });
         command.arg(&self.body);
         for argument in call.args_iter().skip(2) {
             match argument {

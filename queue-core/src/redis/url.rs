@@ -6,8 +6,12 @@
 //! | `redis+sentinel://[user:password@]host[:26379],host…/service[/db]` | the sentinels that know the service's master |
 //! | `redis+cluster://[user:password@]host[:6379],host…` | some nodes of a cluster |
 //!
-//! `rediss` in place of `redis` means TLS. Behind a `?` stand `namespace=NAME` and, for sentinels that ask for it,
-//! `sentinel_user=` and `sentinel_password=`.
+//! `rediss` in place of `redis` means TLS. Behind a `?` may stand what is in [`Parameters`].
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, io::tcp::TcpSettings};
 
@@ -41,11 +45,28 @@ pub(super) enum Engine {
     Cluster { seeds: Vec<Address>, nodes: Access },
 }
 
+impl Engine {
+    /// The servers that the URL names.
+    fn addresses(&self) -> Box<dyn Iterator<Item = &Address> + '_> {
+        match self {
+            Engine::Standalone(_, address) => Box::new(std::iter::once(address)),
+            Engine::Sentinel { sentinels, .. } => Box::new(sentinels.iter().map(|(_, address)| address)),
+            Engine::Cluster { seeds, .. } => Box::new(seeds.iter()),
+        }
+    }
+}
+
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Address {
     pub(super) host: String,
     pub(super) port: u16,
+}
+
+impl Address {
+    fn is_local(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
 }
 
 impl std::fmt::Display for Address {
@@ -56,7 +77,11 @@ impl std::fmt::Display for Address {
 
 /// How a server is spoken to: user, password, database, TLS.
 #[derive(Clone)]
-pub(super) struct Access(ConnectionInfo);
+pub(super) struct Access {
+    info: ConnectionInfo,
+    /// Read for every connection, so that a password can be replaced while we run.
+    password_file: Option<PathBuf>,
+}
 
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -68,18 +93,30 @@ impl std::fmt::Debug for Access {
 impl Access {
     /// A client of the server at this address.
     pub(super) fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<redis::Client> {
-        let at = match self.0.addr().clone() {
+        let at = match self.info.addr().clone() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
                 ConnectionAddr::TcpTls { host: address.host.clone(), port: address.port, insecure, tls_params }
             }
             _ => ConnectionAddr::Tcp(address.host.clone(), address.port),
         };
-        let settings = self.0.redis_settings().clone().set_protocol(protocol);
+        let mut settings = self.info.redis_settings().clone().set_protocol(protocol);
+        if let Some(file) = &self.password_file {
+            settings = settings.set_password(password(file)?);
+        }
         #[cfg(feature = "tls")]
         // A second call finds one installed, perhaps the application's own, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        redis::Client::open(self.0.clone().set_addr(at).set_redis_settings(settings))
+        redis::Client::open(self.info.clone().set_addr(at).set_redis_settings(settings))
             .map_err(|error| Error::invalid("server address", address.to_string(), format!("cannot be used: {error}")))
+    }
+}
+
+fn password(file: &Path) -> Result<String> {
+    let unreadable = |problem: String| Error::Config(format!("the password in `{}` cannot be read: {problem}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
+    match text.trim_end_matches(['\r', '\n']) {
+        "" => Err(unreadable("the file is empty".to_owned())),
+        password => Ok(password.to_owned()),
     }
 }
 
@@ -103,7 +140,7 @@ pub(super) fn target(url: &str) -> Result<Target> {
                 return Err(Error::invalid("URL", location, way_out));
             }
             let (servers, _) = parts.server("localhost", &format!("/{database}"), 6379)?;
-            let sentinels = Parts { user: parts.sentinel_user.clone(), ..parts.clone() };
+            let sentinels = parts.of_sentinels();
             let named = parts.hosts.split(',').map(|host| sentinels.server(host, "", 26379));
             Engine::Sentinel { sentinels: named.collect::<Result<_>>()?, service: service.to_owned(), servers }
         }
@@ -117,7 +154,65 @@ pub(super) fn target(url: &str) -> Result<Target> {
             Engine::Cluster { seeds: named.into_iter().map(|(_, address)| address).collect(), nodes }
         }
     };
-    Ok(Target { engine, namespace: parts.namespace, location })
+    if parts.scheme == "redis" && !engine.addresses().all(Address::is_local) {
+        tracing::warn!("{location} is another machine and is spoken to without TLS; `rediss` in place of `redis` is safer");
+    }
+    Ok(Target { engine, namespace: parts.parameters.namespace.to_owned(), location })
+}
+
+/// What may stand behind the `?` of a URL. Files are named by their paths as they are.
+#[derive(Clone, Default)]
+struct Parameters<'a> {
+    /// Begins the names of all keys: `queue`, if nothing is said.
+    namespace: &'a str,
+    /// A file with the password, in place of one in the URL. It is read again for every new connection.
+    password_file: &'a str,
+    /// A file with the certificates (PEM) of those who are trusted to certify servers, in place of the usual ones. For TLS.
+    ca: &'a str,
+    /// Files with our own certificate and its key (PEM), for servers that want one. For TLS.
+    cert: &'a str,
+    key: &'a str,
+    /// Who we are for sentinels that ask. For `redis+sentinel`.
+    sentinel_user: &'a str,
+    sentinel_password: &'a str,
+    sentinel_password_file: &'a str,
+}
+
+impl<'a> Parameters<'a> {
+    fn of(query: &'a str, has_tls: bool, has_sentinels: bool) -> Result<Self> {
+        let mut this = Parameters { namespace: NAMESPACE, ..Parameters::default() };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            // Whatever stands behind the `=` may be a secret.
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let place = match name {
+                "namespace" => &mut this.namespace,
+                "password_file" => &mut this.password_file,
+                "ca" if has_tls => &mut this.ca,
+                "cert" if has_tls => &mut this.cert,
+                "key" if has_tls => &mut this.key,
+                "sentinel_user" if has_sentinels => &mut this.sentinel_user,
+                "sentinel_password" if has_sentinels => &mut this.sentinel_password,
+                "sentinel_password_file" if has_sentinels => &mut this.sentinel_password_file,
+                "ca" | "cert" | "key" => return Err(Error::invalid("URL parameter", name, "is for TLS; write rediss://")),
+                _ => {
+                    let tls = if has_tls { ", `ca=`, `cert=`, `key=`" } else { "" };
+                    let sentinel = if has_sentinels { ", `sentinel_user=`, `sentinel_password=`, `sentinel_password_file=`" } else { "" };
+                    let known = format!("is unknown; there are `namespace=`, `password_file=`{tls}{sentinel}");
+                    return Err(Error::invalid("URL parameter", name, known));
+                }
+            };
+            if value.is_empty() {
+                return Err(Error::invalid("URL parameter", name, "has no value"));
+            }
+            *place = value;
+        }
+        check_name("namespace", this.namespace)?;
+        if this.cert.is_empty() != this.key.is_empty() {
+            let (given, missing) = if this.key.is_empty() { ("cert", "key") } else { ("key", "cert") };
+            return Err(Error::invalid("URL parameter", given, format!("needs `{missing}=` beside it")));
+        }
+        Ok(this)
+    }
 }
 
 /// A URL, taken apart. What is between the parts is checked where they are used.
@@ -133,9 +228,7 @@ struct Parts<'a> {
     hosts: &'a str,
     /// With its `/`.
     path: &'a str,
-    namespace: String,
-    /// With its `@`.
-    sentinel_user: String,
+    parameters: Parameters<'a>,
 }
 
 impl<'a> Parts<'a> {
@@ -145,27 +238,38 @@ impl<'a> Parts<'a> {
         let (scheme, engine) = scheme.split_once('+').unwrap_or((scheme, ""));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         let (user, hosts) = authority.rsplit_once('@').map_or((String::new(), authority), |(user, hosts)| (format!("{user}@"), hosts));
-        let mut namespace = NAMESPACE.to_owned();
-        let (mut sentinel_user, mut sentinel_password) = ("", "");
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("namespace", value)) => {
-                    check_name("namespace", value)?;
-                    value.clone_into(&mut namespace);
-                }
-                Some(("sentinel_user", value)) if engine == "sentinel" => sentinel_user = value,
-                Some(("sentinel_password", value)) if engine == "sentinel" => sentinel_password = value,
-                other => {
-                    // Whatever stands behind the `=` may be a secret.
-                    let name = other.map_or(pair, |(name, _)| name);
-                    let known = if engine == "sentinel" { "; also `sentinel_user=` and `sentinel_password=`" } else { "" };
-                    return Err(Error::invalid("URL parameter", name, format!("is unknown; there is `namespace=NAME`{known}")));
-                }
-            }
-        }
+        let parameters = Parameters::of(query, scheme == "rediss", engine == "sentinel")?;
+        Ok(Parts { location, scheme, engine, user, hosts, path, parameters })
+    }
+
+    /// The same, with the sentinels' user and password.
+    fn of_sentinels(&self) -> Self {
+        let Parameters { sentinel_user, sentinel_password, sentinel_password_file, .. } = self.parameters;
         let anonymous = sentinel_user.is_empty() && sentinel_password.is_empty();
-        let sentinel_user = if anonymous { String::new() } else { format!("{sentinel_user}:{sentinel_password}@") };
-        Ok(Parts { location, scheme, engine, user, hosts, path, namespace, sentinel_user })
+        let user = if anonymous { String::new() } else { format!("{sentinel_user}:{sentinel_password}@") };
+        let parameters = Parameters { password_file: sentinel_password_file, ..self.parameters.clone() };
+        Parts { user, parameters, ..self.clone() }
+    }
+
+    /// Certificates that the URL names, put into a server's address.
+    #[cfg(feature = "tls")]
+    fn certified(&self, info: ConnectionInfo) -> Result<ConnectionInfo> {
+        let Parameters { ca, cert, key, .. } = self.parameters;
+        if ca.is_empty() && cert.is_empty() {
+            return Ok(info);
+        }
+        let read = |name: &'static str, file: &str| {
+            fs::read(file).map_err(|error| Error::invalid("URL parameter", format!("{name}={file}"), format!("cannot be read: {error}")))
+        };
+        let root_cert = if ca.is_empty() { None } else { Some(read("ca", ca)?) };
+        let client_tls = if cert.is_empty() {
+            None
+        } else {
+            Some(redis::ClientTlsConfig { client_cert: read("cert", cert)?, client_key: read("key", key)? })
+        };
+        let client = redis::Client::build_with_tls(info, redis::TlsCertificates { client_tls, root_cert });
+        let unusable = |error| Error::Config(format!("the certificates of {} cannot be used: {error}", self.location));
+        Ok(client.map_err(unusable)?.get_connection_info().clone())
     }
 
     /// One server: `host[:port]`, with a database behind a `/`.
@@ -190,7 +294,13 @@ impl<'a> Parts<'a> {
             ConnectionAddr::Unix(_) => return Err(unreadable("a socket's path is not supported".to_owned())),
             _ => return Err(unreadable("it names no host".to_owned())),
         };
-        Ok((Access(info.set_tcp_settings(TcpSettings::default().set_nodelay(true))), address))
+        let password_file = Some(self.parameters.password_file).filter(|file| !file.is_empty()).map(PathBuf::from);
+        if let Some(file) = &password_file {
+            password(file)?;
+        }
+        #[cfg(feature = "tls")]
+        let info = self.certified(info)?;
+        Ok((Access { info: info.set_tcp_settings(TcpSettings::default().set_nodelay(true)), password_file }, address))
     }
 }
 
@@ -217,11 +327,11 @@ mod tests {
         assert!(!target.location.contains("ecret") && !target.location.contains("p%40ss"), "{}", target.location);
         let Engine::Sentinel { sentinels, service, servers } = target.engine else { panic!("sentinels") };
         assert_eq!(service, "main");
-        let settings = servers.0.redis_settings();
+        let settings = servers.info.redis_settings();
         assert_eq!((settings.username(), settings.password(), settings.db()), (Some("app"), Some("p@ss"), 2));
         let addresses: Vec<_> = sentinels.iter().map(|(_, address)| address.clone()).collect();
         assert_eq!(addresses, [address("one", 26379), address("two", 7001)]);
-        let settings = sentinels[0].0.0.redis_settings();
+        let settings = sentinels[0].0.info.redis_settings();
         assert_eq!((settings.username(), settings.password()), (Some("watch"), Some("s:ecret")));
     }
 
@@ -231,7 +341,7 @@ mod tests {
             panic!("a cluster")
         };
         assert_eq!(seeds, [address("one", 7000), address("::1", 6379), address("::2", 7002)]);
-        assert_eq!(nodes.0.redis_settings().password(), Some("pw"));
+        assert_eq!(nodes.info.redis_settings().password(), Some("pw"));
     }
 
     #[test]
@@ -241,6 +351,10 @@ mod tests {
         assert!(problem("redis://localhost?timeout=3").contains("`timeout`"));
         assert!(problem("redis://localhost?sentinel_password=geheim").contains("`sentinel_password`"));
         assert!(!problem("redis://localhost?sentinel_password=geheim").contains("geheim"));
+        assert!(problem("redis://localhost?ca=/etc/ca.pem").contains("rediss://"));
+        assert!(problem("rediss://localhost?cert=/etc/me.pem").contains("`key=`"));
+        assert!(problem("redis://localhost?namespace=").contains("no value"));
+        assert!(problem("redis://localhost?password_file=/nowhere/at/all").contains("/nowhere/at/all"));
         assert!(problem("redis://localhost/notanumber").starts_with("URL "));
         assert!(problem("redis+sentinel://one,two").contains("/SERVICE"));
         assert!(problem("redis+sentinel://one,,two/main").contains("has no name"));

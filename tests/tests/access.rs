@@ -1,0 +1,143 @@
+//! Who may do what, and whether anybody can listen: access control, TLS, passwords in files.
+
+use std::{path::Path, time::Duration};
+
+use queue_core::{Client, Error, prelude::*};
+use queue_tests::{
+    conformance, on_servers,
+    roles::{self, Roles},
+    server::{Kind, Server},
+};
+
+conformance!(on_redis_with_roles, || Roles::new(Kind::Redis));
+conformance!(on_valkey_with_roles, || Roles::new(Kind::Valkey));
+
+on_servers! {
+    a_dashboard_cannot_write
+    a_producer_sees_what_became_of_its_job_and_nothing_of_others
+    a_password_in_a_file_can_be_replaced_while_we_run
+}
+
+#[task(queue = "access")]
+async fn note(number: u32) {
+    let _ = number;
+}
+
+async fn admitted(kind: Kind) -> Server {
+    let server = Server::start(kind);
+    roles::admit(&server, "queue");
+    server
+}
+
+fn is_denied<T>(outcome: &Result<T, Error>) -> bool {
+    matches!(outcome, Err(Error::AccessDenied { .. }))
+}
+
+async fn a_dashboard_cannot_write(kind: Kind) {
+    let server = admitted(kind).await;
+    let producer = Client::connect(&roles::url(&server, "producer")).await.unwrap();
+    let job = note::job(1).enqueue(&producer).await.unwrap();
+    let dashboard = Client::connect(&roles::url(&server, "dashboard")).await.unwrap();
+    let inspector = dashboard.inspector();
+    assert_eq!(inspector.queues().await.unwrap(), ["access"]);
+    inspector.show(job.address()).await.unwrap();
+    assert!(is_denied(&note::job(2).enqueue(&dashboard).await));
+    assert!(is_denied(&inspector.cancel(job.address()).await));
+    assert!(is_denied(&inspector.delete(job.address()).await));
+    assert!(is_denied(&inspector.pause("access").await));
+    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::State::Ready));
+}
+
+async fn a_producer_sees_what_became_of_its_job_and_nothing_of_others(kind: Kind) {
+    let server = admitted(kind).await;
+    let client = Client::connect(&roles::url(&server, "producer")).await.unwrap();
+    let job = note::job(1).enqueue(&client).await.unwrap();
+    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::State::Ready));
+    assert!(is_denied(&client.inspector().queues().await));
+    let elsewhere = Client::connect(&format!("{}?namespace=other", roles::url(&server, "producer"))).await.unwrap();
+    assert!(is_denied(&note::job(2).enqueue(&elsewhere).await));
+}
+
+async fn a_password_in_a_file_can_be_replaced_while_we_run(kind: Kind) {
+    let server = admitted(kind).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "change-me\n").unwrap();
+    let url = server.url().replace("redis://", "redis://queue-producer@");
+    let client = Client::connect(&format!("{url}?password_file={}", file.display())).await.unwrap();
+    note::job(1).enqueue(&client).await.unwrap();
+
+    // The server asks for the new one from now on, also of those who are in.
+    server.command(&["ACL", "SETUSER", "queue-producer", "resetpass", ">another"]);
+    server.command(&["CLIENT", "KILL", "USER", "queue-producer"]);
+    assert!(note::job(2).enqueue(&client).await.is_err());
+    std::fs::write(&file, "another").unwrap();
+    queue_tests::patience::until("the new password to be taken", || async { note::job(3).enqueue(&client).await.is_ok() }).await;
+}
+
+/// A certificate of our own making, for this host, and the files of both sides.
+struct Certificates {
+    folder: tempfile::TempDir,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let this = Certificates { folder };
+        let mut ca = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        ca.distinguished_name.push(rcgen::DnType::CommonName, "an authority of our own");
+        let ca_key = rcgen::KeyPair::generate().unwrap();
+        let ca_certificate = ca.self_signed(&ca_key).unwrap();
+        let issuer = rcgen::Issuer::new(ca, ca_key);
+        this.write("ca.pem", &ca_certificate.pem());
+        for name in ["server", "client"] {
+            let key = rcgen::KeyPair::generate().unwrap();
+            let params = rcgen::CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+            this.write(&format!("{name}.pem"), &params.signed_by(&key, &issuer).unwrap().pem());
+            this.write(&format!("{name}.key"), &key.serialize_pem());
+        }
+        this
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn path(&self, name: &str) -> String {
+        Path::display(&self.folder.path().join(name)).to_string()
+    }
+}
+
+#[tokio::test]
+async fn on_redis_tls_trusts_whom_it_is_told_to_and_shows_who_we_are() {
+    let files = Certificates::new();
+    let port = queue_tests::server::free_port();
+    let _server = Server::with(
+        Kind::Redis,
+        &[
+            "--tls-port",
+            &port.to_string(),
+            "--tls-ca-cert-file",
+            &files.path("ca.pem"),
+            "--tls-cert-file",
+            &files.path("server.pem"),
+            "--tls-key-file",
+            &files.path("server.key"),
+        ],
+    );
+    let url = |parameters: &str| format!("rediss://localhost:{port}?{parameters}");
+    let ours = format!("ca={}&cert={}&key={}", files.path("ca.pem"), files.path("client.pem"), files.path("client.key"));
+    let client = Client::connect(&url(&ours)).await.unwrap();
+    note::job(1).enqueue(&client).await.unwrap();
+
+    // Nobody who is generally trusted knows this server.
+    let stranger = Client::connect(&url("")).await.unwrap_err();
+    assert!(matches!(&stranger, Error::Unavailable { problem, .. } if problem.contains("certificate")), "{stranger}");
+    // It wants to see a certificate of ours.
+    let nobody = Client::connect(&url(&format!("ca={}", files.path("ca.pem")))).await.unwrap_err();
+    assert!(matches!(&nobody, Error::Unavailable { .. }), "{nobody}");
+    // A plain connection is not taken for a safe one.
+    let plain = tokio::time::timeout(Duration::from_secs(30), Client::connect(&format!("redis://localhost:{port}"))).await;
+    assert!(plain.expect("an end").is_err());
+}
