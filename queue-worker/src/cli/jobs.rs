@@ -29,21 +29,40 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
     }
 }
 
+/// What a list says of a job, and `show` first of all.
 #[derive(Serialize)]
-struct ListRow {
-    job: String,
-    task: Option<String>,
-    state: &'static str,
-    priority: &'static str,
-    attempts: u32,
-    crashes: u32,
-    snoozes: u32,
+pub(super) struct Row {
+    pub(super) job: String,
+    pub(super) task: Option<String>,
+    pub(super) state: &'static str,
+    pub(super) priority: &'static str,
+    pub(super) attempts: u32,
+    pub(super) crashes: u32,
+    pub(super) snoozes: u32,
     /// When it is due, or has ended.
-    at: Option<String>,
-    reason: Option<&'static str>,
-    note: Option<String>,
+    pub(super) at: Option<String>,
+    pub(super) reason: Option<&'static str>,
+    pub(super) note: Option<String>,
     #[serde(skip)]
-    at_ms: Option<i64>,
+    pub(super) at_ms: Option<i64>,
+}
+
+impl Row {
+    pub(super) fn new(queue: &str, record: &JobRecord) -> Self {
+        Row {
+            job: JobAddress { queue: queue.into(), id: record.id.clone() }.to_string(),
+            task: Envelope::decode(&record.envelope).ok().map(|envelope| envelope.task.into_owned()),
+            state: record.state.name(),
+            priority: record.priority.name(),
+            attempts: record.attempts,
+            crashes: record.crashes,
+            snoozes: record.snoozes,
+            at: record.at_ms.and_then(utc),
+            reason: record.reason.map(|reason| reason.name()),
+            note: record.note.clone(),
+            at_ms: record.at_ms,
+        }
+    }
 }
 
 /// Prints page by page, so that neither side ever holds a whole queue.
@@ -59,7 +78,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
                 let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
                 let page = inspector.list(&queue, *state, offset, limit).await?;
                 left = left.saturating_sub(page.jobs.len() as u64);
-                pages.add(page.jobs.iter().map(|record| row(&queue, record)))?;
+                pages.add(page.jobs.iter().map(|record| Row::new(&queue, record)))?;
                 match page.next {
                     Some(next) if left > 0 && next > offset => offset = next,
                     next => {
@@ -79,32 +98,15 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(queue: &str, record: &JobRecord) -> ListRow {
-    let envelope = Envelope::decode(&record.envelope).ok();
-    ListRow {
-        job: JobAddress { queue: queue.into(), id: record.id.clone() }.to_string(),
-        task: envelope.map(|envelope| envelope.task.into_owned()),
-        state: record.state.name(),
-        priority: record.priority.name(),
-        attempts: record.attempts,
-        crashes: record.crashes,
-        snoozes: record.snoozes,
-        at: record.at_ms.and_then(utc),
-        reason: record.reason.map(|reason| reason.name()),
-        note: record.note.clone(),
-        at_ms: record.at_ms,
-    }
-}
-
 /// Gathers rows into one table, or one array, and prints what has gathered once it is a page.
 struct Pages {
     json: bool,
-    rows: Vec<ListRow>,
+    rows: Vec<Row>,
     printed: usize,
 }
 
 impl Pages {
-    fn add(&mut self, rows: impl Iterator<Item = ListRow>) -> Result<(), Failure> {
+    fn add(&mut self, rows: impl Iterator<Item = Row>) -> Result<(), Failure> {
         self.rows.extend(rows);
         if self.rows.len() >= PAGE { self.print() } else { Ok(()) }
     }
@@ -143,7 +145,7 @@ impl Pages {
     }
 }
 
-fn cells(row: &ListRow, now: SystemTime) -> [String; 6] {
+fn cells(row: &Row, now: SystemTime) -> [String; 6] {
     let why = row.note.as_deref().or(row.reason).unwrap_or_default();
     [
         row.job.clone(),

@@ -9,24 +9,16 @@ use serde_json::Value;
 use super::{
     args::Format,
     exit::Failure,
+    jobs::Row,
     output::{plain, print, print_json, relative, utc},
 };
 
 #[derive(Serialize)]
 struct Shown {
-    job: String,
-    task: Option<String>,
-    state: &'static str,
-    priority: &'static str,
-    attempts: u32,
-    crashes: u32,
-    snoozes: u32,
-    /// When it is due, or has ended.
-    at: Option<String>,
+    #[serde(flatten)]
+    row: Row,
     /// The lane that holds it, and the claim number.
     tag: Option<String>,
-    reason: Option<&'static str>,
-    note: Option<String>,
     max_attempts: Option<u32>,
     timeout_ms: Option<u64>,
     retention_ms: Option<u64>,
@@ -38,8 +30,6 @@ struct Shown {
     bytes: Option<String>,
     failures: Vec<FailureRow>,
     result: Option<Value>,
-    #[serde(skip)]
-    at_ms: Option<i64>,
 }
 
 #[derive(Serialize)]
@@ -64,17 +54,8 @@ fn shown(address: &JobAddress, record: JobRecord) -> Shown {
     let bytes = undecodable.is_some().then(|| record.envelope.iter().map(|byte| format!("{byte:02x}")).collect());
     let envelope = envelope.ok();
     Shown {
-        job: address.to_string(),
-        task: envelope.as_ref().map(|envelope| envelope.task.to_string()),
-        state: record.state.name(),
-        priority: record.priority.name(),
-        attempts: record.attempts,
-        crashes: record.crashes,
-        snoozes: record.snoozes,
-        at: record.at_ms.and_then(utc),
+        row: Row::new(&address.queue, &record),
         tag: record.tag,
-        reason: record.reason.map(|reason| reason.name()),
-        note: record.note,
         max_attempts: envelope.as_ref().and_then(|envelope| envelope.max_attempts),
         timeout_ms: envelope.as_ref().and_then(|envelope| envelope.timeout_ms),
         retention_ms: envelope.as_ref().and_then(|envelope| envelope.retention_ms),
@@ -89,27 +70,26 @@ fn shown(address: &JobAddress, record: JobRecord) -> Shown {
             .map(|failure| FailureRow { at: utc(failure.at_ms), message: failure.message, at_ms: failure.at_ms })
             .collect(),
         result: record.result.map(|result| to_json(&result).unwrap_or_else(|problem| Value::String(format!("(unreadable: {problem})")))),
-        at_ms: record.at_ms,
     }
 }
 
 fn text(shown: &Shown) -> String {
-    let now = SystemTime::now();
+    let (row, now) = (&shown.row, SystemTime::now());
     let mut lines = Lines(String::new());
-    lines.add("job", &shown.job);
-    lines.add("task", shown.task.as_deref().unwrap_or("(unreadable)"));
-    lines.add("state", shown.state);
-    if let (Some(at), Some(at_ms)) = (&shown.at, shown.at_ms) {
+    lines.add("job", &row.job);
+    lines.add("task", row.task.as_deref().unwrap_or("(unreadable)"));
+    lines.add("state", row.state);
+    if let (Some(at), Some(at_ms)) = (&row.at, row.at_ms) {
         lines.add("when", &format!("{} ({at})", relative(at_ms, now)));
     }
-    lines.add("priority", shown.priority);
-    lines.add("attempts", &shown.attempts.to_string());
-    for (name, count) in [("crashes", shown.crashes), ("snoozes", shown.snoozes)] {
+    lines.add("priority", row.priority);
+    lines.add("attempts", &row.attempts.to_string());
+    for (name, count) in [("crashes", row.crashes), ("snoozes", row.snoozes)] {
         if count > 0 {
             lines.add(name, &count.to_string());
         }
     }
-    for (name, value) in [("held by", shown.tag.as_deref()), ("reason", shown.reason), ("note", shown.note.as_deref())] {
+    for (name, value) in [("held by", shown.tag.as_deref()), ("reason", row.reason), ("note", row.note.as_deref())] {
         if let Some(value) = value {
             lines.add(name, value);
         }
