@@ -101,6 +101,33 @@ async fn writers_of_several_connections_take_turns() {
     assert_eq!(broker.stats("faults").await.unwrap().counters["enqueued"], u64::from(4 * EACH));
 }
 
+/// Operations are committed in groups, and each has its own time: a delay begins when it is asked for, not before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_delay_in_a_crowd_is_not_a_millisecond_too_short() {
+    const DELAY_MS: u64 = 60_000;
+    let folder = TempDir::new().unwrap();
+    let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
+    // Large requests make groups that take their time, and others join them while they run.
+    let crowd = (0..4).map(|n| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            for _ in 0..5 {
+                client.enqueue_all((0..2000).map(|number| note::job(number).queue(format!("crowd-{n}")))).await.unwrap();
+            }
+        })
+    });
+    let crowd: Vec<_> = crowd.collect();
+    let mut number = 0;
+    while crowd.iter().any(|caller| !caller.is_finished()) {
+        number += 1;
+        let asked = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
+        let job = note::job(number).delay(Duration::from_millis(DELAY_MS)).enqueue(&client).await.unwrap();
+        let due = client.inspector().show(job.address()).await.unwrap().at_ms.unwrap();
+        let waits = u128::try_from(due).unwrap() - asked;
+        assert!(waits >= u128::from(DELAY_MS), "{waits} ms of {DELAY_MS}");
+    }
+}
+
 /// A transaction of another process that does not end in time is an error that can be tried again, not a hang.
 #[tokio::test]
 async fn a_lock_that_is_held_too_long_is_told_in_time_and_nothing_is_lost() {

@@ -35,7 +35,7 @@ pub(super) type HintsOut = BTreeMap<String, i64>;
 
 pub(super) struct Tx<'a> {
     connection: &'a Connection,
-    /// The broker's clock, read once per group.
+    /// The broker's clock, read once per operation.
     pub(super) now: i64,
     counters: BTreeMap<(i64, &'static str), i64>,
     hints: HintsOut,
@@ -58,6 +58,8 @@ impl<'a> Tx<'a> {
 
     /// Runs one operation so that its refusal undoes what it wrote, and nothing else.
     pub(super) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
+        // It may have been asked for after this transaction began: its delays begin no earlier than it. Never backwards, though.
+        self.now = self.now.max(now_ms());
         let (counters, hints) = (self.counters.clone(), self.hints.clone());
         self.sql("SAVEPOINT operation")?.execute([])?;
         let refusal = match work(self) {
