@@ -50,7 +50,7 @@ pub enum Ending {
     },
     /// Dead.
     Bury {
-        /// Whether its last attempt failed; otherwise its handler said so, or it could not be read.
+        /// Whether that counts as a failed attempt.
         failed: bool,
     },
     /// No longer wanted.

@@ -1,7 +1,16 @@
 //! The fault suite: does a queue keep its promise while everything around it fails?
 //!
-//! Processes write down what they do ([`history`]); afterwards a [`checker`] reads all their histories and the final state of the
-//! broker, and names every promise that was broken, with the timeline of the job it was broken for.
+//! `cargo xtask faults` runs it. Each [row](rows) of the matrix lays out a [run](bed): a real broker, real worker and producer
+//! [processes](process), lines between them that can be harmed. They write down what they do ([`history`]); when all harm has
+//! ended and the queue has drained, a [`checker`] reads all their histories and the final state of the broker, and names every
+//! promise that was broken, with the timeline of the job it was broken for.
 
+pub mod bed;
 pub mod checker;
 pub mod history;
+pub mod process;
+pub mod recording;
+pub mod report;
+pub mod rows;
+pub mod run;
+pub mod work;

@@ -5,7 +5,7 @@ use std::{
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -17,22 +17,34 @@ use std::{
 pub enum Harm {
     /// Everything passes.
     None = 0,
-    /// Requests pass, replies are swallowed: the peer looks alive.
+    /// Requests pass, replies are swallowed: the peer looks alive. A connection that has lost a reply loses all later ones.
     SwallowReplies = 1,
-    /// Nothing passes in either direction: a black hole.
+    /// Nothing passes in either direction: a black hole. A connection that it has swallowed bytes of does not come back.
     BlackHole = 2,
     /// Requests pass, then the connection is cut before the reply.
     CutReplies = 3,
     /// New connections are refused, old ones are cut.
     Refuse = 4,
+    /// A request is swallowed and its connection cut: it never arrived.
+    CutRequests = 5,
+    /// Everything passes, [`LATENCY`] later.
+    Slow = 6,
+    /// Nothing passes until the harm ends; then everything does, in order.
+    Hold = 7,
+    /// Everything passes, a few bytes at a time.
+    Drip = 8,
 }
 
-/// A proxy on a port of its own. Its threads end with the connections.
+/// How much later bytes arrive on a slow line.
+pub const LATENCY: Duration = Duration::from_millis(150);
+
+/// A proxy on a port of its own. When it is dropped, it takes no further connections; those that it has go on.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
     harm: Arc<AtomicU8>,
     cut: Arc<AtomicUsize>,
+    ended: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -45,8 +57,13 @@ impl Proxy {
         let port = listener.local_addr().expect("its address").port();
         let (harm, cut) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicUsize::new(0)));
         let (shared, counted) = (harm.clone(), cut.clone());
+        let ended = Arc::new(AtomicBool::new(false));
+        let over = ended.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
+                if over.load(Ordering::SeqCst) {
+                    return;
+                }
                 if shared.load(Ordering::SeqCst) == Harm::Refuse as u8 {
                     continue;
                 }
@@ -62,7 +79,7 @@ impl Proxy {
                 thread::spawn(move || pump(upstream_again, client_again, &other, true, Some(&counted)));
             }
         });
-        Proxy { port, harm, cut }
+        Proxy { port, harm, cut, ended }
     }
 
     /// The URL through it.
@@ -81,8 +98,18 @@ impl Proxy {
     }
 }
 
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        // Whoever waits for a connection gets one, and looks.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
 fn pump(mut from: TcpStream, mut to: TcpStream, harm: &AtomicU8, replies: bool, harmed: Option<&AtomicUsize>) {
     let mut buffer = [0; 64 * 1024];
+    // A connection that has lost bytes carries none any more: what came later could be taken for what is missing.
+    let mut torn = false;
     loop {
         let now = harm.load(Ordering::SeqCst);
         let size = match from.read(&mut buffer) {
@@ -96,21 +123,37 @@ fn pump(mut from: TcpStream, mut to: TcpStream, harm: &AtomicU8, replies: bool, 
             }
             Err(_) => break,
         };
-        let now = harm.load(Ordering::SeqCst).max(if now == Harm::BlackHole as u8 { now } else { 0 });
+        torn |= now == Harm::BlackHole as u8;
+        let now = harm.load(Ordering::SeqCst);
         let count = || {
             if let Some(harmed) = harmed {
                 harmed.fetch_add(1, Ordering::SeqCst);
             }
         };
-        if now == Harm::BlackHole as u8 || (replies && now == Harm::SwallowReplies as u8) {
+        torn |= now == Harm::BlackHole as u8 || (replies && now == Harm::SwallowReplies as u8);
+        if torn {
             count();
             continue;
         }
-        if now == Harm::Refuse as u8 || (replies && now == Harm::CutReplies as u8) {
+        let cut = if replies { Harm::CutReplies } else { Harm::CutRequests };
+        if now == Harm::Refuse as u8 || now == cut as u8 {
             count();
             break;
         }
-        if to.write_all(&buffer[..size]).is_err() {
+        if now == Harm::Slow as u8 {
+            thread::sleep(LATENCY);
+        }
+        while harm.load(Ordering::SeqCst) == Harm::Hold as u8 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let step = if now == Harm::Drip as u8 { 16 } else { size };
+        let passed = buffer[..size].chunks(step).try_for_each(|piece| {
+            if harm.load(Ordering::SeqCst) == Harm::Drip as u8 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            to.write_all(piece)
+        });
+        if passed.is_err() {
             break;
         }
     }

@@ -1,6 +1,7 @@
-//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask bench`.
+//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask faults`.
 
 mod bench;
+mod faults;
 mod run;
 mod servers;
 mod test;
@@ -20,7 +21,8 @@ const EXAMPLES: &str = "Examples:
   cargo xtask test                              everything, on the servers that are found
   cargo xtask test --install --require redis,valkey
   cargo xtask bench                             every figure
-  cargo xtask bench process latency --json      two of them, one JSON object each";
+  cargo xtask bench process latency --json      two of them, one JSON object each
+  cargo xtask faults --row M4                   one row of the fault matrix, on every broker";
 
 #[derive(Subcommand)]
 enum Command {
@@ -28,11 +30,14 @@ enum Command {
     Test(test::Arguments),
     /// Measures the queue beside raw Redis, from a release build.
     Bench(bench::Arguments),
+    /// Lets everything fail around real processes, and checks that no promise is broken.
+    Faults(faults::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Test(arguments) => test::main(&arguments),
         Command::Bench(arguments) => bench::main(&arguments),
+        Command::Faults(arguments) => faults::main(&arguments),
     }
 }

@@ -21,6 +21,7 @@ fn attempts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>
     let requeued = job.requeues.iter().any(|(_, fate)| *fate != Fate::Refused);
     // Sure and possible failures, and possible crashes, before the delivery that is looked at.
     let (mut sure, mut possible, mut lost) = (0, 0, 0);
+    let (mut since_us, mut before) = (0, 0);
     for delivery in job.deliveries.values() {
         let (claim, attempts, crashes) = (delivery.claim, delivery.attempts, delivery.crashes);
         if attempts > possible || (attempts < sure && !requeued) {
@@ -29,10 +30,16 @@ fn attempts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>
             broken(found, Invariant::Attempts, id, format!("claim {claim} came after {attempts} failures, of at most {max_attempts}"));
         }
         if crashes > lost {
+            // A process that died with what it was told has not written it down.
+            lost = lost.max(u32::try_from(facts.fenced_between(since_us, delivery.claimed_us)).unwrap_or(u32::MAX) + before);
+        }
+        if crashes > lost {
             broken(found, Invariant::Attempts, id, format!("claim {claim} came with {crashes} crashes, after {lost} lost leases"));
         } else if crashes >= facts.terms.max_crashes {
             broken(found, Invariant::Attempts, id, format!("claim {claim} came after {crashes} crashes"));
         }
+        since_us = delivery.claimed_us;
+        before = lost;
         lost += u32::from(facts.fenced_since(delivery.lane).is_some());
         let nacked = |finish: &super::facts::Finish| matches!(finish.ending, Ending::Nack { .. });
         possible += u32::from(delivery.possible().any(nacked));

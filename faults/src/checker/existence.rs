@@ -66,11 +66,19 @@ fn idempotent(facts: &Facts<'_>, found: &mut Vec<Finding>) {
         found.push(Finding { invariant: Invariant::IdempotentEnqueue, about: About::Key(key), what });
     }
     let mut stored: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut times: BTreeMap<&str, usize> = BTreeMap::new();
     for enqueue in facts.enqueues.values().flatten().filter(|enqueue| enqueue.fate == Fate::Happened) {
         let Some(id) = enqueue.id else { continue };
+        *times.entry(id).or_default() += usize::from(!enqueue.existing);
         let first = *stored.entry(id).or_insert(enqueue.digest);
         if first != enqueue.digest {
             broken(found, Invariant::IdempotentEnqueue, id, "was accepted again with another payload");
+        }
+    }
+    for (id, times) in times.into_iter().filter(|(_, times)| *times > 1) {
+        let freed = facts.jobs[id].cancels.iter().chain(&facts.jobs[id].deletes).filter(|(_, fate)| *fate != Fate::Refused).count();
+        if times > freed + 1 {
+            broken(found, Invariant::IdempotentEnqueue, id, format!("was stored {times} times"));
         }
     }
 }

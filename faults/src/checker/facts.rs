@@ -256,6 +256,13 @@ impl<'a> Facts<'a> {
         self.fences.get(lane)?.iter().filter(|(.., fate)| *fate != Fate::Refused).map(|(_, span, _)| span.from_us).min()
     }
 
+    /// How many processes were fenced between two times: each may have held a job without having written it down.
+    pub(super) fn fenced_between(&self, from_us: u64, to_us: u64) -> usize {
+        let begun = |lane: &&str| self.fenced_since(lane).is_some_and(|at| (from_us..=to_us).contains(&at));
+        let owners = self.fences.keys().filter(|lane| begun(lane)).filter_map(|lane| Some(self.renewals.get(*lane)?.0));
+        owners.collect::<BTreeSet<_>>().len()
+    }
+
     /// The first enqueue of a job.
     pub(super) fn enqueue_of(&self, job: &Job<'_>) -> Option<&Enqueued<'a>> {
         self.enqueues.get(&job.key?)?.first()

@@ -52,10 +52,11 @@ fn dead_letters(facts: &Facts<'_>, found: &mut Vec<Finding>) {
 /// I24: nothing is held by a lane that is not there, or long lost; nothing is parked that somebody knows.
 fn nothing_stuck(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let patience_ms = i64::try_from(facts.terms.lease_ms * 2 / 5).unwrap_or(i64::MAX);
+    let now_ms = u64::try_from(facts.snapshot.at_ms).unwrap_or(0);
     let known: BTreeSet<&str> = facts
         .processes
         .values()
-        .filter(|process| process.lives.last().is_some_and(|(_, end, _)| end.is_none()))
+        .filter(|process| process.lives.last().is_some_and(|(_, end, _)| end.is_none_or(|end| end / 1000 > now_ms)))
         .flat_map(|process| process.tasks.iter().map(String::as_str))
         .collect();
     for (id, job) in &facts.jobs {

@@ -62,9 +62,9 @@ pub struct Lane {
 pub struct Resources {
     /// Keys of the broker beyond those of jobs, or rows.
     pub keys: u64,
-    /// Connections to the broker.
+    /// Connections to the broker, of each worker.
     pub connections: u64,
-    /// Open files of the processes.
+    /// Open files of the worker that has most.
     pub descriptors: u64,
     /// Bytes of write-ahead log.
     pub log_bytes: u64,

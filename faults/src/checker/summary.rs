@@ -48,7 +48,7 @@ impl Summary {
                 if asked || earlier.starts.is_empty() || later.starts.is_empty() {
                     continue;
                 }
-                let cause = tokens::cause(facts, job, earlier).map_or("unexplained", |cause| cause.name);
+                let cause = tokens::cause(facts, job, earlier, later).map_or("unexplained", |cause| cause.name);
                 *summary.duplicates.entry(cause).or_default() += 1;
                 let taken = facts.faults.iter().rev().find(|(at, _, target)| *target == earlier.process && *at <= later.claimed_us);
                 if let Some((at, ..)) = taken.filter(|_| cause == "reclaim") {
@@ -58,7 +58,8 @@ impl Summary {
         }
         for heal in &facts.heals {
             for (_, times) in facts.renewals.values() {
-                if let Some(next) = times.iter().find(|at| *at >= heal) {
+                let known = times.first().is_some_and(|first| first < heal);
+                if let Some(next) = times.iter().find(|at| *at >= heal).filter(|_| known) {
                     summary.recovery_ms.push((next - heal) / 1000);
                 }
             }

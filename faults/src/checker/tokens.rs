@@ -2,7 +2,7 @@
 
 use super::{
     Invariant,
-    facts::{Delivery, Facts, Fate, Finding, Job, broken},
+    facts::{Delivery, Facts, Fate, Finding, Finish, Job, broken},
 };
 use crate::history::Ending;
 
@@ -26,18 +26,18 @@ pub(super) struct Cause {
     pub(super) since_us: u64,
 }
 
-/// Why `later` followed `earlier`. A finish that counted goes before one that may have, and that before a lost lease.
-pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>) -> Option<Cause> {
-    let comes_back = |ending: Ending| !ending.is_final();
-    let by = |finish: &super::facts::Finish| Cause { name: finish.ending.name(), since_us: finish.span.from_us };
-    let accepted = earlier.accepted().filter(|finish| comes_back(finish.ending)).map(by);
-    let person = || {
-        let requeue = job.requeues.iter().find(|(span, fate)| *fate != Fate::Refused && span.from_us >= earlier.claimed_us)?;
-        Some(Cause { name: "person", since_us: requeue.0.from_us })
-    };
-    let lost = || Some(Cause { name: "reclaim", since_us: facts.fenced_since(earlier.lane)? });
-    let possible = || earlier.possible().find(|finish| comes_back(finish.ending)).map(by);
-    accepted.or_else(person).or_else(lost).or_else(possible)
+/// Why `later` followed `earlier`: a finish that counted, or else the first that may have led to it.
+pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>, later: &Delivery<'_>) -> Option<Cause> {
+    let by = |finish: &Finish| Cause { name: finish.ending.name(), since_us: finish.span.from_us };
+    let comes_back = |finish: &&Finish| !finish.ending.is_final();
+    if let Some(accepted) = earlier.accepted().filter(comes_back) {
+        return Some(by(accepted));
+    }
+    let requeues = job.requeues.iter().filter(|(span, fate)| *fate != Fate::Refused && span.from_us >= earlier.claimed_us);
+    let person = requeues.map(|(span, _)| Cause { name: "person", since_us: span.from_us });
+    let lost = facts.fenced_since(earlier.lane).map(|since_us| Cause { name: "reclaim", since_us });
+    let causes: Vec<Cause> = person.chain(lost).chain(earlier.possible().filter(comes_back).map(by)).collect();
+    causes.iter().find(|cause| cause.since_us <= later.claimed_us).or(causes.first()).copied()
 }
 
 /// I5, but for what needs the next delivery.
@@ -72,7 +72,7 @@ fn successor(facts: &Facts<'_>, id: &str, job: &Job<'_>, earlier: &Delivery<'_>,
         broken(found, Invariant::NoResurrection, id, what);
         return;
     }
-    match cause(facts, job, earlier) {
+    match cause(facts, job, earlier, later) {
         None => broken(found, Invariant::ExplainedRedelivery, id, format!("nothing explains claim {second} after claim {first}")),
         Some(cause) if cause.since_us > later.claimed_us => {
             let what = format!("claim {second} was given while claim {first} stood: its {} came later", cause.name);

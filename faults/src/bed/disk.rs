@@ -1,0 +1,52 @@
+//! A small file system in memory, which only root may mount.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+    process::Command,
+};
+
+use tempfile::TempDir;
+
+use super::Problem;
+
+/// A disk that can be filled to the last byte.
+#[derive(Debug)]
+pub struct Disk(TempDir);
+
+impl Disk {
+    pub(super) fn mount(megabytes: u32) -> Result<Disk, Problem> {
+        let folder = tempfile::tempdir()?;
+        let options = format!("size={megabytes}m");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output()?;
+        if mounted.status.success() { Ok(Disk(folder)) } else { Err("no file system can be mounted here: that takes root".into()) }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Takes what is left.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn fill(&self) -> Result<(), Problem> {
+        let mut file = File::options().create(true).append(true).open(self.path().join("films"))?;
+        for size in [64 * 1024, 4096, 512, 1] {
+            while file.write(&vec![1; size]).is_ok_and(|written| written > 0) {}
+        }
+        Ok(())
+    }
+
+    /// Gives it back.
+    pub fn free(&self) {
+        let _ = fs::remove_file(self.path().join("films"));
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}

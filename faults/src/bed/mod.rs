@@ -1,0 +1,425 @@
+//! One run: a broker, processes around it, lines between, and what is done to them.
+//!
+//! A run begins with [`Bed::start`], is harmed by a row, and always ends the same way: [`Bed::finish`] heals everything, lets the
+//! work drain, takes the final state, and has the histories checked.
+
+mod broker;
+mod child;
+mod disk;
+mod snapshot;
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use fastrand::Rng;
+use queue_core::{Client, broker::State};
+use queue_tests::proxy::Harm;
+use tempfile::TempDir;
+
+pub use self::{broker::Column, child::Worker, disk::Disk};
+use self::{broker::Place, child::Producer};
+use crate::{
+    checker::{Resources, Terms, Verdict, check},
+    history::{self, Operation, Phase, Recorder},
+    process::{Common, Mix, ProducerOrders, WorkerOrders},
+    recording::Failpoint,
+    work::QUEUE,
+};
+
+/// How a run is laid out before anything is harmed.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Worker processes.
+    pub workers: usize,
+    /// Jobs at once of each.
+    pub concurrency: usize,
+    /// Whether workers know tomorrow's task.
+    pub tomorrow: bool,
+    /// Jobs that are enqueued, over all producers.
+    pub jobs: u64,
+    /// Producer processes.
+    pub producers: u64,
+    /// Callers of each.
+    pub callers: u64,
+    /// Between two enqueues of a caller, in milliseconds.
+    pub pause_ms: u64,
+    /// How long an enqueue is tried, in milliseconds.
+    pub deadline_ms: u64,
+    /// What the jobs are.
+    pub mix: Mix,
+    /// Options of the server.
+    pub server: &'static [&'static str],
+    /// Megabytes of a file system of its own for the SQLite file; `None`: where temporary files lie.
+    pub disk_mb: Option<u32>,
+    /// What was agreed on.
+    pub terms: Terms,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup {
+            workers: 2,
+            concurrency: 8,
+            tomorrow: false,
+            jobs: 1_500,
+            producers: 1,
+            callers: 4,
+            pause_ms: 4,
+            deadline_ms: 5_000,
+            mix: Mix::default(),
+            server: &["--appendonly", "yes", "--appendfsync", "everysec"],
+            disk_mb: None,
+            terms: Terms { lease_ms: 1_500, backoff_ms: (100, 1_000), ..Terms::default() },
+        }
+    }
+}
+
+/// Why a run could not be made: nothing about promises.
+pub type Problem = Box<dyn std::error::Error + Send + Sync>;
+
+/// A run under way.
+#[derive(Debug)]
+pub struct Bed {
+    /// Seeded: whatever a row leaves to chance comes from here.
+    pub rng: Rng,
+    /// The workers, in the order in which they were started; some may be gone.
+    pub workers: Vec<Worker>,
+    /// A client that no harm is done to, beside that to the broker.
+    pub client: Client,
+    setup: Setup,
+    program: PathBuf,
+    producers: Vec<Producer>,
+    recorder: Recorder,
+    base: Resources,
+    started: usize,
+    place: Place,
+    folder: TempDir,
+}
+
+impl Bed {
+    /// Starts a broker and the processes.
+    ///
+    /// # Errors
+    /// When something of it cannot be had here.
+    pub async fn start(column: Column, setup: Setup, seed: u64, program: &Path) -> Result<Bed, Problem> {
+        let folder = tempfile::tempdir()?;
+        let recorder = Recorder::open(&folder.path().join("driver.jsonl"), "driver")?;
+        let place = Place::start(column, &setup, folder.path())?;
+        let client = Client::connect(&place.url()).await?;
+        let mut bed = Bed {
+            rng: Rng::with_seed(seed),
+            workers: Vec::new(),
+            client,
+            program: program.to_owned(),
+            producers: Vec::new(),
+            recorder,
+            base: Resources::default(),
+            started: 0,
+            place,
+            folder,
+            setup,
+        };
+        for _ in 0..bed.setup.workers {
+            bed.start_worker()?;
+        }
+        bed.until("every worker to be at work", Duration::from_secs(20), async |bed| bed.workers.iter().all(Worker::has_spoken)).await?;
+        for n in 0..bed.setup.producers {
+            bed.start_producer(n)?;
+        }
+        bed.base = bed.resources();
+        Ok(bed)
+    }
+
+    /// What was laid out.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The lease of the workers.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.setup.terms.lease_ms)
+    }
+
+    /// A time between these two, in milliseconds.
+    pub fn ms(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(self.rng.u64(from..=to))
+    }
+
+    /// One of the workers that live.
+    pub fn any_worker(&mut self) -> usize {
+        let living: Vec<usize> = (0..self.workers.len()).filter(|n| self.workers[*n].is_alive()).collect();
+        living[self.rng.usize(..living.len())]
+    }
+
+    /// The server, where there is one.
+    ///
+    /// # Errors
+    /// On SQLite.
+    pub fn server(&mut self) -> Result<&mut queue_tests::server::Server, Problem> {
+        self.place.server().ok_or_else(|| "this row needs a server".into())
+    }
+
+    /// The disk of the SQLite file.
+    ///
+    /// # Errors
+    /// When it has none of its own.
+    pub fn disk(&self) -> Result<&Disk, Problem> {
+        self.place.disk().ok_or_else(|| "this row needs a disk of its own".into())
+    }
+
+    /// Notes that harm is done: to a process by its name, to the broker, or to a line.
+    pub fn harm(&self, name: &str, target: &str) {
+        self.recorder.note(Phase::Ok, Operation::Fault { name: name.to_owned(), target: target.to_owned() });
+    }
+
+    /// Notes something of the driver's own.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Harms the lines of all producers.
+    pub fn harm_producers(&mut self, harm: Harm) {
+        self.harm(&format!("{harm:?}"), "producers");
+        self.producers.iter().for_each(|producer| producer.line.set(harm));
+    }
+
+    /// Harms the line of one worker.
+    pub fn harm_line(&mut self, worker: usize, harm: Harm) {
+        let worker = &self.workers[worker];
+        self.harm(&format!("{harm:?}"), worker.name());
+        worker.line.set(harm);
+    }
+
+    /// Ends the harm to all lines.
+    pub fn clear_lines(&mut self) {
+        let lines = self.producers.iter().map(|producer| &producer.line).chain(self.workers.iter().map(|worker| &worker.line));
+        lines.for_each(|line| line.set(Harm::None));
+    }
+
+    /// Kills a worker (`kill -9`).
+    pub fn kill(&mut self, worker: usize) {
+        self.harm("kill", self.workers[worker].name());
+        self.workers[worker].kill();
+        self.note_down(worker);
+    }
+
+    /// Lets a worker stand still (`SIGSTOP`).
+    pub fn stop(&mut self, worker: usize) {
+        self.harm("stop", self.workers[worker].name());
+        self.workers[worker].signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&mut self, worker: usize) {
+        self.workers[worker].signal("-CONT");
+    }
+
+    /// Tells a worker to stop (SIGTERM); its exit code.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub async fn end(&mut self, worker: usize, time: Duration) -> Result<Option<i32>, Problem> {
+        let code = self.workers[worker].terminate(time).await?;
+        self.note_down(worker);
+        Ok(code)
+    }
+
+    fn note_down(&self, worker: usize) {
+        let name = self.workers[worker].name();
+        // The history of the worker itself may end in a torn line: this one has a file of its own.
+        if let Ok(recorder) = Recorder::open(&self.folder.path().join("ends.jsonl"), name) {
+            recorder.note(Phase::Ok, Operation::Down);
+        }
+    }
+
+    /// Starts one more worker.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_worker(&mut self) -> Result<usize, Problem> {
+        let tomorrow = self.setup.tomorrow;
+        self.start_worker_with(None, tomorrow)
+    }
+
+    /// Starts one more worker, which kills itself at a point, or knows more tasks.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_worker_with(&mut self, failpoint: Option<Failpoint>, tomorrow: bool) -> Result<usize, Problem> {
+        self.started += 1;
+        let line = self.place.line();
+        let orders = WorkerOrders {
+            common: self.common(format!("w{}", self.started), line.url(&self.place)),
+            lease_ms: self.setup.terms.lease_ms,
+            concurrency: self.setup.concurrency,
+            backoff_ms: self.setup.terms.backoff_ms,
+            failpoint,
+            tomorrow,
+        };
+        self.workers.push(Worker::start(&self.program, orders, line)?);
+        Ok(self.workers.len() - 1)
+    }
+
+    fn start_producer(&mut self, n: u64) -> Result<(), Problem> {
+        let line = self.place.line();
+        let orders = ProducerOrders {
+            common: self.common(format!("p{}", n + 1), line.url(&self.place)),
+            first_key: (n + 1) << 40,
+            jobs: self.setup.jobs / self.setup.producers,
+            callers: self.setup.callers,
+            pause_ms: self.setup.pause_ms,
+            deadline_ms: self.setup.deadline_ms,
+            seed: self.rng.u64(..),
+            mix: self.setup.mix.clone(),
+        };
+        self.producers.push(Producer::start(&self.program, orders, line)?);
+        Ok(())
+    }
+
+    fn common(&self, name: String, url: String) -> Common {
+        Common { history: self.folder.path().join(format!("{name}.jsonl")), name, url }
+    }
+
+    /// Starts a worker for each that has ended by itself, as whoever runs workers would.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub fn tend(&mut self) -> Result<(), Problem> {
+        for worker in 0..self.workers.len() {
+            if self.workers[worker].has_just_ended() {
+                self.harm("died", self.workers[worker].name());
+                self.note_down(worker);
+                self.start_worker()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until so many jobs are done, or nothing is left to be enqueued. Workers that end are started again.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub async fn progress(&mut self, done: u64) -> Result<(), Problem> {
+        self.until("jobs to be done", Duration::from_secs(60), async |bed| {
+            bed.counter("done").await >= done || bed.producers.iter_mut().all(Producer::has_ended)
+        })
+        .await
+    }
+
+    /// Waits, and starts workers again that end meanwhile.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub async fn pass(&mut self, time: Duration) -> Result<(), Problem> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.tend()?;
+            tokio::time::sleep(Duration::from_millis(10).min(end.saturating_duration_since(Instant::now()))).await;
+        }
+        Ok(())
+    }
+
+    /// Waits for something.
+    ///
+    /// # Errors
+    /// When it does not come in time.
+    pub async fn until(&mut self, what: &str, time: Duration, mut holds: impl AsyncFnMut(&mut Bed) -> bool) -> Result<(), Problem> {
+        let end = Instant::now() + time;
+        while !holds(self).await {
+            if Instant::now() > end {
+                return Err(format!("waited {time:?} for {what}").into());
+            }
+            self.tend()?;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    /// A counter of the queue; zero while the broker is away.
+    pub async fn counter(&self, name: &str) -> u64 {
+        self.client.inspector().stats(QUEUE).await.ok().and_then(|stats| stats.counters.get(name).copied()).unwrap_or(0)
+    }
+
+    /// How many jobs are in a state; none while the broker is away.
+    pub async fn depth(&self, state: State) -> u64 {
+        self.client.inspector().stats(QUEUE).await.ok().and_then(|stats| stats.depth.get(&state).copied()).unwrap_or(0)
+    }
+
+    fn resources(&mut self) -> Resources {
+        let mut resources = self.place.resources();
+        // As many as one worker has, more or less: their number differs.
+        resources.connections /= self.workers.iter().filter(|worker| worker.is_alive()).count().max(1) as u64;
+        resources.descriptors = self.workers.iter().filter(|worker| worker.is_alive()).map(Worker::descriptors).max().unwrap_or(0);
+        resources
+    }
+
+    /// Heals everything, drains, takes the final state, stops the workers, and checks. Where a promise was broken, the folder with
+    /// the histories is kept.
+    ///
+    /// # Errors
+    /// When a process does not stop, or a history cannot be read.
+    pub async fn finish(mut self) -> Result<(Verdict, Option<PathBuf>), Problem> {
+        self.heal().await?;
+        let drained_ms = self.drain().await?;
+        self.hear_everybody().await?;
+        let end = self.resources();
+        let mut snapshot = snapshot::take(&self.client, &mut self.place).await?;
+        (snapshot.drained_ms, snapshot.base, snapshot.end) = (drained_ms, self.base, end);
+        // Those that have not drained are stopped where they are: the snapshot has what they hold.
+        for worker in 0..self.workers.len() {
+            if self.workers[worker].is_alive() {
+                self.end(worker, Duration::from_secs(30)).await?;
+            }
+        }
+        self.producers.clear();
+        let records = history::read(self.folder.path())?;
+        let verdict = check(&records, &snapshot, &self.setup.terms);
+        // Whoever looks for the reason wants the whole history.
+        let kept = (!verdict.violations.is_empty()).then(|| self.folder.keep());
+        Ok((verdict, kept))
+    }
+
+    async fn heal(&mut self) -> Result<(), Problem> {
+        self.place.heal()?;
+        self.clear_lines();
+        for worker in &self.workers {
+            worker.signal("-CONT");
+        }
+        self.tend()?;
+        while self.workers.iter().filter(|worker| worker.is_alive()).count() < self.setup.workers.max(1) {
+            self.start_worker()?;
+        }
+        let client = self.client.clone();
+        self.until("the broker to answer", Duration::from_secs(30), async |_| client.inspector().queues().await.is_ok()).await?;
+        for worker in &mut self.workers {
+            worker.mark();
+        }
+        self.recorder.note(Phase::Ok, Operation::Heal);
+        Ok(())
+    }
+
+    /// Waits until nothing is left to do; how long that took, if it came.
+    async fn drain(&mut self) -> Result<Option<u64>, Problem> {
+        let began = Instant::now();
+        let time = Duration::from_millis(self.setup.terms.drain_ms);
+        let drained = self
+            .until("the queue to drain", time, async |bed| {
+                let Ok(stats) = bed.client.inspector().stats(QUEUE).await else { return false };
+                let waits = |state: &State| !state.is_final();
+                let left: u64 = stats.depth.iter().filter(|(state, _)| waits(state)).map(|(_, depth)| depth).sum();
+                left == 0 && bed.producers.iter_mut().all(Producer::has_ended)
+            })
+            .await;
+        Ok(drained.is_ok().then(|| u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// Gives every worker the time that it has to speak again; that it does is for the checker to say.
+    async fn hear_everybody(&mut self) -> Result<(), Problem> {
+        let time = Duration::from_millis(self.setup.terms.resume_ms + 500);
+        let heard = async |bed: &mut Bed| bed.workers.iter().filter(|worker| worker.is_alive()).all(Worker::has_spoken);
+        let _ = self.until("every worker to speak", time, heard).await;
+        Ok(())
+    }
+}

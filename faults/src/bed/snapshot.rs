@@ -1,0 +1,89 @@
+//! The final state of a broker, as the checker wants it.
+
+use std::collections::HashSet;
+
+use queue_core::{
+    Client, JobAddress, JobId,
+    broker::{JobRecord, State},
+    envelope::Envelope,
+};
+use serde::Deserialize;
+
+use super::{
+    Problem,
+    broker::{Inside, Place},
+};
+use crate::{
+    checker::{Held, Snapshot},
+    history::now_us,
+    work::{QUEUE, digest, raw_digest},
+};
+
+/// Lists every job in every state, and shows each.
+pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot, Problem> {
+    let inspector = client.inspector();
+    let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
+    for state in State::ALL {
+        let mut offset = Some(0);
+        while let Some(from) = offset {
+            let page = inspector.list(QUEUE, state, from, 500).await?;
+            for listed in page.jobs {
+                let address = JobAddress { queue: QUEUE.into(), id: listed.id.clone() };
+                let shown = inspector.show(&address).await;
+                seen.insert(listed.id);
+                jobs.push(held(state, &address.id, shown.as_ref().ok()));
+            }
+            offset = page.next;
+        }
+    }
+    let Inside { lanes, bodies } = place.inside()?;
+    for id in bodies {
+        // A made id has 16 bytes, a given one stands behind a `=`.
+        let id = match id.strip_prefix(b"=") {
+            Some(given) => String::from_utf8_lossy(given).into_owned(),
+            None => made(&id),
+        };
+        if id.parse().is_ok_and(|id: JobId| !seen.contains(&id)) {
+            jobs.push(Held { id, state: "nowhere".to_owned(), shown: "stored".to_owned(), ..Held::default() });
+        }
+    }
+    let counters = inspector.stats(QUEUE).await?.counters;
+    let at_ms = i64::try_from(now_us() / 1000)?;
+    Ok(Snapshot { at_ms, jobs, lanes, counters, ..Snapshot::default() })
+}
+
+/// The text of a made id.
+fn made(bytes: &[u8]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let cut = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().to_owned();
+    [cut(0, 8), cut(8, 12), cut(12, 16), cut(16, 20), cut(20, 32)].join("-")
+}
+
+#[derive(Deserialize)]
+struct Payload {
+    key: u64,
+    pad: String,
+}
+
+fn held(state: State, id: &JobId, shown: Option<&JobRecord>) -> Held {
+    let mut held = Held { id: id.to_string(), state: state.name().to_owned(), ..Held::default() };
+    let Some(record) = shown else {
+        held.shown = "nothing".to_owned();
+        return held;
+    };
+    held.shown = record.state.name().to_owned();
+    (held.attempts, held.crashes) = (record.attempts, record.crashes);
+    held.reason = record.reason.map(|reason| reason.name().to_owned());
+    held.result = record.result.as_deref().and_then(|result| rmp_serde::from_slice(result).ok());
+    held.lane = record.tag.as_deref().and_then(|tag| Some(tag.rsplit_once(':')?.0.to_owned()));
+    if let Ok(envelope) = Envelope::decode(&record.envelope) {
+        held.task = Some(envelope.task.to_string());
+        if let Ok(Payload { key, pad }) = rmp_serde::from_slice(envelope.payload) {
+            (held.key, held.digest) = (Some(key), Some(digest(key, &pad)));
+        }
+    }
+    if held.digest.is_none() && !record.envelope.is_empty() {
+        held.digest = Some(raw_digest(&record.envelope));
+    }
+    held
+}

@@ -1,0 +1,146 @@
+//! The fault suite's program: `cargo xtask faults` builds and runs it. Its worker and producer processes are itself.
+
+#![allow(clippy::print_stdout, reason = "the report goes to standard output")]
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use clap::{Parser, Subcommand};
+use queue_faults::{bed::Column, process, report::Report, rows, run};
+
+/// Lets everything fail around a queue, and checks that it keeps its promise.
+#[derive(Debug, Parser)]
+#[command(name = "faults", after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Rows of the matrix, such as M4; without one, all.
+    #[arg(long, value_delimiter = ',')]
+    row: Vec<String>,
+    /// Replays the runs of this seed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Runs the rows again and again for so long; without it, each once.
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// One broker alone: redis or sqlite.
+    #[arg(long)]
+    broker: Option<Column>,
+    /// Prints the report as one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Prints the rows, and those that are left out.
+    #[arg(long)]
+    list: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  cargo xtask faults                          every row once, on every broker
+  cargo xtask faults --row M4 --broker redis
+  cargo xtask faults --row M4 --seed 17       the same schedule once more
+  cargo xtask faults --minutes 60 --json";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A process of a run.
+    #[command(hide = true)]
+    Process {
+        /// What it is told.
+        orders: String,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Some(Command::Process { orders }) = arguments.command {
+        return process::main(&orders);
+    }
+    let unknown: Vec<_> = arguments.row.iter().filter(|row| !rows::all().iter().any(|known| known.number == **row)).collect();
+    if !unknown.is_empty() {
+        let known: Vec<_> = rows::all().iter().map(|row| row.number).collect();
+        eprintln!("error: unknown row {unknown:?}; there are {}", known.join(", "));
+        return ExitCode::from(2);
+    }
+    if arguments.list {
+        for row in rows::all() {
+            let columns: Vec<_> = row.columns.iter().map(ToString::to_string).collect();
+            println!("{:<5} {:?}  {:<13} {}", row.number, row.grade, columns.join(","), row.name);
+        }
+        for (rows, why) in rows::LEFT_OUT {
+            println!("{rows}: left out: {why}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(suite(&arguments)),
+        Err(error) => {
+            eprintln!("error: no runtime: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn suite(arguments: &Arguments) -> ExitCode {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => {
+            eprintln!("error: this program does not know where it lies: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let chosen = rows::all().into_iter().filter(|row| arguments.row.is_empty() || arguments.row.iter().any(|name| name == row.number));
+    let columns = |row: &'static rows::Row| row.columns.iter().map(move |column| (row, *column));
+    let runs: Vec<_> = chosen.flat_map(columns).filter(|(_, column)| arguments.broker.is_none_or(|only| only == *column)).collect();
+    if runs.is_empty() {
+        eprintln!("error: no such row is run on this broker");
+        return ExitCode::from(2);
+    }
+    let mut report = Report::default();
+    let first = arguments.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+    let end = arguments.minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0));
+    for round in 0.. {
+        for (row, column) in &runs {
+            if round > 0 && end.is_none_or(|end| Instant::now() > end) {
+                return tell(&report, arguments.json);
+            }
+            let seed = first + round;
+            let outcome = run::once(row, *column, seed, &program).await;
+            tell_run(row, *column, &outcome);
+            report.add(row, *column, &outcome);
+        }
+    }
+    tell(&report, arguments.json)
+}
+
+/// A line on standard error for each run, and what explains each broken promise.
+fn tell_run(row: &rows::Row, column: Column, outcome: &run::Outcome) {
+    let (number, seed, time) = (row.number, outcome.seed, outcome.time.as_secs_f32());
+    let jobs = outcome.verdict.as_ref().map_or(0, |verdict| verdict.summary.jobs);
+    let word = if outcome.held() { "held" } else { "NOT HELD" };
+    eprintln!("{number:<5} {column:<6} seed {seed:<7} {time:>5.1} s {jobs:>7} jobs  {word}  {}", row.name);
+    if let Some(problem) = outcome.verdict.as_ref().err().or(outcome.unmet.as_ref()) {
+        eprintln!("      {problem}");
+    }
+    for violation in outcome.verdict.iter().flat_map(|verdict| &verdict.violations).take(5) {
+        eprintln!("      {}: {}", violation.invariant, violation.what);
+        violation.timeline.iter().for_each(|line| eprintln!("      {line}"));
+    }
+    if let Some(histories) = &outcome.histories {
+        eprintln!("      histories: {}", histories.display());
+    }
+    if !outcome.held() {
+        eprintln!("      replay: cargo xtask faults --row {number} --broker {column} --seed {seed}");
+    }
+}
+
+fn tell(report: &Report, json: bool) -> ExitCode {
+    if json {
+        println!("{}", serde_json::to_string(report).expect("a report has only strings and numbers"));
+    } else {
+        print!("{}", report.table());
+    }
+    if report.held() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

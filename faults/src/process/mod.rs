@@ -1,0 +1,159 @@
+//! The processes of a run: what they are told, and what they do.
+//!
+//! Each is this program again, with its orders in JSON as its only argument.
+
+mod producer;
+mod worker;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use queue_core::Client;
+use serde::{Deserialize, Serialize};
+
+use crate::{recording::Failpoint, work::Deed};
+
+/// What a process is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Orders {
+    /// Run jobs until SIGTERM.
+    Work(WorkerOrders),
+    /// Enqueue jobs, then end.
+    Produce(ProducerOrders),
+}
+
+/// What every process is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Common {
+    /// Its name in the history.
+    pub name: String,
+    /// The broker, as this process sees it.
+    pub url: String,
+    /// The file of its history.
+    pub history: PathBuf,
+}
+
+/// What a worker is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerOrders {
+    /// Who it is.
+    pub common: Common,
+    /// Its lease in milliseconds.
+    pub lease_ms: u64,
+    /// Most jobs at once.
+    pub concurrency: usize,
+    /// The backoff: from this to that, in milliseconds.
+    pub backoff_ms: (u64, u64),
+    /// Where it kills itself.
+    pub failpoint: Option<Failpoint>,
+    /// Whether it knows tomorrow's task.
+    pub tomorrow: bool,
+}
+
+/// What a producer is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProducerOrders {
+    /// Who it is.
+    pub common: Common,
+    /// The number of its first job.
+    pub first_key: u64,
+    /// How many it enqueues.
+    pub jobs: u64,
+    /// How many at once.
+    pub callers: u64,
+    /// Between two enqueues of a caller, in milliseconds.
+    pub pause_ms: u64,
+    /// How long an enqueue is tried, in milliseconds.
+    pub deadline_ms: u64,
+    /// Seeds everything random.
+    pub seed: u64,
+    /// What the jobs are.
+    pub mix: Mix,
+}
+
+/// What jobs are made: all of one kind, or some of each.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Mix {
+    /// Longest run in milliseconds; each job takes up to that.
+    pub ms: u32,
+    /// What handlers do, one of these each.
+    pub deeds: Vec<Deed>,
+    /// One in so many has a delay of up to a second; 0: none.
+    pub delayed: u64,
+    /// One in so many has an id of its own and is enqueued twice; 0: none.
+    pub given: u64,
+    /// One in so many is kept with its result; 0: none.
+    pub kept: u64,
+    /// One in so many is cancelled at once; 0: none.
+    pub cancelled: u64,
+    /// One in so many is of tomorrow's task; 0: none.
+    pub tomorrow: u64,
+    /// Bytes of payload, at most.
+    pub bytes: usize,
+    /// The failure that buries a job.
+    pub max_attempts: u32,
+    /// Whether they are sent in bulk.
+    pub bulk: bool,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Mix {
+            ms: 5,
+            deeds: vec![Deed::Return, Deed::Return, Deed::Return, Deed::Return, Deed::Fail(1), Deed::Panic(1), Deed::Snooze(1)],
+            delayed: 10,
+            given: 10,
+            kept: 20,
+            cancelled: 50,
+            tomorrow: 0,
+            bytes: 200,
+            max_attempts: 25,
+            bulk: false,
+        }
+    }
+}
+
+impl Mix {
+    /// Jobs that return after up to `ms`, and nothing else.
+    pub fn plain(ms: u32) -> Mix {
+        Mix { ms, deeds: vec![Deed::Return], delayed: 0, given: 0, kept: 0, cancelled: 0, ..Mix::default() }
+    }
+}
+
+/// Carries out orders.
+pub fn main(orders: &str) -> ExitCode {
+    let orders: Orders = match serde_json::from_str(orders) {
+        Ok(orders) => orders,
+        Err(error) => {
+            eprintln!("error: orders that cannot be read: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let ended = runtime.map_err(Into::into).and_then(|runtime| match orders {
+        Orders::Work(orders) => runtime.block_on(worker::run(orders)),
+        Orders::Produce(orders) => runtime.block_on(producer::run(orders)).map(|()| true),
+    });
+    match ended {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(3),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whatever went wrong.
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// Connects, however long the broker is away: what starts a real program would do the same.
+async fn connect(url: &str) -> Result<Client, Error> {
+    loop {
+        match Client::connect(url).await {
+            Ok(client) => return Ok(client),
+            Err(error) if error.is_transient() => tokio::time::sleep(Duration::from_millis(100)).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

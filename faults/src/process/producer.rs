@@ -1,0 +1,215 @@
+//! A process that enqueues, as applications do: several callers at once, each of which settles what it got no answer to.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use queue_core::{Client, Error as QueueError, Handle, Job, Task};
+
+use super::{Error, Mix, ProducerOrders, connect};
+use crate::{
+    history::{Operation, Phase, Recorder, Wish},
+    work::{Deed, Plan, digest, work, work_of_tomorrow},
+};
+
+/// Most jobs of one bulk call.
+const BULK: u64 = 1_000;
+
+/// Enqueues all jobs. What is refused is given up, and another job takes its place.
+pub(super) async fn run(orders: ProducerOrders) -> Result<(), Error> {
+    let recorder = Recorder::open(&orders.common.history, &orders.common.name)?;
+    let client = connect(&orders.common.url).await?.with_deadline(Duration::from_millis(orders.deadline_ms));
+    let callers = (0..orders.callers).map(|n| {
+        let share = orders.jobs / orders.callers + u64::from(n < orders.jobs % orders.callers);
+        let caller = Caller {
+            client: client.clone(),
+            recorder: recorder.clone(),
+            rng: Rng::with_seed(orders.seed.wrapping_add(n)),
+            mix: orders.mix.clone(),
+            // Every caller has its own numbers; one in sixteen may be given up.
+            next: orders.first_key + n * (orders.jobs + 1_000_000),
+            pause: Duration::from_millis(orders.pause_ms),
+        };
+        tokio::spawn(caller.run(share))
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await?;
+    }
+    Ok(())
+}
+
+struct Caller {
+    client: Client,
+    recorder: Recorder,
+    rng: Rng,
+    mix: Mix,
+    next: u64,
+    pause: Duration,
+}
+
+/// A job before it is enqueued, and what is written down of it.
+struct Draft {
+    key: u64,
+    pad: String,
+    plan: Plan,
+    delay_ms: u64,
+    given: bool,
+    kept: bool,
+    cancelled: bool,
+    tomorrow: bool,
+    max_attempts: u32,
+}
+
+impl Draft {
+    fn note(&self, id: Option<String>, existing: bool) -> Operation {
+        let wish = match self.plan.deed {
+            _ if self.cancelled => Wish::Any,
+            Deed::Abort => Wish::Dead,
+            Deed::Fail(times) | Deed::Panic(times) if times >= self.max_attempts => Wish::Dead,
+            _ => Wish::Done,
+        };
+        let digest = digest(self.key, &self.pad);
+        Operation::Enqueue { key: self.key, id, digest, delay_ms: self.delay_ms, max_attempts: self.max_attempts, existing, wish }
+    }
+
+    fn job<T: Task>(&self, job: Job<T>) -> Job<T> {
+        let mut job = job.max_attempts(self.max_attempts);
+        if self.delay_ms > 0 {
+            job = job.delay(Duration::from_millis(self.delay_ms));
+        }
+        if self.kept {
+            job = job.retention(Duration::from_secs(3600));
+        }
+        if self.given {
+            job = job.id(format!("given-{}", self.key));
+        }
+        job
+    }
+}
+
+impl Caller {
+    async fn run(mut self, jobs: u64) {
+        let mut stored = 0;
+        while stored < jobs {
+            stored += if self.mix.bulk {
+                self.bulk((jobs - stored).min(BULK)).await
+            } else {
+                let draft = self.draft();
+                u64::from(self.single(&draft).await)
+            };
+            if !self.pause.is_zero() {
+                tokio::time::sleep(self.pause).await;
+            }
+        }
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        n > 0 && self.rng.u64(..n) == 0
+    }
+
+    fn draft(&mut self) -> Draft {
+        let key = self.next;
+        self.next += 1;
+        let deed = self.mix.deeds.get(self.rng.usize(..self.mix.deeds.len().max(1))).copied().unwrap_or_default();
+        let length = self.rng.usize(..=self.mix.bytes);
+        let pad = std::iter::repeat_with(|| self.rng.alphanumeric()).take(length).collect();
+        let (delayed, given, kept) = (self.one_in(self.mix.delayed), self.one_in(self.mix.given), self.one_in(self.mix.kept));
+        let (cancelled, tomorrow) = (self.one_in(self.mix.cancelled), self.one_in(self.mix.tomorrow));
+        let ms = self.rng.u32(..=self.mix.ms);
+        let delay_ms = if delayed { self.rng.u64(1..1000) } else { 0 };
+        Draft { key, pad, plan: Plan { ms, deed }, delay_ms, given, kept, cancelled, tomorrow, max_attempts: self.mix.max_attempts }
+    }
+
+    /// Enqueues one job, and says whether it was stored.
+    async fn single(&mut self, draft: &Draft) -> bool {
+        self.recorder.note(Phase::Invoke, draft.note(None, false));
+        let answer = self.send(draft).await;
+        let Some(id) = self.settle(draft, answer).await else { return false };
+        if draft.given {
+            // Once more: it is the same job.
+            self.recorder.note(Phase::Invoke, draft.note(Some(id.clone()), true));
+            let again = self.send(draft).await;
+            self.settle(draft, again).await;
+        }
+        if draft.cancelled {
+            self.cancel(&id).await;
+        }
+        true
+    }
+
+    async fn send(&self, draft: &Draft) -> Result<(String, bool), QueueError> {
+        fn seen<T>(handle: &Handle<T>) -> (String, bool) {
+            (handle.id().to_string(), handle.existing())
+        }
+        let (key, pad, plan) = (draft.key, draft.pad.clone(), draft.plan);
+        if draft.tomorrow {
+            draft.job(work_of_tomorrow::job(key, pad, plan)).enqueue(&self.client).await.map(|handle| seen(&handle))
+        } else {
+            draft.job(work::job(key, pad, plan)).enqueue(&self.client).await.map(|handle| seen(&handle))
+        }
+    }
+
+    /// Writes down what became of an enqueue, and asks until it is known. The id, if it is stored.
+    async fn settle(&self, draft: &Draft, answer: Result<(String, bool), QueueError>) -> Option<String> {
+        let mut answer = answer;
+        loop {
+            match answer {
+                Ok((id, existing)) => {
+                    self.recorder.note(Phase::Ok, draft.note(Some(id.clone()), existing));
+                    return Some(id);
+                }
+                Err(QueueError::Unknown(pending)) => {
+                    let id = pending.jobs()[0].id.to_string();
+                    self.recorder.note(Phase::Unknown, draft.note(Some(id), false));
+                    answer = pending.retry().await.map(|mut stored| {
+                        let (address, existing) = stored.remove(0);
+                        (address.id.to_string(), existing)
+                    });
+                }
+                // The broker has lost this producer: nobody can say.
+                Err(QueueError::Forgotten(_)) => return None,
+                Err(_) => {
+                    self.recorder.note(Phase::Fail, draft.note(None, false));
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn cancel(&self, id: &str) {
+        let operation = || Operation::Cancel { id: id.to_owned() };
+        let Ok(id) = id.parse() else { return };
+        let address = queue_core::JobAddress { queue: crate::work::QUEUE.into(), id };
+        self.recorder.note(Phase::Invoke, operation());
+        let phase = match self.client.inspector().cancel(&address).await {
+            Ok(_) => Phase::Ok,
+            Err(QueueError::NoSuchJob(_) | QueueError::WrongState { .. } | QueueError::Unavailable { .. }) => Phase::Fail,
+            Err(_) => Phase::Unknown,
+        };
+        self.recorder.note(phase, operation());
+    }
+
+    /// Enqueues many in one call, and says how many were stored.
+    async fn bulk(&mut self, jobs: u64) -> u64 {
+        let drafts: Vec<Draft> = (0..jobs).map(|_| Draft { given: false, cancelled: false, tomorrow: false, ..self.draft() }).collect();
+        self.recorder.note_all(drafts.iter().map(|draft| (Phase::Invoke, draft.note(None, false))));
+        let sent = drafts.iter().map(|draft| draft.job(work::job(draft.key, draft.pad.clone(), draft.plan))).collect::<Vec<_>>();
+        let mut answers = match self.client.enqueue_all(sent).await {
+            Ok(handles) => handles.into_iter().map(Ok).collect::<Vec<_>>(),
+            Err(error) => error.answers,
+        }
+        .into_iter();
+        let mut stored = 0;
+        for draft in &drafts {
+            match answers.next() {
+                Some(answer) => {
+                    let answer = answer.map(|handle| (handle.id().to_string(), handle.existing()));
+                    stored += u64::from(self.settle(draft, answer).await.is_some());
+                }
+                // It was never sent.
+                None => self.recorder.note(Phase::Fail, draft.note(None, false)),
+            }
+        }
+        stored
+    }
+}

@@ -1,0 +1,33 @@
+//! A worker process.
+
+use std::time::Duration;
+
+use queue_core::{Backoff, Client, broker::DynBroker};
+use queue_worker::Worker;
+
+use super::{Error, WorkerOrders, connect};
+use crate::{
+    history::{Operation, Phase, Recorder},
+    recording::RecordingBroker,
+    work::{QUEUE, registry},
+};
+
+/// Runs jobs until SIGTERM. Answers whether every job had ended by itself.
+pub(super) async fn run(orders: WorkerOrders) -> Result<bool, Error> {
+    std::panic::set_hook(Box::new(|_| {}));
+    let recorder = Recorder::open(&orders.common.history, &orders.common.name)?;
+    let registry = registry(orders.tomorrow);
+    let tasks = registry.names().map(str::to_owned).collect();
+    let client = connect(&orders.common.url).await?;
+    let broker = RecordingBroker::new(client.broker().clone(), recorder.clone(), orders.failpoint);
+    let worker = Worker::new(Client::with_broker(broker as DynBroker))
+        .registry(registry)
+        .state(recorder.clone())
+        .queue(QUEUE)
+        .concurrency(orders.concurrency)
+        .lease(Duration::from_millis(orders.lease_ms))
+        .grace(Duration::from_secs(10))
+        .backoff(Backoff { base: Duration::from_millis(orders.backoff_ms.0), max: Duration::from_millis(orders.backoff_ms.1) });
+    recorder.note(Phase::Ok, Operation::Up { concurrency: orders.concurrency, tasks });
+    Ok(worker.run_until_signal().await?.is_clean())
+}

@@ -1,0 +1,216 @@
+//! A broker that writes down what a worker says to it and hears from it, around a real one.
+
+use std::{
+    fmt,
+    sync::Arc,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use async_trait::async_trait;
+use queue_core::{
+    BoxFuture, JobId, Result,
+    broker::{
+        self, Broker, BrokerInfo, CancelAnswer, CrashRule, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page,
+        PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+    },
+};
+use serde::{Deserialize, Serialize};
+
+use crate::history::{Ending, Operation, Phase, Recorder};
+
+/// Where a process kills itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Failpoint {
+    /// Before it sends its n-th turn with finishes: handlers have ended, and nobody hears of it.
+    BeforeFinish(u32),
+    /// After its n-th turn has brought jobs, before any of them starts.
+    AfterClaim(u32),
+}
+
+/// Writes down turns, beats and fences.
+pub struct RecordingBroker {
+    inner: DynBroker,
+    recorder: Recorder,
+    failpoint: Option<Failpoint>,
+    turns: AtomicU32,
+}
+
+impl RecordingBroker {
+    /// Wraps a broker.
+    pub fn new(inner: DynBroker, recorder: Recorder, failpoint: Option<Failpoint>) -> Arc<Self> {
+        Arc::new(RecordingBroker { inner, recorder, failpoint, turns: AtomicU32::new(0) })
+    }
+
+    /// Counts the turns that the failpoint is about, and ends the process at the one that it names.
+    fn pass(&self, this: impl Fn(Failpoint) -> Option<u32>) {
+        if self.failpoint.and_then(this).is_some_and(|n| self.turns.fetch_add(1, Ordering::SeqCst) + 1 == n) {
+            std::process::abort();
+        }
+    }
+}
+
+/// The finishes of a turn, for the history.
+fn finishes(turn: &Turn, phase: impl Fn(usize) -> Phase) -> impl Iterator<Item = (Phase, Operation)> {
+    turn.finishes.iter().enumerate().map(move |(position, finish)| {
+        let operation = Operation::Finish {
+            id: finish.id.to_string(),
+            lane: turn.worker.to_string(),
+            claim: finish.claim,
+            seq: turn.seq,
+            ending: ending(&finish.ending),
+        };
+        (phase(position), operation)
+    })
+}
+
+/// An ending without what comes along.
+fn ending(ending: &broker::Ending) -> Ending {
+    let ms = |delay: &std::time::Duration| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+    match ending {
+        broker::Ending::Ack { .. } => Ending::Ack,
+        broker::Ending::Nack { delay, .. } => Ending::Nack { delay_ms: ms(delay) },
+        broker::Ending::Snooze { delay } => Ending::Snooze { delay_ms: ms(delay) },
+        broker::Ending::Repeat { delay } => Ending::Repeat { delay_ms: ms(delay) },
+        broker::Ending::Bury { error, .. } => Ending::Bury { failed: error.is_some() },
+        broker::Ending::Cancel { .. } => Ending::Cancel,
+        broker::Ending::Expire => Ending::Expire,
+        broker::Ending::Release => Ending::Release,
+        broker::Ending::Park { .. } => Ending::Park,
+        _ => Ending::Void,
+    }
+}
+
+impl fmt::Debug for RecordingBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordingBroker").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Broker for RecordingBroker {
+    fn info(&self) -> BrokerInfo {
+        self.inner.info()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.inner.spawn(task);
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.inner.check().await
+    }
+
+    async fn register(&self, request: &Register) -> Result<PartyName> {
+        self.inner.register(request).await
+    }
+
+    async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
+        self.inner.enqueue(request).await
+    }
+
+    async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
+        if !turn.finishes.is_empty() {
+            self.pass(|failpoint| if let Failpoint::BeforeFinish(n) = failpoint { Some(n) } else { None });
+        }
+        self.recorder.note_all(finishes(turn, |_| Phase::Invoke));
+        let answer = match self.inner.turn(turn).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                // An earlier sending of the same turn may have arrived.
+                self.recorder.note_all(finishes(turn, |_| Phase::Unknown));
+                return Err(error);
+            }
+        };
+        if !answer.deliveries.is_empty() {
+            self.pass(|failpoint| if let Failpoint::AfterClaim(n) = failpoint { Some(n) } else { None });
+        }
+        let finished = finishes(turn, |position| if answer.stale.contains(&position) { Phase::Fail } else { Phase::Ok });
+        let claims = answer.deliveries.iter().filter(|delivery| !delivery.void).map(|delivery| {
+            let operation = Operation::Claim {
+                id: delivery.id.to_string(),
+                lane: turn.worker.to_string(),
+                claim: delivery.claim,
+                at_ms: answer.now_ms,
+                attempts: delivery.attempts,
+                crashes: delivery.crashes,
+            };
+            (Phase::Ok, operation)
+        });
+        let renewed = (Phase::Ok, Operation::Renew { lane: turn.worker.to_string() });
+        self.recorder.note_all(finished.chain(claims).chain([renewed]));
+        Ok(answer)
+    }
+
+    async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
+        let answers = self.inner.extend(lanes).await;
+        let renewed = lanes.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
+        self.recorder.note_all(renewed.map(|(lane, _)| (Phase::Ok, Operation::Renew { lane: lane.worker.to_string() })));
+        answers
+    }
+
+    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
+        self.inner.suspects(queue, limit).await
+    }
+
+    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
+        let fence = |suspect: &Suspect| Operation::Fence { lane: suspect.worker.to_string() };
+        self.recorder.note_all(suspects.iter().map(|suspect| (Phase::Invoke, fence(suspect))));
+        let fenced = self.inner.fence(queue, suspects).await;
+        let phase = |position: usize| match &fenced {
+            Ok(fenced) if fenced.get(position) == Some(&true) => Phase::Ok,
+            Ok(_) => Phase::Fail,
+            Err(_) => Phase::Unknown,
+        };
+        self.recorder.note_all(suspects.iter().enumerate().map(|(position, suspect)| (phase(position), fence(suspect))));
+        fenced
+    }
+
+    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+        self.inner.sweep_fenced(queue, rule).await
+    }
+
+    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
+        self.inner.cancel(queue, ids).await
+    }
+
+    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        self.inner.requeue(queue, ids).await
+    }
+
+    async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
+        self.inner.sweep(queue, limits).await
+    }
+
+    fn hints(&self, queue: &str) -> Hints {
+        self.inner.hints(queue)
+    }
+
+    fn __sealed(&self, _: sealed::Seal) {}
+}
+
+#[async_trait]
+impl Inspect for RecordingBroker {
+    async fn queues(&self) -> Result<Vec<String>> {
+        self.inner.queues().await
+    }
+
+    async fn stats(&self, queue: &str) -> Result<QueueStats> {
+        self.inner.stats(queue).await
+    }
+
+    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+        self.inner.list(queue, state, offset, limit).await
+    }
+
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
+        self.inner.show(queue, id).await
+    }
+
+    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        self.inner.delete(queue, ids).await
+    }
+
+    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
+        self.inner.set_paused(queue, paused).await
+    }
+}

@@ -1,0 +1,207 @@
+//! What is told in the end: a table for people, one object for programs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{bed::Column, checker::Invariant, rows::Row, run::Outcome};
+
+/// Everything that was run.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    /// By row and column.
+    pub rows: Vec<Line>,
+    /// Jobs that were accepted.
+    pub jobs: usize,
+    /// Of these, lost.
+    pub lost: usize,
+    /// Stuck in the end.
+    pub stuck: usize,
+    /// Started before their time.
+    pub early: usize,
+    /// Started twice, and nothing explains it.
+    pub unexplained_duplicates: usize,
+    /// All broken promises together.
+    pub violations: usize,
+    /// Runs that could not be made, or whose harm hit nothing.
+    pub failed_runs: usize,
+}
+
+/// One row on one broker.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    /// Its number.
+    pub row: &'static str,
+    /// What fails.
+    pub name: &'static str,
+    /// The broker.
+    pub broker: String,
+    /// How often it was run.
+    pub runs: usize,
+    /// Jobs that were accepted.
+    pub jobs: usize,
+    /// Faults that were injected.
+    pub faults: usize,
+    /// Starts that no handler asked for, by cause.
+    pub duplicates: BTreeMap<String, usize>,
+    /// Finishes of lost leases that were refused.
+    pub fenced_off: usize,
+    /// Enqueues that were refused.
+    pub refused: usize,
+    /// Lost jobs.
+    pub lost: usize,
+    /// Stuck ones.
+    pub stuck: usize,
+    /// Early ones.
+    pub early: usize,
+    /// Unexplained ones.
+    pub unexplained_duplicates: usize,
+    /// Half of all recoveries took at most so many milliseconds.
+    pub recovery_p50_ms: Option<u64>,
+    /// 99 of 100.
+    pub recovery_p99_ms: Option<u64>,
+    /// What was broken, by invariant, and why runs failed.
+    pub problems: BTreeMap<String, usize>,
+    /// The seeds of runs that did not hold.
+    pub seeds: Vec<u64>,
+    #[serde(skip)]
+    recovery_ms: Vec<u64>,
+}
+
+const LOST: &[Invariant] = &[Invariant::NoLoss];
+const STUCK: &[Invariant] = &[Invariant::NothingStuck, Invariant::Drains, Invariant::NoSilentZombie];
+const EARLY: &[Invariant] = &[Invariant::NeverEarly, Invariant::Backoff];
+const UNEXPLAINED: &[Invariant] = &[Invariant::ExplainedRedelivery, Invariant::NoResurrection, Invariant::SingleHolder];
+
+impl Report {
+    /// Adds a run.
+    pub fn add(&mut self, row: &Row, column: Column, outcome: &Outcome) {
+        let broker = column.to_string();
+        let known = self.rows.iter().position(|line| line.row == row.number && line.broker == broker);
+        let position = known.unwrap_or_else(|| {
+            self.rows.push(Line::new(row, broker));
+            self.rows.len() - 1
+        });
+        let line = &mut self.rows[position];
+        line.runs += 1;
+        if !outcome.held() {
+            line.seeds.push(outcome.seed);
+        }
+        if let Some(problem) = outcome.verdict.as_ref().err().or(outcome.unmet.as_ref()) {
+            *line.problems.entry(problem.clone()).or_default() += 1;
+            self.failed_runs += 1;
+        }
+        let Ok(verdict) = &outcome.verdict else { return };
+        let summary = &verdict.summary;
+        let broken = |invariants: &[Invariant]| verdict.broken(invariants);
+        let (lost, stuck, early, unexplained) = (broken(LOST), broken(STUCK), broken(EARLY), broken(UNEXPLAINED));
+        line.jobs += summary.jobs;
+        line.faults += summary.faults.values().sum::<usize>();
+        line.fenced_off += summary.fenced_off;
+        line.refused += summary.refused;
+        for (cause, n) in &summary.duplicates {
+            *line.duplicates.entry((*cause).to_owned()).or_default() += n;
+        }
+        for violation in &verdict.violations {
+            *line.problems.entry(violation.invariant.to_string()).or_default() += 1;
+        }
+        (line.lost, line.stuck, line.early) = (line.lost + lost, line.stuck + stuck, line.early + early);
+        line.unexplained_duplicates += unexplained;
+        line.recovery_ms.extend(&summary.recovery_ms);
+        line.recovery_ms.sort_unstable();
+        line.recovery_p50_ms = percentile(&line.recovery_ms, 50);
+        line.recovery_p99_ms = percentile(&line.recovery_ms, 99);
+        self.jobs += summary.jobs;
+        (self.lost, self.stuck, self.early) = (self.lost + lost, self.stuck + stuck, self.early + early);
+        self.unexplained_duplicates += unexplained;
+        self.violations += verdict.violations.len();
+    }
+
+    /// Whether everything held.
+    pub fn held(&self) -> bool {
+        self.violations == 0 && self.failed_runs == 0
+    }
+
+    /// The table.
+    pub fn table(&self) -> String {
+        let mut text = format!(
+            "{:<5} {:<6} {:>4} {:>8} {:>6} {:>6} {:>7} {:>7} {:>5} {:>5} {:>5} {:>8} {:>8}  {}\n",
+            "row",
+            "broker",
+            "runs",
+            "jobs",
+            "faults",
+            "twice",
+            "fenced",
+            "refused",
+            "lost",
+            "stuck",
+            "early",
+            "p50 ms",
+            "p99 ms",
+            "what fails"
+        );
+        for line in &self.rows {
+            let time = |ms: Option<u64>| ms.map_or_else(|| "-".to_owned(), |ms| ms.to_string());
+            text += &format!(
+                "{:<5} {:<6} {:>4} {:>8} {:>6} {:>6} {:>7} {:>7} {:>5} {:>5} {:>5} {:>8} {:>8}  {}\n",
+                line.row,
+                line.broker,
+                line.runs,
+                line.jobs,
+                line.faults,
+                line.duplicates.values().sum::<usize>(),
+                line.fenced_off,
+                line.refused,
+                line.lost,
+                line.stuck,
+                line.early,
+                time(line.recovery_p50_ms),
+                time(line.recovery_p99_ms),
+                line.name,
+            );
+            if !line.duplicates.is_empty() {
+                let causes: Vec<String> = line.duplicates.iter().map(|(cause, n)| format!("{n} by {cause}")).collect();
+                text += &format!("{:13}ran twice: {}\n", "", causes.join(", "));
+            }
+            for (problem, n) in &line.problems {
+                text += &format!("{:13}NOT HELD {n} times: {problem} (seeds {:?})\n", "", line.seeds);
+            }
+        }
+        text += &format!(
+            "{} jobs: lost {}, stuck {}, early {}, unexplained duplicates {}; {} promises broken, {} runs failed\n",
+            self.jobs, self.lost, self.stuck, self.early, self.unexplained_duplicates, self.violations, self.failed_runs
+        );
+        text
+    }
+}
+
+impl Line {
+    fn new(row: &Row, broker: String) -> Line {
+        Line {
+            row: row.number,
+            name: row.name,
+            broker,
+            runs: 0,
+            jobs: 0,
+            faults: 0,
+            duplicates: BTreeMap::new(),
+            fenced_off: 0,
+            refused: 0,
+            lost: 0,
+            stuck: 0,
+            early: 0,
+            unexplained_duplicates: 0,
+            recovery_p50_ms: None,
+            recovery_p99_ms: None,
+            problems: BTreeMap::new(),
+            seeds: Vec::new(),
+            recovery_ms: Vec::new(),
+        }
+    }
+}
+
+/// Of sorted times.
+fn percentile(times: &[u64], percent: usize) -> Option<u64> {
+    times.get(times.len().saturating_sub(1) * percent / 100).copied()
+}

@@ -1,0 +1,133 @@
+//! Many at once.
+
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{StreamExt, iter};
+use queue_core::broker::{ProcessId, Register, Turn};
+
+use super::{BOTH, Grade, Harming, REDIS, Row, anything, no_duplicates};
+use crate::{
+    bed::{Bed, Setup},
+    checker::Terms,
+    history::{Operation, Phase},
+    process::Mix,
+    recording::RecordingBroker,
+    work::QUEUE,
+};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        number: "M49",
+        name: "a crowd of jobs is due at once",
+        grade: Grade::S,
+        columns: REDIS,
+        setup: || {
+            let mix = Mix { bytes: 20, bulk: true, ..Mix::plain(0) };
+            let setup = Setup::default();
+            let terms = Terms { drain_ms: 240_000, ..setup.terms };
+            Setup { jobs: CROWD, callers: 1, pause_ms: 0, concurrency: 256, mix, terms, ..setup }
+        },
+        harm: crowd,
+        expect: no_duplicates,
+    },
+    Row {
+        number: "M50",
+        name: "8,001 leases end at once",
+        grade: Grade::S,
+        columns: BOTH,
+        setup: || {
+            let setup = Setup::default();
+            let terms = Terms { drain_ms: 120_000, ..setup.terms };
+            Setup { jobs: LANES, callers: 1, pause_ms: 0, concurrency: 64, mix: Mix { bulk: true, ..Mix::plain(0) }, terms, ..setup }
+        },
+        harm: leases,
+        expect: anything,
+    },
+];
+
+/// Jobs that are due at once.
+const CROWD: u64 = 100_000;
+
+/// Lanes whose leases end at once: more than Lua can unpack.
+const LANES: u64 = 8_001;
+
+/// A script over the whole crowd would hold the server for several times as long, on whatever machine. What it should be, on one
+/// that has nothing else to do: 5 ms, and 20 ms for the 99th percentile of a stranger's PING.
+const LONGEST_SCRIPT: Duration = Duration::from_millis(50);
+const LONGEST_PING: Duration = Duration::from_millis(100);
+
+/// All jobs wait in `scheduled` for one moment; from there on the server is watched by one who has nothing to do with them.
+fn crowd(bed: &mut Bed) -> Harming<'_> {
+    Box::pin(async move {
+        bed.client.inspector().pause(QUEUE).await?;
+        bed.until("the crowd to be stored", Duration::from_secs(120), async |bed| bed.counter("enqueued").await >= CROWD).await?;
+        // They lie in `ready`: put them back to where they wait for their time.
+        let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
+        let (ready, scheduled) = (key("ready:2"), key("scheduled"));
+        loop {
+            let moved: u64 = bed.server()?.ask(&["EVAL", DELAY, "2", &ready, &scheduled])?;
+            if moved == 0 {
+                break;
+            }
+        }
+        bed.harm("due at once", "broker");
+        let server = bed.server()?;
+        let _: () = server.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "1000"])?;
+        let _: () = server.ask(&["CONFIG", "SET", "slowlog-max-len", "10000"])?;
+        let _: () = server.ask(&["SLOWLOG", "RESET"])?;
+        bed.client.inspector().resume(QUEUE).await?;
+        let mut pings = Vec::new();
+        while pings.len() < 300 {
+            let before = Instant::now();
+            let _: String = bed.server()?.ask(&["PING"])?;
+            pings.push(before.elapsed());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        pings.sort_unstable();
+        let p99 = pings[pings.len() * 99 / 100];
+        let slow: Vec<SlowCommand> = bed.server()?.ask(&["SLOWLOG", "GET", "10000"])?;
+        let longest = Duration::from_micros(slow.iter().map(|command| command.2).max().unwrap_or(0));
+        eprintln!("M49: longest script {longest:?}, PING at the 99th percentile {p99:?}");
+        if longest > LONGEST_SCRIPT || p99 > LONGEST_PING {
+            return Err(format!("a script took {longest:?}, a PING {p99:?} at the 99th percentile").into());
+        }
+        Ok(())
+    })
+}
+
+/// Of an entry of the slow log: number, time, microseconds, words, and who.
+type SlowCommand = (u64, u64, u64, Vec<Vec<u8>>, String, String);
+
+const DELAY: &str = "local ids = redis.call('LPOP', KEYS[1], 1000)
+if not ids then return 0 end
+for _, id in ipairs(ids) do redis.call('ZADD', KEYS[2], 1, id) end
+return #ids";
+
+/// As many lanes as there are jobs claim one each, and are never heard of again.
+fn leases(bed: &mut Bed) -> Harming<'_> {
+    Box::pin(async move {
+        bed.client.inspector().pause(QUEUE).await?;
+        bed.until("the jobs to be stored", Duration::from_secs(60), async |bed| bed.counter("enqueued").await >= LANES).await?;
+        for worker in 0..bed.workers.len() {
+            bed.stop(worker);
+        }
+        bed.client.inspector().resume(QUEUE).await?;
+        let broker = RecordingBroker::new(bed.client.broker().clone(), bed.recorder().clone(), None);
+        let lease = Duration::from_secs(20);
+        let claims = iter(0..LANES).map(|_| async {
+            use queue_core::broker::Broker;
+            let lane = broker.register(&Register::worker(QUEUE, ProcessId::random(), lease)).await?;
+            // The shorter lease of the last turn is the one that counts.
+            broker.turn(&Turn::new(QUEUE, lane, 1, Duration::from_millis(500)).claim(1)).await
+        });
+        let claimed: Vec<_> = claims.buffer_unordered(64).collect().await;
+        for answer in claimed {
+            answer?;
+        }
+        bed.recorder().note(Phase::Ok, Operation::Fault { name: "leases end".to_owned(), target: "driver".to_owned() });
+        for worker in 0..bed.workers.len() {
+            bed.go_on(worker);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,142 @@
+//! What happens to the server.
+
+use std::time::Duration;
+
+use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, refused};
+use crate::{
+    bed::{Bed, Setup},
+    process::Mix,
+    work::{Deed, QUEUE},
+};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        number: "M30",
+        name: "the server is away for a while, at the start of workers too",
+        grade: Grade::S,
+        columns: REDIS,
+        setup: || Setup { server: DURABLE, ..Setup::default() },
+        harm: away,
+        expect: anything,
+    },
+    Row {
+        number: "M31",
+        name: "the server stands still for three leases",
+        grade: Grade::S,
+        columns: REDIS,
+        setup: || Setup { mix: Mix { ms: 200, ..Mix::default() }, jobs: 600, pause_ms: 20, ..Setup::default() },
+        harm: |bed| {
+            Box::pin(async move {
+                bed.progress(50).await?;
+                bed.harm("stop", "broker");
+                bed.server()?.pause();
+                let time = bed.lease() * 3 + bed.ms(0, 500);
+                bed.pass(time).await?;
+                bed.server()?.resume();
+                Ok(())
+            })
+        },
+        expect: no_duplicates,
+    },
+    Row {
+        number: "M32",
+        name: "the server is killed and restarted, with every write kept",
+        grade: Grade::S,
+        columns: REDIS,
+        setup: || Setup { server: DURABLE, ..Setup::default() },
+        harm: |bed| {
+            Box::pin(async move {
+                for _ in 0..4 {
+                    let pause = bed.ms(50, 600);
+                    bed.pass(pause).await?;
+                    bed.harm("kill", "broker");
+                    bed.server()?.kill();
+                    let away = bed.ms(0, 300);
+                    bed.pass(away).await?;
+                    bed.server()?.restart();
+                }
+                Ok(())
+            })
+        },
+        expect: anything,
+    },
+    Row {
+        number: "M34a",
+        name: "the entry of a lease is deleted by hand, and then jobs fail under it",
+        grade: Grade::S,
+        columns: REDIS,
+        setup: || Setup { jobs: 600, mix: Mix { deeds: vec![Deed::Fail(1)], ..Mix::plain(150) }, ..Setup::default() },
+        harm: |bed| {
+            Box::pin(async move {
+                for _ in 0..4 {
+                    let pause = bed.ms(100, 500);
+                    bed.pass(pause).await?;
+                    bed.harm("delete leases", "broker");
+                    let leases = format!("queue:{{{QUEUE}}}:leases");
+                    let _: i64 = bed.server()?.ask(&["DEL", &leases])?;
+                }
+                Ok(())
+            })
+        },
+        expect: no_duplicates,
+    },
+    Row {
+        number: "M35",
+        name: "the server forgets its scripts, again and again",
+        grade: Grade::S,
+        columns: REDIS,
+        setup: Setup::default,
+        harm: |bed| {
+            Box::pin(async move {
+                for _ in 0..100 {
+                    let pause = bed.ms(0, 30);
+                    bed.pass(pause).await?;
+                    bed.harm("flush scripts", "broker");
+                    let _: () = bed.server()?.ask(&["SCRIPT", "FLUSH"])?;
+                }
+                Ok(())
+            })
+        },
+        expect: no_duplicates,
+    },
+    Row {
+        number: "M36",
+        name: "the server is full while jobs are acknowledged and leases extended",
+        grade: Grade::S,
+        columns: REDIS,
+        setup: || Setup { mix: Mix { ms: 300, bytes: 2_000, ..Mix::default() }, pause_ms: 1, ..Setup::default() },
+        harm: |bed| {
+            Box::pin(async move {
+                bed.progress(50).await?;
+                for _ in 0..2 {
+                    bed.harm("maxmemory", "broker");
+                    let _: () = bed.server()?.ask(&["CONFIG", "SET", "maxmemory", "1mb"])?;
+                    let time = bed.lease() * 3 / 2 + bed.ms(0, 500);
+                    bed.pass(time).await?;
+                    let _: () = bed.server()?.ask(&["CONFIG", "SET", "maxmemory", "0"])?;
+                    bed.pass(Duration::from_millis(200)).await?;
+                }
+                Ok(())
+            })
+        },
+        expect: refused,
+    },
+];
+
+const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+
+fn away(bed: &mut Bed) -> Harming<'_> {
+    Box::pin(async move {
+        for _ in 0..2 {
+            bed.progress(100).await?;
+            bed.harm("kill", "broker");
+            bed.server()?.kill();
+            // Whoever starts workers meanwhile starts them again until the server is there.
+            bed.start_worker()?;
+            let away = bed.ms(500, 3_000);
+            bed.pass(away).await?;
+            bed.server()?.restart();
+        }
+        Ok(())
+    })
+}

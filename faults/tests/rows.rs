@@ -1,0 +1,34 @@
+//! A few rows of the fault matrix, with fixed seeds: `cargo xtask faults` runs all of them, with any.
+
+use std::path::Path;
+
+use queue_faults::{bed::Column, report::Report, rows, run};
+
+/// Rows that run with others at the same time.
+macro_rules! rows {
+    ($($name:ident: $number:literal on $column:expr;)*) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            holds($number, $column).await;
+        })*
+    };
+}
+
+rows! {
+    on_redis_a_stopped_worker_changes_nothing_when_it_resumes: "M4" on Column::Redis;
+    on_redis_cut_replies_to_enqueues_double_nothing: "M19" on Column::Redis;
+    on_redis_a_server_that_stands_still_redelivers_nothing: "M31" on Column::Redis;
+    on_redis_a_full_server_takes_acks_and_beats: "M36" on Column::Redis;
+    on_sqlite_killed_workers_lose_nothing: "M1" on Column::Sqlite;
+    on_sqlite_poison_is_found_and_innocents_live: "M8" on Column::Sqlite;
+    on_sqlite_bombs_are_buried: "M59" on Column::Sqlite;
+}
+
+async fn holds(number: &str, column: Column) {
+    let row = rows::all().into_iter().find(|row| row.number == number).expect("the row is in the matrix");
+    let outcome = run::once(row, column, 17, Path::new(env!("CARGO_BIN_EXE_faults"))).await;
+    let mut report = Report::default();
+    report.add(row, column, &outcome);
+    let violations = outcome.verdict.as_ref().map(|verdict| &verdict.violations);
+    assert!(outcome.held(), "{}\n{violations:#?}", report.table());
+}
