@@ -30,6 +30,9 @@ pub(crate) struct Lane {
     pub(crate) answered: u64,
     /// Whether a turn, or a registration, is on its way.
     pub(crate) in_flight: bool,
+    /// Slots that are reserved for the answer of the turn that is on its way, and since when.
+    pub(crate) reserved: usize,
+    pub(crate) sent: Option<Instant>,
     /// Endings of its deliveries that wait for its next turn.
     pub(crate) finishes: Vec<Finish>,
     /// How many travel with the turn that is on its way.

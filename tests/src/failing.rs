@@ -18,6 +18,7 @@ use queue_core::{
         PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
 };
+use tokio::sync::watch;
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,9 @@ pub struct FailingBroker {
     full: AtomicU32,
     forgotten: AtomicU32,
     failed: AtomicU32,
+    /// The queue whose turns are held, and how many are.
+    held: watch::Sender<Option<&'static str>>,
+    holding: AtomicU32,
 }
 
 impl FailingBroker {
@@ -52,12 +56,24 @@ impl FailingBroker {
             full: AtomicU32::new(0),
             forgotten: AtomicU32::new(0),
             failed: AtomicU32::new(0),
+            held: watch::Sender::new(None),
+            holding: AtomicU32::new(0),
         })
     }
 
     /// Lets the next `calls` fail in this way; zero heals.
     pub fn fail(&self, fault: Fault, calls: u32) {
         self.left(fault).store(calls, Ordering::SeqCst);
+    }
+
+    /// Keeps the turns of this queue, as a server does that stands still; `None` lets them go on.
+    pub fn hold(&self, queue: Option<&'static str>) {
+        self.held.send_replace(queue);
+    }
+
+    /// How many turns are kept.
+    pub fn holding(&self) -> u32 {
+        self.holding.load(Ordering::SeqCst)
     }
 
     /// How many calls have failed so far: a test can wait until somebody has tried.
@@ -141,6 +157,12 @@ impl Broker for FailingBroker {
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
         if self.take(Fault::Forgotten) {
             return Err(Error::Forgotten(turn.worker.to_string()));
+        }
+        let mut held = self.held.subscribe();
+        if *held.borrow() == Some(&turn.queue) {
+            self.holding.fetch_add(1, Ordering::SeqCst);
+            let _ = held.wait_for(|held| *held != Some(&turn.queue)).await;
+            self.holding.fetch_sub(1, Ordering::SeqCst);
         }
         self.around(self.inner.turn(turn)).await
     }

@@ -46,6 +46,7 @@ async fn a_master_that_is_killed_costs_only_what_its_replica_lacked(kind: Kind) 
     elsewhere(&history).assert_flawless();
     let pause = elsewhere(&history).longest_pause(killed, promotion.at + LAG);
     println!("a dead master: the queues of others paused for {pause:?}");
+    assert!(pause < BOUND, "{pause:?}");
 }
 
 /// What it lacks is lost or done again, and nobody who knows better spoils it: its workers are `Forgotten` and start over.

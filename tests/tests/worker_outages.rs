@@ -69,6 +69,12 @@ async fn gives_way(job: u32, seen: State<Seen>, ctx: JobContext) {
     seen.note(job, "gave way");
 }
 
+#[task(queue = "quick")]
+async fn long(job: u32, seen: State<Seen>) {
+    seen.note(job, "start");
+    seen.wait().await;
+}
+
 /// A broker that works, and the same one behind a line that can be cut.
 struct Scene {
     sound: Client,
@@ -93,7 +99,7 @@ impl Scene {
     /// A worker of the tasks of this file alone: others that are linked in want states of their own.
     fn worker_of(&self, client: Client) -> Worker {
         let worker = Worker::new(client).registry(Registry::empty());
-        worker.register::<quick>().register::<slow>().register::<gives_way>().shared_state(self.seen.clone())
+        worker.register::<quick>().register::<long>().register::<slow>().register::<gives_way>().shared_state(self.seen.clone())
     }
 
     fn start(&self, worker: Worker) -> JoinHandle<Stopped> {
@@ -105,6 +111,10 @@ impl Scene {
         self.cut.fail(Fault::RequestLost, 0);
         self.shutdown.drain();
         tokio::time::timeout(Duration::from_secs(30), running).await.expect("the worker ends").unwrap()
+    }
+
+    async fn released(&self, queue: &str) -> u64 {
+        self.sound.inspector().stats(queue).await.unwrap().counters.get("released").copied().unwrap_or(0)
     }
 
     async fn seen(&self, job: u32, what: &str) {
@@ -181,6 +191,27 @@ async fn an_outage_shorter_than_the_lease_costs_a_running_job_nothing() {
     scene.seen.open.send_replace(true);
     until("the end of the job", async || job.status().await.unwrap() == Some(queue_core::broker::State::Done)).await;
     assert_eq!(scene.seen.of(1), ["start", "end"]);
+    scene.end(running).await;
+}
+
+#[tokio::test]
+async fn a_queue_that_is_not_answered_takes_no_slot_from_the_others() {
+    let scene = Scene::new();
+    let running = scene.start(scene.worker().concurrency(1));
+    quick::job(1).enqueue(&scene.sound).await.unwrap();
+    scene.seen(1, "start").await;
+    scene.cut.hold(Some("slow"));
+    let late = slow::job(2).enqueue(&scene.sound).await.unwrap();
+    until("a turn to be kept", async || scene.cut.holding() > 0).await;
+    long::job(3).enqueue(&scene.sound).await.unwrap();
+    scene.seen(3, "start").await;
+    // The answer comes after all, and finds no slot.
+    scene.cut.hold(None);
+    until("the job to go back", async || scene.released("slow").await == 1).await;
+    scene.seen.open.send_replace(true);
+    until("its end", async || late.status().await.unwrap() == Some(queue_core::broker::State::Done)).await;
+    assert_eq!(scene.seen.of(2), ["start", "end"]);
+    assert_eq!(scene.sound.inspector().show(late.address()).await.unwrap().attempts, 0);
     scene.end(running).await;
 }
 

@@ -35,6 +35,7 @@ impl Pump {
         if now >= self.tick_at {
             self.tick_at = now + self.shared.settings.tick();
             self.look_at_handlers(now);
+            self.look_at_turns(now);
         }
     }
 

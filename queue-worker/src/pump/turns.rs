@@ -31,6 +31,9 @@ pub(super) struct TurnDone {
     end: TurnEnd,
 }
 
+/// Nothing is reserved any longer for a turn that has not been answered for so long.
+const LATE: Duration = Duration::from_millis(500);
+
 /// Parked jobs of known tasks are asked for at most this often, and this many names at once.
 const RESUME: Duration = Duration::from_secs(1);
 const RESUME_NAMES: usize = 200;
@@ -142,6 +145,8 @@ impl Pump {
             state.claiming += 1;
             state.hinted = false;
         }
+        lane.reserved = claim;
+        lane.sent = Some(Instant::now());
         self.reserved += claim;
         self.suspect_asked |= asked;
         let (lane, generation) = (id, lane.generation);
@@ -151,15 +156,28 @@ impl Pump {
         }));
     }
 
+    /// Gives back what is reserved for turns that are not answered in time: the server of one queue is no matter of the others.
+    /// Jobs that such an answer brings in the end, and that find no slot, are released at once.
+    pub(super) fn look_at_turns(&mut self, now: Instant) {
+        for queue in &mut self.queues {
+            for lane in queue.lanes.iter_mut().filter(|lane| lane.reserved > 0) {
+                if lane.sent.is_some_and(|sent| now >= sent + LATE) {
+                    self.reserved -= mem::take(&mut lane.reserved);
+                    queue.claiming -= 1;
+                }
+            }
+        }
+    }
+
     pub(super) fn turn_ended(&mut self, done: TurnDone) {
         let TurnDone { lane: id, generation, claim, asked, end } = done;
-        self.reserved -= claim;
         self.suspect_asked &= !asked;
         let state = &mut self.queues[id.queue];
         state.used -= claim;
-        state.claiming -= usize::from(claim > 0);
         state.dirty = true;
         let lane = &mut state.lanes[id.lane];
+        state.claiming -= usize::from(lane.reserved > 0);
+        self.reserved -= mem::take(&mut lane.reserved);
         lane.in_flight = false;
         lane.sending = 0;
         if lane.generation != generation {
@@ -203,7 +221,8 @@ impl Pump {
             if let Some(slot) = self.take_slot(id, &delivery) {
                 jobs.push((slot, delivery));
             } else {
-                // Taken away since, or claimed by a turn that was under way when the worker was told to stop.
+                // Taken away since, or claimed by a turn whose slots were given away, or that was under way when the worker was
+                // told to stop.
                 let ending = if delivery.void { Ending::Void } else { Ending::Release };
                 self.queues[id.queue].lanes[id.lane].finishes.push(Finish { id: delivery.id, claim: delivery.claim, ending });
             }
