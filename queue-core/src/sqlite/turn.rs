@@ -57,8 +57,8 @@ pub(super) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     if !queue.paused {
         promote(tx, &mut queue)?;
         if claim.left > 0 {
-            claim.resume(tx, &queue, &turn.resume)?;
-            if turn.suspect && !claim.deliveries.iter().any(|delivery| delivery.crashes > 0) {
+            claim.resume(tx, &queue, &turn.resume, turn.suspect)?;
+            if turn.suspect && !claim.has_suspect() {
                 claim.take(tx, &queue, SUSPECT, 1)?;
             }
             claim.take(tx, &queue, READY, MAX_ITEMS)?;
@@ -129,13 +129,26 @@ struct Claim {
 }
 
 impl Claim {
-    /// Takes parked jobs of these tasks.
-    fn resume(&mut self, tx: &mut Tx<'_>, queue: &Queue, tasks: &[std::sync::Arc<str>]) -> Result<(), Failed> {
+    fn has_suspect(&self) -> bool {
+        self.deliveries.iter().any(|delivery| delivery.crashes > 0)
+    }
+
+    /// Takes parked jobs of these tasks. A suspect is one here too; those that are passed over stay parked.
+    fn resume(&mut self, tx: &mut Tx<'_>, queue: &Queue, tasks: &[std::sync::Arc<str>], suspects: bool) -> Result<(), Failed> {
         for task in tasks {
-            let mut parked = tx.sql("SELECT id FROM queue_parked WHERE queue = ?1 AND task = ?2 LIMIT ?3")?;
-            let ids: Vec<Vec<u8>> =
-                parked.query_map(params![queue.key, task.as_ref(), self.left], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-            for id in ids {
+            let mut parked = tx.sql(
+                "SELECT id, ifnull(crashes, 0) FROM queue_parked LEFT JOIN queue_jobs USING (queue, id)
+                 WHERE queue = ?1 AND task = ?2 AND (?3 OR ifnull(crashes, 0) = 0) LIMIT ?4",
+            )?;
+            let found: Vec<(Vec<u8>, u32)> = parked
+                .query_map(params![queue.key, task.as_ref(), suspects && !self.has_suspect(), self.left], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })?
+                .collect::<rusqlite::Result<_>>()?;
+            for (id, crashes) in found {
+                if crashes > 0 && self.has_suspect() {
+                    continue;
+                }
                 let delivery = tx
                     .sql("SELECT id, envelope, attempts, crashes, snoozes FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3")?
                     .query_row(params![queue.key, id, PARKED], read_delivery)

@@ -94,6 +94,7 @@ macro_rules! __conformance_cases {
                 a_fenced_lane_is_forgotten_in_every_request
                 a_fence_takes_one_lane_not_its_process
                 a_beat_brings_the_cancels
+                an_answer_to_an_old_delivery_leaves_the_cancel_of_a_newer_one
                 a_turn_renews_the_lease
                 a_turn_tells_how_many_lanes_there_are;
             reclaims:
@@ -106,6 +107,7 @@ macro_rules! __conformance_cases {
                 a_finished_run_clears_the_crashes
                 a_turn_brings_one_suspect_at_most
                 a_process_that_lives_under_another_name_is_charged_nothing
+                a_parked_suspect_is_resumed_like_any_other_suspect
                 what_was_finished_in_time_is_not_reclaimed
                 an_idle_lane_is_forgotten_without_charge
                 a_sweep_goes_in_bounded_steps_that_anyone_can_continue

@@ -144,6 +144,21 @@ pub async fn a_beat_brings_the_cancels(bed: Bed) {
     lane.ack(&held[1..]).await;
 }
 
+/// An answer to an earlier delivery of a job is none to a later one.
+pub async fn an_answer_to_an_old_delivery_leaves_the_cancel_of_a_newer_one(bed: Bed) {
+    bed.put(1).await;
+    let mut lane = bed.lane().await;
+    let old = lane.claim_one().await;
+    assert!(lane.end(&old, queue_core::broker::Ending::Release).await);
+    let new = lane.claim_one().await;
+    bed.broker.cancel(&bed.queue, std::slice::from_ref(&new.id)).await.unwrap();
+    for ending in [ack(), queue_core::broker::Ending::Void] {
+        assert!(!lane.end(&old, ending).await);
+        let beat = bed.broker.extend(&[lane.beat(LONG)]).await.remove(0).unwrap();
+        assert_eq!(beat.cancelled, [(new.id.clone(), new.claim)]);
+    }
+}
+
 /// Without turns, a lane lives by its beats alone; without either, by its lease.
 pub async fn a_turn_renews_the_lease(bed: Bed) {
     let mut lane = bed.dying_lane().await;

@@ -198,6 +198,32 @@ pub async fn a_process_that_lives_under_another_name_is_charged_nothing(bed: Bed
     assert_eq!(again, [suspect, ids[0].clone(), ids[1].clone()], "a suspect first, and then as they were");
 }
 
+/// A parked suspect is one still: a turn resumes one at most, and none for a lane that may not have one.
+pub async fn a_parked_suspect_is_resumed_like_any_other_suspect(bed: Bed) {
+    bed.put(3).await;
+    let mut lane = bed.dying_lane().await;
+    lane.claim(3).await;
+    bed.reclaim(&[&lane], RULE).await;
+    let mut lane = bed.lane().await;
+    for parked in [true, true, false] {
+        let delivery = lane.wait_for_one().await;
+        let ending = if parked { Ending::Park { task: "new".to_owned() } } else { Ending::Release };
+        assert!(lane.end(&delivery, ending).await);
+    }
+    bed.put(1).await;
+    for (suspect, found) in [(false, [].as_slice()), (true, &[1])] {
+        let mut turn = lane.next().claim(10);
+        (turn.suspect, turn.resume) = (suspect, vec!["new".into()]);
+        let answer = lane.send(&turn).await;
+        let crashes: Vec<u32> = answer.deliveries.iter().map(|delivery| delivery.crashes).filter(|crashes| *crashes > 0).collect();
+        assert_eq!((crashes.as_slice(), answer.parked), (found, true));
+    }
+    let mut turn = lane.next().claim(10);
+    turn.resume = vec!["new".into()];
+    assert_eq!(lane.send(&turn).await.deliveries.len(), 1, "the next one comes with the next turn");
+    assert_eq!(bed.depth(State::Parked).await, 0);
+}
+
 /// Finished before the fence is finished.
 pub async fn what_was_finished_in_time_is_not_reclaimed(bed: Bed) {
     bed.put(2).await;

@@ -108,7 +108,7 @@ for _ = 1, groups do
         table.insert(accepted, ARGV[from + at - 1])
       else
         table.insert(stale, position + at - 1)
-        answered[ARGV[from + at - 1]] = true
+        answered[ARGV[from + at - 1] .. ':' .. ARGV[i]] = true
       end
     end
     from, to = 1, #accepted
@@ -133,11 +133,12 @@ i = i + 1
 local kept = 0
 local retries, later = {}, {}
 for _ = 1, others do
-  local tag, id, kind, a, b = worker .. ':' .. ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  local number, id, kind, a, b = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  local tag = worker .. ':' .. number
   i = i + 5
   if call('HGET', K.active, id) ~= tag then
     table.insert(stale, position)
-    answered[id] = true
+    answered[id .. ':' .. number] = true
   else
     call('HDEL', K.active, id)
     if sparse and kind ~= 'release' and kind ~= 'park' then
@@ -218,7 +219,7 @@ if #stale > 0 then
   if noted then
     local left = {}
     for _, note in ipairs(cmsgpack.unpack(noted)) do
-      if not answered[note[1]] then
+      if not answered[note[1] .. ':' .. note[2]] then
         table.insert(left, note)
       end
     end
@@ -300,12 +301,24 @@ if not paused then
   end
 
   if wanted > 0 then
+    local may_suspect = ARGV[5] == '1'
     for name = 10, 9 + tonumber(ARGV[9]) do
-      local task = ARGV[name]
-      local parked = call('ZRANGEBYLEX', K.parked, '[' .. task .. '\0', '(' .. task .. '\1', 'LIMIT', 0, wanted - #ids)
+      local task, room = ARGV[name], wanted - #ids
+      local parked = call('ZRANGEBYLEX', K.parked, '[' .. task .. '\0', '(' .. task .. '\1', 'LIMIT', 0, has_crashes and room + 100 or room)
       local found = {}
       for at, member in ipairs(parked) do
         found[at] = string.sub(member, #task + 2)
+      end
+      if has_crashes and #found > 0 then
+        -- A suspect is one here too; those that are passed over stay parked.
+        local crashes, fit = call('HMGET', K.crashes, unpack(found)), {}
+        for at, id in ipairs(found) do
+          if #fit < room and (may_suspect or not crashes[at]) then
+            fit[#fit + 1] = id
+            may_suspect = may_suspect and not crashes[at]
+          end
+        end
+        found = fit
       end
       local alive, taken = take(found)
       for at = 1, taken do
@@ -316,7 +329,6 @@ if not paused then
         break
       end
     end
-    local may_suspect = ARGV[5] == '1'
     if may_suspect and sparse and #ids < wanted then
       local alive, taken = take(call('LPOP', K.suspect, 1) or {})
       if taken < #alive then
@@ -353,7 +365,7 @@ if not paused then
         end
       end
     end
-    more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0 or (may_suspect and call('EXISTS', K.suspect) == 1)
+    more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0 or (ARGV[5] == '1' and call('EXISTS', K.suspect) == 1)
   end
 end
 

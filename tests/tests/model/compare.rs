@@ -1,0 +1,121 @@
+//! When two answers or two jobs are the same.
+
+use std::{collections::BTreeMap, fmt::Debug};
+
+use futures_util::future::join_all;
+use queue_core::{
+    Error, JobId,
+    broker::{BuryReason, DynBroker, JobRecord, Priority, State, TurnAnswer},
+};
+use queue_tests::model::Model;
+
+/// What is wrong.
+pub(crate) type Check = Result<(), String>;
+
+pub(crate) fn same<T: PartialEq + Debug>(what: &str, model: &T, broker: &T) -> Check {
+    if model == broker { Ok(()) } else { Err(format!("{what}: the model has\n  {model:?}\nand the broker\n  {broker:?}")) }
+}
+
+/// An answer, with its error in one word.
+pub(crate) fn outcome<T>(result: Result<T, Error>) -> Result<T, String> {
+    result.map_err(|error| match error {
+        Error::Forgotten(_) => "forgotten".to_owned(),
+        Error::Old { .. } => "old".to_owned(),
+        other => other.to_string(),
+    })
+}
+
+/// Two answers to a turn. A replay says nothing of the queue that could not have changed since.
+pub(crate) fn same_turn(model: &TurnAnswer, broker: &TurnAnswer, spurious: bool) -> Check {
+    same("stale positions", &model.stale, &broker.stale)?;
+    same("deliveries", &model.deliveries, &broker.deliveries)?;
+    same("parked", &model.parked, &broker.parked)?;
+    same("paused", &model.paused, &broker.paused)?;
+    same("next due", &model.next_due, &broker.next_due)?;
+    if model.more != broker.more && !(spurious && broker.more && !broker.paused) {
+        return same("more", &model.more, &broker.more);
+    }
+    Ok(())
+}
+
+/// A job as people see it, but for the times.
+#[derive(PartialEq, Debug)]
+struct Face {
+    state: State,
+    envelope: Vec<u8>,
+    priority: Priority,
+    attempts: u32,
+    crashes: u32,
+    snoozes: u32,
+    tag: Option<String>,
+    failures: Vec<String>,
+    reason: Option<BuryReason>,
+    result: Option<Vec<u8>>,
+    note: Option<String>,
+}
+
+fn face(record: JobRecord) -> Face {
+    // What is over keeps no crashes in one broker, and keeps them in the other.
+    let over = record.state.is_final() && record.state != State::Dead;
+    Face {
+        state: record.state,
+        envelope: record.envelope,
+        priority: record.priority,
+        attempts: record.attempts,
+        crashes: if over { 0 } else { record.crashes },
+        snoozes: record.snoozes,
+        tag: record.tag,
+        failures: record.failures.into_iter().map(|failure| failure.message).collect(),
+        reason: record.reason,
+        result: record.result,
+        note: record.note.filter(|note| !note.is_empty()),
+    }
+}
+
+/// Every job that ever was, every list, and the counts. Times may differ by what the step took, in milliseconds; the broker's are adopted.
+pub(crate) async fn same_jobs(model: &mut Model, broker: &DynBroker, queue: &str, ids: &[JobId], took: i64) -> Check {
+    let records = join_all(ids.iter().map(|id| broker.show(queue, id))).await;
+    for (id, found) in ids.iter().zip(records) {
+        let found = found.map_err(|error| error.to_string())?;
+        let at = found.as_ref().and_then(|record| record.at_ms);
+        let known = model.jobs.get(id).map(|job| job.record(id));
+        same(&format!("job {id}"), &known.map(face), &found.map(face))?;
+        if let Some(job) = model.jobs.get_mut(id) {
+            let known = job.place.at();
+            match (known, at) {
+                (Some(known), Some(at)) if (known - took.min(1)..=known.saturating_add(took)).contains(&at) => job.place.set_at(at),
+                (known, at) => same(&format!("time of job {id}, which may be {took} ms later"), &known, &at)?,
+            }
+        }
+    }
+    same_lists(model, broker, queue).await
+}
+
+async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check {
+    let pages = join_all(State::ALL.map(|state| broker.list(queue, state, 0, 500))).await;
+    for (state, page) in State::ALL.into_iter().zip(pages) {
+        let seen: Vec<JobId> = page.map_err(|error| error.to_string())?.jobs.into_iter().map(|job| job.id).collect();
+        let known = model.ids(state);
+        let sorted = |ids: &[JobId]| {
+            let mut ids = ids.to_vec();
+            ids.sort();
+            ids
+        };
+        same(&format!("members of {state}"), &sorted(&known), &sorted(&seen))?;
+        if state == State::Ready {
+            let strict = |ids: &[JobId]| ids.iter().filter(|id| !model.loose.contains(*id)).cloned().collect::<Vec<_>>();
+            same("order of ready", &strict(&known), &strict(&seen))?;
+            model.reorder(&seen);
+        }
+    }
+    let found = broker.stats(queue).await.map_err(|error| error.to_string())?;
+    let known = model.stats();
+    let counts =
+        |counts: &BTreeMap<String, u64>| counts.iter().filter(|(_, n)| **n > 0).map(|(name, n)| (name.clone(), *n)).collect::<Vec<_>>();
+    same("counters", &counts(&known.counters), &counts(&found.counters))?;
+    for state in State::ALL {
+        let depth = |depth: &BTreeMap<State, u64>| depth.get(&state).copied().unwrap_or(0);
+        same(&format!("depth of {state}"), &depth(&known.depth), &depth(&found.depth))?;
+    }
+    same("paused", &known.paused, &found.paused)
+}

@@ -1,0 +1,80 @@
+//! Random operations on a real broker and on the [`Model`](queue_tests::model::Model), compared after every step: each answer, and
+//! every job. A failing story is shrunk to the shortest that fails.
+//!
+//! `QUEUE_TEST_CASES` is the number of stories per broker (64), `QUEUE_TEST_SEED` tells those of a seed again. The steps name jobs,
+//! lanes and deliveries by numbers that are resolved while the story runs, so that any part of a story is a story: that is
+//! what makes shrinking work, although the broker chooses some things for itself.
+
+mod compare;
+mod step;
+mod world;
+
+use proptest::{
+    collection::vec,
+    test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
+};
+use queue_core::broker::DynBroker;
+use queue_tests::{
+    conformance::Storage,
+    memory_broker::Memory,
+    server::Kind,
+    storages::{Server, SqliteMemory},
+};
+
+use self::{step::step, world::World};
+
+/// Most steps of a story.
+const STEPS: usize = 60;
+
+#[test]
+fn sqlite_does_what_the_model_does() {
+    compare(SqliteMemory::new());
+}
+
+#[test]
+fn redis_does_what_the_model_does() {
+    compare(Server::new(Kind::Redis));
+}
+
+#[test]
+fn valkey_does_what_the_model_does() {
+    compare(Server::new(Kind::Valkey));
+}
+
+/// The comparison itself: the model agrees with itself.
+#[test]
+fn the_model_does_what_the_model_does() {
+    compare(Memory::new());
+}
+
+fn compare(mut storage: impl Storage) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seed = number("QUEUE_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let cases = number("QUEUE_TEST_CASES").and_then(|cases| u32::try_from(cases).ok()).unwrap_or(64);
+    println!("seed {seed}; QUEUE_TEST_SEED={seed} tells these stories again");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, max_shrink_time: 120_000, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, rng);
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be started");
+    let broker: DynBroker = runtime.block_on(storage.open());
+    let told = runner.run(&vec(step(), 1..=STEPS), |story| {
+        runtime.block_on(async {
+            let mut world = World::new(broker.clone()).await;
+            for (n, step) in story.iter().enumerate() {
+                world.act(step).await.map_err(|problem| TestCaseError::fail(format!("step {}, {step:?}: {problem}", n + 1)))?;
+            }
+            Ok(())
+        })
+    });
+    match told {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, story)) => {
+            let steps: String = story.iter().enumerate().map(|(n, step)| format!("{:3} {step:?}\n", n + 1)).collect();
+            panic!("{reason}\n\nthe shortest story that fails (QUEUE_TEST_SEED={seed}):\n{steps}");
+        }
+        Err(other) => panic!("{other}"),
+    }
+}

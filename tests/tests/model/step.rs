@@ -1,0 +1,153 @@
+//! The steps of a story, and how they are chosen.
+
+use std::{fmt, time::Duration};
+
+use proptest::{collection::vec, option, prelude::*};
+use queue_core::broker::{BuryReason, Ending, Priority};
+
+/// The number of a lane, a job or a delivery, among those that are there when it is needed.
+#[derive(Clone, Copy)]
+pub(crate) struct Index(u8);
+
+impl Index {
+    pub(crate) fn index(self, len: usize) -> usize {
+        usize::from(self.0) % len
+    }
+
+    pub(crate) fn get<T>(self, all: &[T]) -> &T {
+        &all[self.index(all.len())]
+    }
+}
+
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+fn index() -> impl Strategy<Value = Index> {
+    (0..120u8).prop_map(Index)
+}
+
+/// One thing that somebody does.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// A lane registers, of one of three processes.
+    Register { process: Index },
+    /// One of two producers sends jobs.
+    Enqueue { producer: Index, jobs: Vec<New> },
+    /// A producer sends its last request again.
+    EnqueueAgain { producer: Index },
+    /// A producer's last request but one arrives late.
+    EnqueueLate { producer: Index },
+    /// A lane hands in and claims.
+    Turn { lane: Index, finishes: Vec<End>, claim: usize, suspect: bool, resume: bool },
+    /// A lane sends its last turn again.
+    TurnAgain { lane: Index },
+    /// A lane's number is not the next: so much less or more.
+    TurnOff { lane: Index, by: i64 },
+    /// A lane gives a sign of life.
+    Beat { lane: Index },
+    /// A lane's lease runs out.
+    Lapse { lane: Index },
+    /// Somebody fences a lane that was seen to have lapsed, now or earlier.
+    Fence { suspect: Index },
+    /// Somebody takes the jobs of the fenced lanes back.
+    Sweep,
+    /// A person cancels jobs.
+    Cancel { jobs: Vec<Index> },
+    /// A person requeues jobs.
+    Requeue { jobs: Vec<Index> },
+    /// A person deletes jobs.
+    Delete { jobs: Vec<Index> },
+    /// A person stops claims, or lets them go on.
+    Pause { paused: bool },
+    /// What was due soon is due.
+    Wait,
+}
+
+/// A job to be enqueued.
+#[derive(Clone, Debug)]
+pub(crate) struct New {
+    /// One of a few given ids, or a made one.
+    pub(crate) id: Option<u8>,
+    pub(crate) payload: u8,
+    pub(crate) priority: Priority,
+    pub(crate) delay: Duration,
+}
+
+/// The ending of one of a lane's deliveries; `stray`: of any delivery that ever was, of any lane.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) delivery: Index,
+    pub(crate) stray: bool,
+    pub(crate) ending: Ending,
+}
+
+/// Over before the next `Wait` is.
+pub(crate) const SOON: Duration = Duration::from_millis(2);
+
+/// Not over before the story is.
+pub(crate) const LONG: Duration = Duration::from_secs(3600);
+
+/// The task of all jobs, and the name under which they are parked.
+pub(crate) const TASK: &str = "model.task";
+
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => index().prop_map(|process| Step::Register { process }),
+        8 => (index(), vec(new(), 1..5)).prop_map(|(producer, jobs)| Step::Enqueue { producer, jobs }),
+        2 => index().prop_map(|producer| Step::EnqueueAgain { producer }),
+        1 => index().prop_map(|producer| Step::EnqueueLate { producer }),
+        16 => (index(), vec(end(), 0..4), 0..5usize, any::<bool>(), any::<bool>())
+            .prop_map(|(lane, finishes, claim, suspect, resume)| Step::Turn { lane, finishes, claim, suspect, resume }),
+        3 => index().prop_map(|lane| Step::TurnAgain { lane }),
+        1 => (index(), prop_oneof![Just(-1), Just(1)]).prop_map(|(lane, by)| Step::TurnOff { lane, by }),
+        2 => index().prop_map(|lane| Step::Beat { lane }),
+        3 => index().prop_map(|lane| Step::Lapse { lane }),
+        3 => index().prop_map(|suspect| Step::Fence { suspect }),
+        3 => Just(Step::Sweep),
+        3 => vec(index(), 1..3).prop_map(|jobs| Step::Cancel { jobs }),
+        2 => vec(index(), 1..3).prop_map(|jobs| Step::Requeue { jobs }),
+        1 => vec(index(), 1..3).prop_map(|jobs| Step::Delete { jobs }),
+        1 => any::<bool>().prop_map(|paused| Step::Pause { paused }),
+        2 => Just(Step::Wait),
+    ]
+}
+
+fn new() -> impl Strategy<Value = New> {
+    let priority = prop_oneof![
+        3 => Just(Priority::Normal),
+        1 => Just(Priority::Critical),
+        1 => Just(Priority::High),
+        1 => Just(Priority::Low),
+    ];
+    (option::of(0..4u8), 0..2u8, priority, delay()).prop_map(|(id, payload, priority, delay)| New { id, payload, priority, delay })
+}
+
+fn delay() -> impl Strategy<Value = Duration> {
+    prop_oneof![3 => Just(Duration::ZERO), 2 => Just(SOON), 1 => Just(LONG)]
+}
+
+fn end() -> impl Strategy<Value = End> {
+    (index(), prop::bool::weighted(0.2), ending()).prop_map(|(delivery, stray, ending)| End { delivery, stray, ending })
+}
+
+fn ending() -> impl Strategy<Value = Ending> {
+    let keep = option::of(prop_oneof![Just(Duration::ZERO), Just(LONG)]);
+    let result = option::of(vec(any::<u8>(), 1..4));
+    let reason = prop_oneof![Just(BuryReason::Failed), Just(BuryReason::Buried), Just(BuryReason::Undecodable)];
+    let text = || "[a-z ü\\PC]{0,12}";
+    prop_oneof![
+        3 => (result, keep).prop_map(|(result, keep)| Ending::Ack { result, keep }),
+        2 => (delay(), text()).prop_map(|(delay, error)| Ending::Nack { delay, error }),
+        1 => delay().prop_map(|delay| Ending::Snooze { delay }),
+        1 => delay().prop_map(|delay| Ending::Repeat { delay }),
+        1 => (reason, option::of(text())).prop_map(|(reason, error)| Ending::Bury { reason, error }),
+        1 => text().prop_map(|reason| Ending::Cancel { reason }),
+        1 => Just(Ending::Expire),
+        2 => Just(Ending::Release),
+        1 => Just(Ending::Void),
+        2 => Just(Ending::Park { task: TASK.to_owned() }),
+    ]
+}

@@ -1,0 +1,319 @@
+//! A broker and the model of it, to which the same is done.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use queue_core::{
+    JobId,
+    broker::{
+        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, NewJob, PartyName, ProcessId, Reclaimed, Register, Suspect, Turn,
+    },
+    envelope::Envelope,
+};
+use queue_tests::model::{Model, Place, Seen};
+
+use crate::{
+    compare::{Check, outcome, same, same_jobs, same_turn},
+    step::{End, Index, LONG, New, Step, TASK},
+};
+
+const RULE: CrashRule = CrashRule { max_crashes: 3, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
+
+/// Jobs, lanes and deliveries that numbers can name: the latest of them.
+const NAMED: usize = 12;
+
+pub(crate) struct World {
+    broker: DynBroker,
+    queue: Arc<str>,
+    model: Model,
+    processes: [ProcessId; 3],
+    lanes: Vec<Lane>,
+    producers: Vec<Producer>,
+    deliveries: Vec<(PartyName, Delivery)>,
+    suspects: Vec<Suspect>,
+    ids: Vec<JobId>,
+}
+
+struct Lane {
+    name: PartyName,
+    answered: u64,
+    last: Option<Turn>,
+}
+
+struct Producer {
+    name: PartyName,
+    requests: Vec<Enqueue>,
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+    i64::try_from(now.as_millis()).expect("it is not yet so late")
+}
+
+impl World {
+    pub(crate) async fn new(broker: DynBroker) -> World {
+        let queue: Arc<str> = format!("model-{:016x}", fastrand::u64(..)).into();
+        let processes = [ProcessId::random(), ProcessId::random(), ProcessId::random()];
+        let (mut model, mut producers) = (Model::default(), Vec::new());
+        model.now = now_ms();
+        for _ in 0..2 {
+            let register = Register::producer(queue.clone(), processes[0]);
+            let name = broker.register(&register).await.expect("a producer can register");
+            model.registered(&register, name.clone());
+            producers.push(Producer { name, requests: Vec::new() });
+        }
+        let (lanes, deliveries, suspects, ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut world = World { broker, queue, model, processes, lanes, producers, deliveries, suspects, ids };
+        world.register(world.processes[0]).await.expect("a lane can register");
+        world
+    }
+
+    /// Does it, and compares what came of it.
+    pub(crate) async fn act(&mut self, step: &Step) -> Check {
+        let before = now_ms();
+        self.model.now = before;
+        // What a sweep releases comes back in an order of the broker's own, until it was looked at.
+        let loose = self.model.loose.clone();
+        match step {
+            Step::Register { process } => self.register(*process.get(&self.processes)).await?,
+            Step::Enqueue { producer, jobs } => self.enqueue(*producer, jobs).await?,
+            Step::EnqueueAgain { producer } => self.enqueue_again(*producer, 0).await?,
+            Step::EnqueueLate { producer } => self.enqueue_again(*producer, 1).await?,
+            Step::Turn { lane, finishes, claim, suspect, resume } => {
+                let lane = lane.index(self.lanes.len());
+                let mut turn = self.next_turn(lane);
+                turn.finishes = self.finishes(&turn.worker, finishes);
+                (turn.claim, turn.suspect) = (*claim, *suspect);
+                turn.resume = if *resume { vec!["unrelated".into(), TASK.into()] } else { Vec::new() };
+                self.send(lane, turn).await?;
+            }
+            Step::TurnAgain { lane } => {
+                let lane = lane.index(self.lanes.len());
+                if let Some(turn) = self.lanes[lane].last.clone() {
+                    self.send(lane, turn).await?;
+                }
+            }
+            Step::TurnOff { lane, by } => {
+                let lane = lane.index(self.lanes.len());
+                let mut turn = self.next_turn(lane);
+                // Two before the next one is one before the last.
+                turn.seq = if *by < 0 { turn.seq.saturating_sub(2).max(1) } else { turn.seq + 1 };
+                if turn.seq != self.lanes[lane].answered && turn.seq != self.lanes[lane].answered + 1 {
+                    self.send(lane, turn).await?;
+                }
+            }
+            Step::Beat { lane } => self.beat(lane.index(self.lanes.len()), LONG).await?,
+            Step::Lapse { lane } => self.lapse(lane.index(self.lanes.len())).await?,
+            Step::Fence { suspect } => self.fence(*suspect).await?,
+            Step::Sweep => self.sweep().await?,
+            Step::Cancel { jobs } => {
+                let ids = self.named(jobs);
+                let found = self.broker.cancel(&self.queue, &ids).await;
+                same("cancel", &Ok(self.model.cancel(&ids)), &outcome(found))?;
+            }
+            Step::Requeue { jobs } => {
+                let ids = self.named(jobs);
+                let found = self.broker.requeue(&self.queue, &ids).await;
+                same("requeue", &Ok(self.model.requeue(&ids)), &outcome(found))?;
+            }
+            Step::Delete { jobs } => {
+                let ids = self.named(jobs);
+                let found = self.broker.delete(&self.queue, &ids).await;
+                same("delete", &Ok(self.model.delete(&ids)), &outcome(found))?;
+            }
+            Step::Pause { paused } => {
+                self.broker.set_paused(&self.queue, *paused).await.map_err(|error| error.to_string())?;
+                self.model.set_paused(*paused);
+            }
+            Step::Wait => {
+                while now_ms() < before + 3 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+        }
+        // Of a turn the broker's clock is known; elsewhere it may round otherwise than ours.
+        let took =
+            if matches!(step, Step::Turn { .. } | Step::TurnAgain { .. } | Step::TurnOff { .. }) { 0 } else { now_ms() - before + 1 };
+        same_jobs(&mut self.model, &self.broker, &self.queue, &self.ids, took).await?;
+        if matches!(step, Step::Sweep) {
+            self.model.loose = loose;
+        }
+        Ok(())
+    }
+
+    async fn register(&mut self, process: ProcessId) -> Check {
+        let register = Register::worker(self.queue.clone(), process, LONG);
+        let name = self.broker.register(&register).await.map_err(|error| error.to_string())?;
+        self.model.registered(&register, name.clone());
+        self.lanes.push(Lane { name, answered: 0, last: None });
+        if self.lanes.len() > 4 {
+            self.lanes.remove(0);
+        }
+        Ok(())
+    }
+
+    async fn enqueue(&mut self, producer: Index, jobs: &[New]) -> Check {
+        let n = producer.index(self.producers.len());
+        let producer = &self.producers[n];
+        let seq = producer.requests.last().map_or(0, |request| request.seq) + 1;
+        let jobs: Vec<NewJob> = jobs.iter().map(new_job).collect();
+        for job in &jobs {
+            if !self.ids.contains(&job.id) {
+                self.ids.push(job.id.clone());
+            }
+        }
+        let request = Enqueue::new(self.queue.clone(), producer.name.clone(), seq, jobs);
+        self.producers[n].requests.push(request.clone());
+        self.send_enqueue(&request).await
+    }
+
+    async fn enqueue_again(&mut self, producer: Index, back: usize) -> Check {
+        let requests = &producer.get(&self.producers).requests;
+        match requests.iter().rev().nth(back).cloned() {
+            Some(request) => self.send_enqueue(&request).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn send_enqueue(&mut self, request: &Enqueue) -> Check {
+        let found = outcome(self.broker.enqueue(request).await);
+        same("enqueue", &outcome(self.model.enqueue(request)), &found)
+    }
+
+    fn next_turn(&self, lane: usize) -> Turn {
+        let lane = &self.lanes[lane];
+        Turn::new(self.queue.clone(), lane.name.clone(), lane.answered + 1, LONG)
+    }
+
+    /// The finishes of a turn: each delivery once.
+    fn finishes(&self, lane: &PartyName, ends: &[End]) -> Vec<Finish> {
+        let latest = self.deliveries.iter().rev().take(NAMED);
+        let mut seen = BTreeSet::new();
+        let mut finishes = Vec::new();
+        for end in ends {
+            let of: Vec<&Delivery> =
+                latest.clone().filter(|(holder, _)| end.stray || holder == lane).map(|(_, delivery)| delivery).collect();
+            if of.is_empty() {
+                continue;
+            }
+            let delivery = end.delivery.get(&of);
+            if seen.insert((delivery.id.clone(), delivery.claim)) {
+                finishes.push(Finish { id: delivery.id.clone(), claim: delivery.claim, ending: end.ending.clone() });
+            }
+        }
+        finishes
+    }
+
+    async fn send(&mut self, lane: usize, turn: Turn) -> Check {
+        let replay = turn.seq == self.lanes[lane].answered;
+        let found = outcome(self.broker.turn(&turn).await);
+        if let Ok(answer) = &found {
+            self.model.now = answer.now_ms;
+        }
+        let seen = found.as_ref().ok().map(|answer| Seen {
+            claim: answer.deliveries.first().map(|delivery| delivery.claim),
+            ids: answer.deliveries.iter().map(|delivery| delivery.id.clone()).collect(),
+        });
+        let known = outcome(self.model.turn(&turn, seen.as_ref()));
+        let (known, found) = match (known, found) {
+            (Ok(known), Ok(found)) => (known, found),
+            (known, found) => return same("turn", &known.map(|_| ()), &found.map(|_| ())),
+        };
+        // A replay or a turn without a claim says less exactly whether there is more, and so does one with tombs in its way.
+        let spurious = replay || turn.claim == 0 || !self.model.loose.is_empty();
+        same_turn(&known, &found, spurious)?;
+        if replay {
+            return Ok(());
+        }
+        for delivery in &found.deliveries {
+            let last = self.deliveries.iter().filter(|(_, other)| other.id == delivery.id).map(|(_, other)| other.claim).max();
+            if last >= Some(delivery.claim) {
+                return Err(format!("{}: claim {} after {last:?}", delivery.id, delivery.claim));
+            }
+        }
+        self.deliveries.extend(found.deliveries.into_iter().map(|delivery| (turn.worker.clone(), delivery)));
+        self.lanes[lane].answered = turn.seq;
+        self.lanes[lane].last = Some(turn);
+        Ok(())
+    }
+
+    async fn beat(&mut self, lane: usize, lease: Duration) -> Check {
+        let lane = &self.lanes[lane];
+        let beat = Extend::new(self.queue.clone(), lane.name.clone(), lane.answered, lease);
+        let found = self.broker.extend(std::slice::from_ref(&beat)).await.pop().expect("an answer for each lane");
+        let sorted = |extended: queue_core::broker::Extended| {
+            let mut cancelled = extended.cancelled;
+            cancelled.sort();
+            cancelled
+        };
+        same("beat", &outcome(self.model.extend(&beat)).map(sorted), &outcome(found).map(sorted))
+    }
+
+    async fn lapse(&mut self, lane: usize) -> Check {
+        self.beat(lane, Duration::from_millis(1)).await?;
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        let found = self.broker.suspects(&self.queue, 100).await.map_err(|error| error.to_string())?;
+        self.model.now = now_ms();
+        for suspect in &found.expired {
+            self.model.set_deadline(suspect);
+        }
+        let sorted = |mut suspects: Vec<Suspect>| {
+            suspects.sort_by(|one, other| one.worker.cmp(&other.worker));
+            suspects
+        };
+        let known = self.model.suspects(100);
+        same("suspects", &sorted(known.expired), &sorted(found.expired.clone()))?;
+        self.suspects.extend(found.expired);
+        Ok(())
+    }
+
+    async fn fence(&mut self, suspect: Index) -> Check {
+        let latest: Vec<&Suspect> = self.suspects.iter().rev().take(NAMED).collect();
+        if latest.is_empty() {
+            return Ok(());
+        }
+        let suspects = [(*suspect.get(&latest)).clone()];
+        let found = self.broker.fence(&self.queue, &suspects).await;
+        same("fence", &Ok(self.model.fence(&suspects)), &outcome(found))
+    }
+
+    async fn sweep(&mut self) -> Check {
+        let active = self.model.jobs.iter().filter(|(_, job)| matches!(job.place, Place::Active { .. }));
+        self.model.loose.extend(active.map(|(id, _)| id.clone()).collect::<Vec<_>>());
+        let mut found = Reclaimed::default();
+        for _ in 0..20 {
+            let step = self.broker.sweep_fenced(&self.queue, &RULE).await.map_err(|error| error.to_string())?;
+            found.released += step.released;
+            found.charged += step.charged;
+            found.buried += step.buried;
+            found.forgotten += step.forgotten;
+            if step == Reclaimed::default() {
+                break;
+            }
+        }
+        same("sweep", &self.model.sweep_fenced(&RULE), &found)
+    }
+
+    /// The latest jobs have numbers.
+    fn named(&self, jobs: &[Index]) -> Vec<JobId> {
+        let latest: Vec<&JobId> = self.ids.iter().rev().take(NAMED).collect();
+        if latest.is_empty() {
+            return Vec::new();
+        }
+        jobs.iter().map(|job| (*job.get(&latest)).clone()).collect()
+    }
+}
+
+fn new_job(new: &New) -> NewJob {
+    let envelope = Envelope::new(TASK, std::slice::from_ref(&new.payload)).encode().expect("a small envelope can be encoded");
+    let id = new.id.map_or_else(JobId::make, |n| JobId::given(&format!("given-{n}")).expect("it is a name"));
+    let digest = Envelope::decode(&envelope).expect("it was just encoded").digest();
+    let mut job = NewJob::new(id, envelope);
+    job.priority = new.priority;
+    job.due = if new.delay.is_zero() { Due::Now } else { Due::After(new.delay) };
+    job.digest = if job.id.is_given() { digest } else { 0 };
+    job
+}
