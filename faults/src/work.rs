@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queue_core::{prelude::*, registry::Registry};
+use queue_core::{envelope::Envelope, prelude::*, registry::Registry};
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Operation, Phase, Recorder};
@@ -46,9 +46,19 @@ pub fn digest(key: u64, pad: &str) -> u64 {
     fnv(key.to_le_bytes().into_iter().chain(pad.bytes()))
 }
 
-/// The digest of a job that carries something else, by all its bytes.
-pub fn raw_digest(envelope: &[u8]) -> u64 {
-    fnv(envelope.iter().copied())
+/// The key of a stored envelope, if it is one of a job of the suite, and the digest of what it carries: of all its bytes, if it
+/// is not.
+pub fn key_and_digest(envelope: &[u8]) -> (Option<u64>, u64) {
+    #[derive(Deserialize)]
+    struct Payload {
+        key: u64,
+        pad: String,
+    }
+    let payload = Envelope::decode(envelope).ok().and_then(|envelope| rmp_serde::from_slice(envelope.payload).ok());
+    match payload {
+        Some(Payload { key, pad }) => (Some(key), digest(key, &pad)),
+        None => (None, fnv(envelope.iter().copied())),
+    }
 }
 
 /// FNV-1a, 64 bits.

@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::{Problem, broker::Line};
-use crate::process::{Orders, ProducerOrders, WorkerOrders};
+use crate::{
+    history::CLOCK,
+    process::{Orders, ProducerOrders, WorkerOrders},
+};
 
 /// A worker process.
 #[derive(Debug)]
@@ -21,6 +24,27 @@ pub struct Worker {
     over: bool,
 }
 
+/// The wall clock of a process, moved: a library that is loaded before all others answers when it is asked for the time.
+#[derive(Debug)]
+pub(super) struct Clock {
+    pub(super) shim: PathBuf,
+    pub(super) moved_ms: i64,
+}
+
+impl Clock {
+    /// Compiles the library.
+    pub(super) fn moved(folder: &Path, moved_ms: i64) -> Result<Clock, Problem> {
+        let (source, shim) = (folder.join("clock.c"), folder.join("clock.so"));
+        std::fs::write(&source, include_str!("clock.c"))?;
+        let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&shim).arg(&source).arg("-ldl").output();
+        let compiled = compiled.map_err(|error| format!("a clock cannot be moved without a C compiler: {error}"))?;
+        if !compiled.status.success() {
+            return Err(format!("cc: {}", String::from_utf8_lossy(&compiled.stderr)).into());
+        }
+        Ok(Clock { shim, moved_ms })
+    }
+}
+
 /// What a renewal looks like in a history.
 const RENEW: &[u8] = b"\"renew\"";
 
@@ -31,17 +55,20 @@ pub(super) struct Producer {
     child: Child,
 }
 
-fn spawn(program: &Path, orders: &Orders) -> Result<Child, Problem> {
+fn spawn(program: &Path, orders: &Orders, clock: Option<&Clock>) -> Result<Child, Problem> {
     let orders = serde_json::to_string(orders)?;
     let mut command = Command::new(program);
     command.args(["process", &orders]).stdin(Stdio::null()).env_remove("RUST_LOG");
+    if let Some(clock) = clock {
+        command.env("LD_PRELOAD", &clock.shim).env(CLOCK, clock.moved_ms.to_string());
+    }
     Ok(command.spawn()?)
 }
 
 impl Worker {
-    pub(super) fn start(program: &Path, orders: WorkerOrders, line: Line) -> Result<Worker, Problem> {
+    pub(super) fn start(program: &Path, orders: WorkerOrders, line: Line, clock: Option<&Clock>) -> Result<Worker, Problem> {
         let (name, history) = (orders.common.name.clone(), orders.common.history.clone());
-        Ok(Worker { child: spawn(program, &Orders::Work(orders))?, line, name, history, marked: 0, over: false })
+        Ok(Worker { child: spawn(program, &Orders::Work(orders), clock)?, line, name, history, marked: 0, over: false })
     }
 
     /// Its name in the history.
@@ -115,7 +142,7 @@ impl Worker {
 
 impl Producer {
     pub(super) fn start(program: &Path, orders: ProducerOrders, line: Line) -> Result<Producer, Problem> {
-        Ok(Producer { child: spawn(program, &Orders::Produce(orders))?, line })
+        Ok(Producer { child: spawn(program, &Orders::Produce(orders), None)?, line })
     }
 
     pub(super) fn has_ended(&mut self) -> bool {

@@ -13,18 +13,25 @@ use super::Problem;
 
 /// A disk that can be filled to the last byte.
 #[derive(Debug)]
-pub struct Disk(TempDir);
+pub struct Disk {
+    folder: TempDir,
+    megabytes: usize,
+}
 
 impl Disk {
     pub(super) fn mount(megabytes: u32) -> Result<Disk, Problem> {
         let folder = tempfile::tempdir()?;
         let options = format!("size={megabytes}m");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder.path()).output()?;
-        if mounted.status.success() { Ok(Disk(folder)) } else { Err("no file system can be mounted here: that takes root".into()) }
+        if mounted.status.success() {
+            Ok(Disk { folder, megabytes: megabytes as usize })
+        } else {
+            Err("no file system can be mounted here: that takes root".into())
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
 
     /// Takes what is left.
@@ -33,8 +40,12 @@ impl Disk {
     /// When the file cannot be made.
     pub fn fill(&self) -> Result<(), Problem> {
         let mut file = File::options().create(true).append(true).open(self.path().join("films"))?;
+        // Never more than the disk has: whatever it lies on is not ours to fill.
+        let mut left = self.megabytes << 20;
         for size in [64 * 1024, 4096, 512, 1] {
-            while file.write(&vec![1; size]).is_ok_and(|written| written > 0) {}
+            while left >= size && file.write(&vec![1; size]).is_ok_and(|written| written > 0) {
+                left -= size;
+            }
         }
         Ok(())
     }

@@ -19,7 +19,10 @@ use queue_tests::proxy::Harm;
 use tempfile::TempDir;
 
 pub use self::{broker::Column, child::Worker, disk::Disk};
-use self::{broker::Place, child::Producer};
+use self::{
+    broker::Place,
+    child::{Clock, Producer},
+};
 use crate::{
     checker::{Resources, Terms, Verdict, check},
     history::{self, Operation, Phase, Recorder},
@@ -161,6 +164,14 @@ impl Bed {
         self.place.server().ok_or_else(|| "this row needs a server".into())
     }
 
+    /// Changes a setting of the server.
+    ///
+    /// # Errors
+    /// On SQLite, or when the server refuses.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Problem> {
+        Ok(self.server()?.ask(&["CONFIG", "SET", name, value])?)
+    }
+
     /// The disk of the SQLite file.
     ///
     /// # Errors
@@ -239,8 +250,16 @@ impl Bed {
     /// # Errors
     /// When it cannot be started.
     pub fn start_worker(&mut self) -> Result<usize, Problem> {
-        let tomorrow = self.setup.tomorrow;
-        self.start_worker_with(None, tomorrow)
+        self.launch(None, self.setup.tomorrow, None)
+    }
+
+    /// Starts one more worker, whose wall clock is wrong by so much.
+    ///
+    /// # Errors
+    /// When there is no C compiler.
+    pub fn start_worker_at(&mut self, moved_ms: i64) -> Result<usize, Problem> {
+        let clock = Clock::moved(self.folder.path(), moved_ms)?;
+        self.launch(None, self.setup.tomorrow, Some(&clock))
     }
 
     /// Starts one more worker, which kills itself at a point, or knows more tasks.
@@ -248,6 +267,10 @@ impl Bed {
     /// # Errors
     /// When it cannot be started.
     pub fn start_worker_with(&mut self, failpoint: Option<Failpoint>, tomorrow: bool) -> Result<usize, Problem> {
+        self.launch(failpoint, tomorrow, None)
+    }
+
+    fn launch(&mut self, failpoint: Option<Failpoint>, tomorrow: bool, clock: Option<&Clock>) -> Result<usize, Problem> {
         self.started += 1;
         let line = self.place.line();
         let orders = WorkerOrders {
@@ -258,7 +281,7 @@ impl Bed {
             failpoint,
             tomorrow,
         };
-        self.workers.push(Worker::start(&self.program, orders, line)?);
+        self.workers.push(Worker::start(&self.program, orders, line, clock)?);
         Ok(self.workers.len() - 1)
     }
 

@@ -7,7 +7,6 @@ use queue_core::{
     broker::{JobRecord, State},
     envelope::Envelope,
 };
-use serde::Deserialize;
 
 use super::{
     Problem,
@@ -16,7 +15,7 @@ use super::{
 use crate::{
     checker::{Held, Snapshot},
     history::now_us,
-    work::{QUEUE, digest, raw_digest},
+    work::{QUEUE, key_and_digest},
 };
 
 /// Lists every job in every state, and shows each.
@@ -59,12 +58,6 @@ fn made(bytes: &[u8]) -> String {
     [cut(0, 8), cut(8, 12), cut(12, 16), cut(16, 20), cut(20, 32)].join("-")
 }
 
-#[derive(Deserialize)]
-struct Payload {
-    key: u64,
-    pad: String,
-}
-
 fn held(state: State, id: &JobId, shown: Option<&JobRecord>) -> Held {
     let mut held = Held { id: id.to_string(), state: state.name().to_owned(), ..Held::default() };
     let Some(record) = shown else {
@@ -76,14 +69,10 @@ fn held(state: State, id: &JobId, shown: Option<&JobRecord>) -> Held {
     held.reason = record.reason.map(|reason| reason.name().to_owned());
     held.result = record.result.as_deref().and_then(|result| rmp_serde::from_slice(result).ok());
     held.lane = record.tag.as_deref().and_then(|tag| Some(tag.rsplit_once(':')?.0.to_owned()));
-    if let Ok(envelope) = Envelope::decode(&record.envelope) {
-        held.task = Some(envelope.task.to_string());
-        if let Ok(Payload { key, pad }) = rmp_serde::from_slice(envelope.payload) {
-            (held.key, held.digest) = (Some(key), Some(digest(key, &pad)));
-        }
-    }
-    if held.digest.is_none() && !record.envelope.is_empty() {
-        held.digest = Some(raw_digest(&record.envelope));
+    held.task = Envelope::decode(&record.envelope).ok().map(|envelope| envelope.task.to_string());
+    if !record.envelope.is_empty() {
+        let (key, digest) = key_and_digest(&record.envelope);
+        (held.key, held.digest) = (key, Some(digest));
     }
     held
 }

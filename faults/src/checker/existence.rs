@@ -18,9 +18,6 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
 
 /// I1: every accepted job is done, there, or was taken away.
 fn no_loss(facts: &Facts<'_>, found: &mut Vec<Finding>) {
-    if facts.terms.volatile {
-        return;
-    }
     let accepted = facts.enqueues.values().flatten().filter(|enqueue| enqueue.fate == Fate::Happened && !enqueue.existing);
     for id in accepted.filter_map(|enqueue| enqueue.id) {
         let job = &facts.jobs[id];

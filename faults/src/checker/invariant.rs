@@ -68,6 +68,19 @@ pub const LEFT_OUT: [(&str, &str); 4] = [
     ("I19 evicted dead jobs", "their eviction is counted in the queue's statistics and leaves no event per job"),
 ];
 
+/// What cannot be asked of a broker that may lose what it has acknowledged: what it says twice is not what it has said once.
+pub(super) const EXCUSED: [Invariant; 9] = [
+    Invariant::NoLoss,
+    Invariant::NoResurrection,
+    Invariant::ExplainedRedelivery,
+    Invariant::SingleHolder,
+    Invariant::Attempts,
+    Invariant::IdempotentEnqueue,
+    Invariant::Cancelled,
+    Invariant::DeadLetters,
+    Invariant::Accounting,
+];
+
 impl Invariant {
     /// As it is printed.
     pub fn title(self) -> &'static str {

@@ -75,6 +75,7 @@ pub fn check(records: &[Record], snapshot: &Snapshot, terms: &Terms) -> Verdict 
     }
     let violations = found
         .into_iter()
+        .filter(|finding| !(terms.volatile && invariant::EXCUSED.contains(&finding.invariant)))
         .map(|facts::Finding { invariant, about, what }| Violation { invariant, what, timeline: timeline::of(&facts, &about) })
         .collect();
     Verdict { violations, summary: Summary::of(&facts) }

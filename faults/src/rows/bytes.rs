@@ -11,18 +11,29 @@ use crate::{
     bed::{Bed, Setup},
     history::{Operation, Phase, Wish},
     process::Mix,
-    work::{QUEUE, raw_digest},
+    work::{QUEUE, key_and_digest},
 };
 
-pub(super) const ROWS: &[Row] = &[Row {
-    number: "M59",
-    name: "bombs for every decoder lie among the jobs",
-    grade: Grade::S,
-    columns: BOTH,
-    setup: || Setup { jobs: 600, mix: Mix { cancelled: 0, ..Mix::default() }, ..Setup::default() },
-    harm: bombs,
-    expect: no_duplicates,
-}];
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        number: "M16",
+        name: "payloads of another deployment, of which some cannot be read",
+        grade: Grade::S,
+        columns: BOTH,
+        setup: || Setup { jobs: 600, mix: Mix { cancelled: 0, ..Mix::default() }, ..Setup::default() },
+        harm: |bed| among_jobs(bed, strangers()),
+        expect: no_duplicates,
+    },
+    Row {
+        number: "M59",
+        name: "bombs for every decoder lie among the jobs",
+        grade: Grade::S,
+        columns: BOTH,
+        setup: || Setup { jobs: 600, mix: Mix { cancelled: 0, ..Mix::default() }, ..Setup::default() },
+        harm: |bed| among_jobs(bed, bombs()),
+        expect: no_duplicates,
+    },
+];
 
 /// Bytes at which decoders have died: nesting, and lengths that nothing stands behind.
 fn evils() -> Vec<Vec<u8>> {
@@ -46,21 +57,39 @@ fn evils() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Puts each into the queue as an envelope, and as the payload of a sound one, beside the jobs of the producers.
-fn bombs(bed: &mut Bed) -> Harming<'_> {
+/// Each as an envelope, and as the payload of a sound one.
+fn bombs() -> Vec<Vec<u8>> {
+    let payloads = evils().into_iter().filter_map(|evil| Envelope::new("work", &evil).encode().ok());
+    evils().into_iter().filter(|evil| !evil.is_empty()).chain(payloads).collect()
+}
+
+/// Payloads in which parameters are missing or of another type.
+fn strangers() -> Vec<Vec<u8>> {
+    let payloads: [&[u8]; 5] = [
+        b"\x80",
+        b"\x81\xa3key\x01",
+        b"\x83\xa3key\xa3one\xa3pad\xa1x\xa4plan\xc0",
+        b"\x83\xa3key\x02\xa3pad\xa1x\xa4plan\x91\x01",
+        b"\x83\xa3key\x03\xa3pad\xa1x\xa4plan\x82\xa2ms\x01\xa4deed\xa6resign",
+    ];
+    payloads.into_iter().filter_map(|payload| Envelope::new("work", payload).encode().ok()).collect()
+}
+
+/// Puts these envelopes into the queue, beside the jobs of the producers.
+fn among_jobs(bed: &mut Bed, envelopes: Vec<Vec<u8>>) -> Harming<'_> {
     Box::pin(async move {
         bed.progress(50).await?;
         let broker = bed.client.broker().clone();
         let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await?;
-        let payloads = evils().into_iter().filter_map(|evil| Envelope::new("work", &evil).encode().ok());
-        let envelopes: Vec<Vec<u8>> = evils().into_iter().filter(|evil| !evil.is_empty()).chain(payloads).collect();
         for (n, envelope) in envelopes.into_iter().enumerate() {
-            let (n, id) = (n as u64, JobId::make());
-            bed.harm("bomb", "broker");
+            let (seq, id) = (n as u64 + 1, JobId::make());
+            // Some name a key themselves.
+            let key = key_and_digest(&envelope).0.unwrap_or(seq + 1_000);
+            bed.harm("bytes", "broker");
             let note = |id| Operation::Enqueue {
-                key: n,
+                key,
                 id,
-                digest: raw_digest(&envelope),
+                digest: key_and_digest(&envelope).1,
                 delay_ms: 0,
                 max_attempts: 25,
                 existing: false,
@@ -68,9 +97,9 @@ fn bombs(bed: &mut Bed) -> Harming<'_> {
             };
             bed.recorder().note(Phase::Invoke, note(Some(id.to_string())));
             let job = NewJob::new(id.clone(), envelope.clone());
-            let answers = broker.enqueue(&Enqueue::new(QUEUE, producer.clone(), n + 1, vec![job])).await?;
+            let answers = broker.enqueue(&Enqueue::new(QUEUE, producer.clone(), seq, vec![job])).await?;
             if answers != [Enqueued::Stored] {
-                return Err(format!("a bomb was answered {answers:?}").into());
+                return Err(format!("a job of strange bytes was answered {answers:?}").into());
             }
             bed.recorder().note(Phase::Ok, note(Some(id.to_string())));
             let pause = bed.ms(0, 60);

@@ -117,6 +117,18 @@ pub(super) const ROWS: &[Row] = &[
         expect: taken_back,
     },
     Row {
+        number: "M70",
+        name: "replies to enqueues of many are cut off",
+        grade: Grade::A,
+        columns: REDIS,
+        setup: || {
+            let mix = Mix { bulk: true, kept: 0, ..Mix::plain(0) };
+            Setup { jobs: 20_000, callers: 4, pause_ms: 20, deadline_ms: 300, concurrency: 64, mix, ..Setup::default() }
+        },
+        harm: |bed| on_and_off(bed, Harm::CutReplies, true),
+        expect: no_duplicates,
+    },
+    Row {
         number: "M68",
         name: "calls to the broker never return",
         grade: Grade::S,

@@ -8,6 +8,7 @@ mod crowds;
 mod files;
 mod lines;
 mod servers;
+mod soak;
 mod workers;
 
 use std::{fmt, future::Future, pin::Pin};
@@ -59,14 +60,15 @@ const SQLITE: &[Column] = &[Column::Sqlite];
 
 /// All rows, in the order in which they are run.
 pub fn all() -> Vec<&'static Row> {
-    [workers::ROWS, lines::ROWS, servers::ROWS, crowds::ROWS, bytes::ROWS, files::ROWS].into_iter().flatten().collect()
+    [workers::ROWS, lines::ROWS, servers::ROWS, crowds::ROWS, bytes::ROWS, files::ROWS, soak::ROWS].into_iter().flatten().collect()
 }
 
 /// Rows of the matrix that are not here, and why.
-pub const LEFT_OUT: [(&str, &str); 9] = [
+pub const LEFT_OUT: [(&str, &str); 10] = [
     ("M38 M39 M41", "Sentinel has no column yet"),
     ("M47 M48", "Cluster has no column yet"),
-    ("M52", "there is no clock shim yet; broker time decides, and times of clients are sent nowhere"),
+    ("M18", "who a process is, is random at each start; M1 starts workers again"),
+    ("M33 M37 M42 M45 M46", "graded A and B: not yet built, or tested with one process"),
     ("M54 M55", "schedules are not built"),
     ("M56 M57", "unique jobs are not built"),
     ("M62 M64 M65", "files under power cuts and long readers are tested with the SQLite broker alone"),

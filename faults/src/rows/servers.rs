@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, refused};
 use crate::{
     bed::{Bed, Setup},
+    checker::Terms,
     process::Mix,
     work::{Deed, QUEUE},
 };
@@ -61,6 +62,51 @@ pub(super) const ROWS: &[Row] = &[
         expect: anything,
     },
     Row {
+        number: "M32b",
+        name: "the server is killed and comes back empty",
+        grade: Grade::S,
+        columns: REDIS,
+        setup: || {
+            let setup = Setup::default();
+            let terms = Terms { volatile: true, ..setup.terms };
+            Setup { server: &["--appendonly", "no"], terms, ..setup }
+        },
+        harm: |bed| {
+            Box::pin(async move {
+                for _ in 0..2 {
+                    let pause = bed.ms(200, 800);
+                    bed.pass(pause).await?;
+                    bed.harm("kill", "broker");
+                    bed.server()?.kill();
+                    bed.server()?.restart();
+                }
+                Ok(())
+            })
+        },
+        expect: anything,
+    },
+    Row {
+        number: "M44",
+        name: "the server refuses writes for lack of replicas",
+        grade: Grade::A,
+        columns: REDIS,
+        setup: || Setup { mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() },
+        harm: |bed| {
+            Box::pin(async move {
+                for _ in 0..2 {
+                    bed.progress(100).await?;
+                    bed.harm("no replicas", "broker");
+                    bed.set("min-replicas-to-write", "1")?;
+                    let time = bed.ms(200, 2_500);
+                    bed.pass(time).await?;
+                    bed.set("min-replicas-to-write", "0")?;
+                }
+                Ok(())
+            })
+        },
+        expect: anything,
+    },
+    Row {
         number: "M34a",
         name: "the entry of a lease is deleted by hand, and then jobs fail under it",
         grade: Grade::S,
@@ -110,10 +156,10 @@ pub(super) const ROWS: &[Row] = &[
                 bed.progress(50).await?;
                 for _ in 0..2 {
                     bed.harm("maxmemory", "broker");
-                    let _: () = bed.server()?.ask(&["CONFIG", "SET", "maxmemory", "1mb"])?;
+                    bed.set("maxmemory", "1mb")?;
                     let time = bed.lease() * 3 / 2 + bed.ms(0, 500);
                     bed.pass(time).await?;
-                    let _: () = bed.server()?.ask(&["CONFIG", "SET", "maxmemory", "0"])?;
+                    bed.set("maxmemory", "0")?;
                     bed.pass(Duration::from_millis(200)).await?;
                 }
                 Ok(())

@@ -1,0 +1,20 @@
+/* Moves the wall clock of a process by FAULTS_CLOCK_MS milliseconds; its monotonic clock stays. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+
+int clock_gettime(clockid_t clock, struct timespec *at) {
+    static int (*real)(clockid_t, struct timespec *);
+    static long long moved;
+    if (!real) {
+        const char *ms = getenv("FAULTS_CLOCK_MS");
+        moved = ms ? atoll(ms) : 0;
+        real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    }
+    int failed = real(clock, at);
+    if (!failed && clock == CLOCK_REALTIME) {
+        at->tv_sec += moved / 1000;
+    }
+    return failed;
+}
