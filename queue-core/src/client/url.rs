@@ -70,6 +70,10 @@ pub(crate) fn redacted(url: &str) -> String {
             *pair = "sentinel_password=***";
         }
     }
+    if !authority.contains('@') && (path.contains('@') || parameters.iter().any(|pair| pair.contains('@'))) {
+        // Its password has a `/` or `?` in it that should have been written as %2F or %3F.
+        return format!("{scheme}://***");
+    }
     let mark = if parameters.is_empty() { "" } else { "?" };
     let tail = format!("{path}{mark}{}", parameters.join("&"));
     match authority.rsplit_once('@') {
@@ -129,6 +133,8 @@ mod tests {
         let url = "redis+sentinel://one,two/main?sentinel_password=geheim&namespace=x";
         assert_eq!(redacted(url), "redis+sentinel://one,two/main?sentinel_password=***&namespace=x");
         assert_eq!(redacted("redis:app:geheim@host"), "***@host");
+        assert_eq!(redacted("redis://:ge/heim@host"), "redis://***");
+        assert_eq!(redacted("redis://:ge?heim@host/0"), "redis://***");
         assert_eq!(redacted("queue.db"), "queue.db");
     }
 }
