@@ -355,9 +355,9 @@ pub fn json_object<'a>(task: &str, params: &'a [ParamDef], json: &str) -> Result
 ///
 /// # Errors
 /// What cannot be read.
-pub fn to_json(bytes: &[u8]) -> Result<serde_json::Value, String> {
+pub fn to_json(bytes: &[u8]) -> Result<String, String> {
     codec::scan(bytes)?;
-    rmp_serde::from_slice(bytes).map_err(|error| error.to_string())
+    rmp_serde::from_slice::<serde_json::Value>(bytes).map(|value| value.to_string()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

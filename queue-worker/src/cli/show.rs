@@ -49,7 +49,7 @@ pub(super) async fn show(client: &Client, job: &str, format: &Format) -> Result<
 
 fn shown(address: &JobAddress, record: JobRecord) -> Shown {
     let envelope = Envelope::decode(&record.envelope);
-    let args = envelope.as_ref().map_err(ToString::to_string).and_then(|envelope| to_json(envelope.payload));
+    let args = envelope.as_ref().map_err(ToString::to_string).and_then(|envelope| json(envelope.payload));
     let undecodable = args.as_ref().err().cloned();
     let bytes = undecodable.is_some().then(|| record.envelope.iter().map(|byte| format!("{byte:02x}")).collect());
     let envelope = envelope.ok();
@@ -69,8 +69,12 @@ fn shown(address: &JobAddress, record: JobRecord) -> Shown {
             .into_iter()
             .map(|failure| FailureRow { at: utc(failure.at_ms), message: failure.message, at_ms: failure.at_ms })
             .collect(),
-        result: record.result.map(|result| to_json(&result).unwrap_or_else(|problem| Value::String(format!("(unreadable: {problem})")))),
+        result: record.result.map(|result| json(&result).unwrap_or_else(|problem| Value::String(format!("(unreadable: {problem})")))),
     }
+}
+
+fn json(bytes: &[u8]) -> Result<Value, String> {
+    serde_json::from_str(&to_json(bytes)?).map_err(|error| error.to_string())
 }
 
 fn text(shown: &Shown) -> String {
