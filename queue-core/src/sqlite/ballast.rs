@@ -36,7 +36,8 @@ impl Ballast {
     /// Whether there is room for enqueues: makes the ballast if it is missing.
     pub(super) fn aboard(&mut self) -> bool {
         let Some(path) = &self.path else { return true };
-        if path.exists() {
+        // A shorter one is half made: by another process just now, or by one that was killed over it.
+        if fs::metadata(path).is_ok_and(|ballast| ballast.len() == SIZE as u64) {
             return true;
         }
         if self.tried.is_some_and(|tried| tried.elapsed() < RETRY) {
@@ -49,7 +50,7 @@ impl Ballast {
                 true
             }
             Err(_) => {
-                // Half a ballast would pass for one.
+                // Half a ballast only takes room.
                 let _ = fs::remove_file(path);
                 false
             }
