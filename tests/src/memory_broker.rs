@@ -13,12 +13,12 @@ use queue_core::{
     BoxFuture, Error, JobId, Result,
     address::check_name,
     broker::{
-        Broker, BrokerInfo, CancelAnswer, CrashRule, DynBroker, Enqueue, Enqueued, Extend, Extended, Hint, Hints, Inspect, JobRecord,
+        Announcer, Broker, BrokerInfo, CancelAnswer, CrashRule, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord,
         MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer,
         sealed,
     },
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 
 use crate::{conformance::Storage, model::Model};
 
@@ -32,13 +32,13 @@ pub struct MemoryBroker {
 
 struct Queue {
     model: Model,
-    hints: watch::Sender<Hint>,
+    announcer: Announcer,
     registered: bool,
 }
 
 impl Default for Queue {
     fn default() -> Self {
-        Queue { model: Model::default(), hints: watch::channel(Hint::default()).0, registered: false }
+        Queue { model: Model::default(), announcer: Announcer::new(), registered: false }
     }
 }
 
@@ -91,7 +91,7 @@ impl MemoryBroker {
             let due = (wait > 0).then(|| Instant::now().checked_add(Duration::from_millis(wait))).flatten().map(Instant::into_std);
             // Beyond all calendars: nobody has to hear of it.
             if wait == 0 || due.is_some() {
-                queue.hints.send_modify(|hint| *hint = Hint { count: hint.count + 1, due });
+                queue.announcer.announce(due);
             }
         }
         done
@@ -190,7 +190,7 @@ impl Broker for MemoryBroker {
     }
 
     fn hints(&self, queue: &str) -> Hints {
-        Hints::new(self.lock().entry(queue.to_owned()).or_default().hints.subscribe())
+        self.lock().entry(queue.to_owned()).or_default().announcer.hints()
     }
 
     fn __sealed(&self, _: sealed::Seal) {}

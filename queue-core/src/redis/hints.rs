@@ -22,7 +22,7 @@ use super::{
     servers::Servers,
 };
 use crate::{
-    broker::{CALL_DEADLINE, Hint, Hints},
+    broker::{Announcer, CALL_DEADLINE, Hints},
     io::IoThread,
 };
 
@@ -44,7 +44,7 @@ pub(super) struct Announcements {
 
 #[derive(Debug)]
 struct Queue {
-    hint: watch::Sender<Hint>,
+    announcer: Announcer,
     /// Its server's clock less ours, in milliseconds.
     ahead: i64,
 }
@@ -60,8 +60,8 @@ impl Announcements {
     pub(super) fn of(&self, queue: &str) -> Hints {
         let mut queues = self.lock();
         let known = queues.len();
-        let queue = queues.entry(queue.to_owned()).or_insert_with(|| Queue { hint: watch::channel(Hint::default()).0, ahead: 0 });
-        let hints = Hints::new(queue.hint.subscribe());
+        let queue = queues.entry(queue.to_owned()).or_insert_with(|| Queue { announcer: Announcer::new(), ahead: 0 });
+        let hints = queue.announcer.hints();
         if queues.len() > known {
             self.added.send_replace(known + 1);
         }
@@ -197,7 +197,7 @@ impl Announcements {
                 let wait = at - queue.ahead - local_ms();
                 u64::try_from(wait).ok().filter(|wait| *wait > 0).map(|wait| Instant::now() + Duration::from_millis(wait))
             });
-            queue.hint.send_modify(|hint| *hint = Hint { count: hint.count + 1, due });
+            queue.announcer.announce(due);
         }
     }
 

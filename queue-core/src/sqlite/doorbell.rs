@@ -11,28 +11,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::watch;
-
 use super::tx::{HintsOut, now_ms};
-use crate::broker::{Hint, Hints};
+use crate::broker::{Announcer, Hints};
 
 /// The listeners of this process, by queue.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Listeners(Arc<Mutex<HashMap<String, watch::Sender<Hint>>>>);
+pub(super) struct Listeners(Arc<Mutex<HashMap<String, Announcer>>>);
 
 impl Listeners {
     pub(super) fn of(&self, queue: &str) -> Hints {
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sender = listeners.entry(queue.to_owned()).or_insert_with(|| watch::channel(Hint::default()).0);
-        Hints::new(sender.subscribe())
+        listeners.entry(queue.to_owned()).or_default().hints()
     }
 
     fn tell(&self, queue: &str, at: i64) {
         let listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = listeners.get(queue) {
+        if let Some(announcer) = listeners.get(queue) {
             let wait = at - now_ms();
             let due = u64::try_from(wait).ok().filter(|wait| *wait > 0).map(|wait| Instant::now() + Duration::from_millis(wait));
-            sender.send_modify(|hint| *hint = Hint { count: hint.count + 1, due });
+            announcer.announce(due);
         }
     }
 }
