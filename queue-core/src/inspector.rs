@@ -2,7 +2,7 @@
 
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{CancelAnswer, DynBroker, JobRecord, MAX_ITEMS, Page, QueueStats, State},
+    broker::{CancelAnswer, Durability, DynBroker, JobRecord, MAX_ITEMS, Page, QueueStats, State},
     error::{Error, Result},
     io::on_broker,
 };
@@ -18,6 +18,14 @@ pub struct Inspector {
 impl Inspector {
     pub(crate) fn new(broker: DynBroker) -> Self {
         Inspector { broker }
+    }
+
+    /// What acknowledged jobs survive, at least: a server that does not tell may keep more.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn durability(&self) -> Result<Durability> {
+        self.run(|broker| async move { broker.durability().await }).await
     }
 
     /// The queues that anything was ever enqueued to, or that a worker serves, sorted by name.

@@ -1,7 +1,7 @@
 //! The first contact with the broker. A worker whose broker is not there yet waits for it, as it would in the middle of its
 //! work: whoever starts both needs no order, and an outage ends no process that starts during it.
 
-use queue_core::broker::DynBroker;
+use queue_core::broker::{Durability, DynBroker};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -25,6 +25,20 @@ pub(crate) async fn reach(broker: &DynBroker) -> Result<(), WorkerError> {
     }));
     let ended = |_| WorkerError::Died("its broker's I/O thread has ended".to_owned());
     Ok(told.await.map_err(ended)??)
+}
+
+/// Says what the broker keeps, for whoever relies on it.
+pub(crate) async fn tell_durability(broker: &DynBroker) {
+    let asking = broker.clone();
+    let (tell, told) = oneshot::channel();
+    broker.spawn(Box::pin(async move { drop(tell.send(asking.durability().await)) }));
+    match told.await {
+        Ok(Ok(Durability::Volatile)) => tracing::warn!(durability = %Durability::Volatile, "{}", Durability::Volatile.meaning()),
+        Ok(Ok(durability)) => tracing::info!(%durability, "{}", durability.meaning()),
+        // It may well have gone away again; that is told by those who work with it.
+        Ok(Err(error)) => tracing::debug!("cannot ask what the broker keeps: {error}"),
+        Err(_) => {}
+    }
 }
 
 async fn try_until_reached(broker: &DynBroker) -> queue_core::Result<()> {

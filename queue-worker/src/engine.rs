@@ -121,6 +121,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
         // It was told to stop, or nobody can tell it any more.
         _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
     }
+    arrival::tell_durability(&broker).await;
     shared.heard();
     shared.reached.store(true, Ordering::Relaxed);
     duty(&ticket, &broker, "reclaimer", {

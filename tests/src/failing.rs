@@ -14,8 +14,9 @@ use async_trait::async_trait;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
-        Broker, BrokerInfo, CancelAnswer, CrashRule, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page,
-        PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints,
+        Inspect, JobRecord, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
+        TurnAnswer, sealed,
     },
 };
 use tokio::sync::watch;
@@ -152,6 +153,14 @@ impl Broker for FailingBroker {
             return Err(Error::BrokerFull { broker: self.location(), problem: "it was made to be full".to_owned() });
         }
         self.around(self.inner.enqueue(request)).await
+    }
+
+    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
+        self.around(self.inner.enqueue_confirmed(request, confirm)).await
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        self.around(self.inner.durability()).await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {

@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use queue_core::{
     BoxFuture, JobId, Result,
     broker::{
-        Broker, BrokerInfo, CancelAnswer, CrashRule, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page,
-        Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints,
+        Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
+        TurnAnswer, sealed,
     },
     redis::RedisBroker,
 };
@@ -108,6 +109,14 @@ impl Broker for RolesBroker {
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         self.producer.enqueue(request).await
+    }
+
+    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
+        self.producer.enqueue_confirmed(request, confirm).await
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        self.dashboard.durability().await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {

@@ -18,6 +18,7 @@
 //! recognises the number, applies nothing twice and gives the same answer. `Forgotten` means that the broker lost what it
 //! told this worker or producer: register under a new name, and take everything held as lost.
 
+mod durability;
 mod enqueue;
 mod hints;
 mod inspect;
@@ -30,7 +31,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-pub use self::{enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
+pub use self::{durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
 use crate::{address::JobId, error::Result, io::BoxFuture};
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.
@@ -75,6 +76,21 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// # Errors
     /// `Forgotten` when the producer is unknown, `Old` when `seq` is below the last, `BrokerFull` when nothing was stored.
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>>;
+
+    /// The same, and then waits until the jobs are as safe as was asked for, or for two seconds. Says how safe they are.
+    ///
+    /// # Errors
+    /// Those of [`enqueue`](Self::enqueue). Less safety than was asked for is no error.
+    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
+        let _ = confirm;
+        let answers = self.enqueue(request).await?;
+        Ok((answers, Confirmed { durability: self.durability().await?, replicas: 0 }))
+    }
+
+    /// What acknowledged jobs survive, at least: a server that does not tell may keep more.
+    async fn durability(&self) -> Result<Durability> {
+        Ok(Durability::Volatile)
+    }
 
     /// Hands in finishes, then promotes what is due and claims up to [`Turn::claim`] jobs, in one transition (R2 to R5).
     ///

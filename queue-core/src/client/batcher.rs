@@ -6,14 +6,14 @@
 use std::{
     mem,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::producer::{Answer, Failure, Line, Producer, after};
 use crate::{
-    broker::{DynBroker, MAX_BYTES, MAX_ITEMS, NewJob, ProcessId},
+    broker::{MAX_BYTES, MAX_ITEMS, NewJob},
     error::{Error, Result},
     io::on_broker,
 };
@@ -49,12 +49,8 @@ struct Waiting {
 }
 
 impl Producers {
-    pub(super) fn new(broker: DynBroker, queue: Arc<str>, process: ProcessId, deadline: Duration) -> Self {
-        Producers {
-            line: Line { broker, queue, process, deadline },
-            batcher: Mutex::default(),
-            bulk: Bulk { lanes: Arc::new(Semaphore::new(BULK_LANES)), idle: Arc::default() },
-        }
+    pub(super) fn new(line: Line) -> Self {
+        Producers { line, batcher: Mutex::default(), bulk: Bulk { lanes: Arc::new(Semaphore::new(BULK_LANES)), idle: Arc::default() } }
     }
 
     /// Stores one job, in the company of others that come at the same time.

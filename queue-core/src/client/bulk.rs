@@ -97,11 +97,9 @@ impl<T> Answers<T> {
         match result {
             Ok(answers) => {
                 for ((position, address), answer) in positions.into_iter().zip(addresses).zip(answers) {
-                    let answer = match answer {
-                        Answer::IdConflict => Err(Error::IdConflict(address)),
-                        answer => Ok(Handle::new(self.client.clone(), address, answer == Answer::Existing)),
-                    };
-                    self.set(position, answer);
+                    let stored = answer.of(&address);
+                    let client = self.client.clone();
+                    self.set(position, stored.map(|(existing, confirmed)| Handle::new(client, address, existing, confirmed)));
                 }
             }
             Err(failure) => {

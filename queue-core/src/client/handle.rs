@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::{Client, LONGEST};
 use crate::{
     address::{JobAddress, JobId},
-    broker::{JobRecord, State},
+    broker::{Confirmed, JobRecord, State},
     codec,
     error::{Error, Result},
     io::on_broker,
@@ -23,6 +23,7 @@ pub struct Handle<T> {
     client: Client,
     address: JobAddress,
     existing: bool,
+    confirmed: Option<Confirmed>,
     task: PhantomData<fn() -> T>,
 }
 
@@ -52,8 +53,8 @@ impl<T> JobResult<T> {
 }
 
 impl<T> Handle<T> {
-    pub(super) fn new(client: Client, address: JobAddress, existing: bool) -> Self {
-        Handle { client, address, existing, task: PhantomData }
+    pub(super) fn new(client: Client, address: JobAddress, existing: bool, confirmed: Option<Confirmed>) -> Self {
+        Handle { client, address, existing, confirmed, task: PhantomData }
     }
 
     /// Where it is found: `queue/id`.
@@ -69,6 +70,11 @@ impl<T> Handle<T> {
     /// True when a job of this given id existed before, and no second one was stored.
     pub fn existing(&self) -> bool {
         self.existing
+    }
+
+    /// How safe it was when it was enqueued, if the [client asked](Client::with_durability). It may be less than was asked for.
+    pub fn confirmed(&self) -> Option<Confirmed> {
+        self.confirmed
     }
 
     /// Its state; `None` when the broker does not have it.
@@ -140,7 +146,7 @@ where
 
 impl<T> Clone for Handle<T> {
     fn clone(&self) -> Self {
-        Handle::new(self.client.clone(), self.address.clone(), self.existing)
+        Handle::new(self.client.clone(), self.address.clone(), self.existing, self.confirmed)
     }
 }
 

@@ -18,7 +18,7 @@ use std::{
 pub(crate) use self::url::nearest;
 #[cfg(feature = "redis")]
 pub(crate) use self::url::redacted;
-use self::{batcher::Producers, job::Prepared, producer::Answer};
+use self::{batcher::Producers, job::Prepared, producer::Line};
 pub use self::{
     bulk::EnqueueAllError,
     handle::{Handle, JobResult},
@@ -27,7 +27,7 @@ pub use self::{
 };
 use crate::{
     address::JobAddress,
-    broker::{BrokerInfo, DynBroker, ProcessId},
+    broker::{BrokerInfo, Confirm, Confirmed, Durability, DynBroker, ProcessId},
     error::{Error, Result},
     inspector::Inspector,
     io::{BoxFuture, on_broker},
@@ -65,6 +65,8 @@ struct Inner {
     broker: DynBroker,
     process: ProcessId,
     deadline: Duration,
+    /// What an enqueue waits for beyond being stored.
+    confirm: Option<Confirm>,
     producers: Mutex<HashMap<Arc<str>, Arc<Producers>>>,
 }
 
@@ -74,6 +76,7 @@ impl Client {
     /// | URL | broker |
     /// |---|---|
     /// | `sqlite://queue.db`, `sqlite:///var/lib/app/queue.db` | a SQLite file, made if it is missing |
+    /// | `sqlite://queue.db?durability=process-crash` | the same, faster: a loss of power may lose the last jobs |
     /// | `sqlite://:memory:` | SQLite in memory, for tests |
     /// | `redis://[[user]:password@]host[:port][/db]` | Redis from 7.0, or Valkey |
     /// | `redis+sentinel://[[user]:password@]host[:port],host…/service[/db]` | the master that these sentinels know |
@@ -134,14 +137,49 @@ impl Client {
 
     /// A client of a broker that exists already.
     pub fn with_broker(broker: DynBroker) -> Client {
-        Client(Arc::new(Inner { broker, process: ProcessId::random(), deadline: ENQUEUE_DEADLINE, producers: Mutex::default() }))
+        Client::with(broker, ENQUEUE_DEADLINE, None)
     }
 
     /// The same broker, with another time for which an enqueue is tried. Default: [`ENQUEUE_DEADLINE`].
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
-        let broker = self.0.broker.clone();
-        Client(Arc::new(Inner { broker, process: ProcessId::random(), deadline, producers: Mutex::default() }))
+        Client::with(self.0.broker.clone(), deadline, self.0.confirm)
+    }
+
+    /// The same broker; an enqueue returns when its jobs survive that, or after two seconds, and its handle says what they
+    /// [do survive](Handle::confirmed). Keep this client: each has producers of its own.
+    ///
+    /// On Redis from 7.2 and on Valkey, [`PowerLoss`](crate::broker::Durability::PowerLoss) waits until the server's log is on its disk
+    /// (`WAITAOF`); older ones and those without a log cannot be asked. A SQLite file that is opened with
+    /// `?durability=process-crash` is synced for this enqueue.
+    ///
+    /// ```no_run
+    /// # use queue_core::{prelude::*, broker::Durability};
+    /// # #[task] async fn pay_out(order_id: u64) {}
+    /// # async fn example(queue: Client) -> queue_core::Result<()> {
+    /// let safe = queue.with_durability(Durability::PowerLoss);
+    /// let job = pay_out::job(17).enqueue(&safe).await?;
+    /// if job.confirmed().is_none_or(|confirmed| confirmed.durability < Durability::PowerLoss) {
+    ///     eprintln!("{} is stored, and a loss of power could lose it", job.address());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_durability(&self, durability: Durability) -> Client {
+        let replicas = self.0.confirm.map_or(0, |confirm| confirm.replicas);
+        Client::with(self.0.broker.clone(), self.0.deadline, Some(Confirm { durability, replicas }))
+    }
+
+    /// The same broker; an enqueue returns when so many replicas of a Redis server have its jobs (`WAIT`), or after two
+    /// seconds, and its handle says [how many had](Handle::confirmed). What they have survives the loss of the master.
+    #[must_use]
+    pub fn with_replicas(&self, replicas: u32) -> Client {
+        let durability = self.0.confirm.map_or(Durability::Volatile, |confirm| confirm.durability);
+        Client::with(self.0.broker.clone(), self.0.deadline, Some(Confirm { durability, replicas }))
+    }
+
+    fn with(broker: DynBroker, deadline: Duration, confirm: Option<Confirm>) -> Client {
+        Client(Arc::new(Inner { broker, process: ProcessId::random(), deadline, confirm, producers: Mutex::default() }))
     }
 
     /// The broker behind it.
@@ -169,8 +207,8 @@ impl Client {
     /// settles it).
     pub async fn enqueue<T: Task>(&self, job: Job<T>) -> Result<Handle<T>> {
         let definition = T::definition();
-        let (address, existing) = self.enqueue_prepared(job.prepare(definition)?).await?;
-        Ok(Handle::new(self.clone(), address, existing))
+        let (address, existing, confirmed) = self.enqueue_prepared(job.prepare(definition)?).await?;
+        Ok(Handle::new(self.clone(), address, existing, confirmed))
     }
 
     /// Stores many jobs, in bounded batches, as the iterator gives them. Each item gets its own answer.
@@ -196,21 +234,19 @@ impl Client {
     /// # Errors
     /// Those of [`enqueue`](Self::enqueue).
     pub async fn enqueue_raw(&self, job: RawJob) -> Result<(JobAddress, bool)> {
-        self.enqueue_prepared(job.prepare()?).await
+        self.enqueue_prepared(job.prepare()?).await.map(|(address, existing, _)| (address, existing))
     }
 
     /// A handle of a job that was enqueued before, perhaps by another process.
     pub fn handle<T: Task>(&self, address: JobAddress) -> Handle<T> {
-        Handle::new(self.clone(), address, true)
+        Handle::new(self.clone(), address, true, None)
     }
 
-    async fn enqueue_prepared(&self, prepared: Prepared) -> Result<(JobAddress, bool)> {
+    async fn enqueue_prepared(&self, prepared: Prepared) -> Result<(JobAddress, bool, Option<Confirmed>)> {
         let Prepared { address, job } = prepared;
-        match self.producers(&address.queue).enqueue(job).await? {
-            Answer::Stored => Ok((address, false)),
-            Answer::Existing => Ok((address, true)),
-            Answer::IdConflict => Err(Error::IdConflict(address)),
-        }
+        let answer = self.producers(&address.queue).enqueue(job).await?;
+        let (existing, confirmed) = answer.of(&address)?;
+        Ok((address, existing, confirmed))
     }
 
     fn producers(&self, queue: &Arc<str>) -> Arc<Producers> {
@@ -218,7 +254,9 @@ impl Client {
         if let Some(found) = producers.get(queue) {
             return found.clone();
         }
-        let made = Arc::new(Producers::new(self.0.broker.clone(), queue.clone(), self.0.process, self.0.deadline));
+        let Inner { broker, process, deadline, confirm, .. } = &*self.0;
+        let line = Line { broker: broker.clone(), queue: queue.clone(), process: *process, deadline: *deadline, confirm: *confirm };
+        let made = Arc::new(Producers::new(line));
         producers.insert(queue.clone(), made.clone());
         made
     }

@@ -87,10 +87,7 @@ impl Pending {
             Ok(Err(Unsettled::Refused(_) | Unsettled::Unknown)) | Err(_) => return Err(Error::Unknown(Box::new(self))),
         };
         let [address] = self.jobs;
-        match answers[self.position] {
-            Answer::Stored => Ok(vec![(address, false)]),
-            Answer::Existing => Ok(vec![(address, true)]),
-            Answer::IdConflict => Err(Error::IdConflict(address)),
-        }
+        let (existed, _) = answers[self.position].of(&address)?;
+        Ok(vec![(address, existed)])
     }
 }

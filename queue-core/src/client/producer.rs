@@ -14,7 +14,8 @@ use super::{
     pending::{Lost, Pending},
 };
 use crate::{
-    broker::{DynBroker, Enqueue, Enqueued, NewJob, PartyName, ProcessId, Register},
+    address::JobAddress,
+    broker::{Confirm, Confirmed, DynBroker, Enqueue, Enqueued, NewJob, PartyName, ProcessId, Register},
     error::{Error, Result},
 };
 
@@ -22,20 +23,20 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// What became of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    Stored,
-    Existing,
-    IdConflict,
+/// What became of a job, and how safe it is, if somebody wanted to know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    enqueued: Enqueued,
+    confirmed: Option<Confirmed>,
 }
 
-impl From<Enqueued> for Answer {
-    fn from(enqueued: Enqueued) -> Self {
-        match enqueued {
-            Enqueued::Stored => Answer::Stored,
-            Enqueued::Existing => Answer::Existing,
-            Enqueued::IdConflict => Answer::IdConflict,
+impl Answer {
+    /// Whether the job existed before, and what was confirmed.
+    pub(super) fn of(self, address: &JobAddress) -> Result<(bool, Option<Confirmed>)> {
+        match self.enqueued {
+            Enqueued::Stored => Ok((false, self.confirmed)),
+            Enqueued::Existing => Ok((true, self.confirmed)),
+            Enqueued::IdConflict => Err(Error::IdConflict(address.clone())),
         }
     }
 }
@@ -52,6 +53,8 @@ pub(super) struct Line {
     pub(super) queue: Arc<str>,
     pub(super) process: ProcessId,
     pub(super) deadline: Duration,
+    /// What an enqueue waits for beyond being stored.
+    pub(super) confirm: Option<Confirm>,
 }
 
 /// One registered name with its sequence. One request in flight at a time.
@@ -139,9 +142,18 @@ impl Line {
         let mut pause = FIRST_PAUSE;
         let mut may_have_arrived = false;
         loop {
-            let error = match self.broker.enqueue(request).await {
-                Ok(answers) if answers.len() == request.jobs.len() => return Ok(answers.into_iter().map(Answer::from).collect()),
-                Ok(answers) => Error::Internal(format!("{} answers to an enqueue of {} jobs", answers.len(), request.jobs.len())),
+            let stored = match &self.confirm {
+                None => self.broker.enqueue(request).await.map(|answers| (answers, None)),
+                Some(confirm) => {
+                    let stored = self.broker.enqueue_confirmed(request, confirm).await;
+                    stored.map(|(answers, confirmed)| (answers, Some(confirmed)))
+                }
+            };
+            let error = match stored {
+                Ok((answers, confirmed)) if answers.len() == request.jobs.len() => {
+                    return Ok(answers.into_iter().map(|enqueued| Answer { enqueued, confirmed }).collect());
+                }
+                Ok((answers, _)) => Error::Internal(format!("{} answers to an enqueue of {} jobs", answers.len(), request.jobs.len())),
                 Err(error) => error,
             };
             may_have_arrived |= matches!(error, Error::Ambiguous { .. });

@@ -50,6 +50,15 @@ pub(super) fn next(values: &mut impl Iterator<Item = Value>) -> Result<Value> {
     values.next().ok_or_else(|| strange("an answer without its end"))
 }
 
+/// What became of [`confirm`](super::requests::confirm): whether the server's disk has it, and how many replicas do. A server
+/// that cannot say confirms nothing.
+pub(super) fn confirmed(answers: Vec<Value>) -> (bool, u32) {
+    let mut answers = answers.into_iter();
+    let replicas = answers.next().and_then(|replicas| number(replicas).ok()).unwrap_or(0);
+    let synced = answers.next().and_then(|answer| array(answer).ok()).and_then(|answer| answer.into_iter().next());
+    (synced.and_then(|synced| number::<u32>(synced).ok()).is_some_and(|synced| synced > 0), replicas)
+}
+
 pub(super) fn enqueued(value: Value, jobs: usize) -> Result<Vec<Enqueued>> {
     if matches!(value, Value::Nil) {
         return Ok(vec![Enqueued::Stored; jobs]);

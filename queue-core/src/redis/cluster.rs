@@ -102,7 +102,7 @@ impl Cluster {
     }
 
     /// All that hold slots.
-    fn masters(&self) -> Vec<Arc<Node>> {
+    fn holders(&self) -> Vec<Arc<Node>> {
         let map = self.read();
         let mut seen = HashSet::new();
         map.slots.values().filter(|node| seen.insert(Arc::as_ptr(node))).cloned().collect()
@@ -153,7 +153,7 @@ impl Cluster {
 
     async fn ask(&self, node: &Node) -> Result<View> {
         let ask = async |what: &str| {
-            let answer = node.link(Line::Beats).send(redis::cmd("CLUSTER").arg(what), false).await;
+            let answer = node.link(Line::Beats).send(redis::cmd("CLUSTER").arg(what)).await;
             answer.map_err(|refusal| match &refusal {
                 Refusal::Server(error) if error.detail().is_some_and(is_no_cluster) => {
                     let way_out = "is not part of a cluster; a server that stands alone is named by `redis://`";
@@ -247,6 +247,11 @@ impl Topology for Cluster {
         })
     }
 
+    async fn masters(&self) -> Result<Vec<Arc<Node>>> {
+        self.look().await?;
+        Ok(self.holders())
+    }
+
     async fn check(&self) -> Result<()> {
         self.look().await?;
         let uncovered = self.uncovered();
@@ -256,7 +261,7 @@ impl Topology for Cluster {
             let shown = shown.join(", ");
             return Err(self.unavailable(format!("no node holds the slots {shown}{more}; assign them (`redis-cli --cluster fix`)")));
         }
-        for node in self.masters() {
+        for node in self.holders() {
             settings::check(&node, Role::Node).await?;
         }
         Ok(())

@@ -44,6 +44,16 @@ pub(super) struct Link {
     connecting: tokio::sync::Mutex<()>,
 }
 
+/// What travels together.
+#[derive(Clone, Copy)]
+pub(super) struct Message<'a> {
+    pub(super) command: &'a Cmd,
+    /// It goes to a node of a cluster that is taking over the command's slot.
+    pub(super) asking: bool,
+    /// Commands that follow it on the same connection, whatever becomes of it.
+    pub(super) then: &'a [Cmd],
+}
+
 #[derive(Debug, Default)]
 struct State {
     standing: Option<Standing>,
@@ -71,14 +81,19 @@ impl Link {
         Link { endpoint, io, state: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
     }
 
-    /// Sends a command once; with `asking`, to a node of a cluster that is taking over the command's slot.
-    pub(super) async fn send(&self, command: &Cmd, asking: bool) -> Result<Value, Refusal> {
+    /// Sends a command once.
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Refusal> {
+        self.exchange(Message { command, asking: false, then: &[] }).await.map(|(value, _)| value)
+    }
+
+    /// Sends a message once. Gives the answers to what follows the command, too: errors are in there as values.
+    pub(super) async fn exchange(&self, message: Message<'_>) -> Result<(Value, Vec<Value>), Refusal> {
         let standing = match timeout(CALL_DEADLINE, self.standing_or_new()).await {
             Ok(connected) => connected.map_err(Refusal::Unconnected)?,
             Err(_) => return Err(Refusal::Unconnected(self.endpoint.unavailable("it does not answer a connection attempt"))),
         };
         let mut connection = standing.connection.clone();
-        let mut answer = pin!(exchange(&mut connection, command, asking));
+        let mut answer = pin!(message.exchange(&mut connection));
         let in_time = async {
             if let Ok(answer) = timeout(SLOW, &mut answer).await {
                 return Ok(answer);
@@ -190,14 +205,24 @@ impl Link {
     }
 }
 
-async fn exchange(connection: &mut MultiplexedConnection, command: &Cmd, asking: bool) -> RedisResult<Value> {
-    if !asking {
-        return connection.req_packed_command(command).await.and_then(Value::extract_error);
+impl Message<'_> {
+    async fn exchange(&self, connection: &mut MultiplexedConnection) -> RedisResult<(Value, Vec<Value>)> {
+        if !self.asking && self.then.is_empty() {
+            return Ok((connection.req_packed_command(self.command).await?.extract_error()?, Vec::new()));
+        }
+        let mut pipeline = redis::pipe();
+        if self.asking {
+            pipeline.cmd("ASKING");
+        }
+        pipeline.add_command(self.command.clone());
+        for command in self.then {
+            pipeline.add_command(command.clone());
+        }
+        let answers = connection.req_packed_commands(&pipeline, usize::from(self.asking), 1 + self.then.len()).await?;
+        let mut answers = answers.into_iter();
+        let answer = answers.next().unwrap_or(Value::Nil).extract_error()?;
+        Ok((answer, answers.collect()))
     }
-    let mut both = redis::pipe();
-    both.cmd("ASKING").add_command(command.clone());
-    let mut answers = connection.req_packed_commands(&both, 1, 1).await?;
-    answers.pop().unwrap_or(Value::Nil).extract_error()
 }
 
 /// Whether another connection may fare better.

@@ -41,8 +41,9 @@ use self::{
 use crate::{
     address::{JobId, check_name},
     broker::{
-        Broker, BrokerInfo, CancelAnswer, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page,
-        Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, Enqueue, Enqueued, Extend, Extended, Hints, Inspect,
+        JobRecord, MAX_ITEMS, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
+        TurnAnswer, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -163,6 +164,22 @@ impl Broker for RedisBroker {
         bounded("jobs", request.jobs.len())?;
         let answer = self.servers.script(Line::Requests, &request.queue, &ENQUEUE, requests::enqueue(request, &self.keys)).await?;
         answers::enqueued(answer, request.jobs.len())
+    }
+
+    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
+        bounded("jobs", request.jobs.len())?;
+        let call = requests::enqueue(request, &self.keys);
+        // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
+        let then = requests::confirm(confirm);
+        let (answer, then) = self.servers.script_then(Line::Confirmed, &request.queue, &ENQUEUE, call, &then).await?;
+        let answers = answers::enqueued(answer, request.jobs.len())?;
+        let (synced, replicas) = answers::confirmed(then);
+        let durability = if synced { Durability::PowerLoss } else { self.servers.durability().await? };
+        Ok((answers, Confirmed { durability, replicas }))
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        self.servers.durability().await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {

@@ -8,7 +8,7 @@ use super::{
     keys::Keys,
     script::{ENQUEUE, TURN},
 };
-use crate::broker::{Due, Ending, Enqueue, MAX_BYTES, NewJob, Turn};
+use crate::broker::{Confirm, Due, Durability, Ending, Enqueue, MAX_BYTES, NewJob, Turn};
 
 /// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
 const LARGE: usize = 2048;
@@ -37,6 +37,22 @@ impl Group {
             Due::After(_) | Due::AtMs(_) => Group::Later,
         }
     }
+}
+
+/// How long an enqueue waits to be confirmed.
+const CONFIRM: Duration = Duration::from_secs(2);
+
+/// Commands that wait until what their connection has seen is as safe as that. Their answers are read by
+/// [`confirmed`](super::answers::confirmed).
+pub(super) fn confirm(confirm: &Confirm) -> Vec<Cmd> {
+    let mut commands = vec![redis::cmd("WAIT")];
+    commands[0].arg(confirm.replicas).arg(ms(CONFIRM));
+    if confirm.durability >= Durability::PowerLoss {
+        let mut synced = redis::cmd("WAITAOF");
+        synced.arg(1).arg(0).arg(ms(CONFIRM));
+        commands.push(synced);
+    }
+    commands
 }
 
 pub(super) fn enqueue(request: &Enqueue, keys: &Keys) -> Cmd {

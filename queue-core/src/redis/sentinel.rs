@@ -135,7 +135,7 @@ impl Sentinels {
 
     async fn ask(&self, sentinel: &Node) -> Result<View> {
         let shown = sentinel.endpoint.shown();
-        let ask = async |command: &mut Cmd| sentinel.link(Line::Beats).send(command, false).await;
+        let ask = async |command: &mut Cmd| sentinel.link(Line::Beats).send(command).await;
         // A sentinel that promotes a replica tells the new address by the first of these before it does by the second.
         let address = match ask(redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service)).await {
             Ok(Value::Nil) => return Err(self.unknown(sentinel).await),
@@ -158,7 +158,7 @@ impl Sentinels {
     }
 
     async fn unknown(&self, sentinel: &Node) -> Error {
-        let known = sentinel.link(Line::Beats).send(redis::cmd("SENTINEL").arg("MASTERS"), false).await.ok();
+        let known = sentinel.link(Line::Beats).send(redis::cmd("SENTINEL").arg("MASTERS")).await.ok();
         let names = known.and_then(|known| array(known).ok()).into_iter().flatten().filter_map(|master| {
             let fields: Vec<String> = array(master).ok()?.into_iter().filter_map(|field| text(field).ok()).collect();
             fields.chunks(2).find(|pair| pair[0] == "name").and_then(|pair| pair.get(1).cloned())
@@ -188,6 +188,11 @@ impl Topology for Sentinels {
 
     fn node(&self, _tag: &str) -> Result<Arc<Node>> {
         Ok(self.master.clone())
+    }
+
+    async fn masters(&self) -> Result<Vec<Arc<Node>>> {
+        self.find().await?;
+        Ok(vec![self.master.clone()])
     }
 
     async fn check(&self) -> Result<()> {

@@ -21,14 +21,14 @@ use tokio::{
 
 use super::{
     endpoint::Endpoint,
-    link::Link,
+    link::{Link, Message},
     refusal::Refusal,
     script::Script,
     settings::{self, Role},
     url::Engine,
 };
 use crate::{
-    broker::CALL_DEADLINE,
+    broker::{CALL_DEADLINE, Durability},
     error::{Error, Result},
     io::IoThread,
 };
@@ -39,13 +39,15 @@ const FIRST_PAUSE: Duration = Duration::from_millis(25);
 /// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
-/// Which of a server's two connections.
+/// Which of our connections to a server.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Line {
     /// Turns and enqueues.
     Requests,
     /// Beats, reclaims, and what people ask: never behind a large turn.
     Beats,
+    /// Enqueues that wait for replicas or a disk, and whatever is behind them.
+    Confirmed,
 }
 
 /// A server and our connections to it. They are made when they are first used.
@@ -54,18 +56,20 @@ pub(super) struct Node {
     pub(super) endpoint: Arc<Endpoint>,
     requests: Link,
     beats: Link,
+    confirmed: Link,
 }
 
 impl Node {
     pub(super) fn new(endpoint: &Arc<Endpoint>, io: &Handle) -> Arc<Self> {
         let link = || Link::new(endpoint.clone(), io.clone());
-        Arc::new(Node { endpoint: endpoint.clone(), requests: link(), beats: link() })
+        Arc::new(Node { endpoint: endpoint.clone(), requests: link(), beats: link(), confirmed: link() })
     }
 
     pub(super) fn link(&self, line: Line) -> &Link {
         match line {
             Line::Requests => &self.requests,
             Line::Beats => &self.beats,
+            Line::Confirmed => &self.confirmed,
         }
     }
 }
@@ -85,6 +89,9 @@ pub(super) trait Topology: Send + Sync + std::fmt::Debug {
 
     /// The node that holds a hash tag, as far as is known.
     fn node(&self, tag: &str) -> Result<Arc<Node>>;
+
+    /// All servers that hold queues.
+    async fn masters(&self) -> Result<Vec<Arc<Node>>>;
 
     /// Takes a good look at every server that holds queues: whether it can be trusted with them.
     async fn check(&self) -> Result<()>;
@@ -112,6 +119,10 @@ struct Standalone(Arc<Node>);
 impl Topology for Standalone {
     fn node(&self, _tag: &str) -> Result<Arc<Node>> {
         Ok(self.0.clone())
+    }
+
+    async fn masters(&self) -> Result<Vec<Arc<Node>>> {
+        Ok(vec![self.0.clone()])
     }
 
     async fn check(&self) -> Result<()> {
@@ -155,12 +166,33 @@ impl Servers {
 
     /// Calls a script on the server of a queue, with its text where the server does not have it.
     pub(super) async fn script(&self, line: Line, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
-        self.call(line, queue, Some(script), call).await
+        self.call(line, queue, Some(script), call, &[]).await.map(|(answer, _)| answer)
+    }
+
+    /// The same, followed by commands on the same connection. Gives their answers, too: errors are in there as values.
+    pub(super) async fn script_then(
+        &self,
+        line: Line,
+        queue: &str,
+        script: &Script,
+        call: Cmd,
+        then: &[Cmd],
+    ) -> Result<(Value, Vec<Value>)> {
+        self.call(line, queue, Some(script), call, then).await
     }
 
     /// Sends a command to the server of a queue, or of another hash tag.
     pub(super) async fn command(&self, line: Line, tag: &str, command: &Cmd) -> Result<Value> {
-        self.call(line, tag, None, command.clone()).await
+        self.call(line, tag, None, command.clone(), &[]).await.map(|(answer, _)| answer)
+    }
+
+    /// What the least durable of all servers keeps.
+    pub(super) async fn durability(&self) -> Result<Durability> {
+        let mut least = Durability::PowerLoss;
+        for node in self.topology.masters().await? {
+            least = least.min(settings::durability(&node).await?);
+        }
+        Ok(least)
     }
 
     /// Takes a good look at every server that holds queues.
@@ -185,7 +217,7 @@ impl Servers {
         self.moves.clone()
     }
 
-    async fn call(&self, line: Line, tag: &str, script: Option<&Script>, mut command: Cmd) -> Result<Value> {
+    async fn call(&self, line: Line, tag: &str, script: Option<&Script>, mut command: Cmd, then: &[Cmd]) -> Result<(Value, Vec<Value>)> {
         let until = Instant::now() + CALL_DEADLINE;
         let mut moves = self.moves.clone();
         let mut pause = FIRST_PAUSE;
@@ -199,10 +231,10 @@ impl Servers {
                 Err(error) if !self.waits_for(&error) => return Err(error),
                 Err(error) => error,
                 Ok(node) => {
-                    let refusal = match node.link(line).send(&command, asked.is_some()).await {
-                        Ok(value) => {
+                    let refusal = match node.link(line).exchange(Message { command: &command, asking: asked.is_some(), then }).await {
+                        Ok(answers) => {
                             self.reached.store(true, Ordering::Relaxed);
-                            return Ok(value);
+                            return Ok(answers);
                         }
                         Err(refusal) => refusal,
                     };

@@ -1,10 +1,15 @@
 //! What a server must be before it is trusted with jobs.
 
+use redis::Value;
+
 use super::{
     refusal::Refusal,
     servers::{Line, Node},
 };
-use crate::error::{Error, Result};
+use crate::{
+    broker::Durability,
+    error::{Error, Result},
+};
 
 /// The oldest Redis that is supported: functions of its Lua and sharded announcements are needed.
 const OLDEST: (u32, u32) = (7, 0);
@@ -23,7 +28,7 @@ pub(super) enum Role {
 /// Checks version, role, mode and eviction.
 pub(super) async fn check(node: &Node, role: Role) -> Result<()> {
     let location = node.endpoint.shown();
-    let info = match node.link(Line::Requests).send(redis::cmd("INFO").arg("everything"), false).await {
+    let info = match node.link(Line::Requests).send(redis::cmd("INFO").arg("everything")).await {
         Ok(info) => super::answers::text(info)?,
         // A user who may not look at the server may still use it.
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => {
@@ -33,6 +38,22 @@ pub(super) async fn check(node: &Node, role: Role) -> Result<()> {
         Err(refusal) => return Err(refusal.told(&node.endpoint)),
     };
     judge(&info, location, role)
+}
+
+/// What a server keeps, at least. Whether it syncs its log before it answers is told only to those who may read its settings.
+pub(super) async fn durability(node: &Node) -> Result<Durability> {
+    let link = node.link(Line::Beats);
+    let info = match link.send(redis::cmd("INFO").arg("persistence")).await {
+        Ok(info) => super::answers::text(info)?,
+        Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => return Ok(Durability::Volatile),
+        Err(refusal) => return Err(refusal.told(&node.endpoint)),
+    };
+    if !info.lines().any(|line| line.trim() == "aof_enabled:1") {
+        return Ok(Durability::Volatile);
+    }
+    let syncs = link.send(redis::cmd("CONFIG").arg("GET").arg("appendfsync")).await;
+    let always = matches!(syncs, Ok(Value::Array(pair)) if pair.last() == Some(&Value::BulkString(b"always".to_vec())));
+    Ok(if always { Durability::PowerLoss } else { Durability::ProcessCrash })
 }
 
 fn judge(info: &str, location: &str, role: Role) -> Result<()> {

@@ -36,8 +36,9 @@ use self::{
 use crate::{
     address::{JobId, check_name},
     broker::{
-        Broker, BrokerInfo, CancelAnswer, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page,
-        PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, Enqueue, Enqueued, Extend, Extended, Hints, Inspect,
+        JobRecord, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
+        TurnAnswer, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -54,6 +55,7 @@ pub struct SqliteBroker {
     databases: Option<Databases>,
     threads: Vec<JoinHandle<()>>,
     path: Option<PathBuf>,
+    durability: Durability,
     listeners: Listeners,
     io: IoThread,
     #[cfg(unix)]
@@ -73,7 +75,7 @@ impl SqliteBroker {
     /// [`Error::Invalid`] for a URL or path that cannot be used, [`Error::Config`] for a file that is no database or cannot
     /// be written, [`Error::SchemaTooNew`], [`Error::Unavailable`] when another process holds it.
     pub fn open(url: &str) -> Result<Arc<SqliteBroker>> {
-        Self::at(url::path(url)?)
+        Self::at(url::target(url)?)
     }
 
     /// Opens the database at a path, and makes it if it is missing.
@@ -84,7 +86,7 @@ impl SqliteBroker {
         Self::open(&url::url(path.as_ref()))
     }
 
-    fn at(path: Option<PathBuf>) -> Result<Arc<SqliteBroker>> {
+    fn at(url::Target { path, durability }: url::Target) -> Result<Arc<SqliteBroker>> {
         let file = path.as_deref();
         // Made first: the doorbell hangs at the file's canonical path.
         let connection = schema::open_writer(file)?;
@@ -96,7 +98,7 @@ impl SqliteBroker {
         let bell = Bell::new(listeners.clone(), file, house.as_ref());
         #[cfg(not(unix))]
         let bell = Bell::new(listeners.clone());
-        let (writer, thread) = Writer::start(connection, file, bell)?;
+        let (writer, thread) = Writer::start(connection, file, durability, bell)?;
         let mut threads = vec![thread];
         let reader = match file {
             Some(path) => {
@@ -110,11 +112,19 @@ impl SqliteBroker {
             databases: Some(Databases { writer, reader }),
             threads,
             path,
+            durability,
             listeners,
             io,
             #[cfg(unix)]
             _house: house,
         }))
+    }
+
+    async fn store(&self, request: &Enqueue, commit: fn(usize) -> Commit) -> Result<Vec<Enqueued>> {
+        bounded("jobs", request.jobs.len())?;
+        let request = request.clone();
+        let bytes = request.jobs.iter().map(|job| job.envelope.len()).sum();
+        self.writer().call(commit(bytes), move |tx| enqueue::enqueue(tx, &request)).await
     }
 
     fn writer(&self) -> &Writer {
@@ -174,10 +184,19 @@ impl Broker for SqliteBroker {
     }
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
-        bounded("jobs", request.jobs.len())?;
-        let request = request.clone();
-        let bytes = request.jobs.iter().map(|job| job.envelope.len()).sum();
-        self.writer().call(Commit::Jobs(bytes), move |tx| enqueue::enqueue(tx, &request)).await
+        self.store(request, Commit::Jobs).await
+    }
+
+    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
+        let asked = if self.path.is_some() { confirm.durability } else { Durability::Volatile };
+        let durability = self.durability.max(asked);
+        let commit = if durability == Durability::PowerLoss { Commit::ConfirmedJobs } else { Commit::Jobs };
+        let answers = self.store(request, commit).await?;
+        Ok((answers, Confirmed { durability, replicas: 0 }))
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        Ok(self.durability)
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {

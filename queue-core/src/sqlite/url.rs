@@ -2,19 +2,48 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::{
+    broker::Durability,
+    error::{Error, Result},
+};
+
+/// What a URL says.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// `None`: in memory.
+    pub(super) path: Option<PathBuf>,
+    /// What an answered call survives.
+    pub(super) durability: Durability,
+}
+
+pub(super) fn target(url: &str) -> Result<Target> {
+    let (base, query) = url.split_once('?').unwrap_or((url, ""));
+    let path = path(base)?;
+    let mut durability = if path.is_some() { Durability::PowerLoss } else { Durability::Volatile };
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        durability = match pair.split_once('=') {
+            Some(("durability", "power-loss")) if path.is_some() => Durability::PowerLoss,
+            Some(("durability", "process-crash")) if path.is_some() => Durability::ProcessCrash,
+            Some(("durability", value)) => {
+                let problem = if path.is_some() { "is not one of `power-loss` (the default) and `process-crash`" } else { "is for files" };
+                return Err(Error::invalid("durability", value, problem));
+            }
+            _ => {
+                return Err(Error::invalid("URL parameter", pair, "is unknown; there is `durability=` (write `?` in a path as %3F)"));
+            }
+        };
+    }
+    Ok(Target { path, durability })
+}
 
 /// Where the database of a URL is; `None`: in memory.
 ///
 /// `sqlite://queue.db` and `sqlite:queue.db` are relative to the working directory, `sqlite:///var/lib/queue.db` is absolute,
 /// `sqlite://:memory:` is in memory. `%XX` stands for any byte of a path.
-pub(super) fn path(url: &str) -> Result<Option<PathBuf>> {
+fn path(url: &str) -> Result<Option<PathBuf>> {
     let rest = url.strip_prefix("sqlite:").unwrap_or(url);
     let rest = rest.strip_prefix("//").unwrap_or(rest);
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    if !query.is_empty() {
-        return Err(Error::invalid("URL parameter", query, "is unknown: a `sqlite://` URL has none (write `?` in a path as %3F)"));
-    }
+    let path = rest;
     if path.is_empty() {
         return Err(Error::invalid("URL", url, "names no file; write for example `sqlite://queue.db`"));
     }
@@ -89,8 +118,18 @@ mod tests {
         assert_eq!(path("sqlite://:memory:").unwrap(), None);
         assert_eq!(path("sqlite::memory:").unwrap(), None);
         assert!(path("sqlite://").is_err());
-        assert!(path("sqlite://a?mode=ro").unwrap_err().to_string().contains("mode=ro"));
+        assert!(target("sqlite://a?mode=ro").unwrap_err().to_string().contains("mode=ro"));
         assert!(path("sqlite://100%").is_err());
+    }
+
+    #[test]
+    fn a_url_may_ask_for_less_durability() {
+        let durability = |url: &str| target(url).map(|target| target.durability);
+        assert_eq!(durability("sqlite://q.db").unwrap(), Durability::PowerLoss);
+        assert_eq!(durability("sqlite://q.db?durability=process-crash").unwrap(), Durability::ProcessCrash);
+        assert_eq!(durability("sqlite://:memory:").unwrap(), Durability::Volatile);
+        assert!(durability("sqlite://q.db?durability=none").unwrap_err().to_string().contains("`process-crash`"));
+        assert!(durability("sqlite://:memory:?durability=power-loss").unwrap_err().to_string().contains("for files"));
     }
 
     #[test]

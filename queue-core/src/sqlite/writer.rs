@@ -18,7 +18,7 @@ use super::{
     tx::{Failed, Tx},
 };
 use crate::{
-    broker::CALL_DEADLINE,
+    broker::{CALL_DEADLINE, Durability},
     error::{Error, Result},
 };
 
@@ -30,13 +30,25 @@ const GROUP_BYTES: usize = 2 * 1024 * 1024;
 /// What an operation's commit has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commit {
-    /// It adds jobs, so many bytes of them: on disk before the answer, and refused when the disk is full.
+    /// It adds jobs, so many bytes of them: a promise like the next, and refused when the disk is full.
     Jobs(usize),
-    /// On disk before the answer, which is a promise.
+    /// The same for somebody who asked for it to be on disk, whatever the database's durability.
+    ConfirmedJobs(usize),
+    /// The answer is a promise: on disk before it, unless the database's durability is less.
     Synced,
     /// Safe from the end of the process at once, and on disk with the next synced commit. For what the end of the machine
     /// undoes anyway: claims, leases, names. The log keeps the order, so that no later commit survives without it.
     Soon,
+}
+
+impl Commit {
+    /// How many bytes of jobs it adds.
+    fn added(self) -> Option<usize> {
+        match self {
+            Commit::Jobs(bytes) | Commit::ConfirmedJobs(bytes) => Some(bytes),
+            Commit::Synced | Commit::Soon => None,
+        }
+    }
 }
 
 /// What is done in a transaction. It may be run twice: when the disk turns out to be full, the group is tried again.
@@ -83,7 +95,8 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Gives an opened database to a thread of its own. `bell` rings for what was committed.
-    pub(super) fn start(connection: Connection, path: Option<&Path>, bell: Bell) -> Result<(Self, JoinHandle<()>)> {
+    /// Its commits reach the disk before their answers if they have to survive the loss of power.
+    pub(super) fn start(connection: Connection, path: Option<&Path>, durability: Durability, bell: Bell) -> Result<(Self, JoinHandle<()>)> {
         let location = schema::shown(path);
         let group = Group {
             connection,
@@ -92,6 +105,7 @@ impl Writer {
             bell,
             ballast: Ballast::of(path),
             roomy: true,
+            durability,
             syncs: true,
             waiting: VecDeque::new(),
         };
@@ -108,6 +122,7 @@ impl Writer {
             bell: Bell::silent(),
             ballast: Ballast::of(None),
             roomy: true,
+            durability: Durability::Volatile,
             syncs: true,
             waiting: VecDeque::new(),
         };
@@ -149,6 +164,7 @@ struct Group {
     ballast: Ballast,
     /// Whether the ballast was aboard when it was last looked for.
     roomy: bool,
+    durability: Durability,
     /// Whether a commit of this connection waits for the disk now.
     syncs: bool,
     waiting: VecDeque<Box<dyn Op>>,
@@ -173,7 +189,13 @@ impl Group {
         {
             self.waiting.push_back(op);
         }
-        let synced = self.waiting.iter().any(|op| op.commit() != Commit::Soon);
+        let durability = self.durability;
+        let waits = |op: &dyn Op| match op.commit() {
+            Commit::Soon => false,
+            Commit::ConfirmedJobs(_) => true,
+            Commit::Jobs(_) | Commit::Synced => durability == Durability::PowerLoss,
+        };
+        let synced = self.waiting.iter().any(|op| waits(&**op));
         let mut answers: Vec<(Box<dyn Op>, Option<Error>)> = Vec::new();
         let room = self.look_for_room();
         let mut bytes = 0;
@@ -185,15 +207,15 @@ impl Group {
                 while answers.is_empty() || answers.len() < GROUP && bytes < GROUP_BYTES && Instant::now() < until {
                     waiting.extend(waiting.is_empty().then(|| receiver.try_recv().ok()).flatten());
                     // What came meanwhile and has to be on disk waits for a commit of its own.
-                    if waiting.front().is_none_or(|op| !synced && op.commit() != Commit::Soon) {
+                    if waiting.front().is_none_or(|op| !synced && waits(&**op)) {
                         break;
                     }
                     current = waiting.pop_front();
                     let Some(op) = &mut current else { break };
-                    let failure = match op.commit() {
-                        Commit::Jobs(_) if !room => Some(refuse()),
-                        commit => {
-                            bytes += if let Commit::Jobs(bytes) = commit { bytes } else { 0 };
+                    let failure = match op.commit().added() {
+                        Some(_) if !room => Some(refuse()),
+                        added => {
+                            bytes += added.unwrap_or(0);
                             tx.isolated(|tx| op.run(tx))?
                         }
                     };
@@ -229,7 +251,7 @@ impl Group {
     fn commit_without_adding(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)]) {
         let outcome = self.transaction(|tx, refuse| {
             for (op, failure) in &mut *answers {
-                *failure = if let Commit::Jobs(_) = op.commit() { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
+                *failure = if op.commit().added().is_some() { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
             }
             Ok(())
         });
@@ -237,7 +259,7 @@ impl Group {
             let error = self.told(error);
             for (op, failure) in answers {
                 // An enqueue hears that there is no room: that is its reason, whatever became of the others.
-                let full = matches!((op.commit(), &failure), (Commit::Jobs(_), Some(Error::BrokerFull { .. })));
+                let full = matches!((op.commit().added(), &failure), (Some(_), Some(Error::BrokerFull { .. })));
                 *failure = Some(if full { self.full() } else { error.duplicate() });
             }
         }

@@ -19,6 +19,8 @@ use super::{
 struct Status {
     broker: &'static str,
     location: String,
+    /// What acknowledged jobs survive, at least.
+    durability: &'static str,
     queues: Vec<QueueStatus>,
 }
 
@@ -49,15 +51,16 @@ impl QueueStatus {
 
 pub(super) async fn status(client: &Client, args: &StatusArgs) -> Result<(), Failure> {
     let info = client.info();
+    let durability = client.inspector().durability().await?;
     let mut rows = Vec::new();
     for queue in queues::chosen(client, args.queue.as_deref()).await? {
         let stats = client.inspector().stats(&queue).await?;
         rows.push(QueueStatus::new(queue, stats));
     }
     if args.format.json {
-        return Ok(print_json(&Status { broker: info.kind, location: info.location, queues: rows })?);
+        return Ok(print_json(&Status { broker: info.kind, location: info.location, durability: durability.name(), queues: rows })?);
     }
-    let mut text = format!("{} {}\n", info.kind, info.location);
+    let mut text = format!("{} {}\n{durability}: {}\n", info.kind, info.location, durability.meaning());
     if rows.is_empty() {
         text.push_str("no queue yet: nothing was ever enqueued, and no worker has run");
     } else {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, CancelAnswer, Ending, Enqueue, Enqueued, NewJob, PartyName, State},
+    broker::{BuryReason, CancelAnswer, Confirm, Durability, Ending, Enqueue, Enqueued, NewJob, PartyName, State},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, given, nack};
@@ -254,6 +254,19 @@ pub async fn a_requeued_id_is_answered_as_existing(bed: Bed) {
 /// An empty request is answered.
 pub async fn an_enqueue_of_nothing_is_answered_with_nothing(bed: Bed) {
     assert!(bed.producer().await.send(Vec::new()).await.is_empty());
+}
+
+/// However safe they were to be: they are stored, and what is said is no less than what the broker keeps anyway.
+pub async fn a_confirmed_enqueue_says_how_safe_its_jobs_are(bed: Bed) {
+    let producer = bed.producer().await;
+    let request = producer.next(vec![NewJob::new(JobId::make(), envelope("safe"))]);
+    let asked = Confirm { durability: Durability::PowerLoss, replicas: 0 };
+    for _ in 0..2 {
+        let (answers, confirmed) = bed.broker.enqueue_confirmed(&request, &asked).await.unwrap();
+        assert_eq!(answers, [Enqueued::Stored]);
+        assert!(confirmed.durability >= bed.broker.durability().await.unwrap(), "{confirmed:?}");
+    }
+    assert_eq!(bed.lane().await.claim(10).await.len(), 1);
 }
 
 async fn cancel(bed: &Bed, id: &JobId) -> CancelAnswer {
