@@ -7,11 +7,11 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, PoisonError, RwLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value, cluster_routing::Slot};
 use tokio::{
     runtime::Handle,
@@ -42,6 +42,9 @@ const RATE: Duration = Duration::from_millis(100);
 
 /// How long a node may take to give its map.
 const ANSWER: Duration = Duration::from_secs(1);
+
+/// How long the first map waits for others, which may be newer.
+const OTHERS: Duration = Duration::from_millis(200);
 
 /// How many nodes are asked at once.
 const WITNESSES: usize = 3;
@@ -113,18 +116,25 @@ impl Cluster {
         let _alone = self.asking.lock().await;
         let mut problems = Vec::new();
         for witnesses in self.witnesses().chunks(WITNESSES) {
-            let views = join_all(witnesses.iter().map(async |node| match timeout(ANSWER, self.ask(node)).await {
-                Ok(view) => view,
-                Err(_) => Err(node.endpoint.unavailable("it does not answer")),
-            }));
+            let mut asked: FuturesUnordered<_> = witnesses.iter().map(|node| self.ask(node)).collect();
             let mut newest: Option<View> = None;
-            for view in views.await {
-                match view {
-                    Ok(view) if newest.as_ref().is_none_or(|newest| (view.is_sound, view.epoch) > (newest.is_sound, newest.epoch)) => {
-                        newest = Some(view);
+            let mut until = Instant::now() + ANSWER;
+            loop {
+                match timeout(until.saturating_duration_since(Instant::now()), asked.next()).await {
+                    Ok(Some(Ok(view))) => {
+                        until = until.min(Instant::now() + OTHERS);
+                        if newest.as_ref().is_none_or(|newest| (view.is_sound, view.epoch) > (newest.is_sound, newest.epoch)) {
+                            newest = Some(view);
+                        }
                     }
-                    Ok(_) => {}
-                    Err(problem) => problems.push(problem),
+                    Ok(Some(Err(problem))) => problems.push(problem),
+                    Ok(None) => break,
+                    Err(_) => {
+                        if newest.is_none() {
+                            problems.push(self.unavailable(format!("{} of its nodes do not answer in time", asked.len())));
+                        }
+                        break;
+                    }
                 }
             }
             if let Some(view) = newest {

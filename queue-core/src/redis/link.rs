@@ -32,7 +32,7 @@ const FRESH: Duration = Duration::from_millis(50);
 /// Unanswered calls in a row after which a connection is given up.
 const TIMEOUTS: u32 = 2;
 
-/// A call that takes longer makes us look whether the servers are where they were.
+/// Whenever a call has taken so much longer, we look whether the servers are where they were.
 const SLOW: Duration = Duration::from_millis(500);
 
 /// One supervised connection. Calls may come from any runtime; its I/O happens on the broker's.
@@ -95,11 +95,15 @@ impl Link {
         let mut connection = standing.connection.clone();
         let mut answer = pin!(message.exchange(&mut connection));
         let in_time = async {
-            if let Ok(answer) = timeout(SLOW, &mut answer).await {
-                return Ok(answer);
+            let end = Instant::now() + CALL_DEADLINE;
+            loop {
+                let left = end.saturating_duration_since(Instant::now());
+                match timeout(SLOW.min(left), &mut answer).await {
+                    // Again and again: who takes the place of a server that stands still is not known at once.
+                    Err(_) if left > SLOW => self.endpoint.suspect(),
+                    outcome => return outcome,
+                }
             }
-            self.endpoint.suspect();
-            timeout(CALL_DEADLINE.saturating_sub(SLOW), answer).await
         };
         let outcome = tokio::select! {
             biased;

@@ -1,12 +1,12 @@
 //! The master of a service, as sentinels know it.
 //!
-//! All sentinels are asked at once and the newest view counts, so that one that was cut off misleads nobody. They are asked every
-//! second, and at once when something is wrong with the master: then every connection to it is dropped as soon as there is
+//! All sentinels are asked at once and the newest view counts, so that one that was cut off misleads nobody. They are asked twice
+//! a second, and at once when something is wrong with the master: then every connection to it is dropped as soon as there is
 //! another. See <https://redis.io/docs/latest/develop/reference/sentinel-clients/>.
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -33,8 +33,9 @@ use crate::{
     io::IoThread,
 };
 
-/// How often sentinels are asked while nothing is wrong.
-const ROUTINE: Duration = Duration::from_secs(1);
+/// How often sentinels are asked while nothing is wrong. After a failover that nobody prepared, what the old master takes in until
+/// then is lost.
+const ROUTINE: Duration = Duration::from_millis(500);
 
 /// How often at most.
 const RATE: Duration = Duration::from_millis(100);
@@ -45,6 +46,10 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// How long the first answer waits for others, which may be newer.
 const OTHERS: Duration = Duration::from_millis(200);
 
+/// For how long after it was seen last a view makes older ones not count: a sentinel may not have heard yet, and another one
+/// that has may be silent for a moment.
+const MEMORY: Duration = Duration::from_secs(10);
+
 /// The sentinels of a service.
 #[derive(Debug)]
 pub(super) struct Sentinels {
@@ -53,6 +58,8 @@ pub(super) struct Sentinels {
     location: Arc<str>,
     master: Arc<Node>,
     found: AtomicBool,
+    /// The newest epoch, and when it was seen last.
+    newest: Mutex<(u64, Instant)>,
     moved: watch::Sender<u64>,
 }
 
@@ -83,6 +90,7 @@ impl Sentinels {
             master: Node::new(&Endpoint::moving(location.clone(), servers, trouble.clone()), io.handle()),
             location: location.clone(),
             found: AtomicBool::new(false),
+            newest: Mutex::new((0, Instant::now())),
             moved,
         });
         let watching = this.clone();
@@ -100,7 +108,17 @@ impl Sentinels {
         this
     }
 
-    async fn newest(&self) -> Result<Address> {
+    /// Whether a view of this epoch counts.
+    fn counts(&self, epoch: u64) -> bool {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = epoch >= newest.0 || newest.1.elapsed() > MEMORY;
+        if counts {
+            *newest = (epoch, Instant::now());
+        }
+        counts
+    }
+
+    async fn ask_all(&self) -> Result<View> {
         let mut asked: FuturesUnordered<_> = self.sentinels.iter().map(|sentinel| self.ask(sentinel)).collect();
         let mut newest: Option<View> = None;
         let mut problems: Vec<Error> = Vec::new();
@@ -117,7 +135,7 @@ impl Sentinels {
             }
         }
         match newest {
-            Some(view) => Ok(view.master),
+            Some(view) => Ok(view),
             None => Err(self.nobody(&problems)),
         }
     }
@@ -177,7 +195,11 @@ impl Topology for Sentinels {
     }
 
     async fn find(&self) -> Result<()> {
-        let master = self.newest().await?;
+        let View { epoch, master } = self.ask_all().await?;
+        if !self.counts(epoch) {
+            tracing::debug!("{} said that the master is {master}, which is older than what is known", self.location);
+            return Ok(());
+        }
         self.found.store(true, Ordering::Relaxed);
         if self.master.endpoint.move_to(master.clone()) {
             tracing::info!("the master of {} is {master}", self.location);

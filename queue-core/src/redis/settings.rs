@@ -58,7 +58,8 @@ pub(super) async fn durability(node: &Node) -> Result<Durability> {
 
 fn judge(info: &str, location: &str, role: Role) -> Result<()> {
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
-    if field("redis_mode") == Some("sentinel") {
+    // Valkey has a word of its own for it.
+    if field("redis_mode").or_else(|| field("server_mode")) == Some("sentinel") {
         let way_out = "write redis+sentinel://host:port,host:port/SERVICE";
         return Err(Error::Config(format!("{location} is a sentinel, which holds no jobs; {way_out}")));
     }
@@ -105,6 +106,8 @@ mod tests {
         let node = "redis_version:7.2.4\r\ncluster_enabled:1\r\n";
         assert!(problem(node).contains("redis+cluster://"));
         assert!(judge(node, "here", Role::Node).is_ok());
-        assert!(problem("redis_version:7.2.4\r\nredis_mode:sentinel\r\n").contains("redis+sentinel://"));
+        for mode in ["redis_mode", "server_mode"] {
+            assert!(problem(&format!("redis_version:7.2.4\r\n{mode}:sentinel\r\n")).contains("redis+sentinel://"));
+        }
     }
 }
