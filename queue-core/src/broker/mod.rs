@@ -17,6 +17,9 @@
 //! Turns and enqueues carry a sequence number. A request without an answer is sent again **unchanged**; the broker
 //! recognises the number, applies nothing twice and gives the same answer. `Forgotten` means that the broker lost what it
 //! told this worker or producer: register under a new name, and take everything held as lost.
+//!
+//! The rules have numbers, R1 to R13, by which they are referred to below and in the code: they are written down in
+//! `docs/protocol.md` of the repository.
 
 mod durability;
 mod enqueue;
