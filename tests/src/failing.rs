@@ -21,6 +21,8 @@ use queue_core::{
 };
 use tokio::sync::watch;
 
+use crate::lossy_enqueues::Enqueues;
+
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -45,6 +47,9 @@ pub struct FailingBroker {
     /// The queue whose turns are held, and how many are.
     held: watch::Sender<Option<&'static str>>,
     holding: AtomicU32,
+    registered: AtomicU32,
+    /// What befalls enqueues, one by one.
+    pub enqueues: Enqueues,
 }
 
 impl FailingBroker {
@@ -59,6 +64,8 @@ impl FailingBroker {
             failed: AtomicU32::new(0),
             held: watch::Sender::new(None),
             holding: AtomicU32::new(0),
+            registered: AtomicU32::new(0),
+            enqueues: Enqueues::default(),
         })
     }
 
@@ -75,6 +82,11 @@ impl FailingBroker {
     /// How many turns are kept.
     pub fn holding(&self) -> u32 {
         self.holding.load(Ordering::SeqCst)
+    }
+
+    /// How many names were asked for.
+    pub fn registered(&self) -> u32 {
+        self.registered.load(Ordering::SeqCst)
     }
 
     /// How many calls have failed so far: a test can wait until somebody has tried.
@@ -145,6 +157,7 @@ impl Broker for FailingBroker {
     }
 
     async fn register(&self, request: &Register) -> Result<PartyName> {
+        self.registered.fetch_add(1, Ordering::SeqCst);
         self.around(self.inner.register(request)).await
     }
 
@@ -152,7 +165,7 @@ impl Broker for FailingBroker {
         if self.take(Fault::Full) {
             return Err(Error::BrokerFull { broker: self.location(), problem: "it was made to be full".to_owned() });
         }
-        self.around(self.inner.enqueue(request)).await
+        self.around(self.enqueues.pass(&self.location(), request, self.inner.enqueue(request))).await
     }
 
     async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {

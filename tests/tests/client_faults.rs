@@ -1,7 +1,4 @@
 //! Enqueues through a broker whose requests and answers get lost.
-#![cfg(feature = "sqlite")]
-
-mod flaky;
 
 use std::{
     collections::HashSet,
@@ -14,9 +11,14 @@ use std::{
     time::Duration,
 };
 
-use flaky::{Fault, Flaky, client};
 use futures_util::future::join_all;
-use queue_core::{Error, broker::State as JobState, prelude::*};
+use queue_core::{
+    Error,
+    broker::{DynBroker, State as JobState},
+    prelude::*,
+    sqlite::SqliteBroker,
+};
+use queue_tests::{failing::FailingBroker, lossy_enqueues::EnqueueFault as Fault};
 use tokio::sync::Barrier;
 
 #[task(queue = "numbers")]
@@ -31,17 +33,27 @@ const LONG: Duration = Duration::from_secs(60);
 /// Ends before the first pause: what fails is not tried again.
 const ONCE: Duration = Duration::from_millis(10);
 
+/// SQLite in memory, whose enqueues fail as planned.
+fn broker() -> Arc<FailingBroker> {
+    FailingBroker::new(SqliteBroker::open("sqlite::memory:").unwrap())
+}
+
+/// A client of it that tries for so long.
+fn client(broker: &Arc<FailingBroker>, deadline: Duration) -> Client {
+    Client::with_broker(broker.clone() as DynBroker).with_deadline(deadline)
+}
+
 async fn stored(client: &Client) -> u64 {
     client.inspector().stats("numbers").await.unwrap().depth.get(&JobState::Ready).copied().unwrap_or(0)
 }
 
 #[tokio::test]
 async fn a_lone_job_leaves_at_once_and_the_next_ones_together() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, LONG);
-    broker.close();
+    broker.enqueues.close();
     let first = tokio::spawn(number::job(0).enqueue_owned(&client));
-    broker.has_seen(1).await;
+    broker.enqueues.has_seen(1).await;
     let gathered = Arc::new(Barrier::new(101));
     let rest: Vec<_> = (1..=100)
         .map(|n| {
@@ -55,12 +67,12 @@ async fn a_lone_job_leaves_at_once_and_the_next_ones_together() {
         })
         .collect();
     gathered.wait().await;
-    broker.open();
+    broker.enqueues.open();
     first.await.unwrap().unwrap();
     for handle in rest {
         handle.await.unwrap().unwrap();
     }
-    let sizes: Vec<_> = broker.seen().iter().map(|seen| seen.ids.len()).collect();
+    let sizes: Vec<_> = broker.enqueues.seen().iter().map(|seen| seen.ids.len()).collect();
     assert_eq!(sizes[0], 1);
     assert_eq!(sizes.iter().sum::<usize>(), 101);
     assert!(sizes.len() <= 3, "{sizes:?}");
@@ -69,13 +81,13 @@ async fn a_lone_job_leaves_at_once_and_the_next_ones_together() {
 
 #[tokio::test]
 async fn a_lost_answer_makes_no_second_job() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, LONG);
-    broker.plan([Fault::LostAnswer, Fault::LostRequest, Fault::LostAnswer]);
+    broker.enqueues.plan([Fault::LostAnswer, Fault::LostRequest, Fault::LostAnswer]);
     let handle = number::job(1).enqueue(&client).await.unwrap();
     assert!(!handle.existing());
     assert_eq!(stored(&client).await, 1);
-    let seen = broker.seen();
+    let seen = broker.enqueues.seen();
     assert_eq!(seen.len(), 4);
     assert!(seen.iter().all(|one| *one == seen[0]), "a request is sent again as it was: {seen:?}");
 }
@@ -83,19 +95,19 @@ async fn a_lost_answer_makes_no_second_job() {
 #[tokio::test]
 async fn an_enqueue_that_may_have_arrived_is_unknown_and_retry_settles_it() {
     for fault in [Fault::Cut, Fault::CutBefore] {
-        let broker = Flaky::start();
+        let broker = broker();
         let client = client(&broker, LONG);
-        broker.always(fault);
+        broker.enqueues.always(fault);
         let Err(Error::Unknown(pending)) = number::job(1).enqueue(&client).await else { panic!("it must be unknown") };
         let address = pending.jobs()[0].clone();
         let Err(Error::Unknown(pending)) = pending.retry().await else { panic!("it must be unknown again") };
-        broker.always(Fault::None);
+        broker.enqueues.always(Fault::None);
         // Others go on under a new name, and do not spoil the number that is asked again.
         number::job(2).enqueue(&client).await.unwrap();
         assert_eq!(pending.retry().await.unwrap(), [(address.clone(), false)]);
         assert_eq!(stored(&client).await, 2);
         assert_eq!(client.handle::<number>(address).status().await.unwrap(), Some(JobState::Ready));
-        let seen = broker.seen();
+        let seen = broker.enqueues.seen();
         let (first, last, other) = (&seen[0], &seen[4], &seen[3]);
         assert_eq!([&seen[1], &seen[2], last], [first; 3]);
         assert_ne!(first.producer, other.producer);
@@ -104,10 +116,10 @@ async fn an_enqueue_that_may_have_arrived_is_unknown_and_retry_settles_it() {
 
 #[tokio::test]
 async fn one_retry_settles_a_batch_for_all_its_callers() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, LONG);
     number::job(0).enqueue(&client).await.unwrap();
-    broker.always(Fault::Cut);
+    broker.enqueues.always(Fault::Cut);
     let jobs = (1..=20).map(|n| number::job(n).enqueue(&client));
     let pending: Vec<_> = join_all(jobs)
         .await
@@ -117,24 +129,24 @@ async fn one_retry_settles_a_batch_for_all_its_callers() {
             other => panic!("it must be unknown: {other:?}"),
         })
         .collect();
-    broker.always(Fault::None);
-    let before = broker.seen().len();
+    broker.enqueues.always(Fault::None);
+    let before = broker.enqueues.seen().len();
     let batches = (before - 1) / 2;
     assert!(batches < 20, "they were gathered");
     for pending in pending {
         assert!(!pending.retry().await.unwrap()[0].1);
     }
-    assert_eq!(broker.seen().len(), before + batches, "each batch was asked for once more");
+    assert_eq!(broker.enqueues.seen().len(), before + batches, "each batch was asked for once more");
     assert_eq!(stored(&client).await, 21);
 }
 
 #[tokio::test]
 async fn what_was_surely_not_stored_is_said_to_be_so() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, ONCE);
-    broker.plan([Fault::Unavailable]);
+    broker.enqueues.plan([Fault::Unavailable]);
     assert!(matches!(number::job(1).enqueue(&client).await, Err(Error::Unavailable { .. })));
-    broker.plan([Fault::Full]);
+    broker.enqueues.plan([Fault::Full]);
     assert!(matches!(number::job(1).enqueue(&client).await, Err(Error::BrokerFull { .. })));
     assert_eq!(stored(&client).await, 0);
     number::job(1).enqueue(&client).await.unwrap();
@@ -143,10 +155,10 @@ async fn what_was_surely_not_stored_is_said_to_be_so() {
 
 #[tokio::test]
 async fn a_refusal_after_a_lost_answer_is_still_unknown() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, LONG);
     for refusal in [Fault::Full, Fault::Forgotten] {
-        broker.plan([Fault::LostAnswer, refusal]);
+        broker.enqueues.plan([Fault::LostAnswer, refusal]);
         assert!(matches!(number::job(1).enqueue(&client).await, Err(Error::Unknown(_))));
     }
     assert_eq!(stored(&client).await, 2);
@@ -154,19 +166,19 @@ async fn a_refusal_after_a_lost_answer_is_still_unknown() {
 
 #[tokio::test]
 async fn a_full_broker_is_told_at_once() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, LONG);
-    broker.plan([Fault::Full]);
+    broker.enqueues.plan([Fault::Full]);
     let outcome = tokio::time::timeout(Duration::from_secs(5), number::job(1).enqueue(&client)).await.expect("without waiting");
     assert!(matches!(outcome, Err(Error::BrokerFull { .. })));
 }
 
 #[tokio::test]
 async fn a_forgotten_producer_registers_anew() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, LONG);
     number::job(1).enqueue(&client).await.unwrap();
-    broker.plan([Fault::Forgotten, Fault::Forgotten]);
+    broker.enqueues.plan([Fault::Forgotten, Fault::Forgotten]);
     number::job(2).enqueue(&client).await.unwrap();
     assert_eq!(stored(&client).await, 2);
     assert_eq!(broker.registered(), 3);
@@ -174,19 +186,19 @@ async fn a_forgotten_producer_registers_anew() {
 
 #[tokio::test]
 async fn a_retry_that_nobody_remembers_says_so() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, LONG);
-    broker.plan([Fault::Cut, Fault::Cut, Fault::Forgotten]);
+    broker.enqueues.plan([Fault::Cut, Fault::Cut, Fault::Forgotten]);
     let Err(Error::Unknown(pending)) = number::job(1).enqueue(&client).await else { panic!("it must be unknown") };
     assert!(matches!(pending.retry().await, Err(Error::Forgotten(_))));
 }
 
 #[tokio::test]
 async fn nobody_waits_much_longer_than_the_deadline() {
-    let broker = Flaky::start();
+    let broker = broker();
     let deadline = Duration::from_millis(300);
     let client = client(&broker, deadline);
-    broker.always(Fault::Unavailable);
+    broker.enqueues.always(Fault::Unavailable);
     let begin = std::time::Instant::now();
     // More than one batch: the later ones do not wait for a deadline of each one before them.
     let outcomes = join_all((0..3000).map(|n| number::job(n).enqueue(&client))).await;
@@ -196,21 +208,21 @@ async fn nobody_waits_much_longer_than_the_deadline() {
 
 #[tokio::test]
 async fn a_call_that_is_dropped_leaves_a_whole_job_or_none() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, LONG);
-    broker.close();
+    broker.enqueues.close();
     let dropped = tokio::spawn(number::job(1).enqueue_owned(&client));
-    broker.has_seen(1).await;
+    broker.enqueues.has_seen(1).await;
     dropped.abort();
     assert!(dropped.await.unwrap_err().is_cancelled());
     let bulk = tokio::spawn({
         let client = client.clone();
         async move { client.enqueue_all((0..10).map(number::job)).await }
     });
-    broker.has_seen(2).await;
+    broker.enqueues.has_seen(2).await;
     bulk.abort();
     assert!(bulk.await.unwrap_err().is_cancelled());
-    broker.open();
+    broker.enqueues.open();
     number::job(2).enqueue(&client).await.unwrap();
     client.enqueue_all((0..10).map(number::job)).await.unwrap();
     // The dropped ones were under way: nobody asks about them, and they are there.
@@ -224,10 +236,10 @@ async fn a_call_that_is_dropped_leaves_a_whole_job_or_none() {
 
 #[tokio::test]
 async fn each_item_of_a_batch_that_was_cut_off_has_an_answer_of_its_own() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, LONG);
-    broker.plan([Fault::None]);
-    broker.always(Fault::Cut);
+    broker.enqueues.plan([Fault::None]);
+    broker.enqueues.always(Fault::Cut);
     let taken = AtomicU64::new(0);
     let jobs = (0..100_000).map(|n| {
         taken.store(n, Ordering::Relaxed);
@@ -250,7 +262,7 @@ async fn each_item_of_a_batch_that_was_cut_off_has_an_answer_of_its_own() {
     assert!(unknown.len() >= 500 && unknown.len() % 500 == 0, "{}", unknown.len());
     assert_ne!(refused, 0, "what was being gathered was not sent");
     let enqueued = 500 + unknown.len() as u64;
-    broker.always(Fault::None);
+    broker.enqueues.always(Fault::None);
     let addresses: HashSet<_> = unknown.iter().map(|pending| pending.jobs()[0].clone()).collect();
     for pending in unknown {
         let settled = pending.retry().await.unwrap();
@@ -261,16 +273,16 @@ async fn each_item_of_a_batch_that_was_cut_off_has_an_answer_of_its_own() {
 
 #[tokio::test]
 async fn torn_answers_are_an_error_and_no_hang() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, ONCE);
-    broker.plan([Fault::Torn, Fault::Torn]);
+    broker.enqueues.plan([Fault::Torn, Fault::Torn]);
     assert!(matches!(number::job(1).enqueue(&client).await, Err(Error::Internal(_))));
     assert!(client.enqueue_all((0..3).map(number::job)).await.is_err());
 }
 
 #[tokio::test]
 async fn a_batcher_outlives_its_callers_runtime() {
-    let broker = Flaky::start();
+    let broker = broker();
     let client = client(&broker, LONG);
     let first = client.clone();
     std::thread::spawn(move || {
