@@ -2,7 +2,7 @@
 
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{CancelAnswer, Durability, DynBroker, JobRecord, MAX_ITEMS, Page, QueueStats, State},
+    broker::{Audit, CancelAnswer, Damage, Durability, DynBroker, JobRecord, MAX_ITEMS, Page, QueueStats, State},
     error::{Error, Result},
     io::on_broker,
 };
@@ -34,6 +34,17 @@ impl Inspector {
     /// Those of the broker, here and below.
     pub async fn queues(&self) -> Result<Vec<String>> {
         self.run(|broker| async move { broker.queues().await }).await
+    }
+
+    /// Looks through a queue for what other hands have broken, and repairs it if it may. Workers do so by themselves, by the
+    /// balance of jobs and places; a [thorough](Audit::thorough) look takes as long as there are jobs, and others work meanwhile.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
+        check_name("queue", queue)?;
+        let queue = queue.to_owned();
+        self.run(|broker| async move { broker.audit(&queue, how).await }).await
     }
 
     /// Depth and counters of a queue.

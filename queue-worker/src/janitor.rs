@@ -1,6 +1,9 @@
-//! Removes what was kept long enough: idle producers, tombstones, kept jobs past their retention.
+//! Removes what was kept long enough: idle producers, tombstones, kept jobs past their retention. Repairs what other hands
+//! have broken.
 
 use std::{sync::Arc, time::Duration};
+
+use queue_core::broker::{Audit, Damage};
 
 use crate::engine::Shared;
 
@@ -10,7 +13,14 @@ const ROUND: Duration = Duration::from_secs(60);
 /// Calls per queue and round; the next round goes on.
 const CALLS: usize = 50;
 
+/// Damage is looked for every so many rounds.
+const AUDIT: u32 = 5;
+
+/// Repairs that are told one by one.
+const TOLD: usize = 10;
+
 pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut rounds = 0_u32;
     loop {
         // Workers that were started together do not sweep together.
         tokio::time::sleep(ROUND.mul_f64(0.5 + fastrand::f64())).await;
@@ -25,6 +35,24 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     }
                 }
             }
+            if rounds.is_multiple_of(AUDIT) {
+                repair(&shared, queue).await;
+            }
         }
+        rounds += 1;
+    }
+}
+
+async fn repair(shared: &Shared, queue: &str) {
+    match shared.broker.audit(queue, Audit { repair: true, thorough: false }).await {
+        Ok(damages) => {
+            for Damage { kind, subject } in damages.iter().take(TOLD) {
+                tracing::warn!(queue, %kind, subject, "something was broken by other hands, and is repaired");
+            }
+            if damages.len() > TOLD {
+                tracing::warn!(queue, repaired = damages.len(), "and more; `doctor` looks through everything");
+            }
+        }
+        Err(error) => tracing::debug!(queue, "the look for damage waits for the next round: {error}"),
     }
 }

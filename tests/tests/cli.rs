@@ -352,3 +352,22 @@ fn jobs_that_do_not_end_in_the_grace_time_are_given_back_and_the_code_says_so() 
     assert_eq!(worker.stop(), 7);
     assert_eq!(place.state(&job), "ready");
 }
+
+#[test]
+fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
+    let place = Place::new();
+    place.ok(&["enqueue", "greet", "--args", "{\"name\":\"Ada\"}"]);
+    let sound = place.json(&["doctor", "--json"]);
+    assert_eq!(sound["durability"], "power-loss");
+    let problems: Vec<&str> = sound["problems"].as_array().unwrap().iter().map(|problem| problem["problem"].as_str().unwrap()).collect();
+    assert_eq!(problems, ["1 jobs wait and no worker serves it"]);
+
+    let database = rusqlite::Connection::open(place.file()).unwrap();
+    database.execute("UPDATE queue_jobs SET state = 4, rank = 77", []).unwrap();
+    let sick = place.run(&["doctor"]);
+    assert_eq!(sick.code, 9);
+    assert!(sick.stdout.contains("held by nobody") && sick.stdout.contains("--repair"), "{}", sick.stdout);
+    assert!(place.ok(&["doctor", "--repair"]).contains("repaired"));
+    assert_eq!(place.json(&["doctor", "--json"])["problems"].as_array().unwrap().len(), 0);
+    assert_eq!(place.run(&["doctor", "--queue", "nowhere"]).code, 3);
+}

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use async_trait::async_trait;
 
-use super::{BuryReason, Priority};
+use super::{Audit, BuryReason, Damage, Priority};
 use crate::{
     address::JobId,
     error::{Error, Result},
@@ -229,6 +229,12 @@ pub trait Inspect: Send + Sync {
 
     /// Stops or resumes claiming from a queue; enqueues and finishes go on.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;
+
+    /// Looks for what other hands have broken, and repairs it if it may, in bounded steps between which others work.
+    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
+        let _ = (queue, how);
+        Ok(Vec::new())
+    }
 }
 
 /// What became of a cancel.

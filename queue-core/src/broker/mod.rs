@@ -21,6 +21,7 @@
 //! The rules have numbers, R1 to R13, by which they are referred to below and in the code: they are written down in
 //! `docs/protocol.md` of the repository.
 
+mod audit;
 mod durability;
 mod enqueue;
 mod hints;
@@ -34,7 +35,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-pub use self::{durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
+pub use self::{audit::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
 use crate::{address::JobId, error::Result, io::BoxFuture};
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.

@@ -7,6 +7,7 @@
 //! server, announcements a third.
 
 mod answers;
+mod audit;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod endpoint;
@@ -41,9 +42,9 @@ use self::{
 use crate::{
     address::{JobId, check_name},
     broker::{
-        Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, Enqueue, Enqueued, Extend, Extended, Hints, Inspect,
-        JobRecord, MAX_ITEMS, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
-        TurnAnswer, sealed,
+        Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend, Extended,
+        Hints, Inspect, JobRecord, MAX_ITEMS, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
+        SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -282,6 +283,11 @@ impl Inspect for RedisBroker {
 
     async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
         Ok(self.for_each_id(&DELETE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
+    }
+
+    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
+        check_name("queue", queue)?;
+        audit::audit(self, queue, how).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

@@ -63,6 +63,13 @@ script!(
 script!(REQUEUE, "requeue", "flags=allow-oom", keys![], ["prelude", "schema", "ready", "ended"]);
 script!(DELETE, "delete", "flags=allow-oom", keys![Scheduled, Retry, Active, Parked], ["prelude", "schema", "ready", "ended"]);
 script!(SWEEP, "sweep", "flags=allow-oom", keys![Producers, Seen], ["prelude", "schema", "ready", "ended"]);
+script!(
+    AUDIT,
+    "audit",
+    "flags=allow-oom",
+    keys![Scheduled, Retry, Active, Workers, Leases, Fenced, Parked],
+    ["prelude", "schema", "ready", "ended"]
+);
 script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Hint, Counters], ["prelude", "schema"]);
 script!(
     SHOW,
@@ -81,10 +88,10 @@ script!(
 
 /// All of them.
 #[cfg(test)]
-fn all() -> [&'static Script; 16] {
+fn all() -> [&'static Script; 17] {
     [
         &REGISTER, &ENQUEUE, &TURN, &EXTEND, &SUSPECTS, &ALIVE, &FENCE, &RECLAIM, &FORGET, &CANCEL, &REQUEUE, &DELETE, &SWEEP, &PAUSE,
-        &SHOW, &STATS,
+        &SHOW, &STATS, &AUDIT,
     ]
 }
 

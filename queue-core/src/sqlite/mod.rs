@@ -5,6 +5,7 @@
 //! A doorbell wakes the other processes within milliseconds. The states and transitions are those of Redis,
 //! in the same order; the tables are described in `schema`.
 
+mod audit;
 mod ballast;
 mod busy;
 mod doorbell;
@@ -36,9 +37,9 @@ use self::{
 use crate::{
     address::{JobId, check_name},
     broker::{
-        Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, Enqueue, Enqueued, Extend, Extended, Hints, Inspect,
-        JobRecord, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
-        TurnAnswer, sealed,
+        Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend, Extended,
+        Hints, Inspect, JobRecord, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits,
+        Swept, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -279,6 +280,12 @@ impl Inspect for SqliteBroker {
         bounded("ids", ids.len())?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
         self.writer().call(Commit::Synced, move |tx| people::delete(tx, &queue, &ids)).await
+    }
+
+    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
+        check_name("queue", queue)?;
+        let (queue, database) = (queue.to_owned(), if how.repair { self.writer() } else { self.reader() });
+        database.call(Commit::Soon, move |tx| audit::audit(tx, &queue, how.repair)).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

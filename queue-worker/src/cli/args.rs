@@ -25,7 +25,8 @@ use queue_core::broker::{Priority, State};
 Exit codes:
   0 done                      3 no such job or queue      6 the set-up is wrong
   1 something unforeseen      4 wrong state, or id taken  7 stopped, and jobs were given back
-  2 wrong command line        5 broker away or full       8 no answer: it may have been done")]
+  2 wrong command line        5 broker away or full       8 no answer: it may have been done
+  9 doctor: something is wrong")]
 pub(super) struct Args {
     /// The queue: sqlite://FILE, redis://HOST[:PORT][/DB], redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST, rediss… for TLS [default: $QUEUE_URL, else sqlite://queue.db]
     #[arg(long, global = true, value_name = "URL")]
@@ -61,6 +62,14 @@ pub(super) enum Command {
   {bin} status --queue orders
   {bin} status --json | jq '.queues[] | {queue, ready: .jobs.ready}'")]
     Status(StatusArgs),
+    /// Check the broker and look through the queues for damage; repair it with --repair
+    #[command(after_help = "Examples:
+  {bin} doctor
+  {bin} doctor --repair
+  {bin} doctor --queue orders --json | jq '.problems[]'
+
+Exit codes: 0 all is well, or repaired; 9 something is wrong")]
+    Doctor(DoctorArgs),
     /// Look at jobs, and repair
     #[command(after_help = "Examples:
   {bin} jobs list --state dead
@@ -156,6 +165,18 @@ pub(super) struct StatusArgs {
     /// Only this queue
     #[arg(long, value_name = "QUEUE")]
     pub(super) queue: Option<String>,
+    #[command(flatten)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct DoctorArgs {
+    /// Only this queue
+    #[arg(long, value_name = "QUEUE")]
+    pub(super) queue: Option<String>,
+    /// Repair what can be repaired
+    #[arg(long)]
+    pub(super) repair: bool,
     #[command(flatten)]
     pub(super) format: Format,
 }

@@ -18,6 +18,7 @@ pub(super) enum Exit {
     Setup = 6,
     GivenBack = 7,
     Unknown = 8,
+    Sick = 9,
 }
 
 impl From<Exit> for ExitCode {

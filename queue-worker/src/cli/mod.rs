@@ -4,6 +4,7 @@
 //! wrong into an exit code. Everything but `work` goes through [`Client`] and [`Inspector`](queue_core::Inspector) alone.
 
 mod args;
+mod doctor;
 mod enqueue;
 mod exit;
 mod jobs;
@@ -49,6 +50,7 @@ use crate::Worker;
 /// | `tasks` | lists the tasks in this program and their parameters |
 /// | `enqueue TASK --args JSON` | stores a job |
 /// | `status` | prints the depth of every queue |
+/// | `doctor` | checks the broker, and looks through the queues for damage |
 /// | `jobs list`, `show`, `requeue`, `cancel`, `delete` | looks at jobs and repairs |
 /// | `queues list`, `pause`, `resume` | stops and resumes claiming |
 ///
@@ -71,6 +73,7 @@ use crate::Worker;
 /// | 6 | the set-up is wrong: settings, tasks, states, `setup` itself, credentials, versions |
 /// | 7 | `work`: stopped, and jobs that had not ended were given back |
 /// | 8 | no answer from the broker: what was asked for may have been done |
+/// | 9 | `doctor`: something is wrong |
 pub async fn run<F>(setup: F) -> ExitCode
 where
     F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
@@ -103,6 +106,7 @@ where
             enqueue::enqueue(&connect().await?, job, &args).await?;
         }
         Command::Status(args) => status::status(&connect().await?, &args).await?,
+        Command::Doctor(args) => return doctor::doctor(&connect().await?, &args).await,
         Command::Jobs { command } => jobs::jobs(&connect().await?, command).await?,
         Command::Queues { command } => queues::queues(&connect().await?, command).await?,
     }

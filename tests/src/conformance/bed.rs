@@ -96,15 +96,12 @@ impl Bed {
 
     /// A lane of this process, with this lease.
     pub async fn lane_of(&self, process: ProcessId, lease: Duration) -> Lane {
-        let name = self.broker.register(&Register::worker(self.queue.clone(), process, lease)).await.expect("a lane can register");
-        Lane { broker: self.broker.clone(), queue: self.queue.clone(), name, answered: 0, lease }
+        Lane::of(&self.broker, &self.queue, process, lease).await
     }
 
     /// A producer.
     pub async fn producer(&self) -> Producer {
-        let register = Register::producer(self.queue.clone(), ProcessId::random());
-        let name = self.broker.register(&register).await.expect("a producer can register");
-        Producer { broker: self.broker.clone(), queue: self.queue.clone(), name, seq: 0 }
+        Producer::on(&self.broker, &self.queue).await
     }
 
     /// Enqueues so many jobs, due now, at normal priority.
@@ -234,6 +231,16 @@ pub struct Lane {
 }
 
 impl Lane {
+    /// A lane of a process of its own that keeps its lease.
+    pub async fn on(broker: &DynBroker, queue: &str) -> Lane {
+        Lane::of(broker, &queue.into(), ProcessId::random(), LONG).await
+    }
+
+    async fn of(broker: &DynBroker, queue: &Arc<str>, process: ProcessId, lease: Duration) -> Lane {
+        let name = broker.register(&Register::worker(queue.clone(), process, lease)).await.expect("a lane can register");
+        Lane { broker: broker.clone(), queue: queue.clone(), name, answered: 0, lease }
+    }
+
     /// The next turn, to be filled and sent.
     pub fn next(&self) -> Turn {
         Turn::new(self.queue.clone(), self.name.clone(), self.answered + 1, self.lease)
@@ -294,6 +301,13 @@ pub struct Producer {
 }
 
 impl Producer {
+    /// A producer of a process of its own.
+    pub async fn on(broker: &DynBroker, queue: &str) -> Producer {
+        let register = Register::producer(queue, ProcessId::random());
+        let name = broker.register(&register).await.expect("a producer can register");
+        Producer { broker: broker.clone(), queue: queue.into(), name, seq: 0 }
+    }
+
     /// The next request, to be sent.
     pub fn next(&self, jobs: Vec<NewJob>) -> Enqueue {
         Enqueue::new(self.queue.clone(), self.name.clone(), self.seq + 1, jobs)

@@ -126,7 +126,8 @@ macro_rules! __conformance_cases {
                 a_deleted_job_leaves_nothing
                 a_paused_queue_gives_nothing_out
                 resuming_a_queue_is_announced
-                a_cancelled_job_keeps_its_payload;
+                a_cancelled_job_keeps_its_payload
+                a_queue_that_nobody_touched_has_no_damage;
             records:
                 every_state_is_listed_in_order
                 a_listing_comes_in_pages

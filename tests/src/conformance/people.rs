@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, CancelAnswer, Ending, NewJob, Priority, State},
+    broker::{Audit, BuryReason, CancelAnswer, Ending, NewJob, Priority, State},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, nack};
@@ -199,4 +199,31 @@ async fn cancel(bed: &Bed, ids: &[JobId]) -> Vec<CancelAnswer> {
 
 async fn cancel_in(queue: &str, bed: &Bed, ids: &[JobId]) -> Vec<CancelAnswer> {
     bed.broker.cancel(queue, ids).await.unwrap()
+}
+
+/// Whatever its jobs have been through: the auditor finds nothing to repair.
+pub async fn a_queue_that_nobody_touched_has_no_damage(bed: Bed) {
+    let mut lane = bed.lane().await;
+    bed.put(8).await;
+    bed.put_later(LONG).await;
+    bed.put_given("given", "x").await;
+    let held = lane.claim(7).await;
+    let endings = [
+        nack(LONG),
+        Ending::Park { task: "unknown".to_owned() },
+        Ending::Bury { reason: BuryReason::Buried, error: None },
+        Ending::Ack { result: None, keep: Some(LONG) },
+        Ending::Release,
+    ];
+    for (delivery, ending) in held.iter().zip(endings) {
+        assert!(lane.end(delivery, ending).await);
+    }
+    // Two are active; one of those that wait is cancelled and lies under a tomb.
+    let waiting = bed.put(1).await;
+    assert_eq!(cancel(&bed, &waiting).await, [CancelAnswer::Cancelled]);
+    for thorough in [false, true] {
+        let found = bed.broker.audit(&bed.queue, Audit { repair: true, thorough }).await.unwrap();
+        assert_eq!(found, [], "thorough: {thorough}");
+    }
+    assert_eq!(bed.counter("repaired").await, 0);
 }

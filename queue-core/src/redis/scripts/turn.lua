@@ -379,6 +379,7 @@ if #ids > 0 then
     end
   end
   if #whole < #ids then
+    count('repaired', #ids - #whole)
     ids = whole
     deliveries = describe(ids)
   end

@@ -1,0 +1,53 @@
+//! What somebody else's hand has broken.
+
+use std::fmt;
+
+/// Kinds of damage. A broker makes none of them by itself; a person, a script or a disk may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DamageKind {
+    /// A lane has no lease, so that it would never run out. Repair: one that is over; a lane that lives renews it.
+    LaneWithoutLease,
+    /// An active job is held by a lane that does not exist. Repair: it is taken back like that of a worker that died.
+    HeldByNobody,
+    /// An id waits somewhere, and there is no job of that id. Repair: the id is taken out.
+    IdWithoutJob,
+    /// A job waits nowhere, so that nobody would ever find it. Repair: it goes to the end of `ready`.
+    JobWithoutPlace,
+}
+
+impl DamageKind {
+    /// The name, as reports have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DamageKind::LaneWithoutLease => "lane without lease",
+            DamageKind::HeldByNobody => "held by nobody",
+            DamageKind::IdWithoutJob => "id without job",
+            DamageKind::JobWithoutPlace => "job without place",
+        }
+    }
+}
+
+impl fmt::Display for DamageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One thing that is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// What is wrong with it.
+    pub kind: DamageKind,
+    /// The job's id, or the lane's name.
+    pub subject: String,
+}
+
+/// How a queue is looked through for damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Audit {
+    /// Repair what is found. Each repair counts in the queue's counter `repaired`.
+    pub repair: bool,
+    /// Look at every job, not at the balance alone: takes as long as there are jobs.
+    pub thorough: bool,
+}

@@ -1,0 +1,172 @@
+//! What other hands break is found, told and repaired, and nothing else is touched.
+
+use queue_core::{
+    JobId,
+    broker::{Audit, Damage, DamageKind, DynBroker, NewJob, State},
+    redis::RedisBroker,
+    sqlite::SqliteBroker,
+};
+use queue_tests::{
+    conformance::{Lane, Producer, ack, envelope},
+    on_servers,
+    server::{Kind, Server},
+};
+
+on_servers! {
+    a_lane_whose_lease_was_deleted_gets_one_that_is_over
+    a_job_whose_lane_was_deleted_is_taken_back
+    ids_without_a_job_are_taken_out_wherever_they_wait
+    a_job_that_waits_nowhere_is_found_and_runs
+    damage_that_is_balanced_is_found_by_a_thorough_look
+}
+
+const QUEUE: &str = "audited";
+const LOOK: Audit = Audit { repair: false, thorough: false };
+const REPAIR: Audit = Audit { repair: true, thorough: false };
+
+struct Place {
+    server: Server,
+    broker: DynBroker,
+}
+
+impl Place {
+    async fn on(kind: Kind) -> Place {
+        let server = Server::start(kind);
+        let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+        Place { server, broker }
+    }
+
+    async fn put(&self, jobs: usize) -> Vec<JobId> {
+        let mut producer = Producer::on(&self.broker, QUEUE).await;
+        let jobs: Vec<NewJob> = (0..jobs).map(|number| NewJob::new(JobId::make(), envelope(&number.to_string()))).collect();
+        let ids = jobs.iter().map(|job| job.id.clone()).collect();
+        producer.send(jobs).await;
+        ids
+    }
+
+    /// Breaks something, as whoever has the server's command line can.
+    fn command(&self, verb: &str, kind: &str, arguments: &[&str]) -> String {
+        let key = format!("queue:{{{QUEUE}}}:{kind}");
+        let mut words = vec![verb, &key];
+        words.extend(arguments);
+        self.server.command(&words)
+    }
+
+    async fn audit(&self, how: Audit) -> Vec<DamageKind> {
+        self.broker.audit(QUEUE, how).await.unwrap().into_iter().map(|damage| damage.kind).collect()
+    }
+
+    async fn depth(&self, state: State) -> u64 {
+        self.broker.stats(QUEUE).await.unwrap().depth.get(&state).copied().unwrap_or(0)
+    }
+
+    async fn repaired(&self) -> u64 {
+        self.broker.stats(QUEUE).await.unwrap().counters.get("repaired").copied().unwrap_or(0)
+    }
+
+    /// Finds, repairs, and finds nothing any more.
+    async fn mends(&self, damages: &[DamageKind]) {
+        assert_eq!(self.audit(LOOK).await, damages, "found");
+        assert_eq!(self.audit(LOOK).await, damages, "a look changes nothing");
+        assert_eq!(self.audit(REPAIR).await, damages, "repaired");
+        assert_eq!(self.audit(Audit { thorough: true, ..LOOK }).await, [], "nothing is left");
+        assert_eq!(self.repaired().await, damages.len() as u64);
+    }
+}
+
+async fn a_lane_whose_lease_was_deleted_gets_one_that_is_over(kind: Kind) {
+    let place = Place::on(kind).await;
+    place.put(1).await;
+    let mut lane = Lane::on(&place.broker, QUEUE).await;
+    assert_eq!(lane.claim(1).await.len(), 1);
+    place.command("DEL", "leases", &[]);
+    place.mends(&[DamageKind::LaneWithoutLease]).await;
+    // From here on it is like every lane that fell silent.
+    assert_eq!(place.broker.suspects(QUEUE, 10).await.unwrap().expired.len(), 1);
+}
+
+async fn a_job_whose_lane_was_deleted_is_taken_back(kind: Kind) {
+    let place = Place::on(kind).await;
+    place.put(2).await;
+    let mut lane = Lane::on(&place.broker, QUEUE).await;
+    assert_eq!(lane.claim(2).await.len(), 2);
+    place.command("DEL", "workers", &[]);
+    place.command("DEL", "leases", &[]);
+    assert_eq!(place.audit(LOOK).await, [DamageKind::HeldByNobody; 2]);
+    assert_eq!(place.audit(REPAIR).await[0], DamageKind::HeldByNobody);
+    place.broker.sweep_fenced(QUEUE, &queue_core::broker::CrashRule::default()).await.unwrap();
+    assert_eq!(place.audit(LOOK).await, []);
+    assert_eq!((place.depth(State::Active).await, place.depth(State::Retry).await), (0, 2));
+}
+
+async fn ids_without_a_job_are_taken_out_wherever_they_wait(kind: Kind) {
+    let place = Place::on(kind).await;
+    place.put(3).await;
+    place.command("RPUSH", "ready:2", &["=ghost-1"]);
+    place.command("RPUSH", "ready:0", &["=ghost-2"]);
+    place.command("ZADD", "scheduled", &["99999999999999", "=ghost-3"]);
+    place.command("ZADD", "retry", &["99999999999999", "=ghost-4"]);
+    place.command("ZADD", "dead", &["1", "=ghost-5"]);
+    place.mends(&[DamageKind::IdWithoutJob; 5]).await;
+    assert_eq!(place.depth(State::Ready).await, 3, "the others are untouched");
+}
+
+async fn a_job_that_waits_nowhere_is_found_and_runs(kind: Kind) {
+    let place = Place::on(kind).await;
+    place.put(20).await;
+    let mut lane = Lane::on(&place.broker, QUEUE).await;
+    let held = lane.claim(3).await;
+    place.command("DEL", "ready:2", &[]);
+    place.mends(&[DamageKind::JobWithoutPlace; 17]).await;
+    // Those that run are left alone, and all others run.
+    assert!(lane.end(&held[0], ack()).await);
+    assert_eq!(lane.claim(100).await.len(), 17);
+}
+
+/// As many jobs too many as ids too many: the balance does not show it.
+async fn damage_that_is_balanced_is_found_by_a_thorough_look(kind: Kind) {
+    let place = Place::on(kind).await;
+    place.put(2).await;
+    place.command("LPOP", "ready:2", &[]);
+    place.command("RPUSH", "ready:2", &["=ghost"]);
+    assert_eq!(place.audit(LOOK).await, []);
+    let found = place.audit(Audit { repair: true, thorough: true }).await;
+    assert_eq!(found, [DamageKind::IdWithoutJob, DamageKind::JobWithoutPlace]);
+    assert_eq!(place.depth(State::Ready).await, 2);
+}
+
+#[tokio::test]
+async fn rows_that_were_deleted_from_a_sqlite_file_are_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let mut producer = Producer::on(&broker, QUEUE).await;
+    producer.send((0..3).map(|number| NewJob::new(JobId::make(), envelope(&number.to_string()))).collect()).await;
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    let held = lane.claim(2).await;
+    let parked = queue_core::broker::Ending::Park { task: "unknown".into() };
+    assert!(lane.end(&held[1], parked).await);
+
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other
+        .execute_batch("DELETE FROM queue_workers; DELETE FROM queue_parked; INSERT INTO queue_parked VALUES (1, 'unknown', x'3d41')")
+        .unwrap();
+    let found: Vec<Damage> = broker.audit(QUEUE, REPAIR).await.unwrap();
+    let kinds: Vec<DamageKind> = found.iter().map(|damage| damage.kind).collect();
+    assert_eq!(kinds, [DamageKind::HeldByNobody, DamageKind::JobWithoutPlace, DamageKind::IdWithoutJob]);
+    assert_eq!(broker.audit(QUEUE, LOOK).await.unwrap(), []);
+    broker.sweep_fenced(QUEUE, &queue_core::broker::CrashRule::default()).await.unwrap();
+    let depth = broker.stats(QUEUE).await.unwrap().depth;
+    assert_eq!((depth.get(&State::Active), depth[&State::Ready], depth[&State::Retry]), (None, 2, 1));
+}
+
+/// A turn that meets an id without a job passes it over, and says so.
+#[tokio::test]
+async fn on_redis_an_id_without_a_job_stops_no_claim() {
+    let place = Place::on(Kind::Redis).await;
+    place.command("RPUSH", "ready:2", &["=ghost"]);
+    place.put(1).await;
+    let mut lane = Lane::on(&place.broker, QUEUE).await;
+    let held = lane.claim(10).await;
+    assert_eq!((held.len(), place.repaired().await), (1, 1));
+}
