@@ -29,8 +29,12 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 match shared.broker.sweep(queue, &shared.settings.sweep).await {
                     Ok(swept) if swept.is_empty() => break,
                     Ok(swept) => tracing::debug!(queue = %queue, ?swept, "housekeeping"),
-                    Err(error) => {
+                    Err(error) if error.is_transient() => {
                         tracing::debug!(queue = %queue, "housekeeping waits for the next round: {error}");
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::warn!(queue = %queue, "what was kept long enough is not removed from here: {error}");
                         break;
                     }
                 }

@@ -13,7 +13,7 @@ use queue_core::{
     broker::{MAX_ITEMS, Suspect},
 };
 
-use crate::engine::Shared;
+use crate::{engine::Shared, patience::Patience};
 
 /// Steps of one pass over a queue; the next pass goes on.
 const STEPS: usize = 200;
@@ -21,11 +21,19 @@ const STEPS: usize = 200;
 pub(crate) async fn run(shared: Arc<Shared>) {
     let (pass, confirm) = shared.settings.reclaim();
     let mut seen: HashMap<(usize, Suspect), Instant> = HashMap::new();
+    let mut refusals = Patience::new(pass);
     loop {
         for queue in 0..shared.queues.len() {
             if let Err(error) = look(&shared, queue, &mut seen, confirm).await {
-                tracing::debug!(queue = %shared.queues[queue], "the reclaimer starts over: {error}");
                 seen.clear();
+                if error.is_transient() {
+                    tracing::debug!(queue = %shared.queues[queue], "the reclaimer starts over: {error}");
+                    continue;
+                }
+                refusals.failed();
+                if refusals.is_news() {
+                    tracing::error!(queue = %shared.queues[queue], "jobs of workers that died are not taken back from here: {error}");
+                }
             }
         }
         // A suspect is looked at again when its time has come, not only at the next pass.

@@ -40,6 +40,7 @@ impl Pump {
     }
 
     pub(super) fn beats_ended(&mut self, sent: Instant, beats: Vec<Beat>) {
+        let (lanes, mut unanswered) = (beats.len(), None);
         for Beat { lane: id, generation, answer } in beats {
             let lane = &mut self.queues[id.queue].lanes[id.lane];
             if lane.generation != generation {
@@ -53,8 +54,15 @@ impl Pump {
                     }
                 }
                 Err(queue_core::Error::Forgotten(_)) => self.forgotten(id),
-                Err(error) => tracing::warn!(queue = %self.queues[id.queue].name, "a beat had no answer: {error}"),
+                Err(error) => {
+                    let (count, _) = unanswered.get_or_insert((0, error));
+                    *count += 1;
+                }
             }
+        }
+        // One line, however many lanes there are.
+        if let Some((count, error)) = unanswered {
+            tracing::warn!("leases were not renewed, {count} of {lanes}: {error}");
         }
     }
 
