@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Probe, ask, free_address, memory, run, worker};
+use common::{Probe, ask, free_address, memory, run, until_healthy, worker};
 use queue_core::prelude::*;
 use tokio::net::TcpStream;
 
@@ -18,6 +18,7 @@ async fn ignores_its_timeout(probe: State<Probe>) {
 async fn health_tells_what_goes_on_and_nothing_else_is_served() {
     let (client, address) = (memory().await, free_address());
     run(worker(&client, &Arc::default()).health(address).concurrency(9), async {
+        until_healthy(address).await;
         let health = ask(address, "GET /health").await;
         assert!(health.starts_with("HTTP/1.1 200 OK\r\n"), "{health}");
         for part in [r#""status":"ok""#, r#""queues":["seen"]"#, r#""concurrency":9"#, r#""running":0"#] {
@@ -36,7 +37,7 @@ async fn health_tells_what_goes_on_and_nothing_else_is_served() {
 async fn a_client_that_says_nothing_delays_nobody() {
     let (client, address) = (memory().await, free_address());
     run(worker(&client, &Arc::default()).health(address), async {
-        ask(address, "GET /health").await;
+        until_healthy(address).await;
         let mut silent = Vec::new();
         for _ in 0..5 {
             silent.push(TcpStream::connect(address).await.unwrap());
@@ -52,6 +53,7 @@ async fn a_client_that_says_nothing_delays_nobody() {
 async fn an_idle_worker_is_not_taken_for_an_isolated_one() {
     let (client, address) = (memory().await, free_address());
     run(worker(&client, &Arc::default()).health(address).lease(Duration::from_millis(1500)), async {
+        until_healthy(address).await;
         let until = std::time::Instant::now() + Duration::from_secs(2);
         while std::time::Instant::now() < until {
             let health = ask(address, "GET /health").await;

@@ -79,7 +79,10 @@ pub(super) use street::{Guard, listen};
 mod street {
     use std::{
         fs, io,
-        os::unix::{fs::DirBuilderExt, net::UnixDatagram},
+        os::unix::{
+            fs::{DirBuilderExt, MetadataExt},
+            net::UnixDatagram,
+        },
         path::{Path, PathBuf},
         time::{Duration, Instant, SystemTime},
     };
@@ -105,7 +108,7 @@ mod street {
     pub(in crate::sqlite) struct Street {
         folder: PathBuf,
         socket: UnixDatagram,
-        own: Option<PathBuf>,
+        own: PathBuf,
         houses: Vec<PathBuf>,
         changed: Option<SystemTime>,
         read: Option<Instant>,
@@ -115,7 +118,8 @@ mod street {
         pub(in crate::sqlite) fn of(database: &Path, own: Option<&Guard>) -> Option<Self> {
             let socket = UnixDatagram::unbound().ok()?;
             socket.set_nonblocking(true).ok()?;
-            let own = own.map(|guard| guard.0.clone());
+            // Without a house of its own in it, it is not known to be our street.
+            let own = own?.0.clone();
             Some(Street { folder: folder(database)?, socket, own, houses: Vec::new(), changed: None, read: None })
         }
 
@@ -141,7 +145,7 @@ mod street {
                 return;
             }
             let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-            self.houses = entries.map(|entry| entry.path()).filter(|house| Some(house) != self.own.as_ref()).collect();
+            self.houses = entries.map(|entry| entry.path()).filter(|house| *house != self.own).collect();
             (self.changed, self.read) = (changed, Some(Instant::now()));
         }
     }
@@ -152,7 +156,13 @@ mod street {
         fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder).ok()?;
         let path = folder.join(format!("{}-{}", std::process::id(), ProcessId::random()));
         let socket = UnixDatagram::bind(&path).ok()?;
+        let owner = |path: &Path| fs::symlink_metadata(path).map(|found| (found.uid(), found.is_symlink())).ok();
+        let (own, street) = (owner(&path)?, owner(&folder)?);
         let guard = Guard(path);
+        // The name can be guessed: in a folder that somebody else has put there he would hear of our queues.
+        if street != own {
+            return None;
+        }
         socket.set_nonblocking(true).ok()?;
         let _entered = io.handle().enter();
         let socket = tokio::net::UnixDatagram::from_std(socket).ok()?;

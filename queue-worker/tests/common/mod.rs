@@ -199,6 +199,12 @@ pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
+/// Waits until the worker has reached its broker and says so.
+pub(crate) async fn until_healthy(address: SocketAddr) {
+    let wait = async { while !ask(address, "GET /health").await.contains(r#""status":"ok""#) {} };
+    tokio::time::timeout(PATIENCE, wait).await.expect("it is healthy");
+}
+
 /// Sends a request and takes the answer whole.
 pub(crate) async fn ask(address: SocketAddr, request: &str) -> String {
     let exchange = async {
