@@ -9,7 +9,7 @@ use crate::{run::cargo, servers};
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The figures to measure; without a name, all.
+    /// The figures to measure; without a name, all but `failover`, which takes some twenty minutes.
     names: Vec<String>,
     /// Prints one JSON object per figure: `broker`, `name`, `value`, `unit`, `raw`, `ratio`.
     #[arg(long)]
@@ -20,6 +20,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    if arguments.names.iter().any(|name| name == "failover") {
+        return failovers(&arguments.names);
+    }
     let mut command = cargo();
     command.args(["run", "--quiet", "--release", "-p", "queue-bench", "--"]).args(&arguments.names);
     command.args(["--runs", &arguments.runs.to_string()]);
@@ -32,6 +35,36 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         }
         Err(why) => eprintln!("only SQLite can be measured: {why}"),
     }
+    run(&mut command)
+}
+
+/// Time from the promotion of a master to the first start, over 20 failovers of each sort: on Redis, and on Valkey if there is one.
+fn failovers(names: &[String]) -> ExitCode {
+    if names.len() > 1 {
+        eprintln!("`failover` is measured alone");
+        return ExitCode::from(2);
+    }
+    let built = run(cargo().args(["build", "--quiet", "--release", "-p", "queue-tests", "--bins"]));
+    if built != ExitCode::SUCCESS {
+        return built;
+    }
+    let mut last = ExitCode::SUCCESS;
+    for (name, variable, server) in
+        [("redis", "QUEUE_TEST_REDIS_SERVER", servers::redis(false)), ("valkey", "QUEUE_TEST_VALKEY_SERVER", servers::valkey())]
+    {
+        match server {
+            Ok(server) => {
+                let mut command = cargo();
+                command.args(["run", "--quiet", "--release", "-p", "queue-tests", "--bin", "failovers", "--", name]);
+                last = run(command.env(variable, server.program));
+            }
+            Err(why) => eprintln!("{name}: {why}"),
+        }
+    }
+    last
+}
+
+fn run(command: &mut std::process::Command) -> ExitCode {
     match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

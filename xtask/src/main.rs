@@ -22,6 +22,7 @@ const EXAMPLES: &str = "Examples:
   cargo xtask test --install --require redis,valkey
   cargo xtask bench                             every figure
   cargo xtask bench process latency --json      two of them, one JSON object each
+  cargo xtask bench failover                    behind sentinels and in a cluster: some twenty minutes
   cargo xtask faults --row M4                   one row of the fault matrix, on every broker";
 
 #[derive(Subcommand)]
