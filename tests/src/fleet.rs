@@ -28,6 +28,8 @@ pub struct Fleet {
     program: PathBuf,
     url: String,
     queues: Vec<String>,
+    /// How many replicas shall have a job before it counts as stored.
+    replicas: Option<u32>,
     producers: Vec<Process>,
     workers: Vec<Process>,
     folder: TempDir,
@@ -39,10 +41,22 @@ impl Fleet {
     /// # Panics
     /// When no job runs in time.
     pub async fn start(program: impl AsRef<Path>, url: &str, queues: &[&str]) -> Fleet {
+        Fleet::with(program.as_ref(), url, queues, None).await
+    }
+
+    /// The same, with producers that want so many replicas to have their jobs.
+    ///
+    /// # Panics
+    /// When no job runs in time.
+    pub async fn careful(program: impl AsRef<Path>, url: &str, queues: &[&str], replicas: u32) -> Fleet {
+        Fleet::with(program.as_ref(), url, queues, Some(replicas)).await
+    }
+
+    async fn with(program: &Path, url: &str, queues: &[&str], replicas: Option<u32>) -> Fleet {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
-        let (program, url) = (program.as_ref().to_owned(), url.to_owned());
-        let mut fleet = Fleet { program, url, queues, producers: Vec::new(), workers: Vec::new(), folder };
+        let (program, url) = (program.to_owned(), url.to_owned());
+        let mut fleet = Fleet { program, url, queues, replicas, producers: Vec::new(), workers: Vec::new(), folder };
         for number in 0..PRODUCERS {
             fleet.add_worker();
             let mut producer = fleet.command();
@@ -86,6 +100,14 @@ impl Fleet {
             (0..n_queues).all(|queue| flows(&history.of(|number| number % n_queues == queue)))
         };
         self.wait_for("everyone to take part", everywhere).await;
+    }
+
+    /// Waits until the journal has it.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    pub async fn until(&self, what: &str, has: impl Fn(&History) -> bool) {
+        self.wait_for(what, async || has(&self.history())).await;
     }
 
     /// The journal so far.
@@ -136,9 +158,10 @@ impl Fleet {
         let mut command = Command::new(&self.program);
         let variables = [("QUEUE_URL", self.url.clone()), ("LEASE_MS", LEASE.as_millis().to_string()), ("QUEUES", self.queues.join(","))];
         command.envs(variables).env("JOURNAL", self.journal());
-        if std::env::var_os("QUEUE_TEST_LOG").is_none() {
-            command.env_remove("RUST_LOG");
+        if let Some(replicas) = self.replicas {
+            command.env("REPLICAS", replicas.to_string());
         }
+        command.env_remove("RUST_LOG");
         command
     }
 }

@@ -16,6 +16,8 @@ pub struct Story {
     pub sent: Option<u64>,
     /// When its enqueue was acknowledged.
     pub stored: Option<u64>,
+    /// It was acknowledged, and no replica had it.
+    pub unconfirmed: bool,
     /// When its handler started.
     pub starts: Vec<u64>,
     /// In which process.
@@ -44,6 +46,7 @@ impl History {
             match word {
                 "sent" => story.sent = Some(time),
                 "stored" => story.stored = Some(time),
+                "unconfirmed" => story.unconfirmed = true,
                 "start" => {
                     story.starts.push(time);
                     story.processes.push(process.parse().expect("a process"));
@@ -65,6 +68,11 @@ impl History {
     /// Jobs that were acknowledged.
     pub fn stored(&self) -> usize {
         self.0.values().filter(|story| story.stored.is_some()).count()
+    }
+
+    /// Jobs that were acknowledged although no replica had them. They do not count as stored.
+    pub fn unconfirmed(&self) -> usize {
+        self.0.values().filter(|story| story.unconfirmed).count()
     }
 
     /// Jobs that were acknowledged, and never came to an end.

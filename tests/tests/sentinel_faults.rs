@@ -30,6 +30,7 @@ on_servers! {
     masters_that_are_killed_cost_only_what_their_replicas_lacked
     a_replica_that_lagged_is_taken_for_what_it_is
     a_master_that_wants_a_replica_takes_in_nothing_that_could_be_lost
+    what_a_replica_has_confirmed_is_not_lost
     without_sentinels_work_goes_on_and_with_them_it_fails_over
     a_master_that_stands_still_is_left_and_not_come_back_to
 }
@@ -116,6 +117,25 @@ async fn a_master_that_wants_a_replica_takes_in_nothing_that_could_be_lost(kind:
     report("a master that wants a replica", &history, promotion);
     let moment = Duration::from_millis(200);
     history.assert_flawless_but(cut - moment, cut + moment);
+}
+
+/// `Client::with_replicas`: an enqueue says whether its job would survive, and what is said is true.
+async fn what_a_replica_has_confirmed_is_not_lost(kind: Kind) {
+    let mut all = Sentinels::start(kind, DOWN_AFTER);
+    let fleet = Fleet::careful(env!("CARGO_BIN_EXE_chronicler"), &all.url(), &[QUEUE], 1).await;
+    // What is stored from now on waits.
+    fleet.pause_workers();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    all.server(all.master()).cut_off_replicas();
+    fleet.until("enqueues to say that no replica has their jobs", |history| history.unconfirmed() > 0).await;
+    let dead = all.kill_master();
+    fleet.resume_workers();
+    let promotion = all.wait_for_promotion(1 - dead);
+    all.bring_back(dead);
+    fleet.flows().await;
+    let history = fleet.finish().await;
+    report("a replica that has confirmed", &history, promotion);
+    assert!(history.lost().is_empty(), "{}", history.summary());
 }
 
 async fn without_sentinels_work_goes_on_and_with_them_it_fails_over(kind: Kind) {

@@ -1,7 +1,7 @@
 //! A process for tests that kill it or its servers: a worker, or, called with `enqueue`, a producer.
 //!
 //! `JOURNAL` names the file it writes to, `QUEUES` the queues, `LEASE_MS` a worker's lease, `FIRST` the number of a producer's
-//! first job.
+//! first job, `REPLICAS` how many replicas it wants to have its jobs.
 
 use std::{
     path::Path,
@@ -68,7 +68,10 @@ async fn work() -> Outcome<bool> {
 /// Enqueues one job after the other, several at a time, until SIGTERM; what is on its way then is settled.
 async fn produce() -> Outcome<()> {
     let (client, journal, queues) = (Client::from_env().await?, journal()?, queues());
-    let client = client.with_deadline(Duration::from_secs(20));
+    let mut client = client.with_deadline(Duration::from_secs(20));
+    if let Ok(replicas) = std::env::var("REPLICAS") {
+        client = client.with_replicas(replicas.parse()?);
+    }
     let first: u32 = std::env::var("FIRST")?.parse()?;
     // Each loop keeps to one queue: one that cannot be reached is no matter of the others.
     let n_queues = u32::try_from(queues.len())?;
@@ -101,6 +104,7 @@ async fn enqueue(client: &Client, number: u32, queue: &str) -> &'static str {
             eprintln!("job {number} is refused: {error}");
             return "refused";
         }
+        Ok(handle) if handle.confirmed().is_some_and(|confirmed| confirmed.replicas == 0) => return "unconfirmed",
         Ok(_) => return "stored",
     };
     for _ in 0..3 {
