@@ -145,7 +145,8 @@ impl Cluster {
         loop {
             let keys: Vec<String> = source.ask(&["CLUSTER", "GETKEYSINSLOT", &name, "1"])?;
             let Some(key) = keys.first() else { break };
-            source.ask::<String>(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"])?;
+            // A large key takes its time, in which neither node does anything else.
+            source.ask_patiently::<String>(&["MIGRATE", "127.0.0.1", &port, key, "0", "60000"], Duration::from_secs(60))?;
             moved += 1;
             std::thread::sleep(rest);
         }

@@ -161,7 +161,14 @@ impl Server {
     /// # Errors
     /// What the server says, or that it says nothing within two seconds.
     pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
-        let patience = Duration::from_secs(2);
+        self.ask_patiently(words, Duration::from_secs(2))
+    }
+
+    /// Sends one command and reads the reply, which may take so long.
+    ///
+    /// # Errors
+    /// What the server says, or that it says nothing in time.
+    pub fn ask_patiently<T: FromRedisValue>(&self, words: &[&str], patience: Duration) -> RedisResult<T> {
         let mut connection = redis::Client::open(self.url())?.get_connection_with_timeout(patience)?;
         connection.set_read_timeout(Some(patience))?;
         let (verb, arguments) = words.split_first().expect("a command has a verb");

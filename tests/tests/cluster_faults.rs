@@ -69,15 +69,15 @@ async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
     elsewhere(&history).assert_flawless();
 }
 
-/// A queue pauses while its slot is on its way, and that is all.
+/// A queue pauses while its slot is on its way, longer than a lease, and that is all.
 async fn a_slot_that_moves_key_by_key_loses_and_doubles_nothing(kind: Kind) {
     let stage = Stage::new(kind).await;
     let before = SystemTime::now();
     // There and back: the second time its clients know both nodes.
     for _ in 0..2 {
         let to = stage.another_master();
-        let moved = stage.cluster.move_slot(stage.slot, to, Duration::from_millis(100)).unwrap();
-        assert!(moved > 3, "the queue was alive: {moved} keys");
+        let moved = stage.cluster.move_slot(stage.slot, to, Duration::from_millis(700)).unwrap();
+        assert!(moved > 4, "the queue was alive: {moved} keys");
         stage.cluster.wait_for_agreement();
         stage.fleet.flows().await;
     }
