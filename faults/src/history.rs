@@ -7,7 +7,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     path::Path,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Instant, SystemTime},
 };
 
@@ -267,9 +267,41 @@ pub struct Recorder(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     process: String,
-    file: File,
-    began: Instant,
+    sink: Sink,
 }
+
+#[derive(Debug)]
+enum Sink {
+    File { file: File, began: Instant },
+    Memory(Memory),
+}
+
+/// A history in memory, by the runtime's clock: of processes that are simulated.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    began: tokio::time::Instant,
+    records: Arc<Mutex<Vec<Record>>>,
+}
+
+impl Memory {
+    /// An empty one. Its time begins now, at [`ORIGIN_US`].
+    pub fn begin() -> Memory {
+        Memory { began: tokio::time::Instant::now(), records: Arc::default() }
+    }
+
+    /// Microseconds since 1970, as this history counts them.
+    pub fn now_us(&self) -> u64 {
+        ORIGIN_US + u64::try_from(self.began.elapsed().as_micros()).expect("fits for ages")
+    }
+
+    /// Everything that was written.
+    pub fn records(&self) -> Vec<Record> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// When simulated time begins.
+pub const ORIGIN_US: u64 = 1_000_000_000_000_000;
 
 impl Recorder {
     /// Appends to a file.
@@ -278,7 +310,13 @@ impl Recorder {
     /// When it cannot be opened.
     pub fn open(path: &Path, process: impl Into<String>) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Recorder(Arc::new(Inner { process: process.into(), file, began: Instant::now() })))
+        let sink = Sink::File { file, began: Instant::now() };
+        Ok(Recorder(Arc::new(Inner { process: process.into(), sink })))
+    }
+
+    /// Appends to a history in memory.
+    pub fn simulated(memory: &Memory, process: impl Into<String>) -> Self {
+        Recorder(Arc::new(Inner { process: process.into(), sink: Sink::Memory(memory.clone()) }))
     }
 
     /// Writes one record.
@@ -291,15 +329,26 @@ impl Recorder {
     /// # Panics
     /// When the file cannot be written: a history with holes proves nothing.
     pub fn note_all(&self, records: impl IntoIterator<Item = (Phase, Operation)>) {
-        let (wall_us, mono_us) = (now_us(), u64::try_from(self.0.began.elapsed().as_micros()).expect("fits for ages"));
+        let record = |wall_us, mono_us, (phase, operation)| {
+            let process = self.0.process.clone();
+            Record { process, wall_us, mono_us, phase, operation }
+        };
+        let (mut file, began) = match &self.0.sink {
+            Sink::File { file, began } => (file, began),
+            Sink::Memory(memory) => {
+                let now_us = memory.now_us();
+                let mut all = memory.records.lock().unwrap_or_else(PoisonError::into_inner);
+                return all.extend(records.into_iter().map(|what| record(now_us, now_us - ORIGIN_US, what)));
+            }
+        };
+        let (wall_us, mono_us) = (now_us(), u64::try_from(began.elapsed().as_micros()).expect("fits for ages"));
         let mut lines = Vec::new();
-        for (phase, operation) in records {
-            let record = Record { process: self.0.process.clone(), wall_us, mono_us, phase, operation };
-            serde_json::to_writer(&mut lines, &record).expect("a record has only strings and numbers");
+        for what in records {
+            serde_json::to_writer(&mut lines, &record(wall_us, mono_us, what)).expect("a record has only strings and numbers");
             lines.push(b'\n');
         }
         if !lines.is_empty() {
-            (&self.0.file).write_all(&lines).expect("the history can be written");
+            file.write_all(&lines).expect("the history can be written");
         }
     }
 }

@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use queue_core::{
     BoxFuture, JobId, Result,
     broker::{
-        self, Broker, BrokerInfo, CancelAnswer, CrashRule, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page,
-        PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        self, Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue, Enqueued,
+        Extend, Extended, Hints, Inspect, JobRecord, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
+        SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -106,6 +107,14 @@ impl Broker for RecordingBroker {
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         self.inner.enqueue(request).await
+    }
+
+    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
+        self.inner.enqueue_confirmed(request, confirm).await
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        self.inner.durability().await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
@@ -212,5 +221,9 @@ impl Inspect for RecordingBroker {
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
         self.inner.set_paused(queue, paused).await
+    }
+
+    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
+        self.inner.audit(queue, how).await
     }
 }

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use queue_faults::{bed::Column, report::Report, rows, run};
 
-/// Rows that run with others at the same time.
 macro_rules! rows {
     ($($name:ident: $number:literal on $column:expr;)*) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -24,7 +23,11 @@ rows! {
     on_sqlite_bombs_are_buried: "M59" on Column::Sqlite;
 }
 
+/// A run is several processes with short leases: more than a few at once would only show that the machine is small.
+static TURNS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(3);
+
 async fn holds(number: &str, column: Column) {
+    let _turn = TURNS.acquire().await.expect("it is never closed");
     let row = rows::all().into_iter().find(|row| row.number == number).expect("the row is in the matrix");
     let outcome = run::once(row, column, 17, Path::new(env!("CARGO_BIN_EXE_faults"))).await;
     let mut report = Report::default();

@@ -168,12 +168,12 @@ static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 impl LeaseClock {
     /// Moves the end of the lease.
     pub fn set(&self, until: Instant) {
-        self.0.store(u64::try_from(until.saturating_duration_since(*EPOCH).as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.0.store(u64::try_from(until.saturating_duration_since(*EPOCH).as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// When the lease ends.
     pub fn until(&self) -> Instant {
-        *EPOCH + Duration::from_millis(self.0.load(Ordering::Relaxed))
+        *EPOCH + Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
 }
 

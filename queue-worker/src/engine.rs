@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::FutureExt;
@@ -29,6 +29,7 @@ use crate::{
     pump::{Event, Pump},
     reclaimer,
     shutdown::Stage,
+    time::now,
     worker::Stopped,
 };
 
@@ -73,7 +74,7 @@ pub(crate) struct Known {
 impl Shared {
     /// The broker has answered.
     pub(crate) fn heard(&self) {
-        self.contact.set(Instant::now());
+        self.contact.set(now());
     }
 
     /// Whether three beats have passed without an answer.

@@ -4,7 +4,7 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::FutureExt;
@@ -23,6 +23,7 @@ use crate::{
     config::FailedAttempt,
     engine::{Known, Shared, count},
     pump::{Event, SlotId},
+    time::now,
 };
 
 /// How long a handler that was told to stop may take for it before it is dropped.
@@ -160,7 +161,7 @@ impl Job {
 
     /// Whether the worker was told to stop while the job waited for a thread, or has lost touch with the broker.
     fn must_not_start(&self) -> bool {
-        self.shared.stopping.load(Ordering::Relaxed) || self.shared.is_isolated() || self.lease.until() <= Instant::now()
+        self.shared.stopping.load(Ordering::Relaxed) || self.shared.is_isolated() || self.lease.until() <= now()
     }
 
     /// What the handler logs belongs to its job, and to the trace of whoever enqueued it.
@@ -184,7 +185,7 @@ impl Job {
         init.max_attempts = options.max_attempts;
         init.headers = headers;
         init.lease = self.lease.clone();
-        init.deadline = options.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        init.deadline = options.timeout.and_then(|timeout| now().checked_add(timeout));
         JobContext::new(init)
     }
 

@@ -8,7 +8,7 @@ use queue_core::{
     broker::{Extend, Extended},
 };
 
-use crate::{engine::Shared, lane::LaneId, pump::QueueState};
+use crate::{engine::Shared, lane::LaneId, pump::QueueState, time::now};
 
 /// One beat of one lane, and what came of it.
 pub(crate) struct Beat {
@@ -36,7 +36,7 @@ pub(crate) fn due(queues: &[QueueState], shared: &Shared) -> Vec<(LaneId, u32, E
 
 /// Sends the beats of one tick. Its answers say from when on the renewed leases count.
 pub(crate) async fn send(shared: Arc<Shared>, beats: Vec<(LaneId, u32, Extend)>) -> (Instant, Vec<Beat>) {
-    let sent = Instant::now();
+    let sent = now();
     let requests: Vec<Extend> = beats.iter().map(|(_, _, extend)| extend.clone()).collect();
     let answers = shared.broker.extend(&requests).await;
     let beats: Vec<Beat> =

@@ -14,6 +14,7 @@ use crate::{
     engine::Shared,
     patience::{LONGEST_PAUSE, Patience},
     pump::Event,
+    time::now,
 };
 
 /// Most lanes of one process on one queue.
@@ -46,7 +47,7 @@ pub(crate) struct Lane {
 impl Lane {
     /// Whether the broker should have an entry that still stands.
     pub(crate) fn is_leased(&self) -> bool {
-        self.name.is_some() && self.lease.until() > Instant::now()
+        self.name.is_some() && self.lease.until() > now()
     }
 
     /// Starts over: the broker has forgotten it.
@@ -93,7 +94,7 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
     };
     turn.worker = name.clone();
     loop {
-        let sent = Instant::now();
+        let sent = now();
         match shared.broker.turn(&turn).await {
             Ok(answer) => {
                 shared.heard();

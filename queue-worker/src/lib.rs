@@ -28,6 +28,7 @@ mod patience;
 mod pump;
 mod reclaimer;
 mod shutdown;
+mod time;
 mod worker;
 
 #[cfg(feature = "cli")]

@@ -13,7 +13,7 @@ use queue_core::{
     broker::{MAX_ITEMS, Suspect},
 };
 
-use crate::{engine::Shared, patience::Patience};
+use crate::{engine::Shared, patience::Patience, time::now};
 
 /// Steps of one pass over a queue; the next pass goes on.
 const STEPS: usize = 200;
@@ -37,14 +37,14 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
         }
         // A suspect is looked at again when its time has come, not only at the next pass.
-        let next = seen.values().map(|first| (*first + confirm).saturating_duration_since(Instant::now())).min();
+        let next = seen.values().map(|first| (*first + confirm).saturating_duration_since(now())).min();
         tokio::time::sleep(next.map_or(pass, |next| next.min(pass)).max(Duration::from_millis(20))).await;
     }
 }
 
 async fn look(shared: &Shared, queue: usize, seen: &mut HashMap<(usize, Suspect), Instant>, confirm: Duration) -> Result<()> {
     let name = &*shared.queues[queue];
-    let now = Instant::now();
+    let now = now();
     let suspects = shared.broker.suspects(name, MAX_ITEMS).await?;
     // An idle worker polls rarely; this look comes often enough to tell that the broker is in reach.
     shared.heard();

@@ -1,5 +1,7 @@
 //! That everything goes on afterwards: I25 to I28.
 
+use std::collections::HashMap;
+
 use super::{
     Invariant,
     facts::{About, Facts, Finding},
@@ -42,13 +44,21 @@ fn drains(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     found.push(Finding { invariant: Invariant::Drains, about, what });
 }
 
-/// I27: no lane waits half a lease before it is renewed.
+/// I27: no lane that holds something waits half a lease before it is renewed. An idle one may lapse.
 fn renewals(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     if !facts.terms.renewals {
         return;
     }
+    let mut held: HashMap<&str, Vec<(u64, u64)>> = HashMap::new();
+    for delivery in facts.jobs.values().flat_map(|job| job.deliveries.values()) {
+        let until = delivery.finishes.values().map(|finish| finish.span.from_us).min();
+        held.entry(delivery.lane).or_default().push((delivery.claimed_us, until.unwrap_or(u64::MAX)));
+    }
     for (lane, (process, times)) in &facts.renewals {
-        let gap = times.iter().zip(times.iter().skip(1)).map(|(one, next)| next - one).max().unwrap_or(0);
+        let holds =
+            |from: u64, to: u64| held.get(lane).is_some_and(|held| held.iter().any(|(since, until)| *since <= from && *until >= to));
+        let gaps = times.iter().zip(times.iter().skip(1)).filter(|(one, next)| holds(**one, **next)).map(|(one, next)| next - one);
+        let gap = gaps.max().unwrap_or(0);
         if gap > facts.terms.lease_ms * 1000 / 2 {
             let what = format!("lane {lane} of {process} was not renewed for {} ms", gap / 1000);
             found.push(Finding { invariant: Invariant::Renewals, about: About::Process((*process).to_owned()), what });

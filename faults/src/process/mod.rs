@@ -7,6 +7,7 @@ mod worker;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
+pub use self::producer::Producing;
 use queue_core::Client;
 use serde::{Deserialize, Serialize};
 

@@ -20,21 +20,46 @@ pub(super) async fn run(orders: ProducerOrders) -> Result<(), Error> {
     let client = connect(&orders.common.url).await?.with_deadline(Duration::from_millis(orders.deadline_ms));
     let callers = (0..orders.callers).map(|n| {
         let share = orders.jobs / orders.callers + u64::from(n < orders.jobs % orders.callers);
-        let caller = Caller {
+        let producing = Producing {
             client: client.clone(),
             recorder: recorder.clone(),
-            rng: Rng::with_seed(orders.seed.wrapping_add(n)),
+            seed: orders.seed.wrapping_add(n),
             mix: orders.mix.clone(),
-            // Every caller has its own numbers; one in sixteen may be given up.
-            next: orders.first_key + n * (orders.jobs + 1_000_000),
+            // Every caller has its own numbers, more than it needs: some are given up.
+            first_key: orders.first_key + n * (orders.jobs + 1_000_000),
             pause: Duration::from_millis(orders.pause_ms),
         };
-        tokio::spawn(caller.run(share))
+        tokio::spawn(producing.run(share))
     });
     for caller in callers.collect::<Vec<_>>() {
         caller.await?;
     }
     Ok(())
+}
+
+/// One caller that enqueues.
+#[derive(Debug)]
+pub struct Producing {
+    /// Where to.
+    pub client: Client,
+    /// Where it is written down.
+    pub recorder: Recorder,
+    /// The number of its first job.
+    pub first_key: u64,
+    /// Between two enqueues.
+    pub pause: Duration,
+    /// Seeds everything random.
+    pub seed: u64,
+    /// What the jobs are.
+    pub mix: Mix,
+}
+
+impl Producing {
+    /// Enqueues so many jobs.
+    pub async fn run(self, jobs: u64) {
+        let Producing { client, recorder, first_key, pause, seed, mix } = self;
+        Caller { client, recorder, rng: Rng::with_seed(seed), mix, next: first_key, pause }.run(jobs).await;
+    }
 }
 
 struct Caller {

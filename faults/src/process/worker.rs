@@ -14,7 +14,6 @@ use crate::{
 
 /// Runs jobs until SIGTERM. Answers whether every job had ended by itself.
 pub(super) async fn run(orders: WorkerOrders) -> Result<bool, Error> {
-    std::panic::set_hook(Box::new(|_| {}));
     let recorder = Recorder::open(&orders.common.history, &orders.common.name)?;
     let registry = registry(orders.tomorrow);
     let tasks = registry.names().map(str::to_owned).collect();

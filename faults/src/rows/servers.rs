@@ -150,7 +150,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "the server is full while jobs are acknowledged and leases extended",
         grade: Grade::S,
         columns: REDIS,
-        setup: || Setup { mix: Mix { ms: 300, bytes: 2_000, ..Mix::default() }, pause_ms: 1, ..Setup::default() },
+        setup: || Setup { mix: Mix { ms: 300, bytes: 2_000, ..Mix::default() }, pause_ms: 8, ..Setup::default() },
         harm: |bed| {
             Box::pin(async move {
                 bed.progress(50).await?;

@@ -11,6 +11,7 @@ use super::{Pump, far};
 use crate::{
     executor::CANCEL_GRACE,
     heartbeat::{self, Beat},
+    time::now,
 };
 
 /// Between two polls of an idle queue, where few workers share it.
@@ -18,7 +19,7 @@ pub(super) const POLL: Duration = Duration::from_secs(1);
 
 impl Pump {
     pub(super) fn look_at_clock(&mut self) {
-        let now = Instant::now();
+        let now = now();
         while let Some((_, queue)) = self.wakes.first().copied().filter(|(wake, _)| *wake <= now) {
             // It stays so until a claim is sent, and its answer says when to look again.
             self.queues[queue].hinted = true;

@@ -37,6 +37,7 @@ use crate::{
     heartbeat::Beat,
     lane::{Lane, LaneId},
     shutdown::Stage,
+    time::now,
     worker::Stopped,
 };
 
@@ -140,7 +141,7 @@ impl Pump {
         batches: mpsc::UnboundedSender<Batch>,
         stage: watch::Receiver<Stage>,
     ) -> Self {
-        let now = Instant::now();
+        let now = now();
         let capacity = shared.settings.concurrency;
         let queues = configs.into_iter().enumerate().map(|(index, config)| QueueState {
             name: shared.queues[index].clone(),
@@ -190,10 +191,12 @@ impl Pump {
             self.plan();
             let wake = self.next_wake();
             tokio::select! {
-                Some(event) = self.received.recv() => self.take_events(event),
-                Some(done) = self.turns.next() => self.turn_ended(done),
-                Some((sent, beats)) = self.beats.next() => self.beats_ended(sent, beats),
+                // In this order, so that a simulation can be replayed. Only events come without end, and they are last.
+                biased;
                 _ = self.stage.changed(), if self.listens() => {}
+                Some((sent, beats)) = self.beats.next() => self.beats_ended(sent, beats),
+                Some(done) = self.turns.next() => self.turn_ended(done),
+                Some(event) = self.received.recv() => self.take_events(event),
                 () = tokio::time::sleep_until(wake.into()) => {}
             }
             self.look_at_clock();
@@ -256,7 +259,7 @@ impl Pump {
     /// Tells the handlers of the slots that `which` says to stop.
     fn cancel(&mut self, cause: CancelCause, which: impl Fn(&Held) -> bool) {
         for held in self.slots.iter_mut().flatten().filter(|held| which(held)) {
-            held.told.get_or_insert((Instant::now(), cause));
+            held.told.get_or_insert((now(), cause));
             if let Some(handler) = &held.handler {
                 handler.context.cancel(cause);
             }

@@ -9,7 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use queue_core::{broker::Turn, context::CancelCause};
 
 use super::Pump;
-use crate::{executor::CANCEL_GRACE, shutdown::Stage, worker::Stopped};
+use crate::{executor::CANCEL_GRACE, shutdown::Stage, time::now, worker::Stopped};
 
 /// The times of a stop.
 pub(super) struct Stopping {
@@ -37,7 +37,7 @@ impl Pump {
         if stage == Stage::Running && !gone {
             return;
         }
-        let now = Instant::now();
+        let now = now();
         let grace = now + self.shared.settings.grace;
         let stopping = self.stopping.get_or_insert(Stopping { grace, hurried: None, idle: None });
         self.shared.stopping.store(true, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Pump {
         let running = self.slots.iter().any(Option::is_some);
         let (owes, waits) = (self.unconfirmed() > 0, !self.turns.is_empty());
         let Some(stopping) = &mut self.stopping else { return false };
-        let now = Instant::now();
+        let now = now();
         let idle = if running { None } else { Some(*stopping.idle.get_or_insert(now)) };
         stopping.idle = idle;
         let given_up = stopping.hurried.is_some_and(|end| now >= end);
@@ -66,7 +66,7 @@ impl Pump {
     /// When something has to be looked at again.
     pub(super) fn next_step_of_stop(&self) -> Option<Instant> {
         let stopping = self.stopping.as_ref()?;
-        let now = Instant::now();
+        let now = now();
         let steps = [
             Some(stopping.grace).filter(|_| stopping.hurried.is_none()),
             stopping.hurried,

@@ -20,6 +20,7 @@ use crate::{
     engine::Shared,
     executor::Batch,
     lane::{LANES, Lane, LaneId, TurnEnd, settle},
+    time::now,
 };
 
 /// A finished turn, with what it had reserved.
@@ -135,7 +136,7 @@ impl Pump {
         turn.suspect = asked;
         turn.keep = shared.settings.keep;
         if claim > 0 && state.parked && state.resumed.is_none_or(|last| last.elapsed() >= RESUME) {
-            state.resumed = Some(Instant::now());
+            state.resumed = Some(now());
             turn.resume = names_to_resume(&shared);
         }
         lane.in_flight = true;
@@ -146,7 +147,7 @@ impl Pump {
             state.hinted = false;
         }
         lane.reserved = claim;
-        lane.sent = Some(Instant::now());
+        lane.sent = Some(now());
         self.reserved += claim;
         self.suspect_asked |= asked;
         let (lane, generation) = (id, lane.generation);
@@ -214,7 +215,7 @@ impl Pump {
             let poll = poll_interval(answer.workers);
             let due = answer.next_due.filter(|_| !answer.paused);
             // Never later than what a hint has said meanwhile: this answer may be older than it.
-            self.wake_by(id.queue, Instant::now() + due.map_or(poll, |due| due.min(poll)));
+            self.wake_by(id.queue, now() + due.map_or(poll, |due| due.min(poll)));
         }
         let mut jobs = Vec::with_capacity(answer.deliveries.len());
         for delivery in answer.deliveries {

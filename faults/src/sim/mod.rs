@@ -1,0 +1,199 @@
+//! The worker and the client under simulation: their real code against a store in memory, behind links that fail, in virtual time.
+//!
+//! One seed decides everything: what is enqueued, which requests and replies are lost, late or torn, who is cut off and who dies.
+//! Minutes of such a life take milliseconds, and the checker that judges real processes judges them. What is not simulated are the
+//! two real brokers; and futures whose order tokio leaves to chance, of which the worker has none that matters.
+
+mod link;
+mod store;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    time::Duration,
+};
+
+use queue_core::{Backoff, Client, broker::DynBroker};
+use queue_worker::Worker;
+use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
+
+use self::{
+    link::{Link, Weather},
+    store::{Shared, Store},
+};
+use crate::{
+    checker::{Terms, Verdict, check},
+    history::{Memory, Operation, Phase, Recorder},
+    process::{Mix, Producing},
+    recording::RecordingBroker,
+    work::{Deed, QUEUE, registry},
+};
+
+const LEASE_MS: u64 = 1_500;
+const BACKOFF_MS: (u64, u64) = (100, 1_000);
+
+/// Lives as hard as these take an innocent job from more workers than three before it is done.
+const MAX_CRASHES: u32 = 20;
+
+/// How long it may take until everything is done, in simulated time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Simulates one life.
+///
+/// # Panics
+/// When no runtime can be had.
+pub fn run(seed: u64) -> Verdict {
+    fastrand::seed(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(life(seed))
+}
+
+async fn life(seed: u64) -> Verdict {
+    let memory = Memory::begin();
+    let weather = Weather::new(seed);
+    let store: Shared = Arc::new(Mutex::new(Store::new(memory.clone())));
+    let mut world = World { store, weather, memory, workers: Vec::new(), started: 0 };
+    for _ in 0..=world.weather.below(2) {
+        world.start_worker();
+    }
+    let producers: Vec<JoinHandle<()>> = (0..=world.weather.below(2)).map(|n| world.start_producer(n)).collect();
+    for _ in 0..world.weather.below(8) {
+        world.something_happens().await;
+    }
+    world.heal();
+    let healed = Instant::now();
+    let drained = async {
+        for producer in producers {
+            drop(producer.await);
+        }
+        while !world.store().is_drained() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let drained = tokio::time::timeout(PATIENCE, drained).await.ok();
+    let drained_ms = drained.map(|()| u64::try_from(healed.elapsed().as_millis()).unwrap_or(u64::MAX));
+    let terms = Terms { lease_ms: LEASE_MS, backoff_ms: BACKOFF_MS, drain_ms: 120_000, max_crashes: MAX_CRASHES, ..Terms::default() };
+    // Everybody gets the time that there is to speak again.
+    tokio::time::sleep_until(healed + Duration::from_millis(terms.resume_ms + 1)).await;
+    let mut snapshot = world.store().snapshot();
+    snapshot.drained_ms = drained_ms;
+    world.stop().await;
+    check(&world.memory.records(), &snapshot, &terms)
+}
+
+struct World {
+    store: Shared,
+    weather: Arc<Weather>,
+    memory: Memory,
+    workers: Vec<Process>,
+    started: u64,
+}
+
+/// A simulated worker process.
+struct Process {
+    name: String,
+    link: Arc<Link>,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<()>,
+}
+
+impl World {
+    fn store(&self) -> std::sync::MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recorder(&self, name: &str) -> Recorder {
+        Recorder::simulated(&self.memory, name)
+    }
+
+    fn start_worker(&mut self) {
+        self.started += 1;
+        let name = format!("w{}", self.started);
+        let (link, recorder) = (Link::new(self.store.clone(), self.weather.clone()), self.recorder(&name));
+        let broker = RecordingBroker::new(link.clone(), recorder.clone(), None);
+        let concurrency = usize::try_from(1 + self.weather.below(8)).unwrap_or(1);
+        let worker = Worker::new(Client::with_broker(broker as DynBroker))
+            .registry(registry(false))
+            .state(recorder.clone())
+            .queue(QUEUE)
+            .concurrency(concurrency)
+            .lease(Duration::from_millis(LEASE_MS))
+            .grace(Duration::from_secs(2))
+            .max_crashes(MAX_CRASHES)
+            .backoff(Backoff { base: Duration::from_millis(BACKOFF_MS.0), max: Duration::from_millis(BACKOFF_MS.1) });
+        recorder.note(Phase::Ok, Operation::Up { concurrency, tasks: vec!["work".to_owned()] });
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(async move {
+            let ended = worker.run(async { drop(stopped.await) }).await;
+            drop(ended);
+        });
+        self.workers.push(Process { name, link, stop: Some(stop), running });
+    }
+
+    fn start_producer(&mut self, n: u64) -> JoinHandle<()> {
+        let link = Link::new(self.store.clone(), self.weather.clone());
+        let mix = Mix {
+            ms: 300,
+            deeds: vec![Deed::Return, Deed::Return, Deed::Fail(1), Deed::Fail(3), Deed::Panic(1), Deed::Snooze(2)],
+            delayed: 4,
+            given: 5,
+            kept: 5,
+            cancelled: 0,
+            bytes: 8,
+            max_attempts: 3,
+            ..Mix::default()
+        };
+        let producing = Producing {
+            client: Client::with_broker(link as DynBroker),
+            recorder: self.recorder(&format!("p{}", n + 1)),
+            first_key: (n + 1) << 40,
+            pause: Duration::from_millis(self.weather.below(100)),
+            seed: self.weather.below(u64::MAX),
+            mix,
+        };
+        tokio::spawn(producing.run(5 + self.weather.below(20)))
+    }
+
+    /// One more thing that nobody wants.
+    async fn something_happens(&mut self) {
+        tokio::time::sleep(Duration::from_millis(self.weather.below(2_000))).await;
+        let worker = usize::try_from(self.weather.below(self.workers.len() as u64)).unwrap_or(0);
+        match self.weather.below(3) {
+            0 => {
+                self.kill(worker);
+                self.start_worker();
+            }
+            1 => {
+                let process = &self.workers[worker];
+                self.harm("cut off", &process.name);
+                process.link.cut.store(true, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(self.weather.below(8_000))).await;
+                self.workers[worker].link.cut.store(false, Ordering::SeqCst);
+            }
+            _ => self.start_worker(),
+        }
+    }
+
+    fn harm(&self, name: &str, target: &str) {
+        self.recorder("driver").note(Phase::Ok, Operation::Fault { name: name.to_owned(), target: target.to_owned() });
+    }
+
+    fn kill(&mut self, worker: usize) {
+        let process = self.workers.remove(worker);
+        self.harm("kill", &process.name);
+        process.running.abort();
+        process.link.kill();
+        self.recorder(&process.name).note(Phase::Ok, Operation::Down);
+    }
+
+    fn heal(&mut self) {
+        self.weather.foul.store(false, Ordering::SeqCst);
+        self.recorder("driver").note(Phase::Ok, Operation::Heal);
+    }
+
+    async fn stop(&mut self) {
+        for process in &mut self.workers {
+            drop(process.stop.take());
+            drop(tokio::time::timeout(Duration::from_secs(60), &mut process.running).await);
+        }
+    }
+}
