@@ -1,7 +1,8 @@
-//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask faults`.
+//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask faults`, `cargo xtask mutants`.
 
 mod bench;
 mod faults;
+mod mutants;
 mod run;
 mod servers;
 mod test;
@@ -23,7 +24,8 @@ const EXAMPLES: &str = "Examples:
   cargo xtask bench                             every figure
   cargo xtask bench process latency --json      two of them, one JSON object each
   cargo xtask bench failover                    behind sentinels and in a cluster: some twenty minutes
-  cargo xtask faults --row M4                   one row of the fault matrix, on every broker";
+  cargo xtask faults --row M4                   one row of the fault matrix, on every broker
+  cargo xtask mutants fence                     safeguards whose name has this in it";
 
 #[derive(Subcommand)]
 enum Command {
@@ -33,6 +35,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Lets everything fail around real processes, and checks that no promise is broken.
     Faults(faults::Arguments),
+    /// Takes one safeguard out at a time, and shows that a test fails without it.
+    Mutants(mutants::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -40,5 +44,6 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::main(&arguments),
         Command::Bench(arguments) => bench::main(&arguments),
         Command::Faults(arguments) => faults::main(&arguments),
+        Command::Mutants(arguments) => mutants::main(&arguments),
     }
 }
