@@ -9,6 +9,7 @@ use std::{
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 use queue_core::prelude::*;
+use queue_tests::{cluster::Cluster, server::Kind};
 use queue_worker::Worker;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -30,6 +31,8 @@ pub(crate) struct Figure {
 enum Measure {
     Redis(fn(&Server) -> BoxFuture<'_, Values>),
     Sqlite(fn(&str) -> BoxFuture<'_, Values>),
+    /// On a cluster; the reference is the same on one server and its replica. The number is that of queues.
+    Cluster(usize, fn(String, Vec<String>) -> BoxFuture<'static, Values>),
 }
 
 /// Name suffix, value, unit, and how many clients the raw reference has (0: no ratio).
@@ -41,6 +44,10 @@ const fn redis(name: &'static str, measure: fn(&Server) -> BoxFuture<'_, Values>
 
 const fn sqlite(name: &'static str, measure: fn(&str) -> BoxFuture<'_, Values>) -> Figure {
     Figure { broker: "sqlite", name, measure: Measure::Sqlite(measure) }
+}
+
+const fn cluster(name: &'static str, queues: usize, measure: fn(String, Vec<String>) -> BoxFuture<'static, Values>) -> Figure {
+    Figure { broker: "cluster", name, measure: Measure::Cluster(queues, measure) }
 }
 
 pub(crate) const FIGURES: &[Figure] = &[
@@ -59,6 +66,10 @@ pub(crate) const FIGURES: &[Figure] = &[
     sqlite("sqlite_enqueue_c50", |url| enqueue_concurrent(url.to_owned(), 50, 100_000).boxed()),
     sqlite("sqlite_latency", |url| latency_across(url.to_owned()).boxed()),
     sqlite("sqlite_lateness", |url| lateness(url.to_owned()).boxed()),
+    cluster("cluster_process", 1, |url, queues| process_queues(url, queues, 64, 200_000).boxed()),
+    cluster("cluster_process_six_queues", 6, |url, queues| process_queues(url, queues, 64, 200_000).boxed()),
+    cluster("cluster_enqueue_c50", 1, |url, queues| enqueue_queues(url, queues, 50, 200_000).boxed()),
+    cluster("cluster_enqueue_c50_six_queues", 6, |url, queues| enqueue_queues(url, queues, 50, 200_000).boxed()),
 ];
 
 /// Takes a figure once, between two readings of raw where it has a ratio.
@@ -72,6 +83,33 @@ pub(crate) async fn run(figure: &Figure, server: &Path, disk: &Path) -> Result<V
             server.flush()?;
             let raw = (before + server.raw(clients)?) / 2.0;
             Ok(values.into_iter().map(|value| line(figure, value, Some(raw))).collect())
+        }
+        Measure::Cluster(queues, measure) => {
+            let alone = Server::start(server)?;
+            let cluster = Cluster::start(Kind::Redis, Duration::from_secs(5));
+            // The master of a cluster has a replica: so has the one that it is compared with.
+            let port = alone.url().rsplit_once(':').map_or_else(String::new, |(_, port)| port.to_owned());
+            let _replica = queue_tests::server::Server::with(Kind::Redis, &["--replicaof", "127.0.0.1", &port]);
+            // Two queues on each of three masters, or one on the first.
+            let mut names: Vec<String> = Vec::new();
+            for number in 0.. {
+                let name = format!("bench-{number}");
+                if names.len() == *queues {
+                    break;
+                }
+                if cluster.master(cluster.slot(&name)) == names.len() % 3 {
+                    names.push(name);
+                }
+            }
+            let rate = async |url: String| {
+                let values = measure(url, names.clone()).await?;
+                Ok::<f64, Error>(values[0].1)
+            };
+            let before = rate(alone.url()).await?;
+            let value = rate(cluster.url()).await?;
+            alone.flush()?;
+            let reference = (before + rate(alone.url()).await?) / 2.0;
+            Ok(vec![line(figure, ("", value, "jobs/s", 1), Some(reference))])
         }
         Measure::Sqlite(measure) => {
             let folder = TempDir::with_prefix_in("bench-", disk)?;
@@ -97,10 +135,18 @@ struct Running {
 
 impl Running {
     fn start(client: &Client, concurrency: usize) -> Self {
+        Running::serving(client, concurrency, &[])
+    }
+
+    /// Serves these queues; those of all tasks without any.
+    fn serving(client: &Client, concurrency: usize, queues: &[String]) -> Self {
         let (stop, counter) = (CancellationToken::new(), Arc::new(Counter::default()));
         let (starts, lateness) = (Arc::new(Starts::default()), Arc::new(Lateness::default()));
-        let worker =
+        let mut worker =
             Worker::new(client.clone()).state(counter.clone()).state(starts.clone()).state(lateness.clone()).concurrency(concurrency);
+        for queue in queues {
+            worker = worker.queue(queue.as_str());
+        }
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
             if let Err(error) = worker.run(stopped.cancelled_owned()).await {
@@ -131,6 +177,39 @@ async fn process(url: String, concurrency: usize, n: usize) -> Values {
     let rate = n as f64 / begun.elapsed().as_secs_f64();
     running.stop().await;
     Ok(vec![("", rate, "jobs/s", 50)])
+}
+
+async fn process_queues(url: String, queues: Vec<String>, concurrency: usize, n: usize) -> Values {
+    let client = Client::connect(&url).await?;
+    client.enqueue_all(jobs(n).zip(queues.iter().cycle()).map(|(job, queue)| job.queue(queue))).await?;
+    let begun = Instant::now();
+    let running = Running::serving(&client, concurrency, &queues);
+    running.counter.want(n);
+    running.counter.all(Duration::from_secs(120)).await?;
+    let rate = n as f64 / begun.elapsed().as_secs_f64();
+    running.stop().await;
+    Ok(vec![("", rate, "jobs/s", 1)])
+}
+
+async fn enqueue_queues(url: String, queues: Vec<String>, producers: usize, n: usize) -> Values {
+    let client = Client::connect(&url).await?;
+    for queue in &queues {
+        client.enqueue(noop::job(hundred_bytes()).queue(queue)).await?;
+    }
+    let begun = Instant::now();
+    let tasks = (0..producers).map(|producer| {
+        let (client, queue) = (client.clone(), queues[producer % queues.len()].clone());
+        tokio::spawn(async move {
+            for job in jobs(n / producers) {
+                client.enqueue(job.queue(&queue)).await?;
+            }
+            Ok::<_, Error>(())
+        })
+    });
+    for task in join_all(tasks).await {
+        task??;
+    }
+    Ok(vec![("", n as f64 / begun.elapsed().as_secs_f64(), "jobs/s", 1)])
 }
 
 async fn enqueue_concurrent(url: String, producers: usize, n: usize) -> Values {

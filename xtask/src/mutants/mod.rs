@@ -84,7 +84,7 @@ fn try_all(mutants: &[&Mutant], json: bool) -> Result<bool, String> {
         eprintln!("{} of {}: {}", number + 1, mutants.len(), mutant.name);
         if !sound.contains(&mutant.tests) {
             // Tests that fail anyway would find everything.
-            if !lab.passes(mutant.tests)? {
+            if !lab.compiles(mutant.tests) || !lab.passes(mutant.tests)? {
                 return Err(format!("`cargo test {}` fails without any mutant", mutant.tests.join(" ")));
             }
             sound.push(mutant.tests);
