@@ -66,7 +66,7 @@ async fn lost_requests_and_replies_neither_lose_nor_double_a_job() {
     assert_eq!(inspector.stats("shaky_retry").await.unwrap().counters["failed"], 50);
 }
 
-/// A worker whose broker is away at first starts as soon as it is there; one that loses it for a while goes on by itself.
+/// A worker that loses its broker for a while goes on by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_outlives_an_outage_of_its_broker() {
     let inner = SqliteBroker::open("sqlite::memory:").unwrap();

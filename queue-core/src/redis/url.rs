@@ -280,7 +280,9 @@ impl<'a> Parts<'a> {
                 "sentinel" => "redis+sentinel://[user:password@]host[:port],host[:port]/SERVICE[/db]",
                 _ => "redis+cluster://[user:password@]host[:port],host[:port]",
             };
-            Error::invalid("URL", self.location, format!("cannot be read ({problem}); write {form}"))
+            // Nothing was left of it but its scheme: see `redacted`.
+            let password = if self.location.ends_with("://***") { ", and in a password %2F for `/` and %3F for `?`" } else { "" };
+            Error::invalid("URL", self.location, format!("cannot be read ({problem}); write {form}{password}"))
         };
         if host.is_empty() {
             return Err(unreadable("a host has no name".to_owned()));
