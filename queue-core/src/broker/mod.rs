@@ -88,7 +88,9 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
         let _ = confirm;
         let answers = self.enqueue(request).await?;
-        Ok((answers, Confirmed { durability: self.durability().await?, replicas: 0 }))
+        // The jobs are stored: whatever goes wrong with the question, this is no error.
+        let durability = self.durability().await.unwrap_or(Durability::Volatile);
+        Ok((answers, Confirmed { durability, replicas: 0 }))
     }
 
     /// What acknowledged jobs survive, at least: a server that does not tell may keep more.

@@ -175,7 +175,8 @@ impl Broker for RedisBroker {
         let (answer, then) = self.servers.script_then(Line::Confirmed, &request.queue, &ENQUEUE, call, &then).await?;
         let answers = answers::enqueued(answer, request.jobs.len())?;
         let (synced, replicas) = answers::confirmed(then);
-        let durability = if synced { Durability::PowerLoss } else { self.servers.durability().await? };
+        // The jobs are stored: whatever goes wrong with the question, this is no error.
+        let durability = if synced { Durability::PowerLoss } else { self.servers.durability().await.unwrap_or(Durability::Volatile) };
         Ok((answers, Confirmed { durability, replicas }))
     }
 
