@@ -25,7 +25,7 @@ struct Arguments {
     /// Runs the rows again and again for so long; without it, each once.
     #[arg(long)]
     minutes: Option<f64>,
-    /// One broker alone: redis or sqlite.
+    /// One broker alone: redis, sentinel, cluster or sqlite.
     #[arg(long)]
     broker: Option<Column>,
     /// Prints the report as one JSON object.

@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// Runs the rows again and again for so long; without it, each once.
     #[arg(long)]
     minutes: Option<f64>,
-    /// One broker alone: redis or sqlite.
+    /// One broker alone: redis, sentinel, cluster or sqlite.
     #[arg(long)]
     broker: Option<String>,
     /// Prints the report as one JSON object.

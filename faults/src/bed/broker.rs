@@ -4,31 +4,53 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     str::FromStr,
+    time::Duration,
 };
 
 use queue_tests::{
+    cluster::Cluster,
     proxy::{Harm, Proxy},
+    sentinel::Sentinels,
     server::{Kind, Server},
 };
 
 use super::{Problem, Setup, disk::Disk};
-use crate::checker::{Lane, Resources};
+use crate::{
+    checker::{Lane, Resources},
+    work::QUEUE,
+};
 
 /// Which broker a row is run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// A server that stands alone.
     Redis,
+    /// A master that sentinels watch, and its replica.
+    Sentinel,
+    /// Three masters, each with a replica.
+    Cluster,
     /// A file.
     Sqlite,
 }
 
+impl Column {
+    /// All.
+    pub const ALL: [Column; 4] = [Column::Redis, Column::Sentinel, Column::Cluster, Column::Sqlite];
+
+    /// The word for it everywhere.
+    pub fn name(self) -> &'static str {
+        match self {
+            Column::Redis => "redis",
+            Column::Sentinel => "sentinel",
+            Column::Cluster => "cluster",
+            Column::Sqlite => "sqlite",
+        }
+    }
+}
+
 impl fmt::Display for Column {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Column::Redis => "redis",
-            Column::Sqlite => "sqlite",
-        })
+        f.pad(self.name())
     }
 }
 
@@ -36,12 +58,8 @@ impl FromStr for Column {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "redis" => Ok(Column::Redis),
-            "sqlite" => Ok(Column::Sqlite),
-            "sentinel" | "cluster" => Err(format!("the suite has no column `{text}` yet; use redis or sqlite")),
-            _ => Err("is no broker; use redis or sqlite".to_owned()),
-        }
+        let known = || Column::ALL.map(Column::name).join(", ");
+        Column::ALL.into_iter().find(|column| column.name() == text).ok_or_else(|| format!("is no broker; use one of {}", known()))
     }
 }
 
@@ -49,8 +67,13 @@ impl FromStr for Column {
 #[derive(Debug)]
 pub(super) enum Place {
     Server { server: Server },
+    Sentinels { all: Sentinels, killed: Option<usize> },
+    Cluster { all: Cluster, killed: Option<usize> },
     File { path: PathBuf, disk: Option<Disk> },
 }
+
+/// How long a server does not answer before it is held for dead.
+const DOWN_AFTER: Duration = Duration::from_millis(1_500);
 
 /// What no inspector tells.
 pub(super) struct Inside {
@@ -65,7 +88,7 @@ pub(super) struct Inside {
 pub(super) enum Line {
     /// Through a proxy, which can be told to do harm.
     Proxy(Proxy),
-    /// To a file, to which nothing can be done on the way.
+    /// Nothing can be done on the way.
     Direct,
 }
 
@@ -89,6 +112,8 @@ impl Place {
     pub(super) fn start(column: Column, setup: &Setup, folder: &Path) -> Result<Place, Problem> {
         Ok(match column {
             Column::Redis => Place::Server { server: Server::with(Kind::Redis, setup.server) },
+            Column::Sentinel => Place::Sentinels { all: Sentinels::start(Kind::Redis, DOWN_AFTER), killed: None },
+            Column::Cluster => Place::Cluster { all: Cluster::start(Kind::Redis, DOWN_AFTER), killed: None },
             Column::Sqlite => {
                 let disk = setup.disk_mb.map(Disk::mount).transpose()?;
                 let path = disk.as_ref().map_or(folder, Disk::path).join("queue.db");
@@ -99,36 +124,98 @@ impl Place {
 
     pub(super) fn url(&self) -> String {
         match self {
-            Place::Server { server, .. } => server.url(),
+            Place::Server { server } => server.url(),
+            Place::Sentinels { all, .. } => all.url(),
+            Place::Cluster { all, .. } => all.url(),
             Place::File { path, .. } => format!("sqlite://{}", path.display()),
         }
     }
 
     pub(super) fn line(&self) -> Line {
         match self {
-            Place::Server { server, .. } => Line::Proxy(Proxy::to(server.port())),
-            Place::File { .. } => Line::Direct,
+            Place::Server { server } => Line::Proxy(Proxy::to(server.port())),
+            // These tell clients themselves where to go.
+            Place::Sentinels { .. } | Place::Cluster { .. } | Place::File { .. } => Line::Direct,
         }
     }
 
     pub(super) fn server(&mut self) -> Option<&mut Server> {
         match self {
-            Place::Server { server, .. } => Some(server),
-            Place::File { .. } => None,
+            Place::Server { server } => Some(server),
+            Place::Sentinels { .. } | Place::Cluster { .. } | Place::File { .. } => None,
         }
+    }
+
+    /// A planned failover: nothing is lost.
+    pub(super) fn hand_over(&mut self) -> Result<(), Problem> {
+        match self {
+            Place::Sentinels { all, .. } => drop(all.hand_over()),
+            Place::Cluster { all, .. } => drop(all.hand_over(all.slot(QUEUE))),
+            Place::Server { .. } | Place::File { .. } => return Err("this row needs sentinels or a cluster".into()),
+        }
+        Ok(())
+    }
+
+    /// Kills the master, and waits until its replica has taken its place.
+    pub(super) fn kill_master(&mut self) -> Result<(), Problem> {
+        match self {
+            Place::Sentinels { all, killed } => {
+                let master = all.kill_master();
+                *killed = Some(master);
+                all.wait_for_promotion(1 - master);
+            }
+            Place::Cluster { all, killed } => {
+                let (master, replica) = all.kill_master(all.slot(QUEUE));
+                *killed = Some(master);
+                all.wait_for_promotion(replica);
+            }
+            Place::Server { .. } | Place::File { .. } => return Err("this row needs sentinels or a cluster".into()),
+        }
+        Ok(())
+    }
+
+    /// Lets the sentinels stand still, or go on.
+    pub(super) fn pause_sentinels(&mut self, pause: bool) -> Result<(), Problem> {
+        match self {
+            Place::Sentinels { all, .. } if pause => all.pause_sentinels(0..3),
+            Place::Sentinels { all, .. } => all.resume_sentinels(0..3),
+            _ => return Err("this row needs sentinels".into()),
+        }
+        Ok(())
+    }
+
+    /// Moves the slot of the queue to another master, key by key.
+    pub(super) fn move_slot(&mut self) -> Result<(), Problem> {
+        let Place::Cluster { all, .. } = self else { return Err("this row needs a cluster".into()) };
+        let slot = all.slot(QUEUE);
+        let from = all.master(slot);
+        let to = all.masters().into_iter().find(|master| *master != from).ok_or("there is one master only")?;
+        all.move_slot(slot, to, Duration::from_millis(20))?;
+        Ok(())
     }
 
     pub(super) fn disk(&self) -> Option<&Disk> {
         match self {
             Place::File { disk, .. } => disk.as_ref(),
-            Place::Server { .. } => None,
+            Place::Server { .. } | Place::Sentinels { .. } | Place::Cluster { .. } => None,
         }
     }
 
     /// Ends whatever was done to it.
     pub(super) fn heal(&mut self) -> Result<(), Problem> {
         match self {
-            Place::Server { server, .. } => {
+            Place::Sentinels { all, killed } => {
+                all.resume_sentinels(0..3);
+                if let Some(number) = killed.take() {
+                    all.bring_back(number);
+                }
+            }
+            Place::Cluster { all, killed } => {
+                if let Some(number) = killed.take() {
+                    all.bring_back(number);
+                }
+            }
+            Place::Server { server } => {
                 if server.is_up() {
                     server.resume();
                 } else {
@@ -144,7 +231,8 @@ impl Place {
 
     pub(super) fn resources(&mut self) -> Resources {
         match self {
-            Place::Server { server, .. } => {
+            Place::Sentinels { .. } | Place::Cluster { .. } => Resources::default(),
+            Place::Server { server } => {
                 let info: String = server.ask(&["INFO", "clients"]).unwrap_or_default();
                 let connections = info.lines().find_map(|line| line.strip_prefix("connected_clients:")?.trim().parse().ok());
                 let keys = server.ask(&["DBSIZE"]).unwrap_or(0);
@@ -158,22 +246,29 @@ impl Place {
     }
 
     /// What can be seen only from inside.
-    pub(super) fn inside(&mut self) -> Result<Inside, Problem> {
-        match self {
-            Place::Server { server, .. } => {
-                let key = |kind: &str| format!("queue:{{{}}}:{kind}", crate::work::QUEUE);
+    pub(super) fn inside(&self) -> Result<Inside, Problem> {
+        let master = match self {
+            Place::Server { server } => Some(server),
+            Place::Sentinels { all, .. } => Some(all.server(all.master())),
+            Place::Cluster { all, .. } => Some(all.node(all.master(all.slot(QUEUE)))),
+            Place::File { .. } => None,
+        };
+        match (master, self) {
+            (Some(server), _) => {
+                let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
                 let names: Vec<String> = server.ask(&["HKEYS", &key("workers")])?;
                 let leases: Vec<(String, i64)> = server.ask(&["ZRANGE", &key("leases"), "0", "-1", "WITHSCORES"])?;
                 let deadline = |name: &String| leases.iter().find(|(lane, _)| lane == name).map_or(0, |(_, deadline)| *deadline);
                 let lanes = names.iter().map(|name| Lane { name: name.clone(), deadline_ms: deadline(name) }).collect();
                 Ok(Inside { lanes, bodies: server.ask(&["HKEYS", &key("jobs")])? })
             }
-            Place::File { path, .. } => {
-                let file = rusqlite::Connection::open_with_flags(&*path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            (None, Place::File { path, .. }) => {
+                let file = rusqlite::Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
                 let mut lanes = file.prepare("SELECT name, deadline FROM queue_workers")?;
                 let lanes = lanes.query_map([], |row| Ok(Lane { name: row.get(0)?, deadline_ms: row.get(1)? }))?;
                 Ok(Inside { lanes: lanes.collect::<Result<_, _>>()?, bodies: Vec::new() })
             }
+            (None, _) => Err("there is neither a server nor a file".into()),
         }
     }
 }

@@ -172,6 +172,50 @@ impl Bed {
         Ok(self.server()?.ask(&["CONFIG", "SET", name, value])?)
     }
 
+    /// Lets the replica take the master's place as a careful operator does it: nothing is lost.
+    ///
+    /// # Errors
+    /// Without sentinels and without a cluster, here and below.
+    pub fn hand_over(&mut self) -> Result<(), Problem> {
+        self.harm("hand over", "broker");
+        tokio::task::block_in_place(|| self.place.hand_over())
+    }
+
+    /// Kills the master, and waits until its replica has taken its place.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn kill_master(&mut self) -> Result<(), Problem> {
+        self.harm("kill", "broker");
+        tokio::task::block_in_place(|| self.place.kill_master())
+    }
+
+    /// Lets all sentinels stand still, or go on.
+    ///
+    /// # Errors
+    /// Without sentinels.
+    pub fn pause_sentinels(&mut self, pause: bool) -> Result<(), Problem> {
+        self.harm(if pause { "stop" } else { "resume" }, "sentinels");
+        self.place.pause_sentinels(pause)
+    }
+
+    /// Moves the slot of the queue to another master, key by key.
+    ///
+    /// # Errors
+    /// Without a cluster, or when a node refuses.
+    pub fn move_slot(&mut self) -> Result<(), Problem> {
+        self.harm("move slot", "broker");
+        tokio::task::block_in_place(|| self.place.move_slot())
+    }
+
+    /// Brings back what was killed, in the middle of a run.
+    ///
+    /// # Errors
+    /// When it does not come.
+    pub fn bring_back(&mut self) -> Result<(), Problem> {
+        tokio::task::block_in_place(|| self.place.heal())
+    }
+
     /// The disk of the SQLite file.
     ///
     /// # Errors
@@ -405,7 +449,7 @@ impl Bed {
     }
 
     async fn heal(&mut self) -> Result<(), Problem> {
-        self.place.heal()?;
+        self.bring_back()?;
         self.clear_lines();
         for worker in &self.workers {
             worker.signal("-CONT");

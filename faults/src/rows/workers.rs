@@ -5,7 +5,7 @@ use std::time::Duration;
 use queue_core::broker::State;
 use queue_tests::proxy::Harm;
 
-use super::{BOTH, Grade, Harming, REDIS, Row, anything, no_duplicates, taken_back};
+use super::{BOTH, EVERY, Grade, Harming, REDIS, Row, anything, no_duplicates, taken_back};
 use crate::{
     bed::{Bed, Setup},
     checker::Terms,
@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Row] = &[
         number: "M4",
         name: "a worker is stopped beyond its lease, and resumes",
         grade: Grade::S,
-        columns: BOTH,
+        columns: EVERY,
         setup: || Setup { mix: Mix { ms: 60, ..Mix::default() }, ..Setup::default() },
         harm: zombie,
         expect: taken_back,
@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Row] = &[
         number: "M1",
         name: "workers are killed",
         grade: Grade::S,
-        columns: BOTH,
+        columns: EVERY,
         setup: || Setup { workers: 3, mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() },
         harm: killed,
         expect: taken_back,
@@ -37,7 +37,7 @@ pub(super) const ROWS: &[Row] = &[
         number: "M2",
         name: "a worker dies between the end of a handler and its ack",
         grade: Grade::S,
-        columns: BOTH,
+        columns: EVERY,
         setup: Setup::default,
         harm: |bed| dies_at(bed, Failpoint::BeforeFinish),
         expect: taken_back,
@@ -91,7 +91,7 @@ pub(super) const ROWS: &[Row] = &[
         number: "M13",
         name: "SIGTERM, again and again",
         grade: Grade::S,
-        columns: BOTH,
+        columns: EVERY,
         setup: || Setup { mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() },
         harm: terminated,
         expect: no_duplicates,
