@@ -78,7 +78,10 @@ impl Server {
     }
 
     /// Starts a server whose options depend on its folder or on a choice that may have to be made anew.
-    pub(crate) fn launched(kind: Kind, options: impl Fn(&Path) -> Vec<String>) -> Server {
+    ///
+    /// # Panics
+    /// When it does not answer in time.
+    pub fn launched(kind: Kind, options: impl Fn(&Path) -> Vec<String>) -> Server {
         // Another process may take the port between the look and the start; then another one is tried.
         for _ in 0..10 {
             let folder = tempfile::tempdir().expect("a temporary folder");

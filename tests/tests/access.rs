@@ -6,7 +6,7 @@ use queue_core::{Client, Error, prelude::*};
 use queue_tests::{
     conformance, on_servers,
     roles::{self, Roles},
-    server::{Kind, Server},
+    server::{Kind, Server, free_port},
 };
 
 conformance!(on_redis_with_roles, || Roles::new(Kind::Redis));
@@ -107,28 +107,68 @@ impl Certificates {
     fn path(&self, name: &str) -> String {
         Path::display(&self.folder.path().join(name)).to_string()
     }
+
+    /// What makes a server speak TLS on a further port, and to its peers.
+    fn options(&self, port: u16) -> Vec<String> {
+        let file = |name: &str| self.path(name);
+        let words = [("port", port.to_string()), ("ca-cert-file", file("ca.pem")), ("cert-file", file("server.pem"))];
+        let words = words.into_iter().chain([("key-file", file("server.key")), ("replication", "yes".to_owned())]);
+        words.flat_map(|(name, value)| [format!("--tls-{name}"), value]).collect()
+    }
+
+    /// What a URL says to be let in.
+    fn parameters(&self) -> String {
+        format!("ca={}&cert={}&key={}", self.path("ca.pem"), self.path("client.pem"), self.path("client.key"))
+    }
+}
+
+fn as_words(options: &[String]) -> Vec<&str> {
+    options.iter().map(String::as_str).collect()
+}
+
+/// The sentinel and the master that it names are both spoken to in TLS.
+#[tokio::test]
+async fn on_redis_tls_reaches_sentinels_and_their_master() {
+    let files = Certificates::new();
+    let (port, watch) = (free_port(), free_port());
+    let _master = Server::with(Kind::Redis, &as_words(&files.options(port)));
+    let _sentinel = Server::launched(Kind::Redis, |folder| {
+        let config = folder.join("sentinel.conf");
+        std::fs::write(&config, format!("sentinel monitor jobs 127.0.0.1 {port} 1\n")).unwrap();
+        let mut options = vec![config.display().to_string(), "--sentinel".to_owned()];
+        options.extend(files.options(watch));
+        options
+    });
+    let url = format!("rediss+sentinel://localhost:{watch}/jobs?{}", files.parameters());
+    let client = Client::connect(&url).await.unwrap();
+    let job = note::job(1).enqueue(&client).await.unwrap();
+    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::State::Ready));
+}
+
+/// The ports that nodes tell are those for TLS.
+#[tokio::test]
+async fn on_redis_tls_reaches_the_nodes_of_a_cluster() {
+    let files = Certificates::new();
+    let port = free_port();
+    let mut options = files.options(port);
+    options.extend(["--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port"].map(str::to_owned));
+    options.push(free_port().to_string());
+    let node = Server::with(Kind::Redis, &as_words(&options));
+    assert!(node.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).starts_with("+OK"));
+    let url = format!("rediss+cluster://localhost:{port}?{}", files.parameters());
+    queue_tests::patience::until("the cluster to be up", || async { node.command(&["CLUSTER", "INFO"]).contains("state:ok") }).await;
+    let client = Client::connect(&url).await.unwrap();
+    let job = note::job(1).enqueue(&client).await.unwrap();
+    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::State::Ready));
 }
 
 #[tokio::test]
 async fn on_redis_tls_trusts_whom_it_is_told_to_and_shows_who_we_are() {
     let files = Certificates::new();
-    let port = queue_tests::server::free_port();
-    let _server = Server::with(
-        Kind::Redis,
-        &[
-            "--tls-port",
-            &port.to_string(),
-            "--tls-ca-cert-file",
-            &files.path("ca.pem"),
-            "--tls-cert-file",
-            &files.path("server.pem"),
-            "--tls-key-file",
-            &files.path("server.key"),
-        ],
-    );
+    let port = free_port();
+    let _server = Server::with(Kind::Redis, &as_words(&files.options(port)));
     let url = |parameters: &str| format!("rediss://localhost:{port}?{parameters}");
-    let ours = format!("ca={}&cert={}&key={}", files.path("ca.pem"), files.path("client.pem"), files.path("client.key"));
-    let client = Client::connect(&url(&ours)).await.unwrap();
+    let client = Client::connect(&url(&files.parameters())).await.unwrap();
     note::job(1).enqueue(&client).await.unwrap();
 
     // Nobody who is generally trusted knows this server.
