@@ -51,10 +51,10 @@ const CROWD: u64 = 100_000;
 /// Lanes whose leases end at once: more than Lua can unpack.
 const LANES: u64 = 8_001;
 
-/// A script over the whole crowd would hold the server for several times as long, on whatever machine. What it should be, on one
-/// that has nothing else to do: 5 ms, and 20 ms for the 99th percentile of a stranger's PING.
-const LONGEST_SCRIPT: Duration = Duration::from_millis(50);
-const LONGEST_PING: Duration = Duration::from_millis(100);
+/// A script over the whole crowd would hold the server for longer than this on the fastest machine, and no bounded one does on a
+/// busy one. What the longest should be where nothing else runs: 5 ms, and 20 ms for a stranger's PING.
+const LONGEST_SCRIPT: Duration = Duration::from_millis(150);
+const LONGEST_PING: Duration = Duration::from_millis(500);
 
 /// All jobs wait in `scheduled` for one moment; from there on the server is watched by one who has nothing to do with them.
 fn crowd(bed: &mut Bed) -> Harming<'_> {

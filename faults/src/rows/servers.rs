@@ -21,6 +21,30 @@ pub(super) const ROWS: &[Row] = &[
         expect: anything,
     },
     Row {
+        number: "M30b",
+        name: "the server is away for longer than the default lease, under jobs that run through it",
+        grade: Grade::S,
+        columns: REDIS,
+        setup: || {
+            let setup = Setup::default();
+            let terms = Terms { lease_ms: 30_000, drain_ms: 90_000, ..setup.terms };
+            let mix = Mix { deeds: vec![Deed::Return], ..Mix::plain(60_000) };
+            Setup { workers: 4, jobs: 32, mix, server: DURABLE, terms, ..setup }
+        },
+        harm: |bed| {
+            Box::pin(async move {
+                bed.pass(Duration::from_secs(2)).await?;
+                bed.harm("kill", "broker");
+                bed.server()?.kill();
+                let away = bed.lease() + bed.ms(1_000, 4_000);
+                bed.pass(away).await?;
+                bed.server()?.restart();
+                Ok(())
+            })
+        },
+        expect: no_duplicates,
+    },
+    Row {
         number: "M31",
         name: "the server stands still for three leases",
         grade: Grade::S,
