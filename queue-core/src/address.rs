@@ -84,7 +84,9 @@ impl JobId {
         } else if let Ok(uuid) = Uuid::from_slice(bytes) {
             return Ok(JobId(Repr::Made(uuid)));
         }
-        Err(Error::Decode { what: "a stored job id".into(), problem: format!("{bytes:02x?} is neither 16 bytes nor `=` and a name") })
+        let (shown, more) = bytes.split_at(bytes.len().min(NAME_MAX));
+        let more = if more.is_empty() { String::new() } else { format!(" and {} bytes more", more.len()) };
+        Err(Error::Decode { what: "a stored job id".into(), problem: format!("{shown:02x?}{more} is neither 16 bytes nor `=` and a name") })
     }
 
     /// When a made id was made, in milliseconds since 1970 by its maker's clock.

@@ -28,7 +28,13 @@ pub(crate) fn encode_into<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T)
 /// Decodes a value that fills `bytes` to the last one.
 pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
     scan(bytes)?;
-    rmp_serde::from_slice(bytes).map_err(|error| error.to_string())
+    rmp_serde::from_slice(bytes).map_err(|error| in_few_words(error.to_string()))
+}
+
+/// What serde says of bytes quotes them, however many they are; it is kept with the job and shown to people.
+pub(crate) fn in_few_words(problem: String) -> String {
+    const PROBLEM_MAX: usize = 1024;
+    crate::outcome::cut(problem, PROBLEM_MAX)
 }
 
 /// Walks one MessagePack value without recursion: it must be complete, at most [`DEPTH_MAX`] deep, have at most

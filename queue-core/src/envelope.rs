@@ -16,7 +16,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
     codec,
@@ -49,7 +49,7 @@ pub struct Envelope<'a> {
     #[serde(rename = "t", borrow)]
     pub task: Cow<'a, str>,
     /// The encoded payload.
-    #[serde(rename = "p", borrow)]
+    #[serde(rename = "p", borrow, serialize_with = "binary")]
     pub payload: &'a [u8],
     /// Most attempts, where the job has its own.
     #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +66,11 @@ pub struct Envelope<'a> {
     /// Headers.
     #[serde(rename = "h", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+}
+
+/// Also when there are none: as elements of a list, which is what serde takes them for, they could not be borrowed again.
+fn binary<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
 }
 
 impl<'a> Envelope<'a> {
@@ -137,6 +142,12 @@ mod tests {
         envelope.headers.insert("traceparent".into(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into());
         let bytes = envelope.encode().unwrap();
         assert_eq!(Envelope::decode(&bytes).unwrap(), envelope);
+    }
+
+    #[test]
+    fn an_empty_payload_survives_storage() {
+        let bytes = Envelope::new("mail.send", b"").encode().unwrap();
+        assert_eq!(Envelope::decode(&bytes).unwrap().payload, b"");
     }
 
     #[test]

@@ -288,7 +288,7 @@ fn is_text(bytes: &[u8], text: &str) -> bool {
 }
 
 fn decoded<T>(name: &str, param: &Param<T>, value: &[u8]) -> std::result::Result<T, HandlerEnd> {
-    (param.decode)(value).map_err(|problem| HandlerEnd::Undecodable(format!("parameter `{name}`{problem}")))
+    (param.decode)(value).map_err(|problem| HandlerEnd::Undecodable(codec::in_few_words(format!("parameter `{name}`{problem}"))))
 }
 
 /// The problem begins with the path inside the value, if there is one, and `: `.
@@ -305,7 +305,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 
 fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value) -> Result<(), JsonProblem> {
     let value: T = serde_path_to_error::deserialize(value)
-        .map_err(|error| JsonProblem::Misfit(error.path().to_string(), error.inner().to_string()))?;
+        .map_err(|error| JsonProblem::Misfit(error.path().to_string(), codec::in_few_words(error.inner().to_string())))?;
     codec::encode_into(bytes, &value).map_err(JsonProblem::Encode)
 }
 
@@ -357,7 +357,7 @@ pub fn json_object<'a>(task: &str, params: &'a [ParamDef], json: &str) -> Result
 /// What cannot be read.
 pub fn to_json(bytes: &[u8]) -> Result<String, String> {
     codec::scan(bytes)?;
-    rmp_serde::from_slice::<serde_json::Value>(bytes).map(|value| value.to_string()).map_err(|error| error.to_string())
+    rmp_serde::from_slice::<serde_json::Value>(bytes).map(|value| value.to_string()).map_err(|error| codec::in_few_words(error.to_string()))
 }
 
 #[cfg(test)]
@@ -398,6 +398,16 @@ mod tests {
         let Err(HandlerEnd::Undecodable(problem)) = reader.required("number", &NUMBER) else { panic!("it was accepted") };
         assert!(problem.starts_with("parameter `number`: "), "{problem}");
         assert_eq!(reader.required("other", &NUMBER), Err(HandlerEnd::Undecodable("parameter `other` is missing".into())));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_quoted_at_length() {
+        let bytes = written(|payload| payload.field("number", &"7".repeat(200_000), &TEXT), 1);
+        const ADDRESS: Param<std::net::IpAddr> = Param::of();
+        let Err(HandlerEnd::Undecodable(problem)) = PayloadReader::of(&bytes).unwrap().required("number", &ADDRESS) else {
+            panic!("it was accepted")
+        };
+        assert!(problem.len() <= 1024, "{} bytes", problem.len());
     }
 
     #[test]
