@@ -115,6 +115,9 @@
 //! of `queue-worker` run in the same process.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub mod __fuzz;
 #[doc(hidden)]
 pub mod __private;
 pub mod address;

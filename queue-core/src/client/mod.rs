@@ -16,6 +16,8 @@ use std::{
 };
 
 pub(crate) use self::url::nearest;
+#[cfg(feature = "fuzz")]
+pub(crate) use self::url::redacted as __fuzz_redacted;
 #[cfg(feature = "redis")]
 pub(crate) use self::url::redacted;
 use self::{batcher::Producers, job::Prepared, producer::Line};

@@ -137,7 +137,7 @@ mod lossy {
     }
 }
 
-fn failures(packed: &[u8]) -> Result<Vec<Failure>> {
+pub(super) fn failures(packed: &[u8]) -> Result<Vec<Failure>> {
     if packed.is_empty() {
         return Ok(Vec::new());
     }

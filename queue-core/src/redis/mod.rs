@@ -6,6 +6,8 @@
 //! request that may have been carried out is sent again is decided by its caller. Requests and beats have a connection to each
 //! server, announcements a third.
 
+#[cfg(feature = "fuzz")]
+pub(crate) mod __fuzz;
 mod answers;
 mod audit;
 #[cfg(feature = "cluster")]

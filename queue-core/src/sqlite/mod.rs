@@ -50,6 +50,21 @@ pub fn url_of(path: &Path) -> String {
     url::url(path)
 }
 
+/// A job's failures, read for [`crate::__fuzz`].
+#[cfg(feature = "fuzz")]
+pub(crate) fn __fuzz_failures(bytes: &[u8]) {
+    let read = jobs::failures(Some(bytes));
+    if let Err(tx::Failed::Refused(error)) = read {
+        assert!(error.to_string().len() <= crate::envelope::ERROR_MAX, "a message of {} bytes", error.to_string().len());
+    }
+}
+
+/// What is wrong with a URL, for [`crate::__fuzz`].
+#[cfg(feature = "fuzz")]
+pub(crate) fn __fuzz_url(text: &str) -> Option<String> {
+    url::target(text).err().map(|error| error.to_string())
+}
+
 /// A broker on a SQLite file, or in memory.
 pub struct SqliteBroker {
     /// Nothing only while it is dropped.

@@ -1,0 +1,220 @@
+//! What must hold of every decoder, whatever the bytes: for the fuzzer in `fuzz/`, and for the tests that run the same on stable.
+//! Not part of the public interface.
+//!
+//! Each function takes any bytes and panics where a promise is broken: a decoder answers or refuses, in bounded time and with a
+//! bounded message; it never panics, and what it took it gives back.
+
+use std::{
+    collections::BTreeMap,
+    str::{FromStr, from_utf8},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    __private::{Param, PayloadReader, PayloadWriter, json_object},
+    JobAddress, JobContext, JobId,
+    address::check_name,
+    broker::{BuryReason, State},
+    codec,
+    context::{ContextInit, Environment},
+    envelope::{ERROR_MAX, Envelope},
+    outcome::HandlerEnd,
+    payload,
+    task::{Call, ParamDef},
+};
+
+/// A target by its name.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    ("scan", scan),
+    ("envelope", envelope),
+    ("payload", arguments),
+    ("json", json),
+    ("names", names),
+    ("failures", failures),
+    ("url", url),
+    ("answers", answers),
+];
+
+/// A message is read by people, and stored with the job.
+fn bounded(message: &str) {
+    assert!(message.len() <= ERROR_MAX, "a message of {} bytes: {}…", message.len(), message.chars().take(200).collect::<String>());
+}
+
+/// The walk over MessagePack that goes before all decoding.
+pub fn scan(bytes: &[u8]) {
+    match codec::scan(bytes) {
+        Ok(()) => {
+            // A complete value has no complete beginning, and nothing after it.
+            for end in 0..bytes.len().min(256) {
+                assert!(end == bytes.len() || codec::scan(&bytes[..end]).is_err(), "its first {end} bytes pass too");
+            }
+            let mut longer = bytes.to_vec();
+            longer.push(0xc0);
+            assert!(codec::scan(&longer).is_err(), "a value behind it is not seen");
+        }
+        Err(problem) => bounded(&problem),
+    }
+    match payload::to_json(bytes) {
+        Ok(text) => drop(serde_json::from_str::<serde_json::Value>(&text).expect("what is written for people is JSON")),
+        Err(problem) => bounded(&problem),
+    }
+}
+
+/// Stored jobs.
+pub fn envelope(bytes: &[u8]) {
+    match Envelope::decode(bytes) {
+        Ok(envelope) => {
+            let (all, payload) = (bytes.as_ptr_range(), envelope.payload.as_ptr_range());
+            assert!(all.start <= payload.start && payload.end <= all.end, "the payload lies in the envelope");
+            envelope.digest();
+            if let Ok(again) = envelope.encode() {
+                assert_eq!(Envelope::decode(&again).expect("what was written is read"), envelope);
+            }
+        }
+        Err(error) => bounded(&error.to_string()),
+    }
+}
+
+/// A parameter of every shape, nested as deeply as it likes.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum Tree {
+    Leaf,
+    Number(i64),
+    Real(f64),
+    Text(String),
+    Both(Box<Tree>, Box<Tree>),
+    Named { left: Option<Box<Tree>>, right: Vec<Tree> },
+    Map(BTreeMap<String, Tree>),
+}
+
+const TREE: Param<Tree> = Param::of();
+const NUMBER: Param<Option<u16>> = Param::of();
+const PARAMS: &[ParamDef] =
+    &[ParamDef { name: "tree", ty: "Tree", required: true }, ParamDef { name: "number", ty: "Option<u16>", required: false }];
+
+/// The parameters of a job.
+pub fn arguments(bytes: &[u8]) {
+    let id = JobId::given("fuzz").expect("it is a name");
+    let context = JobContext::new(ContextInit::new("fuzz", "fuzz", id, Arc::new(Environment::default())));
+    let call = Call::new(bytes.to_vec(), 0..bytes.len(), context, false);
+    let read = || {
+        let mut reader = PayloadReader::new(&call)?;
+        let number = reader.optional("number", &NUMBER, || None)?;
+        Ok((reader.required("tree", &TREE)?, number))
+    };
+    match read() {
+        Ok((tree, number)) => {
+            let mut writer = PayloadWriter::new(2);
+            writer.field("tree", &tree, &TREE);
+            writer.field("number", &number, &NUMBER);
+            // What is nested to the limit may be over it when it is written in its longest form.
+            if let Ok(written) = writer.finish("fuzz") {
+                assert_eq!(codec::scan(&written), Ok(()));
+            }
+        }
+        Err(HandlerEnd::Undecodable(problem)) => bounded(&problem),
+        Err(other) => panic!("reading parameters ends as {other:?}"),
+    }
+}
+
+/// The command line's arguments.
+pub fn json(bytes: &[u8]) {
+    let Ok(text) = from_utf8(bytes) else { return };
+    let write = || {
+        let object = json_object("fuzz", PARAMS, text)?;
+        let mut writer = PayloadWriter::new(object.len());
+        writer.json("tree", &TREE, &object)?;
+        writer.json("number", &NUMBER, &object)?;
+        writer.finish("fuzz")
+    };
+    match write() {
+        Ok(written) => {
+            assert_eq!(codec::scan(&written), Ok(()), "what was enqueued can be read");
+            arguments(&written);
+        }
+        Err(error) => bounded(&error.to_string()),
+    }
+}
+
+/// Names, ids, addresses and words.
+pub fn names(bytes: &[u8]) {
+    match JobId::from_bytes(bytes) {
+        Ok(id) => {
+            assert_eq!(id.to_bytes(), bytes);
+            id.made_at_ms();
+        }
+        Err(error) => bounded(&error.to_string()),
+    }
+    let Ok(text) = from_utf8(bytes) else { return };
+    if let Err(error) = check_name("queue", text) {
+        bounded(&error.to_string());
+    }
+    match text.parse::<JobId>() {
+        Ok(id) => {
+            assert_eq!(id.to_string().parse::<JobId>().expect("what is printed is read"), id);
+            assert_eq!(JobId::from_bytes(&id.to_bytes()).expect("what is stored is read"), id);
+        }
+        Err(error) => bounded(&error.to_string()),
+    }
+    match text.parse::<JobAddress>() {
+        Ok(address) => assert_eq!(address.to_string().parse::<JobAddress>().expect("what is printed is read"), address),
+        Err(error) => bounded(&error.to_string()),
+    }
+    if let Ok(state) = State::from_str(text) {
+        assert_eq!(state.name(), text);
+    }
+    if let Some(reason) = BuryReason::from_name(text) {
+        assert_eq!(reason.name(), text);
+    }
+}
+
+/// The histories of failures, of both brokers.
+pub fn failures(bytes: &[u8]) {
+    #[cfg(feature = "sqlite")]
+    crate::sqlite::__fuzz_failures(bytes);
+    #[cfg(feature = "redis")]
+    crate::redis::__fuzz::failures(bytes);
+    let _ = bytes;
+}
+
+/// URLs, with a password in front: nobody is ever shown it.
+pub fn url(bytes: &[u8]) {
+    const SECRET: &str = "geheim";
+    let Ok(text) = from_utf8(bytes) else { return };
+    if text.contains(SECRET) || text.contains("file") {
+        return;
+    }
+    for scheme in ["redis", "rediss", "redis+sentinel", "redis+cluster"] {
+        let url = format!("{scheme}://user:{SECRET}@{text}");
+        let shown = crate::client::__fuzz_redacted(&url);
+        assert!(!shown.contains(SECRET), "{shown}");
+        #[cfg(feature = "redis")]
+        match crate::redis::__fuzz::url(&url) {
+            Ok(target) => assert!(!target.contains(SECRET), "{target}"),
+            Err(problem) => {
+                bounded(&problem);
+                assert!(!problem.contains(SECRET), "{problem}");
+            }
+        }
+    }
+    #[cfg(feature = "redis")]
+    if let Err(problem) = crate::redis::__fuzz::url(text) {
+        bounded(&problem);
+    }
+    #[cfg(feature = "sqlite")]
+    if let Some(problem) = crate::sqlite::__fuzz_url(text) {
+        bounded(&problem);
+    }
+}
+
+/// What a server sends, read as the answer to each of our scripts.
+pub fn answers(bytes: &[u8]) {
+    #[cfg(feature = "redis")]
+    crate::redis::__fuzz::answers(bytes);
+    let _ = bytes;
+}
