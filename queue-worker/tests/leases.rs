@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use common::{PATIENCE, Probe, claim_and_die, memory, run, until_state, worker};
 use queue_core::{
@@ -25,6 +25,12 @@ async fn orphan(probe: State<Probe>, ctx: JobContext) {
     let _inside = probe.enter();
     probe.note(format!("after {} crashes, attempt {}", ctx.crashes(), ctx.attempt()));
     tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+#[task(queue = "patient")]
+async fn waits_for_its_cancel(probe: State<Probe>, ctx: JobContext) {
+    probe.note("started");
+    probe.note(format!("{:?}", ctx.cancelled().await));
 }
 
 #[task(queue = "poison", retention = "1h")]
@@ -79,6 +85,22 @@ async fn a_crash_too_many_buries() {
     run(worker(&client, &Arc::default()).lease(LEASE).max_crashes(1), async { until_state(&job, Some(JobState::Dead)).await }).await;
     let record = client.inspector().show(job.address()).await.unwrap();
     assert_eq!((record.reason, record.attempts), (Some(BuryReason::Crashed), 0));
+}
+
+/// Beats do not become rarer than one in five seconds.
+#[tokio::test]
+async fn a_handler_hears_of_its_cancel_soon_however_long_the_lease() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    let job = waits_for_its_cancel::job().enqueue(&client).await.unwrap();
+    // Its only slot is taken, so that no turn brings anything.
+    run(worker(&client, &probe).lease(Duration::from_secs(3600)).concurrency(1), async {
+        probe.noted("started", 1).await;
+        client.inspector().cancel(job.address()).await.unwrap();
+        let before = Instant::now();
+        probe.noted("Cancelled", 1).await;
+        assert!(before.elapsed() < Duration::from_secs(10), "{:?}", before.elapsed());
+    })
+    .await;
 }
 
 #[tokio::test]
