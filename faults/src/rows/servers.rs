@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, refused};
+use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, refused, taken_back};
 use crate::{
     bed::{Bed, Setup},
     checker::Terms,
@@ -131,6 +131,19 @@ pub(super) const ROWS: &[Row] = &[
         expect: anything,
     },
     Row {
+        number: "M34",
+        name: "other hands take leases away and ids out of lists, and the auditor repairs it",
+        grade: Grade::A,
+        columns: REDIS,
+        setup: || {
+            let setup = Setup::default();
+            let terms = Terms { drain_ms: 240_000, ..setup.terms };
+            Setup { workers: 3, pause_ms: 1, jobs: 800, mix: Mix { cancelled: 0, ..Mix::plain(60) }, terms, ..setup }
+        },
+        harm: other_hands,
+        expect: taken_back,
+    },
+    Row {
         number: "M34a",
         name: "the entry of a lease is deleted by hand, and then jobs fail under it",
         grade: Grade::S,
@@ -192,6 +205,24 @@ pub(super) const ROWS: &[Row] = &[
         expect: refused,
     },
 ];
+
+fn other_hands(bed: &mut Bed) -> Harming<'_> {
+    Box::pin(async move {
+        bed.progress(100).await?;
+        let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
+        let worker = bed.any_worker();
+        bed.stop(worker);
+        bed.harm("delete leases", "broker");
+        let _: i64 = bed.server()?.ask(&["DEL", &key("leases")])?;
+        bed.kill(worker);
+        bed.start_worker()?;
+        for _ in 0..5 {
+            bed.harm("take an id away", "broker");
+            let _: Option<Vec<u8>> = bed.server()?.ask(&["RPOP", &key("ready:2")])?;
+        }
+        Ok(())
+    })
+}
 
 const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
