@@ -105,18 +105,20 @@ async fn a_master_that_wants_a_replica_takes_in_nothing_that_could_be_lost(kind:
     let strict = ["--appendonly", "no", "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2"];
     let mut all = Sentinels::with(kind, DOWN_AFTER, &strict);
     let fleet = start(&all).await;
+    // What is stored from now on waits, and would be lost.
+    fleet.pause_workers();
     let cut = SystemTime::now();
     all.server(all.master()).cut_off_replicas();
-    tokio::time::sleep(Duration::from_millis(1000)).await;
+    tokio::time::sleep(LAG * 5 / 2).await;
     let dead = all.kill_master();
+    fleet.resume_workers();
     let promotion = all.wait_for_promotion(1 - dead);
     // The new one has no replica either, before the old one is back.
     all.bring_back(dead);
     fleet.flows().await;
     let history = fleet.finish().await;
     report("a master that wants a replica", &history, promotion);
-    let moment = Duration::from_millis(200);
-    history.assert_flawless_but(cut - moment, cut + moment);
+    history.assert_flawless_but(cut - LAG, cut + LAG);
 }
 
 /// `Client::with_replicas`: an enqueue says whether its job would survive, and what is said is true.
