@@ -147,7 +147,8 @@ async fn a_sentinel_that_has_not_heard_yet_misleads_nobody(kind: Kind) {
     assert_eq!((enqueued(&old), enqueued(&new)), (1, 0));
     first.says(Some((2, new.port())));
     until("the client to move", async || {
-        note::job(1).enqueue(&client).await.unwrap();
+        // What is on its way in that moment has an answer that nobody will ever know.
+        let _ = note::job(1).enqueue(&client).await;
         enqueued(&new) > 0
     })
     .await;
@@ -163,7 +164,7 @@ async fn a_sentinel_that_has_not_heard_yet_misleads_nobody(kind: Kind) {
     // Those who set the service up again begin to count anew: in time they are believed.
     let since = Instant::now();
     until("the client to follow the only one that speaks", async || {
-        note::job(3).enqueue(&client).await.unwrap();
+        let _ = note::job(3).enqueue(&client).await;
         enqueued(&old) > before
     })
     .await;
