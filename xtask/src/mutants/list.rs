@@ -142,7 +142,7 @@ mutants! {
         "worker: one suspect at a time": "let asked = claim > 0 && self.suspects == 0 && !self.suspect_asked;" => "let asked = claim > 0;";
     }
     OUTAGES "queue-worker/src/executor.rs" {
-        "worker: isolation starts nothing": "|| self.shared.is_isolated() || self.lease.until() <= Instant::now()" => "";
+        "worker: isolation starts nothing": "|| self.shared.is_isolated() || self.lease.until() <= now()" => "";
     }
     OUTAGES "queue-worker/src/lane.rs" {
         "worker: an unanswered turn is sent again": "Err(Error::Forgotten(_) | Error::Old { .. }) => return TurnEnd::Forgotten," => "Err(_) => return TurnEnd::Forgotten,";
