@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
-use queue_core::prelude::*;
+use queue_core::{prelude::*, registry::Registry};
 use queue_tests::{cluster::Cluster, server::Kind};
 use queue_worker::Worker;
 use tempfile::TempDir;
@@ -142,8 +142,10 @@ impl Running {
     fn serving(client: &Client, concurrency: usize, queues: &[String]) -> Self {
         let (stop, counter) = (CancellationToken::new(), Arc::new(Counter::default()));
         let (starts, lateness) = (Arc::new(Starts::default()), Arc::new(Lateness::default()));
-        let mut worker =
-            Worker::new(client.clone()).state(counter.clone()).state(starts.clone()).state(lateness.clone()).concurrency(concurrency);
+        // Our tasks alone: those of the tests' clusters are linked in as well.
+        let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<noop>().register::<stamp>();
+        let worker = worker.register::<due>().register::<age>().concurrency(concurrency);
+        let mut worker = worker.state(counter.clone()).state(starts.clone()).state(lateness.clone());
         for queue in queues {
             worker = worker.queue(queue.as_str());
         }
