@@ -89,7 +89,11 @@ pub(crate) async fn run(figure: &Figure, server: &Path, disk: &Path) -> Result<V
             let cluster = Cluster::start(Kind::Redis, Duration::from_secs(5));
             // The master of a cluster has a replica: so has the one that it is compared with.
             let port = alone.url().rsplit_once(':').map_or_else(String::new, |(_, port)| port.to_owned());
-            let _replica = queue_tests::server::Server::with(Kind::Redis, &["--replicaof", "127.0.0.1", &port]);
+            let replica = queue_tests::server::Server::with(Kind::Redis, &["--replicaof", "127.0.0.1", &port]);
+            queue_tests::patience::until("the replica to follow", || async {
+                replica.command(&["INFO", "replication"]).contains("master_link_status:up")
+            })
+            .await;
             // Two queues on each of three masters, or one on the first.
             let mut names: Vec<String> = Vec::new();
             for number in 0.. {
