@@ -6,10 +6,12 @@
 use std::{
     mem,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
 };
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::{
+    sync::{Semaphore, mpsc, oneshot},
+    time::Instant,
+};
 
 use super::producer::{Answer, Failure, Line, Producer, after};
 use crate::{

@@ -1,12 +1,9 @@
 //! What an application holds of a job that it enqueued.
 
-use std::{
-    fmt,
-    marker::PhantomData,
-    time::{Duration, Instant},
-};
+use std::{fmt, marker::PhantomData, time::Duration};
 
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::{Client, LONGEST};
 use crate::{

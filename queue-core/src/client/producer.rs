@@ -4,10 +4,9 @@
 //! its time is up; then its callers hold a [`Pending`], and the producer goes on under a new name, since the old number
 //! could no longer be repeated safely once a later one was accepted.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
 
 use super::{
     job::LONGEST,
