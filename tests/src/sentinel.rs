@@ -1,6 +1,7 @@
 //! Three sentinels that watch over a master and its replica: real processes, which end with the test.
 
 use std::{
+    collections::HashMap,
     ops::Range,
     path::Path,
     sync::OnceLock,
@@ -80,12 +81,10 @@ impl Sentinels {
         1 - self.master()
     }
 
-    /// Asks a sentinel for a failover while the master is well. The old master takes writes until the sentinels make it a
-    /// replica, about ten seconds later: whoever writes there writes in vain.
-    pub fn fail_over(&self) {
-        wait_for("a sentinel to begin a failover", || {
-            self.sentinels.iter().find_map(|sentinel| sentinel.ask::<String>(&["SENTINEL", "FAILOVER", SERVICE]).ok())
-        });
+    /// Has a sentinel fail over while the master is well. The old master takes writes until the sentinels make it a replica, about
+    /// ten seconds later: whoever writes there writes in vain.
+    pub fn fail_over(&self) -> Promotion {
+        self.promote(self.replica(), &[])
     }
 
     /// A failover that loses nothing, as a careful operator does it: the master stops writes, its replica catches up and is
@@ -95,8 +94,7 @@ impl Sentinels {
         let paused: String = self.servers[old].ask(&["CLIENT", "PAUSE", "60000", "WRITE"]).expect("a master can be paused");
         assert_eq!(paused, "OK");
         self.wait_for_offset(new, old);
-        self.fail_over();
-        let promotion = self.wait_for_promotion(new);
+        let promotion = self.promote(new, &[]);
         self.follow(old, new);
         self.wait_until_named(new);
         promotion
@@ -104,10 +102,30 @@ impl Sentinels {
 
     /// Lets a sentinel of Valkey 9 do what [`hand_over`](Self::hand_over) does by hand.
     pub fn hand_over_coordinated(&self) -> Promotion {
-        let new = self.replica();
-        let asked = self.sentinels[0].ask::<String>(&["SENTINEL", "FAILOVER", SERVICE, "COORDINATED"]);
-        asked.expect("the replica is in sync");
-        self.wait_for_promotion(new)
+        self.promote(self.replica(), &["COORDINATED"])
+    }
+
+    /// Asks a sentinel for a failover, and again when it gave up: on a machine that stalls it finds the replica too quiet, or the
+    /// promotion too slow, and leaves everything as it was.
+    fn promote(&self, new: usize, how: &[&str]) -> Promotion {
+        let failover = [&["SENTINEL", "FAILOVER", SERVICE], how].concat();
+        let mut promoted = None;
+        let at = wait_for("the replica to be promoted", || {
+            promoted = is_master(&self.servers[new]).then(|| promoted.unwrap_or_else(SystemTime::now));
+            if !self.is_failing_over(new) {
+                self.sentinels.iter().find_map(|sentinel| sentinel.ask::<String>(&failover).ok());
+            }
+            promoted.filter(|_| self.sentinels.iter().any(|sentinel| self.named_by(sentinel) == Some(new)))
+        });
+        Promotion { number: new, at }
+    }
+
+    /// Whether a sentinel is at it, or has already named this server as the master.
+    fn is_failing_over(&self, new: usize) -> bool {
+        self.sentinels.iter().any(|sentinel| {
+            let seen: HashMap<String, String> = sentinel.ask(&["SENTINEL", "MASTER", SERVICE]).unwrap_or_default();
+            seen.get("flags").is_some_and(|flags| flags.contains("failover_in_progress")) || self.named_by(sentinel) == Some(new)
+        })
     }
 
     /// Kills the master; its number.
@@ -260,6 +278,20 @@ mod tests {
 
     crate::on_servers! {
         a_value_outlives_two_careful_failovers_and_a_death
+    }
+
+    /// A replica that stands still cannot be promoted: the sentinel gives up after four seconds.
+    #[test]
+    fn a_failover_that_was_given_up_is_asked_for_again() {
+        let all = Sentinels::start(Kind::Redis, Duration::from_secs(60));
+        let (old, new) = (all.master(), all.replica());
+        all.server(new).pause();
+        all.sentinel(0).ask::<String>(&["SENTINEL", "FAILOVER", SERVICE]).unwrap();
+        wait_for("the sentinel to give up", || (!all.is_failing_over(new)).then_some(()));
+        all.server(new).resume();
+        all.hand_over();
+        assert_eq!(all.master(), new);
+        assert!(!is_master(all.server(old)));
     }
 
     async fn a_value_outlives_two_careful_failovers_and_a_death(kind: Kind) {

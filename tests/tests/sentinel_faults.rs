@@ -51,8 +51,7 @@ async fn an_unprepared_failover_costs_only_what_the_old_master_took_in_after_it(
     let all = Sentinels::start(kind, DOWN_AFTER);
     let fleet = start(&all).await;
     let (old, new) = (all.master(), all.replica());
-    all.fail_over();
-    let promotion = all.wait_for_promotion(new);
+    let promotion = all.fail_over();
     let claims = || all.server(new).ask::<u64>(&["HGET", &format!("queue:{{{QUEUE}}}:meta"), "claim"]).ok();
     let before = wait_for("the number of the last claim", claims);
     wait_for("a claim on the new master", || claims().filter(|claim| *claim > before));
