@@ -49,6 +49,9 @@ impl Sentinels {
         let all = Sentinels { kind, servers: vec![master, replica], sentinels };
         all.wait_for_sync();
         all.wait_for_sentinels();
+        for sentinel in &all.sentinels {
+            calm(sentinel).expect("a sentinel can be told how often to talk");
+        }
         all
     }
 
@@ -270,6 +273,12 @@ fn hurry(sentinel: &Server) -> RedisResult<String> {
     let periods = ["info-period", "500", "ping-period", "200", "ask-period", "200", "publish-period", "200"];
     let recovery = ["min-link-reconnect-period", "500", "tilt-trigger", "5000", "tilt-period", "1000"];
     sentinel.ask(&[&["SENTINEL", "DEBUG"], &periods[..], &recovery[..]].concat())
+}
+
+/// Sentinels that know each other talk as often as usual. One that has heard nothing of a promotion for four such periods undoes
+/// it, and on a busy machine a second is soon over.
+fn calm(sentinel: &Server) -> RedisResult<String> {
+    sentinel.ask(&["SENTINEL", "DEBUG", "publish-period", "2000"])
 }
 
 #[cfg(test)]
