@@ -9,6 +9,7 @@
 pub mod bed;
 pub mod checker;
 pub mod history;
+pub mod page;
 pub mod process;
 pub mod recording;
 pub mod report;

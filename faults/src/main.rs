@@ -3,16 +3,17 @@
 #![allow(clippy::print_stdout, reason = "the report goes to standard output")]
 
 use std::{
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
 
 use clap::{Parser, Subcommand};
-use queue_faults::{bed::Column, process, report::Report, rows, run};
+use queue_faults::{bed::Column, page, process, report::Report, rows, run};
 
 /// Lets everything fail around a queue, and checks that it keeps its promise.
 #[derive(Debug, Parser)]
-#[command(name = "faults", after_help = EXAMPLES)]
+#[command(name = "faults", bin_name = "cargo xtask faults", after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -25,6 +26,9 @@ struct Arguments {
     /// Runs the rows again and again for so long; without it, each once.
     #[arg(long)]
     minutes: Option<f64>,
+    /// Runs the rows again and again until so many jobs were accepted.
+    #[arg(long)]
+    jobs: Option<usize>,
     /// One broker alone: redis, sentinel, cluster or sqlite.
     #[arg(long)]
     broker: Option<Column>,
@@ -34,13 +38,21 @@ struct Arguments {
     /// Prints the rows, and those that are left out.
     #[arg(long)]
     list: bool,
+    /// Writes the report as a page of Markdown, too.
+    #[arg(long, value_name = "PAGE")]
+    report: Option<PathBuf>,
+    /// Runs nothing: the page tells of these earlier runs, each printed by --json.
+    #[arg(long, value_name = "RUN", value_delimiter = ',', requires = "report")]
+    from: Vec<PathBuf>,
 }
 
 const EXAMPLES: &str = "Examples:
   cargo xtask faults                          every row once, on every broker
   cargo xtask faults --row M4 --broker redis
   cargo xtask faults --row M4 --seed 17       the same schedule once more
-  cargo xtask faults --minutes 60 --json";
+  cargo xtask faults --minutes 60 --json
+  cargo xtask faults --release --row M73 --broker redis --jobs 1000000 --json > random.json
+  cargo xtask faults --report docs/faults-report.md --from rows.json,random.json";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -73,6 +85,9 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if !arguments.from.is_empty() {
+        return retell(&arguments);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     match runtime {
         Ok(runtime) => runtime.block_on(suite(&arguments)),
@@ -98,13 +113,14 @@ async fn suite(arguments: &Arguments) -> ExitCode {
         eprintln!("error: no such row is run on this broker");
         return ExitCode::from(2);
     }
-    let mut report = Report::default();
+    let mut report = Report::begin(std::env::args().skip(1));
     let first = arguments.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let end = arguments.minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0));
     for round in 0.. {
         for (row, column) in &runs {
-            if round > 0 && end.is_none_or(|end| Instant::now() > end) {
-                return tell(&report, arguments.json);
+            let (in_time, in_jobs) = (end.is_some_and(|end| Instant::now() < end), arguments.jobs.is_some_and(|jobs| report.jobs < jobs));
+            if round > 0 && !in_time && !in_jobs {
+                return tell(&report, arguments);
             }
             let seed = first + round;
             let outcome = run::once(row, *column, seed, &program).await;
@@ -112,7 +128,7 @@ async fn suite(arguments: &Arguments) -> ExitCode {
             report.add(row, *column, &outcome);
         }
     }
-    tell(&report, arguments.json)
+    tell(&report, arguments)
 }
 
 /// A line on standard error for each run, and what explains each broken promise.
@@ -136,11 +152,42 @@ fn tell_run(row: &rows::Row, column: Column, outcome: &run::Outcome) {
     }
 }
 
-fn tell(report: &Report, json: bool) -> ExitCode {
-    if json {
+fn tell(report: &Report, arguments: &Arguments) -> ExitCode {
+    if arguments.json {
         println!("{}", serde_json::to_string(report).expect("a report has only strings and numbers"));
     } else {
         print!("{}", report.table());
     }
+    if let Some(page) = &arguments.report
+        && let Err(problem) = write(page, std::slice::from_ref(report))
+    {
+        eprintln!("error: {problem}");
+        return ExitCode::FAILURE;
+    }
     if report.held() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The page of earlier runs.
+fn retell(arguments: &Arguments) -> ExitCode {
+    let read = |path: &PathBuf| -> Result<Report, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        serde_json::from_str(&text).map_err(|error| format!("{} is no report: {error}", path.display()))
+    };
+    let page = arguments.report.as_deref().unwrap_or(Path::new("/dev/stdout"));
+    let written = arguments.from.iter().map(read).collect::<Result<Vec<_>, _>>().and_then(|reports| {
+        write(page, &reports)?;
+        Ok(reports.iter().all(Report::held))
+    });
+    match written {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write(page: &Path, reports: &[Report]) -> Result<(), String> {
+    std::fs::write(page, page::of(reports)).map_err(|error| format!("{}: {error}", page.display()))
 }

@@ -1,14 +1,22 @@
 //! What is told in the end: a table for people, one object for programs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, process::Command, time::SystemTime};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{bed::Column, checker::Invariant, rows::Row, run::Outcome};
 
 /// Everything that was run.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Report {
+    /// What was asked for, on the command line.
+    pub command: String,
+    /// When it began.
+    pub began: String,
+    /// How many seconds it took.
+    pub seconds: u64,
+    /// What was tested, on what.
+    pub versions: Vec<String>,
     /// By row and column.
     pub rows: Vec<Line>,
     /// Jobs that were accepted.
@@ -28,12 +36,12 @@ pub struct Report {
 }
 
 /// One row on one broker.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Line {
     /// Its number.
-    pub row: &'static str,
+    pub row: String,
     /// What fails.
-    pub name: &'static str,
+    pub name: String,
     /// The broker.
     pub broker: String,
     /// How often it was run.
@@ -62,6 +70,10 @@ pub struct Line {
     pub recovery_p99_ms: Option<u64>,
     /// What was broken, by invariant, and why runs failed.
     pub problems: BTreeMap<String, usize>,
+    /// What the row has measured, in milliseconds: the worst of all runs.
+    pub figures: BTreeMap<String, f64>,
+    /// The seed of its first run, and of its last.
+    pub from_to: (u64, u64),
     /// The seeds of runs that did not hold.
     pub seeds: Vec<u64>,
     #[serde(skip)]
@@ -74,6 +86,13 @@ const EARLY: &[Invariant] = &[Invariant::NeverEarly, Invariant::Backoff];
 const UNEXPLAINED: &[Invariant] = &[Invariant::ExplainedRedelivery, Invariant::NoResurrection, Invariant::SingleHolder];
 
 impl Report {
+    /// A report of runs that are to come.
+    pub fn begin(arguments: impl Iterator<Item = String>) -> Report {
+        let command = ["cargo xtask faults".to_owned()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ");
+        let began = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        Report { command, began, versions: versions(), ..Report::default() }
+    }
+
     /// Adds a run.
     pub fn add(&mut self, row: &Row, column: Column, outcome: &Outcome) {
         let broker = column.to_string();
@@ -82,8 +101,14 @@ impl Report {
             self.rows.push(Line::new(row, broker));
             self.rows.len() - 1
         });
+        self.seconds += outcome.time.as_secs();
         let line = &mut self.rows[position];
         line.runs += 1;
+        line.from_to = (if line.runs == 1 { outcome.seed } else { line.from_to.0 }, outcome.seed);
+        for (name, ms) in &outcome.figures {
+            let worst = line.figures.entry((*name).to_owned()).or_insert(*ms);
+            *worst = worst.max(*ms);
+        }
         if !outcome.held() {
             line.seeds.push(outcome.seed);
         }
@@ -164,6 +189,9 @@ impl Report {
                 let causes: Vec<String> = line.duplicates.iter().map(|(cause, n)| format!("{n} by {cause}")).collect();
                 text += &format!("{:13}ran twice: {}\n", "", causes.join(", "));
             }
+            for (name, ms) in &line.figures {
+                text += &format!("{:13}{name}: {ms:.1} ms\n", "");
+            }
             for (problem, n) in &line.problems {
                 text += &format!("{:13}NOT HELD {n} times: {problem} (seeds {:?})\n", "", line.seeds);
             }
@@ -176,11 +204,28 @@ impl Report {
     }
 }
 
+/// What was tested, on what.
+fn versions() -> Vec<String> {
+    let program = std::env::var_os("QUEUE_TEST_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+    let server = Command::new(program).arg("--version").output();
+    let server = server.ok().and_then(|said| {
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        Some(said.split_whitespace().find_map(|word| word.strip_prefix("v="))?.to_owned())
+    });
+    let built = if cfg!(debug_assertions) { "debug build" } else { "release build" };
+    vec![
+        format!("queue {} ({built})", env!("CARGO_PKG_VERSION")),
+        format!("Redis {}", server.as_deref().unwrap_or("not found")),
+        format!("SQLite {}", rusqlite::version()),
+        format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+    ]
+}
+
 impl Line {
     fn new(row: &Row, broker: String) -> Line {
         Line {
-            row: row.number,
-            name: row.name,
+            row: row.number.to_owned(),
+            name: row.name.to_owned(),
             broker,
             runs: 0,
             jobs: 0,
@@ -195,6 +240,8 @@ impl Line {
             recovery_p50_ms: None,
             recovery_p99_ms: None,
             problems: BTreeMap::new(),
+            figures: BTreeMap::new(),
+            from_to: (0, 0),
             seeds: Vec::new(),
             recovery_ms: Vec::new(),
         }

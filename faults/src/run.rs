@@ -1,6 +1,7 @@
 //! Runs rows, once or for as long as there is time.
 
 use std::{
+    collections::BTreeMap,
     panic::AssertUnwindSafe,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -9,7 +10,7 @@ use std::{
 use futures_util::FutureExt;
 
 use crate::{
-    bed::{Bed, Column},
+    bed::{Bed, Column, Ended},
     checker::Verdict,
     rows::Row,
 };
@@ -23,6 +24,8 @@ pub struct Outcome {
     pub time: Duration,
     /// What the checker said; or why there was no run to check, or its harm has hit nothing.
     pub verdict: Result<Verdict, String>,
+    /// What the row has measured, in milliseconds.
+    pub figures: BTreeMap<&'static str, f64>,
     /// Where the histories are kept, when a promise was broken.
     pub histories: Option<PathBuf>,
     /// What the row expected and did not see.
@@ -45,15 +48,15 @@ pub async fn once(row: &Row, column: Column, seed: u64, program: &Path) -> Outco
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
         Err(text.unwrap_or("the run panicked").to_owned())
     });
-    let (verdict, histories) = match verdict {
-        Ok((verdict, histories)) => (Ok(verdict), histories),
-        Err(problem) => (Err(problem), None),
+    let (verdict, histories, figures) = match verdict {
+        Ok(Ended { verdict, histories, figures }) => (Ok(verdict), histories, figures),
+        Err(problem) => (Err(problem), None, BTreeMap::new()),
     };
     let unmet = verdict.as_ref().ok().and_then(|verdict| (row.expect)(&verdict.summary).err());
-    Outcome { seed, time: began.elapsed(), verdict, histories, unmet }
+    Outcome { seed, time: began.elapsed(), verdict, figures, histories, unmet }
 }
 
-async fn attempt(row: &Row, column: Column, seed: u64, program: &Path) -> Result<(Verdict, Option<PathBuf>), String> {
+async fn attempt(row: &Row, column: Column, seed: u64, program: &Path) -> Result<Ended, String> {
     let mut bed = Bed::start(column, (row.setup)(), seed, program).await.map_err(|problem| problem.to_string())?;
     (row.harm)(&mut bed).await.map_err(|problem| problem.to_string())?;
     bed.finish().await.map_err(|problem| problem.to_string())

@@ -6,59 +6,29 @@ use clap::Args;
 
 use crate::{run::cargo, servers};
 
-/// Options of `cargo xtask faults`.
+/// What is handed on to the suite, which knows what it means: `cargo xtask faults --help`.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// Rows of the matrix, such as M4; without one, all.
-    #[arg(long, value_delimiter = ',')]
-    row: Vec<String>,
-    /// Replays the runs of this seed.
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Runs the rows again and again for so long; without it, each once.
-    #[arg(long)]
-    minutes: Option<f64>,
-    /// One broker alone: redis, sentinel, cluster or sqlite.
-    #[arg(long)]
-    broker: Option<String>,
-    /// Prints the report as one JSON object.
-    #[arg(long)]
-    json: bool,
-    /// Prints the rows, and those that are left out.
-    #[arg(long)]
-    list: bool,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
 }
 
-const EXAMPLES: &str = "Examples:
-  cargo xtask faults                          every row once, on every broker
-  cargo xtask faults --row M4 --broker redis
-  cargo xtask faults --row M4 --seed 17       the same schedule once more
-  cargo xtask faults --minutes 60 --json";
-
-pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+pub(crate) fn main(Arguments { arguments }: &Arguments) -> ExitCode {
     let mut command = cargo();
-    command.args(["run", "--quiet", "-p", "queue-faults", "--bin", "faults", "--"]);
-    let valued = [
-        ("--row", (!arguments.row.is_empty()).then(|| arguments.row.join(","))),
-        ("--seed", arguments.seed.map(|seed| seed.to_string())),
-        ("--minutes", arguments.minutes.map(|minutes| minutes.to_string())),
-    ];
-    for (name, value) in valued {
-        command.args(value.into_iter().flat_map(|value| [name.to_owned(), value]));
-    }
-    command.args([("--json", arguments.json), ("--list", arguments.list)].into_iter().filter_map(|(name, given)| given.then_some(name)));
-    let mut broker = arguments.broker.clone();
+    command.args(["run", "--quiet", "-p", "queue-faults", "--bin", "faults"]);
+    // Whoever wants figures, or a million jobs, gets an optimised build.
+    let release = arguments.iter().any(|argument| argument == "--release");
+    command.args(release.then_some("--release")).arg("--").args(arguments.iter().filter(|argument| *argument != "--release"));
     match servers::redis(false) {
         Ok(server) => drop(command.env("QUEUE_TEST_REDIS_SERVER", server.program)),
-        Err(why) if broker.is_none() => {
+        Err(why) if !arguments.iter().any(|argument| argument.starts_with("--broker")) => {
             eprintln!("redis: NOT RUN: {why}");
-            broker = Some("sqlite".to_owned());
+            command.args(["--broker", "sqlite"]);
         }
         // Whoever asks for another broker is told by the suite.
         Err(_) => {}
     }
-    command.args(broker.into_iter().flat_map(|broker| ["--broker".to_owned(), broker]));
     match command.status() {
         Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
         Err(error) => {

@@ -67,10 +67,13 @@ impl FromStr for Column {
 #[derive(Debug)]
 pub(super) enum Place {
     Server { server: Server },
-    Sentinels { all: Sentinels, killed: Option<usize> },
-    Cluster { all: Cluster, killed: Option<usize> },
+    Sentinels { all: Sentinels, killed: Option<Killed> },
+    Cluster { all: Cluster, killed: Option<Killed> },
     File { path: PathBuf, disk: Option<Disk> },
 }
+
+/// The numbers of a master that was killed, and of its replica.
+type Killed = (usize, usize);
 
 /// How long a server does not answer before it is held for dead.
 const DOWN_AFTER: Duration = Duration::from_millis(1_500);
@@ -156,20 +159,25 @@ impl Place {
         Ok(())
     }
 
-    /// Kills the master, and waits until its replica has taken its place.
+    /// Kills the master.
     pub(super) fn kill_master(&mut self) -> Result<(), Problem> {
         match self {
             Place::Sentinels { all, killed } => {
                 let master = all.kill_master();
-                *killed = Some(master);
-                all.wait_for_promotion(1 - master);
+                *killed = Some((master, 1 - master));
             }
-            Place::Cluster { all, killed } => {
-                let (master, replica) = all.kill_master(all.slot(QUEUE));
-                *killed = Some(master);
-                all.wait_for_promotion(replica);
-            }
+            Place::Cluster { all, killed } => *killed = Some(all.kill_master(all.slot(QUEUE))),
             Place::Server { .. } | Place::File { .. } => return Err("this row needs sentinels or a cluster".into()),
+        }
+        Ok(())
+    }
+
+    /// Waits until the replica of the master that was killed has taken its place.
+    pub(super) fn wait_for_promotion(&self) -> Result<(), Problem> {
+        match self {
+            Place::Sentinels { all, killed: Some((_, replica)) } => drop(all.wait_for_promotion(*replica)),
+            Place::Cluster { all, killed: Some((_, replica)) } => drop(all.wait_for_promotion(*replica)),
+            _ => return Err("no master was killed".into()),
         }
         Ok(())
     }
@@ -206,13 +214,13 @@ impl Place {
         match self {
             Place::Sentinels { all, killed } => {
                 all.resume_sentinels(0..3);
-                if let Some(number) = killed.take() {
-                    all.bring_back(number);
+                if let Some((master, _)) = killed.take() {
+                    all.bring_back(master);
                 }
             }
             Place::Cluster { all, killed } => {
-                if let Some(number) = killed.take() {
-                    all.bring_back(number);
+                if let Some((master, _)) = killed.take() {
+                    all.bring_back(master);
                 }
             }
             Place::Server { server } => {

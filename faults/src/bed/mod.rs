@@ -6,9 +6,13 @@
 mod broker;
 mod child;
 mod disk;
+mod finish;
+mod launch;
+mod setup;
 mod snapshot;
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -18,66 +22,13 @@ use queue_core::{Client, broker::State};
 use queue_tests::proxy::Harm;
 use tempfile::TempDir;
 
-pub use self::{broker::Column, child::Worker, disk::Disk};
-use self::{
-    broker::Place,
-    child::{Clock, Producer},
-};
+pub use self::{broker::Column, child::Worker, disk::Disk, finish::Ended, setup::Setup};
+use self::{broker::Place, child::Producer};
 use crate::{
-    checker::{Resources, Terms, Verdict, check},
-    history::{self, Operation, Phase, Recorder},
-    process::{Common, Mix, ProducerOrders, WorkerOrders},
-    recording::Failpoint,
+    checker::Resources,
+    history::{Operation, Phase, Recorder},
     work::QUEUE,
 };
-
-/// How a run is laid out before anything is harmed.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// Worker processes.
-    pub workers: usize,
-    /// Jobs at once of each.
-    pub concurrency: usize,
-    /// Whether workers know tomorrow's task.
-    pub tomorrow: bool,
-    /// Jobs that are enqueued, over all producers.
-    pub jobs: u64,
-    /// Producer processes.
-    pub producers: u64,
-    /// Callers of each.
-    pub callers: u64,
-    /// Between two enqueues of a caller, in milliseconds.
-    pub pause_ms: u64,
-    /// How long an enqueue is tried, in milliseconds.
-    pub deadline_ms: u64,
-    /// What the jobs are.
-    pub mix: Mix,
-    /// Options of the server.
-    pub server: &'static [&'static str],
-    /// Megabytes of a file system of its own for the SQLite file; `None`: where temporary files lie.
-    pub disk_mb: Option<u32>,
-    /// What was agreed on.
-    pub terms: Terms,
-}
-
-impl Default for Setup {
-    fn default() -> Self {
-        Setup {
-            workers: 2,
-            concurrency: 8,
-            tomorrow: false,
-            jobs: 1_500,
-            producers: 1,
-            callers: 4,
-            pause_ms: 4,
-            deadline_ms: 5_000,
-            mix: Mix::default(),
-            server: &["--appendonly", "yes", "--appendfsync", "everysec"],
-            disk_mb: None,
-            terms: Terms { lease_ms: 1_500, backoff_ms: (100, 1_000), ..Terms::default() },
-        }
-    }
-}
 
 /// Why a run could not be made: nothing about promises.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;
@@ -97,6 +48,7 @@ pub struct Bed {
     recorder: Recorder,
     base: Resources,
     started: usize,
+    figures: BTreeMap<&'static str, f64>,
     place: Place,
     folder: TempDir,
 }
@@ -120,6 +72,7 @@ impl Bed {
             recorder,
             base: Resources::default(),
             started: 0,
+            figures: BTreeMap::new(),
             place,
             folder,
             setup,
@@ -181,13 +134,21 @@ impl Bed {
         tokio::task::block_in_place(|| self.place.hand_over())
     }
 
-    /// Kills the master, and waits until its replica has taken its place.
+    /// Kills the master.
     ///
     /// # Errors
     /// As above.
     pub fn kill_master(&mut self) -> Result<(), Problem> {
         self.harm("kill", "broker");
         tokio::task::block_in_place(|| self.place.kill_master())
+    }
+
+    /// Waits until the replica of a master that was killed has taken its place.
+    ///
+    /// # Errors
+    /// As above, or when no master was killed.
+    pub fn wait_for_promotion(&mut self) -> Result<(), Problem> {
+        tokio::task::block_in_place(|| self.place.wait_for_promotion())
     }
 
     /// Lets all sentinels stand still, or go on.
@@ -232,6 +193,11 @@ impl Bed {
     /// Notes something of the driver's own.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
+    }
+
+    /// Keeps what a row has measured, for the report.
+    pub fn measured(&mut self, what: &'static str, time: Duration) {
+        self.figures.insert(what, time.as_secs_f64() * 1000.0);
     }
 
     /// Harms the lines of all producers.
@@ -279,89 +245,6 @@ impl Bed {
         let code = self.workers[worker].terminate(time).await?;
         self.note_down(worker);
         Ok(code)
-    }
-
-    fn note_down(&self, worker: usize) {
-        let name = self.workers[worker].name();
-        // The history of the worker itself may end in a torn line: this one has a file of its own.
-        if let Ok(recorder) = Recorder::open(&self.folder.path().join("ends.jsonl"), name) {
-            recorder.note(Phase::Ok, Operation::Down);
-        }
-    }
-
-    /// Starts one more worker.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn start_worker(&mut self) -> Result<usize, Problem> {
-        self.launch(None, self.setup.tomorrow, None)
-    }
-
-    /// Starts one more worker, whose wall clock is wrong by so much.
-    ///
-    /// # Errors
-    /// When there is no C compiler.
-    pub fn start_worker_at(&mut self, moved_ms: i64) -> Result<usize, Problem> {
-        let clock = Clock::moved(self.folder.path(), moved_ms)?;
-        self.launch(None, self.setup.tomorrow, Some(&clock))
-    }
-
-    /// Starts one more worker, which kills itself at a point, or knows more tasks.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn start_worker_with(&mut self, failpoint: Option<Failpoint>, tomorrow: bool) -> Result<usize, Problem> {
-        self.launch(failpoint, tomorrow, None)
-    }
-
-    fn launch(&mut self, failpoint: Option<Failpoint>, tomorrow: bool, clock: Option<&Clock>) -> Result<usize, Problem> {
-        self.started += 1;
-        let line = self.place.line();
-        let orders = WorkerOrders {
-            common: self.common(format!("w{}", self.started), line.url(&self.place)),
-            lease_ms: self.setup.terms.lease_ms,
-            concurrency: self.setup.concurrency,
-            backoff_ms: self.setup.terms.backoff_ms,
-            failpoint,
-            tomorrow,
-        };
-        self.workers.push(Worker::start(&self.program, orders, line, clock)?);
-        Ok(self.workers.len() - 1)
-    }
-
-    fn start_producer(&mut self, n: u64) -> Result<(), Problem> {
-        let line = self.place.line();
-        let orders = ProducerOrders {
-            common: self.common(format!("p{}", n + 1), line.url(&self.place)),
-            first_key: (n + 1) << 40,
-            jobs: self.setup.jobs / self.setup.producers,
-            callers: self.setup.callers,
-            pause_ms: self.setup.pause_ms,
-            deadline_ms: self.setup.deadline_ms,
-            seed: self.rng.u64(..),
-            mix: self.setup.mix.clone(),
-        };
-        self.producers.push(Producer::start(&self.program, orders, line)?);
-        Ok(())
-    }
-
-    fn common(&self, name: String, url: String) -> Common {
-        Common { history: self.folder.path().join(format!("{name}.jsonl")), name, url }
-    }
-
-    /// Starts a worker for each that has ended by itself, as whoever runs workers would.
-    ///
-    /// # Errors
-    /// When one cannot be started.
-    pub fn tend(&mut self) -> Result<(), Problem> {
-        for worker in 0..self.workers.len() {
-            if self.workers[worker].has_just_ended() {
-                self.harm("died", self.workers[worker].name());
-                self.note_down(worker);
-                self.start_worker()?;
-            }
-        }
-        Ok(())
     }
 
     /// Waits until so many jobs are done, or nothing is left to be enqueued. Workers that end are started again.
@@ -420,73 +303,5 @@ impl Bed {
         resources.connections /= self.workers.iter().filter(|worker| worker.is_alive()).count().max(1) as u64;
         resources.descriptors = self.workers.iter().filter(|worker| worker.is_alive()).map(Worker::descriptors).max().unwrap_or(0);
         resources
-    }
-
-    /// Heals everything, drains, takes the final state, stops the workers, and checks. Where a promise was broken, the folder with
-    /// the histories is kept.
-    ///
-    /// # Errors
-    /// When a process does not stop, or a history cannot be read.
-    pub async fn finish(mut self) -> Result<(Verdict, Option<PathBuf>), Problem> {
-        self.heal().await?;
-        let drained_ms = self.drain().await?;
-        self.hear_everybody().await?;
-        let end = self.resources();
-        let mut snapshot = snapshot::take(&self.client, &mut self.place).await?;
-        (snapshot.drained_ms, snapshot.base, snapshot.end) = (drained_ms, self.base, end);
-        // Those that have not drained are stopped where they are: the snapshot has what they hold.
-        for worker in 0..self.workers.len() {
-            if self.workers[worker].is_alive() {
-                self.end(worker, Duration::from_secs(30)).await?;
-            }
-        }
-        self.producers.clear();
-        let records = history::read(self.folder.path())?;
-        let verdict = check(&records, &snapshot, &self.setup.terms);
-        // Whoever looks for the reason wants the whole history.
-        let kept = (!verdict.violations.is_empty()).then(|| self.folder.keep());
-        Ok((verdict, kept))
-    }
-
-    async fn heal(&mut self) -> Result<(), Problem> {
-        self.bring_back()?;
-        self.clear_lines();
-        for worker in &self.workers {
-            worker.signal("-CONT");
-        }
-        self.tend()?;
-        while self.workers.iter().filter(|worker| worker.is_alive()).count() < self.setup.workers.max(1) {
-            self.start_worker()?;
-        }
-        let client = self.client.clone();
-        self.until("the broker to answer", Duration::from_secs(30), async |_| client.inspector().queues().await.is_ok()).await?;
-        for worker in &mut self.workers {
-            worker.mark();
-        }
-        self.recorder.note(Phase::Ok, Operation::Heal);
-        Ok(())
-    }
-
-    /// Waits until nothing is left to do; how long that took, if it came.
-    async fn drain(&mut self) -> Result<Option<u64>, Problem> {
-        let began = Instant::now();
-        let time = Duration::from_millis(self.setup.terms.drain_ms);
-        let drained = self
-            .until("the queue to drain", time, async |bed| {
-                let Ok(stats) = bed.client.inspector().stats(QUEUE).await else { return false };
-                let waits = |state: &State| !state.is_final();
-                let left: u64 = stats.depth.iter().filter(|(state, _)| waits(state)).map(|(_, depth)| depth).sum();
-                left == 0 && bed.producers.iter_mut().all(Producer::has_ended)
-            })
-            .await;
-        Ok(drained.is_ok().then(|| u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)))
-    }
-
-    /// Gives every worker the time that it has to speak again; that it does is for the checker to say.
-    async fn hear_everybody(&mut self) -> Result<(), Problem> {
-        let time = Duration::from_millis(self.setup.terms.resume_ms + 500);
-        let heard = async |bed: &mut Bed| bed.workers.iter().filter(|worker| worker.is_alive()).all(Worker::has_spoken);
-        let _ = self.until("every worker to speak", time, heard).await;
-        Ok(())
     }
 }

@@ -1,10 +1,8 @@
 //! What happens to several servers of which one takes another's place.
 
-use std::time::Duration;
-
 use super::{CLUSTER, Grade, Harming, Row, SENTINEL, SEVERAL, anything};
 use crate::{
-    bed::{Bed, Setup},
+    bed::{Bed, Problem, Setup},
     checker::Terms,
     process::Mix,
 };
@@ -16,16 +14,7 @@ pub(super) const ROWS: &[Row] = &[
         grade: Grade::S,
         columns: SEVERAL,
         setup: steady,
-        harm: |bed| {
-            Box::pin(async move {
-                for _ in 0..2 {
-                    let pause = bed.ms(300, 1_200);
-                    bed.pass(pause).await?;
-                    bed.hand_over()?;
-                }
-                Ok(())
-            })
-        },
+        harm: |bed| twice(bed, Bed::hand_over),
         expect: anything,
     },
     Row {
@@ -47,12 +36,12 @@ pub(super) const ROWS: &[Row] = &[
             Box::pin(async move {
                 bed.progress(100).await?;
                 bed.pause_sentinels(true)?;
-                bed.pass(Duration::from_millis(500)).await?;
-                // They wake up to a master that is gone.
-                let wake = bed.ms(500, 2_000);
-                bed.pass(wake).await?;
+                bed.kill_master()?;
+                // Nobody names another master, and workers ask again and again.
+                let away = bed.ms(2_000, 6_000);
+                bed.pass(away).await?;
                 bed.pause_sentinels(false)?;
-                bed.kill_master()
+                bed.wait_for_promotion()
             })
         },
         expect: anything,
@@ -63,16 +52,7 @@ pub(super) const ROWS: &[Row] = &[
         grade: Grade::A,
         columns: CLUSTER,
         setup: steady,
-        harm: |bed| {
-            Box::pin(async move {
-                for _ in 0..2 {
-                    let pause = bed.ms(300, 1_200);
-                    bed.pass(pause).await?;
-                    bed.move_slot()?;
-                }
-                Ok(())
-            })
-        },
+        harm: |bed| twice(bed, Bed::move_slot),
         expect: anything,
     },
     Row {
@@ -97,12 +77,24 @@ fn lossy() -> Setup {
     Setup { terms, ..setup }
 }
 
+fn twice(bed: &mut Bed, harm: fn(&mut Bed) -> Result<(), Problem>) -> Harming<'_> {
+    Box::pin(async move {
+        for _ in 0..2 {
+            let pause = bed.ms(300, 1_200);
+            bed.pass(pause).await?;
+            harm(bed)?;
+        }
+        Ok(())
+    })
+}
+
 fn master_killed(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.progress(100).await?;
         let pause = bed.ms(0, 500);
         bed.pass(pause).await?;
         bed.kill_master()?;
+        bed.wait_for_promotion()?;
         let pause = bed.ms(500, 1_500);
         bed.pass(pause).await?;
         bed.bring_back()

@@ -25,9 +25,9 @@ pub(super) const ROWS: &[Row] = &[Row {
         let terms = Terms { drain_ms: 120_000, ..setup.terms };
         Setup {
             workers: 3,
-            jobs: 6_000,
+            jobs: 12_000,
             callers: 8,
-            pause_ms: 5,
+            pause_ms: 3,
             mix,
             terms,
             server: &["--appendonly", "yes", "--appendfsync", "always"],

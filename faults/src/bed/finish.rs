@@ -1,0 +1,101 @@
+//! The end of every run: heal, drain, check.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use queue_core::broker::State;
+
+use super::{
+    Bed, Problem,
+    child::{Producer, Worker},
+    snapshot,
+};
+use crate::{
+    checker::{Verdict, check},
+    history::{self, Operation, Phase},
+    work::QUEUE,
+};
+
+/// What is left of a run.
+#[derive(Debug)]
+pub struct Ended {
+    /// What the checker says.
+    pub verdict: Verdict,
+    /// Where the histories are, if a promise was broken.
+    pub histories: Option<PathBuf>,
+    /// What the row has measured, in milliseconds.
+    pub figures: BTreeMap<&'static str, f64>,
+}
+
+impl Bed {
+    /// Heals everything, drains, takes the final state, stops the workers, and checks. Where a promise was broken, the folder with
+    /// the histories is kept.
+    ///
+    /// # Errors
+    /// When a process does not stop, or a history cannot be read.
+    pub async fn finish(mut self) -> Result<Ended, Problem> {
+        self.heal().await?;
+        let drained_ms = self.drain().await?;
+        self.hear_everybody().await?;
+        let end = self.resources();
+        let mut snapshot = snapshot::take(&self.client, &mut self.place).await?;
+        (snapshot.drained_ms, snapshot.base, snapshot.end) = (drained_ms, self.base, end);
+        // Those that have not drained are stopped where they are: the snapshot has what they hold.
+        for worker in 0..self.workers.len() {
+            if self.workers[worker].is_alive() {
+                self.end(worker, Duration::from_secs(30)).await?;
+            }
+        }
+        self.producers.clear();
+        let records = history::read(self.folder.path())?;
+        let verdict = check(&records, &snapshot, &self.setup.terms);
+        // Whoever looks for the reason wants the whole history.
+        let histories = (!verdict.violations.is_empty()).then(|| self.folder.keep());
+        Ok(Ended { verdict, histories, figures: self.figures })
+    }
+
+    async fn heal(&mut self) -> Result<(), Problem> {
+        self.bring_back()?;
+        self.clear_lines();
+        for worker in &self.workers {
+            worker.signal("-CONT");
+        }
+        self.tend()?;
+        while self.workers.iter().filter(|worker| worker.is_alive()).count() < self.setup.workers.max(1) {
+            self.start_worker()?;
+        }
+        let client = self.client.clone();
+        self.until("the broker to answer", Duration::from_secs(30), async |_| client.inspector().queues().await.is_ok()).await?;
+        for worker in &mut self.workers {
+            worker.mark();
+        }
+        self.recorder.note(Phase::Ok, Operation::Heal);
+        Ok(())
+    }
+
+    /// Waits until nothing is left to do; how long that took, if it came.
+    async fn drain(&mut self) -> Result<Option<u64>, Problem> {
+        let began = Instant::now();
+        let time = Duration::from_millis(self.setup.terms.drain_ms);
+        let drained = self
+            .until("the queue to drain", time, async |bed| {
+                let Ok(stats) = bed.client.inspector().stats(QUEUE).await else { return false };
+                let waits = |state: &State| !state.is_final();
+                let left: u64 = stats.depth.iter().filter(|(state, _)| waits(state)).map(|(_, depth)| depth).sum();
+                left == 0 && bed.producers.iter_mut().all(Producer::has_ended)
+            })
+            .await;
+        Ok(drained.is_ok().then(|| u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// Gives every worker the time that it has to speak again; that it does is for the checker to say.
+    async fn hear_everybody(&mut self) -> Result<(), Problem> {
+        let time = Duration::from_millis(self.setup.terms.resume_ms + 500);
+        let heard = async |bed: &mut Bed| bed.workers.iter().filter(|worker| worker.is_alive()).all(Worker::has_spoken);
+        let _ = self.until("every worker to speak", time, heard).await;
+        Ok(())
+    }
+}

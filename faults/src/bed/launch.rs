@@ -1,0 +1,96 @@
+//! Starting the processes of a run, and starting them again.
+
+use super::{
+    Bed, Problem,
+    child::{Clock, Producer, Worker},
+};
+use crate::{
+    history::{Operation, Phase, Recorder},
+    process::{Common, ProducerOrders, WorkerOrders},
+    recording::Failpoint,
+};
+
+impl Bed {
+    /// Starts one more worker.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_worker(&mut self) -> Result<usize, Problem> {
+        self.launch(None, self.setup.tomorrow, None)
+    }
+
+    /// Starts one more worker, whose wall clock is wrong by so much.
+    ///
+    /// # Errors
+    /// When there is no C compiler.
+    pub fn start_worker_at(&mut self, moved_ms: i64) -> Result<usize, Problem> {
+        let clock = Clock::moved(self.folder.path(), moved_ms)?;
+        self.launch(None, self.setup.tomorrow, Some(&clock))
+    }
+
+    /// Starts one more worker, which kills itself at a point, or knows more tasks.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_worker_with(&mut self, failpoint: Option<Failpoint>, tomorrow: bool) -> Result<usize, Problem> {
+        self.launch(failpoint, tomorrow, None)
+    }
+
+    fn launch(&mut self, failpoint: Option<Failpoint>, tomorrow: bool, clock: Option<&Clock>) -> Result<usize, Problem> {
+        self.started += 1;
+        let line = self.place.line();
+        let orders = WorkerOrders {
+            common: self.common(format!("w{}", self.started), line.url(&self.place)),
+            lease_ms: self.setup.terms.lease_ms,
+            concurrency: self.setup.concurrency,
+            backoff_ms: self.setup.terms.backoff_ms,
+            failpoint,
+            tomorrow,
+        };
+        self.workers.push(Worker::start(&self.program, orders, line, clock)?);
+        Ok(self.workers.len() - 1)
+    }
+
+    pub(super) fn start_producer(&mut self, n: u64) -> Result<(), Problem> {
+        let line = self.place.line();
+        let orders = ProducerOrders {
+            common: self.common(format!("p{}", n + 1), line.url(&self.place)),
+            first_key: (n + 1) << 40,
+            jobs: self.setup.jobs / self.setup.producers,
+            callers: self.setup.callers,
+            pause_ms: self.setup.pause_ms,
+            deadline_ms: self.setup.deadline_ms,
+            seed: self.rng.u64(..),
+            mix: self.setup.mix.clone(),
+        };
+        self.producers.push(Producer::start(&self.program, orders, line)?);
+        Ok(())
+    }
+
+    fn common(&self, name: String, url: String) -> Common {
+        Common { history: self.folder.path().join(format!("{name}.jsonl")), name, url }
+    }
+
+    /// Starts a worker for each that has ended by itself, as whoever runs workers would.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub fn tend(&mut self) -> Result<(), Problem> {
+        for worker in 0..self.workers.len() {
+            if self.workers[worker].has_just_ended() {
+                self.harm("died", self.workers[worker].name());
+                self.note_down(worker);
+                self.start_worker()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn note_down(&self, worker: usize) {
+        let name = self.workers[worker].name();
+        // The history of the worker itself may end in a torn line: this one has a file of its own.
+        if let Ok(recorder) = Recorder::open(&self.folder.path().join("ends.jsonl"), name) {
+            recorder.note(Phase::Ok, Operation::Down);
+        }
+    }
+}

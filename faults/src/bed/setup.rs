@@ -1,0 +1,51 @@
+//! How a run is laid out.
+
+use crate::{checker::Terms, process::Mix};
+
+/// How a run is laid out before anything is harmed.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Worker processes.
+    pub workers: usize,
+    /// Jobs at once of each.
+    pub concurrency: usize,
+    /// Whether workers know tomorrow's task.
+    pub tomorrow: bool,
+    /// Jobs that are enqueued, over all producers.
+    pub jobs: u64,
+    /// Producer processes.
+    pub producers: u64,
+    /// Callers of each.
+    pub callers: u64,
+    /// Between two enqueues of a caller, in milliseconds.
+    pub pause_ms: u64,
+    /// How long an enqueue is tried, in milliseconds.
+    pub deadline_ms: u64,
+    /// What the jobs are.
+    pub mix: Mix,
+    /// Options of the server.
+    pub server: &'static [&'static str],
+    /// Megabytes of a file system of its own for the SQLite file; `None`: where temporary files lie.
+    pub disk_mb: Option<u32>,
+    /// What was agreed on.
+    pub terms: Terms,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup {
+            workers: 2,
+            concurrency: 8,
+            tomorrow: false,
+            jobs: 1_500,
+            producers: 1,
+            callers: 4,
+            pause_ms: 4,
+            deadline_ms: 5_000,
+            mix: Mix::default(),
+            server: &["--appendonly", "yes", "--appendfsync", "everysec"],
+            disk_mb: None,
+            terms: Terms { lease_ms: 1_500, backoff_ms: (100, 1_000), ..Terms::default() },
+        }
+    }
+}
