@@ -1,82 +1,75 @@
 //! Measures what the README claims. `cargo xtask bench` builds this in release mode and runs it.
 //!
 //! Every figure of the Redis broker stands beside *raw*: what `redis-benchmark` reads for `LPUSH` with 50 clients and no
-//! pipeline on the same server, taken right before and right after. The machines are shared: only ratios travel.
+//! pipeline on a server of the same sort, taken right before and right after. The machines are shared: only ratios travel.
+//!
+//! - `frame` says what a figure is: what it measures, what its ratio is relative to, its bar.
+//! - `figures` has the figures, a module per idea. A new one is added to the list of its module.
+//! - `take` takes a figure several times and keeps the medians.
+//! - `worker`, `tasks` and `server` are what is measured, and `children` what other processes do.
 
 #![allow(clippy::print_stdout, reason = "the report goes to standard output")]
 
+mod children;
 mod figures;
-mod raw;
+mod frame;
+mod server;
+mod stats;
+mod take;
 mod tasks;
+mod worker;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
-use serde::Serialize;
 
-use crate::figures::{FIGURES, Figure};
+use crate::{
+    frame::{Figure, When},
+    take::{Ground, Line},
+};
 
 /// Measure the queue beside raw Redis on the same machine.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Examples:\n  cargo xtask bench\n  cargo xtask bench process latency --runs 5\n  cargo xtask bench --json > figures.jsonl"
+    after_help = "Examples:\n  cargo xtask bench\n  cargo xtask bench process latency --runs 5\n  cargo xtask bench sqlite --json > figures.jsonl"
 )]
 struct Args {
-    /// The figures to take; all without any.
+    /// The figures to take, by name or by broker; without any, those of a plain run.
     names: Vec<String>,
+    /// Takes also the figures that take minutes each, or gigabytes.
+    #[arg(long)]
+    long: bool,
     /// Runs of each figure; the median counts.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     runs: usize,
     /// One JSON object per figure.
     #[arg(long)]
     json: bool,
+    /// Names the figures and what they measure, and takes none.
+    #[arg(long)]
+    list: bool,
     /// The server to measure.
     #[arg(long, default_value = "redis-server")]
     server: PathBuf,
     /// Where SQLite files are put: a disk, not a memory file system.
     #[arg(long, default_value = "target")]
     disk: PathBuf,
-    /// A worker process of the cross-process figures.
-    #[arg(long, hide = true)]
-    child: Option<String>,
+    /// What a process does that a figure starts: its part, and what that needs.
+    #[arg(long, hide = true, num_args = 1.., allow_hyphen_values = true)]
+    child: Vec<String>,
 }
 
-/// One line of the report.
-#[derive(Debug, Serialize)]
-struct Line {
-    broker: &'static str,
-    name: String,
-    value: f64,
-    unit: &'static str,
-    /// Raw `LPUSH` per second of the same run.
-    raw: Option<f64>,
-    /// `value / raw`, for figures in jobs per second.
-    ratio: Option<f64>,
-}
+/// Whatever went wrong; a benchmark only prints it.
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    if let Some(url) = &args.child {
-        return finish(figures::latency_child(url).await);
-    }
-    let unknown: Vec<_> = args.names.iter().filter(|name| !FIGURES.iter().any(|figure| figure.name == **name)).collect();
-    if !unknown.is_empty() {
-        let known: Vec<_> = FIGURES.iter().map(|figure| figure.name).collect();
-        eprintln!("unknown figure {unknown:?}; there are {}", known.join(", "));
-        return ExitCode::from(2);
-    }
-    for figure in FIGURES.iter().filter(|figure| args.names.is_empty() || args.names.iter().any(|name| name == figure.name)) {
-        match take(figure, &args).await {
-            Ok(lines) => lines.iter().for_each(|line| print(line, args.json)),
-            Err(error) => return finish(Err(format!("{}: {error}", figure.name).into())),
-        }
-    }
-    ExitCode::SUCCESS
-}
-
-fn finish(result: Result<(), Error>) -> ExitCode {
-    match result {
+    let done = match args.child.split_first() {
+        Some((part, rest)) => children::play(part, rest).await,
+        None => measure(&args).await,
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -85,39 +78,39 @@ fn finish(result: Result<(), Error>) -> ExitCode {
     }
 }
 
-/// Whatever went wrong; a benchmark only prints it.
-pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
-
-/// Takes a figure several times and keeps the medians.
-async fn take(figure: &Figure, args: &Args) -> Result<Vec<Line>, Error> {
-    let mut runs: Vec<Vec<Line>> = Vec::new();
-    for run in 1..=args.runs.max(1) {
-        eprintln!("{} {}: run {run} of {}", figure.broker, figure.name, args.runs.max(1));
-        runs.push(figures::run(figure, &args.server, &args.disk).await?);
+async fn measure(args: &Args) -> Result<(), Error> {
+    let figures = chosen(figures::all(), args)?;
+    if args.list {
+        figures.iter().for_each(|figure| println!("{:<8} {:<28} {}", figure.broker, figure.name, figure.about));
+        return Ok(());
     }
-    let first = &runs[0];
-    Ok((0..first.len())
-        .map(|i| Line {
-            broker: first[i].broker,
-            name: first[i].name.clone(),
-            unit: first[i].unit,
-            value: median(runs.iter().map(|lines| lines[i].value)),
-            raw: first[i].raw.map(|_| median(runs.iter().filter_map(|lines| lines[i].raw))),
-            ratio: first[i].ratio.map(|_| median(runs.iter().filter_map(|lines| lines[i].ratio))),
-        })
-        .collect())
+    let mut ground = Ground::new(args.server.clone(), args.disk.clone(), args.runs);
+    let mut failed = Vec::new();
+    for figure in &figures {
+        match ground.take(figure).await {
+            Ok(lines) => lines.iter().for_each(|line| print(line, args.json)),
+            // The others do not suffer from it.
+            Err(error) => {
+                eprintln!("{}: {error}", figure.name);
+                failed.push(figure.name.clone());
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("without a value: {}", failed.join(", ")).into()) }
 }
 
-/// The middle of some numbers.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    percentile(&mut values.collect::<Vec<_>>(), 50.0)
-}
-
-/// The `p`-th percentile of some numbers, which are sorted on the way.
-pub(crate) fn percentile(values: &mut [f64], p: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let last = values.len().saturating_sub(1);
-    values.get(((last as f64) * p / 100.0).round() as usize).copied().unwrap_or(f64::NAN)
+/// The figures that were asked for.
+fn chosen(mut all: Vec<Figure>, args: &Args) -> Result<Vec<Figure>, Error> {
+    let is = |figure: &Figure, name: &String| figure.name == name.as_str() || figure.broker == name;
+    if let Some(unknown) = args.names.iter().find(|name| !all.iter().any(|figure| is(figure, name))) {
+        let known: Vec<_> = all.iter().map(|figure| &*figure.name).collect();
+        return Err(format!("unknown figure {unknown:?}; there are {}", known.join(", ")).into());
+    }
+    all.retain(|figure| match args.names.iter().find(|name| is(figure, name)) {
+        Some(name) => figure.name == name.as_str() || figure.when == When::Plain || args.long,
+        None => args.names.is_empty() && (figure.when == When::Plain || (figure.when == When::Long && args.long) || args.list),
+    });
+    Ok(all)
 }
 
 fn print(line: &Line, json: bool) {
@@ -126,5 +119,10 @@ fn print(line: &Line, json: bool) {
         return;
     }
     let ratio = line.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-    println!("{:<7} {:<22} {:>12.3} {:<7} {ratio}", line.broker, line.name, line.value, line.unit);
+    let bar = match (&line.bar, line.met) {
+        (Some(bar), Some(true)) => format!("{bar}: met"),
+        (Some(bar), Some(false)) => format!("{bar}: NOT MET"),
+        _ => String::new(),
+    };
+    println!("{:<8} {:<30} {:>12.3} {:<7} {ratio:>6}  {bar}", line.broker, line.name, line.value, line.unit);
 }

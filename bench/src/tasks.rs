@@ -25,6 +25,11 @@ impl Counter {
         self.wanted.store(n, Ordering::Relaxed);
     }
 
+    /// How many have run.
+    pub(crate) fn seen(&self) -> usize {
+        self.seen.load(Ordering::Relaxed)
+    }
+
     fn count(&self) {
         if self.seen.fetch_add(1, Ordering::Relaxed) + 1 == self.wanted.load(Ordering::Relaxed) {
             self.all.notify_one();
@@ -50,7 +55,12 @@ pub(crate) struct Lateness(pub(crate) Mutex<Vec<f64>>);
 
 /// A payload whose encoding has 100 bytes: one parameter of one letter.
 pub(crate) fn hundred_bytes() -> String {
-    "x".repeat(100 - 5)
+    parameter(100)
+}
+
+/// The same for a payload of so many bytes, at least 38 and at most 200.
+pub(crate) fn parameter(bytes: usize) -> String {
+    "x".repeat(bytes - 5)
 }
 
 /// Does nothing.

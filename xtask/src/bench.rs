@@ -9,9 +9,16 @@ use crate::{run::cargo, servers};
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The figures to measure; without a name, all but `failover`, which takes some twenty minutes.
+    /// The figures to measure, by name or by broker; without a name, all but the long ones and `failover`, which takes some
+    /// twenty minutes.
     names: Vec<String>,
-    /// Prints one JSON object per figure: `broker`, `name`, `value`, `unit`, `raw`, `ratio`.
+    /// Takes also the figures that take minutes each, or gigabytes of memory.
+    #[arg(long)]
+    long: bool,
+    /// Names the figures and what they measure, and takes none.
+    #[arg(long)]
+    list: bool,
+    /// Prints one JSON object per figure: `broker`, `name`, `value`, `unit`, `raw`, `ratio`, and what they mean.
     #[arg(long)]
     json: bool,
     /// Paired runs per figure, of which the median is told.
@@ -26,9 +33,8 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let mut command = cargo();
     command.args(["run", "--quiet", "--release", "-p", "queue-bench", "--"]).args(&arguments.names);
     command.args(["--runs", &arguments.runs.to_string()]);
-    if arguments.json {
-        command.arg("--json");
-    }
+    let given = [("--json", arguments.json), ("--long", arguments.long), ("--list", arguments.list)];
+    command.args(given.into_iter().filter_map(|(name, given)| given.then_some(name)));
     match servers::redis(false) {
         Ok(server) => {
             command.arg("--server").arg(server.program);

@@ -45,6 +45,10 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     pub(crate) fn connection(&self) -> Result<redis::Connection, Error> {
         Ok(redis::Client::open(self.url())?.get_connection()?)
     }
@@ -56,13 +60,18 @@ impl Server {
         Ok(line.ok_or_else(|| format!("INFO {section} has no {field}"))?.trim().parse()?)
     }
 
+    /// CPU time that it has used, in microseconds.
+    pub(crate) fn cpu_us(&self) -> Result<f64, Error> {
+        Ok((self.info("cpu", "used_cpu_user")? + self.info("cpu", "used_cpu_sys")?) * 1e6)
+    }
+
     pub(crate) fn flush(&self) -> Result<(), Error> {
         Ok(redis::cmd("FLUSHALL").query(&mut self.connection()?)?)
     }
 
     /// `LPUSH` per second with `clients` clients and no pipeline, by redis-benchmark.
     pub(crate) fn raw(&self, clients: usize) -> Result<f64, Error> {
-        let requests = if clients == 1 { 30_000 } else { 200_000 };
+        let requests = if clients == 1 { 20_000 } else { 100_000 };
         let output = Command::new("redis-benchmark")
             .args(["-p", &self.port.to_string(), "-t", "lpush", "-n", &requests.to_string(), "-c", &clients.to_string(), "--csv"])
             .output()

@@ -1,0 +1,124 @@
+//! Processes that a figure starts: this program again, with a part to play.
+
+use std::{
+    process::Stdio,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use queue_core::Client;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+use crate::{
+    Error,
+    tasks::{Counter, now_us},
+    worker::Running,
+};
+
+/// A process that runs a worker, and stands ready until it is told to go.
+#[derive(Debug)]
+pub(crate) struct WorkerProcess {
+    child: Child,
+    orders: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl WorkerProcess {
+    /// Starts it, on these queues; on those of all tasks without any. It is connected when this returns, and claims nothing.
+    pub(crate) async fn ready(url: &str, concurrency: usize, queues: &str) -> Result<Self, Error> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--child", "worker", url, &concurrency.to_string(), queues])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let orders = child.stdin.take().ok_or("the child has no input")?;
+        let lines = BufReader::new(child.stdout.take().ok_or("the child has no output")?).lines();
+        let mut process = WorkerProcess { child, orders, lines };
+        match process.line().await?.as_str() {
+            "ready" => Ok(process),
+            other => Err(format!("the child said {other:?} instead of ready").into()),
+        }
+    }
+
+    pub(crate) async fn go(&mut self) -> Result<(), Error> {
+        Ok(self.orders.write_all(b"go\n").await?)
+    }
+
+    /// What it prints next: for `noop` jobs how many it has run and when it saw that, in microseconds since 1970; for an
+    /// `age` job its age.
+    pub(crate) async fn line(&mut self) -> Result<String, Error> {
+        let line = tokio::time::timeout(Duration::from_secs(120), self.lines.next_line()).await;
+        Ok(line.map_err(|_| "a worker process said nothing for 120 s")??.ok_or("a worker process ended")?)
+    }
+
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Kills it, as SIGKILL does.
+    pub(crate) async fn kill(&mut self) -> Result<(), Error> {
+        Ok(self.child.kill().await?)
+    }
+}
+
+/// Lets processes that stand ready drain so many jobs; gives jobs per second.
+pub(crate) async fn drain(processes: &mut [WorkerProcess], n: usize) -> Result<f64, Error> {
+    let begun = now_us();
+    for process in processes.iter_mut() {
+        process.go().await?;
+    }
+    let mut progress: Vec<(usize, u64)> = vec![(0, begun); processes.len()];
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while progress.iter().map(|(seen, _)| seen).sum::<usize>() < n {
+        if Instant::now() > deadline {
+            return Err(format!("only {progress:?} of {n} jobs ran within 300 s").into());
+        }
+        let lines = processes.iter_mut().map(|process| Box::pin(process.lines.next_line()));
+        let (line, which, _) = futures_util::future::select_all(lines).await;
+        let line = line?.ok_or("a worker process ended")?;
+        let (seen, at) = line.split_once(' ').ok_or("a worker process said something else than numbers")?;
+        progress[which] = (seen.parse()?, at.parse()?);
+    }
+    let ended = progress.iter().map(|(_, at)| *at).max().unwrap_or(begun);
+    Ok(n as f64 / ((ended - begun) as f64 / 1e6))
+}
+
+/// Plays a part, in the process that was started for it.
+pub(crate) async fn play(part: &str, arguments: &[String]) -> Result<(), Error> {
+    match (part, arguments) {
+        ("worker", [url, concurrency, queues]) => worker(url, concurrency.parse()?, queues).await,
+        _ => Err(format!("there is no part {part} with {} arguments", arguments.len()).into()),
+    }
+}
+
+async fn worker(url: &str, concurrency: usize, queues: &str) -> Result<(), Error> {
+    let client = Client::connect(url).await?;
+    println!("ready");
+    let mut order = String::new();
+    BufReader::new(tokio::io::stdin()).read_line(&mut order).await?;
+    if order != "go\n" {
+        return Ok(());
+    }
+    let queues: Vec<String> = queues.split(',').filter(|queue| !queue.is_empty()).map(str::to_owned).collect();
+    let running = Running::serving(&client, concurrency, &queues);
+    tokio::spawn(tell(running.counter.clone()));
+    running.forever().await;
+    Ok(())
+}
+
+/// Prints the count when it has changed, with the time.
+async fn tell(counter: Arc<Counter>) {
+    let mut told = 0;
+    loop {
+        let seen = counter.seen();
+        if seen != told {
+            println!("{seen} {}", now_us());
+            told = seen;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

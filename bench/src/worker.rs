@@ -1,0 +1,79 @@
+//! A worker of this process, and the jobs for it.
+
+use std::{sync::Arc, time::Duration};
+
+use queue_core::{prelude::*, registry::Registry};
+use queue_worker::Worker;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Error,
+    tasks::{Counter, Lateness, Starts, age, due, hundred_bytes, noop, stamp},
+};
+
+/// A worker in this process, until it is told to stop.
+pub(crate) struct Running {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+    pub(crate) counter: Arc<Counter>,
+    pub(crate) starts: Arc<Starts>,
+    pub(crate) lateness: Arc<Lateness>,
+}
+
+impl Running {
+    pub(crate) fn start(client: &Client, concurrency: usize) -> Self {
+        Running::with(client, concurrency, |worker| worker)
+    }
+
+    /// Serves these queues; those of all tasks without any.
+    pub(crate) fn serving(client: &Client, concurrency: usize, queues: &[String]) -> Self {
+        Running::with(client, concurrency, |worker| queues.iter().fold(worker, |worker, queue| worker.queue(queue.as_str())))
+    }
+
+    /// With further settings.
+    pub(crate) fn with(client: &Client, concurrency: usize, settings: impl FnOnce(Worker) -> Worker) -> Self {
+        let (stop, counter) = (CancellationToken::new(), Arc::new(Counter::default()));
+        let (starts, lateness) = (Arc::new(Starts::default()), Arc::new(Lateness::default()));
+        // Our tasks alone: those of the tests' clusters are linked in as well.
+        let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<noop>().register::<stamp>();
+        let worker = worker.register::<due>().register::<age>().concurrency(concurrency);
+        let worker = settings(worker.state(counter.clone()).state(starts.clone()).state(lateness.clone()));
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            if let Err(error) = worker.run(stopped.cancelled_owned()).await {
+                eprintln!("the worker failed: {error}");
+            }
+        });
+        Running { stop, task, counter, starts, lateness }
+    }
+
+    /// Lets it run until the end of the process.
+    pub(crate) async fn forever(self) {
+        let _ = self.task.await;
+    }
+
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        let _ = self.task.await;
+    }
+}
+
+/// How long a figure may wait for its jobs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// So many jobs that do nothing, with payloads of 100 bytes.
+pub(crate) fn jobs(n: usize) -> impl Iterator<Item = Job<noop>> + Send + use<> {
+    jobs_of(n, hundred_bytes())
+}
+
+/// The same with this parameter.
+pub(crate) fn jobs_of(n: usize, parameter: String) -> impl Iterator<Item = Job<noop>> + Send + use<> {
+    (0..n).map(move |_| noop::job(parameter.clone()))
+}
+
+/// Jobs per second of a worker that finds these many waiting.
+pub(crate) async fn drain(running: &Running, begun: std::time::Instant, n: usize) -> Result<f64, Error> {
+    running.counter.all(PATIENCE).await?;
+    Ok(n as f64 / begun.elapsed().as_secs_f64())
+}
