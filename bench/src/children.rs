@@ -55,10 +55,6 @@ impl WorkerProcess {
         Ok(line.map_err(|_| "a worker process said nothing for 120 s")??.ok_or("a worker process ended")?)
     }
 
-    pub(crate) fn id(&self) -> Option<u32> {
-        self.child.id()
-    }
-
     /// Kills it, as SIGKILL does.
     pub(crate) async fn kill(&mut self) -> Result<(), Error> {
         Ok(self.child.kill().await?)

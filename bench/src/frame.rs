@@ -27,8 +27,6 @@ pub(crate) enum When {
     Plain,
     /// With `--long`.
     Long,
-    /// Never.
-    Named,
 }
 
 /// What a figure is given to measure on, each time anew.
@@ -75,7 +73,6 @@ pub(crate) enum Against {
 pub(crate) enum Bar {
     RatioAtLeast(f64),
     RatioAtMost(f64),
-    AtLeast(f64),
     AtMost(f64),
 }
 
@@ -85,7 +82,7 @@ impl Figure {
     where
         F: for<'a> Fn(&'a Server) -> BoxFuture<'a, Readings> + 'static,
     {
-        Figure::new("redis", name.into(), about.into(), Measure::Redis(Box::new(measure)))
+        Figure::new(name.into(), about.into(), Measure::Redis(Box::new(measure)))
     }
 
     /// A figure of SQLite, in an empty folder on a disk.
@@ -93,7 +90,7 @@ impl Figure {
     where
         F: for<'a> Fn(&'a Path) -> BoxFuture<'a, Readings> + 'static,
     {
-        Figure::new("sqlite", name.into(), about.into(), Measure::Disk(Box::new(measure)))
+        Figure::new(name.into(), about.into(), Measure::Disk(Box::new(measure))).of("sqlite")
     }
 
     /// A figure of a cluster, which it starts itself.
@@ -101,14 +98,14 @@ impl Figure {
     where
         F: for<'a> Fn(&'a Path) -> BoxFuture<'a, Readings> + 'static,
     {
-        Figure::new("cluster", name.into(), about.into(), Measure::Program(Box::new(measure)))
+        Figure::new(name.into(), about.into(), Measure::Program(Box::new(measure))).of("cluster")
     }
 
-    fn new(broker: &'static str, name: Cow<'static, str>, about: Cow<'static, str>, measure: Measure) -> Self {
-        Figure { broker, name, about, when: When::Plain, most_runs: usize::MAX, raw_clients: 0, measure }
+    fn new(name: Cow<'static, str>, about: Cow<'static, str>, measure: Measure) -> Self {
+        Figure { broker: "redis", name, about, when: When::Plain, most_runs: usize::MAX, raw_clients: 0, measure }
     }
 
-    /// Names another contender than our own broker.
+    /// Names the broker, or another contender than ours.
     pub(crate) fn of(mut self, broker: &'static str) -> Self {
         self.broker = broker;
         self
@@ -164,7 +161,6 @@ impl Bar {
         match self {
             Bar::RatioAtLeast(bar) => ratio.map(|ratio| ratio >= bar),
             Bar::RatioAtMost(bar) => ratio.map(|ratio| ratio <= bar),
-            Bar::AtLeast(bar) => Some(value >= bar),
             Bar::AtMost(bar) => Some(value <= bar),
         }
     }
@@ -173,7 +169,6 @@ impl Bar {
         match self {
             Bar::RatioAtLeast(bar) => format!("ratio ≥ {bar}"),
             Bar::RatioAtMost(bar) => format!("ratio ≤ {bar}"),
-            Bar::AtLeast(bar) => format!("≥ {bar} {unit}"),
             Bar::AtMost(bar) => format!("≤ {bar} {unit}"),
         }
     }

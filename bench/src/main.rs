@@ -108,7 +108,7 @@ fn chosen(mut all: Vec<Figure>, args: &Args) -> Result<Vec<Figure>, Error> {
     }
     all.retain(|figure| match args.names.iter().find(|name| is(figure, name)) {
         Some(name) => figure.name == name.as_str() || figure.when == When::Plain || args.long,
-        None => args.names.is_empty() && (figure.when == When::Plain || (figure.when == When::Long && args.long) || args.list),
+        None => args.names.is_empty() && (figure.when == When::Plain || args.long || args.list),
     });
     Ok(all)
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant, SystemTime},
@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 pub(crate) struct Counter {
     seen: AtomicUsize,
     wanted: AtomicUsize,
+    first: OnceLock<Instant>,
     all: Notify,
 }
 
@@ -30,8 +31,17 @@ impl Counter {
         self.seen.load(Ordering::Relaxed)
     }
 
+    /// When the first of all ran.
+    pub(crate) fn first(&self) -> Option<Instant> {
+        self.first.get().copied()
+    }
+
     fn count(&self) {
-        if self.seen.fetch_add(1, Ordering::Relaxed) + 1 == self.wanted.load(Ordering::Relaxed) {
+        let before = self.seen.fetch_add(1, Ordering::Relaxed);
+        if before == 0 {
+            self.first.get_or_init(Instant::now);
+        }
+        if before + 1 == self.wanted.load(Ordering::Relaxed) {
             self.all.notify_one();
         }
     }

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod enqueue;
+mod growth;
 mod latency;
 mod lateness;
 mod memory;
@@ -18,6 +19,7 @@ pub(crate) fn all() -> Vec<Figure> {
         latency::figures(),
         lateness::figures(),
         memory::figures(),
+        growth::figures(),
         sqlite::figures(),
         cluster::figures(),
     ];
