@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Probe, ask, free_address, memory, run, until_healthy, worker};
+use common::{Probe, ask, free_address, memory, run, until_health, until_healthy, worker};
 use queue_core::prelude::*;
 use tokio::net::TcpStream;
 
@@ -71,13 +71,9 @@ async fn a_handler_that_does_not_stop_is_shown_as_stuck() {
     let watched = worker(&client, &probe).health(address).lease(Duration::from_secs(2));
     run(watched, async {
         probe.noted("started", 1).await;
-        while !ask(address, "GET /health").await.contains(r#""stuck":1"#) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until_health(address, r#""stuck":1"#).await;
         probe.gate.open();
-        while !ask(address, "GET /health").await.contains(r#""stuck":0"#) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until_health(address, r#""stuck":0"#).await;
     })
     .await;
 }

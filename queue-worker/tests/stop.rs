@@ -4,7 +4,7 @@ mod common;
 
 use std::{sync::Arc, time::Instant};
 
-use common::{PATIENCE, Probe, ask, free_address, memory, until_registered, until_state, worker};
+use common::{PATIENCE, Probe, free_address, memory, until, until_health, until_registered, until_state, worker};
 use queue_core::{broker::State as JobState, prelude::*};
 use queue_worker::{Shutdown, Stopped, Worker, WorkerError};
 use tokio::task::JoinHandle;
@@ -105,14 +105,10 @@ async fn a_job_that_had_no_thread_to_start_on_is_released_when_the_worker_stops(
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             seen.noted("started", 1).await;
-            let claimed = async {
-                while other.inspector().stats("rude").await.unwrap().depth.get(&JobState::Active) != Some(&3) {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            };
-            tokio::time::timeout(PATIENCE, claimed).await.expect("all three are claimed");
+            let active = || async { other.inspector().stats("rude").await.unwrap().depth.get(&JobState::Active) == Some(&3) };
+            until("all three to be claimed", active).await;
             switch.drain();
-            while !ask(address, "GET /health").await.contains(r#""status":"stopping""#) {}
+            until_health(address, r#""status":"stopping""#).await;
             seen.gate.open();
         });
     });

@@ -143,38 +143,29 @@ pub(crate) async fn run(worker: Worker, until: impl Future<Output = ()> + Send) 
     tokio::time::timeout(PATIENCE, worker.run(until)).await.expect("the worker ends").unwrap()
 }
 
-/// Waits until a job is in this state.
-pub(crate) async fn until_state<T: Send + 'static>(handle: &Handle<T>, state: Option<JobState>) {
+/// Waits until something holds, looking again and again.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     let wait = async {
-        while handle.status().await.unwrap() != state {
+        while !holds().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    if tokio::time::timeout(PATIENCE, wait).await.is_err() {
-        panic!("job {} has not become {state:?}: it is {:?}", handle.address(), handle.status().await);
-    }
+    assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "waited {PATIENCE:?} for {what}");
+}
+
+/// Waits until a job is in this state.
+pub(crate) async fn until_state<T: Send + 'static>(handle: &Handle<T>, state: Option<JobState>) {
+    until(&format!("job {} to become {state:?}", handle.address()), || async { handle.status().await.unwrap() == state }).await;
 }
 
 /// Waits until a worker of this queue is at work.
 pub(crate) async fn until_registered(client: &Client, queue: &str) {
-    let wait = async {
-        while client.inspector().stats(queue).await.unwrap().workers == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, wait).await.expect("a worker registers");
+    until("a worker to register", || async { client.inspector().stats(queue).await.unwrap().workers > 0 }).await;
 }
 
 /// The same for a job without a type.
 pub(crate) async fn address_in(client: &Client, job: &JobAddress, state: JobState) {
-    let wait = async {
-        while client.inspector().show(job).await.unwrap().state != state {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    if tokio::time::timeout(PATIENCE, wait).await.is_err() {
-        panic!("job {job} has not become {state}: {:?}", client.inspector().show(job).await);
-    }
+    until(&format!("job {job} to become {state}"), || async { client.inspector().show(job).await.unwrap().state == state }).await;
 }
 
 /// Claims jobs and is never heard of again, like a process that was killed.
@@ -201,8 +192,12 @@ pub(crate) fn free_address() -> SocketAddr {
 
 /// Waits until the worker has reached its broker and says so.
 pub(crate) async fn until_healthy(address: SocketAddr) {
-    let wait = async { while !ask(address, "GET /health").await.contains(r#""status":"ok""#) {} };
-    tokio::time::timeout(PATIENCE, wait).await.expect("it is healthy");
+    until_health(address, r#""status":"ok""#).await;
+}
+
+/// Waits until the worker says this of its health.
+pub(crate) async fn until_health(address: SocketAddr, said: &str) {
+    until(said, || async { ask(address, "GET /health").await.contains(said) }).await;
 }
 
 /// Sends a request and takes the answer whole.
