@@ -38,11 +38,15 @@ on_servers! {
 async fn a_careful_failover_loses_and_doubles_nothing(kind: Kind) {
     let all = Sentinels::start(kind, DOWN_AFTER);
     let fleet = start(&all).await;
+    fails_over_flawlessly("a careful failover", &all, fleet).await;
+}
+
+async fn fails_over_flawlessly(what: &str, all: &Sentinels, fleet: Fleet) {
     let promotion = all.hand_over();
     fleet.flows().await;
     all.wait_for_sync();
     let history = fleet.finish().await;
-    report("a careful failover", &history, promotion);
+    report(what, &history, promotion);
     history.assert_flawless();
 }
 
@@ -155,11 +159,7 @@ async fn without_sentinels_work_goes_on_and_with_them_it_fails_over(kind: Kind) 
     all.resume_sentinels(0..3);
     fleet.flows().await;
     all.wait_for_sentinels();
-    let promotion = all.hand_over();
-    fleet.flows().await;
-    let history = fleet.finish().await;
-    report("sentinels that were cut off", &history, promotion);
-    history.assert_flawless();
+    fails_over_flawlessly("sentinels that were cut off", &all, fleet).await;
 }
 
 /// `SIGSTOP`: its sockets are open, and nobody answers. When it wakes up it still takes itself for the master.
