@@ -34,6 +34,8 @@ pub enum Fault {
     Full,
     /// The broker has forgotten the lane whose turn or beat it is: [`Error::Forgotten`]. Its jobs stay active there.
     Forgotten,
+    /// It panics, if it is one of those with which a worker keeps a queue in order.
+    Panic,
 }
 
 /// A broker whose next calls can be made to fail.
@@ -43,6 +45,7 @@ pub struct FailingBroker {
     reply_lost: AtomicU32,
     full: AtomicU32,
     forgotten: AtomicU32,
+    panic: AtomicU32,
     failed: AtomicU32,
     /// The queue whose turns are held, and how many are.
     held: watch::Sender<Option<&'static str>>,
@@ -61,6 +64,7 @@ impl FailingBroker {
             reply_lost: AtomicU32::new(0),
             full: AtomicU32::new(0),
             forgotten: AtomicU32::new(0),
+            panic: AtomicU32::new(0),
             failed: AtomicU32::new(0),
             held: watch::Sender::new(None),
             holding: AtomicU32::new(0),
@@ -100,6 +104,7 @@ impl FailingBroker {
             Fault::ReplyLost => &self.reply_lost,
             Fault::Full => &self.full,
             Fault::Forgotten => &self.forgotten,
+            Fault::Panic => &self.panic,
         }
     }
 
@@ -206,6 +211,7 @@ impl Broker for FailingBroker {
     }
 
     async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
+        assert!(!self.take(Fault::Panic), "it was made to panic");
         self.around(self.inner.suspects(queue, limit)).await
     }
 
@@ -226,6 +232,7 @@ impl Broker for FailingBroker {
     }
 
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
+        assert!(!self.take(Fault::Panic), "it was made to panic");
         self.around(self.inner.sweep(queue, limits)).await
     }
 

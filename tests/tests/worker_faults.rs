@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{prelude::*, sqlite::SqliteBroker};
+use queue_core::{
+    broker::{ProcessId, Register, Turn},
+    prelude::*,
+    sqlite::SqliteBroker,
+};
 use queue_tests::{
     failing::{FailingBroker, Fault},
     patience::until,
@@ -87,6 +91,32 @@ async fn a_worker_outlives_an_outage_of_its_broker() {
         until("several calls to have failed", async || broker.failed() >= before + 4).await;
         broker.fail(Fault::RequestLost, 0);
     }
+    drop(stop);
+    assert!(working.await.unwrap().unwrap().is_clean());
+}
+
+/// What keeps the queue in order dies again and again: jobs run all the same, and it does its work when it can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_duty_that_panics_is_started_again_while_the_others_go_on() {
+    let inner = SqliteBroker::open("sqlite::memory:").unwrap();
+    let broker = FailingBroker::new(inner.clone());
+    let steady = Client::with_broker(inner);
+    let done = async || steady.inspector().stats("shaky").await.unwrap().counters.get("done").copied().unwrap_or(0);
+    count::job(0).enqueue(&steady).await.unwrap();
+    let lease = Duration::from_millis(50);
+    let dead = steady.broker().register(&Register::worker("shaky", ProcessId::random(), lease)).await.unwrap();
+    let claimed = steady.broker().turn(&Turn::new("shaky", dead, 1, lease).claim(1)).await.unwrap();
+    assert_eq!(claimed.deliveries.len(), 1, "somebody claims a job and is never heard of again");
+
+    broker.fail(Fault::Panic, u32::MAX);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let worker = Worker::new(Client::with_broker(broker.clone())).shared_state(Arc::new(Runs::default())).queue("shaky");
+    let working = tokio::spawn(worker.lease(Duration::from_secs(1)).run(async { drop(stopped.await) }));
+    until("a duty to have died thrice", async || broker.failed() >= 3).await;
+    steady.enqueue_all((1..=20).map(count::job)).await.unwrap();
+    until("the others' work to go on", async || done().await == 20).await;
+    broker.fail(Fault::Panic, 0);
+    until("the duty to have taken the job back", async || done().await == 21).await;
     drop(stop);
     assert!(working.await.unwrap().unwrap().is_clean());
 }
