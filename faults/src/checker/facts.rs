@@ -256,12 +256,12 @@ impl<'a> Facts<'a> {
         self.fences.get(lane)?.iter().filter(|(.., fate)| *fate != Fate::Refused).map(|(_, span, _)| span.from_us).min()
     }
 
-    /// How many processes were fenced between two times: each may have held a job without having written it down.
+    /// How often processes were fenced between two times: each may each time have held a job without having written it down.
     pub(super) fn fenced_between(&self, from_us: u64, to_us: u64) -> usize {
         let begun = |lane: &&str| self.fenced_since(lane).is_some_and(|at| (from_us..=to_us).contains(&at));
-        // The lanes of a process share the first part of their names.
-        let owners = self.fences.keys().filter(|lane| begun(lane)).map(|lane| lane.split('.').next());
-        owners.collect::<BTreeSet<_>>().len()
+        // The lanes of a process share the first part of their names, and are fenced together. Who comes back is fenced anew.
+        let fenced = self.fences.keys().filter(|lane| begun(lane)).map(|lane| (lane.split('.').next(), self.fenced_since(lane)));
+        fenced.collect::<BTreeSet<_>>().len()
     }
 
     /// The first enqueue of a job.

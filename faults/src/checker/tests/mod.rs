@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use self::story::Story;
 use super::Invariant;
+use crate::history::{Operation, Phase};
 
 #[test]
 fn a_good_history_breaks_nothing() {
@@ -45,4 +46,20 @@ fn a_violation_is_explained_by_the_timeline_of_its_job() {
         assert!(timeline.contains(words), "{words} in\n{timeline}");
     }
     assert!(!timeline.contains("job-2"), "{timeline}");
+}
+
+/// A process loses its lease, comes back, gets the job again, and is cut off before it can write that down.
+#[test]
+fn a_process_can_lose_a_job_twice() {
+    let mut story = Story::good();
+    for phase in [Phase::Invoke, Phase::Ok] {
+        story.note("w2", 1550, phase, Operation::Fence { lane: "w1.b".to_owned() });
+    }
+    for record in &mut story.records {
+        if let Operation::Claim { claim: 14, crashes, .. } = &mut record.operation {
+            *crashes = 2;
+        }
+    }
+    let verdict = story.verdict();
+    assert!(verdict.violations.is_empty(), "{:#?}", verdict.violations);
 }
