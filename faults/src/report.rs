@@ -64,10 +64,14 @@ pub struct Line {
     pub early: usize,
     /// Unexplained ones.
     pub unexplained_duplicates: usize,
-    /// Half of all recoveries took at most so many milliseconds.
+    /// Half of all jobs that a fault took away ran again within so many milliseconds.
     pub recovery_p50_ms: Option<u64>,
     /// 99 of 100.
     pub recovery_p99_ms: Option<u64>,
+    /// Half of all workers were at work again within so many milliseconds after the end of all harm.
+    pub resume_p50_ms: Option<u64>,
+    /// 99 of 100.
+    pub resume_p99_ms: Option<u64>,
     /// What was broken, by invariant, and why runs failed.
     pub problems: BTreeMap<String, usize>,
     /// What the row has measured, in milliseconds: the worst of all runs.
@@ -78,6 +82,8 @@ pub struct Line {
     pub seeds: Vec<u64>,
     #[serde(skip)]
     recovery_ms: Vec<u64>,
+    #[serde(skip)]
+    resume_ms: Vec<u64>,
 }
 
 const LOST: &[Invariant] = &[Invariant::NoLoss];
@@ -136,6 +142,10 @@ impl Report {
         line.recovery_ms.sort_unstable();
         line.recovery_p50_ms = percentile(&line.recovery_ms, 50);
         line.recovery_p99_ms = percentile(&line.recovery_ms, 99);
+        line.resume_ms.extend(&summary.resume_ms);
+        line.resume_ms.sort_unstable();
+        line.resume_p50_ms = percentile(&line.resume_ms, 50);
+        line.resume_p99_ms = percentile(&line.resume_ms, 99);
         self.jobs += summary.jobs;
         (self.lost, self.stuck, self.early) = (self.lost + lost, self.stuck + stuck, self.early + early);
         self.unexplained_duplicates += unexplained;
@@ -239,11 +249,14 @@ impl Line {
             unexplained_duplicates: 0,
             recovery_p50_ms: None,
             recovery_p99_ms: None,
+            resume_p50_ms: None,
+            resume_p99_ms: None,
             problems: BTreeMap::new(),
             figures: BTreeMap::new(),
             from_to: (0, 0),
             seeds: Vec::new(),
             recovery_ms: Vec::new(),
+            resume_ms: Vec::new(),
         }
     }
 }

@@ -34,6 +34,8 @@ pub enum Deed {
     Snooze(u32),
     /// It takes its process along, every time.
     Abort,
+    /// It takes memory until there is none, every time.
+    Eat,
     /// It blocks its thread instead of waiting.
     Block,
 }
@@ -112,6 +114,12 @@ async fn act(plan: Plan, ctx: &JobContext, run: &mut Run) -> Result<u64, Failure
             Err(Failure::Steered(Outcome::Snooze(SNOOZE)))
         }
         Deed::Abort => std::process::abort(),
+        Deed::Eat => {
+            let mut eaten = Vec::new();
+            loop {
+                eaten.push(std::hint::black_box(vec![0_u8; 64 << 20]));
+            }
+        }
         _ => {
             run.how = "returned";
             Ok(ctx.claim())

@@ -18,3 +18,4 @@ pub mod roles;
 pub mod sentinel;
 pub mod server;
 pub mod storages;
+pub mod wire;

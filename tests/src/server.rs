@@ -1,8 +1,7 @@
 //! Real servers: started by the test on a free port, stopped when dropped.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::OnceLock,
@@ -11,7 +10,7 @@ use std::{
 
 use redis::{FromRedisValue, RedisResult};
 
-use crate::process::Process;
+use crate::{process::Process, wire::Wire};
 
 /// What kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,22 +221,7 @@ pub fn free_port() -> u16 {
 }
 
 fn exchange(port: u16, words: &[&str]) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let mut request = format!("*{}\r\n", words.len());
-    for word in words {
-        request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
-    }
-    stream.write_all(request.as_bytes())?;
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
-    if let Some(length) = line.strip_prefix('$').and_then(|length| length.trim().parse::<usize>().ok()) {
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body)?;
-        return Ok(String::from_utf8_lossy(&body).into_owned());
-    }
-    Ok(line)
+    Wire::to(port)?.say(words)
 }
 
 /// One server per kind for all tests of a process: each test has a namespace or a queue of its own. It ends with the process.

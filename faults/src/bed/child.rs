@@ -24,26 +24,53 @@ pub struct Worker {
     over: bool,
 }
 
-/// The wall clock of a process, moved: a library that is loaded before all others answers when it is asked for the time.
-#[derive(Debug)]
-pub(super) struct Clock {
-    pub(super) shim: PathBuf,
+/// What a process is made to believe: a library that is loaded before all others answers for the system. And what it may have.
+#[derive(Debug, Default)]
+pub(super) struct Around {
+    /// How wrong its wall clock is.
     pub(super) moved_ms: i64,
+    /// Its process number, where that is not the real one.
+    pub(super) pid: Option<u32>,
+    /// Megabytes of address space.
+    pub(super) memory_mb: Option<u64>,
 }
 
-impl Clock {
-    /// Compiles the library.
-    pub(super) fn moved(folder: &Path, moved_ms: i64) -> Result<Clock, Problem> {
-        let (source, shim) = (folder.join("clock.c"), folder.join("clock.so"));
-        std::fs::write(&source, include_str!("clock.c"))?;
-        let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&shim).arg(&source).arg("-ldl").output();
-        let compiled = compiled.map_err(|error| format!("a clock cannot be moved without a C compiler: {error}"))?;
-        if !compiled.status.success() {
-            return Err(format!("cc: {}", String::from_utf8_lossy(&compiled.stderr)).into());
+impl Around {
+    /// Starts a program within it. The library is compiled into this folder.
+    fn command(&self, program: &Path, folder: &Path) -> Result<Command, Problem> {
+        let mut command = match self.memory_mb {
+            Some(megabytes) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -v {}; exec \"$0\" \"$@\"", megabytes * 1024)]).arg(program);
+                shell
+            }
+            None => Command::new(program),
+        };
+        if self.moved_ms != 0 || self.pid.is_some() {
+            command.env("LD_PRELOAD", believed(folder)?).env(CLOCK, self.moved_ms.to_string());
         }
-        Ok(Clock { shim, moved_ms })
+        command.envs(self.pid.map(|pid| (PID, pid.to_string())));
+        Ok(command)
     }
 }
+
+/// Compiles the library.
+fn believed(folder: &Path) -> Result<PathBuf, Problem> {
+    let (source, library) = (folder.join("believed.c"), folder.join("believed.so"));
+    if library.exists() {
+        return Ok(library);
+    }
+    std::fs::write(&source, include_str!("believed.c"))?;
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl").output();
+    let compiled = compiled.map_err(|error| format!("a process cannot be deceived without a C compiler: {error}"))?;
+    if !compiled.status.success() {
+        return Err(format!("cc: {}", String::from_utf8_lossy(&compiled.stderr)).into());
+    }
+    Ok(library)
+}
+
+/// Where a process finds the number that it is told.
+const PID: &str = "FAULTS_PID";
 
 /// What a renewal looks like in a history.
 const RENEW: &[u8] = b"\"renew\"";
@@ -55,20 +82,16 @@ pub(super) struct Producer {
     child: Child,
 }
 
-fn spawn(program: &Path, orders: &Orders, clock: Option<&Clock>) -> Result<Child, Problem> {
+fn spawn(program: &Path, orders: &Orders, folder: &Path, around: &Around) -> Result<Child, Problem> {
     let orders = serde_json::to_string(orders)?;
-    let mut command = Command::new(program);
-    command.args(["process", &orders]).stdin(Stdio::null()).env_remove("RUST_LOG");
-    if let Some(clock) = clock {
-        command.env("LD_PRELOAD", &clock.shim).env(CLOCK, clock.moved_ms.to_string());
-    }
-    Ok(command.spawn()?)
+    Ok(around.command(program, folder)?.args(["process", &orders]).stdin(Stdio::null()).env_remove("RUST_LOG").spawn()?)
 }
 
 impl Worker {
-    pub(super) fn start(program: &Path, orders: WorkerOrders, line: Line, clock: Option<&Clock>) -> Result<Worker, Problem> {
+    pub(super) fn start(program: &Path, orders: WorkerOrders, line: Line, around: &Around) -> Result<Worker, Problem> {
         let (name, history) = (orders.common.name.clone(), orders.common.history.clone());
-        Ok(Worker { child: spawn(program, &Orders::Work(orders), clock)?, line, name, history, marked: 0, over: false })
+        let folder = history.parent().ok_or("a history lies in a folder")?;
+        Ok(Worker { child: spawn(program, &Orders::Work(orders), folder, around)?, line, name, history, marked: 0, over: false })
     }
 
     /// Its name in the history.
@@ -89,7 +112,7 @@ impl Worker {
     }
 
     /// Whether it has renewed a lease since it was marked: every turn and every beat does that.
-    pub(super) fn has_spoken(&self) -> bool {
+    pub fn has_spoken(&self) -> bool {
         let history = std::fs::read(&self.history).unwrap_or_default();
         let new = history.get(usize::try_from(self.marked).unwrap_or(usize::MAX)..).unwrap_or_default();
         new.windows(RENEW.len()).any(|window| window == RENEW)
@@ -142,7 +165,9 @@ impl Worker {
 
 impl Producer {
     pub(super) fn start(program: &Path, orders: ProducerOrders, line: Line) -> Result<Producer, Problem> {
-        Ok(Producer { child: spawn(program, &Orders::Produce(orders), None)?, line })
+        let folder = orders.common.history.clone();
+        let folder = folder.parent().ok_or("a history lies in a folder")?;
+        Ok(Producer { child: spawn(program, &Orders::Produce(orders), folder, &Around::default())?, line })
     }
 
     pub(super) fn has_ended(&mut self) -> bool {

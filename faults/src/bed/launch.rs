@@ -2,7 +2,7 @@
 
 use super::{
     Bed, Problem,
-    child::{Clock, Producer, Worker},
+    child::{Around, Producer, Worker},
 };
 use crate::{
     history::{Operation, Phase, Recorder},
@@ -16,7 +16,7 @@ impl Bed {
     /// # Errors
     /// When it cannot be started.
     pub fn start_worker(&mut self) -> Result<usize, Problem> {
-        self.launch(None, self.setup.tomorrow, None)
+        self.launch(None, self.setup.tomorrow, 0)
     }
 
     /// Starts one more worker, whose wall clock is wrong by so much.
@@ -24,8 +24,7 @@ impl Bed {
     /// # Errors
     /// When there is no C compiler.
     pub fn start_worker_at(&mut self, moved_ms: i64) -> Result<usize, Problem> {
-        let clock = Clock::moved(self.folder.path(), moved_ms)?;
-        self.launch(None, self.setup.tomorrow, Some(&clock))
+        self.launch(None, self.setup.tomorrow, moved_ms)
     }
 
     /// Starts one more worker, which kills itself at a point, or knows more tasks.
@@ -33,10 +32,10 @@ impl Bed {
     /// # Errors
     /// When it cannot be started.
     pub fn start_worker_with(&mut self, failpoint: Option<Failpoint>, tomorrow: bool) -> Result<usize, Problem> {
-        self.launch(failpoint, tomorrow, None)
+        self.launch(failpoint, tomorrow, 0)
     }
 
-    fn launch(&mut self, failpoint: Option<Failpoint>, tomorrow: bool, clock: Option<&Clock>) -> Result<usize, Problem> {
+    fn launch(&mut self, failpoint: Option<Failpoint>, tomorrow: bool, moved_ms: i64) -> Result<usize, Problem> {
         self.started += 1;
         let line = self.place.line();
         let orders = WorkerOrders {
@@ -47,7 +46,8 @@ impl Bed {
             failpoint,
             tomorrow,
         };
-        self.workers.push(Worker::start(&self.program, orders, line, clock)?);
+        let around = Around { moved_ms, pid: self.setup.pid, memory_mb: self.setup.memory_mb };
+        self.workers.push(Worker::start(&self.program, orders, line, &around)?);
         Ok(self.workers.len() - 1)
     }
 

@@ -27,6 +27,10 @@ pub struct Setup {
     pub server: &'static [&'static str],
     /// Megabytes of a file system of its own for the SQLite file; `None`: where temporary files lie.
     pub disk_mb: Option<u32>,
+    /// Megabytes of address space that a worker may have; `None`: as many as it likes.
+    pub memory_mb: Option<u64>,
+    /// What all workers are told when they ask for their process number; `None`: the truth.
+    pub pid: Option<u32>,
     /// What was agreed on.
     pub terms: Terms,
 }
@@ -45,6 +49,8 @@ impl Default for Setup {
             mix: Mix::default(),
             server: &["--appendonly", "yes", "--appendfsync", "everysec"],
             disk_mb: None,
+            memory_mb: None,
+            pid: None,
             terms: Terms { lease_ms: 1_500, backoff_ms: (100, 1_000), ..Terms::default() },
         }
     }

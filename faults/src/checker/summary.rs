@@ -22,9 +22,14 @@ pub struct Summary {
     pub fenced_off: usize,
     /// Faults, by name.
     pub faults: BTreeMap<String, usize>,
-    /// Milliseconds from a fault to the next start of each job that it took away, and from the end of all harm to the first
-    /// word of each worker, sorted.
+    /// Cancels that came in time.
+    pub cancelled: usize,
+    /// Those that found their job ended, or gone.
+    pub too_late: usize,
+    /// Milliseconds from a fault to the next start of each job that it took away, sorted.
     pub recovery_ms: Vec<u64>,
+    /// Milliseconds from the end of all harm to the first word of each worker, sorted.
+    pub resume_ms: Vec<u64>,
 }
 
 impl Summary {
@@ -39,6 +44,9 @@ impl Summary {
             *summary.faults.entry((*name).to_owned()).or_default() += 1;
         }
         for job in facts.jobs.values() {
+            let cancels = |fate: Fate| job.cancels.iter().filter(|(_, seen)| *seen == fate).count();
+            summary.cancelled += cancels(Fate::Happened);
+            summary.too_late += cancels(Fate::Refused);
             for delivery in job.deliveries.values() {
                 summary.starts += delivery.starts.len();
                 summary.fenced_off += delivery.finishes.values().filter(|finish| finish.fate == Fate::Refused).count();
@@ -60,11 +68,12 @@ impl Summary {
             for (_, times) in facts.renewals.values() {
                 let known = times.first().is_some_and(|first| first < heal);
                 if let Some(next) = times.iter().find(|at| *at >= heal).filter(|_| known) {
-                    summary.recovery_ms.push((next - heal) / 1000);
+                    summary.resume_ms.push((next - heal) / 1000);
                 }
             }
         }
         summary.recovery_ms.sort_unstable();
+        summary.resume_ms.sort_unstable();
         summary
     }
 }

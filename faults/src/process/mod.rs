@@ -85,8 +85,10 @@ pub struct Mix {
     pub given: u64,
     /// One in so many is kept with its result; 0: none.
     pub kept: u64,
-    /// One in so many is cancelled at once; 0: none.
+    /// One in so many is cancelled; 0: none.
     pub cancelled: u64,
+    /// Up to so many milliseconds after it was enqueued.
+    pub cancel_ms: u32,
     /// One in so many is of tomorrow's task; 0: none.
     pub tomorrow: u64,
     /// Bytes of payload, at most.
@@ -106,6 +108,7 @@ impl Default for Mix {
             given: 10,
             kept: 20,
             cancelled: 50,
+            cancel_ms: 0,
             tomorrow: 0,
             bytes: 200,
             max_attempts: 25,

@@ -88,7 +88,7 @@ impl Draft {
     fn note(&self, id: Option<String>, existing: bool) -> Operation {
         let wish = match self.plan.deed {
             _ if self.cancelled => Wish::Any,
-            Deed::Abort => Wish::Dead,
+            Deed::Abort | Deed::Eat => Wish::Dead,
             Deed::Fail(times) | Deed::Panic(times) if times >= self.max_attempts => Wish::Dead,
             _ => Wish::Done,
         };
@@ -156,6 +156,8 @@ impl Caller {
             self.settle(draft, again).await;
         }
         if draft.cancelled {
+            let within = Duration::from_millis(self.rng.u64(..=u64::from(self.mix.cancel_ms)));
+            tokio::time::sleep(within).await;
             self.cancel(&id).await;
         }
         true

@@ -1,14 +1,16 @@
 //! Jobs that cannot be read.
 
+use std::time::Duration;
+
 use queue_core::{
-    JobId,
-    broker::{Enqueue, Enqueued, NewJob, ProcessId, Register},
+    JobAddress, JobId,
+    broker::{Enqueue, Enqueued, NewJob, ProcessId, Register, State},
     envelope::Envelope,
 };
 
 use super::{BOTH, Grade, Harming, Row, no_duplicates};
 use crate::{
-    bed::{Bed, Setup},
+    bed::{Bed, Problem, Setup},
     history::{Operation, Phase, Wish},
     process::Mix,
     work::{QUEUE, key_and_digest},
@@ -21,7 +23,23 @@ pub(super) const ROWS: &[Row] = &[
         grade: Grade::S,
         columns: BOTH,
         setup: || Setup { jobs: 600, mix: Mix { cancelled: 0, ..Mix::default() }, ..Setup::default() },
-        harm: |bed| among_jobs(bed, strangers()),
+        harm: |bed| among_jobs(bed, strangers(), Wish::Dead),
+        expect: no_duplicates,
+    },
+    Row {
+        number: "M17",
+        name: "envelopes of a version that is yet to come lie among the jobs",
+        grade: Grade::A,
+        columns: BOTH,
+        setup: || Setup { jobs: 600, mix: Mix { cancelled: 0, ..Mix::default() }, ..Setup::default() },
+        harm: |bed| {
+            Box::pin(async move {
+                among_jobs(bed, newer(), Wish::Any).await?;
+                let (what, time) = ("them to be set aside", Duration::from_secs(20));
+                bed.until(what, time, async |bed| bed.depth(State::Parked).await == newer().len() as u64).await?;
+                delete_parked(bed).await
+            })
+        },
         expect: no_duplicates,
     },
     Row {
@@ -30,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
         grade: Grade::S,
         columns: BOTH,
         setup: || Setup { jobs: 600, mix: Mix { cancelled: 0, ..Mix::default() }, ..Setup::default() },
-        harm: |bed| among_jobs(bed, bombs()),
+        harm: |bed| among_jobs(bed, bombs(), Wish::Dead),
         expect: no_duplicates,
     },
 ];
@@ -75,8 +93,31 @@ fn strangers() -> Vec<Vec<u8>> {
     payloads.into_iter().filter_map(|payload| Envelope::new("work", payload).encode().ok()).collect()
 }
 
+/// Sound envelopes, but for their version.
+fn newer() -> Vec<Vec<u8>> {
+    let encoded = [2, 3, 100].map(|version| {
+        // Its version is its key, too.
+        let payload = [&b"\x83\xa3key"[..], &[version], b"\xa3pad\xa0\xa4plan\xc0"].concat();
+        let mut envelope = Envelope::new("work", &payload);
+        envelope.version = version;
+        envelope.encode()
+    });
+    encoded.into_iter().filter_map(Result::ok).collect()
+}
+
+/// As a person does who has read why they wait.
+async fn delete_parked(bed: &mut Bed) -> Result<(), Problem> {
+    for job in bed.client.inspector().list(QUEUE, State::Parked, 0, 100).await?.jobs {
+        let note = || Operation::Delete { id: job.id.to_string() };
+        bed.recorder().note(Phase::Invoke, note());
+        bed.client.inspector().delete(&JobAddress { queue: QUEUE.into(), id: job.id.clone() }).await?;
+        bed.recorder().note(Phase::Ok, note());
+    }
+    Ok(())
+}
+
 /// Puts these envelopes into the queue, beside the jobs of the producers.
-fn among_jobs(bed: &mut Bed, envelopes: Vec<Vec<u8>>) -> Harming<'_> {
+fn among_jobs(bed: &mut Bed, envelopes: Vec<Vec<u8>>, wish: Wish) -> Harming<'_> {
     Box::pin(async move {
         bed.progress(50).await?;
         let broker = bed.client.broker().clone();
@@ -93,7 +134,7 @@ fn among_jobs(bed: &mut Bed, envelopes: Vec<Vec<u8>>) -> Harming<'_> {
                 delay_ms: 0,
                 max_attempts: 25,
                 existing: false,
-                wish: Wish::Dead,
+                wish,
             };
             bed.recorder().note(Phase::Invoke, note(Some(id.to_string())));
             let job = NewJob::new(id.clone(), envelope.clone());

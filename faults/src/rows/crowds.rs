@@ -4,6 +4,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{StreamExt, iter};
 use queue_core::broker::{ProcessId, Register, Turn};
+use queue_tests::{
+    server::{Kind, Server},
+    wire::Wire,
+};
 
 use super::{BOTH, Grade, Harming, REDIS, Row, anything, no_duplicates};
 use crate::{
@@ -24,8 +28,8 @@ pub(super) const ROWS: &[Row] = &[
         setup: || {
             let mix = Mix { bytes: 20, bulk: true, ..Mix::plain(0) };
             let setup = Setup::default();
-            let terms = Terms { drain_ms: 240_000, ..setup.terms };
-            Setup { jobs: CROWD, callers: 1, pause_ms: 0, concurrency: 256, mix, terms, ..setup }
+            let terms = Terms { drain_ms: 900_000, ..setup.terms };
+            Setup { jobs: people(), callers: 1, pause_ms: 0, concurrency: 256, mix, terms, ..setup }
         },
         harm: crowd,
         expect: no_duplicates,
@@ -45,22 +49,30 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// Jobs that are due at once.
+/// Jobs that are due at once, where `FAULTS_CROWD` names no other number.
 const CROWD: u64 = 100_000;
+
+fn people() -> u64 {
+    std::env::var("FAULTS_CROWD").ok().and_then(|people| people.parse().ok()).unwrap_or(CROWD)
+}
 
 /// Lanes whose leases end at once: more than Lua can unpack.
 const LANES: u64 = 8_001;
 
-/// A script over the whole crowd would hold the server for longer than this on the fastest machine, and no bounded one does on a
-/// busy one. What the longest should be where nothing else runs: 5 ms, and 20 ms for a stranger's PING.
-const LONGEST_SCRIPT: Duration = Duration::from_millis(150);
-const LONGEST_PING: Duration = Duration::from_millis(500);
+/// What nothing on a machine of ours may take. The promise is 5 ms for a script and 20 ms for the PING of a stranger, on a machine
+/// that does nothing else; here workers, producers and whoever else builds and tests share its processors with the server, which
+/// may be set aside in the middle of a script. The figures are in the report, with those of an idle server for comparison.
+const LONGEST_SCRIPT: Duration = Duration::from_millis(50);
+const LONGEST_PING: Duration = Duration::from_millis(100);
+
+/// For how many PINGs the server is watched, one every few milliseconds.
+const PINGS: usize = 3_000;
 
 /// All jobs wait in `scheduled` for one moment; from there on the server is watched by one who has nothing to do with them.
 fn crowd(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.client.inspector().pause(QUEUE).await?;
-        bed.until("the crowd to be stored", Duration::from_secs(120), async |bed| bed.counter("enqueued").await >= CROWD).await?;
+        bed.until("the crowd to be stored", Duration::from_secs(600), async |bed| bed.counter("enqueued").await >= people()).await?;
         // They lie in `ready`: put them back to where they wait for their time.
         let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
         let (ready, scheduled) = (key("ready:2"), key("scheduled"));
@@ -76,23 +88,36 @@ fn crowd(bed: &mut Bed) -> Harming<'_> {
         let _: () = server.ask(&["CONFIG", "SET", "slowlog-max-len", "10000"])?;
         let _: () = server.ask(&["SLOWLOG", "RESET"])?;
         bed.client.inspector().resume(QUEUE).await?;
-        let mut pings = Vec::new();
-        while pings.len() < 300 {
-            let before = Instant::now();
-            let _: String = bed.server()?.ask(&["PING"])?;
-            pings.push(before.elapsed());
+        let idle = Server::start(Kind::Redis);
+        let (mut wire, mut quiet) = (Wire::to(bed.server()?.port())?, Wire::to(idle.port())?);
+        let (mut pings, mut reference) = (Vec::new(), Vec::new());
+        while pings.len() < PINGS {
+            pings.push(ping(&mut wire)?);
+            reference.push(ping(&mut quiet)?);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        pings.sort_unstable();
-        let p99 = pings[pings.len() * 99 / 100];
         let slow: Vec<SlowCommand> = bed.server()?.ask(&["SLOWLOG", "GET", "10000"])?;
         let longest = Duration::from_micros(slow.iter().map(|command| command.2).max().unwrap_or(0));
-        eprintln!("M49: longest script {longest:?}, PING at the 99th percentile {p99:?}");
+        let (p99, idle_p99) = (p99(pings), p99(reference));
+        bed.measured("longest script", longest);
+        bed.measured("PING, 99 of 100", p99);
+        bed.measured("PING of an idle server meanwhile, 99 of 100", idle_p99);
         if longest > LONGEST_SCRIPT || p99 > LONGEST_PING {
-            return Err(format!("a script took {longest:?}, a PING {p99:?} at the 99th percentile").into());
+            return Err(format!("a script took {longest:?}, 99 of 100 PINGs {p99:?}, and {idle_p99:?} at an idle server").into());
         }
         Ok(())
     })
+}
+
+fn ping(wire: &mut Wire) -> std::io::Result<Duration> {
+    let before = Instant::now();
+    wire.say(&["PING"])?;
+    Ok(before.elapsed())
+}
+
+fn p99(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() * 99 / 100]
 }
 
 /// Of an entry of the slow log: number, time, microseconds, words, and who.

@@ -224,17 +224,17 @@ fn other_hands(bed: &mut Bed) -> Harming<'_> {
     })
 }
 
-const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+pub(super) const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 fn away(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
-        for _ in 0..2 {
+        for longer in [true, false] {
             bed.progress(100).await?;
             bed.harm("kill", "broker");
             bed.server()?.kill();
             // Whoever starts workers meanwhile starts them again until the server is there.
             bed.start_worker()?;
-            let away = bed.ms(500, 3_000);
+            let away = if longer { bed.lease() + bed.ms(500, 3_000) } else { bed.ms(500, 1_000) };
             bed.pass(away).await?;
             bed.server()?.restart();
         }

@@ -10,7 +10,6 @@ use crate::{
     bed::{Bed, Setup},
     checker::Terms,
     process::Mix,
-    recording::Failpoint,
     work::Deed,
 };
 
@@ -23,33 +22,6 @@ pub(super) const ROWS: &[Row] = &[
         setup: || Setup { mix: Mix { ms: 60, ..Mix::default() }, ..Setup::default() },
         harm: zombie,
         expect: taken_back,
-    },
-    Row {
-        number: "M1",
-        name: "workers are killed",
-        grade: Grade::S,
-        columns: EVERY,
-        setup: || Setup { workers: 3, mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() },
-        harm: killed,
-        expect: taken_back,
-    },
-    Row {
-        number: "M2",
-        name: "a worker dies between the end of a handler and its ack",
-        grade: Grade::S,
-        columns: EVERY,
-        setup: Setup::default,
-        harm: |bed| dies_at(bed, Failpoint::BeforeFinish),
-        expect: taken_back,
-    },
-    Row {
-        number: "M3",
-        name: "a worker dies between the reply to its claim and the start",
-        grade: Grade::S,
-        columns: BOTH,
-        setup: Setup::default,
-        harm: |bed| dies_at(bed, Failpoint::AfterClaim),
-        expect: anything,
     },
     Row {
         number: "M6",
@@ -74,27 +46,17 @@ pub(super) const ROWS: &[Row] = &[
         expect: no_duplicates,
     },
     Row {
-        number: "M8",
-        name: "a job aborts its process three times, with innocents beside it",
-        grade: Grade::S,
-        columns: BOTH,
-        setup: || {
-            // One in some two hundred is poison.
-            let mut deeds = vec![Deed::Return; 199];
-            deeds.push(Deed::Abort);
-            Setup { jobs: 400, mix: Mix { ms: 30, deeds, cancelled: 0, ..Mix::default() }, ..Setup::default() }
-        },
-        harm: |bed| Box::pin(async move { bed.progress(300).await }),
-        expect: anything,
-    },
-    Row {
         number: "M13",
         name: "SIGTERM, again and again",
         grade: Grade::S,
         columns: EVERY,
-        setup: || Setup { mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() },
+        setup: || Setup { jobs: 3_000, mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() },
         harm: terminated,
-        expect: no_duplicates,
+        // Who is in a hurry gives back what runs.
+        expect: |summary| match summary.duplicates.keys().find(|cause| **cause != "release") {
+            Some(cause) => Err(format!("jobs ran twice, by {cause}")),
+            None => Ok(()),
+        },
     },
     Row {
         number: "M14",
@@ -113,6 +75,31 @@ pub(super) const ROWS: &[Row] = &[
         setup: || Setup { jobs: 600, mix: Mix { tomorrow: 3, ..Mix::default() }, ..Setup::default() },
         harm: rolling,
         expect: no_duplicates,
+    },
+    Row {
+        number: "M57",
+        name: "jobs are cancelled while they start, end and wait for another attempt",
+        grade: Grade::S,
+        columns: BOTH,
+        setup: || {
+            let mix =
+                Mix { ms: 10, deeds: vec![Deed::Return, Deed::Fail(1), Deed::Snooze(1)], cancelled: 2, cancel_ms: 120, ..Mix::default() };
+            Setup { callers: 16, jobs: 3_000, pause_ms: 2, mix, ..Setup::default() }
+        },
+        harm: |bed| {
+            Box::pin(async move {
+                bed.harm("cancels", "broker");
+                bed.progress(1_000).await
+            })
+        },
+        expect: |summary| {
+            let (came, late) = (summary.cancelled, summary.too_late);
+            if came > 100 && late > 100 {
+                no_duplicates(summary)
+            } else {
+                Err(format!("{came} cancels came in time and {late} too late: that was no race"))
+            }
+        },
     },
     Row {
         number: "M52",
@@ -140,44 +127,32 @@ fn zombie(bed: &mut Bed) -> Harming<'_> {
     })
 }
 
-fn killed(bed: &mut Bed) -> Harming<'_> {
-    Box::pin(async move {
-        for _ in 0..4 {
-            let pause = bed.ms(100, 900);
-            bed.pass(pause).await?;
-            let worker = bed.any_worker();
-            bed.kill(worker);
-            bed.start_worker()?;
-        }
-        Ok(())
-    })
-}
-
-fn dies_at(bed: &mut Bed, failpoint: fn(u32) -> Failpoint) -> Harming<'_> {
-    Box::pin(async move {
-        for _ in 0..3 {
-            let turn = bed.rng.u32(1..20);
-            bed.start_worker_with(Some(failpoint(turn)), false)?;
-            let pause = bed.ms(200, 900);
-            bed.pass(pause).await?;
-        }
-        Ok(())
-    })
-}
-
 fn terminated(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
-        for _ in 0..8 {
-            let pause = bed.ms(0, 400);
+        for _ in 0..25 {
+            let pause = bed.ms(0, 300);
             bed.pass(pause).await?;
             let worker = bed.any_worker();
             let name = bed.workers[worker].name().to_owned();
             bed.harm("terminate", &name);
+            // Some are in a hurry, and some have only just begun.
+            let (twice, at_once) = (bed.rng.bool(), bed.rng.u8(..4) == 0);
+            if twice {
+                bed.workers[worker].signal("-TERM");
+            }
+            let heard = bed.workers[worker].has_spoken();
             let code = bed.end(worker, Duration::from_secs(20)).await?;
-            if code != Some(0) {
+            // One that has only just been started may end by the signal itself.
+            if !(code == Some(0) || twice && code == Some(3) || !heard && code.is_none()) {
                 return Err(format!("{name} was told to stop and ended with {code:?}").into());
             }
-            bed.start_worker()?;
+            let next = bed.start_worker()?;
+            if at_once {
+                bed.until("a worker to be at work", Duration::from_secs(20), async |bed| bed.workers[next].has_spoken()).await?;
+                bed.harm("terminate", bed.workers[next].name());
+                bed.end(next, Duration::from_secs(20)).await?;
+                bed.start_worker()?;
+            }
         }
         Ok(())
     })

@@ -1,8 +1,10 @@
-/* Moves the wall clock of a process by FAULTS_CLOCK_MS milliseconds; its monotonic clock stays. */
+/* Moves the wall clock of a process by FAULTS_CLOCK_MS milliseconds, its monotonic clock stays; gives it the number FAULTS_PID. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 int clock_gettime(clockid_t clock, struct timespec *at) {
     static int (*real)(clockid_t, struct timespec *);
@@ -17,4 +19,9 @@ int clock_gettime(clockid_t clock, struct timespec *at) {
         at->tv_sec += moved / 1000;
     }
     return failed;
+}
+
+pid_t getpid(void) {
+    const char *pid = getenv("FAULTS_PID");
+    return pid ? (pid_t)atol(pid) : (pid_t)syscall(SYS_getpid);
 }

@@ -1,0 +1,128 @@
+//! Processes that end by a hand that is not theirs, and what comes after them.
+
+use std::time::Duration;
+
+use super::{BOTH, EVERY, Grade, Harming, Row, anything, taken_back};
+use crate::{
+    bed::{Bed, Setup},
+    checker::{Summary, Terms},
+    process::Mix,
+    recording::Failpoint,
+    work::Deed,
+};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        number: "M1",
+        name: "workers are killed",
+        grade: Grade::S,
+        columns: EVERY,
+        setup: || Setup { workers: 3, jobs: 3_000, mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() },
+        harm: |bed| killed(bed, 25),
+        expect: taken_back,
+    },
+    Row {
+        number: "M1b",
+        name: "workers with the default lease are killed",
+        grade: Grade::S,
+        columns: BOTH,
+        setup: || {
+            let setup = Setup::default();
+            // So long that each holds jobs when it dies, and rarely enough that nobody waits for a free worker.
+            let terms = Terms { lease_ms: Terms::default().lease_ms, drain_ms: 90_000, ..setup.terms };
+            Setup { workers: 16, concurrency: 2, jobs: 500, callers: 1, pause_ms: 40, mix: Mix::plain(2_000), terms, ..setup }
+        },
+        harm: |bed| killed(bed, 14),
+        expect: in_time,
+    },
+    Row {
+        number: "M2",
+        name: "a worker dies between the end of a handler and its ack",
+        grade: Grade::S,
+        columns: EVERY,
+        setup: Setup::default,
+        harm: |bed| dies_at(bed, Failpoint::BeforeFinish),
+        expect: taken_back,
+    },
+    Row {
+        number: "M3",
+        name: "a worker dies between the reply to its claim and the start",
+        grade: Grade::S,
+        columns: BOTH,
+        setup: Setup::default,
+        harm: |bed| dies_at(bed, Failpoint::AfterClaim),
+        expect: anything,
+    },
+    Row {
+        number: "M8",
+        name: "a job aborts its process three times, with innocents beside it",
+        grade: Grade::S,
+        columns: BOTH,
+        setup: || poison(Deed::Abort),
+        harm: |bed| Box::pin(async move { bed.progress(300).await }),
+        expect: anything,
+    },
+    Row {
+        number: "M9",
+        name: "a job takes more memory than its process may have, with innocents beside it",
+        grade: Grade::A,
+        columns: BOTH,
+        setup: || Setup { memory_mb: Some(4_000), ..poison(Deed::Eat) },
+        harm: |bed| Box::pin(async move { bed.progress(300).await }),
+        expect: |summary| if summary.faults.contains_key("died") { Ok(()) } else { Err("no process died of hunger".to_owned()) },
+    },
+    Row {
+        number: "M18",
+        name: "workers are killed, and their successors have the same host and process number",
+        grade: Grade::S,
+        columns: BOTH,
+        setup: || Setup { workers: 3, pid: Some(4_242), mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() },
+        harm: |bed| killed(bed, 6),
+        expect: taken_back,
+    },
+];
+
+/// One job in some two hundred does this.
+fn poison(deed: Deed) -> Setup {
+    let mut deeds = vec![Deed::Return; 199];
+    deeds.push(deed);
+    Setup { jobs: 400, mix: Mix { ms: 30, deeds, cancelled: 0, ..Mix::default() }, ..Setup::default() }
+}
+
+fn killed(bed: &mut Bed, times: u32) -> Harming<'_> {
+    Box::pin(async move {
+        for _ in 0..times {
+            let pause = bed.ms(20, 600);
+            bed.pass(pause).await?;
+            let worker = bed.any_worker();
+            bed.kill(worker);
+            bed.start_worker()?;
+        }
+        Ok(())
+    })
+}
+
+fn dies_at(bed: &mut Bed, failpoint: fn(u32) -> Failpoint) -> Harming<'_> {
+    Box::pin(async move {
+        for _ in 0..3 {
+            let turn = bed.rng.u32(1..20);
+            bed.start_worker_with(Some(failpoint(turn)), false)?;
+            let pause = bed.ms(200, 900);
+            bed.pass(pause).await?;
+        }
+        Ok(())
+    })
+}
+
+/// From a kill to the next start of a job at the default lease of 30 s: the lease, a fifth of it to look again, and the time between
+/// two looks.
+const RECOVERY: Duration = Duration::from_secs(41);
+
+/// Then somebody has to claim it.
+const CLAIM: Duration = Duration::from_secs(1);
+
+fn in_time(summary: &Summary) -> Result<(), String> {
+    taken_back(summary)?;
+    let longest = Duration::from_millis(summary.recovery_ms.last().copied().unwrap_or(0));
+    if longest <= RECOVERY + CLAIM { Ok(()) } else { Err(format!("a job of a worker that was killed waited {longest:?}")) }
+}
