@@ -55,6 +55,14 @@ impl WorkerProcess {
         Ok(line.map_err(|_| "a worker process said nothing for 120 s")??.ok_or("a worker process ended")?)
     }
 
+    /// The most memory that it had at once.
+    pub(crate) fn peak_kib(&self) -> Result<f64, Error> {
+        let id = self.child.id().ok_or("the child has ended")?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("/proc tells no VmHWM")?;
+        Ok(line.trim().trim_end_matches(" kB").parse()?)
+    }
+
     /// Kills it, as SIGKILL does.
     pub(crate) async fn kill(&mut self) -> Result<(), Error> {
         Ok(self.child.kill().await?)

@@ -6,6 +6,7 @@
 //! - `frame` says what a figure is: what it measures, what its ratio is relative to, its bar.
 //! - `figures` has the figures, a module per idea. A new one is added to the list of its module.
 //! - `take` takes a figure several times and keeps the medians.
+//! - `report` writes the page with the plots.
 //! - `worker`, `tasks` and `server` are what is measured, and `children` what other processes do.
 
 #![allow(clippy::print_stdout, reason = "the report goes to standard output")]
@@ -13,6 +14,7 @@
 mod children;
 mod figures;
 mod frame;
+mod report;
 mod server;
 mod stats;
 mod take;
@@ -25,6 +27,7 @@ use clap::Parser;
 
 use crate::{
     frame::{Figure, When},
+    report::Report,
     take::{Ground, Line},
 };
 
@@ -45,6 +48,12 @@ struct Args {
     /// One JSON object per figure.
     #[arg(long)]
     json: bool,
+    /// Writes the numbers to this page, and plots to the folder beside it; what the page had of other figures stays.
+    #[arg(long)]
+    report: Option<PathBuf>,
+    /// Measures nothing: the report is written anew from its numbers.
+    #[arg(long, requires = "report")]
+    redraw: bool,
     /// Names the figures and what they measure, and takes none.
     #[arg(long)]
     list: bool,
@@ -84,11 +93,20 @@ async fn measure(args: &Args) -> Result<(), Error> {
         figures.iter().for_each(|figure| println!("{:<8} {:<28} {}", figure.broker, figure.name, figure.about));
         return Ok(());
     }
+    let order: Vec<_> = figures::all().iter().map(|figure| (figure.broker.to_owned(), figure.name.to_string())).collect();
+    let report = |lines| args.report.as_deref().map_or(Ok(()), |page| Report::at(page).add(lines, &args.server, &order));
+    if args.redraw {
+        return report(Vec::new());
+    }
     let mut ground = Ground::new(args.server.clone(), args.disk.clone(), args.runs);
     let mut failed = Vec::new();
     for figure in &figures {
         match ground.take(figure).await {
-            Ok(lines) => lines.iter().for_each(|line| print(line, args.json)),
+            Ok(lines) => {
+                lines.iter().for_each(|line| print(line, args.json));
+                // At once: a run takes a quarter of an hour, and may be stopped.
+                report(lines)?;
+            }
             // The others do not suffer from it.
             Err(error) => {
                 eprintln!("{}: {error}", figure.name);

@@ -1,6 +1,7 @@
 //! A server of our own, and what it does without us.
 
 use std::{
+    collections::BTreeMap,
     net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
@@ -63,6 +64,31 @@ impl Server {
     /// CPU time that it has used, in microseconds.
     pub(crate) fn cpu_us(&self) -> Result<f64, Error> {
         Ok((self.info("cpu", "used_cpu_user")? + self.info("cpu", "used_cpu_sys")?) * 1e6)
+    }
+
+    /// How often each command was called, from scripts too.
+    pub(crate) fn calls(&self) -> Result<BTreeMap<String, u64>, Error> {
+        let text: String = redis::cmd("INFO").arg("commandstats").query(&mut self.connection()?)?;
+        let stats = text.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+        stats.map(|(name, rest)| Ok((name.to_owned(), rest.split(',').next().unwrap_or(rest).parse()?))).collect()
+    }
+
+    /// Begins to look for requests that take long.
+    pub(crate) fn watch_slow(&self) -> Result<(), Error> {
+        let mut connection = self.connection()?;
+        redis::cmd("CONFIG").arg(&["SET", "slowlog-log-slower-than", "200", "slowlog-max-len", "100000"]).query::<()>(&mut connection)?;
+        Ok(redis::cmd("SLOWLOG").arg("RESET").query(&mut connection)?)
+    }
+
+    /// The time of the longest script since then, in microseconds; 0 if none took 200.
+    pub(crate) fn slowest_us(&self) -> Result<f64, Error> {
+        type Entry = (i64, i64, f64, Vec<redis::Value>, String, String);
+        let entries: Vec<Entry> = redis::cmd("SLOWLOG").arg(&["GET", "-1"]).query(&mut self.connection()?)?;
+        let is_script = |words: &[redis::Value]| {
+            let name: String = words.first().and_then(|word| redis::from_redis_value_ref(word).ok()).unwrap_or_default();
+            name.to_ascii_uppercase().starts_with("EVAL")
+        };
+        Ok(entries.iter().filter(|entry| is_script(&entry.3)).map(|entry| entry.2).fold(0.0, f64::max))
     }
 
     pub(crate) fn flush(&self) -> Result<(), Error> {

@@ -61,7 +61,18 @@ pub(crate) struct Starts(pub(crate) Mutex<Vec<(u64, Instant)>>);
 
 /// Microseconds between due and start.
 #[derive(Debug, Default)]
-pub(crate) struct Lateness(pub(crate) Mutex<Vec<f64>>);
+pub(crate) struct Lateness(Mutex<Vec<f64>>);
+
+impl Lateness {
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().expect("no holder panics").len()
+    }
+
+    /// All of them, in milliseconds.
+    pub(crate) fn take_ms(&self) -> Vec<f64> {
+        std::mem::take(&mut *self.0.lock().expect("no holder panics")).into_iter().map(|us| us / 1e3).collect()
+    }
+}
 
 /// A payload whose encoding has 100 bytes: one parameter of one letter.
 pub(crate) fn hundred_bytes() -> String {
@@ -77,6 +88,12 @@ pub(crate) fn parameter(bytes: usize) -> String {
 #[task(queue = "bench")]
 pub(crate) async fn noop(d: String, counter: State<Arc<Counter>>) {
     std::hint::black_box(d);
+    counter.count();
+}
+
+/// Does nothing, without a parameter.
+#[task(queue = "bench")]
+pub(crate) async fn nothing(counter: State<Arc<Counter>>) {
     counter.count();
 }
 

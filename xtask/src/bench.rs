@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: builds the benchmarks for release and runs them.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
@@ -15,6 +15,12 @@ pub(crate) struct Arguments {
     /// Takes also the figures that take minutes each, or gigabytes of memory.
     #[arg(long)]
     long: bool,
+    /// Writes the numbers to this page, and plots to the folder beside it; what the page had of other figures stays.
+    #[arg(long, value_name = "PAGE")]
+    report: Option<PathBuf>,
+    /// Measures nothing: the report is written anew from its numbers.
+    #[arg(long, requires = "report")]
+    redraw: bool,
     /// Names the figures and what they measure, and takes none.
     #[arg(long)]
     list: bool,
@@ -31,10 +37,13 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         return failovers(&arguments.names);
     }
     let mut command = cargo();
-    command.args(["run", "--quiet", "--release", "-p", "queue-bench", "--"]).args(&arguments.names);
+    command.args(["run", "--quiet", "--release", "-p", "queue-bench", "--bin", "queue-bench", "--"]).args(&arguments.names);
     command.args(["--runs", &arguments.runs.to_string()]);
-    let given = [("--json", arguments.json), ("--long", arguments.long), ("--list", arguments.list)];
+    let given = [("--json", arguments.json), ("--long", arguments.long), ("--list", arguments.list), ("--redraw", arguments.redraw)];
     command.args(given.into_iter().filter_map(|(name, given)| given.then_some(name)));
+    if let Some(page) = &arguments.report {
+        command.arg("--report").arg(page);
+    }
     match servers::redis(false) {
         Ok(server) => {
             command.arg("--server").arg(server.program);

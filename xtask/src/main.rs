@@ -1,7 +1,9 @@
-//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask faults`, `cargo xtask mutants`.
+//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask gate`,
+//! `cargo xtask faults`, `cargo xtask mutants`.
 
 mod bench;
 mod faults;
+mod gate;
 mod mutants;
 mod run;
 mod servers;
@@ -23,7 +25,9 @@ const EXAMPLES: &str = "Examples:
   cargo xtask test --install --require redis,valkey
   cargo xtask bench                             every figure
   cargo xtask bench process latency --json      two of them, one JSON object each
+  cargo xtask bench --report docs/benchmarks.md every figure, on a page with plots
   cargo xtask bench failover                    behind sentinels and in a cluster: some twenty minutes
+  cargo xtask gate --accept                     what a job costs now is what it may cost
   cargo xtask faults --row M4                   one row of the fault matrix, on every broker
   cargo xtask mutants fence                     safeguards whose name has this in it";
 
@@ -33,6 +37,8 @@ enum Command {
     Test(test::Arguments),
     /// Measures the queue beside raw Redis, from a release build.
     Bench(bench::Arguments),
+    /// Counts what a job costs in commands, bytes and allocations, and compares it with what was accepted.
+    Gate(gate::Arguments),
     /// Lets everything fail around real processes, and checks that no promise is broken.
     Faults(faults::Arguments),
     /// Takes one safeguard out at a time, and shows that a test fails without it.
@@ -43,6 +49,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Test(arguments) => test::main(&arguments),
         Command::Bench(arguments) => bench::main(&arguments),
+        Command::Gate(arguments) => gate::main(&arguments),
         Command::Faults(arguments) => faults::main(&arguments),
         Command::Mutants(arguments) => mutants::main(&arguments),
     }

@@ -8,6 +8,7 @@ use std::{
 use clap::{Args, ValueEnum};
 
 use crate::{
+    gate,
     run::{Counts, cargo, counted},
     servers::{self, Server},
 };
@@ -87,6 +88,9 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         }
     }
     step("tests", &mut tests);
+    if let Ok(server) = &servers[0].1 {
+        step("what a job costs", gate::command().env("QUEUE_TEST_REDIS_SERVER", &server.program));
+    }
     step("documentation", cargo().args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"));
     for (name, features) in FEATURES {
         for feature in features {

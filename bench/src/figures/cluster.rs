@@ -22,14 +22,14 @@ type Rate = fn(String, Vec<String>) -> futures_util::future::BoxFuture<'static, 
 
 pub(crate) fn figures() -> Vec<Figure> {
     let figure = |name: &'static str, about: &'static str, queues: usize, rate: Rate| {
-        Figure::cluster(name, about, move |program| beside_one_server(program, queues, rate).boxed())
+        Figure::cluster(name, about, move |program| beside_one_server(program, queues, rate).boxed()).most_runs(3)
     };
     let process: Rate = |url, queues| process(url, queues).boxed();
     let enqueue: Rate = |url, queues| enqueue(url, queues).boxed();
     vec![
-        figure("cluster_process", "200,000 preloaded jobs of one queue in a cluster of three masters, concurrency 64.", 1, process),
+        figure("cluster_process", "100,000 preloaded jobs of one queue in a cluster of three masters, concurrency 64.", 1, process),
         figure("cluster_process_six_queues", "The same in six queues, two on each master.", 6, process),
-        figure("cluster_enqueue_c50", "50 concurrent producers to one queue of a cluster: 200,000 jobs.", 1, enqueue),
+        figure("cluster_enqueue_c50", "50 concurrent producers to one queue of a cluster: 100,000 jobs.", 1, enqueue),
         figure("cluster_enqueue_c50_six_queues", "The same to six queues, two on each master.", 6, enqueue),
     ]
 }
@@ -65,7 +65,7 @@ fn spread(cluster: &Cluster, queues: usize) -> Vec<String> {
 }
 
 async fn process(url: String, queues: Vec<String>) -> Result<f64, Error> {
-    let n = 200_000;
+    let n = 100_000;
     let client = Client::connect(&url).await?;
     client.enqueue_all(jobs(n).zip(queues.iter().cycle()).map(|(job, queue)| job.queue(queue))).await?;
     let begun = Instant::now();
@@ -77,7 +77,7 @@ async fn process(url: String, queues: Vec<String>) -> Result<f64, Error> {
 }
 
 async fn enqueue(url: String, queues: Vec<String>) -> Result<f64, Error> {
-    let (producers, n) = (50, 200_000);
+    let (producers, n) = (50, 100_000);
     let client = Client::connect(&url).await?;
     for queue in &queues {
         client.enqueue(noop::job(hundred_bytes()).queue(queue)).await?;

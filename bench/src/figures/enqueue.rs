@@ -42,6 +42,12 @@ pub(crate) async fn concurrently(url: &str, producers: usize, n: usize) -> Resul
     let client = Client::connect(url).await?;
     client.enqueue(noop::job(hundred_bytes())).await?;
     let begun = Instant::now();
+    produce(&client, producers, n).await?;
+    Ok(n as f64 / begun.elapsed().as_secs_f64())
+}
+
+/// Enqueues so many jobs by so many producers.
+pub(crate) async fn produce(client: &Client, producers: usize, n: usize) -> Result<(), Error> {
     let tasks = (0..producers).map(|_| {
         let client = client.clone();
         async move {
@@ -59,7 +65,7 @@ pub(crate) async fn concurrently(url: &str, producers: usize, n: usize) -> Resul
             task??;
         }
     }
-    Ok(n as f64 / begun.elapsed().as_secs_f64())
+    Ok(())
 }
 
 /// Jobs per second of one call.

@@ -1,13 +1,17 @@
 //! Whether more of everything makes it slower: waiting jobs, queues, bytes.
 
+use std::time::{Duration, Instant};
+
 use futures_util::FutureExt;
 use queue_core::Client;
 
+use super::process::{drain_all, process};
 use crate::{
     Error,
-    frame::{Bar, Figure, Reading, Readings, When},
+    frame::{Against, Bar, Figure, Reading, Readings, When},
     server::Server,
-    worker::{PATIENCE, Running, jobs},
+    tasks::nothing,
+    worker::{PATIENCE, Running, jobs, jobs_of},
 };
 
 /// What is pending in the small case that the others are compared with.
@@ -16,12 +20,20 @@ const FEW: usize = 10_000;
 pub(crate) fn figures() -> Vec<Figure> {
     let pending =
         |name: &'static str, about: &'static str, n: usize| Figure::redis(name, about, move |server| pending(server, n).boxed()).raw(50);
+    let scheduled = "`process` while a million jobs are scheduled for tomorrow, beside `process` without them in the same run.";
     vec![
-        pending("growth_10k", "`process` while 10 thousand jobs or fewer are pending, 20 times.", FEW),
-        pending("growth_1m", "`process` of 200,000 jobs of a million that are pending, beside `growth_10k` in the same run.", 1_000_000),
-        pending("growth", "`process` of 200,000 jobs of 10 million that are pending, beside `growth_10k` in the same run.", 10_000_000)
+        pending("growth_1m", "The first 200,000 of a million pending jobs, beside 20 drains of 10 thousand in the same run.", 1_000_000)
+            .most_runs(3),
+        pending("growth", "The first 200,000 of 10 million pending jobs, beside 20 drains of 10 thousand in the same run.", 10_000_000)
             .when(When::Long)
             .most_runs(3),
+        Figure::redis("growth_scheduled", scheduled, |server| beside_scheduled(server).boxed()).most_runs(3),
+        Figure::redis(
+            "payloads",
+            "`enqueue_all` and `process` with payloads of 0 bytes to 256 KiB, 64 MiB in all or 100,000 jobs.",
+            |server| payloads(server).boxed(),
+        )
+        .most_runs(2),
     ]
 }
 
@@ -32,12 +44,43 @@ async fn pending(server: &Server, n: usize) -> Readings {
         few += seconds(&url, FEW, FEW).await?;
     }
     let few = (20 * FEW) as f64 / few;
-    if n == FEW {
-        return Ok(vec![Reading::rate(few)]);
-    }
     let measured = 200_000;
     let rate = measured as f64 / seconds(&url, n, measured).await?;
-    Ok(vec![Reading::new("", rate, "jobs/s").beside(few, "the same with 10 thousand pending").bar(Bar::RatioAtLeast(0.9))])
+    Ok(vec![
+        Reading::new("", rate, "jobs/s").beside(few, "the same with 10 thousand pending").bar(Bar::RatioAtLeast(0.9)),
+        Reading::new("_raw", rate, "jobs/s").against(Against::Raw),
+        Reading::new("_10k", few, "jobs/s").against(Against::Raw),
+    ])
+}
+
+async fn beside_scheduled(server: &Server) -> Readings {
+    let n = 200_000;
+    let usual = process(&server.url(), 256, n).await?;
+    server.flush()?;
+    let client = Client::connect(&server.url()).await?;
+    client.enqueue_all(jobs(1_000_000).map(|job| job.delay(Duration::from_secs(24 * 3600)))).await?;
+    let rate = process(&server.url(), 256, n).await?;
+    Ok(vec![Reading::new("", rate, "jobs/s").beside(usual, "the same without them").bar(Bar::RatioAtLeast(0.9))])
+}
+
+async fn payloads(server: &Server) -> Readings {
+    let mut readings = Vec::new();
+    for (label, bytes) in [("0", 0), ("1k", 1 << 10), ("16k", 16 << 10), ("256k", (256 << 10) - 64)] {
+        server.flush()?;
+        let n = ((64 << 20) / bytes.max(1)).min(100_000);
+        let client = Client::connect(&server.url()).await?;
+        // The first registers names.
+        client.enqueue(nothing::job()).await?;
+        let begun = Instant::now();
+        if bytes == 0 {
+            client.enqueue_all((1..n).map(|_| nothing::job())).await?;
+        } else {
+            client.enqueue_all(jobs_of(n - 1, "x".repeat(bytes))).await?;
+        }
+        readings.push(Reading::new(format!("_{label}_enqueue_all"), n as f64 / begun.elapsed().as_secs_f64(), "jobs/s"));
+        readings.push(Reading::new(format!("_{label}_process"), drain_all(&server.url(), 64, n).await?, "jobs/s"));
+    }
+    Ok(readings)
 }
 
 /// How long the first `measured` of so many jobs take, from the start of the very first.

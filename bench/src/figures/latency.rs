@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use queue_core::Client;
 
+use super::enqueue;
 use crate::{
     Error,
     children::WorkerProcess,
     frame::{Against, Bar, Figure, Reading, Readings},
+    server::Server,
     stats::percentile,
-    tasks::{age, now_us, stamp},
-    worker::Running,
+    tasks::{age, due, now_us, stamp},
+    worker::{Running, drain},
 };
 
 pub(crate) fn figures() -> Vec<Figure> {
@@ -21,7 +23,54 @@ pub(crate) fn figures() -> Vec<Figure> {
             async move { idle(&url).await }.boxed()
         })
         .raw(1),
+        Figure::redis(
+            "latency_half_load",
+            "The same for jobs that come evenly at half the rate of a short `end_to_end` in the same run, concurrency 256, for 3 s.",
+            |server| half_load(server).boxed(),
+        ),
     ]
+}
+
+async fn half_load(server: &Server) -> Readings {
+    let client = Client::connect(&server.url()).await?;
+    let running = Running::start(&client, 256);
+    running.counter.want(50_000);
+    let begun = Instant::now();
+    enqueue::produce(&client, 50, 50_000).await?;
+    let rate = drain(&running, begun, 50_000).await? / 2.0;
+    // As many each millisecond as that rate means, each by a task of its own, whether or not those before have been stored.
+    let mut ticks = tokio::time::interval(Duration::from_millis(1));
+    let begun = Instant::now();
+    let mut sent = 0;
+    let mut sending = tokio::task::JoinSet::new();
+    while begun.elapsed() < Duration::from_secs(3) && sent < (rate * 3.0) as usize {
+        ticks.tick().await;
+        let wanted = ((begun.elapsed().as_secs_f64() * rate) as usize).min((rate * 3.0) as usize);
+        for _ in sent..wanted {
+            let client = client.clone();
+            sending.spawn(async move { client.enqueue(due::job(now_us())).await.map(drop) });
+        }
+        sent = wanted;
+    }
+    for sent in sending.join_all().await {
+        sent?;
+    }
+    let until = Instant::now() + Duration::from_secs(20);
+    while running.lateness.len() < sent {
+        if Instant::now() > until {
+            return Err(format!("only {} of {sent} jobs ran", running.lateness.len()).into());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut millis: Vec<f64> = running.lateness.take_ms();
+    running.stop().await;
+    Ok(vec![
+        Reading::new("_p50", percentile(&mut millis, 50.0), "ms"),
+        Reading::new("_p90", percentile(&mut millis, 90.0), "ms"),
+        Reading::new("_p99", percentile(&mut millis, 99.0), "ms"),
+        Reading::new("_p999", percentile(&mut millis, 99.9), "ms"),
+        Reading::new("_rate", rate, "jobs/s"),
+    ])
 }
 
 async fn idle(url: &str) -> Readings {

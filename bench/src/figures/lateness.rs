@@ -8,7 +8,7 @@ use queue_core::prelude::*;
 use crate::{
     frame::{Bar, Figure, Reading, Readings},
     stats::percentile,
-    tasks::{Lateness, due, now_us},
+    tasks::{due, now_us},
     worker::Running,
 };
 
@@ -19,7 +19,7 @@ pub(crate) fn figures() -> Vec<Figure> {
             let url = server.url();
             async move { lateness(&url).await }.boxed()
         })
-        .most_runs(3),
+        .most_runs(2),
     ]
 }
 
@@ -35,13 +35,13 @@ pub(crate) async fn lateness(url: &str) -> Readings {
     let spread = (0..10_000).map(|_| at(Duration::from_micros(1_000_000 + fastrand::u64(..10_000_000))));
     client.enqueue_all(spread.collect::<Vec<_>>()).await?;
     running.counter.all(Duration::from_secs(60)).await?;
-    let mut spread = take(&running.lateness);
+    let mut spread = running.lateness.take_ms();
     for delay in (20..500).step_by(8) {
         running.counter.want(1);
         client.enqueue(at(Duration::from_millis(delay))).await?;
         running.counter.all(Duration::from_secs(10)).await?;
     }
-    let mut single = take(&running.lateness);
+    let mut single = running.lateness.take_ms();
     running.stop().await;
     let early = spread.iter().chain(&single).filter(|late| **late < 0.0).count();
     Ok(vec![
@@ -51,8 +51,4 @@ pub(crate) async fn lateness(url: &str) -> Readings {
         Reading::new("_single_p99", percentile(&mut single, 99.0), "ms").bar(Bar::AtMost(5.0)),
         Reading::new("_early", early as f64, "jobs").bar(Bar::AtMost(0.0)),
     ])
-}
-
-fn take(lateness: &Lateness) -> Vec<f64> {
-    std::mem::take(&mut *lateness.0.lock().expect("no holder panics")).into_iter().map(|us| us / 1e3).collect()
 }

@@ -1,12 +1,15 @@
 //! The figures, a module per idea; each has a list of its own.
 
+mod bounds;
 mod cluster;
+mod cost;
 mod enqueue;
 mod growth;
 mod latency;
 mod lateness;
 mod memory;
 mod process;
+mod scale;
 mod sqlite;
 
 use crate::frame::Figure;
@@ -19,7 +22,10 @@ pub(crate) fn all() -> Vec<Figure> {
         latency::figures(),
         lateness::figures(),
         memory::figures(),
+        cost::figures(),
+        scale::figures(),
         growth::figures(),
+        bounds::figures(),
         sqlite::figures(),
         cluster::figures(),
     ];

@@ -1,16 +1,17 @@
-//! How fast a backlog is drained, and what that costs the server.
+//! How fast jobs are run.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use queue_core::Client;
 
+use super::enqueue;
 use crate::{
     Error,
-    children::{self, WorkerProcess},
+    children::WorkerProcess,
     frame::{Bar, Figure, Reading, Readings},
     server::Server,
-    worker::{Running, drain, jobs},
+    worker::{PATIENCE, Running, drain, jobs},
 };
 
 pub(crate) fn figures() -> Vec<Figure> {
@@ -21,9 +22,7 @@ pub(crate) fn figures() -> Vec<Figure> {
         })
         .raw(50)
     };
-    let processes = |name: &'static str, about: &'static str, processes: usize| {
-        Figure::redis(name, about, move |server| process_in(server.url(), processes).boxed()).raw(50)
-    };
+    let after_kill_about = "From the kill of one of two worker processes to the end of the last of 200,000 jobs: the lease of 30 s runs out, a reclaimer looks twice.";
     vec![
         at(
             "process",
@@ -35,12 +34,16 @@ pub(crate) fn figures() -> Vec<Figure> {
         at("process_c64", "The same with concurrency 64, the default.", 64, 200_000, Some(Bar::RatioAtLeast(1.0))),
         at("process_c10", "The same with 100,000 jobs and concurrency 10.", 10, 100_000, None),
         at("process_c1", "The same with 20,000 jobs, one after the other.", 1, 20_000, None),
-        processes("process_1_process", "The same in a worker process of its own, apart from the one that enqueued.", 1),
-        processes("process_2_processes", "The same in two worker processes.", 2),
-        processes("process_4_processes", "The same in four worker processes.", 4),
-        Figure::redis("server_us", "CPU time of redis-server per job, through enqueue, claim and ack, at concurrency 256.", |server| {
-            server_us(server).boxed()
+        Figure::redis("retention", "`process` with every job kept for an hour, beside `process` in the same run.", |server| {
+            retention(server).boxed()
         }),
+        Figure::redis(
+            "end_to_end",
+            "200,000 jobs from 50 concurrent producers, and a worker of concurrency 256 at the same time.",
+            |server| end_to_end(server).boxed(),
+        )
+        .raw(50),
+        Figure::redis("after_kill", after_kill_about, |server| after_kill(server).boxed()).most_runs(1),
     ]
 }
 
@@ -53,30 +56,70 @@ fn barred(reading: Reading, bar: Option<Bar>) -> Reading {
 
 /// Jobs per second of one worker in this process.
 pub(crate) async fn process(url: &str, concurrency: usize, n: usize) -> Result<f64, Error> {
+    Client::connect(url).await?.enqueue_all(jobs(n)).await?;
+    drain_all(url, concurrency, n).await
+}
+
+/// Jobs per second of one worker in this process that finds them waiting.
+pub(crate) async fn drain_all(url: &str, concurrency: usize, n: usize) -> Result<f64, Error> {
+    drain_queues(url, concurrency, n, &[]).await
+}
+
+/// The same in these queues.
+pub(crate) async fn drain_queues(url: &str, concurrency: usize, n: usize, queues: &[String]) -> Result<f64, Error> {
     let client = Client::connect(url).await?;
-    client.enqueue_all(jobs(n)).await?;
     let begun = Instant::now();
-    let running = Running::start(&client, concurrency);
+    let running = Running::serving(&client, concurrency, queues);
     running.counter.want(n);
     let rate = drain(&running, begun, n).await?;
     running.stop().await;
     Ok(rate)
 }
 
-async fn process_in(url: String, processes: usize) -> Readings {
+async fn retention(server: &Server) -> Readings {
     let n = 200_000;
-    let client = Client::connect(&url).await?;
+    let usual = process(&server.url(), 256, n).await?;
+    server.flush()?;
+    let client = Client::connect(&server.url()).await?;
     client.enqueue_all(jobs(n)).await?;
-    let mut workers = Vec::new();
-    for _ in 0..processes {
-        workers.push(WorkerProcess::ready(&url, 256, "").await?);
-    }
-    Ok(vec![Reading::rate(children::drain(&mut workers, n).await?)])
+    let begun = Instant::now();
+    let running = Running::with(&client, 256, |worker| worker.retention(Duration::from_secs(3600)));
+    running.counter.want(n);
+    let kept = drain(&running, begun, n).await?;
+    running.stop().await;
+    Ok(vec![Reading::new("", kept, "jobs/s").beside(usual, "`process` in the same run").bar(Bar::RatioAtLeast(0.8))])
 }
 
-async fn server_us(server: &Server) -> Readings {
+async fn end_to_end(server: &Server) -> Readings {
     let n = 200_000;
-    let begun = server.cpu_us()?;
-    process(&server.url(), 256, n).await?;
-    Ok(vec![Reading::new("", (server.cpu_us()? - begun) / n as f64, "us").bar(Bar::AtMost(8.0))])
+    let client = Client::connect(&server.url()).await?;
+    let running = Running::start(&client, 256);
+    running.counter.want(n);
+    let begun = Instant::now();
+    enqueue::produce(&client, 50, n).await?;
+    let rate = drain(&running, begun, n).await?;
+    running.stop().await;
+    Ok(vec![Reading::rate(rate)])
+}
+
+async fn after_kill(server: &Server) -> Readings {
+    let n = 200_000;
+    let client = Client::connect(&server.url()).await?;
+    client.enqueue_all(jobs(n)).await?;
+    let mut killed = WorkerProcess::ready(&server.url(), 256, "").await?;
+    let mut other = WorkerProcess::ready(&server.url(), 256, "").await?;
+    killed.go().await?;
+    other.go().await?;
+    // It has jobs in its hands by now.
+    killed.line().await?;
+    killed.kill().await?;
+    let begun = Instant::now();
+    let inspector = client.inspector();
+    while inspector.stats("bench").await?.depth.values().sum::<u64>() > 0 {
+        if begun.elapsed() > PATIENCE {
+            return Err("not all jobs had run 120 s after the kill".into());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(vec![Reading::new("", begun.elapsed().as_secs_f64(), "s")])
 }

@@ -1,0 +1,99 @@
+//! The accepted numbers, and what is said when others are found.
+
+use std::{collections::BTreeMap, path::Path};
+
+use crate::{Costs, Error};
+
+/// Numbers by name, as they are stored: sorted, one per line.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Baseline(BTreeMap<String, f64>);
+
+/// How much a number may differ: in part of it, and at least by so much. Names carry a number of varying length, and an allocation
+/// more or less falls to the order in which two threads run.
+const TOLERANCE: f64 = 0.02;
+const LEAST: f64 = 0.02;
+
+impl Baseline {
+    pub(crate) fn new(costs: Costs) -> Self {
+        Baseline(costs.into_iter().map(|(name, value)| (name, (value * 1000.0).round() / 1000.0)).collect())
+    }
+
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        let text =
+            std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}; `{ACCEPT}` writes it", path.display()))?;
+        Ok(Baseline(serde_json::from_str(&text)?))
+    }
+
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Error> {
+        Ok(std::fs::write(path, serde_json::to_string_pretty(&self.0)? + "\n")?)
+    }
+
+    pub(crate) fn json(&self) -> String {
+        serde_json::to_string(&self.0).expect("names and numbers can be written")
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What is wrong with these numbers. A number that fell is told too, so that it is accepted and stays there.
+    pub(crate) fn compare(&self, found: &Baseline) -> Vec<String> {
+        let mut complaints = Vec::new();
+        for (name, now) in &found.0 {
+            let Some(accepted) = self.0.get(name) else {
+                complaints.push(format!("{name} is {now} and new: accept it with `{ACCEPT}`"));
+                continue;
+            };
+            let change = now - accepted;
+            if change.abs() <= (accepted * TOLERANCE).max(LEAST) {
+                continue;
+            }
+            let percent = change / accepted * 100.0;
+            let (verb, way_out) = if change > 0.0 {
+                ("grew", "find the reason; if it is worth it, accept it with")
+            } else {
+                ("fell", "keep it by accepting it with")
+            };
+            complaints.push(format!("{name} {verb} from {accepted} to {now} ({percent:+.1} %): {way_out} `{ACCEPT}`"));
+        }
+        let missing = self.0.keys().filter(|name| !found.0.contains_key(*name));
+        complaints.extend(missing.map(|name| format!("{name} is not measured any more: accept that with `{ACCEPT}`")));
+        complaints
+    }
+}
+
+const ACCEPT: &str = "cargo xtask gate --accept";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(value: f64) -> Baseline {
+        Baseline::new(vec![("commands per job".to_owned(), value)])
+    }
+
+    #[test]
+    fn what_grew_is_told_with_by_how_much_and_the_way_out() {
+        let complaints = of(4.0).compare(&of(5.0));
+        assert_eq!(complaints.len(), 1);
+        assert!(complaints[0].contains("commands per job grew from 4 to 5 (+25.0 %)"), "{complaints:?}");
+        assert!(complaints[0].contains("cargo xtask gate --accept"));
+    }
+
+    #[test]
+    fn what_fell_is_told_so_that_it_stays_there() {
+        assert!(of(4.0).compare(&of(3.0))[0].contains("fell from 4 to 3 (-25.0 %)"));
+    }
+
+    #[test]
+    fn a_small_difference_is_none() {
+        assert!(of(4.0).compare(&of(4.05)).is_empty());
+    }
+
+    #[test]
+    fn a_number_that_is_new_or_gone_has_to_be_accepted() {
+        let none = Baseline::new(Vec::new());
+        assert!(none.compare(&of(1.0))[0].contains("new"));
+        assert!(of(1.0).compare(&none)[0].contains("not measured any more"));
+    }
+}

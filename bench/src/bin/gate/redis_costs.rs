@@ -1,0 +1,92 @@
+//! Redis: commands with those inside scripts, requests, bytes on the wire, allocations.
+
+use queue_core::Client;
+use queue_tests::server::{Kind, Server};
+
+use crate::{
+    Costs, Error, allocations,
+    steps::{Hands, ROUNDS, at_once, one_by_one, worker},
+};
+
+pub(crate) async fn take() -> Result<Costs, Error> {
+    let server = Server::start(Kind::Redis);
+    let client = Client::connect(&server.url()).await?;
+    let mut costs = Costs::new();
+    let mut hands = Hands::new(&client).await?;
+    for batch in [1, 16, 64, 256] {
+        let jobs = (ROUNDS * batch) as f64;
+        let meter = Meter::start(&server)?;
+        for _ in 0..ROUNDS {
+            hands.enqueue(batch).await?;
+        }
+        meter.stop(&server, &format!("redis enqueue of {batch}"), jobs, &mut costs)?;
+
+        let mut held = hands.turn(batch, Vec::new()).await?;
+        let meter = Meter::start(&server)?;
+        for _ in 1..ROUNDS {
+            held = hands.turn(batch, held).await?;
+        }
+        meter.stop(&server, &format!("redis turn of {batch}"), jobs - batch as f64, &mut costs)?;
+        hands.turn(0, held).await?;
+    }
+    one_by_one(&client, 10).await?;
+    let meter = Meter::start(&server)?;
+    one_by_one(&client, 1_000).await?;
+    meter.stop(&server, "redis one by one", 1_000.0, &mut costs)?;
+    let meter = Meter::start(&server)?;
+    at_once(&client, 10_000).await?;
+    meter.stop(&server, "redis enqueue_all", 10_000.0, &mut costs)?;
+    // One job at a time: with more, how many share a turn is a matter of time.
+    let meter = Meter::start(&server)?;
+    worker(&client, 1, 11_010).await?;
+    meter.stop(&server, "redis worker", 11_010.0, &mut costs)?;
+    Ok(costs)
+}
+
+/// What the server and this process had done at some time.
+struct Meter {
+    commands: f64,
+    requests: f64,
+    sent: f64,
+    received: f64,
+    allocations: f64,
+}
+
+impl Meter {
+    fn start(server: &Server) -> Result<Self, Error> {
+        let stats = server.command(&["INFO", "stats"]);
+        let number = |field: &str| -> Result<f64, Error> {
+            let line = stats.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+            Ok(line.ok_or_else(|| format!("INFO stats has no {field}"))?.trim().parse()?)
+        };
+        let (sent, received) = (number("total_net_input_bytes")?, number("total_net_output_bytes")?);
+        let calls = server.command(&["INFO", "commandstats"]);
+        let (mut commands, mut requests) = (0.0, 0.0);
+        for line in calls.lines() {
+            let Some((name, rest)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(":calls=")) else { continue };
+            let calls: f64 = rest.split(',').next().unwrap_or(rest).parse()?;
+            // Those of this meter are no part of it.
+            if name != "info" && !name.starts_with("client") && !name.starts_with("hello") {
+                commands += calls;
+            }
+            if name.starts_with("eval") {
+                requests += calls;
+            }
+        }
+        Ok(Meter { commands, requests, sent, received, allocations: allocations() })
+    }
+
+    /// What has been done since, per job.
+    fn stop(self, server: &Server, name: &str, jobs: f64, costs: &mut Costs) -> Result<(), Error> {
+        let allocations = allocations();
+        let end = Meter::start(server)?;
+        let mut cost = |what: &str, value: f64| costs.push((format!("{name}: {what} per job"), value / jobs));
+        cost("commands", end.commands - self.commands);
+        cost("requests", end.requests - self.requests);
+        cost("bytes sent", end.sent - self.sent);
+        // The first meter's own answers are in it: some 5 kB.
+        cost("bytes received", (end.received - self.received).max(0.0));
+        cost("allocations", allocations - self.allocations);
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! What is done while it is counted: the same for every broker, in the same order each time.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use queue_core::{
+    address::JobId,
+    broker::{DynBroker, Ending, Enqueue, Finish, NewJob, PartyName, ProcessId, Register, Turn},
+    envelope::Envelope,
+    prelude::*,
+    registry::Registry,
+};
+use queue_worker::Worker;
+use tokio::sync::Notify;
+
+use crate::Error;
+
+const QUEUE: &str = "gate";
+const LEASE: Duration = Duration::from_secs(600);
+
+/// How often a step is repeated, so that what happens once does not count.
+pub(crate) const ROUNDS: usize = 40;
+
+/// A producer and a lane that speak to the broker themselves, without a client's or a worker's timing.
+pub(crate) struct Hands {
+    broker: DynBroker,
+    producer: PartyName,
+    worker: PartyName,
+    envelope: Vec<u8>,
+    enqueues: u64,
+    turns: u64,
+}
+
+impl Hands {
+    pub(crate) async fn new(client: &Client) -> Result<Self, Error> {
+        let broker = client.broker().clone();
+        let process = ProcessId::random();
+        let producer = broker.register(&Register::producer(QUEUE, process)).await?;
+        let worker = broker.register(&Register::worker(QUEUE, process, LEASE)).await?;
+        let envelope = Envelope::new("nothing", &[b'x'; 100]).encode()?;
+        let mut hands = Hands { broker, producer, worker, envelope, enqueues: 0, turns: 0 };
+        // Statements are prepared and scripts loaded by the first of each.
+        hands.enqueue(1).await?;
+        let claimed = hands.turn(1, Vec::new()).await?;
+        hands.turn(0, claimed).await?;
+        Ok(hands)
+    }
+
+    /// One request with so many jobs.
+    pub(crate) async fn enqueue(&mut self, n: usize) -> Result<(), Error> {
+        self.enqueues += 1;
+        let jobs = (0..n).map(|_| NewJob::new(JobId::make(), self.envelope.clone())).collect();
+        self.broker.enqueue(&Enqueue::new(QUEUE, self.producer.clone(), self.enqueues, jobs)).await?;
+        Ok(())
+    }
+
+    /// One turn that finishes these jobs and claims so many; what it claimed, done.
+    pub(crate) async fn turn(&mut self, claim: usize, finishes: Vec<Finish>) -> Result<Vec<Finish>, Error> {
+        self.turns += 1;
+        let turn = Turn::new(QUEUE, self.worker.clone(), self.turns, LEASE).claim(claim).finish(finishes);
+        let answer = self.broker.turn(&turn).await?;
+        if answer.deliveries.len() != claim || !answer.stale.is_empty() {
+            return Err(format!("a turn for {claim} jobs brought {}, and {} stale", answer.deliveries.len(), answer.stale.len()).into());
+        }
+        let done = |delivery: queue_core::broker::Delivery| Finish {
+            id: delivery.id,
+            claim: delivery.claim,
+            ending: Ending::Ack { result: None, keep: None },
+        };
+        Ok(answer.deliveries.into_iter().map(done).collect())
+    }
+}
+
+/// Counts runs.
+#[derive(Debug, Default)]
+struct Ran(AtomicUsize, Notify);
+
+/// Does nothing; a payload of 100 bytes.
+#[task(queue = "gate")]
+async fn nothing(d: String, ran: State<Arc<Ran>>) {
+    std::hint::black_box(d);
+    ran.0.fetch_add(1, Ordering::Relaxed);
+    ran.1.notify_one();
+}
+
+fn jobs(n: usize) -> impl Iterator<Item = Job<nothing>> + Send {
+    let parameter = "x".repeat(95);
+    (0..n).map(move |_| nothing::job(parameter.clone()))
+}
+
+/// One job after the other, each awaited.
+pub(crate) async fn one_by_one(client: &Client, n: usize) -> Result<(), Error> {
+    for job in jobs(n) {
+        client.enqueue(job).await?;
+    }
+    Ok(())
+}
+
+/// All in one call.
+pub(crate) async fn at_once(client: &Client, n: usize) -> Result<(), Error> {
+    client.enqueue_all(jobs(n)).await?;
+    Ok(())
+}
+
+/// A worker that runs these jobs, which are there already.
+pub(crate) async fn worker(client: &Client, concurrency: usize, n: usize) -> Result<(), Error> {
+    let ran = Arc::new(Ran::default());
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<nothing>().state(ran.clone());
+    let all = async {
+        while ran.0.load(Ordering::Relaxed) < n {
+            ran.1.notified().await;
+        }
+    };
+    let stopped = worker.concurrency(concurrency).run(all).await?;
+    if stopped.finished < n as u64 { Err(format!("{} of {n} jobs ran", stopped.finished).into()) } else { Ok(()) }
+}
