@@ -125,6 +125,15 @@ impl Place {
         })
     }
 
+    pub(super) fn column(&self) -> Column {
+        match self {
+            Place::Server { .. } => Column::Redis,
+            Place::Sentinels { .. } => Column::Sentinel,
+            Place::Cluster { .. } => Column::Cluster,
+            Place::File { .. } => Column::Sqlite,
+        }
+    }
+
     pub(super) fn url(&self) -> String {
         match self {
             Place::Server { server } => server.url(),
@@ -154,6 +163,22 @@ impl Place {
         match self {
             Place::Sentinels { all, .. } => drop(all.hand_over()),
             Place::Cluster { all, .. } => drop(all.hand_over(all.slot(QUEUE))),
+            Place::Server { .. } | Place::File { .. } => return Err("this row needs sentinels or a cluster".into()),
+        }
+        Ok(())
+    }
+
+    /// Waits until they could fail over once more.
+    pub(super) fn settled(&self) -> Result<(), Problem> {
+        match self {
+            Place::Sentinels { all, .. } => {
+                all.wait_for_sync();
+                all.wait_for_sentinels();
+            }
+            Place::Cluster { all, .. } => {
+                all.wait_for_sync();
+                all.wait_for_agreement();
+            }
             Place::Server { .. } | Place::File { .. } => return Err("this row needs sentinels or a cluster".into()),
         }
         Ok(())

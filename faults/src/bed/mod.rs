@@ -88,6 +88,11 @@ impl Bed {
         Ok(bed)
     }
 
+    /// On what this run is.
+    pub fn column(&self) -> Column {
+        self.place.column()
+    }
+
     /// What was laid out.
     pub fn setup(&self) -> &Setup {
         &self.setup
@@ -149,6 +154,14 @@ impl Bed {
     /// As above, or when no master was killed.
     pub fn wait_for_promotion(&mut self) -> Result<(), Problem> {
         tokio::task::block_in_place(|| self.place.wait_for_promotion())
+    }
+
+    /// Waits until the servers could fail over once more.
+    ///
+    /// # Errors
+    /// Without sentinels and without a cluster.
+    pub fn settled(&mut self) -> Result<(), Problem> {
+        tokio::task::block_in_place(|| self.place.settled())
     }
 
     /// Lets all sentinels stand still, or go on.

@@ -87,6 +87,8 @@ fn crowd(bed: &mut Bed) -> Harming<'_> {
         let _: () = server.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "1000"])?;
         let _: () = server.ask(&["CONFIG", "SET", "slowlog-max-len", "10000"])?;
         let _: () = server.ask(&["SLOWLOG", "RESET"])?;
+        let _: () = server.ask(&["CONFIG", "SET", "latency-tracking-info-percentiles", "50 99 99.9"])?;
+        let _: () = server.ask(&["CONFIG", "RESETSTAT"])?;
         bed.client.inspector().resume(QUEUE).await?;
         let idle = Server::start(Kind::Redis);
         let (mut wire, mut quiet) = (Wire::to(bed.server()?.port())?, Wire::to(idle.port())?);
@@ -100,6 +102,12 @@ fn crowd(bed: &mut Bed) -> Harming<'_> {
         let longest = Duration::from_micros(slow.iter().map(|command| command.2).max().unwrap_or(0));
         let (p99, idle_p99) = (p99(pings), p99(reference));
         bed.measured("longest script", longest);
+        let said: String = bed.server()?.ask(&["INFO", "latencystats"])?;
+        for (figure, field) in [("script, half of them", "p50="), ("script, 999 of 1,000", "p99.9=")] {
+            let line = said.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
+            let us = line.and_then(|line| line.split(',').find_map(|part| part.strip_prefix(field))).and_then(|us| us.parse::<f64>().ok());
+            bed.measured(figure, Duration::from_secs_f64(us.unwrap_or(0.0) / 1e6));
+        }
         bed.measured("PING, 99 of 100", p99);
         bed.measured("PING of an idle server meanwhile, 99 of 100", idle_p99);
         if longest > LONGEST_SCRIPT || p99 > LONGEST_PING {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use queue_tests::proxy::Harm;
 
-use super::{BOTH, Grade, Harming, Row, anything};
+use super::{EVERY, Grade, Harming, Row, anything};
 use crate::{
-    bed::{Bed, Problem, Setup},
+    bed::{Bed, Column, Problem, Setup},
     checker::Terms,
     process::Mix,
     recording::Failpoint,
@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Row] = &[Row {
     number: "M73",
     name: "all of it, at random",
     grade: Grade::S,
-    columns: BOTH,
+    columns: EVERY,
     setup: || {
         let setup = Setup::default();
         let deeds = [Deed::Return; 8].into_iter().chain([Deed::Fail(1), Deed::Fail(2), Deed::Panic(1), Deed::Snooze(2)]).collect();
@@ -40,11 +40,11 @@ pub(super) const ROWS: &[Row] = &[Row {
 
 fn at_random(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
-        let server = bed.server().is_ok();
+        let alone = bed.column() == Column::Sqlite;
         for _ in 0..12 {
             let pause = bed.ms(0, 400);
             bed.pass(pause).await?;
-            match bed.rng.u8(..if server { 12 } else { 5 }) {
+            match bed.rng.u8(..if alone { 5 } else { 12 }) {
                 0 => {
                     let worker = bed.any_worker();
                     bed.kill(worker);
@@ -67,11 +67,30 @@ fn at_random(bed: &mut Bed) -> Harming<'_> {
                     let failpoint = if bed.rng.bool() { Failpoint::BeforeFinish(n) } else { Failpoint::AfterClaim(n) };
                     bed.start_worker_with(Some(failpoint), false)?;
                 }
-                _ => to_a_server(bed).await?,
+                _ if bed.server().is_ok() => to_a_server(bed).await?,
+                _ => to_several(bed).await?,
             }
         }
         Ok(())
     })
+}
+
+/// What servers can suffer of which one takes another's place, and nothing is lost.
+async fn to_several(bed: &mut Bed) -> Result<(), Problem> {
+    match bed.column() {
+        Column::Sentinel if bed.rng.bool() => {
+            bed.pause_sentinels(true)?;
+            let time = bed.ms(10, 3_000);
+            bed.pass(time).await?;
+            bed.pause_sentinels(false)?;
+            bed.settled()
+        }
+        Column::Cluster if bed.rng.bool() => bed.move_slot(),
+        _ => {
+            bed.hand_over()?;
+            bed.settled()
+        }
+    }
 }
 
 /// What only a server and the lines to it can suffer.
