@@ -145,7 +145,7 @@ pub fn json(bytes: &[u8]) {
 pub fn names(bytes: &[u8]) {
     match JobId::from_bytes(bytes) {
         Ok(id) => {
-            assert_eq!(id.to_bytes(), bytes);
+            assert_eq!(id.as_bytes(), bytes);
             id.made_at_ms();
         }
         Err(error) => bounded(&error.to_string()),
@@ -157,7 +157,7 @@ pub fn names(bytes: &[u8]) {
     match text.parse::<JobId>() {
         Ok(id) => {
             assert_eq!(id.to_string().parse::<JobId>().expect("what is printed is read"), id);
-            assert_eq!(JobId::from_bytes(&id.to_bytes()).expect("what is stored is read"), id);
+            assert_eq!(JobId::from_bytes(id.as_bytes()).expect("what is stored is read"), id);
         }
         Err(error) => bounded(&error.to_string()),
     }

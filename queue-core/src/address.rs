@@ -32,6 +32,7 @@ pub struct JobId(Repr);
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Repr {
     Made(Uuid),
+    /// The name behind its `=`.
     Given(Arc<str>),
 }
 
@@ -50,7 +51,7 @@ impl JobId {
         if made_from_text(id).is_some() {
             return Err(Error::invalid("job id", id, "has the form of ids that the queue makes itself (UUIDv7); put a prefix before it"));
         }
-        Ok(JobId(Repr::Given(id.into())))
+        Ok(JobId(Repr::Given(format!("={id}").into())))
     }
 
     /// True for an id chosen by the application.
@@ -59,15 +60,10 @@ impl JobId {
     }
 
     /// The form in storage.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
-            Repr::Made(uuid) => uuid.as_bytes().to_vec(),
-            Repr::Given(text) => {
-                let mut bytes = Vec::with_capacity(1 + text.len());
-                bytes.push(b'=');
-                bytes.extend_from_slice(text.as_bytes());
-                bytes
-            }
+            Repr::Made(uuid) => uuid.as_bytes(),
+            Repr::Given(text) => text.as_bytes(),
         }
     }
 
@@ -76,8 +72,8 @@ impl JobId {
     /// # Errors
     /// [`Error::Decode`] when the bytes are neither form.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        if let Some(text) = bytes.strip_prefix(b"=") {
-            let text = std::str::from_utf8(text).ok().filter(|text| check_name("job id", text).is_ok());
+        if bytes.first() == Some(&b'=') {
+            let text = std::str::from_utf8(bytes).ok().filter(|text| check_name("job id", &text[1..]).is_ok());
             if let Some(text) = text {
                 return Ok(JobId(Repr::Given(text.into())));
             }
@@ -121,7 +117,7 @@ impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Repr::Made(uuid) => write!(f, "{}", uuid.hyphenated()),
-            Repr::Given(text) => f.write_str(text),
+            Repr::Given(text) => f.write_str(&text[1..]),
         }
     }
 }
@@ -166,7 +162,7 @@ mod tests {
     #[test]
     fn a_made_id_survives_storage_and_text() {
         let id = JobId::make();
-        assert_eq!(JobId::from_bytes(&id.to_bytes()).unwrap(), id);
+        assert_eq!(JobId::from_bytes(id.as_bytes()).unwrap(), id);
         assert_eq!(id.to_string().parse::<JobId>().unwrap(), id);
         assert!(!id.is_given());
     }
@@ -174,8 +170,8 @@ mod tests {
     #[test]
     fn a_given_id_of_fifteen_characters_is_not_taken_for_a_made_one() {
         let id = JobId::given("fifteen-letters").unwrap();
-        assert_eq!(id.to_bytes().len(), 16);
-        assert_eq!(JobId::from_bytes(&id.to_bytes()).unwrap(), id);
+        assert_eq!(id.as_bytes().len(), 16);
+        assert_eq!(JobId::from_bytes(id.as_bytes()).unwrap(), id);
     }
 
     #[test]

@@ -12,9 +12,12 @@ pub const DEPTH_MAX: usize = 64;
 /// Most values in one message.
 pub const ELEMENTS_MAX: usize = 1_000_000;
 
+/// Room for most payloads, so that they are written without being moved.
+pub(crate) const USUAL: usize = 256;
+
 /// Encodes a value: structs as maps by field name, bytes as binary.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::with_capacity(128);
+    let mut bytes = Vec::with_capacity(USUAL);
     encode_into(&mut bytes, value)?;
     Ok(bytes)
 }

@@ -100,7 +100,14 @@ impl<'a> Envelope<'a> {
         if headers > HEADERS_MAX {
             return Err(Error::invalid("headers", format!("{headers} bytes"), format!("are more than the {HEADERS_MAX} bytes allowed")));
         }
-        codec::encode(self).map_err(|problem| Error::Encode { task: self.task.to_string(), problem })
+        // Kept until the job is stored: no larger than it must be.
+        let mut bytes = Vec::with_capacity(self.task.len() + self.payload.len() + headers + if self.has_options() { 128 } else { 16 });
+        codec::encode_into(&mut bytes, self).map_err(|problem| Error::Encode { task: self.task.to_string(), problem })?;
+        Ok(bytes)
+    }
+
+    fn has_options(&self) -> bool {
+        !self.headers.is_empty() || (self.max_attempts, self.timeout_ms, self.retention_ms, self.expires_ms) != (None, None, None, None)
     }
 
     /// Reads a stored envelope. Bounds are checked before anything is decoded.

@@ -147,7 +147,7 @@ pub struct PayloadWriter {
 impl PayloadWriter {
     /// A payload of `count` parameters.
     pub fn new(count: usize) -> Self {
-        let mut bytes = Vec::with_capacity(96);
+        let mut bytes = Vec::with_capacity(codec::USUAL);
         match u16::try_from(count) {
             Ok(count @ 0..=15) => bytes.push(0x80 | count.to_le_bytes()[0]),
             Ok(count) => {

@@ -38,7 +38,7 @@ use self::{
     hints::Announcements,
     keys::Keys,
     requests::ms,
-    script::{CANCEL, DELETE, ENQUEUE, EXTEND, FENCE, PAUSE, REGISTER, REQUEUE, SUSPECTS, SWEEP, Script, TURN},
+    script::{CANCEL, DELETE, EXTEND, FENCE, PAUSE, REGISTER, REQUEUE, SUSPECTS, SWEEP, Script, TURN},
     servers::{Line, Servers},
 };
 use crate::{
@@ -98,7 +98,7 @@ impl RedisBroker {
         }
         let mut call = script.call(&self.keys, queue);
         for id in ids {
-            call.arg(id.to_bytes());
+            call.arg(id.as_bytes());
         }
         array(self.script(queue, script, call).await?)?.into_iter().map(number).collect()
     }
@@ -165,16 +165,17 @@ impl Broker for RedisBroker {
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         bounded("jobs", request.jobs.len())?;
-        let answer = self.servers.script(Line::Requests, &request.queue, &ENQUEUE, requests::enqueue(request, &self.keys)).await?;
+        let (script, call) = requests::enqueue(request, &self.keys);
+        let answer = self.servers.script(Line::Requests, &request.queue, script, call).await?;
         answers::enqueued(answer, request.jobs.len())
     }
 
     async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
         bounded("jobs", request.jobs.len())?;
-        let call = requests::enqueue(request, &self.keys);
+        let (script, call) = requests::enqueue(request, &self.keys);
         // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
         let then = requests::confirm(confirm);
-        let (answer, then) = self.servers.script_then(Line::Confirmed, &request.queue, &ENQUEUE, call, &then).await?;
+        let (answer, then) = self.servers.script_then(Line::Confirmed, &request.queue, script, call, &then).await?;
         let answers = answers::enqueued(answer, request.jobs.len())?;
         let (synced, replicas) = answers::confirmed(then);
         // The jobs are stored: whatever goes wrong with the question, this is no error.

@@ -52,7 +52,7 @@ async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
     }
     let mut call = SHOW.call(&broker.keys, queue);
     for id in ids {
-        call.arg(id.to_bytes());
+        call.arg(id.as_bytes());
     }
     array(broker.script(queue, &SHOW, call).await?)
 }

@@ -6,9 +6,9 @@ use redis::Cmd;
 
 use super::{
     keys::Keys,
-    script::{ENQUEUE, TURN},
+    script::{ENQUEUE, ENQUEUE_READY, Script, TURN},
 };
-use crate::broker::{Confirm, Due, Durability, Ending, Enqueue, MAX_BYTES, NewJob, Turn};
+use crate::broker::{Confirm, Due, Durability, Ending, Enqueue, MAX_BYTES, NewJob, Priority, Turn};
 
 /// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
 const LARGE: usize = 2048;
@@ -55,16 +55,26 @@ pub(super) fn confirm(confirm: &Confirm) -> Vec<Cmd> {
     commands
 }
 
-pub(super) fn enqueue(request: &Enqueue, keys: &Keys) -> Cmd {
-    let mut call = ENQUEUE.call(keys, &request.queue);
+/// An enqueue, and the script that it calls.
+pub(super) fn enqueue(request: &Enqueue, keys: &Keys) -> (&'static Script, Cmd) {
+    let plain = request.jobs.iter().all(|job| Group::of(job) == Group::Ready(Priority::Normal.number()));
+    let script: &Script = if plain { &ENQUEUE_READY } else { &ENQUEUE };
+    let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
+    let mut call = script.call_with(keys, &request.queue, 3 + 2 * request.jobs.len(), 64 + bytes);
     let large = request.jobs.iter().any(|job| job.envelope.len() > LARGE);
     call.arg(request.producer.as_str()).arg(request.seq).arg(if large { "large" } else { "" });
+    if plain {
+        for job in &request.jobs {
+            call.arg(job.id.as_bytes()).arg(&job.envelope);
+        }
+        return (script, call);
+    }
     for group in request.jobs.chunk_by(|one, other| Group::of(one) == Group::of(other)) {
         match Group::of(&group[0]) {
             Group::Ready(list) => {
                 call.arg("r").arg(list).arg(group.len());
                 for job in group {
-                    call.arg(job.id.to_bytes()).arg(&job.envelope);
+                    call.arg(job.id.as_bytes()).arg(&job.envelope);
                 }
             }
             Group::Later => {
@@ -80,11 +90,11 @@ pub(super) fn enqueue(request: &Enqueue, keys: &Keys) -> Cmd {
             }
         }
     }
-    call
+    (script, call)
 }
 
 fn with_due(call: &mut Cmd, job: &NewJob) {
-    call.arg(job.id.to_bytes()).arg(&job.envelope).arg(job.priority.number());
+    call.arg(job.id.as_bytes()).arg(&job.envelope).arg(job.priority.number());
     match job.due {
         Due::Now => call.arg("").arg(""),
         Due::After(delay) => call.arg(ms(delay)).arg(""),
@@ -115,13 +125,13 @@ pub(super) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
     for group in groups {
         call.arg(turn.finishes[group[0]].claim).arg(group.len());
         for position in group {
-            call.arg(turn.finishes[*position].id.to_bytes());
+            call.arg(turn.finishes[*position].id.as_bytes());
         }
     }
     call.arg(others.len());
     for position in &others {
         let finish = &turn.finishes[*position];
-        call.arg(finish.claim).arg(finish.id.to_bytes());
+        call.arg(finish.claim).arg(finish.id.as_bytes());
         ending(&mut call, &finish.ending);
     }
     acks.extend(others);

@@ -85,7 +85,7 @@ fn existing(tx: &mut Tx<'_>, queue: &Queue, job: &NewJob) -> Result<Option<Enque
     if !job.id.is_given() {
         return Ok(None);
     }
-    let id = job.id.to_bytes();
+    let id = job.id.as_bytes();
     let found: Option<(i64, Option<i64>, i64)> = tx
         .sql("SELECT state, digest, length(envelope) FROM queue_jobs WHERE queue = ?1 AND id = ?2")?
         .query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
@@ -93,7 +93,7 @@ fn existing(tx: &mut Tx<'_>, queue: &Queue, job: &NewJob) -> Result<Option<Enque
     let digest = match found {
         // The record of a job that nobody wanted gives way.
         Some((state @ (CANCELLED | EXPIRED), _, bytes)) => {
-            tx.remove_ended(queue.key, &id, state, bytes)?;
+            tx.remove_ended(queue.key, id, state, bytes)?;
             None
         }
         Some((_, digest, _)) => digest,
@@ -118,7 +118,7 @@ fn store(tx: &mut Tx<'_>, queue: &mut Queue, job: &NewJob, earliest: &mut Option
             "INSERT INTO queue_jobs (queue, id, state, rank, pos, priority, envelope, digest)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
         )?
-        .execute(params![queue.key, job.id.to_bytes(), state, rank, pos, job.priority.number(), job.envelope, digest])?;
+        .execute(params![queue.key, job.id.as_bytes(), state, rank, pos, job.priority.number(), job.envelope, digest])?;
     if stored == 0 {
         // A made id comes twice only by a caller that sends its own job again.
         return Ok(Enqueued::Existing);

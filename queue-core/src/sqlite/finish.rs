@@ -13,14 +13,14 @@ use crate::broker::{Ending, Finish, KeepLimits};
 
 /// Applies one finish. False: it is stale, and changed nothing.
 pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, finish: &Finish, keep: KeepLimits) -> Result<bool, Failed> {
-    let id = finish.id.to_bytes();
+    let id = finish.id.as_bytes();
     // The common case is one statement: a made id that leaves nothing.
     if let (Ending::Ack { keep: None, .. }, false) = (&finish.ending, finish.id.is_given()) {
         let gone = tx
             .sql("DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5")?
             .execute(params![queue.key, id, ACTIVE, tag.worker, tag.claim])?;
         if gone == 0 {
-            answered(tx, tag, &id)?;
+            answered(tx, tag, id)?;
             return Ok(false);
         }
         tx.count(queue.key, "done", 1);
@@ -34,7 +34,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, f
         .query_row(params![queue.key, id, ACTIVE, tag.worker, tag.claim], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     let Some((digest, failures, bytes)) = held else {
-        answered(tx, tag, &id)?;
+        answered(tx, tag, id)?;
         return Ok(false);
     };
     if !matches!(finish.ending, Ending::Release | Ending::Void | Ending::Park { .. }) {
@@ -46,10 +46,10 @@ pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, f
     match &finish.ending {
         Ending::Ack { result, keep: until } => {
             if let Some(digest) = digest {
-                tx.remember(key, &id, digest)?;
+                tx.remember(key, id, digest)?;
             }
             match until.filter(|until| !until.is_zero()) {
-                Some(until) => done_and_kept(tx, queue, &id, until, result.as_deref(), bytes, keep)?,
+                Some(until) => done_and_kept(tx, queue, id, until, result.as_deref(), bytes, keep)?,
                 None => drop(tx.sql("DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2")?.execute(params![key, id])?),
             }
             tx.count(key, "done", 1);
@@ -58,22 +58,22 @@ pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, f
             let failures = jobs::one_more_failure(failures.as_deref(), tx.now, error)?;
             tx.sql("UPDATE queue_jobs SET attempts = attempts + 1, failures = ?3 WHERE queue = ?1 AND id = ?2")?
                 .execute(params![key, id, failures])?;
-            wait(tx, name, queue, &id, RETRY, *delay)?;
+            wait(tx, name, queue, id, RETRY, *delay)?;
             tx.count(key, "failed", 1);
         }
         Ending::Snooze { delay } => {
             tx.sql("UPDATE queue_jobs SET snoozes = snoozes + 1 WHERE queue = ?1 AND id = ?2")?.execute(params![key, id])?;
-            wait(tx, name, queue, &id, SCHEDULED, *delay)?;
+            wait(tx, name, queue, id, SCHEDULED, *delay)?;
             tx.count(key, "snoozed", 1);
         }
         Ending::Repeat { delay } => {
             tx.sql("UPDATE queue_jobs SET attempts = 0, snoozes = 0, failures = NULL WHERE queue = ?1 AND id = ?2")?
                 .execute(params![key, id])?;
             if delay.is_zero() {
-                tx.make_ready(queue, &id, false)?;
+                tx.make_ready(queue, id, false)?;
                 tx.hint(name, tx.now);
             } else {
-                wait(tx, name, queue, &id, SCHEDULED, *delay)?;
+                wait(tx, name, queue, id, SCHEDULED, *delay)?;
             }
             tx.count(key, "repeated", 1);
         }
@@ -84,12 +84,12 @@ pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, f
                     .execute(params![key, id, failures])?;
                 tx.count(key, "failed", 1);
             }
-            tx.bury(queue, &id, reason.name())?;
+            tx.bury(queue, id, reason.name())?;
         }
-        Ending::Cancel { reason } => tx.end_unwanted(queue, &id, CANCELLED, Some(reason))?,
-        Ending::Expire => tx.end_unwanted(queue, &id, EXPIRED, None)?,
+        Ending::Cancel { reason } => tx.end_unwanted(queue, id, CANCELLED, Some(reason))?,
+        Ending::Expire => tx.end_unwanted(queue, id, EXPIRED, None)?,
         Ending::Release | Ending::Void => {
-            tx.make_ready(queue, &id, true)?;
+            tx.make_ready(queue, id, true)?;
             tx.hint(name, tx.now);
             tx.count(key, "released", 1);
         }

@@ -16,7 +16,7 @@ pub(super) fn cancel(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<
     let Some(queue) = tx.queue(queue)? else { return Ok(vec![CancelAnswer::NotFound; ids.len()]) };
     let mut answers = Vec::with_capacity(ids.len());
     for id in ids {
-        let id = id.to_bytes();
+        let id = id.as_bytes();
         let found: Option<(i64, i64, i64)> = tx
             .sql("SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2")?
             .query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
@@ -29,9 +29,9 @@ pub(super) fn cancel(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<
                         .execute(params![worker, id, claim])?;
                 }
                 if state == PARKED {
-                    unpark(tx, queue.key, &id)?;
+                    unpark(tx, queue.key, id)?;
                 }
-                tx.end_unwanted(&queue, &id, CANCELLED, None)?;
+                tx.end_unwanted(&queue, id, CANCELLED, None)?;
                 if state == ACTIVE { CancelAnswer::CancelledActive } else { CancelAnswer::Cancelled }
             }
         });
@@ -49,7 +49,7 @@ pub(super) fn requeue(tx: &mut Tx<'_>, name: &str, ids: &[JobId]) -> Result<Vec<
     let Some(mut queue) = tx.queue(name)? else { return Ok(vec![false; ids.len()]) };
     let mut answers = Vec::with_capacity(ids.len());
     for id in ids {
-        let id = id.to_bytes();
+        let id = id.as_bytes();
         let bytes: Option<i64> = tx
             .sql(
                 "UPDATE queue_jobs SET attempts = 0, crashes = 0, first_crash = NULL, snoozes = 0, ended = NULL, note = NULL
@@ -58,7 +58,7 @@ pub(super) fn requeue(tx: &mut Tx<'_>, name: &str, ids: &[JobId]) -> Result<Vec<
             .query_row(params![queue.key, id, DEAD], |row| row.get(0))
             .optional()?;
         if let Some(bytes) = bytes {
-            tx.make_ready(&mut queue, &id, false)?;
+            tx.make_ready(&mut queue, id, false)?;
             tx.count(queue.key, ".dead_bytes", -bytes);
             tx.count(queue.key, "requeued", 1);
             tx.hint(name, tx.now);
@@ -73,7 +73,7 @@ pub(super) fn delete(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<
     let Some(queue) = tx.queue(queue)? else { return Ok(vec![false; ids.len()]) };
     let mut answers = Vec::with_capacity(ids.len());
     for id in ids {
-        let id = id.to_bytes();
+        let id = id.as_bytes();
         let found: Option<(i64, i64)> = tx
             .sql(
                 "SELECT state, length(envelope) + ifnull(length(result), 0) FROM queue_jobs
@@ -83,10 +83,10 @@ pub(super) fn delete(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<
             .optional()?;
         answers.push(found.is_some());
         match found {
-            Some((state @ (DONE | DEAD | CANCELLED | EXPIRED), bytes)) => tx.remove_ended(queue.key, &id, state, bytes)?,
+            Some((state @ (DONE | DEAD | CANCELLED | EXPIRED), bytes)) => tx.remove_ended(queue.key, id, state, bytes)?,
             Some((state, _)) => {
                 if state == PARKED {
-                    unpark(tx, queue.key, &id)?;
+                    unpark(tx, queue.key, id)?;
                 }
                 tx.sql("DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2")?.execute(params![queue.key, id])?;
             }
@@ -154,7 +154,7 @@ pub(super) fn list(tx: &mut Tx<'_>, queue: &str, state: State, offset: u64, limi
 pub(super) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<JobRecord>, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(None) };
     let mut job = tx.sql(&format!("SELECT {COLUMNS}, failures, result FROM queue_jobs WHERE queue = ?1 AND id = ?2"))?;
-    let mut rows = job.query(params![queue.key, id.to_bytes()])?;
+    let mut rows = job.query(params![queue.key, id.as_bytes()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let mut record = record(tx, row)?;
     record.failures = jobs::failures(row.get::<_, Option<Vec<u8>>>(11)?.as_deref())?;

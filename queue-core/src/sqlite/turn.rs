@@ -67,7 +67,7 @@ pub(super) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     let kept = if claim.deliveries.is_empty() && stale.is_empty() {
         None
     } else {
-        let ids = claim.deliveries.iter().map(|delivery| delivery.id.to_bytes()).collect();
+        let ids = claim.deliveries.iter().map(|delivery| delivery.id.as_bytes().to_vec()).collect();
         Some(codec::encode(&Kept { claim: queue.claim, ids, stale: stale.clone() }).map_err(Error::Internal)?)
     };
     tx.sql("UPDATE queue_workers SET seq = ?2, answer = ?3, deadline = ?4 WHERE worker = ?1")?.execute(params![

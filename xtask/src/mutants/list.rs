@@ -46,11 +46,13 @@ mutants! {
         "turn: a paused queue gives nothing out": "if not paused then" => "if true then";
         "turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
     }
-    REDIS "queue-core/src/redis/scripts/enqueue.lua" {
+    REDIS "queue-core/src/redis/scripts/sequence.lua" {
         "enqueue: a replay is recognised": "elseif seq == last then" => "elseif false then";
         "enqueue: an old sequence is refused": "if seq < last then" => "if false then";
         "enqueue: a producer must be known": "if not entry then" => "if not entry then entry = '0:0' end if false then";
         "enqueue: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
+    }
+    REDIS "queue-core/src/redis/scripts/enqueue.lua" {
         "enqueue: a given id exists once": "if not known then" => "if true then";
         "enqueue: another payload is a conflict": "known == digest and 1 or 2" => "1";
     }

@@ -75,7 +75,8 @@ elseif what == 'strays' then
   end
 else
   -- Ids that wait in one place, named by its key.
-  local key = K[what]
+  local key = ({ ready0 = K.ready0, ready1 = K.ready1, ready2 = K.ready2, ready3 = K.ready3, suspect = K.suspect, scheduled = K.scheduled,
+    retry = K.retry, dead = K.dead, parked = K.parked, active = K.active })[what]
   local list = string.match(what, '^ready%d$') or what == 'suspect'
   for i = 3, #ARGV do
     local member = ARGV[i]

@@ -1,29 +1,8 @@
--- R12. ARGV: producer, seq, 'large' or '', then groups until the end:
+-- R12, any jobs. ARGV after what `sequence.lua` reads: groups until the end:
 --   'r', list, n, then n pairs of id and envelope: made ids, ready now
 --   's', n, then n times id, envelope, priority, delay or '', time or '': made ids, for later
 --   'g', n, then n times id, envelope, priority, delay or '', time or '', digest: given ids
 -- Answers with nil when everything was stored, or else a digit per job, in the order of the groups.
-
-local meta = call('HMGET', K.meta, 'schema', 'large')
-if meta[1] and meta[1] ~= SCHEMA then
-  return redis.error_reply('SCHEMA ' .. meta[1])
-end
-local producer, seq = ARGV[1], tonumber(ARGV[2])
-local entry = call('HGET', K.producers, producer)
-if not entry then
-  return redis.error_reply('FORGOTTEN ' .. producer)
-end
-local last, seen, stored = string.match(entry, '^(%d+):(%d+):?(%d*)$')
-last = tonumber(last)
-if seq < last then
-  return redis.error_reply('OLD ' .. producer .. ' ' .. ARGV[2])
-elseif seq == last then
-  return stored ~= '' and stored or false
-end
-
-if ARGV[3] == 'large' and not meta[2] then
-  call('HSET', K.meta, 'large', '1')
-end
 
 local answers = nil
 local total, enqueued = 0, 0
@@ -125,10 +104,4 @@ if enqueued < total then
   end
   exceptional = table.concat(answers)
 end
--- `seen` has the grain of an hour: idle producers are forgotten after a day.
-if now - tonumber(seen) > 3600000 then
-  seen = ms(now)
-  call('ZADD', K.seen, seen, producer)
-end
-call('HSET', K.producers, producer, ARGV[2] .. ':' .. seen .. (exceptional ~= '' and ':' .. exceptional or ''))
-return exceptional ~= '' and exceptional or false
+return accept(exceptional)

@@ -1,6 +1,6 @@
 -- Stops claims, or lets them go on. ARGV: '1' or '0'.
 call('HSET', K.meta, 'paused', ARGV[1])
 if ARGV[1] == '0' then
-  redis.pcall('SPUBLISH', K.hint, '')
+  hint()
 end
 return 1

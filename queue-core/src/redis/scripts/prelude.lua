@@ -1,4 +1,4 @@
--- What every script begins with. A table K of the keys by kind comes before it.
+-- What every script begins with. K and a kind (jobs, meta) stand for the key of that kind.
 
 local call = redis.call
 local unpack = unpack

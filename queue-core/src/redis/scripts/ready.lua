@@ -61,12 +61,6 @@ local function push(ids, at_head)
   return was_empty
 end
 
--- Tells idle workers of work now, or of a job that is due earlier than all others.
-local function hint(at)
-  -- It may be lost, so a user without the right to publish is no reason to stop half-way.
-  redis.pcall('SPUBLISH', K.hint, at and ms(at) or '')
-end
-
 -- Lets jobs wait: pairs of a time and an id.
 local function wait(key, pairs_)
   if #pairs_ == 0 then

@@ -1,0 +1,5 @@
+-- Tells idle workers of work now, or of a job that is due earlier than all others.
+local function hint(at)
+  -- It may be lost, so a user without the right to publish is no reason to stop half-way.
+  redis.pcall('SPUBLISH', K.hint, at and ms(at) or '')
+end
