@@ -147,6 +147,9 @@ fn tell_run(row: &rows::Row, column: Column, outcome: &run::Outcome) {
     if let Some(histories) = &outcome.histories {
         eprintln!("      histories: {}", histories.display());
     }
+    if !outcome.held() && outcome.disk_waits > 0 {
+        eprintln!("      the server has kept everybody waiting for its disk {} times", outcome.disk_waits);
+    }
     if !outcome.held() {
         eprintln!("      replay: cargo xtask faults --row {number} --broker {column} --seed {seed}");
     }

@@ -26,6 +26,8 @@ pub struct Outcome {
     pub verdict: Result<Verdict, String>,
     /// What the row has measured, in milliseconds.
     pub figures: BTreeMap<&'static str, f64>,
+    /// How often the server waited for its disk.
+    pub disk_waits: u64,
     /// Where the histories are kept, when a promise was broken.
     pub histories: Option<PathBuf>,
     /// What the row expected and did not see.
@@ -48,12 +50,12 @@ pub async fn once(row: &Row, column: Column, seed: u64, program: &Path) -> Outco
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
         Err(text.unwrap_or("the run panicked").to_owned())
     });
-    let (verdict, histories, figures) = match verdict {
-        Ok(Ended { verdict, histories, figures }) => (Ok(verdict), histories, figures),
-        Err(problem) => (Err(problem), None, BTreeMap::new()),
+    let (verdict, histories, disk_waits, figures) = match verdict {
+        Ok(Ended { verdict, histories, disk_waits, figures }) => (Ok(verdict), histories, disk_waits, figures),
+        Err(problem) => (Err(problem), None, 0, BTreeMap::new()),
     };
     let unmet = verdict.as_ref().ok().and_then(|verdict| (row.expect)(&verdict.summary).err());
-    Outcome { seed, time: began.elapsed(), verdict, figures, histories, unmet }
+    Outcome { seed, time: began.elapsed(), verdict, figures, disk_waits, histories, unmet }
 }
 
 async fn attempt(row: &Row, column: Column, seed: u64, program: &Path) -> Result<Ended, String> {

@@ -262,6 +262,13 @@ impl Place {
         Ok(())
     }
 
+    /// How often a server has kept everybody waiting for its disk, which is no fault of a run and may look like one.
+    pub(super) fn disk_waits(&self) -> u64 {
+        let Place::Server { server } = self else { return 0 };
+        let info: String = server.ask(&["INFO", "persistence"]).unwrap_or_default();
+        info.lines().find_map(|line| line.strip_prefix("aof_delayed_fsync:")?.trim().parse().ok()).unwrap_or(0)
+    }
+
     pub(super) fn resources(&mut self) -> Resources {
         match self {
             Place::Sentinels { .. } | Place::Cluster { .. } => Resources::default(),

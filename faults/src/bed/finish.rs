@@ -26,6 +26,8 @@ pub struct Ended {
     pub verdict: Verdict,
     /// Where the histories are, if a promise was broken.
     pub histories: Option<PathBuf>,
+    /// How often the server waited for its disk.
+    pub disk_waits: u64,
     /// What the row has measured, in milliseconds.
     pub figures: BTreeMap<&'static str, f64>,
 }
@@ -41,6 +43,7 @@ impl Bed {
         let drained_ms = self.drain().await?;
         self.hear_everybody().await?;
         let end = self.resources();
+        let disk_waits = self.place.disk_waits();
         let mut snapshot = snapshot::take(&self.client, &mut self.place).await?;
         (snapshot.drained_ms, snapshot.base, snapshot.end) = (drained_ms, self.base, end);
         // Those that have not drained are stopped where they are: the snapshot has what they hold.
@@ -54,7 +57,7 @@ impl Bed {
         let verdict = check(&records, &snapshot, &self.setup.terms);
         // Whoever looks for the reason wants the whole history.
         let histories = (!verdict.violations.is_empty()).then(|| self.folder.keep());
-        Ok(Ended { verdict, histories, figures: self.figures })
+        Ok(Ended { verdict, histories, disk_waits, figures: self.figures })
     }
 
     async fn heal(&mut self) -> Result<(), Problem> {
