@@ -28,16 +28,16 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M41",
-        name: "the sentinels stand still while the master is killed",
+        name: "the master is killed, and the sentinels stand still",
         grade: Grade::A,
         columns: SENTINEL,
         setup: lossy,
         harm: |bed| {
             Box::pin(async move {
                 bed.progress(100).await?;
-                bed.pause_sentinels(true)?;
                 bed.kill_master()?;
-                // Nobody names another master, and workers ask again and again.
+                // Long before they would take it for dead. Nobody names another master, and workers ask again and again.
+                bed.pause_sentinels(true)?;
                 let away = bed.ms(2_000, 6_000);
                 bed.pass(away).await?;
                 bed.pause_sentinels(false)?;
