@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use crate::{
-    Error,
+    Error, contest,
     tasks::{Counter, now_us},
     worker::Running,
 };
@@ -95,6 +95,7 @@ pub(crate) async fn drain(processes: &mut [WorkerProcess], n: usize) -> Result<f
 pub(crate) async fn play(part: &str, arguments: &[String]) -> Result<(), Error> {
     match (part, arguments) {
         ("worker", [url, concurrency, queues]) => worker(url, concurrency.parse()?, queues).await,
+        (contest::PART, _) => contest::play(arguments).await,
         _ => Err(format!("there is no part {part} with {} arguments", arguments.len()).into()),
     }
 }

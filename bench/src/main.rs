@@ -6,14 +6,18 @@
 //! - `frame` says what a figure is: what it measures, what its ratio is relative to, its bar.
 //! - `figures` has the figures, a module per idea. A new one is added to the list of its module.
 //! - `take` takes a figure several times and keeps the medians.
+//! - `contest` has those of `designs` and of other projects, beside `ours`.
 //! - `report` writes the page with the plots.
 //! - `worker`, `tasks` and `server` are what is measured, and `children` what other processes do.
 
 #![allow(clippy::print_stdout, reason = "the report goes to standard output")]
 
 mod children;
+mod contest;
+mod designs;
 mod figures;
 mod frame;
+mod ours;
 mod report;
 mod server;
 mod stats;
@@ -37,7 +41,8 @@ use crate::{
     after_help = "Examples:\n  cargo xtask bench\n  cargo xtask bench process latency --runs 5\n  cargo xtask bench sqlite --json > figures.jsonl"
 )]
 struct Args {
-    /// The figures to take, by name or by broker; without any, those of a plain run.
+    /// The figures to take, by name or by broker; without any, those of a plain run. `designs` and `peers` are measured beside
+    /// our queue: after one of these words, some of them or of their figures may be named.
     names: Vec<String>,
     /// Takes also the figures that take minutes each, or gigabytes.
     #[arg(long)]
@@ -63,6 +68,9 @@ struct Args {
     /// Where SQLite files are put: a disk, not a memory file system.
     #[arg(long, default_value = "target")]
     disk: PathBuf,
+    /// A peer, NAME=PROGRAM; `cargo xtask bench peers` builds them and gives them here.
+    #[arg(long, hide = true)]
+    peer: Vec<String>,
     /// What a process does that a figure starts: its part, and what that needs.
     #[arg(long, hide = true, num_args = 1.., allow_hyphen_values = true)]
     child: Vec<String>,
@@ -88,7 +96,10 @@ async fn main() -> ExitCode {
 }
 
 async fn measure(args: &Args) -> Result<(), Error> {
-    let figures = chosen(figures::all(), args)?;
+    let figures = match args.names.split_first() {
+        Some((group, names)) if group == "designs" || group == "peers" => contest::chosen(group, names, &args.peer).await?,
+        _ => chosen(figures::all(), args)?,
+    };
     if args.list {
         figures.iter().for_each(|figure| println!("{:<8} {:<28} {}", figure.broker, figure.name, figure.about));
         return Ok(());

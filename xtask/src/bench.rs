@@ -4,13 +4,13 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
-use crate::{run::cargo, servers};
+use crate::{peers, run::cargo, servers};
 
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The figures to measure, by name or by broker; without a name, all but the long ones and `failover`, which takes some
-    /// twenty minutes.
+    /// twenty minutes. After `designs` or `peers`: those that stand beside ours, or their figures; all of them without a name.
     names: Vec<String>,
     /// Takes also the figures that take minutes each, or gigabytes of memory.
     #[arg(long)]
@@ -36,8 +36,16 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     if arguments.names.iter().any(|name| name == "failover") {
         return failovers(&arguments.names);
     }
+    let (mut names, mut peers) = (arguments.names.clone(), Vec::new());
+    if names.first().is_some_and(|group| group == "peers") {
+        peers = peers::build(&mut names);
+        if peers.is_empty() {
+            return ExitCode::FAILURE;
+        }
+    }
     let mut command = cargo();
-    command.args(["run", "--quiet", "--release", "-p", "queue-bench", "--bin", "queue-bench", "--"]).args(&arguments.names);
+    command.args(["run", "--quiet", "--release", "-p", "queue-bench", "--bin", "queue-bench", "--"]).args(&names);
+    command.args(peers.iter().flat_map(|peer| ["--peer", peer]));
     command.args(["--runs", &arguments.runs.to_string()]);
     let given = [("--json", arguments.json), ("--long", arguments.long), ("--list", arguments.list), ("--redraw", arguments.redraw)];
     command.args(given.into_iter().filter_map(|(name, given)| given.then_some(name)));

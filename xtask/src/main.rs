@@ -5,6 +5,7 @@ mod bench;
 mod faults;
 mod gate;
 mod mutants;
+mod peers;
 mod run;
 mod servers;
 mod test;
@@ -26,6 +27,8 @@ const EXAMPLES: &str = "Examples:
   cargo xtask bench                             every figure
   cargo xtask bench process latency --json      two of them, one JSON object each
   cargo xtask bench --report docs/benchmarks.md every figure, on a page with plots
+  cargo xtask bench designs                     beside the designs that it grew out of
+  cargo xtask bench peers bullmq-node           beside other projects' queues, or one of them
   cargo xtask bench failover                    behind sentinels and in a cluster: some twenty minutes
   cargo xtask gate --accept                     what a job costs now is what it may cost
   cargo xtask faults --row M4                   one row of the fault matrix, on every broker

@@ -33,10 +33,13 @@ impl Report {
         let mut lines = read(&stored)?;
         lines.retain(|old| !new.iter().any(|line| (&line.broker, &line.figure) == (&old.broker, &old.figure)));
         lines.extend(new);
-        // As the figures are listed; what is not there any more goes.
+        // As the figures are listed; what is not there any more goes. Contestants are not listed, and follow by name.
         let place = |line: &Line| order.iter().position(|(broker, name)| (broker, name) == (&line.broker, &line.figure));
-        lines.retain(|line| place(line).is_some());
-        lines.sort_by_key(place);
+        lines.retain(|line| place(line).is_some() || order.iter().all(|(broker, _)| *broker != line.broker));
+        lines.sort_by_cached_key(|line| match place(line) {
+            Some(place) => (place, String::new()),
+            None => (usize::MAX, line.broker.clone()),
+        });
         let text: Result<Vec<String>, _> = lines.iter().map(serde_json::to_string).collect();
         fs::write(&stored, text?.join("\n") + "\n")?;
 

@@ -1,0 +1,166 @@
+//! What is measured side by side: our queue, the designs that it grew out of, and other projects' queues.
+//!
+//! Each is a program that carries out the same commands ([`queue_contender`]) in processes of its own, on a server of its own:
+//! none sees the connections, the caches or the leftovers of another. The designs and our queue are parts of this program; the
+//! others are packages of their own in `bench/peers`, which `cargo xtask bench peers` builds.
+
+mod figures;
+mod killed;
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::process::{Child, Command};
+
+use crate::{Error, designs, frame::Figure, ours::Ours};
+
+/// The longest that a command may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Our queue among them, on either broker.
+const OURS: &str = "ours";
+const OURS_SQLITE: &str = "ours-sqlite";
+
+/// Other projects' queues, as they are named in `bench/peers`.
+const PEERS: [(&str, Store); 6] = [
+    ("apalis-redis", Store::Redis),
+    ("bullmq-rust", Store::Redis),
+    ("bullmq-node", Store::Redis),
+    ("rusty-sidekiq", Store::Redis),
+    ("apalis-sqlite", Store::Sqlite),
+    ("effectum", Store::Sqlite),
+];
+
+/// The part of a child of this program that carries out commands.
+pub(crate) const PART: &str = "contender";
+
+/// The figures of a group, `designs` or `peers`, beside ours. Further names leave out those that none of them names, be it by
+/// contestant or by figure; ours stay.
+pub(crate) async fn chosen(group: &str, names: &[String], peers: &[String]) -> Result<Vec<Figure>, Error> {
+    let mut contestants = vec![Contestant::own(OURS).await?];
+    if group == "designs" {
+        for name in designs::NAMES {
+            contestants.push(Contestant::own(name).await?);
+        }
+    } else {
+        for peer in peers {
+            contestants.push(Contestant::peer(peer).await?);
+        }
+        if contestants.iter().any(|contestant| contestant.store == Store::Sqlite) {
+            contestants.insert(1, Contestant::own(OURS_SQLITE).await?);
+        }
+    }
+    for contestant in &contestants {
+        eprintln!("{}: {} ({})", contestant.name, contestant.about.versions, contestant.about.settings);
+    }
+    let mut figures = figures::figures(&contestants);
+    let (by_contestant, by_figure): (Vec<&String>, Vec<&String>) =
+        names.iter().partition(|name| contestants.iter().any(|contestant| contestant.name == name.as_str()));
+    if let Some(unknown) = by_figure.iter().find(|name| !figures.iter().any(|figure| figure.name == name.as_str())) {
+        let known: Vec<&str> = contestants.iter().map(|contestant| contestant.name).collect();
+        return Err(format!("{unknown:?} is neither one of {} nor a figure of theirs", known.join(", ")).into());
+    }
+    figures.retain(|figure| {
+        let ours = figure.broker == OURS || figure.broker == OURS_SQLITE;
+        (by_figure.is_empty() || by_figure.iter().any(|name| figure.name == name.as_str()))
+            && (ours || by_contestant.is_empty() || by_contestant.iter().any(|name| figure.broker == name.as_str()))
+    });
+    Ok(figures)
+}
+
+/// One of those that are measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Contestant {
+    pub(crate) name: &'static str,
+    pub(crate) store: Store,
+    pub(crate) about: About,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+/// What a contestant keeps its jobs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    Redis,
+    Sqlite,
+}
+
+/// What it says of itself.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct About {
+    pub(crate) versions: String,
+    pub(crate) settings: String,
+    pub(crate) bulk: bool,
+    pub(crate) delays: bool,
+    pub(crate) most_jobs: Option<usize>,
+}
+
+impl Contestant {
+    /// Our own queue, or a design.
+    async fn own(name: &'static str) -> Result<Self, Error> {
+        let (part, store) = if name == OURS_SQLITE { (OURS, Store::Sqlite) } else { (name, Store::Redis) };
+        let arguments = ["--child", PART, part].map(OsString::from).to_vec();
+        Contestant::new(name, store, std::env::current_exe()?, arguments).await
+    }
+
+    /// A program that was built for it, given as `NAME=PROGRAM`.
+    async fn peer(named: &str) -> Result<Self, Error> {
+        let (name, program) = named.split_once('=').ok_or_else(|| format!("the peer {named:?} must be NAME=PROGRAM"))?;
+        let known = PEERS.iter().find(|(peer, _)| *peer == name);
+        let (name, store) = *known.ok_or_else(|| format!("unknown peer {name:?}"))?;
+        Contestant::new(name, store, PathBuf::from(program), Vec::new()).await
+    }
+
+    async fn new(name: &'static str, store: Store, program: PathBuf, arguments: Vec<OsString>) -> Result<Self, Error> {
+        let unknown = About { versions: String::new(), settings: String::new(), bulk: false, delays: false, most_jobs: None };
+        let mut contestant = Contestant { name, store, about: unknown, program, arguments };
+        contestant.about = serde_json::from_value(contestant.ask("-", &["about"]).await?)?;
+        Ok(contestant)
+    }
+
+    /// Lets a process carry out a command, and gives what it answers.
+    async fn ask(&self, url: &str, words: &[&str]) -> Result<Value, Error> {
+        let command = words.join(" ");
+        let output = self.process(url, words).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+        let output = tokio::time::timeout(PATIENCE, output)
+            .await
+            .map_err(|_| format!("{}: `{command}` took more than {PATIENCE:?}", self.name))?
+            .map_err(|error| format!("{}: cannot start {}: {error}", self.name, self.program.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        match text.lines().last().map(serde_json::from_str) {
+            Some(Ok(answer)) if output.status.success() => Ok(answer),
+            _ => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let said: Vec<&str> = said.lines().rev().take(3).collect();
+                Err(format!("{}: `{command}` failed: {}", self.name, said.into_iter().rev().collect::<Vec<_>>().join("; ")).into())
+            }
+        }
+    }
+
+    /// Starts a worker that runs until it is killed, and writes its marks to a file.
+    fn start(&self, url: &str, concurrency: usize, marks: &Path) -> Result<Child, Error> {
+        let mut command = self.process(url, &["work", &concurrency.to_string()]);
+        Ok(command.arg(marks).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+    }
+
+    fn process(&self, url: &str, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).arg(url).args(words).stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+}
+
+/// Plays the part of a contestant, in the process that was started for it.
+pub(crate) async fn play(arguments: &[String]) -> Result<(), Error> {
+    match arguments.split_first() {
+        Some((name, rest)) if name == OURS => queue_contender::run::<Ours>(rest).await,
+        Some((name, rest)) => designs::run(name, rest).await,
+        None => Err("the contestant has no name".into()),
+    }
+}

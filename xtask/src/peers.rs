@@ -1,0 +1,79 @@
+//! Building other projects' queues for `cargo xtask bench peers`. Each is a package of its own in `bench/peers`, with a lock file
+//! of its own; nothing of them enters the workspace, and all that is built goes to `target/peers`.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use crate::run::{cargo, output, root};
+
+/// Written in Rust.
+const RUST: [&str; 5] = ["apalis-redis", "bullmq-rust", "rusty-sidekiq", "apalis-sqlite", "effectum"];
+/// Written for Node.
+const NODE: [&str; 1] = ["bullmq-node"];
+
+/// Builds those that are named, or all where none is; gives `NAME=PROGRAM` of each that can run, and takes the names of the
+/// others away. What else is among the names is not for here: figures, for instance.
+pub(crate) fn build(names: &mut Vec<String>) -> Vec<String> {
+    let any = RUST.iter().chain(&NODE).any(|peer| names.iter().any(|name| name == peer));
+    let mut programs = Vec::new();
+    for peer in RUST.into_iter().chain(NODE) {
+        if any && !names.iter().any(|name| name == peer) {
+            continue;
+        }
+        let built = if NODE.contains(&peer) { build_node(peer) } else { build_rust(peer) };
+        match built {
+            Ok(program) => programs.push(format!("{peer}={}", program.display())),
+            Err(why) => {
+                eprintln!("NOT RUN: {peer}: {why}");
+                names.retain(|name| name != peer);
+            }
+        }
+    }
+    programs
+}
+
+fn build_rust(peer: &str) -> Result<PathBuf, String> {
+    eprintln!("building {peer}");
+    let target = target();
+    let mut command = cargo();
+    command.args(["build", "--quiet", "--release", "--locked", "--target-dir"]).arg(&target);
+    command.arg("--manifest-path").arg(sources(peer).join("Cargo.toml"));
+    match command.status() {
+        Ok(status) if status.success() => Ok(target.join("release").join(format!("peer-{peer}"))),
+        Ok(_) => Err("it could not be built; the first time, crates.io must be in reach".to_owned()),
+        Err(error) => Err(format!("cannot run cargo: {error}")),
+    }
+}
+
+fn build_node(peer: &str) -> Result<PathBuf, String> {
+    for program in ["node", "npm"] {
+        output(Command::new(program).arg("--version")).ok_or_else(|| format!("there is no {program} on PATH"))?;
+    }
+    eprintln!("installing {peer}");
+    let folder = target().join(peer);
+    let copied = fs::create_dir_all(&folder).and_then(|()| {
+        ["package.json", "package-lock.json", "peer.mjs"]
+            .into_iter()
+            .try_for_each(|file| fs::copy(sources(peer).join(file), folder.join(file)).map(|_| ()))
+    });
+    copied.map_err(|error| format!("cannot copy it to {}: {error}", folder.display()))?;
+    // Not `npm ci`: it refuses a lock that names no packages for other systems, and such are all that were made behind a mirror.
+    let mut install = Command::new("npm");
+    install.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]);
+    match install.current_dir(&folder).stdout(Stdio::null()).status() {
+        Ok(status) if status.success() => Ok(folder.join("peer.mjs")),
+        Ok(_) => Err("npm could not install it; the first time, its registry must be in reach".to_owned()),
+        Err(error) => Err(format!("cannot run npm: {error}")),
+    }
+}
+
+fn sources(peer: &str) -> PathBuf {
+    root().join("bench").join("peers").join(peer)
+}
+
+fn target() -> PathBuf {
+    root().join("target").join("peers")
+}
