@@ -5,9 +5,11 @@
 //! two real brokers; and futures whose order tokio leaves to chance, of which the worker has none that matters.
 
 mod link;
+mod outcomes;
 mod store;
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -16,6 +18,7 @@ use queue_core::{Backoff, Client, broker::DynBroker};
 use queue_worker::Worker;
 use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 
+pub use self::outcomes::{OUTCOMES, Outcomes};
 use self::{
     link::{Link, Weather},
     store::{Shared, Store},
@@ -37,21 +40,30 @@ const MAX_CRASHES: u32 = 20;
 /// How long it may take until everything is done, in simulated time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// What came of a life.
+#[derive(Debug)]
+pub struct Life {
+    /// What the checker says.
+    pub verdict: Verdict,
+    /// What happened in it.
+    pub outcomes: Outcomes,
+}
+
 /// Simulates one life.
 ///
 /// # Panics
 /// When no runtime can be had.
-pub fn run(seed: u64) -> Verdict {
+pub fn run(seed: u64) -> Life {
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(life(seed))
 }
 
-async fn life(seed: u64) -> Verdict {
+async fn life(seed: u64) -> Life {
     let memory = Memory::begin();
     let weather = Weather::new(seed);
     let store: Shared = Arc::new(Mutex::new(Store::new(memory.clone())));
-    let mut world = World { store, weather, memory, workers: Vec::new(), started: 0 };
+    let mut world = World { store, weather, memory, workers: Vec::new(), started: 0, deadlines_us: BTreeMap::new() };
     for _ in 0..=world.weather.below(2) {
         world.start_worker();
     }
@@ -77,7 +89,8 @@ async fn life(seed: u64) -> Verdict {
     let mut snapshot = world.store().snapshot();
     snapshot.drained_ms = drained_ms;
     world.stop().await;
-    check(&world.memory.records(), &snapshot, &terms)
+    let (records, forgotten) = (world.memory.records(), world.store().forgotten);
+    Life { verdict: check(&records, &snapshot, &terms), outcomes: outcomes::count(&records, forgotten, &world.deadlines_us) }
 }
 
 struct World {
@@ -86,6 +99,8 @@ struct World {
     memory: Memory,
     workers: Vec<Process>,
     started: u64,
+    /// How long each producer tries to enqueue.
+    deadlines_us: BTreeMap<String, u64>,
 }
 
 /// A simulated worker process.
@@ -142,9 +157,13 @@ impl World {
             max_attempts: 3,
             ..Mix::default()
         };
+        let name = format!("p{}", n + 1);
+        // Some give up before a single call is given up.
+        let deadline = Duration::from_millis(500 + self.weather.below(12_000));
+        self.deadlines_us.insert(name.clone(), u64::try_from(deadline.as_micros()).unwrap_or(u64::MAX));
         let producing = Producing {
-            client: Client::with_broker(link as DynBroker),
-            recorder: self.recorder(&format!("p{}", n + 1)),
+            client: Client::with_broker(link as DynBroker).with_deadline(deadline),
+            recorder: self.recorder(&name),
             first_key: (n + 1) << 40,
             pause: Duration::from_millis(self.weather.below(100)),
             seed: self.weather.below(u64::MAX),

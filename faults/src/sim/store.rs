@@ -68,6 +68,8 @@ pub(super) struct Store {
     counters: BTreeMap<String, u64>,
     claim: u64,
     count: u64,
+    /// How often somebody was told that he is not known.
+    pub(super) forgotten: usize,
     /// One per listener: those of one channel are woken in an order that is left to chance.
     listeners: Vec<Announcer>,
 }
@@ -91,6 +93,7 @@ impl Store {
             counters: BTreeMap::new(),
             claim: 0,
             count: 0,
+            forgotten: 0,
             listeners: Vec::new(),
         }
     }
@@ -196,6 +199,12 @@ impl Store {
     }
 
     pub(super) fn turn(&mut self, turn: &Turn) -> Result<TurnAnswer> {
+        let answer = self.turned(turn);
+        self.forgotten += usize::from(matches!(answer, Err(Error::Forgotten(_))));
+        answer
+    }
+
+    fn turned(&mut self, turn: &Turn) -> Result<TurnAnswer> {
         let entry = self.lanes.get(&turn.worker).ok_or_else(|| forgotten(&turn.worker))?;
         if turn.seq < entry.seq {
             return Err(Error::Old { name: turn.worker.to_string(), seq: turn.seq });
