@@ -16,11 +16,24 @@ pub(crate) fn facts(server: &Path) -> Vec<(&'static str, String)> {
         ("processor", processor.unwrap_or_else(unknown)),
         ("cores", available_parallelism().map_or_else(|_| unknown(), |cores| cores.to_string())),
         ("memory", memory.unwrap_or_else(unknown)),
-        ("kernel", first("/proc/sys/kernel/osrelease").map_or_else(unknown, |release| format!("Linux {release}"))),
+        (
+            "kernel",
+            first("/proc/sys/kernel/osrelease").map_or_else(unknown, |release| {
+                // What a distributor or a cloud calls its build tells nothing.
+                format!("Linux {}", release.split('-').next().unwrap_or(&release))
+            }),
+        ),
         ("Redis", version(server).unwrap_or_else(unknown)),
         ("SQLite", rusqlite::version().to_owned()),
         ("this project", env!("CARGO_PKG_VERSION").to_owned()),
     ]
+}
+
+/// Whether the machine had much else to do in the last quarter of an hour: what we measure keeps some four threads busy on two cores.
+pub(crate) fn is_busy() -> bool {
+    let cores = available_parallelism().map_or(1, std::num::NonZero::get) as f64;
+    let load = fs::read_to_string("/proc/loadavg").ok().and_then(|text| text.split(' ').nth(2)?.parse::<f64>().ok());
+    load.is_some_and(|load| load > 4.0 * cores)
 }
 
 fn version(server: &Path) -> Option<String> {

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::plots::{Plot, ours};
+use super::{
+    machine::is_busy,
+    plots::{Plot, ours},
+};
 use crate::take::Line;
 
 const INTRODUCTION: &str = "# Benchmarks
@@ -47,6 +50,9 @@ pub(crate) fn page(lines: &[Line], plots: &[Plot], folder: &str, facts: &[(&'sta
     page += "\n## Machine and versions\n\n| | |\n|---|---|\n";
     for (name, value) in facts {
         let _ = writeln!(page, "| {name} | {value} |");
+    }
+    if is_busy() {
+        page += "\n**The machine was busy with other work when this page was written: its numbers are provisional.**\n";
     }
     page += "\n## Bars\n\n| | figure | value | ratio | bar | |\n|---|---|---:|---:|---|---|\n";
     for line in lines.iter().filter(|line| line.bar.is_some()) {
