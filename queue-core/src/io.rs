@@ -4,6 +4,7 @@
 use std::{future::Future, pin::Pin, sync::Mutex, thread::JoinHandle};
 
 use tokio::{runtime::Handle, sync::oneshot};
+use tokio_util::context::TokioContext;
 
 use crate::{
     broker::DynBroker,
@@ -43,6 +44,11 @@ impl IoThread {
     /// Runs a task on this thread, from any thread.
     pub(crate) fn spawn(&self, task: BoxFuture<'static, ()>) {
         drop(self.handle.spawn(task));
+    }
+
+    /// Lets a future that waits with deadlines be awaited in any runtime, or in none: the clock is that of this thread's.
+    pub(crate) fn clocked<F: Future>(&self, work: F) -> TokioContext<F> {
+        TokioContext::new(work, self.handle.clone())
     }
 
     /// The runtime, for code that opens sockets on it.

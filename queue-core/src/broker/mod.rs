@@ -76,6 +76,7 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// Stores jobs: → `ready`, or `scheduled` when they have a delay (R12). One answer per job, in order.
     ///
     /// A replay (`seq` = last) gives the stored answers and writes nothing. A given id that exists is answered, not stored.
+    /// This is called on the application's own threads, too, in whatever runtime they have or in none.
     ///
     /// # Errors
     /// `Forgotten` when the producer is unknown, `Old` when `seq` is below the last, `BrokerFull` when nothing was stored.

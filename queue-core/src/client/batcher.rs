@@ -1,21 +1,24 @@
 //! Smart batching.
 //!
 //! A queue has one *batcher* on the broker's I/O thread. While one of its calls is in flight, further jobs gather and leave
-//! as the next batch; at low load each leaves alone, at once. Bulk enqueues go beside it, in a few lanes.
+//! as the next batch. Who is alone sends from where it is: a lone job is handed to nobody. Bulk enqueues go beside, in a few lanes.
 
 use std::{
     mem,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use tokio::{
-    sync::{Semaphore, mpsc, oneshot},
+    sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore, mpsc, oneshot},
     time::Instant,
 };
 
 use super::producer::{Answer, Failure, Line, Producer, after};
 use crate::{
-    broker::{MAX_BYTES, MAX_ITEMS, NewJob},
+    broker::{Enqueue, MAX_BYTES, MAX_ITEMS, NewJob},
     error::{Error, Result},
     io::on_broker,
 };
@@ -30,6 +33,10 @@ pub(super) const BULK_LANES: usize = 4;
 #[derive(Debug)]
 pub(super) struct Producers {
     line: Line,
+    /// Who sends single jobs: the batcher, or a caller who is alone.
+    single: Arc<AsyncMutex<Producer>>,
+    /// Callers whose single jobs are on their way.
+    callers: AtomicUsize,
     /// `None` until the first job; a new one takes the place of one that has ended.
     batcher: Mutex<Option<mpsc::Sender<Waiting>>>,
     bulk: Bulk,
@@ -42,6 +49,24 @@ struct Bulk {
     idle: Arc<Mutex<Vec<Producer>>>,
 }
 
+/// One who waits for a single job to be stored.
+struct Caller<'a> {
+    among: &'a AtomicUsize,
+    is_alone: bool,
+}
+
+impl<'a> Caller<'a> {
+    fn among(callers: &'a AtomicUsize) -> Self {
+        Caller { among: callers, is_alone: callers.fetch_add(1, Ordering::Relaxed) == 0 }
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        self.among.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[derive(Debug)]
 struct Waiting {
     job: NewJob,
@@ -52,16 +77,43 @@ struct Waiting {
 
 impl Producers {
     pub(super) fn new(line: Line) -> Self {
-        Producers { line, batcher: Mutex::default(), bulk: Bulk { lanes: Arc::new(Semaphore::new(BULK_LANES)), idle: Arc::default() } }
+        Producers {
+            single: Arc::new(AsyncMutex::new(Producer::new(line.clone()))),
+            line,
+            callers: AtomicUsize::new(0),
+            batcher: Mutex::default(),
+            bulk: Bulk { lanes: Arc::new(Semaphore::new(BULK_LANES)), idle: Arc::default() },
+        }
     }
 
     /// Stores one job, in the company of others that come at the same time.
     pub(super) async fn enqueue(&self, job: NewJob) -> Result<Answer> {
+        let until = after(self.line.deadline);
+        let caller = Caller::among(&self.callers);
+        let job = match self.single.clone().try_lock_owned() {
+            Ok(mut producer) if caller.is_alone => match producer.next(job) {
+                Ok(request) => return self.enqueue_alone(producer, request, until).await,
+                Err(job) => job,
+            },
+            _ => job,
+        };
         let gone = || Error::Internal("the batcher of this client has ended; it is not known whether the job is stored".to_owned());
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { job, until: after(self.line.deadline), answer };
-        self.batcher().send(waiting).await.map_err(|_| gone())?;
+        self.batcher().send(Waiting { job, until, answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
+    }
+
+    /// Sends a request from here, once. What takes longer happens on the I/O thread: this may be no runtime with a clock.
+    async fn enqueue_alone(&self, mut producer: OwnedMutexGuard<Producer>, request: Enqueue, until: Instant) -> Result<Answer> {
+        let answers = match self.line.attempt(&request).await {
+            Ok(answers) => Ok(answers),
+            Err(error) => {
+                let concluded = async move { producer.conclude(request, Some(error), until).await };
+                on_broker(&self.line.broker, concluded).await?
+            }
+        };
+        let answers = answers.map_err(|failure| failure.of(0))?;
+        answers.into_iter().next().ok_or_else(|| Error::Internal("an enqueue of one job has no answer".to_owned()))
     }
 
     /// Stores one bounded batch, beside at most three others. Once begun, it goes on although its caller is dropped.
@@ -87,7 +139,7 @@ impl Producers {
             Some(sender) if !sender.is_closed() => sender.clone(),
             _ => {
                 let (sender, receiver) = mpsc::channel(WAITING);
-                self.line.broker.spawn(Box::pin(run_batcher(Producer::new(self.line.clone()), receiver)));
+                self.line.broker.spawn(Box::pin(run_batcher(self.single.clone(), self.line.clone(), receiver)));
                 *batcher = Some(sender.clone());
                 sender
             }
@@ -96,13 +148,14 @@ impl Producers {
 }
 
 /// Ends when the last client is gone and everything that it gave is answered.
-async fn run_batcher(mut producer: Producer, mut waiting: mpsc::Receiver<Waiting>) {
+async fn run_batcher(producer: Arc<AsyncMutex<Producer>>, line: Line, mut waiting: mpsc::Receiver<Waiting>) {
     let mut gathered = Vec::new();
     let mut answers = Vec::new();
     loop {
         if gathered.is_empty() && waiting.recv_many(&mut gathered, MAX_ITEMS).await == 0 {
             return;
         }
+        let mut producer = producer.lock().await;
         let size = batch_size(gathered.iter().map(|waiting| waiting.job.envelope.len()));
         let rest = if size == gathered.len() { Vec::new() } else { gathered.split_off(size) };
         let mut jobs = Vec::with_capacity(size);
@@ -111,7 +164,7 @@ async fn run_batcher(mut producer: Producer, mut waiting: mpsc::Receiver<Waiting
         for Waiting { job, until: its_end, answer } in mem::replace(&mut gathered, rest) {
             if its_end < now {
                 // It waited behind a batch that used up its time. Nothing of it was sent.
-                drop(answer.send(Err(producer.line.unavailable("it did not answer to the jobs before this one"))));
+                drop(answer.send(Err(line.unavailable("it did not answer to the jobs before this one"))));
                 continue;
             }
             until = until.max(its_end);

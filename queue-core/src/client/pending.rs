@@ -56,7 +56,7 @@ impl Lost {
         if let Some(answers) = &*settled {
             return Ok(answers.clone());
         }
-        let answers = self.line.settle(&self.request, until).await?;
+        let answers = self.line.settle(&self.request, None, until).await?;
         Ok(settled.insert(answers).clone())
     }
 }

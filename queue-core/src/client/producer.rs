@@ -79,25 +79,43 @@ impl Producer {
     }
 
     /// Stores a batch, and tries to until then.
-    pub(super) async fn send(&mut self, mut jobs: Vec<NewJob>, until: Instant) -> Result<Vec<Answer>, Failure> {
+    pub(super) async fn send(&mut self, jobs: Vec<NewJob>, until: Instant) -> Result<Vec<Answer>, Failure> {
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => self.register(until).await?,
+        };
+        let request = self.number(name, jobs);
+        self.conclude(request, None, until).await
+    }
+
+    /// The request that is next, if this producer has a name.
+    pub(super) fn next(&mut self, job: NewJob) -> Result<Enqueue, NewJob> {
+        match self.name.clone() {
+            Some(name) => Ok(self.number(name, vec![job])),
+            None => Err(job),
+        }
+    }
+
+    fn number(&mut self, name: PartyName, jobs: Vec<NewJob>) -> Enqueue {
+        self.seq += 1;
+        Enqueue::new(self.line.queue.clone(), name, self.seq, jobs)
+    }
+
+    /// Sends a request until it is answered or the time is up; it may have been sent once, and this is what came of it.
+    pub(super) async fn conclude(&mut self, mut request: Enqueue, mut met: Option<Error>, until: Instant) -> Result<Vec<Answer>, Failure> {
         let mut pause = FIRST_PAUSE;
         let mut forgotten = false;
         loop {
-            let name = match &self.name {
-                Some(name) => name.clone(),
-                None => self.register(until).await?,
-            };
-            self.seq += 1;
-            let request = Enqueue::new(self.line.queue.clone(), name, self.seq, jobs);
-            match self.line.settle(&request, until).await {
+            match self.line.settle(&request, met.take(), until).await {
                 Ok(answers) => return Ok(answers),
                 // Nothing of this number was stored, so it may be sent under a new name.
                 Err(Unsettled::Refused(Error::Forgotten(_))) if Instant::now() + pause < until => {
                     self.name = None;
-                    jobs = request.jobs;
                     if std::mem::replace(&mut forgotten, true) {
                         rest(&mut pause).await;
                     }
+                    let name = self.register(until).await?;
+                    request = self.number(name, request.jobs);
                 }
                 Err(Unsettled::Refused(error)) => return Err(Failure::Refused(error)),
                 Err(Unsettled::Unknown) => {
@@ -136,24 +154,32 @@ pub(super) enum Unsettled {
 }
 
 impl Line {
-    /// Sends one request, unchanged, until it is answered or the time is up.
-    pub(super) async fn settle(&self, request: &Enqueue, until: Instant) -> Result<Vec<Answer>, Unsettled> {
+    /// Sends a request once.
+    pub(super) async fn attempt(&self, request: &Enqueue) -> Result<Vec<Answer>> {
+        let (answers, confirmed) = match &self.confirm {
+            None => (self.broker.enqueue(request).await?, None),
+            Some(confirm) => {
+                let (answers, confirmed) = self.broker.enqueue_confirmed(request, confirm).await?;
+                (answers, Some(confirmed))
+            }
+        };
+        if answers.len() != request.jobs.len() {
+            return Err(Error::Internal(format!("{} answers to an enqueue of {} jobs", answers.len(), request.jobs.len())));
+        }
+        Ok(answers.into_iter().map(|enqueued| Answer { enqueued, confirmed }).collect())
+    }
+
+    /// Sends one request, unchanged, until it is answered or the time is up. It may have met with an error already.
+    pub(super) async fn settle(&self, request: &Enqueue, mut met: Option<Error>, until: Instant) -> Result<Vec<Answer>, Unsettled> {
         let mut pause = FIRST_PAUSE;
         let mut may_have_arrived = false;
         loop {
-            let stored = match &self.confirm {
-                None => self.broker.enqueue(request).await.map(|answers| (answers, None)),
-                Some(confirm) => {
-                    let stored = self.broker.enqueue_confirmed(request, confirm).await;
-                    stored.map(|(answers, confirmed)| (answers, Some(confirmed)))
-                }
-            };
-            let error = match stored {
-                Ok((answers, confirmed)) if answers.len() == request.jobs.len() => {
-                    return Ok(answers.into_iter().map(|enqueued| Answer { enqueued, confirmed }).collect());
-                }
-                Ok((answers, _)) => Error::Internal(format!("{} answers to an enqueue of {} jobs", answers.len(), request.jobs.len())),
-                Err(error) => error,
+            let error = match met.take() {
+                Some(error) => error,
+                None => match self.attempt(request).await {
+                    Ok(answers) => return Ok(answers),
+                    Err(error) => error,
+                },
             };
             may_have_arrived |= matches!(error, Error::Ambiguous { .. });
             if may_pass(&error) && Instant::now() + pause < until {

@@ -166,7 +166,7 @@ impl Broker for RedisBroker {
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         bounded("jobs", request.jobs.len())?;
         let (script, call) = requests::enqueue(request, &self.keys);
-        let answer = self.servers.script(Line::Requests, &request.queue, script, call).await?;
+        let answer = self.io.clocked(self.servers.script(Line::Requests, &request.queue, script, call)).await?;
         answers::enqueued(answer, request.jobs.len())
     }
 
@@ -175,7 +175,8 @@ impl Broker for RedisBroker {
         let (script, call) = requests::enqueue(request, &self.keys);
         // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
         let then = requests::confirm(confirm);
-        let (answer, then) = self.servers.script_then(Line::Confirmed, &request.queue, script, call, &then).await?;
+        let sent = self.servers.script_then(Line::Confirmed, &request.queue, script, call, &then);
+        let (answer, then) = self.io.clocked(sent).await?;
         let answers = answers::enqueued(answer, request.jobs.len())?;
         let (synced, replicas) = answers::confirmed(then);
         // The jobs are stored: whatever goes wrong with the question, this is no error.

@@ -140,7 +140,7 @@ impl SqliteBroker {
         bounded("jobs", request.jobs.len())?;
         let request = request.clone();
         let bytes = request.jobs.iter().map(|job| job.envelope.len()).sum();
-        self.writer().call(commit(bytes), move |tx| enqueue::enqueue(tx, &request)).await
+        self.io.clocked(self.writer().call(commit(bytes), move |tx| enqueue::enqueue(tx, &request))).await
     }
 
     fn writer(&self) -> &Writer {
