@@ -10,7 +10,10 @@ use std::{
 
 use queue_contender::{About, Contender, Error, Jobs};
 use redis::{Script, aio::MultiplexedConnection};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use super::{CHUNK, IDLE, VISIBILITY, connect};
 
@@ -71,9 +74,9 @@ impl Contender for Streams {
             return Err(error.into());
         }
         let consumer = Consumer { connection, name: std::process::id().to_string(), slots: Arc::new(Semaphore::new(concurrency)), jobs };
-        tokio::spawn(consumer.clone().take_over());
-        tokio::spawn(clean(self.0.clone()));
-        consumer.read().await
+        // All three go on until the process ends; if one cannot, none does.
+        tokio::try_join!(consumer.clone().take_over(), clean(self.0.clone()), consumer.read())?;
+        Ok(())
     }
 }
 
@@ -157,7 +160,8 @@ fn after(id: &str) -> Result<String, Error> {
 }
 
 async fn clean(mut connection: MultiplexedConnection) -> Result<(), Error> {
-    let mut ticks = tokio::time::interval(CLEAN);
+    // Not at once: a second worker that starts would trim what the first one has just seen.
+    let mut ticks = tokio::time::interval_at(Instant::now() + CLEAN, CLEAN);
     loop {
         ticks.tick().await;
         CLEANER.key(STREAM).key(CLEANED).invoke_async::<()>(&mut connection).await?;
