@@ -5,6 +5,7 @@ pub(super) struct Mutant {
     pub(super) name: &'static str,
     pub(super) file: &'static str,
     /// Occurs once in the file.
+    /// An expression, or `if … {`, can be switched while the tests run (see `mod.rs`).
     pub(super) find: &'static str,
     pub(super) replace: &'static str,
     /// Arguments of `cargo test` for the tests of which one must fail.
@@ -21,6 +22,11 @@ const OUTAGES: &[&str] = &["-p", "queue-tests", "--test", "worker_outages"];
 const WORKER: &[&str] = &["-p", "queue-worker", "--tests"];
 const DISK: &[&str] = &["-p", "queue-core", "--test", "sqlite_full_disk"];
 const CORE: &[&str] = &["-p", "queue-core", "--lib", "--all-features"];
+const AUDITOR: &[&str] = &["-p", "queue-tests", "--test", "auditor", "--", "on_redis"];
+const CORRUPT: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "on_redis_no"];
+const LATE: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "late::on_redis"];
+const ROWS: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "sqlite"];
+const FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_files"];
 const ACCESS: &[&str] = &["-p", "queue-tests", "--test", "access", "--", "password"];
 
 macro_rules! mutants {
@@ -31,6 +37,14 @@ macro_rules! mutants {
     };
 }
 
+/// Those whose text is no expression: each is built alone.
+pub(super) const BUILT_ALONE: &[&str] = &[
+    "sqlite cancel: a worker hears of it",
+    "sqlite fence: only a lease that is over",
+    "worker: a panic is contained",
+    "worker: an unanswered turn is sent again",
+];
+
 mutants! {
     REDIS "queue-core/src/redis/scripts/turn.lua" {
         "turn: a finish needs its tag": "if tags[at] ~= tag then\n      all = false" => "if false then\n      all = false";
@@ -39,8 +53,7 @@ mutants! {
         "turn: a skipped sequence is refused": "elseif seq > last + 1 then" => "elseif false then";
         "turn: a replay is recognised": "if seq == last then" => "if false then";
         "turn: a replay voids what was taken away": "if tags[i] ~= worker .. ':' .. last_claim then" => "if false then";
-        "turn: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
-        "turn: claim numbers grow": "math.max(tonumber(meta[3] or '0') + 1, now)" => "1";
+        "turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
         "turn: tombs are dropped": "if has_tombs and #found > 0 then" => "if false then";
         "turn: an answer is bounded in bytes": "if bytes > max_bytes and #ids > 0 then" => "if false then";
         "turn: a paused queue gives nothing out": "if not paused then" => "if true then";
@@ -50,7 +63,6 @@ mutants! {
         "enqueue: a replay is recognised": "elseif seq == last then" => "elseif false then";
         "enqueue: an old sequence is refused": "if seq < last then" => "if false then";
         "enqueue: a producer must be known": "if not entry then" => "if not entry then entry = '0:0' end if false then";
-        "enqueue: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
     }
     REDIS "queue-core/src/redis/scripts/enqueue.lua" {
         "enqueue: a given id exists once": "if not known then" => "if true then";
@@ -58,95 +70,232 @@ mutants! {
     }
     REDIS "queue-core/src/redis/scripts/extend.lua" {
         "extend: a lane must be known": "if not entry or tonumber" => "if entry and tonumber";
-        "extend: lost turns are noticed": "tonumber(string.match(entry, '^%d+')) < tonumber(ARGV[2])" => "false";
+        "extend: lost turns are noticed": "tonumber(string.match(entry, '^%d+') or -1) < tonumber(ARGV[2])" => "false";
     }
     REDIS "queue-core/src/redis/scripts/fence.lua" {
-        "fence: only the lease that was seen": "tonumber(deadline) == tonumber(ARGV[i + 1])" => "true";
-        "fence: only a lease that is over": "tonumber(deadline) <= now" => "true";
+        "fence: only the lease that was seen": "whole(deadline) == tonumber(ARGV[i + 1])" => "true";
         "fence: the lane is forgotten": "call('HDEL', K.workers, ARGV[i])" => "";
     }
-    REDIS "queue-core/src/redis/scripts/reclaim.lua" {
-        "reclaim: the tag must be the one seen": "call('HGET', K.active, id) == tag and" => "";
-        "reclaim: the lane must be fenced": "and call('HEXISTS', K.workers, worker_of(tag)) == 0" => "";
-    }
-    REDIS "queue-core/src/redis/scripts/schema.lua" {
-        "other scripts: a newer schema is left alone": "if schema and schema ~= SCHEMA then" => "if false then";
-    }
     REDIS "queue-core/src/redis/scripts/ready.lua" {
-        "ready: an id lies there once": "if tonumber(at) == list then" => "if false then";
         "ready: a tomb goes with the id in another list": "call('LREM', LISTS[tonumber(at)], 1, id)" => "";
-    }
-    REDIS "queue-core/src/redis/scripts/prelude.lua" {
-        "scripts: lists are unpacked in pieces": "math.min(from + PIECE - 1, #list)" => "#list";
     }
     REDIS "queue-core/src/redis/scripts/cancel.lua" {
         "cancel: a worker hears of it": "if #gone < 500 then" => "if false then";
     }
     REDIS_FAULTS "queue-core/src/redis/script.rs" {
-        "full: finishes work on a full server": "script!(TURN, \"turn\", \"flags=allow-oom\"" => "script!(TURN, \"turn\", \"\"";
-        "full: beats work on a full server": "script!(EXTEND, \"extend\", \"flags=allow-oom\"" => "script!(EXTEND, \"extend\", \"\"";
+        "full: finishes work on a full server": "format!(\"#!lua {flags}\\nlocal K = {{\")" => "format!(\"#!lua {}\\nlocal K = {{\", if name == \"turn\" { \"\" } else { flags })";
+        "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal K = {{\")" => "format!(\"#!lua {}\\nlocal K = {{\", if name == \"extend\" { \"\" } else { flags })";
     }
     REDIS_FAULTS "queue-core/src/redis/link.rs" {
         "link: a silent connection is given up": "if timeouts >= TIMEOUTS {" => "if false {";
     }
     SENTINELS "queue-core/src/redis/sentinel.rs" {
-        "sentinel: connections to the old master are dropped": "if self.master.endpoint.move_to(" => "if false && self.master.endpoint.move_to(";
+        "sentinel: connections to the old master are dropped": "self.master.endpoint.move_to(master.clone())" => "false";
     }
     CLUSTER "queue-core/src/redis/refusal.rs" {
-        "cluster: a slot that is moving is waited for": " | \"TRYAGAIN\"))" => "))";
+        "cluster: a slot that is moving is waited for": "matches!(self.code(), Some(\"READONLY\" | \"LOADING\" | \"MASTERDOWN\" | \"CLUSTERDOWN\" | \"TRYAGAIN\"))" => "matches!(self.code(), Some(\"READONLY\" | \"LOADING\" | \"MASTERDOWN\" | \"CLUSTERDOWN\"))";
     }
     CLUSTER "queue-core/src/redis/cluster.rs" {
-        "cluster: a redirection is followed": "let (address, slot) = error.redirect_node()?;" => "let (address, slot) = error.redirect_node().filter(|_| false)?;";
+        "cluster: a redirection is followed": "error.redirect_node()?" => "error.redirect_node().filter(|_| false)?";
     }
     ACCESS "queue-core/src/redis/url.rs" {
-        "access: a password file is read again": "settings = settings.set_password(password(file)?);" => "static ONCE: std::sync::OnceLock<String> = std::sync::OnceLock::new(); settings = settings.set_password(ONCE.get_or_init(|| password(file).unwrap_or_default()));";
+        "access: a password file is read again": "settings.set_password(password(file)?)" => "{ static ONCE: std::sync::OnceLock<String> = std::sync::OnceLock::new(); settings.set_password(ONCE.get_or_init(|| password(file).unwrap_or_default()).clone()) }";
     }
     SQLITE "queue-core/src/sqlite/turn.rs" {
-        "sqlite turn: a fenced lane is unknown": "WHERE queue = ?1 AND name = ?2 AND NOT fenced" => "WHERE queue = ?1 AND name = ?2";
+        "sqlite turn: a fenced lane is unknown": "\"SELECT worker, seq, answer FROM queue_workers WHERE queue = ?1 AND name = ?2 AND NOT fenced AND typeof(seq) = 'integer' AND seq >= 0\"" => "\"SELECT worker, seq, answer FROM queue_workers WHERE queue = ?1 AND name = ?2\"";
         "sqlite turn: an old sequence is refused": "if turn.seq < last {" => "if false {";
-        "sqlite turn: a skipped sequence is refused": "if turn.seq > last + 1 {" => "if false {";
+        "sqlite turn: a skipped sequence is refused": "if turn.seq - last > 1 {" => "if false {";
         "sqlite turn: a replay is recognised": "if turn.seq == last {" => "if false {";
-        "sqlite turn: claim numbers grow": "queue.claim = tx.now.max(queue.claim + 1);" => "queue.claim = 1;";
+        "sqlite turn: claim numbers grow": "tx.now.max(queue.last_claim() + 1)" => "1";
     }
     SQLITE "queue-core/src/sqlite/finish.rs" {
-        "sqlite finish: an ack needs its tag": "DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5" => "DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND ?3 + ?4 + ?5 NOT NULL";
-        "sqlite finish: another ending needs its tag": "             WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5" => "             WHERE queue = ?1 AND id = ?2 AND ?3 + ?4 + ?5 NOT NULL";
+        "sqlite finish: an ack needs its tag": "\"DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5\"" => "\"DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND ?3 + ?4 + ?5 NOT NULL\"";
+        "sqlite finish: another ending needs its tag": "\"SELECT digest, failures, length(envelope) FROM queue_jobs\n             WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5\"" => "\"SELECT digest, failures, length(envelope) FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND ?3 + ?4 + ?5 NOT NULL\"";
     }
     SQLITE "queue-core/src/sqlite/enqueue.rs" {
         "sqlite enqueue: a replay is recognised": "if request.seq == last {" => "if false {";
         "sqlite enqueue: an old sequence is refused": "if request.seq < last {" => "if false {";
-        "sqlite enqueue: another payload is a conflict": "if digest == job.digest.cast_signed() { Enqueued::Existing }" => "if true { Enqueued::Existing }";
+        "sqlite enqueue: another payload is a conflict": "digest == job.digest.cast_signed()" => "true";
     }
     SQLITE "queue-core/src/sqlite/reclaim.rs" {
-        "sqlite extend: lost turns are noticed": "AND seq >= ?3 AND NOT fenced RETURNING worker" => "AND ?3 NOT NULL AND NOT fenced RETURNING worker";
-        "sqlite fence: only the lease that was seen": "AND name = ?2 AND deadline = ?3 AND deadline <= ?4 AND NOT fenced" => "AND name = ?2 AND ?3 NOT NULL AND deadline <= ?4 AND NOT fenced";
-        "sqlite fence: only a lease that is over": "AND deadline = ?3 AND deadline <= ?4 AND NOT fenced" => "AND deadline = ?3 AND ?4 NOT NULL AND NOT fenced";
+        "sqlite extend: lost turns are noticed": "\"UPDATE queue_workers SET deadline = ?4 WHERE queue = ?1 AND name = ?2 AND seq >= ?3 AND NOT fenced RETURNING worker\"" => "\"UPDATE queue_workers SET deadline = ?4 WHERE queue = ?1 AND name = ?2 AND ?3 NOT NULL AND NOT fenced RETURNING worker\"";
+        "sqlite fence: only the lease that was seen": "suspect.deadline_ms" => "tx.sql(\"SELECT deadline FROM queue_workers WHERE name = ?1\")?.query_row([suspect.worker.as_str()], |row| row.get::<_, i64>(0)).unwrap_or(0)";
+        "sqlite fence: only a lease that is over": "suspect.deadline_ms, tx.now]" => "suspect.deadline_ms, i64::MAX]";
     }
     DISK "queue-core/src/sqlite/writer.rs" {
-        "sqlite: a full disk refuses enqueues, not finishes": "self.commit_without_adding(&mut answers);" => "let error = self.full(); answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate()));";
+        "sqlite: a full disk refuses enqueues, not finishes": "self.commit_without_adding(&mut answers)" => "{ let error = self.full(); answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate())) }";
     }
     CORE "queue-core/src/codec.rs" {
-        "codec: depth is bounded": "if depth == DEPTH_MAX {" => "if depth == DEPTH_MAX && false {";
+        "codec: depth is bounded": "if depth == DEPTH_MAX {" => "if false {";
     }
     CORE "queue-core/src/envelope.rs" {
-        "envelope: a payload is bounded": "return Err(Error::PayloadTooLarge" => "if false { return Ok(Vec::new()) } let _ = || Err::<(), _>(Error::PayloadTooLarge";
+        "envelope: a payload is bounded": "if self.payload.len() > PAYLOAD_MAX {" => "if false {";
     }
     CORE "queue-core/src/address.rs" {
-        "names: the grammar is checked": "match name.chars().find(|c| !(" => "match name.chars().find(|c| false && !(";
+        "names: the grammar is checked": "!(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))" => "false";
     }
     CLIENT "queue-core/src/client/producer.rs" {
-        "client: an ambiguous enqueue is unknown": "may_have_arrived |= matches!(error, Error::Ambiguous { .. });" => "may_have_arrived |= false;";
+        "client: an ambiguous enqueue is unknown": "matches!(error, Error::Ambiguous { .. })" => "false";
     }
     WORKER "queue-worker/src/executor.rs" {
         "worker: a panic is contained": "Ok(handler) => AssertUnwindSafe(handler).catch_unwind()," => "Ok(handler) => handler.map(Ok::<_, Box<dyn Any + Send>>),";
     }
     WORKER "queue-worker/src/pump/turns.rs" {
-        "worker: one suspect at a time": "let asked = claim > 0 && self.suspects == 0 && !self.suspect_asked;" => "let asked = claim > 0;";
+        "worker: one suspect at a time": "self.suspects == 0 && !self.suspect_asked" => "true";
     }
     OUTAGES "queue-worker/src/executor.rs" {
-        "worker: isolation starts nothing": "|| self.shared.is_isolated() || self.lease.until() <= now()" => "";
+        "worker: isolation starts nothing": "self.shared.stopping.load(Ordering::Relaxed) || self.shared.is_isolated() || self.lease.until() <= now()" => "self.shared.stopping.load(Ordering::Relaxed)";
     }
     OUTAGES "queue-worker/src/lane.rs" {
         "worker: an unanswered turn is sent again": "Err(Error::Forgotten(_) | Error::Old { .. }) => return TurnEnd::Forgotten," => "Err(_) => return TurnEnd::Forgotten,";
+    }
+    REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
+        "turn: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
+    }
+    REDIS_FAULTS "queue-core/src/redis/scripts/sequence.lua" {
+        "enqueue: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
+    }
+    REDIS_FAULTS "queue-core/src/redis/scripts/schema.lua" {
+        "other scripts: a newer schema is left alone": "if schema and schema ~= SCHEMA then" => "if false then";
+    }
+    REDIS "queue-core/src/redis/scripts/turn.lua" {
+        "turn: another ending needs its tag": "if call('HGET', K.active, id) ~= tag then" => "if false then";
+        "turn: what is due is moved in bounded steps": "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 500)" => "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 100000)";
+        "turn: nothing starts early": "if head[2] and tonumber(head[2]) <= now then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now)," => "if head[2] then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', '+inf',";
+        "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true";
+        "turn: who may have no suspect gets none": "local may_suspect = ARGV[5] == '1'" => "local may_suspect = true";
+        "turn: kept jobs are trimmed": "trim_ended(2 * kept, tonumber(ARGV[7]), tonumber(ARGV[8]))" => "local _ = 0";
+        "turn: a finished round clears the crashes": "if sparse and kind ~= 'release' and kind ~= 'park' then" => "if false then";
+    }
+    REDIS "queue-core/src/redis/scripts/ended.lua" {
+        "errors: the oldest go first": "while #failures > 10 do" => "while false do";
+        "kept: a line of an earlier job takes nothing along": "(unpacked(record) or { u = upto }).u == upto" => "true";
+    }
+    REDIS "queue-core/src/redis/scripts/cancel.lua" {
+        "cancel: an active job is taken away": "    call('HDEL', K.active, id)\n    local worker" => "    local worker";
+        "cancel: a ready job gets a tomb": "        tomb(id)\n      end\n    end" => "      end\n    end";
+    }
+    REDIS "queue-core/src/redis/scripts/delete.lua" {
+        "delete: an active job stays": "and call('HEXISTS', K.active, id) == 0 then" => "then";
+    }
+    REDIS "queue-core/src/redis/scripts/reclaim.lua" {
+        "reclaim: crashes count in their window": "now - first > window" => "false";
+        "reclaim: the last crash buries": "if crashes >= tonumber(ARGV[1]) then" => "if false then";
+    }
+    REDIS "queue-core/src/redis/scripts/sweep.lua" {
+        "sweep: tombstones are bounded": "if excess > 0 then" => "if false then";
+        "sweep: dead jobs are evicted in bounded steps": "while dead < items do" => "while true do";
+        "sweep: young dead jobs stay": "if tonumber(head[2]) > now - ARGV[5] and bytes" => "if false and bytes";
+    }
+    REDIS "queue-core/src/redis/scripts/enqueue.lua" {
+        "enqueue: what is due later waits": "if at > now then" => "if false then";
+    }
+    AUDITOR "queue-core/src/redis/scripts/audit.lua" {
+        "audit: what has its place is no stray": "not is_placed(id) and not is_ready(id) then" => "not is_ready(id) then";
+        "audit: what is ready is no stray": "not is_placed(id) and not is_ready(id) then" => "not is_placed(id) then";
+        "audit: a lane without lease is found": "not has_lease(ARGV[i]) then" => "false then";
+    }
+    AUDITOR "queue-core/src/redis/scripts/turn.lua" {
+        "turn: what has no envelope is not handed out": "deliveries[5 * at - 3] ~= '' and is_id(ids[at]) and sound or broken" => "sound";
+    }
+    CORRUPT "queue-core/src/redis/scripts/prelude.lua" {
+        "other hands: what cannot be unpacked is empty": "local ok, value = pcall(cmsgpack.unpack, stored)" => "local ok, value = true, cmsgpack.unpack(stored)";
+        "other hands: a number that is none begins anew": "if type(answer) == 'table' and answer.err then" => "if type(answer) == 'table' and answer.err then error(answer.err) end if false then";
+        "other hands: numbers are bounded": "return math.floor(math.min(number, FOREVER))" => "return number";
+        "other hands: what is no id is dropped": "  return #id == 16\n" => "  return true\n";
+        "other hands: no reply repeats what they wrote": "(string.match(schema, '^%d+$') or 'unknown')" => "schema";
+    }
+    CORRUPT "queue-core/src/redis/scripts/turn.lua" {
+        "other hands: a lane's entry that is none is forgotten": "if not last then\n  return redis.error_reply('FORGOTTEN ' .. worker)\nelseif" => "if";
+    }
+    CORRUPT "queue-core/src/redis/scripts/enqueue.lua" {
+        "other hands: a lost digest makes no second job": "if not known and not record and call" => "if false and call";
+    }
+    CORRUPT "queue-core/src/redis/scripts/sweep.lua" {
+        "other hands: what lives is not evicted": "if not stays then" => "if true then";
+    }
+    CORRUPT "queue-core/src/redis/scripts/suspects.lua" {
+        "other hands: a deadline is a whole number": "suspects[i] = ms(whole(suspects[i]))" => "suspects[i] = suspects[i]";
+    }
+    CORRUPT "queue-core/src/redis/scripts/ready.lua" {
+        "other hands: a priority that is none is normal": "list and list <= 3 and LISTS[list] and list or 2" => "list";
+    }
+    CORRUPT "queue-core/src/redis/scripts/audit.lua" {
+        "audit: a lease without end is none": "return deadline and whole(deadline) < FOREVER" => "return deadline";
+        "audit: a parked job that lost its task gets it back": "call('HSET', K.notes, id, task)" => "local _ = task";
+    }
+    REDIS "queue-core/src/redis/mod.rs" {
+        "requests are bounded": "if items > MAX_ITEMS {" => "if false {";
+    }
+    REDIS "queue-core/src/redis/reclaim.rs" {
+        "reclaim: a suspect's neighbours go free": "job.suspect || !with_suspects.contains(&job.process)" => "true";
+        "reclaim: who lives is not charged": "!living.contains(&job.process)" => "true";
+        "reclaim: a lane is forgotten after a whole scan": "complete && all <= RECLAIM_ITEMS" => "true";
+    }
+    CORRUPT "queue-core/src/redis/mod.rs" {
+        "other hands: a beat outlives what cannot be read": "answers::gone(self.script(&lane.queue, &EXTEND, call).await?).unwrap_or_default()" => "answers::gone(self.script(&lane.queue, &EXTEND, call).await?)?";
+    }
+    SENTINELS "queue-core/src/redis/link.rs" {
+        "link: a demoted master is left at once": "if error.kind() == redis::ErrorKind::Server(ServerErrorKind::ReadOnly) {" => "if false {";
+    }
+    SQLITE "queue-core/src/sqlite/turn.rs" {
+        "sqlite turn: a paused queue gives nothing out": "if !queue.paused {" => "if true {";
+        "sqlite turn: an answer is bounded in bytes": "bytes > MAX_BYTES && !(taken.is_empty() && self.deliveries.is_empty())" => "false";
+        "sqlite turn: a lease is renewed": "\"UPDATE queue_workers SET seq = ?2, answer = ?3, deadline = ?4 WHERE worker = ?1\"" => "\"UPDATE queue_workers SET seq = ?2, answer = ?3, deadline = iif(?4, deadline, 0) WHERE worker = ?1\"";
+        "sqlite turn: nothing starts early": "\"SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND pos <= ?3 ORDER BY pos LIMIT ?4\"" => "\"SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND ?3 NOT NULL ORDER BY pos LIMIT ?4\"";
+    }
+    SQLITE "queue-core/src/sqlite/reclaim.rs" {
+        "sqlite reclaim: who lives, and a suspect's neighbours, go free": "!lives && (!has_suspect || job.crashes > 0)" => "true";
+        "sqlite reclaim: a lane is forgotten when all its jobs are moved": "if charged.len() > left || all > RECLAIM_ITEMS {" => "if false {";
+        "sqlite reclaim: the last crash buries": "crashes >= i64::from(rule.max_crashes)" => "false";
+    }
+    SQLITE "queue-core/src/sqlite/people.rs" {
+        "sqlite cancel: a worker hears of it": "if state == ACTIVE {\n                    tx.sql(\"INSERT" => "if false {\n                    tx.sql(\"INSERT";
+    }
+    FILES "queue-core/src/sqlite/schema.rs" {
+        "sqlite: a newer schema is left alone": "if found > SCHEMA {" => "if false {";
+    }
+    ROWS "queue-core/src/sqlite/jobs.rs" {
+        "sqlite, other hands: failures that cannot be read give way": "failures(bytes).unwrap_or_default()" => "failures(bytes)?";
+    }
+    ROWS "queue-core/src/sqlite/tx.rs" {
+        "sqlite, other hands: claim numbers end nowhere": "if self.claim < 1 << 50 {" => "if true {";
+    }
+    ROWS "queue-core/src/sqlite/audit.rs" {
+        "sqlite audit: no lane gets a number from elsewhere": "*worker <= last" => "true";
+    }
+    CORE "queue-core/src/codec.rs" {
+        "codec: elements are bounded": "elements > ELEMENTS_MAX || inside > ELEMENTS_MAX" => "false";
+    }
+    CORE "queue-core/src/envelope.rs" {
+        "envelope: headers are bounded": "if headers > HEADERS_MAX {" => "if false {";
+    }
+    CORE "queue-core/src/client/batcher.rs" {
+        "client: a batch is bounded in bytes": "bytes <= MAX_BYTES" => "true";
+    }
+    WORKER "queue-worker/src/reclaimer.rs" {
+        "worker: the reclaimer looks twice": "now.duration_since(first) >= confirm" => "true";
+    }
+    WORKER "queue-core/src/sqlite/mod.rs" {
+        "worker: beats have a thread of their own": "self.io.spawn(task)" => "drop(tokio::spawn(task))";
+    }
+    WORKER "queue-worker/src/executor.rs" {
+        "worker: the last failure buries": "if attempt >= options.max_attempts {" => "if false {";
+    }
+    OUTAGES "queue-worker/src/reclaimer.rs" {
+        "worker: an outage makes nobody a suspect": "seen.clear()" => "()";
+    }
+    LATE "queue-core/src/redis/scripts/fence.lua" {
+        "fence: only a lease that is over": "whole(deadline) <= now" => "true";
+    }
+    LATE "queue-core/src/redis/scripts/reclaim.lua" {
+        "reclaim: the tag must be the one seen": "call('HGET', K.active, id) == tag and" => "";
+        "reclaim: the lane must be fenced": "and call('HEXISTS', K.workers, worker_of(tag) or '') == 0" => "";
+    }
+    LATE "queue-core/src/redis/scripts/prelude.lua" {
+        "scripts: lists are unpacked in pieces": "math.min(from + PIECE - 1, #list)" => "#list";
+    }
+    LATE "queue-core/src/redis/scripts/cancel.lua" {
+        "cancel: what a worker hears is bounded": "if #gone < 500 then" => "if true then";
     }
 }

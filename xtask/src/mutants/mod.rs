@@ -1,24 +1,37 @@
 //! `cargo xtask mutants`: takes one safeguard out at a time and shows that a test fails without it. A suite that cannot fail
 //! proves nothing.
 //!
-//! Works on a copy of the sources under `target/mutants`, which is also where it builds.
+//! Works on a copy of the sources under `target/mutants`, which is also where it builds. In the copy, scripts are read when the tests
+//! run, and nearly all other mutants are in one build, to be switched on by the environment: a mutant takes the time of its tests.
 
 mod list;
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
+    sync::mpsc,
     time::{Duration, Instant},
 };
 
 use clap::Args;
 
-use self::list::{MUTANTS, Mutant};
+use self::list::{BUILT_ALONE, MUTANTS, Mutant};
 use crate::{run::root, servers};
 
-/// How long the tests of one mutant may take: one that hangs is found out as well.
+/// How long the tests of one mutant may take.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Names the mutant that is switched on.
+const SWITCH: &str = "QUEUE_MUTANT";
+
+/// How scripts are read when the tests run.
+const READ_LATER: (&str, &str, &str) = (
+    "queue-core/src/redis/script.rs",
+    r#"concat!($(include_str!(concat!("scripts/", $part, ".lua")), "\n",)* include_str!(concat!("scripts/", $file, ".lua")))"#,
+    r#"&[$($part,)* $file].map(|part| std::fs::read_to_string(format!("{}/src/redis/scripts/{part}.lua", env!("CARGO_MANIFEST_DIR"))).expect("a script")).join("\n")"#,
+);
 
 /// Options of `cargo xtask mutants`.
 #[derive(Args)]
@@ -34,23 +47,31 @@ pub(crate) struct Arguments {
 }
 
 /// What became of a mutant.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Fate {
-    /// A test failed: somebody watches.
-    Found,
+    /// This test failed: somebody watches.
+    Found(String),
     /// All tests passed: nobody would notice.
     Survived,
-    /// It is no mutant: it does not compile, or its tests fail without it.
+    /// Nothing failed, and it did not end: somebody may have noticed, and nobody says what.
+    Hangs,
+    /// It is no mutant: it does not compile.
     Invalid,
 }
 
 impl Fate {
-    fn name(self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
-            Fate::Found => "found",
+            Fate::Found(_) => "found",
             Fate::Survived => "SURVIVED",
+            Fate::Hangs => "HANGS",
             Fate::Invalid => "INVALID",
         }
+    }
+
+    /// The test that failed.
+    fn test(&self) -> &str {
+        if let Fate::Found(test) = self { test } else { "" }
     }
 }
 
@@ -84,20 +105,24 @@ fn try_all(mutants: &[&Mutant], json: bool) -> Result<bool, String> {
         eprintln!("{} of {}: {}", number + 1, mutants.len(), mutant.name);
         if !sound.contains(&mutant.tests) {
             // Tests that fail anyway would find everything.
-            if !lab.compiles(mutant.tests) || !lab.passes(mutant.tests)? {
-                return Err(format!("`cargo test {}` fails without any mutant", mutant.tests.join(" ")));
+            match lab.fate(mutant.tests, "")? {
+                Fate::Survived => sound.push(mutant.tests),
+                fate => {
+                    let problem = format!("{} {}", fate.name(), fate.test());
+                    return Err(format!("`cargo test {}` without any mutant: {}", mutant.tests.join(" "), problem.trim_end()));
+                }
             }
-            sound.push(mutant.tests);
         }
         let start = Instant::now();
         let fate = lab.try_one(mutant)?;
-        bad += usize::from(fate != Fate::Found);
+        bad += usize::from(!matches!(fate, Fate::Found(_)));
         let seconds = start.elapsed().as_secs_f32();
         if json {
-            let line = serde_json::json!({ "name": mutant.name, "file": mutant.file, "fate": fate.name(), "seconds": seconds });
+            let (fate, test) = (fate.name(), fate.test());
+            let line = serde_json::json!({ "name": mutant.name, "file": mutant.file, "fate": fate, "test": test, "seconds": seconds });
             println!("{line}");
         } else {
-            println!("{:<48} {:<9} {seconds:>6.1} s", mutant.name, fate.name());
+            println!("{:<56} {:<9} {seconds:>6.1} s  {}", mutant.name, fate.name(), fate.test());
         }
     }
     eprintln!("{} of {} found", mutants.len() - bad, mutants.len());
@@ -133,7 +158,10 @@ impl Lab {
     /// Copies a file that has changed; others keep their times, so that they are not built again.
     fn copy(&self, file: &Path) -> Result<(), String> {
         let problem = |error: std::io::Error| format!("{}: {error}", file.display());
-        let Ok(text) = fs::read(root().join(file)) else { return Ok(()) };
+        let Ok(mut text) = fs::read(root().join(file)) else { return Ok(()) };
+        if let Some(file) = file.to_str().filter(|file| file.ends_with(".rs")) {
+            text = prepared(file, &String::from_utf8_lossy(&text))?.into_bytes();
+        }
         let copy = self.sources.join(file);
         if fs::read(&copy).is_ok_and(|there| there == text) {
             return Ok(());
@@ -143,48 +171,65 @@ impl Lab {
     }
 
     fn try_one(&self, mutant: &Mutant) -> Result<Fate, String> {
+        if mutant.is_switched() {
+            return self.fate(mutant.tests, mutant.name);
+        }
         let file = self.sources.join(mutant.file);
         let problem = |error: std::io::Error| format!("{}: {error}", mutant.file);
-        let text = fs::read_to_string(&file).map_err(problem)?;
-        let changed = mutant.applied(&text)?;
-        fs::write(&file, changed).map_err(problem)?;
-        let fate = if self.compiles(mutant.tests) {
-            self.passes(mutant.tests).map(|passes| if passes { Fate::Survived } else { Fate::Found })
-        } else {
-            Ok(Fate::Invalid)
-        };
-        fs::write(&file, text).map_err(problem)?;
+        let before = fs::read_to_string(&file).map_err(problem)?;
+        let text = fs::read_to_string(root().join(mutant.file)).map_err(problem)?;
+        fs::write(&file, mutant.applied(&text)?).map_err(problem)?;
+        let fate = self.fate(mutant.tests, "");
+        fs::write(&file, before).map_err(problem)?;
         fate
     }
 
-    fn compiles(&self, tests: &[&str]) -> bool {
+    /// Builds tests and runs them, with this mutant switched on, up to the first that fails.
+    fn fate(&self, tests: &[&str], switch: &str) -> Result<Fate, String> {
         // A filter of names is no argument of the build.
         let build = tests.iter().take_while(|argument| **argument != "--");
-        self.cargo().args(build).arg("--no-run").status().is_ok_and(|status| status.success())
-    }
-
-    fn passes(&self, tests: &[&str]) -> Result<bool, String> {
-        let mut child = self.cargo().args(tests).spawn().map_err(|error| format!("cargo does not start: {error}"))?;
+        if !self.cargo().args(build).arg("--no-run").status().is_ok_and(|status| status.success()) {
+            return Ok(Fate::Invalid);
+        }
+        let mut command = self.cargo();
+        command.args(tests).env(SWITCH, switch).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("cargo does not start: {error}"))?;
+        let (sender, lines) = mpsc::channel();
+        let stdout = child.stdout.take();
+        std::thread::spawn(move || {
+            let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines().map_while(Result::ok));
+            lines.for_each(|line| drop(sender.send(line)));
+        });
         let until = Instant::now() + PATIENCE;
-        loop {
-            match child.try_wait() {
-                Ok(Some(status)) => return Ok(status.success()),
-                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
-                _ => {
-                    // With everything that it has started.
-                    let _ = Command::new("kill").args(["-9", "--", &format!("-{}", child.id())]).status();
-                    let _ = child.wait();
-                    return Ok(false);
+        let fate = loop {
+            match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    if let Some(test) = failed(&line) {
+                        break Fate::Found(test.to_owned());
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => break Fate::Hangs,
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let status = child.wait().map_err(|error| format!("cargo does not end: {error}"))?;
+                    // No test says that it failed: it took the others along.
+                    return Ok(if status.success() { Fate::Survived } else { Fate::Found("(the process of the tests)".to_owned()) });
                 }
             }
-        }
+        };
+        // With everything that it has started.
+        drop(Command::new("kill").args(["-9", "--", &format!("-{}", child.id())]).status());
+        drop(child.wait());
+        Ok(fate)
     }
 
     fn cargo(&self) -> Command {
         let mut command = crate::run::cargo();
-        command.args(["test", "--quiet"]).current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
-        // Small and soon built: nobody looks at what it says.
+        command.arg("test").current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
+        // Small and soon built: nobody looks at what it says, and it is not run for long.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
+        for package in ["queue-core", "queue-worker", "queue-faults"] {
+            command.args(["--config", &format!("profile.dev.package.{package}.opt-level=0")]);
+        }
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.envs(self.servers.iter().map(|(variable, program)| (variable, program)));
@@ -193,12 +238,50 @@ impl Lab {
     }
 }
 
+/// The name in a line like `test a::b ... FAILED`.
+fn failed(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
+}
+
+/// A source of the copy: with its mutants in it, switched off.
+fn prepared(file: &str, text: &str) -> Result<String, String> {
+    let mut text = text.to_owned();
+    if file == READ_LATER.0 {
+        text = exchanged(&text, READ_LATER.1, READ_LATER.2)?;
+    }
+    for mutant in MUTANTS.iter().filter(|mutant| mutant.file == file && mutant.is_switched()) {
+        text = mutant.switched(&text)?;
+    }
+    Ok(text)
+}
+
 impl Mutant {
+    /// Whether it is built together with others.
+    fn is_switched(&self) -> bool {
+        self.file.ends_with(".rs") && !BUILT_ALONE.contains(&self.name)
+    }
+
+    fn switched(&self, text: &str) -> Result<String, String> {
+        let condition = |text: &'static str| text.strip_prefix("if ")?.strip_suffix(" {");
+        let (before, find, replace, after) = match (condition(self.find), condition(self.replace)) {
+            (Some(find), Some(replace)) => ("if ", find, replace, " {"),
+            _ => ("", self.find, self.replace, ""),
+        };
+        let is_on = format!("std::env::var_os({SWITCH:?}).is_some_and(|mutant| mutant == {:?})", self.name);
+        let both = format!("{before}(if {is_on} {{ {replace} }} else {{ {find} }}){after}");
+        exchanged(text, self.find, &both).map_err(|problem| format!("mutant `{}`: {}: {problem}", self.name, self.file))
+    }
+
     fn applied(&self, text: &str) -> Result<String, String> {
-        match text.matches(self.find).count() {
-            1 => Ok(text.replacen(self.find, self.replace, 1)),
-            count => Err(format!("mutant `{}`: {} has its text {count} times, not once: `{}`", self.name, self.file, self.find)),
-        }
+        exchanged(text, self.find, self.replace).map_err(|problem| format!("mutant `{}`: {}: {problem}", self.name, self.file))
+    }
+}
+
+/// A text with the one occurrence of a part exchanged.
+fn exchanged(text: &str, find: &str, replace: &str) -> Result<String, String> {
+    match text.matches(find).count() {
+        1 => Ok(text.replacen(find, replace, 1)),
+        count => Err(format!("the text is there {count} times, not once: `{find}`")),
     }
 }
 
@@ -213,5 +296,21 @@ mod tests {
             let changed = mutant.applied(&text).unwrap_or_else(|problem| panic!("{problem}"));
             assert_ne!(changed, text, "{}", mutant.name);
         }
+    }
+
+    #[test]
+    fn all_mutants_of_a_file_go_into_one_build() {
+        for mutant in MUTANTS {
+            let text = fs::read_to_string(root().join(mutant.file)).unwrap();
+            let text = prepared(mutant.file, &text).unwrap_or_else(|problem| panic!("{problem}"));
+            assert_eq!(text.contains(&format!("mutant == {:?}", mutant.name)), mutant.is_switched(), "{}", mutant.name);
+        }
+        assert!(BUILT_ALONE.iter().all(|name| MUTANTS.iter().any(|mutant| mutant.name == *name)));
+    }
+
+    #[test]
+    fn a_test_that_fails_is_named() {
+        assert_eq!(failed("test redis::a_job ... FAILED"), Some("redis::a_job"));
+        assert_eq!(failed("test redis::a_job ... ok"), None);
     }
 }
