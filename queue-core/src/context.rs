@@ -200,7 +200,7 @@ impl JobContext {
 
     /// Which attempt this is, from 1. Snoozes, releases and crashes do not count.
     pub fn attempt(&self) -> u32 {
-        self.0.init.attempts + 1
+        self.0.init.attempts.saturating_add(1)
     }
 
     /// The attempt whose failure buries the job.

@@ -156,7 +156,7 @@ impl Job {
         };
         let end = if span.is_disabled() { handled.await } else { handled.instrument(span.clone()).await };
         tracing::trace!(queue = %self.queue, task = known.task.name, job = %context.id(), claim, "ended: {end:?}");
-        self.settle(end, known.task, &options, attempts + 1, &context)
+        self.settle(end, known.task, &options, attempts.saturating_add(1), &context)
     }
 
     /// Whether the worker was told to stop while the job waited for a thread, or has lost touch with the broker.

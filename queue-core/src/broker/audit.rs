@@ -12,7 +12,10 @@ pub enum DamageKind {
     HeldByNobody,
     /// An id waits somewhere, and there is no job of that id. Repair: the id is taken out.
     IdWithoutJob,
-    /// A job waits nowhere, so that nobody would ever find it. Repair: it goes to the end of `ready`.
+    /// A parked job does not say any more of which task it is, and would be taken for one that waits nowhere. Repair: it is told.
+    ParkedWithoutTask,
+    /// A job waits nowhere, so that nobody would ever find it. Repair: it goes to the end of `ready`; what has no id of ours, or no
+    /// content, is taken out.
     JobWithoutPlace,
 }
 
@@ -23,6 +26,7 @@ impl DamageKind {
             DamageKind::LaneWithoutLease => "lane without lease",
             DamageKind::HeldByNobody => "held by nobody",
             DamageKind::IdWithoutJob => "id without job",
+            DamageKind::ParkedWithoutTask => "parked without task",
             DamageKind::JobWithoutPlace => "job without place",
         }
     }

@@ -45,6 +45,21 @@ pub(super) fn number<T: TryFrom<i64> + std::str::FromStr>(value: Value) -> Resul
     }
 }
 
+/// A number that the answer can do without: other hands may have written anything into it.
+fn count(value: Value) -> u32 {
+    let digits = bytes(value).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    match digits.parse::<u32>() {
+        Ok(number) => number,
+        Err(problem) if *problem.kind() == std::num::IntErrorKind::PosOverflow => u32::MAX,
+        Err(_) => 0,
+    }
+}
+
+/// A text that people read.
+fn words(value: Value) -> Result<String> {
+    Ok(String::from_utf8_lossy(&bytes(value)?).into_owned())
+}
+
 /// The next of some values that have to be there.
 pub(super) fn next(values: &mut impl Iterator<Item = Value>) -> Result<Value> {
     values.next().ok_or_else(|| strange("an answer without its end"))
@@ -91,9 +106,9 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<TurnAnswer> {
     let mut parts = deliveries.into_iter();
     while let Some(id) = parts.next() {
         let mut delivery = Delivery::new(JobId::from_bytes(&bytes(id)?)?, claim, bytes(next(&mut parts)?)?);
-        delivery.attempts = number(next(&mut parts)?)?;
-        delivery.crashes = number(next(&mut parts)?)?;
-        delivery.snoozes = number(next(&mut parts)?)?;
+        delivery.attempts = count(next(&mut parts)?);
+        delivery.crashes = count(next(&mut parts)?);
+        delivery.snoozes = count(next(&mut parts)?);
         delivery.void = delivery.envelope.is_empty();
         answer.deliveries.push(delivery);
     }
@@ -143,7 +158,7 @@ pub(super) fn failures(packed: &[u8]) -> Result<Vec<Failure>> {
     }
     let packed: Vec<Packed> =
         crate::codec::decode(packed).map_err(|problem| Error::Decode { what: "the failures of a job".to_owned(), problem })?;
-    packed.into_iter().map(|Packed(at, message)| Ok(Failure { at_ms: at.parse().map_err(|_| strange("a time"))?, message })).collect()
+    Ok(packed.into_iter().map(|Packed(at, message)| Failure { at_ms: at.parse().unwrap_or(0), message }).collect())
 }
 
 /// One job of `show`.
@@ -152,17 +167,17 @@ pub(super) fn record(id: &JobId, value: Value) -> Result<Option<JobRecord>> {
         return Ok(None);
     }
     let mut values = array(value)?.into_iter();
-    let state: State = text(next(&mut values)?)?.parse().map_err(|_| strange("a state"))?;
+    let state: State = words(next(&mut values)?)?.parse().unwrap_or(State::Done);
     let mut record = JobRecord::new(id.clone(), state, bytes(next(&mut values)?)?);
-    record.priority = Priority::from_number(number(next(&mut values)?)?).unwrap_or_default();
-    record.attempts = number(next(&mut values)?)?;
-    record.crashes = number(next(&mut values)?)?;
-    record.snoozes = number(next(&mut values)?)?;
-    let at = text(next(&mut values)?)?;
-    record.at_ms = if at.is_empty() { None } else { Some(at.parse().map_err(|_| strange("a time"))?) };
-    record.tag = Some(text(next(&mut values)?)?).filter(|tag| !tag.is_empty());
-    record.failures = failures(&bytes(next(&mut values)?)?)?;
-    let note = text(next(&mut values)?)?;
+    record.priority = u8::try_from(count(next(&mut values)?)).ok().and_then(Priority::from_number).unwrap_or_default();
+    record.attempts = count(next(&mut values)?);
+    record.crashes = count(next(&mut values)?);
+    record.snoozes = count(next(&mut values)?);
+    record.at_ms = words(next(&mut values)?)?.parse().ok();
+    record.tag = Some(words(next(&mut values)?)?).filter(|tag| !tag.is_empty());
+    record.failures =
+        failures(&bytes(next(&mut values)?)?).unwrap_or_else(|problem| vec![Failure { at_ms: 0, message: problem.to_string() }]);
+    let note = words(next(&mut values)?)?;
     match state {
         State::Dead => record.reason = BuryReason::from_name(&note),
         _ => record.note = Some(note).filter(|note| !note.is_empty()),

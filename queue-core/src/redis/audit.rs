@@ -130,6 +130,9 @@ impl Pass<'_> {
                 let members: Vec<Vec<u8>> = members.into_iter().map(|(member, _)| member).collect();
                 for members in members.chunks(STEP) {
                     self.note(kind.name(), members, DamageKind::IdWithoutJob, damages).await?;
+                    if kind == Kind::Parked {
+                        self.note("names", members, DamageKind::ParkedWithoutTask, damages).await?;
+                    }
                 }
                 cursor = further;
                 if cursor == "0" {

@@ -119,7 +119,8 @@ impl RedisBroker {
     async fn extend_one(&self, lane: &Extend) -> Result<Extended> {
         let mut call = EXTEND.call(&self.keys, &lane.queue);
         call.arg(lane.worker.as_str()).arg(lane.answered).arg(ms(lane.lease));
-        Ok(Extended::new(answers::gone(self.script(&lane.queue, &EXTEND, call).await?)?))
+        // The list is a hint, and one that cannot be read is no reason to let the lease run out.
+        Ok(Extended::new(answers::gone(self.script(&lane.queue, &EXTEND, call).await?).unwrap_or_default()))
     }
 }
 
@@ -209,7 +210,11 @@ impl Broker for RedisBroker {
         let mut lanes = array(next(&mut values)?)?.into_iter();
         let mut expired = Vec::new();
         while let Some(worker) = lanes.next() {
-            expired.push(Suspect { worker: PartyName::new(text(worker)?), deadline_ms: number(next(&mut lanes)?)? });
+            let deadline_ms = number(next(&mut lanes)?)?;
+            // What is no text is no lane of anybody.
+            if let Ok(worker) = text(worker) {
+                expired.push(Suspect { worker: PartyName::new(worker), deadline_ms });
+            }
         }
         Ok(Suspects::new(expired, number(next(&mut values)?)?))
     }

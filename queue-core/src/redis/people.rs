@@ -28,7 +28,11 @@ pub(super) async fn stats(broker: &RedisBroker, queue: &str) -> Result<QueueStat
     let mut counters = array(next(&mut values)?)?.into_iter();
     let mut all = BTreeMap::new();
     while let Some(name) = counters.next() {
-        all.insert(text(name)?, number::<i64>(next(&mut counters)?)?.max(0).unsigned_abs());
+        let value = number::<i64>(next(&mut counters)?).unwrap_or(0).max(0).unsigned_abs();
+        // What is no text is no counter of ours.
+        if let Ok(name) = text(name) {
+            all.insert(name, value);
+        }
     }
     for state in [State::Done, State::Cancelled, State::Expired] {
         stats.depth.insert(state, all.get(&format!(".kept:{}", state.name())).copied().unwrap_or(0));
@@ -68,7 +72,8 @@ pub(super) async fn list(broker: &RedisBroker, queue: &str, state: State, offset
         State::Active => active(broker, queue, offset, limit).await?,
         State::Done | State::Cancelled | State::Expired => return ended(broker, queue, state, offset, limit).await,
     };
-    let ids: Vec<JobId> = ids.iter().map(|id| JobId::from_bytes(id)).collect::<Result<_>>()?;
+    // What is no id is for the auditor to find.
+    let ids: Vec<JobId> = ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
     Ok(Page::new(listed(show(broker, queue, &ids).await?, state), next))
 }
 
@@ -90,8 +95,10 @@ async fn ended(broker: &RedisBroker, queue: &str, state: State, offset: u64, lim
     let (mut times, mut ids) = (Vec::new(), Vec::new());
     for line in &lines {
         let at = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
-        times.push(&line[..at]);
-        ids.push(JobId::from_bytes(line.get(at + 1..).unwrap_or_default())?);
+        if let Ok(id) = JobId::from_bytes(line.get(at + 1..).unwrap_or_default()) {
+            times.push(&line[..at]);
+            ids.push(id);
+        }
     }
     let mut jobs = Vec::new();
     for ((id, until), value) in ids.iter().zip(times).zip(records(broker, queue, &ids).await?) {

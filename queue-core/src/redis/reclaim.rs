@@ -33,8 +33,10 @@ struct Held {
 pub(super) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
     let mut reclaimed = Reclaimed::default();
     let members = broker.read(queue, &broker.keys.on("SMEMBERS", queue, Kind::Fenced)).await?;
-    let fenced: HashSet<String> = array(members)?.into_iter().map(text).collect::<Result<_>>()?;
-    if fenced.is_empty() {
+    let members: Vec<Vec<u8>> = array(members)?.into_iter().map(bytes).collect::<Result<_>>()?;
+    // What is no text is no lane of anybody; it is forgotten with the others.
+    let fenced: HashSet<String> = members.iter().filter_map(|name| String::from_utf8(name.clone()).ok()).collect();
+    if members.is_empty() {
         return Ok(reclaimed);
     }
     let (mut held, complete) = scan(broker, queue, &fenced).await?;
@@ -66,11 +68,10 @@ pub(super) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -
     }
     if complete && all <= RECLAIM_ITEMS {
         // The scan began after the fencing, and everything that it found has been moved.
-        let names: Vec<&String> = fenced.iter().collect();
-        for piece in names.chunks(500) {
+        for piece in members.chunks(500) {
             let mut call = FORGET.call(&broker.keys, queue);
             for name in piece {
-                call.arg(*name);
+                call.arg(name);
             }
             reclaimed.forgotten += number::<usize>(broker.script(queue, &FORGET, call).await?)?;
         }
@@ -109,7 +110,7 @@ async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashSet<String>) -> Re
 /// lane, and the process goes on under other names.
 async fn living(broker: &RedisBroker, queue: &str) -> Result<HashSet<String>> {
     let lanes = array(broker.script(queue, &ALIVE, ALIVE.call(&broker.keys, queue)).await?)?;
-    lanes.into_iter().map(|lane| Ok(PartyName::new(text(lane)?).process().to_owned())).collect()
+    Ok(lanes.into_iter().filter_map(|lane| text(lane).ok()).map(|lane| PartyName::new(lane).process().to_owned()).collect())
 }
 
 async fn mark_suspects(broker: &RedisBroker, queue: &str, held: &mut [Held]) -> Result<()> {

@@ -4,6 +4,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::{
     jobs::{CANCELLED, EXPIRED, READY, SCHEDULED},
+    lenient::{Bytes, Number},
     tx::{Failed, Queue, Tx, after},
 };
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
 /// R1: a name that was never used before.
 pub(super) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Result<PartyName, Failed> {
     let queue = tx.queue_made(&request.queue)?;
-    let number: i64 = tx
+    let Number(number) = tx
         .sql("UPDATE queue_queues SET registrations = registrations + 1 WHERE queue = ?1 RETURNING registrations")?
         .query_row([queue.key], |row| row.get(0))?;
     let name = PartyName::new(format!("{}.{nonce:016x}.{number}", request.process));
@@ -43,8 +44,9 @@ pub(super) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
     let name = request.producer.as_str();
     let forgotten = || Error::Forgotten(name.to_owned());
     let mut queue = tx.queue(&request.queue)?.ok_or_else(forgotten)?;
-    let producer: Option<(u64, Option<Vec<u8>>)> = tx
-        .sql("SELECT seq, answers FROM queue_producers WHERE queue = ?1 AND name = ?2")?
+    // A sequence that is none is of nobody.
+    let producer: Option<(u64, Option<Bytes>)> = tx
+        .sql("SELECT seq, answers FROM queue_producers WHERE queue = ?1 AND name = ?2 AND typeof(seq) = 'integer' AND seq >= 0")?
         .query_row(params![queue.key, name], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let (last, stored) = producer.ok_or_else(forgotten)?;
@@ -53,7 +55,8 @@ pub(super) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
     }
     if request.seq == last {
         return Ok(match stored {
-            Some(stored) => stored.into_iter().map(answer).collect(),
+            Some(Bytes(stored)) if stored.len() == request.jobs.len() => stored.into_iter().map(answer).collect(),
+            Some(_) => return Err(forgotten().into()),
             None => vec![Enqueued::Stored; request.jobs.len()],
         });
     }
@@ -86,13 +89,13 @@ fn existing(tx: &mut Tx<'_>, queue: &Queue, job: &NewJob) -> Result<Option<Enque
         return Ok(None);
     }
     let id = job.id.as_bytes();
-    let found: Option<(i64, Option<i64>, i64)> = tx
+    let found: Option<(Number, Option<Number>, Number)> = tx
         .sql("SELECT state, digest, length(envelope) FROM queue_jobs WHERE queue = ?1 AND id = ?2")?
         .query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     let digest = match found {
         // The record of a job that nobody wanted gives way.
-        Some((state @ (CANCELLED | EXPIRED), _, bytes)) => {
+        Some((Number(state @ (CANCELLED | EXPIRED)), _, Number(bytes))) => {
             tx.remove_ended(queue.key, id, state, bytes)?;
             None
         }
@@ -102,7 +105,7 @@ fn existing(tx: &mut Tx<'_>, queue: &Queue, job: &NewJob) -> Result<Option<Enque
             .query_row(params![queue.key, id], |row| row.get(0))
             .optional()?,
     };
-    Ok(digest.map(|digest| if digest == job.digest.cast_signed() { Enqueued::Existing } else { Enqueued::IdConflict }))
+    Ok(digest.map(|Number(digest)| if digest == job.digest.cast_signed() { Enqueued::Existing } else { Enqueued::IdConflict }))
 }
 
 fn store(tx: &mut Tx<'_>, queue: &mut Queue, job: &NewJob, earliest: &mut Option<i64>) -> Result<Enqueued, Failed> {

@@ -6,6 +6,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::{
     jobs::{self, ACTIVE, CANCELLED, DONE, EXPIRED, PARKED, RETRY, SCHEDULED, Tag},
+    lenient::{Bytes, Number},
     turn::answered,
     tx::{Failed, Queue, Tx, after},
 };
@@ -26,17 +27,18 @@ pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, f
         tx.count(queue.key, "done", 1);
         return Ok(true);
     }
-    let held: Option<(Option<i64>, Option<Vec<u8>>, i64)> = tx
+    let held: Option<(Option<Number>, Option<Bytes>, Number)> = tx
         .sql(
             "SELECT digest, failures, length(envelope) FROM queue_jobs
              WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5",
         )?
         .query_row(params![queue.key, id, ACTIVE, tag.worker, tag.claim], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
-    let Some((digest, failures, bytes)) = held else {
+    let Some((digest, failures, Number(bytes))) = held else {
         answered(tx, tag, id)?;
         return Ok(false);
     };
+    let failures = failures.map(|Bytes(failures)| failures);
     if !matches!(finish.ending, Ending::Release | Ending::Void | Ending::Park { .. }) {
         // The process lived through this round.
         tx.sql("UPDATE queue_jobs SET crashes = 0, first_crash = NULL WHERE queue = ?1 AND id = ?2 AND crashes > 0")?
@@ -45,7 +47,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, f
     let key = queue.key;
     match &finish.ending {
         Ending::Ack { result, keep: until } => {
-            if let Some(digest) = digest {
+            if let Some(Number(digest)) = digest {
                 tx.remember(key, id, digest)?;
             }
             match until.filter(|until| !until.is_zero()) {

@@ -1,6 +1,6 @@
 //! The row of a job: its states as numbers, and the changes that several operations share.
 
-use rusqlite::{Row, params};
+use rusqlite::{Row, ToSql, params};
 use serde::{Deserialize, Serialize};
 
 use super::tx::{Failed, Queue, Tx};
@@ -66,7 +66,7 @@ struct Stored {
 }
 
 /// Reads the column of failures.
-pub(super) fn failures(bytes: Option<&[u8]>) -> Result<Vec<Failure>, Failed> {
+pub(super) fn failures(bytes: Option<&[u8]>) -> Result<Vec<Failure>, Error> {
     let Some(bytes) = bytes else { return Ok(Vec::new()) };
     let stored: Vec<Stored> = codec::decode(bytes).map_err(|problem| Error::Decode { what: "the failures of a job".into(), problem })?;
     Ok(stored.into_iter().map(|failure| Failure { at_ms: failure.at, message: failure.text }).collect())
@@ -74,7 +74,9 @@ pub(super) fn failures(bytes: Option<&[u8]>) -> Result<Vec<Failure>, Failed> {
 
 /// The column of failures with one more; the oldest go first.
 pub(super) fn one_more_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Result<Vec<u8>, Failed> {
-    let mut all: Vec<Stored> = failures(bytes)?.into_iter().map(|failure| Stored { at: failure.at_ms, text: failure.message }).collect();
+    // What cannot be read gives way.
+    let mut all: Vec<Stored> =
+        failures(bytes).unwrap_or_default().into_iter().map(|failure| Stored { at: failure.at_ms, text: failure.message }).collect();
     all.push(Stored { at, text: text.to_owned() });
     let kept = &all[all.len().saturating_sub(FAILURES_KEPT)..];
     Ok(codec::encode(kept).map_err(Error::Internal)?)
@@ -89,7 +91,7 @@ pub(super) struct Tag {
 
 impl Tx<'_> {
     /// Puts a job to the head or tail of `ready`, among the suspects if it has crashes. Other columns stay.
-    pub(super) fn make_ready(&mut self, queue: &mut Queue, id: &[u8], head: bool) -> rusqlite::Result<()> {
+    pub(super) fn make_ready(&mut self, queue: &mut Queue, id: &(impl ToSql + ?Sized), head: bool) -> rusqlite::Result<()> {
         let pos = if head { queue.next_head() } else { queue.next_tail() };
         self.sql(
             "UPDATE queue_jobs SET state = crashes > 0, rank = CASE WHEN crashes > 0 THEN 0 ELSE priority END, pos = ?3
@@ -128,7 +130,7 @@ impl Tx<'_> {
     }
 
     /// Removes the row of a job in a final state, and takes it out of the broker's own counts.
-    pub(super) fn remove_ended(&mut self, queue: i64, id: &[u8], state: i64, bytes: i64) -> rusqlite::Result<()> {
+    pub(super) fn remove_ended(&mut self, queue: i64, id: &(impl ToSql + ?Sized), state: i64, bytes: i64) -> rusqlite::Result<()> {
         self.sql("DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2")?.execute(params![queue, id])?;
         if state == DEAD {
             self.count(queue, ".dead_bytes", -bytes);

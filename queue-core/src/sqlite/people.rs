@@ -4,11 +4,13 @@ use rusqlite::{OptionalExtension, Row, params, params_from_iter};
 
 use super::{
     jobs::{self, ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, PARKED},
+    lenient::{Bytes, Count, Number, Words},
     tx::{Failed, Tx},
 };
 use crate::{
     address::JobId,
-    broker::{BuryReason, CancelAnswer, JobRecord, Page, Priority, QueueStats, State},
+    broker::{BuryReason, CancelAnswer, Failure, JobRecord, Page, Priority, QueueStats, State},
+    error::Error,
 };
 
 /// R13.
@@ -19,7 +21,9 @@ pub(super) fn cancel(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<
         let id = id.as_bytes();
         let found: Option<(i64, i64, i64)> = tx
             .sql("SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2")?
-            .query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .query_row(params![queue.key, id], |row| {
+                Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0, row.get::<_, Number>(2)?.0))
+            })
             .optional()?;
         answers.push(match found {
             None | Some((DONE | DEAD | CANCELLED | EXPIRED, ..)) => CancelAnswer::NotFound,
@@ -118,10 +122,14 @@ pub(super) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
     let mut depth = tx.sql("SELECT state, count(*) FROM queue_jobs WHERE queue = ?1 GROUP BY state")?;
     let mut rows = depth.query([queue.key])?;
     while let Some(row) = rows.next()? {
-        *stats.depth.entry(jobs::state(row.get(0)?)?).or_default() += row.get::<_, u64>(1)?;
+        // A state that is none is for the auditor to find.
+        if let Ok(state) = jobs::state(row.get::<_, Number>(0)?.0) {
+            *stats.depth.entry(state).or_default() += row.get::<_, u64>(1)?;
+        }
     }
     let mut counters = tx.sql("SELECT name, value FROM queue_counters WHERE queue = ?1 AND name NOT LIKE '.%'")?;
-    stats.counters = counters.query_map([queue.key], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+    let read = |row: &Row<'_>| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Number>(1)?.0.max(0).unsigned_abs()));
+    stats.counters = counters.query_map([queue.key], read)?.collect::<rusqlite::Result<_>>()?;
     stats.workers = tx
         .sql("SELECT count(*) FROM queue_workers WHERE queue = ?1 AND NOT fenced AND deadline > ?2")?
         .query_row(params![queue.key, tx.now], |row| row.get(0))?;
@@ -144,10 +152,12 @@ pub(super) fn list(tx: &mut Tx<'_>, queue: &str, state: State, offset: u64, limi
     let mut rows = page.query(params_from_iter(values))?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(record(tx, row)?);
+        found.push(record(tx, row));
     }
     let more = found.len() > limit;
     found.truncate(limit);
+    // What cannot be told of is for the auditor to find.
+    let found = found.into_iter().filter_map(Result::ok).collect();
     Ok(Page::new(found, more.then(|| offset + limit as u64)))
 }
 
@@ -157,17 +167,22 @@ pub(super) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<Jo
     let mut rows = job.query(params![queue.key, id.as_bytes()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let mut record = record(tx, row)?;
-    record.failures = jobs::failures(row.get::<_, Option<Vec<u8>>>(11)?.as_deref())?;
-    record.result = row.get(12)?;
+    let stored = row.get::<_, Option<Bytes>>(11)?.map(|Bytes(stored)| stored);
+    let unreadable = |problem: Error| vec![Failure { at_ms: 0, message: problem.to_string() }];
+    record.failures = jobs::failures(stored.as_deref()).unwrap_or_else(unreadable);
+    record.result = row.get::<_, Option<Bytes>>(12)?.map(|Bytes(result)| result);
     Ok(Some(record))
 }
 
 fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<JobRecord, Failed> {
-    let state = jobs::state(row.get(1)?)?;
-    let mut record = JobRecord::new(jobs::id(row, 0)?, state, row.get(2)?);
-    record.priority = Priority::from_number(row.get(3)?).unwrap_or_default();
-    (record.attempts, record.crashes, record.snoozes) = (row.get(4)?, row.get(5)?, row.get(6)?);
-    let (pos, ended, note): (i64, Option<i64>, Option<String>) = (row.get(7)?, row.get(8)?, row.get(9)?);
+    let state = jobs::state(row.get::<_, Number>(1)?.0)?;
+    let mut record = JobRecord::new(jobs::id(row, 0)?, state, row.get::<_, Bytes>(2)?.0);
+    record.priority = u8::try_from(row.get::<_, Number>(3)?.0).ok().and_then(Priority::from_number).unwrap_or_default();
+    let (Count(attempts), Count(crashes), Count(snoozes)) = (row.get(4)?, row.get(5)?, row.get(6)?);
+    (record.attempts, record.crashes, record.snoozes) = (attempts, crashes, snoozes);
+    let Number(pos) = row.get(7)?;
+    let ended = row.get::<_, Option<Number>>(8)?.map(|Number(ended)| ended);
+    let note = row.get::<_, Option<Words>>(9)?.map(|Words(note)| note);
     record.at_ms = match state {
         State::Scheduled | State::Retry => Some(pos),
         State::Ready | State::Active | State::Parked => None,
@@ -178,7 +193,7 @@ fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<JobRecord, Failed> {
         State::Active => {
             let worker: Option<String> = tx
                 .sql("SELECT name FROM queue_workers WHERE worker = ?1")?
-                .query_row([row.get::<_, i64>(10)?], |row| row.get(0))
+                .query_row([row.get::<_, Number>(10)?.0], |row| row.get::<_, Words>(0).map(|Words(name)| name))
                 .optional()?;
             record.tag = worker.map(|worker| format!("{worker}:{pos}"));
         }

@@ -4,6 +4,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::{
     jobs::{self, ACTIVE, RETRY},
+    lenient::{Bytes, Number, Words},
     tx::{Failed, Tx, after},
 };
 use crate::{
@@ -24,7 +25,10 @@ pub(super) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed>
     let mut rows = gone.query([worker])?;
     let mut cancelled = Vec::new();
     while let Some(row) = rows.next()? {
-        cancelled.push((jobs::id(row, 0)?, row.get::<_, i64>(1)?.cast_unsigned()));
+        // A hint that cannot be read is no reason to let the lease run out.
+        if let Ok(id) = jobs::id(row, 0) {
+            cancelled.push((id, row.get::<_, Number>(1)?.0.cast_unsigned()));
+        }
     }
     Ok(Extended::new(cancelled))
 }
@@ -36,7 +40,7 @@ pub(super) fn suspects(tx: &mut Tx<'_>, queue: &str, limit: usize) -> Result<Sus
         tx.sql("SELECT name, deadline FROM queue_workers WHERE queue = ?1 AND NOT fenced AND deadline <= ?2 ORDER BY deadline LIMIT ?3")?;
     let expired = lanes
         .query_map(params![queue.key, tx.now, limit], |row| {
-            Ok(Suspect { worker: PartyName::new(row.get::<_, String>(0)?), deadline_ms: row.get(1)? })
+            Ok(Suspect { worker: PartyName::new(row.get::<_, Words>(0)?.0), deadline_ms: row.get::<_, Number>(1)?.0 })
         })?
         .collect::<rusqlite::Result<_>>()?;
     let fenced = tx.sql("SELECT count(*) FROM queue_workers WHERE queue = ?1 AND fenced")?.query_row([queue.key], |row| row.get(0))?;
@@ -65,7 +69,8 @@ pub(super) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Res
     let mut reclaimed = Reclaimed::default();
     let Some(mut queue) = tx.queue(name)? else { return Ok(reclaimed) };
     let mut lanes = tx.sql("SELECT worker, process FROM queue_workers WHERE queue = ?1 AND fenced ORDER BY process, worker LIMIT 500")?;
-    let lanes: Vec<(i64, String)> = lanes.query_map([queue.key], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+    let lanes: Vec<(i64, String)> =
+        lanes.query_map([queue.key], |row| Ok((row.get(0)?, row.get::<_, Words>(1)?.0)))?.collect::<rusqlite::Result<_>>()?;
     let mut left = RECLAIM_ITEMS;
     let mut forgotten = 0;
     for process in lanes.chunk_by(|one, other| one.1 == other.1) {
@@ -74,7 +79,9 @@ pub(super) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Res
             let mut jobs =
                 tx.sql("SELECT id, crashes, first_crash, failures FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3")?;
             let rows = jobs.query_map(params![queue.key, ACTIVE, worker], |row| {
-                Ok(Held { id: row.get(0)?, crashes: row.get(1)?, first: row.get(2)?, failures: row.get(3)? })
+                let (Bytes(id), Number(crashes)) = (row.get(0)?, row.get(1)?);
+                let (first, failures) = (row.get::<_, Option<Number>>(2)?, row.get::<_, Option<Bytes>>(3)?);
+                Ok(Held { id, crashes, first: first.map(|Number(first)| first), failures: failures.map(|Bytes(failures)| failures) })
             })?;
             held.extend(rows.collect::<rusqlite::Result<Vec<_>>>()?);
         }
@@ -141,7 +148,7 @@ impl Held {
     fn charge(&self, tx: &mut Tx<'_>, queue: i64, rule: &CrashRule) -> Result<bool, Failed> {
         let window = i64::try_from(rule.window.as_millis()).unwrap_or(i64::MAX);
         let (crashes, first) = match self.first {
-            Some(first) if self.crashes > 0 && tx.now.saturating_sub(first) <= window => (self.crashes + 1, first),
+            Some(first) if self.crashes > 0 && tx.now.saturating_sub(first) <= window => (self.crashes.saturating_add(1), first),
             _ => (1, tx.now),
         };
         let failures = jobs::one_more_failure(self.failures.as_deref(), tx.now, "the process that ran it died, or lost the broker")?;

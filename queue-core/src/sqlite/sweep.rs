@@ -1,9 +1,10 @@
 //! Housekeeping: what is kept for a while only.
 
-use rusqlite::params;
+use rusqlite::{params, types::Value};
 
 use super::{
     jobs::{CANCELLED, DEAD, DONE, EXPIRED},
+    lenient::Number,
     tx::{Failed, Tx},
 };
 use crate::broker::{KeepLimits, SweepLimits, Swept};
@@ -85,7 +86,7 @@ fn evict(
             )?;
             let mut rows = first.query(params![queue, state])?;
             match rows.next()? {
-                Some(row) => Some((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)),
+                Some(row) => Some((row.get::<_, Value>(0)?, row.get::<_, Number>(1)?.0, row.get::<_, Number>(2)?.0)),
                 None => None,
             }
         };

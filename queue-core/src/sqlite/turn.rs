@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, params, types::Value};
 use serde::{Deserialize, Serialize};
 
 use super::{
     finish::finish,
     jobs::{ACTIVE, PARKED, READY, RETRY, SCHEDULED, SUSPECT, Tag},
+    lenient::{Bytes, Count, Number},
     tx::{Failed, Queue, Tx, after},
 };
 use crate::{
@@ -29,19 +30,20 @@ pub(super) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     let name = turn.worker.as_str();
     let forgotten = || Error::Forgotten(name.to_owned());
     let mut queue = tx.queue(&turn.queue)?.ok_or_else(forgotten)?;
-    let entry: Option<(i64, u64, Option<Vec<u8>>)> = tx
-        .sql("SELECT worker, seq, answer FROM queue_workers WHERE queue = ?1 AND name = ?2 AND NOT fenced")?
+    // A sequence that is none is of nobody.
+    let entry: Option<(i64, u64, Option<Bytes>)> = tx
+        .sql("SELECT worker, seq, answer FROM queue_workers WHERE queue = ?1 AND name = ?2 AND NOT fenced AND typeof(seq) = 'integer' AND seq >= 0")?
         .query_row(params![queue.key, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     let (worker, last, kept) = entry.ok_or_else(forgotten)?;
     if turn.seq < last {
         return Err(Error::Old { name: name.to_owned(), seq: turn.seq }.into());
     }
-    if turn.seq > last + 1 {
+    if turn.seq - last > 1 {
         return Err(forgotten().into());
     }
     if turn.seq == last {
-        return replay(tx, &queue, worker, kept.as_deref());
+        return replay(tx, &queue, worker, name, kept.map(|Bytes(kept)| kept));
     }
 
     let mut stale = Vec::new();
@@ -51,7 +53,7 @@ pub(super) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
             stale.push(position);
         }
     }
-    queue.claim = tx.now.max(queue.claim + 1);
+    queue.claim = tx.now.max(queue.last_claim() + 1);
     let tag = Tag { worker, claim: queue.claim };
     let mut claim = Claim { tag, left: turn.claim.min(MAX_ITEMS), bytes: 0, deliveries: Vec::new() };
     if !queue.paused {
@@ -83,20 +85,24 @@ pub(super) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
 }
 
 /// R5: the same answer again. Writes nothing.
-fn replay(tx: &mut Tx<'_>, queue: &Queue, worker: i64, kept: Option<&[u8]>) -> Result<TurnAnswer, Failed> {
+fn replay(tx: &mut Tx<'_>, queue: &Queue, worker: i64, name: &str, kept: Option<Vec<u8>>) -> Result<TurnAnswer, Failed> {
     let mut answer = outlook(tx, queue, true)?;
     answer.workers = 0;
     let Some(kept) = kept else { return Ok(answer) };
-    let kept: Kept = codec::decode(kept).map_err(|problem| Error::Decode { what: "the last answer of a worker".into(), problem })?;
+    // One that cannot be read is as good as none: its lane has to begin anew.
+    let kept: Kept = codec::decode(&kept).map_err(|_| Error::Forgotten(name.to_owned()))?;
     for id in &kept.ids {
         let found = tx
             .sql(
                 "SELECT envelope, attempts, crashes, snoozes FROM queue_jobs
                  WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5",
             )?
-            .query_row(params![queue.key, id, ACTIVE, worker, kept.claim], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+            .query_row(params![queue.key, id, ACTIVE, worker, kept.claim], |row| {
+                Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Count>(1)?.0, row.get::<_, Count>(2)?.0, row.get::<_, Count>(3)?.0))
+            })
             .optional()?;
-        let mut delivery = Delivery::new(JobId::from_bytes(id)?, kept.claim.cast_unsigned(), Vec::new());
+        let Ok(id) = JobId::from_bytes(id) else { continue };
+        let mut delivery = Delivery::new(id, kept.claim.cast_unsigned(), Vec::new());
         match found {
             Some(found) => (delivery.envelope, delivery.attempts, delivery.crashes, delivery.snoozes) = found,
             None => delivery.void = true,
@@ -112,7 +118,7 @@ pub(super) fn promote(tx: &mut Tx<'_>, queue: &mut Queue) -> Result<(), Failed> 
     for state in [SCHEDULED, RETRY] {
         let mut due =
             tx.sql("SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND pos <= ?3 ORDER BY pos LIMIT ?4")?;
-        let ids: Vec<Vec<u8>> =
+        let ids: Vec<Value> =
             due.query_map(params![queue.key, state, tx.now, MAX_ITEMS], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         for id in ids {
             tx.make_ready(queue, &id, false)?;
@@ -140,9 +146,9 @@ impl Claim {
                 "SELECT id, ifnull(crashes, 0) FROM queue_parked LEFT JOIN queue_jobs USING (queue, id)
                  WHERE queue = ?1 AND task = ?2 AND (?3 OR ifnull(crashes, 0) = 0) LIMIT ?4",
             )?;
-            let found: Vec<(Vec<u8>, u32)> = parked
+            let found: Vec<(Value, u32)> = parked
                 .query_map(params![queue.key, task.as_ref(), suspects && !self.has_suspect(), self.left], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
+                    Ok((row.get(0)?, row.get::<_, Count>(1)?.0))
                 })?
                 .collect::<rusqlite::Result<_>>()?;
             for (id, crashes) in found {
@@ -185,7 +191,7 @@ impl Claim {
             let mut bytes = self.bytes;
             while let Some(row) = rows.next()? {
                 let delivery = read_delivery(row)?;
-                bytes += delivery.1.len();
+                bytes += delivery.envelope.len();
                 if bytes > MAX_BYTES && !(taken.is_empty() && self.deliveries.is_empty()) {
                     break;
                 }
@@ -199,31 +205,49 @@ impl Claim {
     }
 
     fn is_full(&self, next: &Found) -> bool {
-        self.left == 0 || (!self.deliveries.is_empty() && self.bytes + next.1.len() > MAX_BYTES)
+        self.left == 0 || (!self.deliveries.is_empty() && self.bytes + next.envelope.len() > MAX_BYTES)
     }
 
-    fn activate(&mut self, tx: &mut Tx<'_>, queue: &Queue, (id, envelope, attempts, crashes, snoozes): Found) -> Result<(), Failed> {
+    fn activate(&mut self, tx: &mut Tx<'_>, queue: &Queue, found: Found) -> Result<(), Failed> {
+        let Found { id: stored, envelope, attempts, crashes, snoozes } = found;
+        let id = match &stored {
+            Value::Blob(id) => JobId::from_bytes(id).ok(),
+            _ => None,
+        };
+        let Some(id) = id else {
+            // Somebody else's: no one could finish it, and it would be in the way of all behind it.
+            tx.sql("DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2")?.execute(params![queue.key, stored])?;
+            tx.count(queue.key, "repaired", 1);
+            return Ok(());
+        };
         tx.sql("UPDATE queue_jobs SET state = ?3, rank = ?4, pos = ?5 WHERE queue = ?1 AND id = ?2")?.execute(params![
             queue.key,
-            id,
+            stored,
             ACTIVE,
             self.tag.worker,
             self.tag.claim
         ])?;
         self.left -= 1;
         self.bytes += envelope.len();
-        let mut delivery = Delivery::new(JobId::from_bytes(&id)?, self.tag.claim.cast_unsigned(), envelope);
+        let mut delivery = Delivery::new(id, self.tag.claim.cast_unsigned(), envelope);
         (delivery.attempts, delivery.crashes, delivery.snoozes) = (attempts, crashes, snoozes);
         self.deliveries.push(delivery);
         Ok(())
     }
 }
 
-/// Id, envelope, attempts, crashes, snoozes.
-type Found = (Vec<u8>, Vec<u8>, u32, u32, u32);
+/// A job that may be claimed.
+struct Found {
+    id: Value,
+    envelope: Vec<u8>,
+    attempts: u32,
+    crashes: u32,
+    snoozes: u32,
+}
 
 fn read_delivery(row: &rusqlite::Row<'_>) -> rusqlite::Result<Found> {
-    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+    let (Bytes(envelope), Count(attempts), Count(crashes), Count(snoozes)) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+    Ok(Found { id: row.get(0)?, envelope, attempts, crashes, snoozes })
 }
 
 /// What a lane wants to know of its queue besides its jobs.
@@ -236,12 +260,12 @@ fn outlook(tx: &mut Tx<'_>, queue: &Queue, suspects: bool) -> Result<TurnAnswer,
     answer.more = !queue.paused && (exists(READY)? || (suspects && exists(SUSPECT)?));
     let mut next_due: Option<i64> = None;
     for state in [SCHEDULED, RETRY] {
-        let due: Option<i64> = tx
+        let due: Option<Number> = tx
             .sql("SELECT min(pos) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0")?
             .query_row(params![queue.key, state], |row| row.get(0))?;
-        next_due = [next_due, due].into_iter().flatten().min();
+        next_due = [next_due, due.map(|Number(due)| due)].into_iter().flatten().min();
     }
-    answer.next_due = next_due.map(|due| Duration::from_millis(u64::try_from(due - tx.now).unwrap_or(0)));
+    answer.next_due = next_due.map(|due| Duration::from_millis(u64::try_from(due.saturating_sub(tx.now)).unwrap_or(0)));
     answer.parked = tx.sql("SELECT EXISTS (SELECT 1 FROM queue_parked WHERE queue = ?1)")?.query_row([queue.key], |row| row.get(0))?;
     answer.workers = tx.sql("SELECT count(*) FROM queue_workers WHERE queue = ?1")?.query_row([queue.key], |row| row.get(0))?;
     Ok(answer)

@@ -7,6 +7,7 @@ use std::{
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params};
 
+use super::lenient::Number;
 use crate::error::Error;
 
 /// Why an operation was not done: the operation's own refusal, or the database's.
@@ -103,8 +104,8 @@ impl<'a> Tx<'a> {
     /// A counter's value, with what this transaction added.
     pub(super) fn counter(&self, queue: i64, name: &'static str) -> rusqlite::Result<i64> {
         let stored = self.sql("SELECT value FROM queue_counters WHERE queue = ?1 AND name = ?2")?;
-        let stored: Option<i64> = { stored }.query_row(params![queue, name], |row| row.get(0)).optional()?;
-        Ok(stored.unwrap_or(0) + self.counters.get(&(queue, name)).copied().unwrap_or(0))
+        let stored: Option<Number> = { stored }.query_row(params![queue, name], |row| row.get(0)).optional()?;
+        Ok(stored.map_or(0, |Number(stored)| stored).saturating_add(self.counters.get(&(queue, name)).copied().unwrap_or(0)))
     }
 
     /// Tells the queue's listeners of work at this time.
@@ -119,7 +120,8 @@ impl<'a> Tx<'a> {
     pub(super) fn queue(&self, name: &str) -> rusqlite::Result<Option<Queue>> {
         self.sql("SELECT queue, paused, claim, head, tail FROM queue_queues WHERE name = ?1")?
             .query_row([name], |row| {
-                Ok(Queue { key: row.get(0)?, paused: row.get(1)?, claim: row.get(2)?, head: row.get(3)?, tail: row.get(4)? })
+                let (Number(paused), Number(claim), Number(head), Number(tail)) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+                Ok(Queue { key: row.get(0)?, paused: paused != 0, claim, head, tail })
             })
             .optional()
     }
@@ -152,14 +154,19 @@ fn is_of_the_data(error: &rusqlite::Error) -> bool {
 impl Queue {
     /// The next place at the tail of `ready`.
     pub(super) fn next_tail(&mut self) -> i64 {
-        self.tail += 1;
+        self.tail = self.tail.saturating_add(1);
         self.tail
     }
 
     /// The next place at the head of `ready`.
     pub(super) fn next_head(&mut self) -> i64 {
-        self.head -= 1;
+        self.head = self.head.saturating_sub(1);
         self.head
+    }
+
+    /// The last number of a claim. One near the end of all numbers, which somebody else has written, would not grow any more.
+    pub(super) fn last_claim(&self) -> i64 {
+        if self.claim < 1 << 50 { self.claim } else { 0 }
     }
 }
 

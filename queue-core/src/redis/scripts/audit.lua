@@ -13,6 +13,12 @@ local function is_placed(id)
     or call('ZSCORE', K.retry, id) or call('ZSCORE', K.dead, id) or (task and call('ZSCORE', K.parked, task .. '\0' .. id))
 end
 
+-- A lease that never ends is none either.
+local function has_lease(lane)
+  local deadline = call('ZSCORE', K.leases, lane)
+  return deadline and whole(deadline) < FOREVER
+end
+
 local function is_ready(id)
   for _, list in pairs(LISTS) do
     if call('LPOS', list, id) then
@@ -34,7 +40,7 @@ if what == 'balance' then
   return call('HLEN', K.jobs) - places
 elseif what == 'lanes' then
   for i = 3, #ARGV do
-    if call('HEXISTS', K.workers, ARGV[i]) == 1 and not call('ZSCORE', K.leases, ARGV[i]) then
+    if call('HEXISTS', K.workers, ARGV[i]) == 1 and not has_lease(ARGV[i]) then
       found(ARGV[i])
       if repairs then
         call('ZADD', K.leases, ms(now), ARGV[i])
@@ -70,8 +76,30 @@ elseif what == 'strays' then
       found(id)
     end
   end
-  if repairs and push(broken, false) then
-    hint()
+  if repairs then
+    local sound = {}
+    for _, id in ipairs(broken) do
+      if is_id(id) and call('HSTRLEN', K.jobs, id) > 0 then
+        sound[#sound + 1] = id
+      else
+        strip({ id })
+        call('HDEL', K.jobs, id)
+      end
+    end
+    if push(sound, false) then
+      hint()
+    end
+  end
+elseif what == 'names' then
+  -- Parked jobs that no longer say of which task they are: nobody could tell that they are parked. ARGV: members.
+  for i = 3, #ARGV do
+    local task, id = string.match(ARGV[i], '^([^%z]*)%z(.*)$')
+    if id and call('HEXISTS', K.jobs, id) == 1 and call('ZSCORE', K.parked, ARGV[i]) and not is_placed(id) then
+      found(id)
+      if repairs then
+        call('HSET', K.notes, id, task)
+      end
+    end
   end
 else
   -- Ids that wait in one place, named by its key.

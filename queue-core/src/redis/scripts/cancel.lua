@@ -1,5 +1,7 @@
 -- R13. ARGV: ids. Answers: 0 there is none, 1 cancelled, 2 cancelled while active.
 local answers = {}
+-- What each worker has to hear, packed once.
+local notes = {}
 
 local function tomb(id)
   -- Where it lies in `ready`: by its crashes and priority, as it was pushed.
@@ -7,7 +9,7 @@ local function tomb(id)
   if call('HEXISTS', K.crashes, id) == 1 then
     list = '9'
   else
-    list = call('HGET', K.priority, id) or '2'
+    list = list_of(call('HGET', K.priority, id))
   end
   call('HSET', K.tomb, id, list)
 end
@@ -18,12 +20,11 @@ for at, id in ipairs(ARGV) do
   if tag then
     call('HDEL', K.active, id)
     local worker = worker_of(tag)
-    if call('HEXISTS', K.workers, worker) == 1 then
-      local stored = call('HGET', K.gone, worker)
-      local gone = stored and cmsgpack.unpack(stored) or {}
+    if worker and call('HEXISTS', K.workers, worker) == 1 then
+      local gone = notes[worker] or unpacked_pairs(call('HGET', K.gone, worker))
       if #gone < 500 then
         table.insert(gone, { id, string.match(tag, '(%d+)$') })
-        call('HSET', K.gone, worker, cmsgpack.pack(gone))
+        notes[worker] = gone
       end
     end
     answer = 2
@@ -46,5 +47,8 @@ for at, id in ipairs(ARGV) do
     count('cancelled', 1)
   end
   answers[at] = answer
+end
+for worker, gone in pairs(notes) do
+  call('HSET', K.gone, worker, cmsgpack.pack(gone))
 end
 return answers

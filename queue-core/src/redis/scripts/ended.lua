@@ -2,15 +2,17 @@
 -- known of each besides its envelope, which stays in `jobs`.
 
 local function state_of(record)
-  return record and cmsgpack.unpack(record).s
+  return (unpacked(record) or {}).s
 end
 
 -- Takes the record of an id away, and its bytes out of the count. The list keeps its line until its turn comes.
 local function forget_record(id, record)
-  local kept = cmsgpack.unpack(record)
+  local kept = unpacked(record) or {}
   call('HDEL', K.records, id)
-  call('HINCRBY', K.counters, '.kept_bytes', -kept.b)
-  call('HINCRBY', K.counters, '.kept:' .. kept.s, -1)
+  count('.kept_bytes', -whole(kept.b))
+  if type(kept.s) == 'string' then
+    count('.kept:' .. kept.s, -1)
+  end
 end
 
 -- Everything that is known of a live job besides its envelope, gone.
@@ -33,8 +35,8 @@ local function keep_ended(id, state, keep_ms, note, result)
   end
   call('HSET', K.records, id, cmsgpack.pack(record))
   call('RPUSH', K.ended, record.u .. ':' .. id)
-  call('HINCRBY', K.counters, '.kept_bytes', bytes)
-  call('HINCRBY', K.counters, '.kept:' .. state, 1)
+  count('.kept_bytes', bytes)
+  count('.kept:' .. state, 1)
   strip({ id })
 end
 
@@ -45,16 +47,16 @@ local function trim_ended(items, max_count, max_bytes)
   while removed < items and length > 0 do
     local line = call('LINDEX', K.ended, 0)
     local upto, id = string.match(line, '^(%d+):(.*)$')
-    local bytes = tonumber(call('HGET', K.counters, '.kept_bytes') or '0')
-    if tonumber(upto) > now and length <= max_count and bytes <= max_bytes then
+    local bytes = whole(call('HGET', K.counters, '.kept_bytes'))
+    if upto and tonumber(upto) > now and length <= max_count and bytes <= max_bytes then
       break
     end
     call('LPOP', K.ended)
     length = length - 1
     removed = removed + 1
-    local record = call('HGET', K.records, id)
+    local record = upto and call('HGET', K.records, id)
     -- A later job of the same given id has a record of its own, and a line of its own.
-    if record and cmsgpack.unpack(record).u == upto then
+    if record and (unpacked(record) or { u = upto }).u == upto then
       forget_record(id, record)
       call('HDEL', K.jobs, id)
     end
@@ -64,8 +66,7 @@ end
 
 -- One more failure in a job's history; the oldest go first.
 local function add_failure(id, text)
-  local stored = call('HGET', K.errors, id)
-  local failures = stored and cmsgpack.unpack(stored) or {}
+  local failures = unpacked_pairs(call('HGET', K.errors, id))
   table.insert(failures, { ms(now), text })
   while #failures > 10 do
     table.remove(failures, 1)
@@ -77,7 +78,7 @@ end
 local function bury(id, reason)
   call('ZADD', K.dead, ms(now), id)
   call('HSET', K.notes, id, reason)
-  call('HINCRBY', K.counters, '.dead_bytes', call('HSTRLEN', K.jobs, id))
+  count('.dead_bytes', call('HSTRLEN', K.jobs, id))
   count('dead', 1)
 end
 
@@ -85,7 +86,7 @@ end
 local function exhume(id)
   call('ZREM', K.dead, id)
   call('HDEL', K.notes, id)
-  call('HINCRBY', K.counters, '.dead_bytes', -call('HSTRLEN', K.jobs, id))
+  count('.dead_bytes', -call('HSTRLEN', K.jobs, id))
 end
 
 -- A given id may be used again.

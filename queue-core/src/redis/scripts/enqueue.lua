@@ -73,6 +73,11 @@ while i <= #ARGV do
         free_id(id)
       end
       local known = call('HGET', K.given, id)
+      if not known and not record and call('HEXISTS', K.jobs, id) == 1 then
+        -- Its digest was lost to somebody else's hand. A second job of this id would be one too many.
+        known = digest
+        call('HSET', K.given, id, digest)
+      end
       total = total + 1
       if not known then
         -- The record of an earlier job gives way: it must not be taken for this one's.

@@ -1,6 +1,6 @@
 -- R6. ARGV: worker, last answered turn, lease.
 local entry = call('HGET', K.workers, ARGV[1])
-if not entry or tonumber(string.match(entry, '^%d+')) < tonumber(ARGV[2]) then
+if not entry or tonumber(string.match(entry, '^%d+') or -1) < tonumber(ARGV[2]) then
   return redis.error_reply('FORGOTTEN ' .. ARGV[1])
 end
 call('ZADD', K.leases, ms(now + ARGV[3]), ARGV[1])

@@ -2,7 +2,7 @@
 local answers = {}
 for i = 1, #ARGV, 2 do
   local deadline = call('ZSCORE', K.leases, ARGV[i])
-  if deadline and tonumber(deadline) == tonumber(ARGV[i + 1]) and tonumber(deadline) <= now then
+  if deadline and whole(deadline) == tonumber(ARGV[i + 1]) and whole(deadline) <= now then
     call('HDEL', K.workers, ARGV[i])
     call('ZREM', K.leases, ARGV[i])
     call('HDEL', K.gone, ARGV[i])

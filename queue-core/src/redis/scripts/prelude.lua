@@ -25,15 +25,68 @@ local function many(command, key, list)
   end
 end
 
-local function count(name, by)
+-- Other hands may have left anything under our keys. What they left is no reason to stop half-way, which would leave worse, or
+-- to refuse the neighbours: a number that is none is zero, a list that is none is empty.
+
+-- A whole number from 0 to 2^52, which a double holds exactly: it is 140,000 years in milliseconds.
+local FOREVER = 4503599627370496
+
+local function whole(value)
+  local number = tonumber(value)
+  if not number or not (number > 0) then
+    return 0
+  end
+  return math.floor(math.min(number, FOREVER))
+end
+
+local function unpacked(stored)
+  if not stored then
+    return nil
+  end
+  local ok, value = pcall(cmsgpack.unpack, stored)
+  return ok and type(value) == 'table' and value or nil
+end
+
+-- A packed list of pairs of texts.
+local function unpacked_pairs(stored)
+  local list = {}
+  for _, item in ipairs(unpacked(stored) or {}) do
+    if type(item) == 'table' and type(item[1]) == 'string' and type(item[2]) == 'string' then
+      list[#list + 1] = { item[1], item[2] }
+    end
+  end
+  return list
+end
+
+-- Adds to a number in a hash.
+local function add(key, field, by)
   if by ~= 0 then
-    call('HINCRBY', K.counters, name, by)
+    local answer = redis.pcall('HINCRBY', key, field, by)
+    if type(answer) == 'table' and answer.err then
+      call('HSET', key, field, math.max(by, 0))
+    end
   end
 end
 
--- The end of the first part of a tag, the worker: a claim number follows.
+local function count(name, by)
+  add(K.counters, name, by)
+end
+
+-- The first part of a tag, the worker: a claim number follows.
 local function worker_of(tag)
-  return string.match(tag, '^(.*):%d+$')
+  return string.match(tag, '^([%w._-]+):%d+$')
+end
+
+-- Whether an id can be one of ours.
+local function is_id(id)
+  if string.sub(id, 1, 1) == '=' then
+    return #id <= 129 and string.find(id, '^=[%w._-]+$') ~= nil
+  end
+  return #id == 16
+end
+
+local function too_new(schema)
+  return redis.error_reply('SCHEMA ' .. (string.match(schema, '^%d+$') or 'unknown'))
 end
 
 local function ms(value)

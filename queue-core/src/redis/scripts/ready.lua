@@ -20,8 +20,20 @@ local function unearth(id, list)
   if tonumber(at) == list then
     return true
   end
-  call('LREM', LISTS[tonumber(at)], 1, id)
+  if LISTS[tonumber(at)] then
+    call('LREM', LISTS[tonumber(at)], 1, id)
+  else
+    for _, key in pairs(LISTS) do
+      call('LREM', key, 1, id)
+    end
+  end
   return false
+end
+
+-- The list of a priority.
+local function list_of(priority)
+  local list = tonumber(priority)
+  return list and list <= 3 and LISTS[list] and list or 2
 end
 
 -- Pushes ids to the list that each belongs to. True: one of the lists was empty before.
@@ -41,7 +53,7 @@ local function push(ids, at_head)
         if crashes and crashes[i - from + 1] then
           list = 9
         elseif priorities and priorities[i - from + 1] then
-          list = tonumber(priorities[i - from + 1])
+          list = list_of(priorities[i - from + 1])
         end
         if not (has_tombs and unearth(ids[i], list)) then
           lists[list] = lists[list] or {}

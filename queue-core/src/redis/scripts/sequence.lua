@@ -3,7 +3,7 @@
 
 local meta = call('HMGET', K.meta, 'schema', 'large')
 if meta[1] and meta[1] ~= SCHEMA then
-  return redis.error_reply('SCHEMA ' .. meta[1])
+  return too_new(meta[1])
 end
 local producer, seq = ARGV[1], tonumber(ARGV[2])
 local entry = call('HGET', K.producers, producer)
@@ -12,7 +12,9 @@ if not entry then
 end
 local last, seen, stored = string.match(entry, '^(%d+):(%d+):?(%d*)$')
 last = tonumber(last)
-if seq < last then
+if not last then
+  return redis.error_reply('FORGOTTEN ' .. producer)
+elseif seq < last then
   return redis.error_reply('OLD ' .. producer .. ' ' .. ARGV[2])
 elseif seq == last then
   return stored ~= '' and stored or false

@@ -8,8 +8,11 @@ for at, id in ipairs(ARGV) do
   else
     local record = call('HGET', K.records, id)
     if record then
-      local kept = cmsgpack.unpack(record)
-      answers[at] = { kept.s, body, kept.p or '2', kept.a or '0', '0', kept.z or '0', kept.e, '', kept.f or '', kept.n or '', kept.r or '', kept.u }
+      local kept = unpacked(record) or {}
+      for name, default in pairs({ s = 'done', p = '2', a = '0', z = '0', e = '', f = '', n = '', r = '', u = '' }) do
+        kept[name] = type(kept[name]) == 'string' and kept[name] or default
+      end
+      answers[at] = { kept.s, body, kept.p, kept.a, '0', kept.z, kept.e, '', kept.f, kept.n, kept.r, kept.u }
     else
       local tag = call('HGET', K.active, id)
       local note = call('HGET', K.notes, id)
@@ -20,7 +23,7 @@ for at, id in ipairs(ARGV) do
         for name, key in pairs({ scheduled = K.scheduled, retry = K.retry, dead = K.dead }) do
           local score = call('ZSCORE', key, id)
           if score then
-            state, when = name, ms(tonumber(score))
+            state, when = name, ms(whole(score))
           end
         end
         if state == 'ready' and note then
@@ -29,7 +32,7 @@ for at, id in ipairs(ARGV) do
       end
       answers[at] = {
         state, body, call('HGET', K.priority, id) or '2', call('HGET', K.attempts, id) or '0',
-        string.match(call('HGET', K.crashes, id) or '0', '^%d+'), call('HGET', K.snoozes, id) or '0', when, tag or '',
+        string.match(call('HGET', K.crashes, id) or '0', '^%d+') or '0', call('HGET', K.snoozes, id) or '0', when, tag or '',
         call('HGET', K.errors, id) or '', state == 'dead' and note or '', '',
       }
     end

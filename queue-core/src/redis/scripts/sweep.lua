@@ -16,20 +16,36 @@ end
 many('ZREM', K.tombstones, old)
 many('HDEL', K.given, old)
 
+-- A dead job has its reason. What has none may be here by somebody else's hand, and live elsewhere.
+local function lives(id)
+  if call('HEXISTS', K.notes, id) == 1 then
+    return false
+  end
+  for _, list in pairs(LISTS) do
+    if call('LPOS', list, id) then
+      return true
+    end
+  end
+  return call('HEXISTS', K.active, id) == 1 or call('ZSCORE', K.scheduled, id) or call('ZSCORE', K.retry, id)
+end
+
 local dead = 0
 while dead < items do
   local head = call('ZRANGE', K.dead, 0, 0, 'WITHSCORES')
   if not head[1] then
     break
   end
-  local bytes = tonumber(call('HGET', K.counters, '.dead_bytes') or '0')
+  local bytes = whole(call('HGET', K.counters, '.dead_bytes'))
   if tonumber(head[2]) > now - ARGV[5] and bytes <= tonumber(ARGV[6]) then
     break
   end
+  local stays = lives(head[1])
   exhume(head[1])
-  strip({ head[1] })
-  call('HDEL', K.jobs, head[1])
-  free_id(head[1])
+  if not stays then
+    strip({ head[1] })
+    call('HDEL', K.jobs, head[1])
+    free_id(head[1])
+  end
   dead = dead + 1
 end
 count('dead_evicted', dead)

@@ -7,7 +7,7 @@
 
 local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large')
 if meta[1] and meta[1] ~= SCHEMA then
-  return redis.error_reply('SCHEMA ' .. meta[1])
+  return too_new(meta[1])
 end
 local worker, seq = ARGV[1], tonumber(ARGV[2])
 local entry = call('HGET', K.workers, worker)
@@ -16,7 +16,9 @@ if not entry then
 end
 local last, last_claim, stale_text, last_ids = string.match(entry, '^(%d+):?(%d*):?([%d,]*):?(.*)$')
 last = tonumber(last)
-if seq < last then
+if not last then
+  return redis.error_reply('FORGOTTEN ' .. worker)
+elseif seq < last then
   return redis.error_reply('OLD ' .. worker .. ' ' .. ARGV[2])
 elseif seq > last + 1 then
   return redis.error_reply('FORGOTTEN ' .. worker)
@@ -29,7 +31,7 @@ local function outlook(stale, deliveries, claim, workers, more)
   for _, key in ipairs({ K.scheduled, K.retry }) do
     local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
     if head[2] then
-      local wait_ms = math.max(0, tonumber(head[2]) - now)
+      local wait_ms = whole(tonumber(head[2]) - now)
       if next_due == '' or wait_ms < tonumber(next_due) then
         next_due = ms(wait_ms)
       end
@@ -67,8 +69,12 @@ end
 
 if seq == last then
   -- R5: the same again, and nothing written. What was taken away since is void: it comes back without a body.
-  local ids = last_ids ~= '' and cmsgpack.unpack(last_ids) or {}
-  local deliveries = {}
+  local ids, deliveries = {}, {}
+  for _, id in ipairs(last_ids ~= '' and unpacked(last_ids) or {}) do
+    if type(id) == 'string' and is_id(id) then
+      ids[#ids + 1] = id
+    end
+  end
   if #ids > 0 then
     deliveries = describe(ids)
     local tags = call('HMGET', K.active, unpack(ids))
@@ -158,13 +164,13 @@ for _ = 1, others do
       end
       done = done + 1
     elseif kind == 'nack' then
-      call('HINCRBY', K.attempts, id, 1)
+      add(K.attempts, id, 1)
       add_failure(id, b)
       table.insert(retries, ms(now + tonumber(a)))
       table.insert(retries, id)
       count('failed', 1)
     elseif kind == 'snooze' then
-      call('HINCRBY', K.snoozes, id, 1)
+      add(K.snoozes, id, 1)
       sparse = true
       table.insert(later, ms(now + tonumber(a)))
       table.insert(later, id)
@@ -182,7 +188,7 @@ for _ = 1, others do
       count('repeated', 1)
     elseif kind == 'bury' then
       if b ~= '' then
-        call('HINCRBY', K.attempts, id, 1)
+        add(K.attempts, id, 1)
         add_failure(id, string.sub(b, 2))
         count('failed', 1)
       end
@@ -218,7 +224,7 @@ if #stale > 0 then
   local noted = call('HGET', K.gone, worker)
   if noted then
     local left = {}
-    for _, note in ipairs(cmsgpack.unpack(noted)) do
+    for _, note in ipairs(unpacked_pairs(noted)) do
       if not answered[note[1] .. ':' .. note[2]] then
         table.insert(left, note)
       end
@@ -235,7 +241,9 @@ end
 
 local wanted = tonumber(ARGV[4])
 local ids = {}
-local claim = math.max(tonumber(meta[3] or '0') + 1, now)
+local last_number = whole(meta[3])
+-- A number near the end of all numbers would not grow any more.
+local claim = math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)
 local more, promoted = nil, false
 if not paused then
   for _, key in ipairs({ K.scheduled, K.retry }) do
@@ -371,16 +379,17 @@ end
 
 local deliveries = describe(ids)
 if #ids > 0 then
-  -- What has lost its envelope, by somebody else's hand, cannot be run.
-  local whole = {}
+  -- What has lost its envelope, by somebody else's hand, cannot be run; nor can what no one could finish.
+  local sound, broken = {}, {}
   for at = 1, #ids do
-    if deliveries[5 * at - 3] ~= '' then
-      whole[#whole + 1] = ids[at]
-    end
+    local list = deliveries[5 * at - 3] ~= '' and is_id(ids[at]) and sound or broken
+    list[#list + 1] = ids[at]
   end
-  if #whole < #ids then
-    count('repaired', #ids - #whole)
-    ids = whole
+  if #broken > 0 then
+    count('repaired', #broken)
+    strip(broken)
+    call('HDEL', K.jobs, unpack(broken))
+    ids = sound
     deliveries = describe(ids)
   end
 end

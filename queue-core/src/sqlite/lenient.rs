@@ -1,0 +1,45 @@
+//! Columns as other hands may have left them: SQLite keeps anything in any column. What is not of its type reads as zero or as
+//! empty, so that one strange row is no reason to refuse all others.
+
+use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
+
+/// A whole number.
+pub(super) struct Number(pub(super) i64);
+
+impl FromSql for Number {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Ok(Number(if let ValueRef::Integer(number) = value { number } else { 0 }))
+    }
+}
+
+/// A number that counts something.
+pub(super) struct Count(pub(super) u32);
+
+impl FromSql for Count {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let Number(number) = Number::column_result(value)?;
+        Ok(Count(u32::try_from(number.max(0)).unwrap_or(u32::MAX)))
+    }
+}
+
+/// Bytes.
+pub(super) struct Bytes(pub(super) Vec<u8>);
+
+impl FromSql for Bytes {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Ok(Bytes(match value {
+            ValueRef::Blob(bytes) | ValueRef::Text(bytes) => bytes.to_vec(),
+            _ => Vec::new(),
+        }))
+    }
+}
+
+/// A text.
+pub(super) struct Words(pub(super) String);
+
+impl FromSql for Words {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let Bytes(bytes) = Bytes::column_result(value)?;
+        Ok(Words(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}

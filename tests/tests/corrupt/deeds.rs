@@ -1,0 +1,173 @@
+//! Every request that there is.
+
+use std::time::Duration;
+
+use queue_core::{
+    Error, JobId, Result,
+    broker::{Audit, BuryReason, Delivery, Due, Ending, Finish, KeepLimits, MAX_ITEMS, Priority, ProcessId, Register, State, SweepLimits},
+};
+
+use super::state::{Case, LONG, RULE, UNKNOWN, given, job};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    Acks,
+    Endings,
+    Claim,
+    Replay,
+    Enqueue,
+    Extend,
+    Suspects,
+    Fence,
+    SweepFenced,
+    Cancel,
+    Requeue,
+    Delete,
+    Sweep,
+    Look,
+    Repair,
+    Pause,
+    People,
+    Register,
+}
+
+impl Deed {
+    pub(crate) const ALL: [Deed; 18] = [
+        Deed::Acks,
+        Deed::Endings,
+        Deed::Claim,
+        Deed::Replay,
+        Deed::Enqueue,
+        Deed::Extend,
+        Deed::Suspects,
+        Deed::Fence,
+        Deed::SweepFenced,
+        Deed::Cancel,
+        Deed::Requeue,
+        Deed::Delete,
+        Deed::Sweep,
+        Deed::Look,
+        Deed::Repair,
+        Deed::Pause,
+        Deed::People,
+        Deed::Register,
+    ];
+
+    /// The jobs that may be over by it.
+    pub(crate) fn ends(self) -> &'static [&'static str] {
+        match self {
+            Deed::Acks => &["h0", "h1"],
+            Deed::Endings => &["h3", "h5", "h6", "h9"],
+            Deed::Cancel => &["r0", "r2", "given", "later", "retry", "parked", "h0", "suspect"],
+            // One that is held is not deleted, unless nothing says any more that it is.
+            Deed::Delete => &["r1", "later", "retry", "parked", "suspect", "h0"],
+            _ => &[],
+        }
+    }
+
+    pub(crate) async fn run(self, case: &Case) -> Result<()> {
+        let Case { broker, queue, .. } = case;
+        let ids = |names: &[&str]| names.iter().map(|name| case.id(name)).collect::<Vec<JobId>>();
+        let held = |name: &str, ending: Ending| finish(&case.scene.contents.held[name], ending);
+        match self {
+            Deed::Acks => {
+                let ack = || Ending::Ack { result: None, keep: None };
+                broker.turn(&case.turn().finish(vec![held("h0", ack()), held("cancelled", ack()), held("h1", ack())])).await.map(drop)
+            }
+            Deed::Endings => {
+                let error = "it failed".to_owned();
+                let mut turn = case.turn().claim(50).finish(vec![
+                    held("h0", Ending::Nack { delay: LONG, error: error.clone() }),
+                    held("h1", Ending::Snooze { delay: LONG }),
+                    held("h2", Ending::Repeat { delay: Duration::ZERO }),
+                    held("h3", Ending::Ack { result: Some(vec![1]), keep: Some(LONG) }),
+                    held("h4", Ending::Release),
+                    held("h5", Ending::Bury { reason: BuryReason::Failed, error: Some(error) }),
+                    held("h6", Ending::Cancel { reason: "unwanted".to_owned() }),
+                    held("h7", Ending::Park { task: UNKNOWN.to_owned() }),
+                    held("h8", Ending::Repeat { delay: LONG }),
+                    held("h9", Ending::Expire),
+                    held("cancelled", Ending::Void),
+                ]);
+                turn.resume = vec![UNKNOWN.into()];
+                broker.turn(&turn).await.map(drop)
+            }
+            Deed::Claim => {
+                let mut turn = case.turn().claim(50);
+                turn.resume = vec![UNKNOWN.into()];
+                broker.turn(&turn).await.map(drop)
+            }
+            Deed::Replay => broker.turn(&case.last_turn()).await.map(drop),
+            Deed::Enqueue => {
+                let (mut later, mut critical) = (job("n1"), job("n2"));
+                (later.due, critical.priority) = (Due::After(LONG), Priority::Critical);
+                let jobs = vec![job("n0"), later, critical, given("new", "new"), given("given", "given"), given("gone", "another")];
+                broker.enqueue(&case.enqueue(jobs)).await.map(drop)
+            }
+            Deed::Extend => broker.extend(&[case.beat()]).await.into_iter().try_for_each(|answer| answer.map(drop)),
+            Deed::Suspects => broker.suspects(queue, MAX_ITEMS).await.map(drop),
+            Deed::Fence => {
+                let suspects = broker.suspects(queue, MAX_ITEMS).await?;
+                broker.fence(queue, &suspects.expired).await.map(drop)
+            }
+            Deed::SweepFenced => broker.sweep_fenced(queue, &RULE).await.map(drop),
+            Deed::Cancel => broker.cancel(queue, &ids(self.ends())).await.map(drop),
+            Deed::Requeue => broker.requeue(queue, &ids(&["dead", "kept", "r0"])).await.map(drop),
+            Deed::Delete => {
+                broker.delete(queue, &ids(&["r1", "later", "retry", "parked", "suspect", "dead", "kept", "h0"])).await.map(drop)
+            }
+            Deed::Sweep => {
+                let limits = SweepLimits {
+                    producers: LONG,
+                    tombstones: Duration::ZERO,
+                    dead: Duration::ZERO,
+                    dead_bytes: 0,
+                    keep: KeepLimits { count: 0, bytes: 0 },
+                    ..SweepLimits::default()
+                };
+                broker.sweep(queue, &limits).await.map(drop)
+            }
+            Deed::Look => broker.audit(queue, Audit { repair: false, thorough: true }).await.map(drop),
+            Deed::Repair => broker.audit(queue, Audit { repair: true, thorough: true }).await.map(drop),
+            Deed::Pause => {
+                broker.set_paused(queue, true).await?;
+                broker.set_paused(queue, false).await
+            }
+            Deed::People => people(case).await,
+            Deed::Register => broker.register(&Register::worker(queue.clone(), ProcessId::random(), LONG)).await.map(drop),
+        }
+    }
+}
+
+async fn people(case: &Case) -> Result<()> {
+    const STATES: [State; 9] = [
+        State::Ready,
+        State::Scheduled,
+        State::Retry,
+        State::Active,
+        State::Parked,
+        State::Dead,
+        State::Done,
+        State::Cancelled,
+        State::Expired,
+    ];
+    let mut first: Option<Error> = None;
+    let mut note = |outcome: Result<()>| {
+        if let Err(error) = outcome {
+            first.get_or_insert(error);
+        }
+    };
+    note(case.broker.stats(&case.queue).await.map(drop));
+    for state in STATES {
+        note(case.broker.list(&case.queue, state, 0, 100).await.map(drop));
+    }
+    let contents = &case.scene.contents;
+    for id in contents.pending.values().chain(contents.ended.values()) {
+        note(case.broker.show(&case.queue, id).await.map(drop));
+    }
+    first.map_or(Ok(()), Err)
+}
+
+pub(crate) fn finish(delivery: &Delivery, ending: Ending) -> Finish {
+    Finish { id: delivery.id.clone(), claim: delivery.claim, ending }
+}

@@ -1,0 +1,131 @@
+//! What comes late, and what is large.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use queue_core::{
+    JobId,
+    broker::{CrashRule, DynBroker, ProcessId, Register, Suspect, SweepLimits, Turn},
+    redis::RedisBroker,
+};
+use queue_tests::{
+    conformance::{Lane, Producer, ack, eventually},
+    on_servers,
+    server::{Kind, Server},
+};
+
+use super::state::{given, job};
+
+on_servers! {
+    a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives
+    a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end
+    a_round_of_any_size_can_be_unpacked
+    what_a_beat_brings_is_bounded
+}
+
+const QUEUE: &str = "late";
+
+/// Commands as the server got them.
+struct Watch(BufReader<TcpStream>);
+
+impl Watch {
+    fn on(server: &Server) -> Watch {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.write_all(b"MONITOR\r\n").unwrap();
+        let mut watch = Watch(BufReader::new(stream));
+        assert_eq!(watch.line(), "+OK");
+        watch
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// The words of the next call of a script with this argument.
+    fn call_with(&mut self, argument: &str) -> Vec<String> {
+        loop {
+            let line = self.line();
+            if line.contains("\"EVALSHA\"") && line.contains(argument) {
+                let words = line.split_once("] ").unwrap().1;
+                return words.trim_matches('"').split("\" \"").map(str::to_owned).collect();
+            }
+        }
+    }
+}
+
+async fn a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    Producer::on(&broker, QUEUE).await.stored(vec![given("g", "g")]).await;
+    let short = Duration::from_millis(1);
+    let dying = broker.register(&Register::worker(QUEUE, ProcessId::random(), short)).await.unwrap();
+    assert_eq!(broker.turn(&Turn::new(QUEUE, dying.clone(), 1, short).claim(1)).await.unwrap().deliveries.len(), 1);
+    let over: Vec<Suspect> = eventually("its lease ends", async || {
+        let over = broker.suspects(QUEUE, 10).await.unwrap().expired;
+        (!over.is_empty()).then_some(over)
+    })
+    .await;
+    assert_eq!(broker.fence(QUEUE, &over).await.unwrap(), [true]);
+    let mut watch = Watch::on(&server);
+    let rule = CrashRule { delay: Duration::ZERO, ..CrashRule::default() };
+    assert_eq!(broker.sweep_fenced(QUEUE, &rule).await.unwrap().charged, 1);
+    let mut reclaim = watch.call_with(&format!("\"{}:", dying.as_str()));
+
+    // The same call once more, when the job is somebody else's.
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    let held = lane.wait_for_one().await;
+    let repeat = |words: &[String]| server.ask::<Vec<i64>>(&words.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    assert_eq!(repeat(&reclaim), [0, 0, 0], "an old tag");
+    // And one that knows the right tag, of a lane that lives.
+    let tag = reclaim.len() - 2;
+    reclaim[tag] = format!("{}:{}", lane.name.as_str(), held.claim);
+    assert_eq!(repeat(&reclaim), [0, 0, 0], "a lane that nobody fenced");
+    assert!(lane.end(&held, ack()).await, "its holder finishes it");
+}
+
+async fn a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    let answer = lane.send(&lane.next()).await;
+    let deadline_ms = answer.now_ms + i64::try_from(lane.lease.as_millis()).unwrap();
+    let known = Suspect { worker: lane.name.clone(), deadline_ms };
+    let stored: String = server.ask(&["ZSCORE", "queue:{late}:leases", lane.name.as_str()]).unwrap();
+    assert_eq!(stored, deadline_ms.to_string(), "it is the end");
+    assert_eq!(broker.fence(QUEUE, &[known]).await.unwrap(), [false]);
+}
+
+/// Lua cannot unpack more than some 8000 items.
+async fn a_round_of_any_size_can_be_unpacked(kind: Kind) {
+    const MANY: usize = 9000;
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let members: Vec<String> = (0..MANY).map(|number| format!("=id-{number}")).collect();
+    let mut words = vec!["ZADD", "queue:{late}:tombstones"];
+    members.iter().for_each(|member| words.extend(["1", member.as_str()]));
+    assert_eq!(server.ask::<usize>(&words).unwrap(), MANY);
+    let limits = SweepLimits { items: 2 * MANY, ..SweepLimits::default() };
+    assert_eq!(broker.sweep(QUEUE, &limits).await.unwrap().tombstones, MANY);
+}
+
+async fn what_a_beat_brings_is_bounded(kind: Kind) {
+    const BOUND: usize = 500;
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let mut producer = Producer::on(&broker, QUEUE).await;
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    for jobs in [BOUND, 20] {
+        producer.stored((0..jobs).map(|number| job(&number.to_string())).collect()).await;
+        let ids: Vec<JobId> = lane.claim(jobs).await.into_iter().map(|delivery| delivery.id).collect();
+        assert_eq!(ids.len(), jobs);
+        broker.cancel(QUEUE, &ids).await.unwrap();
+    }
+    let beat = broker.extend(&[lane.beat(lane.lease)]).await.remove(0).unwrap();
+    assert_eq!(beat.cancelled.len(), BOUND);
+}

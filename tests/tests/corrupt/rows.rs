@@ -1,0 +1,135 @@
+//! What other hands do to the rows of SQLite.
+
+use std::{path::Path, sync::Arc};
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use queue_core::{Error, broker::DynBroker, sqlite::SqliteBroker};
+use rusqlite::{Connection, types::Value};
+
+use super::{
+    HANDS,
+    deeds::Deed,
+    none_of,
+    state::{Case, Hands, Scene},
+    verdict::{self, Harm},
+};
+
+/// Every column that is no key.
+const COLUMNS: &[(&str, &[&str])] = &[
+    ("queue_queues", &["claim", "registrations", "head", "tail"]),
+    (
+        "queue_jobs",
+        &["state", "rank", "pos", "priority", "envelope", "digest", "attempts", "crashes", "first_crash", "snoozes", "failures", "note"],
+    ),
+    ("queue_workers", &["process", "seq", "deadline", "fenced", "answer"]),
+    ("queue_gone", &["id"]),
+    ("queue_producers", &["seq", "seen", "answers"]),
+    ("queue_tombstones", &["digest", "ended"]),
+    ("queue_counters", &["value"]),
+];
+
+/// Requests that between them read and write every column.
+const DEEDS: [Deed; 8] =
+    [Deed::Endings, Deed::Replay, Deed::Enqueue, Deed::Extend, Deed::Cancel, Deed::SweepFenced, Deed::Sweep, Deed::People];
+
+#[derive(Clone)]
+struct Row {
+    table: &'static str,
+    column: &'static str,
+    value: Value,
+}
+
+impl Harm for Row {
+    fn takes_bodies(&self) -> bool {
+        // Jobs that have ended, by the number of their state, are not run.
+        self.column == "state"
+    }
+
+    fn may_double(&self) -> bool {
+        false
+    }
+
+    fn explains(&self, error: &Error) -> bool {
+        match error {
+            Error::Forgotten(_) | Error::Old { .. } => matches!(self.table, "queue_workers" | "queue_producers"),
+            Error::Internal(problem) => self.column == "state" && problem.contains("unknown state"),
+            _ => false,
+        }
+    }
+}
+
+impl Row {
+    /// Everything that is tried.
+    fn all() -> Vec<Row> {
+        let values = [
+            Value::Integer(-5),
+            Value::Integer(i64::MAX),
+            Value::Real(1e300),
+            Value::Text("garbage".to_owned()),
+            Value::Blob(vec![0xff, 0x00, 0xc1]),
+        ];
+        let columns = COLUMNS.iter().flat_map(|(table, columns)| columns.iter().map(|column| (*table, *column)));
+        columns.flat_map(|(table, column)| values.clone().map(|value| Row { table, column, value })).collect()
+    }
+}
+
+/// The hand that has the file open.
+struct Owner(Connection);
+
+#[async_trait]
+impl Hands for Owner {
+    async fn end_leases(&mut self, _: &Case) {
+        self.0.execute("UPDATE queue_workers SET deadline = 1 WHERE NOT fenced", []).expect("the file can be written");
+    }
+
+    async fn make_due(&mut self, _: &Case) {
+        self.0.execute("UPDATE queue_jobs SET pos = 1 WHERE state IN (2, 3)", []).expect("the file can be written");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_sqlite_file_no_strange_row_loses_doubles_or_wedges_a_job() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let scene = {
+        let broker: DynBroker = SqliteBroker::open_path(&folder.path().join("scene.db")).expect("a file can be made");
+        Arc::new(Scene::build_on(&broker).await)
+    };
+    // What the last writer left in its log is part of it.
+    let written = Connection::open(folder.path().join("scene.db")).expect("the file is there");
+    written.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("the log is merged");
+    drop(written);
+
+    let wanted = std::env::var("QUEUE_TEST_CORRUPT").ok();
+    let name = |row: &Row, deed: Deed| format!("{}.{} is {:?}, {deed:?}", row.table, row.column, row.value);
+    let mut cases: Vec<(Row, Deed)> = Row::all().into_iter().flat_map(|row| DEEDS.map(|deed| (row.clone(), deed))).collect();
+    cases.retain(|(row, deed)| wanted.as_ref().is_none_or(|wanted| name(row, *deed).contains(wanted.as_str())));
+    assert!(!cases.is_empty(), "no case has such a name");
+    let tried = cases.iter().enumerate().map(|(number, (row, deed))| {
+        let (folder, scene) = (folder.path(), &scene);
+        async move { case(folder, number, scene, row, *deed).await.err().map(|problem| format!("{}: {problem}", name(row, *deed))) }
+    });
+    let problems = futures_util::stream::iter(tried).buffer_unordered(HANDS).filter_map(std::future::ready).collect().await;
+    none_of(problems, cases.len());
+}
+
+async fn case(folder: &Path, number: usize, scene: &Arc<Scene>, row: &Row, deed: Deed) -> Result<(), String> {
+    let folder = &folder.join(number.to_string());
+    std::fs::create_dir(folder).expect("a folder can be made");
+    let verdict = case_in(folder, scene, row, deed).await;
+    std::fs::remove_dir_all(folder).expect("a folder can be removed");
+    verdict
+}
+
+async fn case_in(folder: &Path, scene: &Arc<Scene>, row: &Row, deed: Deed) -> Result<(), String> {
+    let path = folder.join("case.db");
+    std::fs::copy(folder.with_file_name("scene.db"), &path).expect("a file can be copied");
+    let mut owner = Owner(Connection::open(&path).expect("the file is there"));
+    let Row { table, column, value } = row;
+    let changed = owner.0.execute(&format!("UPDATE OR IGNORE {table} SET {column} = ?1"), [value]).expect("rows can be changed");
+    assert!(changed > 0, "{table} is empty");
+    let broker: DynBroker = SqliteBroker::open_path(&path).expect("the file can be opened");
+    let case = Case { broker, queue: scene.queue.as_str().into(), scene: scene.clone() };
+    verdict::judge_answer(row, deed.run(&case).await)?;
+    verdict::judge(&case, &mut owner, row, deed).await
+}
