@@ -232,6 +232,8 @@ impl Lab {
         }
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        // All states that other hands can leave behind, not a part of them.
+        command.env("QUEUE_TEST_CORRUPT", "");
         command.envs(self.servers.iter().map(|(variable, program)| (variable, program)));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
