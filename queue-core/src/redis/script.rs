@@ -69,7 +69,13 @@ script!(
 );
 script!(REQUEUE, "requeue", "flags=allow-oom", keys![], ["prelude", "schema", "hint", "ready", "ended"]);
 script!(DELETE, "delete", "flags=allow-oom", keys![Scheduled, Retry, Active, Parked], ["prelude", "schema", "hint", "ready", "ended"]);
-script!(SWEEP, "sweep", "flags=allow-oom", keys![Scheduled, Retry, Active, Producers, Seen], ["prelude", "schema", "hint", "ready", "ended"]);
+script!(
+    SWEEP,
+    "sweep",
+    "flags=allow-oom",
+    keys![Scheduled, Retry, Active, Producers, Seen],
+    ["prelude", "schema", "hint", "ready", "ended"]
+);
 script!(
     AUDIT,
     "audit",
