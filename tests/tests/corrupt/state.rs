@@ -276,7 +276,7 @@ impl Scene {
             builder.contents.held.insert(name.to_owned(), delivery);
         }
         let delivery = builder.claimed(&mut lane, LONG, "cancelled", job("cancelled")).await;
-        broker.cancel(&queue, &[delivery.id.clone()]).await.expect("a job is cancelled");
+        broker.cancel(&queue, std::slice::from_ref(&delivery.id)).await.expect("a job is cancelled");
         builder.contents.held.insert("cancelled".to_owned(), delivery);
 
         for (name, priority) in [("r0", Priority::Critical), ("r1", Priority::High), ("r2", Priority::Normal), ("r3", Priority::Low)] {
@@ -286,7 +286,7 @@ impl Scene {
         }
         builder.put("given", given("given", "given")).await;
         builder.put("tomb", job("tomb")).await;
-        broker.cancel(&queue, &[builder.contents.pending["tomb"].clone()]).await.expect("a job is cancelled");
+        broker.cancel(&queue, std::slice::from_ref(&builder.contents.pending["tomb"])).await.expect("a job is cancelled");
         for name in ["cancelled", "tomb"] {
             let id = builder.contents.pending.remove(name).expect("it was put");
             builder.contents.ended.insert(name.to_owned(), id);
