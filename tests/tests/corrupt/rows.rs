@@ -92,7 +92,7 @@ impl Hands for Owner {
 async fn in_a_sqlite_file_no_strange_row_loses_doubles_or_wedges_a_job() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let scene = {
-        let broker: DynBroker = SqliteBroker::open_path(&folder.path().join("scene.db")).expect("a file can be made");
+        let broker: DynBroker = SqliteBroker::open_path(folder.path().join("scene.db")).expect("a file can be made");
         Arc::new(Scene::build_on(&broker).await)
     };
     // What the last writer left in its log is part of it.
