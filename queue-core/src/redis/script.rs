@@ -126,7 +126,7 @@ fn all() -> [&'static Script; 18] {
 
 impl Script {
     fn new(name: &'static str, flags: &str, keys: &'static [Kind], text: &str) -> Self {
-        let body = format!("#!lua {flags}\nlocal KEYS = KEYS\n{}", with_numbers(text, keys));
+        let body = format!("#!lua {flags}\nlocal KEYS = KEYS\n{}", with_numbers(&without_unused(text), keys));
         let sha = redis::Script::new(&body).get_hash().to_owned();
         Script { name, keys, only_reads: flags.contains("no-writes"), body, sha }
     }
@@ -168,6 +168,42 @@ impl Script {
         }
         command
     }
+}
+
+/// A script's text without the functions of its parts that it does not call: each would be made anew by every call.
+fn without_unused(text: &str) -> String {
+    let mut blocks: Vec<String> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        let begins = line.starts_with("local function ");
+        match blocks.last_mut() {
+            Some(block) if inside && !begins => {
+                block.push('\n');
+                block.push_str(line);
+            }
+            _ => blocks.push(line.to_owned()),
+        }
+        inside = (inside || begins) && line != "end";
+    }
+    loop {
+        let is_used = |block: &&String| name_of(block).is_none_or(|name| blocks.iter().any(|other| other != *block && calls(other, name)));
+        let used: Vec<String> = blocks.iter().filter(is_used).cloned().collect();
+        if used.len() == blocks.len() {
+            return used.join("\n");
+        }
+        blocks = used;
+    }
+}
+
+/// The name of the function that a block defines.
+fn name_of(block: &str) -> Option<&str> {
+    block.strip_prefix("local function ")?.split('(').next()
+}
+
+fn calls(block: &str, name: &str) -> bool {
+    let code = block.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let mut words = code.flat_map(|line| line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')));
+    words.any(|word| word == name)
 }
 
 /// A script's text, in which `K.jobs` stands for the key of that kind: with the number of the key in its place, which costs less
@@ -221,6 +257,14 @@ mod tests {
             }
             assert!(!script.body.contains("K["), "{} looks for a key that is not known before it runs", script.name);
         }
+    }
+
+    #[test]
+    fn what_is_not_called_is_left_out() {
+        let text = "local function a()\n  return 1\nend\nlocal function b()\n  return a()\nend\n-- b\nlocal function c()\n  return 2\nend\nreturn c()";
+        assert_eq!(without_unused(text), "-- b\nlocal function c()\n  return 2\nend\nreturn c()");
+        assert!(!ENQUEUE_READY.body.contains("function worker_of"));
+        assert!(ENQUEUE_READY.body.contains("function accept"));
     }
 
     #[test]
