@@ -222,7 +222,7 @@ fn versions() -> Vec<String> {
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         Some(said.split_whitespace().find_map(|word| word.strip_prefix("v="))?.to_owned())
     });
-    let built = if cfg!(debug_assertions) { "debug build" } else { "release build" };
+    let built = if cfg!(debug_assertions) { "debug build" } else { "optimised build" };
     vec![
         format!("queue {} ({built})", env!("CARGO_PKG_VERSION")),
         format!("Redis {}", server.as_deref().unwrap_or("not found")),
