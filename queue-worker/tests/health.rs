@@ -54,6 +54,7 @@ async fn an_idle_worker_is_not_taken_for_an_isolated_one() {
     let (client, address) = (memory().await, free_address());
     run(worker(&client, &Arc::default()).health(address).lease(Duration::from_millis(1500)), async {
         until_healthy(address).await;
+        // Longer than a lease: nothing happens, and that it goes on not happening is what is tested.
         let until = std::time::Instant::now() + Duration::from_secs(2);
         while std::time::Instant::now() < until {
             let health = ask(address, "GET /health").await;

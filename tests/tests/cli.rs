@@ -4,13 +4,11 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
 };
 
+use queue_tests::patience::wait_for;
 use serde_json::Value;
 use tempfile::TempDir;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A folder with a queue of its own.
 struct Place {
@@ -60,11 +58,7 @@ impl Place {
     /// Runs a worker until a job is in this state.
     fn work_until(&self, job: &str, state: &str) {
         let worker = Working(self.command(&["work"]).env("SHOP_NAME", "Ada").stderr(Stdio::null()).spawn().unwrap());
-        let until = Instant::now() + PATIENCE;
-        while self.state(job) != state {
-            assert!(Instant::now() < until, "`{job}` is {} and not {state}", self.state(job));
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for(&format!("`{job}` to be {state}"), || (self.state(job) == state).then_some(()));
         assert_eq!(worker.stop(), 0);
     }
 }
@@ -93,14 +87,7 @@ impl Working {
 
     fn stop(mut self) -> i32 {
         self.signal();
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match self.0.try_wait().unwrap() {
-                Some(status) => return status.code().unwrap(),
-                None => assert!(Instant::now() < until, "the worker does not stop"),
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_for("the worker to stop", || self.0.try_wait().unwrap()).code().unwrap()
     }
 }
 

@@ -4,7 +4,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
-use crate::{peers, run::cargo, servers};
+use crate::{
+    peers,
+    run::{cargo, pass_on},
+    servers,
+};
 
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
@@ -58,7 +62,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         }
         Err(why) => eprintln!("only SQLite can be measured: {why}"),
     }
-    run(&mut command)
+    pass_on(&mut command)
 }
 
 /// Time from the promotion of a master to the first start, over 20 failovers of each sort: on Redis, and on Valkey if there is one.
@@ -67,7 +71,7 @@ fn failovers(names: &[String]) -> ExitCode {
         eprintln!("`failover` is measured alone");
         return ExitCode::from(2);
     }
-    let built = run(cargo().args(["build", "--quiet", "--release", "-p", "queue-tests", "--bins"]));
+    let built = pass_on(cargo().args(["build", "--quiet", "--release", "-p", "queue-tests", "--bins"]));
     if built != ExitCode::SUCCESS {
         return built;
     }
@@ -79,21 +83,10 @@ fn failovers(names: &[String]) -> ExitCode {
             Ok(server) => {
                 let mut command = cargo();
                 command.args(["run", "--quiet", "--release", "-p", "queue-tests", "--bin", "failovers", "--", name]);
-                last = run(command.env(variable, server.program));
+                last = pass_on(command.env(variable, server.program));
             }
             Err(why) => eprintln!("{name}: {why}"),
         }
     }
     last
-}
-
-fn run(command: &mut std::process::Command) -> ExitCode {
-    match command.status() {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("cannot run cargo: {error}");
-            ExitCode::FAILURE
-        }
-    }
 }

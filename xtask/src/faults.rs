@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::{run::cargo, servers};
+use crate::{
+    run::{cargo, pass_on},
+    servers,
+};
 
 /// What is handed on to the suite, which knows what it means: `cargo xtask faults --help`.
 #[derive(Args)]
@@ -29,11 +32,5 @@ pub(crate) fn main(Arguments { arguments }: &Arguments) -> ExitCode {
         // Whoever asks for another broker is told by the suite.
         Err(_) => {}
     }
-    match command.status() {
-        Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
-        Err(error) => {
-            eprintln!("cannot run cargo: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    pass_on(&mut command)
 }

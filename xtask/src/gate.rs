@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use clap::Args;
 
 use crate::{
-    run::{cargo, root},
+    run::{cargo, pass_on, root},
     servers,
 };
 
@@ -31,14 +31,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     }
     command
         .args([("--accept", arguments.accept), ("--json", arguments.json)].into_iter().filter_map(|(name, given)| given.then_some(name)));
-    match command.status() {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("cannot run cargo: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    pass_on(&mut command)
 }
 
 /// The gate, from the build that the tests have; it needs to be told the server.
