@@ -75,8 +75,9 @@ async fn a_lone_job_leaves_at_once_and_the_next_ones_together() {
     let sizes: Vec<_> = broker.enqueues.seen().iter().map(|seen| seen.ids.len()).collect();
     assert_eq!(sizes[0], 1);
     assert_eq!(sizes.iter().sum::<usize>(), 101);
-    assert!(sizes.len() <= 3, "{sizes:?}");
-    assert_eq!(broker.registered(), 1);
+    // The first of the rest finds a lane free, some wait for the lone one's, and the others gather behind them.
+    assert!(sizes.len() <= 4, "{sizes:?}");
+    assert!(broker.registered() <= 2, "two lanes at most, each with a name of its own");
 }
 
 #[tokio::test]

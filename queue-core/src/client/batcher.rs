@@ -1,7 +1,7 @@
 //! Smart batching.
 //!
-//! A queue has one *batcher* on the broker's I/O thread. While one of its calls is in flight, further jobs gather and leave
-//! as the next batch. Who is alone sends from where it is: a lone job is handed to nobody. Bulk enqueues go beside, in a few lanes.
+//! A queue has one *batcher* on the broker's I/O thread. While its calls are in flight, further jobs gather and leave as the
+//! next batch. Who is alone sends from where it is: a lone job is handed to nobody. Bulk enqueues go beside, in a few lanes.
 
 use std::{
     mem,
@@ -11,8 +11,9 @@ use std::{
     },
 };
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::{
-    sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore, mpsc, oneshot},
+    sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard, Semaphore, mpsc, oneshot},
     time::Instant,
 };
 
@@ -26,6 +27,9 @@ use crate::{
 /// Jobs that wait for the batcher before `enqueue` itself has to wait.
 const WAITING: usize = 4096;
 
+/// Batches of single jobs in flight at once: while the server stores one, the callers of the other come back with new jobs.
+const LANES: usize = 2;
+
 /// Bulk enqueues of one queue in flight at once, each under a producer of its own.
 pub(super) const BULK_LANES: usize = 4;
 
@@ -33,10 +37,9 @@ pub(super) const BULK_LANES: usize = 4;
 #[derive(Debug)]
 pub(super) struct Producers {
     line: Line,
-    /// Who sends single jobs: the batcher, or a caller who is alone.
+    /// Who sends single jobs, if not the batcher alone: a caller who is alone.
     single: Arc<AsyncMutex<Producer>>,
-    /// Callers whose single jobs are on their way.
-    callers: AtomicUsize,
+    crowd: Arc<Crowd>,
     /// `None` until the first job; a new one takes the place of one that has ended.
     batcher: Mutex<Option<mpsc::Sender<Waiting>>>,
     bulk: Bulk,
@@ -49,21 +52,37 @@ struct Bulk {
     idle: Arc<Mutex<Vec<Producer>>>,
 }
 
+/// Those who wait for single jobs to be stored.
+#[derive(Debug, Default)]
+struct Crowd {
+    /// How many there are.
+    size: AtomicUsize,
+    /// Rung when a batch beside that in flight is worth its call.
+    bell: Notify,
+}
+
+impl Crowd {
+    /// Whether so many jobs are worth a call beside another: all lanes then carry about the same.
+    fn is_worth(&self, jobs: usize) -> bool {
+        jobs >= MAX_ITEMS || jobs * LANES >= self.size.load(Ordering::Relaxed)
+    }
+}
+
 /// One who waits for a single job to be stored.
 struct Caller<'a> {
-    among: &'a AtomicUsize,
+    among: &'a Crowd,
     is_alone: bool,
 }
 
 impl<'a> Caller<'a> {
-    fn among(callers: &'a AtomicUsize) -> Self {
-        Caller { among: callers, is_alone: callers.fetch_add(1, Ordering::Relaxed) == 0 }
+    fn among(crowd: &'a Crowd) -> Self {
+        Caller { among: crowd, is_alone: crowd.size.fetch_add(1, Ordering::Relaxed) == 0 }
     }
 }
 
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
-        self.among.fetch_sub(1, Ordering::Relaxed);
+        self.among.size.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -80,7 +99,7 @@ impl Producers {
         Producers {
             single: Arc::new(AsyncMutex::new(Producer::new(line.clone()))),
             line,
-            callers: AtomicUsize::new(0),
+            crowd: Arc::default(),
             batcher: Mutex::default(),
             bulk: Bulk { lanes: Arc::new(Semaphore::new(BULK_LANES)), idle: Arc::default() },
         }
@@ -89,7 +108,7 @@ impl Producers {
     /// Stores one job, in the company of others that come at the same time.
     pub(super) async fn enqueue(&self, job: NewJob) -> Result<Answer> {
         let until = after(self.line.deadline);
-        let caller = Caller::among(&self.callers);
+        let caller = Caller::among(&self.crowd);
         let job = match self.single.clone().try_lock_owned() {
             Ok(mut producer) if caller.is_alone => match producer.next(job) {
                 Ok(request) => return self.enqueue_alone(producer, request, until).await,
@@ -99,7 +118,11 @@ impl Producers {
         };
         let gone = || Error::Internal("the batcher of this client has ended; it is not known whether the job is stored".to_owned());
         let (answer, answered) = oneshot::channel();
-        self.batcher().send(Waiting { job, until, answer }).await.map_err(|_| gone())?;
+        let batcher = self.batcher();
+        batcher.send(Waiting { job, until, answer }).await.map_err(|_| gone())?;
+        if self.crowd.is_worth(batcher.max_capacity() - batcher.capacity()) {
+            self.crowd.bell.notify_one();
+        }
         answered.await.map_err(|_| gone())?
     }
 
@@ -139,7 +162,9 @@ impl Producers {
             Some(sender) if !sender.is_closed() => sender.clone(),
             _ => {
                 let (sender, receiver) = mpsc::channel(WAITING);
-                self.line.broker.spawn(Box::pin(run_batcher(self.single.clone(), self.line.clone(), receiver)));
+                let lanes = vec![self.single.clone(), Arc::new(AsyncMutex::new(Producer::new(self.line.clone())))];
+                let sending = Batcher { line: self.line.clone(), crowd: self.crowd.clone(), idle: lanes, gathered: Vec::new() };
+                self.line.broker.spawn(Box::pin(sending.run(receiver)));
                 *batcher = Some(sender.clone());
                 sender
             }
@@ -147,38 +172,78 @@ impl Producers {
     }
 }
 
-/// Ends when the last client is gone and everything that it gave is answered.
-async fn run_batcher(producer: Arc<AsyncMutex<Producer>>, line: Line, mut waiting: mpsc::Receiver<Waiting>) {
-    let mut gathered = Vec::new();
-    let mut answers = Vec::new();
-    loop {
-        if gathered.is_empty() && waiting.recv_many(&mut gathered, MAX_ITEMS).await == 0 {
-            return;
+/// Sends what gathers, in batches.
+struct Batcher {
+    line: Line,
+    crowd: Arc<Crowd>,
+    /// Producers with nothing in flight.
+    idle: Vec<Arc<AsyncMutex<Producer>>>,
+    /// What was left over by the last batch.
+    gathered: Vec<Waiting>,
+}
+
+impl Batcher {
+    /// Ends when the last client is gone and everything that it gave is answered.
+    async fn run(mut self, mut waiting: mpsc::Receiver<Waiting>) {
+        let mut flying = FuturesUnordered::new();
+        loop {
+            if flying.is_empty() && self.gathered.is_empty() && waiting.recv_many(&mut self.gathered, MAX_ITEMS).await == 0 {
+                return;
+            }
+            while !self.idle.is_empty() && (flying.is_empty() || self.crowd.is_worth(self.gathered.len() + waiting.len())) {
+                while self.gathered.len() < MAX_ITEMS
+                    && let Ok(job) = waiting.try_recv()
+                {
+                    self.gathered.push(job);
+                }
+                let Some(batch) = self.next_batch() else { break };
+                flying.extend(self.idle.pop().map(|lane| batch.send(lane)));
+            }
+            tokio::select! {
+                Some(lane) = flying.next() => self.idle.push(lane),
+                () = self.crowd.bell.notified(), if !self.idle.is_empty() && !flying.is_empty() => {}
+                else => {}
+            }
         }
-        let mut producer = producer.lock().await;
-        let size = batch_size(gathered.iter().map(|waiting| waiting.job.envelope.len()));
-        let rest = if size == gathered.len() { Vec::new() } else { gathered.split_off(size) };
-        let mut jobs = Vec::with_capacity(size);
+    }
+
+    /// `None`: nobody is left who waits.
+    fn next_batch(&mut self) -> Option<Batch> {
+        let size = batch_size(self.gathered.iter().map(|waiting| waiting.job.envelope.len())).min(self.gathered.len());
+        let rest = self.gathered.split_off(size);
         let now = Instant::now();
-        let mut until = now;
-        for Waiting { job, until: its_end, answer } in mem::replace(&mut gathered, rest) {
-            if its_end < now {
+        let mut batch = Batch { jobs: Vec::with_capacity(size), answers: Vec::with_capacity(size), until: now };
+        for Waiting { job, until, answer } in mem::replace(&mut self.gathered, rest) {
+            if until < now {
                 // It waited behind a batch that used up its time. Nothing of it was sent.
-                drop(answer.send(Err(line.unavailable("it did not answer to the jobs before this one"))));
+                drop(answer.send(Err(self.line.unavailable("it did not answer to the jobs before this one"))));
                 continue;
             }
-            until = until.max(its_end);
-            jobs.push(job);
-            answers.push(answer);
+            batch.until = batch.until.max(until);
+            batch.jobs.push(job);
+            batch.answers.push(answer);
         }
-        if jobs.is_empty() {
-            continue;
-        }
+        (!batch.jobs.is_empty()).then_some(batch)
+    }
+}
+
+/// Jobs that travel together, and who waits for them.
+struct Batch {
+    jobs: Vec<NewJob>,
+    answers: Vec<oneshot::Sender<Result<Answer>>>,
+    until: Instant,
+}
+
+impl Batch {
+    /// Gives the lane back.
+    async fn send(self, lane: Arc<AsyncMutex<Producer>>) -> Arc<AsyncMutex<Producer>> {
+        let outcome = lane.lock().await.send(self.jobs, self.until).await;
         // Nobody waits any more who was dropped meanwhile; the others' answers are what counts.
-        match producer.send(jobs, until).await {
-            Ok(results) => answers.drain(..).zip(results).for_each(|(answer, result)| drop(answer.send(Ok(result)))),
-            Err(failure) => answers.drain(..).enumerate().for_each(|(i, answer)| drop(answer.send(Err(failure.of(i))))),
+        match outcome {
+            Ok(results) => self.answers.into_iter().zip(results).for_each(|(answer, result)| drop(answer.send(Ok(result)))),
+            Err(failure) => self.answers.into_iter().enumerate().for_each(|(i, answer)| drop(answer.send(Err(failure.of(i))))),
         }
+        lane
     }
 }
 
