@@ -9,6 +9,7 @@ use std::{
 use async_trait::async_trait;
 use queue_core::{
     BoxFuture, JobId, Result,
+    alarm::Alarm,
     broker::{
         self, Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue, Enqueued,
         Extend, Extended, Hints, Inspect, JobRecord, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
@@ -95,6 +96,10 @@ impl Broker for RecordingBroker {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.inner.spawn(task);
+    }
+
+    fn alarm(&self) -> Alarm {
+        self.inner.alarm()
     }
 
     async fn check(&self) -> Result<()> {

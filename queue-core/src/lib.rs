@@ -121,6 +121,7 @@ pub mod __fuzz;
 #[doc(hidden)]
 pub mod __private;
 pub mod address;
+pub mod alarm;
 pub mod broker;
 pub mod client;
 pub mod codec;

@@ -13,6 +13,7 @@ use std::{
 use async_trait::async_trait;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
+    alarm::Alarm,
     broker::{
         Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints,
         Inspect, JobRecord, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
@@ -155,6 +156,10 @@ impl Broker for FailingBroker {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.inner.spawn(task);
+    }
+
+    fn alarm(&self) -> Alarm {
+        self.inner.alarm()
     }
 
     async fn check(&self) -> Result<()> {

@@ -8,6 +8,7 @@ use std::{
 use async_trait::async_trait;
 use queue_core::{
     BoxFuture, JobId, Result,
+    alarm::Alarm,
     broker::{
         Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints,
         Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
@@ -91,6 +92,10 @@ impl Broker for RolesBroker {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.worker.spawn(task);
+    }
+
+    fn alarm(&self) -> Alarm {
+        self.worker.alarm()
     }
 
     async fn check(&self) -> Result<()> {

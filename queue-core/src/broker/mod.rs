@@ -36,7 +36,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use self::{audit::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
-use crate::{address::JobId, error::Result, io::BoxFuture};
+use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.
 pub const MAX_ITEMS: usize = 500;
@@ -61,6 +61,11 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Runs a task on the broker's own I/O thread: heartbeats, lanes, batching. It must never block.
     fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// A timer for a task on that thread; called there. By default it is as exact as the runtime's clock.
+    fn alarm(&self) -> Alarm {
+        Alarm::default()
+    }
 
     /// Reaches the broker and checks what must hold before work starts: version, credentials, settings that would lose
     /// jobs (an eviction policy), schema.

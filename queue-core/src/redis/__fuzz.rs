@@ -13,7 +13,7 @@ pub(crate) fn answers(bytes: &[u8]) {
     if let Ok(enqueued) = answers::enqueued(value.clone(), 3) {
         assert_eq!(enqueued.len(), 3, "an answer for each job");
     }
-    if let Ok(turn) = answers::turn(value.clone(), &[2, 0, 1]) {
+    if let Ok((turn, _)) = answers::turn(value.clone(), &[2, 0, 1]) {
         assert!(turn.stale.iter().all(|position| *position < 3), "positions of finishes that were sent");
     }
     drop(answers::record(&id, value.clone()));

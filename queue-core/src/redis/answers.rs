@@ -90,8 +90,9 @@ pub(super) fn enqueued(value: Value, jobs: usize) -> Result<Vec<Enqueued>> {
     if answers.len() == jobs { Ok(answers) } else { Err(strange("the number of answers")) }
 }
 
-/// `positions` are those of the finishes, in the order in which the script got them.
-pub(super) fn turn(value: Value, positions: &[usize]) -> Result<TurnAnswer> {
+/// `positions` are those of the finishes, in the order in which the script got them. Gives the server's clock, too, in
+/// microseconds.
+pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, i64)> {
     let mut values = array(value)?.into_iter();
     let mut answer = TurnAnswer::default();
     let stale = text(next(&mut values)?)?;
@@ -112,16 +113,17 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<TurnAnswer> {
         delivery.void = delivery.envelope.is_empty();
         answer.deliveries.push(delivery);
     }
-    answer.now_ms = number(next(&mut values)?)?;
+    let now_us: i64 = number(next(&mut values)?)?;
+    answer.now_ms = now_us.div_euclid(1000);
     answer.more = number::<i64>(next(&mut values)?)? != 0;
     let due = text(next(&mut values)?)?;
     if !due.is_empty() {
-        answer.next_due = Some(Duration::from_millis(due.parse().map_err(|_| strange("a time"))?));
+        answer.next_due = Some(Duration::from_micros(due.parse().map_err(|_| strange("a time"))?));
     }
     answer.parked = number::<i64>(next(&mut values)?)? != 0;
     answer.paused = number::<i64>(next(&mut values)?)? != 0;
     answer.workers = number(next(&mut values)?)?;
-    Ok(answer)
+    Ok((answer, now_us))
 }
 
 /// A failure as Lua packs it: time and text.

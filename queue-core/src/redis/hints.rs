@@ -45,7 +45,7 @@ pub(super) struct Announcements {
 #[derive(Debug)]
 struct Queue {
     announcer: Announcer,
-    /// Its server's clock less ours, in milliseconds.
+    /// Its server's clock less ours, in microseconds.
     ahead: i64,
 }
 
@@ -69,9 +69,9 @@ impl Announcements {
     }
 
     /// The clock of a queue's server, from an answer that has just come.
-    pub(super) fn clock(&self, queue: &str, now_ms: i64) {
+    pub(super) fn clock(&self, queue: &str, now_us: i64) {
         if let Some(queue) = self.lock().get_mut(queue) {
-            queue.ahead = now_ms - local_ms();
+            queue.ahead = now_us.saturating_sub(local_us());
         }
     }
 
@@ -194,8 +194,8 @@ impl Announcements {
     fn tell(&self, queue: &str, at: Option<i64>) {
         if let Some(queue) = self.lock().get(queue) {
             let due = at.and_then(|at| {
-                let wait = at - queue.ahead - local_ms();
-                u64::try_from(wait).ok().filter(|wait| *wait > 0).map(|wait| Instant::now() + Duration::from_millis(wait))
+                let wait = at.saturating_mul(1000).saturating_sub(queue.ahead).saturating_sub(local_us());
+                u64::try_from(wait).ok().filter(|wait| *wait > 0).and_then(|wait| Instant::now().checked_add(Duration::from_micros(wait)))
             });
             queue.announcer.announce(due);
         }
@@ -221,6 +221,6 @@ async fn moved(moves: &mut watch::Receiver<u64>) {
     }
 }
 
-fn local_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+fn local_us() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }

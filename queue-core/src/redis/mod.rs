@@ -43,6 +43,7 @@ use self::{
 };
 use crate::{
     address::{JobId, check_name},
+    alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend, Extended,
         Hints, Inspect, JobRecord, MAX_ITEMS, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
@@ -147,6 +148,10 @@ impl Broker for RedisBroker {
         self.io.spawn(task);
     }
 
+    fn alarm(&self) -> Alarm {
+        Alarm::exact()
+    }
+
     async fn check(&self) -> Result<()> {
         self.servers.check().await
     }
@@ -193,8 +198,8 @@ impl Broker for RedisBroker {
         bounded("finishes", turn.finishes.len())?;
         bounded("claim", turn.claim)?;
         let (call, positions) = requests::turn(turn, &self.keys);
-        let answer = answers::turn(self.servers.script(Line::Requests, &turn.queue, &TURN, call).await?, &positions)?;
-        self.announcements.clock(&turn.queue, answer.now_ms);
+        let (answer, now_us) = answers::turn(self.servers.script(Line::Requests, &turn.queue, &TURN, call).await?, &positions)?;
+        self.announcements.clock(&turn.queue, now_us);
         Ok(answer)
     }
 

@@ -45,43 +45,49 @@ macro_rules! script {
 
 // Finishes, beats and reclaims work on a Redis that is full, and so does all that makes room.
 script!(REGISTER, "register", "flags=allow-oom", &[Meta, Workers, Leases, Producers, Seen, Counters], ["prelude", "schema"]);
-script!(ENQUEUE, "enqueue", "", keys![Scheduled, Producers, Seen], ["prelude", "hint", "ready", "ended", "sequence"]);
+script!(ENQUEUE, "enqueue", "", keys![Scheduled, Producers, Seen], ["prelude", "hint", "sparse", "ready", "ended", "sequence"]);
 script!(ENQUEUE_READY, "enqueue_ready", "", &[Meta, Producers, Seen, Jobs, Ready2, Hint, Counters], ["prelude", "hint", "sequence"]);
 script!(
     TURN,
     "turn",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Leases, Gone, Parked],
-    ["prelude", "hint", "ready", "ended"]
+    ["prelude", "hint", "bare", "ready", "ended"]
 );
 script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "schema"]);
 script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude"]);
 script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude"]);
 script!(FENCE, "fence", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Fenced, Counters], ["prelude", "schema"]);
-script!(RECLAIM, "reclaim", "flags=allow-oom", keys![Retry, Active, Workers], ["prelude", "schema", "hint", "ready", "ended"]);
+script!(RECLAIM, "reclaim", "flags=allow-oom", keys![Retry, Active, Workers], ["prelude", "schema", "hint", "sparse", "ready", "ended"]);
 script!(FORGET, "forget", "flags=allow-oom", &[Fenced, Counters], ["prelude"]);
 script!(
     CANCEL,
     "cancel",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Gone, Parked],
-    ["prelude", "schema", "hint", "ready", "ended"]
+    ["prelude", "schema", "hint", "sparse", "ready", "ended"]
 );
-script!(REQUEUE, "requeue", "flags=allow-oom", keys![], ["prelude", "schema", "hint", "ready", "ended"]);
-script!(DELETE, "delete", "flags=allow-oom", keys![Scheduled, Retry, Active, Parked], ["prelude", "schema", "hint", "ready", "ended"]);
+script!(REQUEUE, "requeue", "flags=allow-oom", keys![], ["prelude", "schema", "hint", "sparse", "ready", "ended"]);
+script!(
+    DELETE,
+    "delete",
+    "flags=allow-oom",
+    keys![Scheduled, Retry, Active, Parked],
+    ["prelude", "schema", "hint", "sparse", "ready", "ended"]
+);
 script!(
     SWEEP,
     "sweep",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Producers, Seen],
-    ["prelude", "schema", "hint", "ready", "ended"]
+    ["prelude", "schema", "hint", "sparse", "ready", "ended"]
 );
 script!(
     AUDIT,
     "audit",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Leases, Fenced, Parked],
-    ["prelude", "schema", "hint", "ready", "ended"]
+    ["prelude", "schema", "hint", "sparse", "ready", "ended"]
 );
 script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Hint, Counters], ["prelude", "schema", "hint"]);
 script!(

@@ -37,6 +37,7 @@ use self::{
 };
 use crate::{
     address::{JobId, check_name},
+    alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend, Extended,
         Hints, Inspect, JobRecord, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits,
@@ -188,6 +189,10 @@ impl Broker for SqliteBroker {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.io.spawn(task);
+    }
+
+    fn alarm(&self) -> Alarm {
+        Alarm::exact()
     }
 
     async fn check(&self) -> Result<()> {

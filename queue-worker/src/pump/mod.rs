@@ -183,6 +183,7 @@ impl Pump {
 
     /// Runs until the worker has stopped.
     pub(crate) async fn run(mut self) -> Stopped {
+        let alarm = self.shared.broker.alarm();
         loop {
             self.look_at_stage();
             if self.is_done() {
@@ -197,7 +198,7 @@ impl Pump {
                 Some((sent, beats)) = self.beats.next() => self.beats_ended(sent, beats),
                 Some(done) = self.turns.next() => self.turn_ended(done),
                 Some(event) = self.received.recv() => self.take_events(event),
-                () = tokio::time::sleep_until(wake.into()) => {}
+                () = alarm.until(wake) => {}
             }
             self.look_at_clock();
         }

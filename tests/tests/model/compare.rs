@@ -1,6 +1,6 @@
 //! When two answers or two jobs are the same.
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
 use futures_util::future::join_all;
 use queue_core::{
@@ -31,7 +31,8 @@ pub(crate) fn same_turn(model: &TurnAnswer, broker: &TurnAnswer, spurious: bool)
     same("deliveries", &model.deliveries, &broker.deliveries)?;
     same("parked", &model.parked, &broker.parked)?;
     same("paused", &model.paused, &broker.paused)?;
-    same("next due", &model.next_due, &broker.next_due)?;
+    let whole_ms = |due: Duration| due.as_micros().div_ceil(1000);
+    same("next due", &model.next_due.map(whole_ms), &broker.next_due.map(whole_ms))?;
     if model.more != broker.more && !(spurious && broker.more && !broker.paused) {
         return same("more", &model.more, &broker.more);
     }

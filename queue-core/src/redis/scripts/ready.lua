@@ -4,8 +4,6 @@
 local LISTS = { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
 local ORDER = { 0, 1, 2, 3 }
 
--- Which of these hashes exist: most queues have none of them, and then nothing is asked of them.
-local sparse = call('EXISTS', K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb) > 0
 local has_tombs = sparse and call('EXISTS', K.tomb) == 1
 local has_priorities = sparse and call('EXISTS', K.priority) == 1
 local has_crashes = sparse and call('EXISTS', K.crashes) == 1

@@ -3,7 +3,8 @@
 --   number of groups of plain acks: claim, n ids (made ids that leave nothing),
 --   number of other endings: claim, id, kind, a, b.
 -- Answers: stale positions as text, deliveries flat (id, envelope, attempts, crashes, snoozes), claim number, now, more,
--- next due or '', parked, paused, workers.
+-- time to the next that is due or '', parked, paused, workers. Times in microseconds: a job starts when it is due, not a
+-- millisecond later.
 
 local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large')
 if meta[1] and meta[1] ~= SCHEMA then
@@ -25,22 +26,32 @@ elseif seq > last + 1 then
 end
 local paused = meta[2] == '1'
 
--- What a lane wants to know of its queue besides its jobs.
-local function outlook(stale, deliveries, claim, workers, more)
-  local next_due = ''
+-- Moves what is due, in bounded steps, unless the queue is paused. Says when the next one is due, and whether idle workers may
+-- be needed.
+local function promote(moves)
+  local first, promoted = math.huge, false
   for _, key in ipairs({ K.scheduled, K.retry }) do
     local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    if head[2] then
-      local wait_ms = whole(tonumber(head[2]) - now)
-      if next_due == '' or wait_ms < tonumber(next_due) then
-        next_due = ms(wait_ms)
-      end
+    if moves and head[2] and tonumber(head[2]) <= now then
+      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 500)
+      call('ZREM', key, unpack(ripe))
+      promoted = push(ripe, false) or promoted
+      head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
     end
+    first = math.min(first, tonumber(head[2]) or math.huge)
   end
+  return first, promoted
+end
+
+-- What a lane wants to know of its queue besides its jobs.
+local function outlook(stale, deliveries, claim, workers, first_due, more)
+  local micros = time[1] * 1000000 + time[2]
+  local next_due = first_due < math.huge and ms(whole(first_due * 1000 - micros)) or ''
   if more == nil then
     more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3, K.suspect) > 0
   end
-  return { stale, deliveries, claim, ms(now), (more and not paused) and 1 or 0, next_due, call('EXISTS', K.parked), paused and 1 or 0, workers }
+  local parked = bare and 0 or call('EXISTS', K.parked)
+  return { stale, deliveries, claim, ms(micros), (more and not paused) and 1 or 0, next_due, parked, paused and 1 or 0, workers }
 end
 
 -- The parts of deliveries, flat.
@@ -84,7 +95,7 @@ if seq == last then
       end
     end
   end
-  return outlook(stale_text, deliveries, last_claim ~= '' and last_claim or '0', 0)
+  return outlook(stale_text, deliveries, last_claim ~= '' and last_claim or '0', 0, promote(false), nil)
 end
 
 -- --- Finishes: nothing is believed but the tag. ---
@@ -138,6 +149,7 @@ local others = tonumber(ARGV[i])
 i = i + 1
 local kept = 0
 local retries, later = {}, {}
+bare = bare and others == 0
 for _ = 1, others do
   local number, id, kind, a, b = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local tag = worker .. ':' .. number
@@ -244,17 +256,9 @@ local ids = {}
 local last_number = whole(meta[3])
 -- A number near the end of all numbers would not grow any more.
 local claim = math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)
-local more, promoted = nil, false
+local more = nil
+local first_due, promoted = promote(not paused)
 if not paused then
-  for _, key in ipairs({ K.scheduled, K.retry }) do
-    local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    if head[2] and tonumber(head[2]) <= now then
-      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 500)
-      call('ZREM', key, unpack(ripe))
-      promoted = push(ripe, false) or promoted
-    end
-  end
-
   local large, bytes = meta[4] == '1', 0
   local max_bytes = tonumber(ARGV[6])
   -- Drops the tombs at the head of a list, some hundred of them, so that they do not hide for long what lies behind.
@@ -346,8 +350,8 @@ if not paused then
     if large then
       wanted = math.min(wanted, #ids + 64)
     end
-    local full = false
-    for _, list in ipairs(ORDER) do
+    local full, drained = false, false
+    for _, list in ipairs(bare and { 2 } or ORDER) do
       if has_tombs and #ids < wanted and not full then
         pass_tombs(list)
       end
@@ -358,6 +362,7 @@ if not paused then
         end
         local asked = wanted - #ids
         local found = call('LPOP', LISTS[list], asked)
+        drained = bare and (not found or #found < asked)
         if not found then
           break
         end
@@ -373,7 +378,8 @@ if not paused then
         end
       end
     end
-    more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0 or (ARGV[5] == '1' and call('EXISTS', K.suspect) == 1)
+    more = not drained
+      and (call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0 or (ARGV[5] == '1' and not bare and call('EXISTS', K.suspect) == 1))
   end
 end
 
@@ -414,4 +420,4 @@ else
   call('HSET', K.workers, worker, ARGV[2] .. ':' .. ms(claim) .. ':' .. stale_text .. ':' .. handed)
 end
 call('ZADD', K.leases, ms(now + ARGV[3]), worker)
-return outlook(stale_text, deliveries, ms(claim), call('ZCARD', K.leases), more)
+return outlook(stale_text, deliveries, ms(claim), call('ZCARD', K.leases), first_due, more)
