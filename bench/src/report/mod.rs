@@ -2,6 +2,7 @@
 //!
 //! The numbers are kept in `figures.jsonl`, so that a figure can be taken again without the others: it takes its place there.
 
+mod cost;
 mod machine;
 mod page;
 mod plot;
@@ -48,7 +49,7 @@ impl Report {
             fs::write(self.folder.join(plot.file), &plot.svg)?;
         }
         let name = self.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        fs::write(&self.page, page::page(&lines, &plots, &name, &machine::facts(server)))?;
+        fs::write(&self.page, page::page(&lines, &plots, &name, &machine::facts(server), &cost::table()?))?;
         Ok(())
     }
 }

@@ -45,7 +45,7 @@ cargo xtask bench --report docs/benchmarks.md       # this page
 ";
 
 /// The page for these lines.
-pub(crate) fn page(lines: &[Line], plots: &[Plot], folder: &str, facts: &[(&'static str, String)]) -> String {
+pub(crate) fn page(lines: &[Line], plots: &[Plot], folder: &str, facts: &[(&'static str, String)], costs: &str) -> String {
     let mut page = INTRODUCTION.to_owned();
     page += "\n## Machine and versions\n\n| | |\n|---|---|\n";
     for (name, value) in facts {
@@ -70,6 +70,7 @@ pub(crate) fn page(lines: &[Line], plots: &[Plot], folder: &str, facts: &[(&'sta
         let _ = write!(page, "\n![{}]({folder}/{})\n", plot.title, plot.file);
     }
     page += &side_by_side(lines);
+    let _ = write!(page, "\n## What a job costs\n\nCounted, not timed: the numbers of `cargo xtask gate`.\n\n{costs}");
     page += "\n## All figures\n";
     let mut brokers: Vec<&str> = lines.iter().map(|line| &*line.broker).collect();
     brokers.dedup();
