@@ -147,6 +147,14 @@ mod tests {
     }
 
     #[test]
+    fn more_elements_than_may_be_are_refused_at_once() {
+        let elements = |bytes: &[u8]| scan(bytes).unwrap_err().contains("elements");
+        assert!(elements(&encode(&vec![0i32; ELEMENTS_MAX]).unwrap()), "with the array itself it is one too many");
+        // It is not waited for what an announced length still lacks.
+        assert!(elements(&[0xdd, 0xff, 0xff, 0xff, 0xff]) && elements(&[0xdf, 0xff, 0xff, 0xff, 0xff]));
+    }
+
+    #[test]
     fn lengths_that_lie_are_refused() {
         for bytes in [
             &[0xdd, 0xff, 0xff, 0xff, 0xff][..],

@@ -56,6 +56,34 @@ impl Drop for Disk {
     }
 }
 
+/// What meets the full disk in one commit with the enqueue that fills it is not refused with it.
+#[tokio::test]
+async fn who_shares_a_commit_with_the_job_that_does_not_fit_is_answered() {
+    let Some(disk) = Disk::mount(40) else {
+        eprintln!("not tested: no file system can be mounted here");
+        return;
+    };
+    let broker = SqliteBroker::open_path(disk.path().join("queue.db")).unwrap();
+    let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await.unwrap();
+    let mut lanes = Vec::new();
+    for _ in 0..20 {
+        let lane = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await.unwrap();
+        lanes.push(Extend::new(QUEUE, lane, 0, LEASE));
+    }
+    disk.fill();
+    for seq in 1.. {
+        let request = Enqueue::new(QUEUE, producer.clone(), seq, jobs(20));
+        let (answer, beats) = tokio::join!(broker.enqueue(&request), broker.extend(&lanes));
+        for beat in beats {
+            assert!(beat.is_ok(), "{beat:?}");
+        }
+        if let Err(error) = answer {
+            assert!(matches!(error, Error::BrokerFull { .. }), "{error}");
+            break;
+        }
+    }
+}
+
 fn jobs(n: usize) -> Vec<NewJob> {
     (0..n).map(|_| NewJob::new(JobId::make(), vec![7; 500])).collect()
 }

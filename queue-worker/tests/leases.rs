@@ -77,6 +77,27 @@ async fn jobs_of_a_dead_worker_run_again_one_suspect_at_a_time() {
     assert_eq!(probe.most(), 1, "suspects must not run together");
 }
 
+/// The looks are a fifth of a lease apart.
+#[tokio::test]
+async fn nobody_is_taken_for_dead_at_the_first_look() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    orphan::job().enqueue(&client).await.unwrap();
+    claim_and_die(&client, "orphans", 1).await;
+    let expired = async || !client.broker().suspects("orphans", 10).await.unwrap().expired.is_empty();
+    let wait_until = async |wanted: bool| {
+        let wait = async {
+            while expired().await != wanted {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.expect("it comes to that");
+    };
+    wait_until(true).await;
+    let began = Instant::now();
+    run(worker(&client, &probe).lease(LEASE * 5), async { wait_until(false).await }).await;
+    assert!(began.elapsed() >= LEASE, "{:?}", began.elapsed());
+}
+
 #[tokio::test]
 async fn a_crash_too_many_buries() {
     let client = memory().await;

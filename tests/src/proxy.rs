@@ -5,7 +5,7 @@ use std::{
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -42,6 +42,7 @@ pub const LATENCY: Duration = Duration::from_millis(150);
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
+    server: Arc<AtomicU16>,
     harm: Arc<AtomicU8>,
     cut: Arc<AtomicUsize>,
     ended: Arc<AtomicBool>,
@@ -57,6 +58,8 @@ impl Proxy {
         let port = listener.local_addr().expect("its address").port();
         let (harm, cut) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicUsize::new(0)));
         let (shared, counted) = (harm.clone(), cut.clone());
+        let server = Arc::new(AtomicU16::new(server));
+        let leads_to = server.clone();
         let ended = Arc::new(AtomicBool::new(false));
         let over = ended.clone();
         thread::spawn(move || {
@@ -67,7 +70,7 @@ impl Proxy {
                 if shared.load(Ordering::SeqCst) == Harm::Refuse as u8 {
                     continue;
                 }
-                let Ok(upstream) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+                let Ok(upstream) = TcpStream::connect(("127.0.0.1", leads_to.load(Ordering::SeqCst))) else { continue };
                 for stream in [&client, &upstream] {
                     let _ = stream.set_nodelay(true);
                     let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
@@ -79,12 +82,17 @@ impl Proxy {
                 thread::spawn(move || pump(upstream_again, client_again, &other, true, Some(&counted)));
             }
         });
-        Proxy { port, harm, cut, ended }
+        Proxy { port, server, harm, cut, ended }
     }
 
     /// The URL through it.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// New connections go to another server, as behind a name that was given another address.
+    pub fn lead_to(&self, server: u16) {
+        self.server.store(server, Ordering::SeqCst);
     }
 
     /// Changes what is done from now on.

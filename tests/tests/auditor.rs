@@ -14,6 +14,7 @@ use queue_tests::{
 
 on_servers! {
     a_lane_whose_lease_was_deleted_gets_one_that_is_over
+    a_lane_whose_lease_never_ends_gets_one_that_is_over
     a_job_whose_lane_was_deleted_is_taken_back
     ids_without_a_job_are_taken_out_wherever_they_wait
     a_job_that_waits_nowhere_is_found_and_runs
@@ -82,6 +83,19 @@ async fn a_lane_whose_lease_was_deleted_gets_one_that_is_over(kind: Kind) {
     place.command("DEL", "leases", &[]);
     place.mends(&[DamageKind::LaneWithoutLease]).await;
     // From here on it is like every lane that fell silent.
+    assert_eq!(place.broker.suspects(QUEUE, 10).await.unwrap().expired.len(), 1);
+}
+
+async fn a_lane_whose_lease_never_ends_gets_one_that_is_over(kind: Kind) {
+    let place = Place::on(kind).await;
+    place.put(1).await;
+    let mut lane = Lane::on(&place.broker, QUEUE).await;
+    assert_eq!(lane.claim(1).await.len(), 1);
+    for end in ["+inf", "1e300"] {
+        place.command("ZADD", "leases", &["XX", end, lane.name.as_str()]);
+        assert_eq!(place.audit(LOOK).await, [DamageKind::LaneWithoutLease], "{end}");
+    }
+    place.mends(&[DamageKind::LaneWithoutLease]).await;
     assert_eq!(place.broker.suspects(QUEUE, 10).await.unwrap().expired.len(), 1);
 }
 

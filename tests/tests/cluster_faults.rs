@@ -4,9 +4,22 @@
 //! after the promotion of the new master the first job started: 2 seconds are the aim, on an idle machine; what fails a test is
 //! [`BOUND`].
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use queue_tests::{cluster::Cluster, fleet::Fleet, history::History, on_servers, sentinel::Promotion, server::Kind};
+use queue_core::{
+    JobId,
+    broker::{DynBroker, NewJob},
+    redis::RedisBroker,
+};
+use queue_tests::{
+    cluster::Cluster,
+    conformance::{Producer, envelope},
+    fleet::Fleet,
+    history::History,
+    on_servers,
+    sentinel::Promotion,
+    server::Kind,
+};
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -22,6 +35,7 @@ on_servers! {
     a_replica_that_lagged_is_taken_for_what_it_is
     a_slot_that_moves_key_by_key_loses_and_doubles_nothing
     a_node_that_stands_still_is_left_and_not_come_back_to
+    a_call_waits_for_a_slot_on_its_way_and_follows_it
 }
 
 async fn a_planned_failover_loses_and_doubles_nothing(kind: Kind) {
@@ -109,6 +123,36 @@ async fn a_node_that_stands_still_is_left_and_not_come_back_to(kind: Kind) {
     report("a node that stands still", &history, promotion);
     history.assert_flawless_but(stopped - LAG, promotion.at + LAG);
     elsewhere(&history).assert_flawless();
+}
+
+/// One call, of somebody who does not try again.
+async fn a_call_waits_for_a_slot_on_its_way_and_follows_it(kind: Kind) {
+    const REST: Duration = Duration::from_millis(300);
+    let cluster = Cluster::start(kind, NODE_TIMEOUT);
+    let queue = cluster.queue_on(0);
+    let slot = cluster.slot(&queue);
+    let broker: DynBroker = RedisBroker::connect(&cluster.url()).await.unwrap();
+    Producer::on(&broker, &queue).await.stored(vec![NewJob::new(JobId::make(), envelope("x"))]).await;
+    let from = cluster.master(slot);
+    let to = cluster.masters().into_iter().find(|master| *master != from).expect("there are three");
+    let moving = tokio::task::spawn_blocking(move || {
+        cluster.move_slot(slot, to, REST).unwrap();
+        cluster
+    });
+    let mut longest = Duration::ZERO;
+    while !moving.is_finished() {
+        let asked = Instant::now();
+        broker.stats(&queue).await.expect("a slot that moves is waited for");
+        longest = longest.max(asked.elapsed());
+    }
+    assert!(longest >= REST, "no call has met the slot on its way: {longest:?}");
+    // Moved while nobody looked: the first who asks is told where to.
+    let cluster = moving.await.unwrap();
+    cluster.wait_for_agreement();
+    cluster.move_slot(slot, from, Duration::ZERO).unwrap();
+    let asked = Instant::now();
+    broker.stats(&queue).await.expect("whoever is sent elsewhere goes there");
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
 }
 
 mod on_valkey_alone {

@@ -41,7 +41,21 @@ on_servers! {
     a_full_server_refuses_enqueues_and_nothing_else
     namespaces_know_nothing_of_each_other
     a_newer_schema_is_left_alone
+    a_master_that_became_a_replica_is_left_at_once
     a_flushed_server_has_forgotten_everyone_and_work_goes_on
+}
+
+/// Its name leads to another server by then, and whoever stays connected never hears of that.
+async fn a_master_that_became_a_replica_is_left_at_once(kind: Kind) {
+    let (old, new) = (Server::start(kind), Server::start(kind));
+    let proxy = Proxy::to(old.port());
+    let broker = RedisBroker::connect(&proxy.url()).await.unwrap();
+    let register = Register::worker("q", ProcessId::random(), LEASE);
+    broker.register(&register).await.unwrap();
+    proxy.lead_to(new.port());
+    let demoted: String = old.ask(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]).unwrap();
+    assert_eq!(demoted, "OK");
+    broker.register(&register).await.expect("the new master is found");
 }
 
 /// Durability as the server has it: with `appendfsync always`, what was acknowledged survives a `kill -9`.

@@ -7,7 +7,13 @@ use std::{
     time::Instant,
 };
 
-use queue_core::{broker::DynBroker, context::CancelCause, prelude::*, registry::Registry, sqlite::SqliteBroker};
+use queue_core::{
+    broker::{DynBroker, ProcessId, Register},
+    context::CancelCause,
+    prelude::*,
+    registry::Registry,
+    sqlite::SqliteBroker,
+};
 use queue_tests::{
     failing::{FailingBroker, Fault},
     patience::until,
@@ -75,6 +81,17 @@ async fn long(job: u32, seen: State<Seen>) {
     seen.wait().await;
 }
 
+/// Cuts off its own worker and blocks everything for longer than a lease: the first that runs.
+#[task(queue = "quick")]
+async fn cuts_off(job: u32, seen: State<Seen>, cut: State<FailingBroker>) {
+    seen.note(job, "start");
+    if seen.starts() == 1 {
+        cut.fail(Fault::RequestLost, u32::MAX);
+        std::thread::sleep(LEASE * 3 / 2);
+        seen.note(job, "end");
+    }
+}
+
 /// A broker that works, and the same one behind a line that can be cut.
 struct Scene {
     sound: Client,
@@ -99,7 +116,14 @@ impl Scene {
     /// A worker of the tasks of this file alone: others that are linked in want states of their own.
     fn worker_of(&self, client: Client) -> Worker {
         let worker = Worker::new(client).registry(Registry::empty());
-        worker.register::<quick>().register::<long>().register::<slow>().register::<gives_way>().shared_state(self.seen.clone())
+        worker
+            .register::<quick>()
+            .register::<long>()
+            .register::<slow>()
+            .register::<gives_way>()
+            .register::<cuts_off>()
+            .shared_state(self.seen.clone())
+            .shared_state(self.cut.clone())
     }
 
     fn start(&self, worker: Worker) -> JoinHandle<Stopped> {
@@ -175,6 +199,46 @@ async fn a_worker_out_of_reach_starts_nothing_says_so_and_comes_back_by_itself()
     scene.cut.fail(Fault::RequestLost, 0);
     scene.seen(1, "start").await;
     until("health", async || health(address).await.starts_with("HTTP/1.1 200 ")).await;
+    scene.end(running).await;
+}
+
+/// What was claimed before the line was cut, and waits for a thread.
+#[tokio::test]
+async fn a_job_that_was_claimed_before_an_outage_does_not_start_in_it() {
+    let scene = Scene::new();
+    scene.sound.enqueue_all([1, 2].map(cuts_off::job)).await.unwrap();
+    let running = scene.start(scene.worker());
+    until("the first to have blocked its thread", async || scene.seen.of(1).len() + scene.seen.of(2).len() >= 2).await;
+    let lost = scene.cut.failed();
+    until("beats to be lost", async || scene.cut.failed() >= lost + 2).await;
+    assert_eq!(scene.seen.starts(), 1);
+    scene.cut.fail(Fault::RequestLost, 0);
+    until("the second to start", async || !scene.seen.of(1).is_empty() && !scene.seen.of(2).is_empty()).await;
+    scene.end(running).await;
+}
+
+/// Whoever could not be heard of either is looked at twice once more.
+#[tokio::test]
+async fn an_outage_between_two_looks_makes_nobody_a_suspect() {
+    let scene = Scene::new();
+    let broker = scene.sound.broker().clone();
+    let silent = Register::worker("quick", ProcessId::random(), Duration::from_millis(1));
+    broker.register(&silent).await.unwrap();
+    let suspected = async || !broker.suspects("quick", 10).await.unwrap().expired.is_empty();
+    until("its lease to end", async || suspected().await).await;
+    let lease = LEASE * 5;
+    let (pass, confirm) = (lease / 6, lease / 5);
+    let running = scene.start(scene.worker().lease(lease));
+    // It looks before it claims.
+    quick::job(1).enqueue(&scene.sound).await.unwrap();
+    scene.seen(1, "start").await;
+    scene.cut.fail(Fault::RequestLost, u32::MAX);
+    let cut = Instant::now();
+    until("a look to be due that fails", async || cut.elapsed() > pass + confirm).await;
+    scene.cut.fail(Fault::RequestLost, 0);
+    let healed = Instant::now();
+    until("it to be taken for dead", async || !suspected().await).await;
+    assert!(healed.elapsed() >= confirm, "{:?}", healed.elapsed());
     scene.end(running).await;
 }
 

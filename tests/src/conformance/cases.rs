@@ -78,6 +78,7 @@ macro_rules! __conformance_cases {
                 an_endless_delay_does_not_overflow
                 due_jobs_join_the_tail_in_the_order_of_their_times
                 many_jobs_due_at_once_are_all_served
+                a_turn_moves_a_bounded_number_of_due_jobs
                 a_turn_tells_when_the_next_job_is_due
                 the_clock_goes_forward
                 a_new_job_is_announced
@@ -140,6 +141,7 @@ macro_rules! __conformance_cases {
                 dead_jobs_are_evicted_by_age_and_by_bytes_and_counted
                 an_evicted_id_can_be_enqueued_again
                 kept_jobs_are_swept_when_their_time_is_over
+                a_kept_job_outlives_an_earlier_one_of_its_id
                 ended_jobs_are_swept_to_the_limits_of_their_queue
                 a_round_of_housekeeping_is_bounded
                 after_a_restored_backup_lanes_are_forgotten_and_work_goes_on;

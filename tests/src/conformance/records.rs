@@ -222,6 +222,30 @@ pub async fn kept_jobs_are_swept_when_their_time_is_over(bed: Bed) {
     assert_eq!(bed.ids(State::Done).await, ids[1..]);
 }
 
+/// A given id that was kept, deleted, and is kept again: when the time of the first is over, the second stays.
+pub async fn a_kept_job_outlives_an_earlier_one_of_its_id(bed: Bed) {
+    let id = JobId::given("again").unwrap();
+    let mut lane = bed.lane().await;
+    let mut first_ended = 0;
+    for keep in [Duration::from_secs(1), LONG] {
+        assert_eq!(bed.put_given("again", "kept").await, Enqueued::Stored);
+        let delivery = lane.claim_one().await;
+        let turn = lane.next().finish(vec![finish(&delivery, Ending::Ack { result: None, keep: Some(keep) })]);
+        let ended = lane.send(&turn).await.now_ms;
+        if first_ended == 0 {
+            first_ended = ended;
+            assert!(bed.broker.delete(&bed.queue, std::slice::from_ref(&id)).await.unwrap()[0]);
+        }
+    }
+    eventually("the time of the first is over", async || {
+        let turn = lane.next();
+        (lane.send(&turn).await.now_ms > first_ended + 1_000).then_some(())
+    })
+    .await;
+    sweep(&bed, SweepLimits::default()).await;
+    assert_eq!(bed.state(&id).await, Some(State::Done));
+}
+
 /// Cancelled and expired ones are bounded in number as well.
 pub async fn ended_jobs_are_swept_to_the_limits_of_their_queue(bed: Bed) {
     let ids = bed.put(20).await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use queue_core::{
     JobId,
-    broker::{Due, Ending, Enqueued, Hint, Hints, NewJob, State},
+    broker::{Due, Ending, Enqueued, Hint, Hints, MAX_ITEMS, NewJob, State},
 };
 
 use super::bed::{Bed, LONG, envelope, eventually, nack};
@@ -120,6 +120,29 @@ pub async fn many_jobs_due_at_once_are_all_served(bed: Bed) {
         (served == 1200).then_some(())
     })
     .await;
+}
+
+/// However many are due, one turn moves no more of them than one request may.
+pub async fn a_turn_moves_a_bounded_number_of_due_jobs(bed: Bed) {
+    const MANY: usize = 2 * MAX_ITEMS + 200;
+    let due = now(&bed).await + 2_000;
+    let mut producer = bed.producer().await;
+    for jobs in [MAX_ITEMS, MAX_ITEMS, 200] {
+        let jobs = (0..jobs).map(|_| {
+            let mut job = NewJob::new(JobId::make(), envelope("due"));
+            job.due = Due::AtMs(due);
+            job
+        });
+        producer.stored(jobs.collect()).await;
+    }
+    assert_eq!(bed.depth(State::Scheduled).await, MANY as u64, "none is due yet");
+    let mut lane = bed.lane().await;
+    eventually("they are due", async || {
+        let turn = lane.next();
+        (lane.send(&turn).await.now_ms >= due).then_some(())
+    })
+    .await;
+    assert_eq!(bed.depth(State::Scheduled).await, (MANY - MAX_ITEMS) as u64);
 }
 
 /// A turn tells when the next job is due, so that its worker can sleep until then.

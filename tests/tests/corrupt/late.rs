@@ -8,8 +8,9 @@ use std::{
 
 use queue_core::{
     JobId,
-    broker::{CrashRule, DynBroker, ProcessId, Register, Suspect, SweepLimits, Turn},
+    broker::{Audit, CrashRule, Due, DynBroker, ProcessId, Register, State, Suspect, SweepLimits, Turn},
     redis::RedisBroker,
+    sqlite::SqliteBroker,
 };
 use queue_tests::{
     conformance::{Lane, Producer, ack, eventually},
@@ -22,6 +23,8 @@ use super::state::{given, job};
 on_servers! {
     a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives
     a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end
+    a_late_repair_gives_no_job_a_second_place
+    a_time_that_never_comes_is_told_as_one_far_away
     a_round_of_any_size_can_be_unpacked
     what_a_beat_brings_is_bounded
 }
@@ -99,6 +102,54 @@ async fn a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end(kind: K
     let stored: String = server.ask(&["ZSCORE", "queue:{late}:leases", lane.name.as_str()]).unwrap();
     assert_eq!(stored, deadline_ms.to_string(), "it is the end");
     assert_eq!(broker.fence(QUEUE, &[known]).await.unwrap(), [false]);
+}
+
+/// The same on a file.
+#[tokio::test]
+async fn in_a_sqlite_file_a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    lane.send(&lane.next()).await;
+    let file = rusqlite::Connection::open(&path).unwrap();
+    let deadline_ms = file.query_row("SELECT deadline FROM queue_workers", [], |row| row.get(0)).unwrap();
+    let known = Suspect { worker: lane.name.clone(), deadline_ms };
+    assert_eq!(broker.fence(QUEUE, &[known]).await.unwrap(), [false]);
+}
+
+/// Between the look and the repair a job may have found a place: then it has one.
+async fn a_late_repair_gives_no_job_a_second_place(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    Producer::on(&broker, QUEUE).await.stored(vec![given("g", "g")]).await;
+    assert_eq!(server.ask::<usize>(&["DEL", "queue:{late}:ready:2"]).unwrap(), 1);
+    let mut watch = Watch::on(&server);
+    assert_eq!(broker.audit(QUEUE, Audit { repair: true, thorough: false }).await.unwrap().len(), 1);
+    let repair = watch.call_with("\"strays\"");
+    let repeat = || server.ask::<Vec<String>>(&repair.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    assert_eq!(repeat(), [""; 0], "it is ready");
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    let held = lane.claim_one().await;
+    assert_eq!(repeat(), [""; 0], "it is active");
+    assert!(lane.end(&held, ack()).await);
+    assert!(lane.claim(1).await.is_empty(), "it ran once");
+}
+
+/// Infinity is a score like others.
+async fn a_time_that_never_comes_is_told_as_one_far_away(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let mut job = given("g", "g");
+    job.due = Due::After(Duration::from_secs(3600));
+    let id = job.id.clone();
+    Producer::on(&broker, QUEUE).await.stored(vec![job]).await;
+    assert_eq!(server.ask::<i64>(&["ZADD", "queue:{late}:scheduled", "XX", "CH", "+inf", "=g"]).unwrap(), 1);
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    let turn = lane.next().claim(1);
+    let due = lane.send(&turn).await.next_due.expect("one is scheduled");
+    assert!(due > Duration::from_secs(1 << 30), "{due:?}");
+    assert_eq!(broker.show(QUEUE, &id).await.unwrap().expect("it is there").state, State::Scheduled);
 }
 
 /// Lua cannot unpack more than some 8000 items.

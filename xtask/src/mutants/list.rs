@@ -27,6 +27,7 @@ const CORRUPT: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "on_r
 const LATE: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "late::on_redis"];
 const ROWS: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "sqlite"];
 const FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_files"];
+const POWER: &[&str] = &["-p", "queue-faults", "--test", "rows", "--", "on_sqlite_a_power_cut"];
 const ACCESS: &[&str] = &["-p", "queue-tests", "--test", "access", "--", "password"];
 
 macro_rules! mutants {
@@ -40,6 +41,7 @@ macro_rules! mutants {
 /// Those whose text is no expression: each is built alone.
 pub(super) const BUILT_ALONE: &[&str] = &[
     "sqlite cancel: a worker hears of it",
+    "sqlite: what is acknowledged is on disk",
     "sqlite fence: only a lease that is over",
     "worker: a panic is contained",
     "worker: an unanswered turn is sent again",
@@ -120,10 +122,18 @@ mutants! {
     SQLITE "queue-core/src/sqlite/reclaim.rs" {
         "sqlite extend: lost turns are noticed": "\"UPDATE queue_workers SET deadline = ?4 WHERE queue = ?1 AND name = ?2 AND seq >= ?3 AND NOT fenced RETURNING worker\"" => "\"UPDATE queue_workers SET deadline = ?4 WHERE queue = ?1 AND name = ?2 AND ?3 NOT NULL AND NOT fenced RETURNING worker\"";
         "sqlite fence: only the lease that was seen": "suspect.deadline_ms" => "tx.sql(\"SELECT deadline FROM queue_workers WHERE name = ?1\")?.query_row([suspect.worker.as_str()], |row| row.get::<_, i64>(0)).unwrap_or(0)";
+    }
+    ROWS "queue-core/src/sqlite/reclaim.rs" {
         "sqlite fence: only a lease that is over": "suspect.deadline_ms, tx.now]" => "suspect.deadline_ms, i64::MAX]";
     }
     DISK "queue-core/src/sqlite/writer.rs" {
         "sqlite: a full disk refuses enqueues, not finishes": "self.commit_without_adding(&mut answers)" => "{ let error = self.full(); answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate())) }";
+    }
+    POWER "queue-core/src/sqlite/writer.rs" {
+        "sqlite: what is acknowledged is on disk": "Commit::Jobs(_) | Commit::Synced => durability == Durability::PowerLoss," => "Commit::Jobs(_) | Commit::Synced => false,";
+    }
+    POWER "queue-core/src/sqlite/mod.rs" {
+        "sqlite: a finish is on disk": "if turn.finishes.is_empty() { Commit::Soon } else { Commit::Synced }" => "Commit::Soon";
     }
     CORE "queue-core/src/codec.rs" {
         "codec: depth is bounded": "if depth == DEPTH_MAX {" => "if false {";
@@ -190,9 +200,12 @@ mutants! {
     REDIS "queue-core/src/redis/scripts/enqueue.lua" {
         "enqueue: what is due later waits": "if at > now then" => "if false then";
     }
-    AUDITOR "queue-core/src/redis/scripts/audit.lua" {
+    LATE "queue-core/src/redis/scripts/audit.lua" {
         "audit: what has its place is no stray": "not is_placed(id) and not is_ready(id) then" => "not is_ready(id) then";
         "audit: what is ready is no stray": "not is_placed(id) and not is_ready(id) then" => "not is_placed(id) then";
+    }
+    AUDITOR "queue-core/src/redis/scripts/audit.lua" {
+        "audit: a lease without end is none": "return deadline and whole(deadline) < FOREVER" => "return deadline";
         "audit: a lane without lease is found": "not has_lease(ARGV[i]) then" => "false then";
     }
     AUDITOR "queue-core/src/redis/scripts/turn.lua" {
@@ -201,7 +214,6 @@ mutants! {
     CORRUPT "queue-core/src/redis/scripts/prelude.lua" {
         "other hands: what cannot be unpacked is empty": "local ok, value = pcall(cmsgpack.unpack, stored)" => "local ok, value = true, cmsgpack.unpack(stored)";
         "other hands: a number that is none begins anew": "if type(answer) == 'table' and answer.err then" => "if type(answer) == 'table' and answer.err then error(answer.err) end if false then";
-        "other hands: numbers are bounded": "return math.floor(math.min(number, FOREVER))" => "return number";
         "other hands: what is no id is dropped": "  return #id == 16\n" => "  return true\n";
         "other hands: no reply repeats what they wrote": "(string.match(schema, '^%d+$') or 'unknown')" => "schema";
     }
@@ -221,7 +233,6 @@ mutants! {
         "other hands: a priority that is none is normal": "list and list <= 3 and LISTS[list] and list or 2" => "list";
     }
     CORRUPT "queue-core/src/redis/scripts/audit.lua" {
-        "audit: a lease without end is none": "return deadline and whole(deadline) < FOREVER" => "return deadline";
         "audit: a parked job that lost its task gets it back": "call('HSET', K.notes, id, task)" => "local _ = task";
     }
     REDIS "queue-core/src/redis/mod.rs" {
@@ -235,7 +246,7 @@ mutants! {
     CORRUPT "queue-core/src/redis/mod.rs" {
         "other hands: a beat outlives what cannot be read": "answers::gone(self.script(&lane.queue, &EXTEND, call).await?).unwrap_or_default()" => "answers::gone(self.script(&lane.queue, &EXTEND, call).await?)?";
     }
-    SENTINELS "queue-core/src/redis/link.rs" {
+    REDIS_FAULTS "queue-core/src/redis/link.rs" {
         "link: a demoted master is left at once": "if error.kind() == redis::ErrorKind::Server(ServerErrorKind::ReadOnly) {" => "if false {";
     }
     SQLITE "queue-core/src/sqlite/turn.rs" {
@@ -293,6 +304,7 @@ mutants! {
         "reclaim: the lane must be fenced": "and call('HEXISTS', K.workers, worker_of(tag) or '') == 0" => "";
     }
     LATE "queue-core/src/redis/scripts/prelude.lua" {
+        "other hands: numbers are bounded": "return math.floor(math.min(number, FOREVER))" => "return number";
         "scripts: lists are unpacked in pieces": "math.min(from + PIECE - 1, #list)" => "#list";
     }
     LATE "queue-core/src/redis/scripts/cancel.lua" {
