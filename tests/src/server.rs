@@ -171,10 +171,16 @@ impl Server {
     /// # Errors
     /// What the server says, or that it says nothing in time.
     pub fn ask_patiently<T: FromRedisValue>(&self, words: &[&str], patience: Duration) -> RedisResult<T> {
-        let mut connection = redis::Client::open(self.url())?.get_connection_with_timeout(patience)?;
-        connection.set_read_timeout(Some(patience))?;
         let (verb, arguments) = words.split_first().expect("a command has a verb");
-        redis::cmd(verb).arg(arguments).query(&mut connection)
+        let asked = redis::Client::open(self.url())?.get_connection_with_timeout(patience).and_then(|mut connection| {
+            connection.set_read_timeout(Some(patience))?;
+            redis::cmd(verb).arg(arguments).query(&mut connection)
+        });
+        asked.map_err(|error| match error.is_timeout() {
+            // The system says only that it should be tried again.
+            true => (redis::ErrorKind::Io, "no answer", format!("to {verb} of port {} within {patience:?}", self.port)).into(),
+            false => error,
+        })
     }
 
     /// Cuts its replicas off, for good: they stay what they are, and lack what is written from now on.
