@@ -369,6 +369,9 @@ pub fn now_us() -> u64 {
     wall + u64::try_from(began.elapsed().as_micros()).expect("fits for ages")
 }
 
+/// The fault after which a broker may have forgotten what was not acknowledged.
+pub const POWER_CUT: &str = "power cut";
+
 /// Reads the histories in a folder (`*.jsonl`) and merges them by time. Records of one process keep their order.
 ///
 /// # Errors

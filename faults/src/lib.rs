@@ -10,6 +10,7 @@ pub mod bed;
 pub mod checker;
 pub mod history;
 pub mod page;
+pub mod power;
 pub mod process;
 pub mod recording;
 pub mod report;

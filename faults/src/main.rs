@@ -29,6 +29,9 @@ struct Arguments {
     /// Runs the rows again and again until so many jobs were accepted.
     #[arg(long)]
     jobs: Option<usize>,
+    /// Runs each row on each broker again and again until it has done so many harms, such as kills.
+    #[arg(long)]
+    faults: Option<usize>,
     /// One broker alone: redis, sentinel, cluster or sqlite.
     #[arg(long)]
     broker: Option<Column>,
@@ -52,6 +55,7 @@ const EXAMPLES: &str = "Examples:
   cargo xtask faults --row M4 --seed 17       the same schedule once more
   cargo xtask faults --minutes 60 --json
   cargo xtask faults --release --row M73 --broker redis --jobs 1000000 --json > random.json
+  cargo xtask faults --row M1 --faults 500    workers are killed, 500 times on every broker
   cargo xtask faults --report docs/faults-report.md --from rows.json,random.json";
 
 #[derive(Debug, Subcommand)]
@@ -117,15 +121,21 @@ async fn suite(arguments: &Arguments) -> ExitCode {
     let first = arguments.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let end = arguments.minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0));
     for round in 0.. {
+        let mut ran = false;
         for (row, column) in &runs {
             let (in_time, in_jobs) = (end.is_some_and(|end| Instant::now() < end), arguments.jobs.is_some_and(|jobs| report.jobs < jobs));
-            if round > 0 && !in_time && !in_jobs {
-                return tell(&report, arguments);
+            let in_faults = arguments.faults.is_some_and(|faults| !report.has_done(faults, row, *column));
+            if round > 0 && !in_time && !in_jobs && !in_faults {
+                continue;
             }
+            ran = true;
             let seed = first + round;
             let outcome = run::once(row, *column, seed, &program).await;
             tell_run(row, *column, &outcome);
             report.add(row, *column, &outcome);
+        }
+        if !ran {
+            break;
         }
     }
     tell(&report, arguments)

@@ -156,9 +156,12 @@ impl Broker for RecordingBroker {
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
+        // Whoever is late: it is seen whether that was asked for too late, or answered.
+        let renew = |lane: &Extend| Operation::Renew { lane: lane.worker.to_string() };
+        self.recorder.note_all(lanes.iter().map(|lane| (Phase::Invoke, renew(lane))));
         let answers = self.inner.extend(lanes).await;
         let renewed = lanes.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
-        self.recorder.note_all(renewed.map(|(lane, _)| (Phase::Ok, Operation::Renew { lane: lane.worker.to_string() })));
+        self.recorder.note_all(renewed.map(|(lane, _)| (Phase::Ok, renew(lane))));
         answers
     }
 

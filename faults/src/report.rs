@@ -86,6 +86,9 @@ pub struct Line {
     resume_ms: Vec<u64>,
 }
 
+/// Runs of a row that did not hold, after which it is not run any more for the number of its harms alone.
+const FAILURES: usize = 10;
+
 const LOST: &[Invariant] = &[Invariant::NoLoss];
 const STUCK: &[Invariant] = &[Invariant::NothingStuck, Invariant::Drains, Invariant::NoSilentZombie];
 const EARLY: &[Invariant] = &[Invariant::NeverEarly, Invariant::Backoff];
@@ -150,6 +153,12 @@ impl Report {
         (self.lost, self.stuck, self.early) = (self.lost + lost, self.stuck + stuck, self.early + early);
         self.unexplained_duplicates += unexplained;
         self.violations += verdict.violations.len();
+    }
+
+    /// Whether a row has done so many harms on a broker, or has failed too often to go on.
+    pub fn has_done(&self, faults: usize, row: &Row, column: Column) -> bool {
+        let line = self.rows.iter().find(|line| line.row == row.number && line.broker == column.name());
+        line.is_some_and(|line| line.faults >= faults || line.seeds.len() >= FAILURES)
     }
 
     /// Whether everything held.

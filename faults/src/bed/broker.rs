@@ -14,7 +14,7 @@ use queue_tests::{
     server::{Kind, Server},
 };
 
-use super::{Problem, Setup, disk::Disk};
+use super::{Problem, Setup, disk::Disk, power::Recording};
 use crate::{
     checker::{Lane, Resources},
     work::QUEUE,
@@ -69,7 +69,7 @@ pub(super) enum Place {
     Server { server: Server },
     Sentinels { all: Sentinels, killed: Option<Killed> },
     Cluster { all: Cluster, killed: Option<Killed> },
-    File { path: PathBuf, disk: Option<Disk> },
+    File { path: PathBuf, process_crash: bool, disk: Option<Disk> },
 }
 
 /// The numbers of a master that was killed, and of its replica.
@@ -77,6 +77,9 @@ type Killed = (usize, usize);
 
 /// How long a server does not answer before it is held for dead.
 const DOWN_AFTER: Duration = Duration::from_millis(1_500);
+
+/// How long the driver waits for a server that nobody harms at the moment: its disk and its processor are shared with others.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What no inspector tells.
 pub(super) struct Inside {
@@ -120,7 +123,7 @@ impl Place {
             Column::Sqlite => {
                 let disk = setup.disk_mb.map(Disk::mount).transpose()?;
                 let path = disk.as_ref().map_or(folder, Disk::path).join("queue.db");
-                Place::File { path, disk }
+                Place::File { path, process_crash: setup.process_crash, disk }
             }
         })
     }
@@ -139,7 +142,17 @@ impl Place {
             Place::Server { server } => server.url(),
             Place::Sentinels { all, .. } => all.url(),
             Place::Cluster { all, .. } => all.url(),
-            Place::File { path, .. } => format!("sqlite://{}", path.display()),
+            Place::File { path, process_crash, .. } => {
+                format!("sqlite://{}{}", path.display(), if *process_crash { "?durability=process-crash" } else { "" })
+            }
+        }
+    }
+
+    /// From now on everything that processes do to the file is written down.
+    pub(super) fn record(&self) -> Result<Recording, Problem> {
+        match self {
+            Place::File { path, .. } => Recording::begin(path),
+            Place::Server { .. } | Place::Sentinels { .. } | Place::Cluster { .. } => Err("only a file can be recorded".into()),
         }
     }
 
@@ -254,7 +267,7 @@ impl Place {
                 } else {
                     server.restart();
                 }
-                let _: Result<(), _> = server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+                let _: Result<(), _> = server.ask_patiently(&["CONFIG", "SET", "maxmemory", "0"], PATIENCE);
             }
             Place::File { disk: Some(disk), .. } => disk.free(),
             Place::File { .. } => {}
@@ -265,7 +278,7 @@ impl Place {
     /// How often a server has kept everybody waiting for its disk, which is no fault of a run and may look like one.
     pub(super) fn disk_waits(&self) -> u64 {
         let Place::Server { server } = self else { return 0 };
-        let info: String = server.ask(&["INFO", "persistence"]).unwrap_or_default();
+        let info: String = server.ask_patiently(&["INFO", "persistence"], PATIENCE).unwrap_or_default();
         info.lines().find_map(|line| line.strip_prefix("aof_delayed_fsync:")?.trim().parse().ok()).unwrap_or(0)
     }
 
@@ -273,9 +286,9 @@ impl Place {
         match self {
             Place::Sentinels { .. } | Place::Cluster { .. } => Resources::default(),
             Place::Server { server } => {
-                let info: String = server.ask(&["INFO", "clients"]).unwrap_or_default();
+                let info: String = server.ask_patiently(&["INFO", "clients"], PATIENCE).unwrap_or_default();
                 let connections = info.lines().find_map(|line| line.strip_prefix("connected_clients:")?.trim().parse().ok());
-                let keys = server.ask(&["DBSIZE"]).unwrap_or(0);
+                let keys = server.ask_patiently(&["DBSIZE"], PATIENCE).unwrap_or(0);
                 Resources { keys, connections: connections.unwrap_or(0), ..Resources::default() }
             }
             Place::File { path, .. } => {
@@ -296,11 +309,11 @@ impl Place {
         match (master, self) {
             (Some(server), _) => {
                 let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
-                let names: Vec<String> = server.ask(&["HKEYS", &key("workers")])?;
-                let leases: Vec<(String, i64)> = server.ask(&["ZRANGE", &key("leases"), "0", "-1", "WITHSCORES"])?;
+                let names: Vec<String> = server.ask_patiently(&["HKEYS", &key("workers")], PATIENCE)?;
+                let leases: Vec<(String, i64)> = server.ask_patiently(&["ZRANGE", &key("leases"), "0", "-1", "WITHSCORES"], PATIENCE)?;
                 let deadline = |name: &String| leases.iter().find(|(lane, _)| lane == name).map_or(0, |(_, deadline)| *deadline);
                 let lanes = names.iter().map(|name| Lane { name: name.clone(), deadline_ms: deadline(name) }).collect();
-                Ok(Inside { lanes, bodies: server.ask(&["HKEYS", &key("jobs")])? })
+                Ok(Inside { lanes, bodies: server.ask_patiently(&["HKEYS", &key("jobs")], PATIENCE)? })
             }
             (None, Place::File { path, .. }) => {
                 let file = rusqlite::Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;

@@ -33,6 +33,8 @@ pub(super) struct Around {
     pub(super) pid: Option<u32>,
     /// Megabytes of address space.
     pub(super) memory_mb: Option<u64>,
+    /// Where it writes down what it does to its files.
+    pub(super) disk: Option<PathBuf>,
 }
 
 impl Around {
@@ -47,20 +49,23 @@ impl Around {
             None => Command::new(program),
         };
         if self.moved_ms != 0 || self.pid.is_some() {
-            command.env("LD_PRELOAD", believed(folder)?).env(CLOCK, self.moved_ms.to_string());
+            command.env("LD_PRELOAD", library(folder, "believed", include_str!("believed.c"))?).env(CLOCK, self.moved_ms.to_string());
+        }
+        if let Some(disk) = &self.disk {
+            command.env("LD_PRELOAD", library(folder, "recorded", include_str!("recorded.c"))?).env(DISK, disk);
         }
         command.envs(self.pid.map(|pid| (PID, pid.to_string())));
         Ok(command)
     }
 }
 
-/// Compiles the library.
-fn believed(folder: &Path) -> Result<PathBuf, Problem> {
-    let (source, library) = (folder.join("believed.c"), folder.join("believed.so"));
+/// Compiles a library.
+fn library(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Problem> {
+    let (source, library) = (folder.join(name).with_extension("c"), folder.join(name).with_extension("so"));
     if library.exists() {
         return Ok(library);
     }
-    std::fs::write(&source, include_str!("believed.c"))?;
+    std::fs::write(&source, text)?;
     let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl").output();
     let compiled = compiled.map_err(|error| format!("a process cannot be deceived without a C compiler: {error}"))?;
     if !compiled.status.success() {
@@ -71,6 +76,9 @@ fn believed(folder: &Path) -> Result<PathBuf, Problem> {
 
 /// Where a process finds the number that it is told.
 const PID: &str = "FAULTS_PID";
+
+/// Where it finds the file in which it writes down what it does to others.
+const DISK: &str = "FAULTS_DISK";
 
 /// What a renewal looks like in a history.
 const RENEW: &[u8] = b"\"renew\"";
@@ -164,10 +172,10 @@ impl Worker {
 }
 
 impl Producer {
-    pub(super) fn start(program: &Path, orders: ProducerOrders, line: Line) -> Result<Producer, Problem> {
+    pub(super) fn start(program: &Path, orders: ProducerOrders, line: Line, around: &Around) -> Result<Producer, Problem> {
         let folder = orders.common.history.clone();
         let folder = folder.parent().ok_or("a history lies in a folder")?;
-        Ok(Producer { child: spawn(program, &Orders::Produce(orders), folder, &Around::default())?, line })
+        Ok(Producer { child: spawn(program, &Orders::Produce(orders), folder, around)?, line })
     }
 
     pub(super) fn has_ended(&mut self) -> bool {

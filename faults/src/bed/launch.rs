@@ -1,5 +1,7 @@
 //! Starting the processes of a run, and starting them again.
 
+use std::path::PathBuf;
+
 use super::{
     Bed, Problem,
     child::{Around, Producer, Worker},
@@ -46,7 +48,7 @@ impl Bed {
             failpoint,
             tomorrow,
         };
-        let around = Around { moved_ms, pid: self.setup.pid, memory_mb: self.setup.memory_mb };
+        let around = Around { moved_ms, pid: self.setup.pid, memory_mb: self.setup.memory_mb, disk: self.disk_log() };
         self.workers.push(Worker::start(&self.program, orders, line, &around)?);
         Ok(self.workers.len() - 1)
     }
@@ -63,8 +65,13 @@ impl Bed {
             seed: self.rng.u64(..),
             mix: self.setup.mix.clone(),
         };
-        self.producers.push(Producer::start(&self.program, orders, line)?);
+        self.producers.push(Producer::start(&self.program, orders, line, &Around { disk: self.disk_log(), ..Around::default() })?);
         Ok(())
+    }
+
+    /// Where processes write down what they do to their files.
+    fn disk_log(&self) -> Option<PathBuf> {
+        self.recording.as_ref().map(|recording| recording.log().to_owned())
     }
 
     fn common(&self, name: String, url: String) -> Common {

@@ -8,6 +8,7 @@ mod child;
 mod disk;
 mod finish;
 mod launch;
+mod power;
 mod setup;
 mod snapshot;
 
@@ -22,8 +23,14 @@ use queue_core::{Client, broker::State};
 use queue_tests::proxy::Harm;
 use tempfile::TempDir;
 
-pub use self::{broker::Column, child::Worker, disk::Disk, finish::Ended, setup::Setup};
-use self::{broker::Place, child::Producer};
+use self::{broker::Place, child::Producer, power::Recording};
+pub use self::{
+    broker::{Column, PATIENCE},
+    child::Worker,
+    disk::Disk,
+    finish::Ended,
+    setup::Setup,
+};
 use crate::{
     checker::Resources,
     history::{Operation, Phase, Recorder},
@@ -49,6 +56,9 @@ pub struct Bed {
     base: Resources,
     started: usize,
     figures: BTreeMap<&'static str, f64>,
+    /// What processes do to the file, while that is written down; and the file as a power cut has left it.
+    recording: Option<Recording>,
+    restored: Option<PathBuf>,
     place: Place,
     folder: TempDir,
 }
@@ -63,6 +73,7 @@ impl Bed {
         let recorder = Recorder::open(&folder.path().join("driver.jsonl"), "driver")?;
         let place = Place::start(column, &setup, folder.path())?;
         let client = Client::connect(&place.url()).await?;
+        let recording = if setup.recorded { Some(place.record()?) } else { None };
         let mut bed = Bed {
             rng: Rng::with_seed(seed),
             workers: Vec::new(),
@@ -73,6 +84,8 @@ impl Bed {
             base: Resources::default(),
             started: 0,
             figures: BTreeMap::new(),
+            recording,
+            restored: None,
             place,
             folder,
             setup,
@@ -127,7 +140,7 @@ impl Bed {
     /// # Errors
     /// On SQLite, or when the server refuses.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Problem> {
-        Ok(self.server()?.ask(&["CONFIG", "SET", name, value])?)
+        Ok(self.server()?.ask_patiently(&["CONFIG", "SET", name, value], PATIENCE)?)
     }
 
     /// Lets the replica take the master's place as a careful operator does it: nothing is lost.

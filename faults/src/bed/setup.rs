@@ -29,6 +29,10 @@ pub struct Setup {
     pub disk_mb: Option<u32>,
     /// Megabytes of address space that a worker may have; `None`: as many as it likes.
     pub memory_mb: Option<u64>,
+    /// Whether everything that processes do to the SQLite file is written down, for cutting the power.
+    pub recorded: bool,
+    /// Whether the SQLite file keeps what it acknowledged when processes die, and no more.
+    pub process_crash: bool,
     /// What all workers are told when they ask for their process number; `None`: the truth.
     pub pid: Option<u32>,
     /// What was agreed on.
@@ -50,6 +54,8 @@ impl Default for Setup {
             server: &["--appendonly", "yes", "--appendfsync", "everysec"],
             disk_mb: None,
             memory_mb: None,
+            recorded: false,
+            process_crash: false,
             pid: None,
             terms: Terms { lease_ms: 1_500, backoff_ms: (100, 1_000), ..Terms::default() },
         }

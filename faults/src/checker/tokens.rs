@@ -4,7 +4,7 @@ use super::{
     Invariant,
     facts::{Delivery, Facts, Fate, Finding, Finish, Job, broken},
 };
-use crate::history::Ending;
+use crate::history::{Ending, POWER_CUT};
 
 pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     for (id, job) in &facts.jobs {
@@ -36,7 +36,10 @@ pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>, la
     let requeues = job.requeues.iter().filter(|(span, fate)| *fate != Fate::Refused && span.from_us >= earlier.claimed_us);
     let person = requeues.map(|(span, _)| Cause { name: "person", since_us: span.from_us });
     let lost = facts.fenced_since(earlier.lane).map(|since_us| Cause { name: "reclaim", since_us });
-    let causes: Vec<Cause> = person.chain(lost).chain(earlier.possible().filter(comes_back).map(by)).collect();
+    // A claim is not waited for until it is on disk: the broker may have forgotten it.
+    let cut = facts.faults.iter().filter(|(at, name, _)| *name == POWER_CUT && *at >= earlier.claimed_us);
+    let cut = cut.map(|(at, ..)| Cause { name: POWER_CUT, since_us: *at });
+    let causes: Vec<Cause> = person.chain(lost).chain(cut).chain(earlier.possible().filter(comes_back).map(by)).collect();
     causes.iter().find(|cause| cause.since_us <= later.claimed_us).or(causes.first()).copied()
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use super::{Grade, Harming, Row, SQLITE, anything, refused};
 use crate::{
     bed::{Bed, Setup},
+    checker::Terms,
+    power::Keeps,
     process::Mix,
 };
 
@@ -65,6 +67,28 @@ pub(super) const ROWS: &[Row] = &[
         expect: anything,
     },
     Row {
+        number: "M62",
+        name: "the power fails, at any moment",
+        grade: Grade::A,
+        columns: SQLITE,
+        setup: || recorded(Setup::default()),
+        harm: |bed| cut(bed, Keeps::Everything),
+        expect: anything,
+    },
+    Row {
+        number: "M62b",
+        name: "the power fails where only the end of processes is to be survived",
+        grade: Grade::A,
+        columns: SQLITE,
+        setup: || {
+            let setup = recorded(Setup::default());
+            let terms = Terms { volatile: true, ..setup.terms };
+            Setup { process_crash: true, terms, ..setup }
+        },
+        harm: |bed| cut(bed, Keeps::AllButATail),
+        expect: anything,
+    },
+    Row {
         number: "M63",
         name: "the disk is full; jobs are acknowledged; it is freed, and all goes on",
         grade: Grade::S,
@@ -74,6 +98,22 @@ pub(super) const ROWS: &[Row] = &[
         expect: refused,
     },
 ];
+
+/// Jobs that leave a trace when they are done, and enough of them for the log to be merged a few times.
+fn recorded(setup: Setup) -> Setup {
+    let mix = Mix { kept: 1, cancelled: 0, bytes: 4_000, ..Mix::default() };
+    Setup { workers: 2, producers: 2, jobs: 1_000, pause_ms: 1, recorded: true, mix, ..setup }
+}
+
+/// How many power cuts one recording is good for.
+const CUTS: usize = 100;
+
+fn cut(bed: &mut Bed, keeps: Keeps) -> Harming<'_> {
+    Box::pin(async move {
+        bed.cut_power(CUTS, keeps).await?;
+        bed.power_returns().await
+    })
+}
 
 fn full(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {

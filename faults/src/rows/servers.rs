@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, refused, taken_back};
 use crate::{
-    bed::{Bed, Setup},
+    bed::{Bed, PATIENCE, Setup},
     checker::Terms,
     process::Mix,
     work::{Deed, QUEUE},
@@ -156,7 +156,7 @@ pub(super) const ROWS: &[Row] = &[
                     bed.pass(pause).await?;
                     bed.harm("delete leases", "broker");
                     let leases = format!("queue:{{{QUEUE}}}:leases");
-                    let _: i64 = bed.server()?.ask(&["DEL", &leases])?;
+                    let _: i64 = bed.server()?.ask_patiently(&["DEL", &leases], PATIENCE)?;
                 }
                 Ok(())
             })
@@ -175,7 +175,7 @@ pub(super) const ROWS: &[Row] = &[
                     let pause = bed.ms(0, 30);
                     bed.pass(pause).await?;
                     bed.harm("flush scripts", "broker");
-                    let _: () = bed.server()?.ask(&["SCRIPT", "FLUSH"])?;
+                    let _: () = bed.server()?.ask_patiently(&["SCRIPT", "FLUSH"], PATIENCE)?;
                 }
                 Ok(())
             })
@@ -213,12 +213,12 @@ fn other_hands(bed: &mut Bed) -> Harming<'_> {
         let worker = bed.any_worker();
         bed.stop(worker);
         bed.harm("delete leases", "broker");
-        let _: i64 = bed.server()?.ask(&["DEL", &key("leases")])?;
+        let _: i64 = bed.server()?.ask_patiently(&["DEL", &key("leases")], PATIENCE)?;
         bed.kill(worker);
         bed.start_worker()?;
         for _ in 0..5 {
             bed.harm("take an id away", "broker");
-            let _: Option<Vec<u8>> = bed.server()?.ask(&["RPOP", &key("ready:2")])?;
+            let _: Option<Vec<u8>> = bed.server()?.ask_patiently(&["RPOP", &key("ready:2")], PATIENCE)?;
         }
         Ok(())
     })

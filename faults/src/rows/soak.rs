@@ -6,7 +6,7 @@ use queue_tests::proxy::Harm;
 
 use super::{EVERY, Grade, Harming, Row, anything};
 use crate::{
-    bed::{Bed, Column, Problem, Setup},
+    bed::{Bed, Column, PATIENCE, Problem, Setup},
     checker::Terms,
     process::Mix,
     recording::Failpoint,
@@ -112,7 +112,7 @@ async fn to_a_server(bed: &mut Bed) -> Result<(), Problem> {
         }
         3 => {
             bed.harm("flush scripts", "broker");
-            let _: () = bed.server()?.ask(&["SCRIPT", "FLUSH"])?;
+            let _: () = bed.server()?.ask_patiently(&["SCRIPT", "FLUSH"], PATIENCE)?;
         }
         _ => {
             let harms = [Harm::BlackHole, Harm::SwallowReplies, Harm::CutReplies, Harm::CutRequests, Harm::Refuse, Harm::Slow, Harm::Hold];

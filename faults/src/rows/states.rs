@@ -10,7 +10,7 @@ use queue_tests::wire::Wire;
 
 use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, servers::DURABLE};
 use crate::{
-    bed::{Bed, Problem, Setup},
+    bed::{Bed, PATIENCE, Problem, Setup},
     checker::{Summary, Terms},
     process::Mix,
     work::QUEUE,
@@ -112,7 +112,7 @@ fn tail_cut(bed: &mut Bed, anew: bool) -> Harming<'_> {
 /// Has the server write its file anew.
 async fn rewrite(bed: &mut Bed) -> Result<(), Problem> {
     let rewritten = |said: &str| said.contains("aof_rewrite_in_progress:0") && said.contains("aof_rewrite_scheduled:0");
-    let _: String = bed.server()?.ask(&["BGREWRITEAOF"])?;
+    let _: String = bed.server()?.ask_patiently(&["BGREWRITEAOF"], PATIENCE)?;
     bed.until("the file to be written anew", Duration::from_secs(20), async |bed| {
         let said = bed.server().ok().and_then(|server| server.ask::<String>(&["INFO", "persistence"]).ok());
         said.is_some_and(|said| rewritten(&said))
@@ -127,7 +127,7 @@ const DELAY_US: &str = "1200";
 fn loading(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.progress(300).await?;
-        let _: Option<String> = bed.server()?.ask(&["EVAL", FILL, "0", FILLERS])?;
+        let _: Option<String> = bed.server()?.ask_patiently(&["EVAL", FILL, "0", FILLERS], PATIENCE)?;
         rewrite(bed).await?;
         bed.harm("kill", "broker");
         let server = bed.server()?;
@@ -148,7 +148,7 @@ fn loading(bed: &mut Bed) -> Harming<'_> {
             loaded.store(true, Ordering::Relaxed);
             watching.join()
         });
-        let _: Option<String> = bed.server()?.ask(&["EVAL", CLEAR, "0", FILLERS])?;
+        let _: Option<String> = bed.server()?.ask_patiently(&["EVAL", CLEAR, "0", FILLERS], PATIENCE)?;
         match said {
             Ok(said) if said >= 10 => Ok(()),
             said => Err(format!("somebody who asked again and again was told {said:?} times that it is loading").into()),

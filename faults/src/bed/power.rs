@@ -1,0 +1,230 @@
+//! Power cuts: the database as it could be after each, and the run that goes on after one of them.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use queue_core::{
+    Client,
+    broker::{Audit, State},
+};
+
+use super::{Bed, Problem, broker::Place};
+use crate::{
+    history::POWER_CUT,
+    power::{Acts, Change, Disk, Found, Keeps, Log, Loss},
+    work::QUEUE,
+};
+
+/// Where processes write down what they do to their files.
+#[derive(Debug)]
+pub(super) struct Recording {
+    log: PathBuf,
+    /// The database and its log when the first process began.
+    base: BTreeMap<String, Vec<u8>>,
+}
+
+/// A power cut.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// Before this entry of the log.
+    at: usize,
+    loss: Loss,
+    seed: u64,
+}
+
+impl Recording {
+    /// Begins, while no process but the driver has the file open.
+    pub(super) fn begin(database: &Path) -> Result<Recording, Problem> {
+        Ok(Recording { log: database.with_file_name("disk.log"), base: files(database)? })
+    }
+
+    pub(super) fn log(&self) -> &Path {
+        &self.log
+    }
+}
+
+impl Bed {
+    /// Lets all work end, then cuts the power at so many moments of it, one after the other, and looks at what is left; in the end
+    /// the run goes on from one of them, as it was then.
+    ///
+    /// # Errors
+    /// When something was lost that may not be lost, or nothing could have been: then the cuts have hit nothing.
+    pub async fn cut_power(&mut self, cuts: usize, keeps: Keeps) -> Result<(), Problem> {
+        self.rest().await?;
+        let recording = self.recording.take().ok_or("this row needs a recording of the disk")?;
+        let log = Log::read(&recording.log)?;
+        let acts = Acts::read(&log)?;
+        let Place::File { path: database, .. } = &self.place else { return Err("this row needs a file".into()) };
+        let database = database.clone();
+        let mut seeded: Vec<Cut> = (0..cuts).map(|_| self.any_cut(log.len())).collect();
+        seeded.sort_by_key(|cut| cut.at);
+        let goes_on = self.rng.usize(..cuts);
+
+        let scratch = tempfile::tempdir()?;
+        let mut disk = Disk::with(recording.base.clone());
+        let mut liar = disk.clone().forgetful();
+        let (mut position, mut lost, mut noticed, mut told) = (0, 0, 0, 0);
+        for (number, cut) in seeded.iter().enumerate() {
+            for entry in (position..cut.at).map(|position| log.entry(position)) {
+                disk.play(entry);
+                liar.play(entry);
+            }
+            position = cut.at;
+            self.harm(POWER_CUT, "broker");
+            let folder = scratch.path().join(number.to_string());
+            let left = lay_out(&disk, cut, &folder)?;
+            if number == goes_on {
+                self.restore(&log, cut, &left).await?;
+            }
+            let found = look(&left).await.map(|there| acts.judge(cut.at, &there, keeps));
+            match found {
+                Ok(Found { broken, lost: missing, told: all }) if broken.is_empty() => (lost, told) = (lost + missing.len(), told + all),
+                found => {
+                    // As it was before anybody opened it.
+                    let _ = fs::remove_dir_all(&folder);
+                    lay_out(&disk, cut, &folder)?;
+                    let what = found.map_or_else(
+                        |problem| problem.to_string(),
+                        |found| format!("{} are lost, such as {}", found.broken.len(), found.broken[0]),
+                    );
+                    let kept = scratch.keep().join(number.to_string());
+                    return Err(format!("power cut {cut:?} of {}: {what}; its files: {}", log.len(), kept.display()).into());
+                }
+            }
+            // A disk that lies about what it has must be seen to lose something: else this row sees nothing.
+            if number % 10 == 0 {
+                let lie = Cut { loss: Loss::Latest, ..*cut };
+                let left = lay_out(&liar, &lie, &scratch.path().join("lie"))?;
+                noticed += look(&left).await.map_or(1, |there| acts.judge(cut.at, &there, Keeps::Everything).broken.len());
+            }
+            let _ = fs::remove_dir_all(&folder);
+        }
+        for entry in (position..log.len()).map(|position| log.entry(position)) {
+            disk.play(entry);
+        }
+        let whole = disk.after_a_cut(Loss::Nothing, &mut self.rng);
+        for (name, bytes) in files(&database)? {
+            if whole.get(name.as_str()) != Some(&bytes) {
+                return Err(format!("{name} is not what was written down of it").into());
+            }
+        }
+        match (noticed, lost, keeps) {
+            (0, ..) => Err("no loss was seen on a disk that keeps nothing: the cuts have hit nothing".into()),
+            (_, 0, Keeps::AllButATail) => Err(format!("nothing of {told} was lost: the cuts have hit nothing").into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Until everything that was wanted is done, and nobody has the file open but the driver.
+    async fn rest(&mut self) -> Result<(), Problem> {
+        let jobs = self.setup.jobs;
+        self.until("all jobs to be done", std::time::Duration::from_secs(60), async |bed| {
+            bed.producers.iter_mut().all(super::child::Producer::has_ended) && bed.counter("done").await >= jobs
+        })
+        .await?;
+        for worker in 0..self.workers.len() {
+            self.end(worker, std::time::Duration::from_secs(20)).await?;
+        }
+        Ok(())
+    }
+
+    fn any_cut(&mut self, entries: usize) -> Cut {
+        let loss = *self.rng.choice(&Loss::ALL).expect("there are some");
+        Cut { at: self.rng.usize(1..=entries), loss, seed: self.rng.u64(..) }
+    }
+
+    /// The run goes on from here: the file as it was left, the histories as they were then, new processes.
+    async fn restore(&mut self, log: &Log, cut: &Cut, left: &Path) -> Result<(), Problem> {
+        let mut histories: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
+        for (position, entry) in log.entries().filter(|(_, entry)| entry.file.ends_with(".jsonl")) {
+            let history = histories.entry(entry.file).or_default();
+            if let Change::Write(_, lines) = entry.change
+                && position < cut.at
+            {
+                history.extend_from_slice(lines);
+            }
+        }
+        for (name, lines) in histories {
+            fs::write(self.folder.path().join(name), lines)?;
+        }
+        let restored = self.folder.path().join("restored").join("queue.db");
+        for (name, bytes) in files(left)? {
+            let copy = restored.with_file_name(name);
+            fs::create_dir_all(copy.parent().unwrap_or(&copy))?;
+            fs::write(copy, bytes)?;
+        }
+        self.restored = Some(restored);
+        Ok(())
+    }
+
+    /// New processes on the database that was restored.
+    ///
+    /// # Errors
+    /// When none was, or a process cannot be started.
+    pub async fn power_returns(&mut self) -> Result<(), Problem> {
+        let restored = self.restored.take().ok_or("no database was restored")?;
+        let Place::File { path, .. } = &mut self.place else { return Err("this row needs a file".into()) };
+        *path = restored;
+        self.client = Client::connect(&self.place.url()).await?;
+        for _ in 0..self.setup.workers {
+            self.start_worker()?;
+        }
+        self.start_producer(self.setup.producers)
+    }
+}
+
+/// Writes the files that a cut leaves, and says where the database is.
+fn lay_out(disk: &Disk<'_>, cut: &Cut, folder: &Path) -> Result<PathBuf, Problem> {
+    let _ = fs::remove_dir_all(folder);
+    fs::create_dir_all(folder)?;
+    for (name, bytes) in disk.after_a_cut(cut.loss, &mut fastrand::Rng::with_seed(cut.seed)) {
+        fs::write(folder.join(name), bytes)?;
+    }
+    Ok(folder.join("queue.db"))
+}
+
+/// Opens what is left as everybody would; all jobs and their states, if nothing is wrong with it.
+async fn look(database: &Path) -> Result<BTreeMap<String, State>, Problem> {
+    let client = Client::connect(&queue_core::sqlite::url_of(database)).await?;
+    let inspector = client.inspector();
+    let damages = inspector.audit(QUEUE, Audit { repair: false, thorough: true }).await?;
+    if let Some(damage) = damages.first() {
+        return Err(format!("{} damages, such as {}: {}", damages.len(), damage.kind, damage.subject).into());
+    }
+    let mut there = BTreeMap::new();
+    for state in State::ALL {
+        let mut offset = Some(0);
+        while let Some(from) = offset {
+            let page = inspector.list(QUEUE, state, from, 500).await?;
+            for job in page.jobs {
+                if there.insert(job.id.to_string(), state).is_some() {
+                    return Err(format!("job {} is there twice", job.id).into());
+                }
+            }
+            offset = page.next;
+        }
+    }
+    drop(client);
+    let file = rusqlite::Connection::open(database)?;
+    let said: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+    if said != "ok" {
+        return Err(format!("the file is damaged: {said}").into());
+    }
+    Ok(there)
+}
+
+/// The database and its log.
+fn files(database: &Path) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
+    let mut files = BTreeMap::new();
+    for name in ["queue.db", "queue.db-wal"] {
+        match fs::read(database.with_file_name(name)) {
+            Ok(bytes) => drop(files.insert(name.to_owned(), bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(files)
+}
