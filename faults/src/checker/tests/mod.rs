@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use self::story::Story;
 use super::Invariant;
-use crate::history::{Operation, Phase};
+use crate::history::{Operation, POWER_CUT, Phase};
 
 #[test]
 fn a_good_history_breaks_nothing() {
@@ -46,6 +46,28 @@ fn a_violation_is_explained_by_the_timeline_of_its_job() {
         assert!(timeline.contains(words), "{words} in\n{timeline}");
     }
     assert!(!timeline.contains("job-2"), "{timeline}");
+}
+
+/// A claim that was never waited for is forgotten: nobody has lost anything, and the job runs again uncharged.
+#[test]
+fn a_power_cut_explains_another_claim_of_what_was_not_finished() {
+    let verdict = |cut: bool| {
+        let mut story = Story::good();
+        story.forget(|operation| matches!(operation, Operation::Fence { .. }));
+        for record in &mut story.records {
+            if let Operation::Claim { claim: 14, crashes, .. } = &mut record.operation {
+                *crashes = 0;
+            }
+        }
+        if cut {
+            story.note("driver", 1550, Phase::Ok, Operation::Fault { name: POWER_CUT.to_owned(), target: "broker".to_owned() });
+        }
+        story.verdict()
+    };
+    assert!(!verdict(false).violations.is_empty());
+    let verdict = verdict(true);
+    assert!(verdict.violations.is_empty(), "{:#?}", verdict.violations);
+    assert_eq!(verdict.summary.duplicates.into_iter().collect::<Vec<_>>(), [(POWER_CUT, 1)]);
 }
 
 /// A process loses its lease, comes back, gets the job again, and is cut off before it can write that down.
