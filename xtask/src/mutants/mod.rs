@@ -131,6 +131,9 @@ fn try_all(mutants: &[&Mutant], json: bool) -> Result<bool, String> {
 
 /// A copy of the sources, and a place to build them.
 struct Lab {
+    /// As they were when this run began: whoever works on them meanwhile changes nothing here.
+    originals: PathBuf,
+    /// The same, with the mutants in them.
     sources: PathBuf,
     build: PathBuf,
     servers: Vec<(&'static str, PathBuf)>,
@@ -140,6 +143,7 @@ impl Lab {
     fn open() -> Result<Lab, String> {
         let folder = root().join("target").join("mutants");
         let lab = Lab {
+            originals: folder.join("originals"),
             sources: folder.join("sources"),
             build: folder.join("build"),
             servers: [("QUEUE_TEST_REDIS_SERVER", servers::redis(false)), ("QUEUE_TEST_VALKEY_SERVER", servers::valkey())]
@@ -159,6 +163,7 @@ impl Lab {
     fn copy(&self, file: &Path) -> Result<(), String> {
         let problem = |error: std::io::Error| format!("{}: {error}", file.display());
         let Ok(mut text) = fs::read(root().join(file)) else { return Ok(()) };
+        write(&self.originals.join(file), &text).map_err(problem)?;
         if let Some(file) = file.to_str().filter(|file| file.ends_with(".rs")) {
             text = prepared(file, &String::from_utf8_lossy(&text))?.into_bytes();
         }
@@ -166,8 +171,7 @@ impl Lab {
         if fs::read(&copy).is_ok_and(|there| there == text) {
             return Ok(());
         }
-        fs::create_dir_all(copy.parent().unwrap_or(&self.sources)).map_err(problem)?;
-        fs::write(&copy, text).map_err(problem)
+        write(&copy, &text).map_err(problem)
     }
 
     fn try_one(&self, mutant: &Mutant) -> Result<Fate, String> {
@@ -177,7 +181,7 @@ impl Lab {
         let file = self.sources.join(mutant.file);
         let problem = |error: std::io::Error| format!("{}: {error}", mutant.file);
         let before = fs::read_to_string(&file).map_err(problem)?;
-        let text = fs::read_to_string(root().join(mutant.file)).map_err(problem)?;
+        let text = fs::read_to_string(self.originals.join(mutant.file)).map_err(problem)?;
         fs::write(&file, mutant.applied(&text)?).map_err(problem)?;
         let fate = self.fate(mutant.tests, "");
         fs::write(&file, before).map_err(problem)?;
@@ -238,6 +242,12 @@ impl Lab {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
+}
+
+/// Writes a file, in a folder that may be missing.
+fn write(file: &Path, text: &[u8]) -> std::io::Result<()> {
+    file.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::write(file, text)
 }
 
 /// The name in a line like `test a::b ... FAILED`.
