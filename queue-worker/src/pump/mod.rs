@@ -4,16 +4,18 @@
 //! A turn carries the endings that a lane has gathered and asks for jobs for free slots, which are reserved until it is
 //! answered. While turns are in flight, endings gather; so batches grow with the load, and at low load nothing waits.
 //!
-//! `turns` sends and takes in turns, `shares` divides the free slots among the queues, `clock` is what happens by itself as
-//! time passes, `stop` is the end.
+//! `turns` sends and takes in turns, `shares` divides the free slots among the queues, `pace` says how much a turn has to carry,
+//! `clock` is what happens by itself as time passes, `stop` is the end.
 
 mod clock;
+mod pace;
 mod shares;
 mod stop;
 mod turns;
 
 use std::{
     collections::BTreeSet,
+    mem,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -29,7 +31,7 @@ use queue_core::{
 };
 use tokio::sync::{mpsc, watch};
 
-use self::{clock::POLL, stop::Stopping, turns::TurnDone};
+use self::{clock::POLL, pace::Pace, shares::Served, stop::Stopping, turns::TurnDone};
 use crate::{
     config::QueueConfig,
     engine::Shared,
@@ -65,6 +67,7 @@ struct Held {
     lane_generation: u32,
     id: JobId,
     claim: u64,
+    since: Instant,
     suspect: bool,
     handler: Option<Handler>,
     /// When and why it was told to stop.
@@ -82,7 +85,7 @@ struct Handler {
 pub(crate) struct QueueState {
     pub(crate) name: Arc<str>,
     pub(crate) lanes: Vec<Lane>,
-    weight: i64,
+    weight: u32,
     limit: usize,
     /// Slots that its jobs hold, or that are reserved for its turns.
     used: usize,
@@ -95,7 +98,7 @@ pub(crate) struct QueueState {
     /// Whether an ending waits for a turn.
     dirty: bool,
     wake: Instant,
-    credit: i64,
+    served: Served,
     parked: bool,
     resumed: Option<Instant>,
 }
@@ -119,6 +122,11 @@ pub(crate) struct Pump {
     suspects: usize,
     suspect_asked: bool,
     wakes: BTreeSet<(Instant, usize)>,
+    /// The queues that are `dirty`.
+    dirty: Vec<usize>,
+    /// How far the queue is that was served least.
+    least_served: Served,
+    pace: Pace,
     received: mpsc::UnboundedReceiver<Event>,
     batches: mpsc::UnboundedSender<Batch>,
     stage: watch::Receiver<Stage>,
@@ -146,7 +154,7 @@ impl Pump {
         let queues = configs.into_iter().enumerate().map(|(index, config)| QueueState {
             name: shared.queues[index].clone(),
             lanes: Vec::new(),
-            weight: i64::from(config.weight),
+            weight: config.weight,
             limit: config.limit.unwrap_or(capacity),
             used: 0,
             hinted: true,
@@ -154,7 +162,7 @@ impl Pump {
             claiming: 0,
             dirty: false,
             wake: now + POLL,
-            credit: 0,
+            served: 0,
             parked: false,
             resumed: None,
         });
@@ -168,6 +176,9 @@ impl Pump {
             next_generation: 0,
             suspects: 0,
             suspect_asked: false,
+            dirty: Vec::new(),
+            least_served: 0,
+            pace: Pace::new(capacity),
             received,
             batches,
             stage,
@@ -205,11 +216,12 @@ impl Pump {
     }
 
     fn take_events(&mut self, first: Event) {
+        let now = now();
         let mut next = Some(first);
         let mut left = EVENTS;
         while let Some(event) = next.take() {
             match event {
-                Event::Ended { slot, ending } => self.ended(slot, ending),
+                Event::Ended { slot, ending } => self.ended(slot, ending, now),
                 Event::Begun { slot, context, isolation } => self.begun(slot, context, isolation),
                 Event::Hint { queue, due: None } => self.queues[queue].hinted = true,
                 Event::Hint { queue, due: Some(due) } => self.wake_by(queue, due),
@@ -232,9 +244,10 @@ impl Pump {
         held.handler = Some(Handler { context, isolation });
     }
 
-    fn ended(&mut self, slot: SlotId, ending: Ending) {
+    fn ended(&mut self, slot: SlotId, ending: Ending, now: Instant) {
         let Some(held) = self.slots[slot.index].take_if(|held| held.generation == slot.generation) else { return };
         self.free.push(slot.index);
+        self.pace.ended(now.saturating_duration_since(held.since));
         let queue = &mut self.queues[held.lane.queue];
         queue.used -= 1;
         if held.suspect {
@@ -254,7 +267,14 @@ impl Pump {
         }
         lane.held -= 1;
         lane.finishes.push(Finish { id: held.id, claim: held.claim, ending });
-        queue.dirty = true;
+        self.soil(held.lane.queue);
+    }
+
+    /// An ending of this queue waits for a turn.
+    fn soil(&mut self, queue: usize) {
+        if !mem::replace(&mut self.queues[queue].dirty, true) {
+            self.dirty.push(queue);
+        }
     }
 
     /// Tells the handlers of the slots that `which` says to stop.

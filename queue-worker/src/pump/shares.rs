@@ -1,49 +1,54 @@
 //! Who gets the free slots.
 
-/// What one queue brings into the division of the free slots.
-#[derive(Debug)]
-pub(super) struct Claimant<'a> {
-    pub(super) weight: i64,
-    /// What is left of its own limit.
-    pub(super) room: usize,
-    /// Whether there may be work.
-    pub(super) hungry: bool,
-    /// Whether a claim of it is under way, whose answer may ask for more.
-    pub(super) claiming: bool,
-    /// What it was passed over for, so far.
-    pub(super) credit: &'a mut i64,
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+/// How far a queue is in the time that all queues share: it grows by what it was given, divided by its weight, in units that
+/// keep the largest weight exact.
+pub(super) type Served = i128;
+
+/// What it grows by with so many jobs.
+pub(super) fn served(jobs: usize, weight: u32) -> Served {
+    ((jobs as i128) << 32) / i128::from(weight.max(1))
 }
 
-/// By weight: smooth weighted round robin, as nginx does it, in grains that bound the work. A queue that is full does not
-/// take part, so its share goes to the others.
-pub(super) fn by_weight(claimants: &mut [Claimant<'_>], free: usize) -> Vec<(usize, usize)> {
-    let grain = (free / 64).max(1);
+/// What one queue brings into the division of the free slots.
+#[derive(Debug)]
+pub(super) struct Claimant {
+    pub(super) queue: usize,
+    pub(super) weight: u32,
+    /// What is left of its own limit.
+    pub(super) room: usize,
+    /// Whether a claim of it is under way, whose answer may ask for more.
+    pub(super) claiming: bool,
+    /// Whether there may be work.
+    pub(super) hungry: bool,
+    /// How far it is; what is less comes first.
+    pub(super) served: Served,
+}
+
+/// By weight, in parts: the queue that was served least gets the next. One that is full does not take part, so its share goes to
+/// the others. `part` is at least one job.
+pub(super) fn by_weight(claimants: &[Claimant], free: usize, part: usize) -> Vec<(usize, usize)> {
     let mut shares = vec![0; claimants.len()];
     let mut left = free;
+    let takes_part = |claimant: &Claimant| claimant.hungry && claimant.room > 0;
+    let waiting = claimants.iter().enumerate().filter(|(_, claimant)| takes_part(claimant));
+    let mut line: BinaryHeap<Reverse<(Served, usize)>> = waiting.map(|(index, claimant)| Reverse((claimant.served, index))).collect();
     while left > 0 {
-        let mut best: Option<usize> = None;
-        let mut total = 0;
-        for index in 0..claimants.len() {
-            if !claimants[index].hungry || shares[index] >= claimants[index].room {
-                continue;
-            }
-            *claimants[index].credit += claimants[index].weight;
-            total += claimants[index].weight;
-            if best.is_none_or(|best| *claimants[best].credit < *claimants[index].credit) {
-                best = Some(index);
-            }
-        }
-        let Some(best) = best else { break };
-        *claimants[best].credit -= total;
-        let given = grain.min(left).min(claimants[best].room - shares[best]);
-        shares[best] += given;
+        let Some(Reverse((before, index))) = line.pop() else { break };
+        let claimant = &claimants[index];
+        let given = part.min(left).min(claimant.room - shares[index]);
+        shares[index] += given;
         left -= given;
+        if shares[index] < claimant.room {
+            line.push(Reverse((before + served(given, claimant.weight), index)));
+        }
     }
-    given(&shares)
+    given(claimants, &shares)
 }
 
 /// In strict order: a queue gets what those before it cannot use, and nothing while they may still ask for it.
-pub(super) fn in_order(claimants: &[Claimant<'_>], free: usize) -> Vec<(usize, usize)> {
+pub(super) fn in_order(claimants: &[Claimant], free: usize) -> Vec<(usize, usize)> {
     let mut shares = vec![0; claimants.len()];
     let mut left = free;
     for (share, claimant) in shares.iter_mut().zip(claimants) {
@@ -55,66 +60,91 @@ pub(super) fn in_order(claimants: &[Claimant<'_>], free: usize) -> Vec<(usize, u
             break;
         }
     }
-    given(&shares)
+    given(claimants, &shares)
 }
 
-fn given(shares: &[usize]) -> Vec<(usize, usize)> {
-    shares.iter().copied().enumerate().filter(|(_, share)| *share > 0).collect()
+fn given(claimants: &[Claimant], shares: &[usize]) -> Vec<(usize, usize)> {
+    let given = claimants.iter().zip(shares).filter(|(_, share)| **share > 0);
+    given.map(|(claimant, share)| (claimant.queue, *share)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn claimants<'a>(of: &[(i64, usize, bool, bool)], credits: &'a mut [i64]) -> Vec<Claimant<'a>> {
-        of.iter()
-            .zip(credits)
-            .map(|((weight, room, hungry, claiming), credit)| Claimant {
-                weight: *weight,
-                room: *room,
-                hungry: *hungry,
-                claiming: *claiming,
-                credit,
-            })
-            .collect()
+    fn claimants(of: &[(u32, usize, bool, bool)]) -> Vec<Claimant> {
+        let claimant = |(queue, (weight, room, hungry, claiming)): (usize, &(u32, usize, bool, bool))| Claimant {
+            queue,
+            weight: *weight,
+            room: *room,
+            hungry: *hungry,
+            claiming: *claiming,
+            served: 0,
+        };
+        of.iter().enumerate().map(claimant).collect()
     }
 
     #[test]
     fn slots_are_shared_by_weight() {
-        let mut credits = [0; 2];
-        assert_eq!(by_weight(&mut claimants(&[(3, 99, true, false), (1, 99, true, false)], &mut credits), 40), [(0, 30), (1, 10)]);
+        assert_eq!(by_weight(&claimants(&[(3, 99, true, false), (1, 99, true, false)]), 40, 1), [(0, 30), (1, 10)]);
+    }
+
+    /// What two queues of weights 3 and 1 get in so many rounds of so many free slots.
+    fn in_rounds(rounds: usize, free: usize, part: usize) -> [usize; 2] {
+        let mut both = claimants(&[(3, 999, true, false), (1, 999, true, false)]);
+        let mut got = [0; 2];
+        for _ in 0..rounds {
+            for (queue, share) in by_weight(&both, free, part) {
+                got[queue] += share;
+                both[queue].served += served(share, both[queue].weight);
+            }
+        }
+        got
     }
 
     #[test]
     fn single_slots_add_up_to_the_weights() {
-        let (mut credits, mut got) = ([0; 2], [0; 2]);
-        for _ in 0..40 {
-            for (queue, share) in by_weight(&mut claimants(&[(3, 99, true, false), (1, 99, true, false)], &mut credits), 1) {
-                got[queue] += share;
+        assert_eq!(in_rounds(40, 1, 1), [30, 10]);
+    }
+
+    #[test]
+    fn parts_of_any_size_add_up_to_the_weights() {
+        let [heavy, light] = in_rounds(400, 7, 16);
+        assert!((690..=710).contains(&light), "{light} of {}", heavy + light);
+        let [heavy, light] = in_rounds(100, 40, 16);
+        assert!((985..=1015).contains(&light), "{light} of {}", heavy + light);
+    }
+
+    #[test]
+    fn a_thousand_queues_all_get_their_turn_before_one_gets_a_second() {
+        let mut all = claimants(&[(1, 999, true, false); 1000]);
+        let mut turns = vec![0; 1000];
+        for _ in 0..250 {
+            for (queue, share) in by_weight(&all, 64, 16) {
+                assert_eq!(share, 16);
+                turns[queue] += 1;
+                all[queue].served += served(share, 1);
             }
         }
-        assert_eq!(got, [30, 10]);
+        assert!(turns.iter().all(|turns| *turns == 1));
     }
 
     #[test]
     fn what_a_limit_leaves_goes_to_the_others() {
-        let mut credits = [0; 2];
-        assert_eq!(by_weight(&mut claimants(&[(9, 2, true, false), (1, 99, true, false)], &mut credits), 10), [(0, 2), (1, 8)]);
-        assert_eq!(in_order(&claimants(&[(1, 2, true, false), (1, 99, true, false)], &mut credits), 10), [(0, 2), (1, 8)]);
+        assert_eq!(by_weight(&claimants(&[(9, 2, true, false), (1, 99, true, false)]), 10, 1), [(0, 2), (1, 8)]);
+        assert_eq!(in_order(&claimants(&[(1, 2, true, false), (1, 99, true, false)]), 10), [(0, 2), (1, 8)]);
     }
 
     #[test]
     fn a_queue_without_work_gets_nothing() {
-        let mut credits = [0; 2];
-        assert_eq!(by_weight(&mut claimants(&[(9, 99, false, false), (1, 99, true, false)], &mut credits), 10), [(1, 10)]);
-        assert!(by_weight(&mut claimants(&[(1, 99, false, false)], &mut credits), 10).is_empty());
+        assert_eq!(by_weight(&claimants(&[(9, 99, false, false), (1, 99, true, false)]), 10, 1), [(1, 10)]);
+        assert!(by_weight(&claimants(&[(1, 99, false, false)]), 10, 1).is_empty());
     }
 
     #[test]
     fn in_strict_order_the_next_waits_for_the_answer_of_the_first() {
-        let mut credits = [0; 2];
-        assert_eq!(in_order(&claimants(&[(1, 99, true, false), (1, 99, true, false)], &mut credits), 10), [(0, 10)]);
-        assert!(in_order(&claimants(&[(1, 99, false, true), (1, 99, true, false)], &mut credits), 10).is_empty());
-        assert_eq!(in_order(&claimants(&[(1, 99, false, false), (1, 99, true, false)], &mut credits), 10), [(1, 10)]);
+        assert_eq!(in_order(&claimants(&[(1, 99, true, false), (1, 99, true, false)]), 10), [(0, 10)]);
+        assert!(in_order(&claimants(&[(1, 99, false, true), (1, 99, true, false)]), 10).is_empty());
+        assert_eq!(in_order(&claimants(&[(1, 99, false, false), (1, 99, true, false)]), 10), [(1, 10)]);
     }
 }

@@ -49,6 +49,9 @@ impl Pump {
 
     /// Nothing runs any more, or nothing that could be stopped, and every ending is handed in, or cannot be.
     pub(super) fn is_done(&mut self) -> bool {
+        if self.stopping.is_none() {
+            return false;
+        }
         let running = self.slots.iter().any(Option::is_some);
         let (owes, waits) = (self.unconfirmed() > 0, !self.turns.is_empty());
         let Some(stopping) = &mut self.stopping else { return false };

@@ -14,7 +14,7 @@ use queue_core::{
 use super::{
     Held, Pump, SlotId,
     clock::poll_interval,
-    shares::{Claimant, by_weight, in_order},
+    shares::{Claimant, Served, by_weight, in_order, served},
 };
 use crate::{
     engine::Shared,
@@ -32,6 +32,12 @@ pub(super) struct TurnDone {
     end: TurnEnd,
 }
 
+/// The free slots are given to no more queues than these at once.
+const MOST_PARTS: usize = 64;
+
+/// So many parts in a row may a queue get, while others wait.
+const LEAD: usize = 4;
+
 /// Nothing is reserved any longer for a turn that has not been answered for so long.
 const LATE: Duration = Duration::from_millis(500);
 
@@ -42,15 +48,15 @@ const RESUME_NAMES: usize = 200;
 impl Pump {
     /// Sends what can be sent.
     pub(super) fn plan(&mut self) {
-        if self.stopping.is_none() && self.free.len() > self.reserved {
-            for (queue, share) in self.shares(self.free.len() - self.reserved) {
+        self.pace.begin(now());
+        let free = self.free.len().saturating_sub(self.reserved);
+        if self.stopping.is_none() && free > 0 && (self.is_much(free) || self.pace.is_worth(free)) {
+            for (queue, share) in self.shares(free) {
                 self.send_claims(queue, share);
             }
         }
-        for queue in 0..self.queues.len() {
-            if !mem::take(&mut self.queues[queue].dirty) {
-                continue;
-            }
+        for queue in mem::take(&mut self.dirty) {
+            self.queues[queue].dirty = false;
             for lane in 0..self.queues[queue].lanes.len() {
                 let entry = &self.queues[queue].lanes[lane];
                 if entry.in_flight || entry.finishes.is_empty() {
@@ -59,32 +65,44 @@ impl Pump {
                 if self.is_worth(queue, entry.finishes.len()) {
                     self.send(LaneId { queue, lane }, 0);
                 } else {
-                    self.queues[queue].dirty = true;
+                    self.soil(queue);
                 }
             }
         }
     }
 
     /// Beside turns in flight, a further one has to carry something: what is little waits for one of them.
-    fn is_worth(&self, queue: usize, items: usize) -> bool {
+    fn is_worth(&mut self, queue: usize, items: usize) -> bool {
         let idle = self.queues[queue].lanes.iter().all(|lane| !lane.in_flight);
-        idle || items * 8 >= self.slots.len()
+        self.is_much(items) || (idle && self.pace.is_worth(items))
+    }
+
+    fn is_much(&self, items: usize) -> bool {
+        items * 8 >= self.slots.len()
     }
 
     /// How the free slots are shared among the queues that may have work.
     fn shares(&mut self, free: usize) -> Vec<(usize, usize)> {
-        let mut claimants: Vec<Claimant<'_>> = self
-            .queues
-            .iter_mut()
-            .map(|queue| Claimant {
-                weight: queue.weight,
-                room: queue.limit - queue.used,
-                hungry: queue.hinted || queue.backlog,
-                claiming: queue.claiming > 0,
-                credit: &mut queue.credit,
-            })
-            .collect();
-        if self.shared.settings.strict_order { in_order(&claimants, free) } else { by_weight(&mut claimants, free) }
+        let part = self.pace.part().max(free / MOST_PARTS);
+        let mut least = None;
+        let mut claimants = Vec::new();
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            let (hungry, claiming) = (queue.is_hungry(), queue.claiming > 0);
+            if !hungry && !claiming {
+                continue;
+            }
+            let room = queue.limit - queue.used;
+            if hungry && room > 0 {
+                // Whoever had nothing to do has saved up nothing.
+                queue.served = queue.served.max(self.least_served);
+                least = Some(least.map_or(queue.served, |least: Served| least.min(queue.served)));
+            }
+            // Endings travel with the next claim: a queue that has some stays for a few turns.
+            let lead = if queue.dirty { served(part * LEAD, queue.weight) } else { 0 };
+            claimants.push(Claimant { queue: index, weight: queue.weight, room, hungry, claiming, served: queue.served - lead });
+        }
+        self.least_served = least.unwrap_or(self.least_served);
+        if self.shared.settings.strict_order { in_order(&claimants, free) } else { by_weight(&claimants, free, part) }
     }
 
     /// Claims up to `share` jobs. A queue that has more than that is claimed from in parts, by several lanes: while the jobs
@@ -140,17 +158,22 @@ impl Pump {
             turn.resume = names_to_resume(&shared);
         }
         lane.in_flight = true;
-        state.dirty |= !lane.finishes.is_empty();
+        let (rest, sent) = (!lane.finishes.is_empty(), now());
         state.used += claim;
+        state.served += served(claim, state.weight);
         if claim > 0 {
             state.claiming += 1;
             state.hinted = false;
         }
         lane.reserved = claim;
-        lane.sent = Some(now());
+        lane.sent = Some(sent);
+        self.pace.sent(sent, id);
+        if rest {
+            self.soil(id.queue);
+        }
         self.reserved += claim;
         self.suspect_asked |= asked;
-        let (lane, generation) = (id, lane.generation);
+        let (lane, generation) = (id, self.queues[id.queue].lanes[id.lane].generation);
         self.turns.push(Box::pin(async move {
             let end = settle(shared, worker, turn).await;
             TurnDone { lane, generation, claim, asked, end }
@@ -173,10 +196,13 @@ impl Pump {
     pub(super) fn turn_ended(&mut self, done: TurnDone) {
         let TurnDone { lane: id, generation, claim, asked, end } = done;
         self.suspect_asked &= !asked;
+        self.soil(id.queue);
         let state = &mut self.queues[id.queue];
         state.used -= claim;
-        state.dirty = true;
         let lane = &mut state.lanes[id.lane];
+        if let Some(sent) = lane.sent {
+            self.pace.answered(sent, id);
+        }
         state.claiming -= usize::from(lane.reserved > 0);
         self.reserved -= mem::take(&mut lane.reserved);
         lane.in_flight = false;
@@ -208,18 +234,20 @@ impl Pump {
                 tracing::warn!(queue = %turn.queue, job = %finish.id, claim = finish.claim, "its lease was lost: this ending changed nothing");
             }
         }
+        let now = now();
         let state = &mut self.queues[id.queue];
         state.parked = answer.parked;
+        state.served -= served(claim.saturating_sub(answer.deliveries.len()), state.weight);
         if claim > 0 {
             state.backlog = answer.more && !answer.paused;
             let poll = poll_interval(answer.workers);
             let due = answer.next_due.filter(|_| !answer.paused);
             // Never later than what a hint has said meanwhile: this answer may be older than it.
-            self.wake_by(id.queue, now() + due.map_or(poll, |due| due.min(poll)));
+            self.wake_by(id.queue, now + due.map_or(poll, |due| due.min(poll)));
         }
         let mut jobs = Vec::with_capacity(answer.deliveries.len());
         for delivery in answer.deliveries {
-            if let Some(slot) = self.take_slot(id, &delivery) {
+            if let Some(slot) = self.take_slot(id, &delivery, now) {
                 jobs.push((slot, delivery));
             } else {
                 // Taken away since, or claimed by a turn whose slots were given away, or that was under way when the worker was
@@ -236,12 +264,12 @@ impl Pump {
         if let Err(lost) = self.batches.send(batch) {
             // The application's runtime is gone: nobody will run anything here any more.
             for (slot, _) in lost.0.jobs {
-                self.ended(slot, Ending::Release);
+                self.ended(slot, Ending::Release, now);
             }
         }
     }
 
-    fn take_slot(&mut self, id: LaneId, delivery: &Delivery) -> Option<SlotId> {
+    fn take_slot(&mut self, id: LaneId, delivery: &Delivery, since: Instant) -> Option<SlotId> {
         if delivery.void || self.stopping.is_some() {
             return None;
         }
@@ -260,6 +288,7 @@ impl Pump {
             lane_generation: lane.generation,
             id: delivery.id.clone(),
             claim: delivery.claim,
+            since,
             suspect,
             handler: None,
             told: None,
