@@ -62,7 +62,7 @@ impl Lane {
 }
 
 /// Which lane of which queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaneId {
     pub(crate) queue: usize,
     pub(crate) lane: usize,

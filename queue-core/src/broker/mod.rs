@@ -114,6 +114,13 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// `Forgotten` when the worker has no entry, or `seq` is more than one above the last; `Old` when it is below.
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer>;
 
+    /// Whether a queue has jobs that wait for anything, or for a worker: without any, a turn would find nothing to claim. A
+    /// broker that cannot tell for much less than a turn says `true`.
+    async fn look(&self, queue: &str) -> Result<bool> {
+        let _ = queue;
+        Ok(true)
+    }
+
     /// Renews the leases of several lanes, of any queues (R6). Never creates an entry. Works when the broker is full.
     ///
     /// One answer per lane, in order: `Forgotten` when the entry is gone or older than the last answered turn.

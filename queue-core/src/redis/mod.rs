@@ -36,7 +36,7 @@ use redis::{Cmd, Value};
 use self::{
     answers::{array, next, number, text},
     hints::Announcements,
-    keys::Keys,
+    keys::{Keys, Kind},
     requests::ms,
     script::{CANCEL, DELETE, EXTEND, FENCE, PAUSE, REGISTER, REQUEUE, SUSPECTS, SWEEP, Script, TURN},
     servers::{Line, Servers},
@@ -201,6 +201,15 @@ impl Broker for RedisBroker {
         let (answer, now_us) = answers::turn(self.servers.script(Line::Requests, &turn.queue, &TURN, call).await?, &positions)?;
         self.announcements.clock(&turn.queue, now_us);
         Ok(answer)
+    }
+
+    async fn look(&self, queue: &str) -> Result<bool> {
+        use Kind::{Parked, Ready0, Ready1, Ready2, Ready3, Retry, Scheduled, Suspect};
+        let mut command = redis::cmd("EXISTS");
+        for kind in [Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Parked] {
+            command.arg(self.keys.of(queue, kind));
+        }
+        Ok(number::<i64>(self.servers.command(Line::Requests, queue, &command).await?)? > 0)
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {

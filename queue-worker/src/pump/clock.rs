@@ -21,9 +21,9 @@ impl Pump {
     pub(super) fn look_at_clock(&mut self) {
         let now = now();
         while let Some((_, queue)) = self.wakes.first().copied().filter(|(wake, _)| *wake <= now) {
-            // It stays so until a claim is sent, and its answer says when to look again.
-            self.queues[queue].hinted = true;
+            // The answer says when to look again.
             self.set_wake(queue, now + far());
+            self.poll(queue, now);
         }
         if now >= self.beat_at {
             self.beat_at = now + self.shared.settings.beat();
@@ -38,6 +38,33 @@ impl Pump {
             self.look_at_handlers(now);
             self.look_at_turns(now);
         }
+    }
+
+    /// Looks for work that nobody has told of. Where there was none, a look costs less than a turn, which has to come only often
+    /// enough for the lease.
+    fn poll(&mut self, queue: usize, now: Instant) {
+        let state = &mut self.queues[queue];
+        let fresh = now + self.shared.settings.lease / 2;
+        if !state.calm || !state.lanes.iter().any(|lane| lane.name.is_some() && lane.lease.until() > fresh) {
+            state.hinted = true;
+            return;
+        }
+        let (shared, name) = (self.shared.clone(), state.name.clone());
+        self.looks.push(Box::pin(async move {
+            let calm = matches!(shared.broker.look(&name).await, Ok(false));
+            if calm {
+                shared.heard();
+            }
+            (queue, calm)
+        }));
+    }
+
+    /// A queue that is not calm, or whose broker has not answered, gets a turn.
+    pub(super) fn looked(&mut self, queue: usize, calm: bool) {
+        let state = &mut self.queues[queue];
+        state.hinted |= !calm;
+        let poll = poll_interval(state.workers);
+        self.wake_by(queue, now() + poll);
     }
 
     pub(super) fn beats_ended(&mut self, sent: Instant, beats: Vec<Beat>) {

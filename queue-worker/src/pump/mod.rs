@@ -99,6 +99,10 @@ pub(crate) struct QueueState {
     dirty: bool,
     wake: Instant,
     served: Served,
+    /// The latest answer said that there was nothing, and nobody has announced anything since.
+    calm: bool,
+    /// How many lanes it has, of all workers.
+    workers: usize,
     parked: bool,
     resumed: Option<Instant>,
 }
@@ -132,6 +136,8 @@ pub(crate) struct Pump {
     stage: watch::Receiver<Stage>,
     turns: FuturesUnordered<BoxFuture<'static, TurnDone>>,
     beats: FuturesUnordered<BoxFuture<'static, (Instant, Vec<Beat>)>>,
+    /// Polls of calm queues: which, and whether it is still calm.
+    looks: FuturesUnordered<BoxFuture<'static, (usize, bool)>>,
     beat_at: Instant,
     tick_at: Instant,
     stopping: Option<Stopping>,
@@ -163,6 +169,8 @@ impl Pump {
             dirty: false,
             wake: now + POLL,
             served: 0,
+            calm: false,
+            workers: 0,
             parked: false,
             resumed: None,
         });
@@ -184,6 +192,7 @@ impl Pump {
             stage,
             turns: FuturesUnordered::new(),
             beats: FuturesUnordered::new(),
+            looks: FuturesUnordered::new(),
             beat_at: now + shared.settings.beat(),
             tick_at: now + shared.settings.tick(),
             stopping: None,
@@ -208,6 +217,7 @@ impl Pump {
                 _ = self.stage.changed(), if self.listens() => {}
                 Some((sent, beats)) = self.beats.next() => self.beats_ended(sent, beats),
                 Some(done) = self.turns.next() => self.turn_ended(done),
+                Some((queue, calm)) = self.looks.next() => self.looked(queue, calm),
                 Some(event) = self.received.recv() => self.take_events(event),
                 () = alarm.until(wake) => {}
             }
@@ -223,8 +233,13 @@ impl Pump {
             match event {
                 Event::Ended { slot, ending } => self.ended(slot, ending, now),
                 Event::Begun { slot, context, isolation } => self.begun(slot, context, isolation),
-                Event::Hint { queue, due: None } => self.queues[queue].hinted = true,
-                Event::Hint { queue, due: Some(due) } => self.wake_by(queue, due),
+                Event::Hint { queue, due } => {
+                    self.queues[queue].calm = false;
+                    match due {
+                        None => self.queues[queue].hinted = true,
+                        Some(due) => self.wake_by(queue, due),
+                    }
+                }
             }
             left -= 1;
             if left > 0 {

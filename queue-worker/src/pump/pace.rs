@@ -2,7 +2,7 @@
 //! them at a time where jobs are short, and one after the other where they are long and nobody minds a turn for each.
 
 use std::{
-    collections::BTreeSet,
+    collections::VecDeque,
     time::{Duration, Instant},
 };
 
@@ -29,14 +29,15 @@ pub(super) struct Pace {
     slots: usize,
     /// Seconds, on average, of the latest jobs.
     held: f64,
-    young: BTreeSet<(Instant, LaneId)>,
+    /// In the order in which they were sent.
+    young: VecDeque<(Instant, LaneId)>,
     /// Something waits for one of them.
     waits: bool,
 }
 
 impl Pace {
     pub(super) fn new(slots: usize) -> Self {
-        Pace { slots, held: UNKNOWN, young: BTreeSet::new(), waits: false }
+        Pace { slots, held: UNKNOWN, young: VecDeque::new(), waits: false }
     }
 
     /// A job has given back its slot.
@@ -51,17 +52,19 @@ impl Pace {
     }
 
     pub(super) fn sent(&mut self, at: Instant, lane: LaneId) {
-        self.young.insert((at, lane));
+        self.young.push_back((at, lane));
     }
 
-    pub(super) fn answered(&mut self, at: Instant, lane: LaneId) {
-        self.young.remove(&(at, lane));
+    pub(super) fn answered(&mut self, lane: LaneId) {
+        if let Some(at) = self.young.iter().position(|(_, young)| *young == lane) {
+            self.young.remove(at);
+        }
     }
 
     /// Plans are made: what is no longer young is forgotten.
     pub(super) fn begin(&mut self, now: Instant) {
-        while self.young.first().is_some_and(|(sent, _)| now >= *sent + YOUNG) {
-            self.young.pop_first();
+        while self.young.front().is_some_and(|(sent, _)| now >= *sent + YOUNG) {
+            self.young.pop_front();
         }
         self.waits = false;
     }
@@ -75,7 +78,7 @@ impl Pace {
 
     /// When to make plans again for what waits, should none of the turns be answered.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.young.first().filter(|_| self.waits).map(|(sent, _)| *sent + YOUNG)
+        self.young.front().filter(|_| self.waits).map(|(sent, _)| *sent + YOUNG)
     }
 }
 
@@ -108,7 +111,7 @@ mod tests {
         }
         assert!(!pace.is_worth(1) && pace.is_worth(64));
         assert_eq!(pace.next(), Some(now + YOUNG));
-        pace.answered(now, LaneId { queue: 0, lane: 1 });
+        pace.answered(LaneId { queue: 0, lane: 1 });
         assert!(pace.is_worth(1));
         pace.sent(now, LaneId { queue: 0, lane: 1 });
         pace.begin(now + YOUNG);

@@ -29,6 +29,9 @@ pub(super) struct Claimant {
 /// By weight, in parts: the queue that was served least gets the next. One that is full does not take part, so its share goes to
 /// the others. `part` is at least one job.
 pub(super) fn by_weight(claimants: &[Claimant], free: usize, part: usize) -> Vec<(usize, usize)> {
+    if let [alone] = claimants {
+        return given(claimants, &[if alone.hungry { alone.room.min(free) } else { 0 }]);
+    }
     let mut shares = vec![0; claimants.len()];
     let mut left = free;
     let takes_part = |claimant: &Claimant| claimant.hungry && claimant.room > 0;

@@ -55,7 +55,10 @@ impl Pump {
                 self.send_claims(queue, share);
             }
         }
-        for queue in mem::take(&mut self.dirty) {
+        // What is not worth a turn yet comes to its end again.
+        let n_dirty = self.dirty.len();
+        for at in 0..n_dirty {
+            let queue = self.dirty[at];
             self.queues[queue].dirty = false;
             for lane in 0..self.queues[queue].lanes.len() {
                 let entry = &self.queues[queue].lanes[lane];
@@ -69,6 +72,7 @@ impl Pump {
                 }
             }
         }
+        self.dirty.drain(..n_dirty);
     }
 
     /// Beside turns in flight, a further one has to carry something: what is little waits for one of them.
@@ -200,9 +204,7 @@ impl Pump {
         let state = &mut self.queues[id.queue];
         state.used -= claim;
         let lane = &mut state.lanes[id.lane];
-        if let Some(sent) = lane.sent {
-            self.pace.answered(sent, id);
-        }
+        self.pace.answered(id);
         state.claiming -= usize::from(lane.reserved > 0);
         self.reserved -= mem::take(&mut lane.reserved);
         lane.in_flight = false;
@@ -240,6 +242,8 @@ impl Pump {
         state.served -= served(claim.saturating_sub(answer.deliveries.len()), state.weight);
         if claim > 0 {
             state.backlog = answer.more && !answer.paused;
+            state.calm = !answer.more && !answer.parked && answer.next_due.is_none();
+            state.workers = answer.workers;
             let poll = poll_interval(answer.workers);
             let due = answer.next_due.filter(|_| !answer.paused);
             // Never later than what a hint has said meanwhile: this answer may be older than it.

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use queue_core::{
     JobId,
-    broker::{Due, Ending, Enqueued, Hint, Hints, MAX_ITEMS, NewJob, State},
+    broker::{CrashRule, Due, Ending, Enqueued, Hint, Hints, MAX_ITEMS, NewJob, Priority, State},
 };
 
-use super::bed::{Bed, LONG, envelope, eventually, nack};
+use super::bed::{Bed, LONG, SHORT, envelope, eventually, nack};
 
 const SOON: Duration = Duration::from_millis(60);
 
@@ -160,6 +160,46 @@ pub async fn a_turn_tells_when_the_next_job_is_due(bed: Bed) {
     let turn = lane.next().claim(1);
     let due = lane.send(&turn).await.next_due.expect("one waits for its backoff");
     assert!(due <= Duration::from_secs(100) && due > Duration::from_secs(70), "{due:?}");
+}
+
+/// Whatever waits is seen by a look, which so stands for a turn of a lane that has nothing to do.
+pub async fn a_look_overlooks_nothing(bed: Bed) {
+    let look = async || bed.broker.look(&bed.queue).await.expect("a look is answered");
+    let mut lane = bed.lane().await;
+    let nothing = look().await;
+    assert!(!nothing || bed.broker.info().kind != "redis", "Redis can tell that there is nothing");
+    for priority in [Priority::Critical, Priority::High, Priority::Normal, Priority::Low] {
+        bed.put_at(priority).await;
+        assert!(look().await, "{priority:?}");
+        let held = lane.claim_one().await;
+        assert_eq!(look().await, nothing, "what runs waits for nobody");
+        lane.ack(&[held]).await;
+    }
+    let later = bed.put_later(LONG).await;
+    assert!(look().await, "scheduled");
+    bed.broker.cancel(&bed.queue, &[later]).await.expect("a cancel is answered");
+    assert_eq!(look().await, nothing);
+    for ending in [nack(LONG), Ending::Park { task: "unknown".to_owned() }] {
+        let id = bed.put(1).await.remove(0);
+        let held = lane.claim_one().await;
+        assert!(lane.end(&held, ending.clone()).await);
+        assert!(look().await, "{ending:?}");
+        bed.broker.cancel(&bed.queue, &[id]).await.expect("a cancel is answered");
+        assert_eq!(look().await, nothing);
+    }
+    bed.put(2).await;
+    let mut dying = bed.dying_lane().await;
+    dying.claim(2).await;
+    bed.reclaim(&[&dying], CrashRule { delay: SHORT, ..CrashRule::default() }).await;
+    // It gets one of two suspects; the other waits for it.
+    lane.wait_for_one().await;
+    eventually("both have waited for their time", async || {
+        let turn = lane.next();
+        lane.send(&turn).await;
+        (bed.depth(State::Retry).await == 0).then_some(())
+    })
+    .await;
+    assert!(look().await, "a suspect");
 }
 
 /// The clock of the answers goes forward and is that of the records.
