@@ -8,9 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::join_all;
 use queue_core::{
     Result,
-    broker::{MAX_ITEMS, Suspect},
+    broker::{MAX_ITEMS, Suspect, Suspects},
 };
 
 use crate::{engine::Shared, patience::Patience, time::now};
@@ -18,21 +19,29 @@ use crate::{engine::Shared, patience::Patience, time::now};
 /// Steps of one pass over a queue; the next pass goes on.
 const STEPS: usize = 200;
 
+/// Queues that are asked for together: what is sent in one write is answered in one.
+const TOGETHER: usize = 16;
+
 pub(crate) async fn run(shared: Arc<Shared>) {
     let (pass, confirm) = shared.settings.reclaim();
     let mut seen: HashMap<(usize, Suspect), Instant> = HashMap::new();
     let mut refusals = Patience::new(pass);
     loop {
-        for queue in 0..shared.queues.len() {
-            if let Err(error) = look(&shared, queue, &mut seen, confirm).await {
-                seen.clear();
-                if error.is_transient() {
-                    tracing::debug!(queue = %shared.queues[queue], "the reclaimer starts over: {error}");
-                    continue;
-                }
-                refusals.failed();
-                if refusals.is_news() {
-                    tracing::error!(queue = %shared.queues[queue], "jobs of workers that died are not taken back from here: {error}");
+        for from in (0..shared.queues.len()).step_by(TOGETHER) {
+            let asked = now();
+            let queues = from..shared.queues.len().min(from + TOGETHER);
+            let answers = join_all(queues.clone().map(|queue| shared.broker.suspects(&shared.queues[queue], MAX_ITEMS))).await;
+            for (queue, suspects) in queues.zip(answers) {
+                if let Err(error) = look(&shared, queue, asked, suspects, &mut seen, confirm).await {
+                    seen.clear();
+                    if error.is_transient() {
+                        tracing::debug!(queue = %shared.queues[queue], "the reclaimer starts over: {error}");
+                        continue;
+                    }
+                    refusals.failed();
+                    if refusals.is_news() {
+                        tracing::error!(queue = %shared.queues[queue], "jobs of workers that died are not taken back from here: {error}");
+                    }
                 }
             }
         }
@@ -42,18 +51,24 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-async fn look(shared: &Shared, queue: usize, seen: &mut HashMap<(usize, Suspect), Instant>, confirm: Duration) -> Result<()> {
+async fn look(
+    shared: &Shared,
+    queue: usize,
+    asked: Instant,
+    suspects: Result<Suspects>,
+    seen: &mut HashMap<(usize, Suspect), Instant>,
+    confirm: Duration,
+) -> Result<()> {
     let name = &*shared.queues[queue];
-    let now = now();
-    let suspects = shared.broker.suspects(name, MAX_ITEMS).await?;
+    let suspects = suspects?;
     // An idle worker polls rarely; this look comes often enough to tell that the broker is in reach.
     shared.heard();
     // Who is no longer a suspect, or has been renewed and is one anew, starts from the beginning.
     seen.retain(|(of, suspect), _| *of != queue || suspects.expired.contains(suspect));
     let mut confirmed = Vec::new();
     for suspect in suspects.expired {
-        let first = *seen.entry((queue, suspect.clone())).or_insert(now);
-        if now.duration_since(first) >= confirm {
+        let first = *seen.entry((queue, suspect.clone())).or_insert(asked);
+        if asked.duration_since(first) >= confirm {
             confirmed.push(suspect);
         }
     }

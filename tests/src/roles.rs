@@ -128,6 +128,10 @@ impl Broker for RolesBroker {
         self.worker.turn(turn).await
     }
 
+    async fn look(&self, queue: &str) -> Result<bool> {
+        self.worker.look(queue).await
+    }
+
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
         self.worker.extend(lanes).await
     }

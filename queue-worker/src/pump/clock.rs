@@ -17,10 +17,20 @@ use crate::{
 /// Between two polls of an idle queue, where few workers share it.
 pub(super) const POLL: Duration = Duration::from_secs(1);
 
+/// Polls of calm queues within such a time are sent together.
+const TOGETHER: Duration = Duration::from_millis(200);
+
 impl Pump {
     pub(super) fn look_at_clock(&mut self) {
         let now = now();
-        while let Some((_, queue)) = self.wakes.first().copied().filter(|(wake, _)| *wake <= now) {
+        let is_due = self.wakes.first().is_some_and(|(wake, _)| *wake <= now);
+        // Calm queues that come soon are looked at together: the requests of a moment travel as one.
+        let soon = if is_due { now + TOGETHER } else { now };
+        let together: Vec<usize> = self.wakes.range(..(soon, 0)).map(|(_, queue)| *queue).collect();
+        for queue in together {
+            if self.queues[queue].wake > now && !self.queues[queue].calm {
+                continue;
+            }
             // The answer says when to look again.
             self.set_wake(queue, now + far());
             self.poll(queue, now);

@@ -285,7 +285,7 @@ mutants! {
         "client: a batch is bounded in bytes": "bytes <= MAX_BYTES" => "true";
     }
     WORKER "queue-worker/src/reclaimer.rs" {
-        "worker: the reclaimer looks twice": "now.duration_since(first) >= confirm" => "true";
+        "worker: the reclaimer looks twice": "asked.duration_since(first) >= confirm" => "true";
     }
     WORKER "queue-core/src/sqlite/mod.rs" {
         "worker: beats have a thread of their own": "self.io.spawn(task)" => "drop(tokio::spawn(task))";
