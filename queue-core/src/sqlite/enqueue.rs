@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, params};
 use super::{
     jobs::{CANCELLED, EXPIRED, READY, SCHEDULED},
     lenient::{Bytes, Number},
-    tx::{Failed, Queue, Tx, after},
+    tx::{Failed, Queue, Tx, after, due_after},
 };
 use crate::{
     broker::{Due, Enqueue, Enqueued, NewJob, Party, PartyName, Register},
@@ -111,7 +111,7 @@ fn existing(tx: &mut Tx<'_>, queue: &Queue, job: &NewJob) -> Result<Option<Enque
 fn store(tx: &mut Tx<'_>, queue: &mut Queue, job: &NewJob, earliest: &mut Option<i64>) -> Result<Enqueued, Failed> {
     let at = match job.due {
         Due::Now => tx.now,
-        Due::After(delay) => after(tx.now, delay),
+        Due::After(delay) => due_after(tx.now, delay),
         Due::AtMs(at) => at,
     };
     let (state, rank, pos) = if at <= tx.now { (READY, i64::from(job.priority.number()), queue.next_tail()) } else { (SCHEDULED, 0, at) };

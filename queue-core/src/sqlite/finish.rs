@@ -8,7 +8,7 @@ use super::{
     jobs::{self, ACTIVE, CANCELLED, DONE, EXPIRED, PARKED, RETRY, SCHEDULED, Tag},
     lenient::{Bytes, Number},
     turn::answered,
-    tx::{Failed, Queue, Tx, after},
+    tx::{Failed, Queue, Tx, after, due_after},
 };
 use crate::broker::{Ending, Finish, KeepLimits};
 
@@ -107,7 +107,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, f
 
 /// Lets a job wait for its time.
 fn wait(tx: &mut Tx<'_>, name: &str, queue: &Queue, id: &[u8], state: i64, delay: Duration) -> Result<(), Failed> {
-    let at = after(tx.now, delay);
+    let at = due_after(tx.now, delay);
     tx.sql("UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4 WHERE queue = ?1 AND id = ?2")?
         .execute(params![queue.key, id, state, at])?;
     tx.hint(name, at);

@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, params};
 use super::{
     jobs::{self, ACTIVE, RETRY},
     lenient::{Bytes, Number, Words},
-    tx::{Failed, Tx, after},
+    tx::{Failed, Tx, after, due_after},
 };
 use crate::{
     broker::{BuryReason, CrashRule, Extend, Extended, PartyName, RECLAIM_ITEMS, Reclaimed, Suspect, Suspects},
@@ -157,7 +157,7 @@ impl Held {
             "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, crashes = ?5, first_crash = ?6, failures = ?7
              WHERE queue = ?1 AND id = ?2",
         )?
-        .execute(params![queue, self.id, RETRY, after(tx.now, delay), crashes, first, failures])?;
+        .execute(params![queue, self.id, RETRY, due_after(tx.now, delay), crashes, first, failures])?;
         Ok(crashes >= i64::from(rule.max_crashes))
     }
 }

@@ -175,6 +175,11 @@ pub(super) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
+/// When a job may start that is to wait so long. The clock is cut to whole milliseconds, so it is one more, and nothing starts early.
+pub(super) fn due_after(now: i64, delay: std::time::Duration) -> i64 {
+    after(now, delay).saturating_add(i64::from(!delay.is_zero()))
+}
+
 /// A time so long after `now`.
 pub(super) fn after(now: i64, delay: std::time::Duration) -> i64 {
     // Rounded up, so that nothing starts early.

@@ -50,7 +50,7 @@ impl Model {
         }
         let at = match new.due {
             Due::Now => self.now,
-            Due::After(delay) => self.after(delay),
+            Due::After(delay) => self.due_after(delay),
             Due::AtMs(at) => at,
         };
         let job = Job {

@@ -158,7 +158,7 @@ impl Model {
     }
 
     pub(super) fn wait(&mut self, id: &JobId, place: fn(i64) -> Place, delay: Duration) {
-        let at = self.after(delay);
+        let at = self.due_after(delay);
         self.job(id).place = place(at);
         self.announce(at);
     }

@@ -96,6 +96,11 @@ impl Model {
         }
     }
 
+    /// When a job may start that is to wait so long: the clock is cut to whole milliseconds.
+    fn due_after(&self, delay: Duration) -> i64 {
+        self.after(delay).saturating_add(i64::from(!delay.is_zero()))
+    }
+
     fn after(&self, delay: Duration) -> i64 {
         self.now.saturating_add(i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX))
     }

@@ -11,7 +11,7 @@ local later = {}
 
 local function due(delay, at)
   if delay ~= '' then
-    return now + tonumber(delay)
+    return after(delay)
   end
   return at ~= '' and tonumber(at) or now
 end

@@ -7,6 +7,12 @@ local unpack = unpack
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+-- So long from now. The clock is cut to whole milliseconds, so it is one more, and nothing starts early.
+local function after(delay)
+  delay = tonumber(delay)
+  return delay > 0 and now + delay + 1 or now
+end
+
 local SCHEMA = '1'
 
 -- Many elements are given to a command in pieces of this size: Lua cannot unpack more than about 8000.

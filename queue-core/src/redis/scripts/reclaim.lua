@@ -23,7 +23,7 @@ for i = 4, #ARGV, 3 do
         bury(id, 'crashed')
         buried = buried + 1
       else
-        table.insert(charged, ms(now + delay * crashes))
+        table.insert(charged, ms(after(delay * crashes)))
         table.insert(charged, id)
       end
     end

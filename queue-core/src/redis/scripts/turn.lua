@@ -178,13 +178,13 @@ for _ = 1, others do
     elseif kind == 'nack' then
       add(K.attempts, id, 1)
       add_failure(id, b)
-      table.insert(retries, ms(now + tonumber(a)))
+      table.insert(retries, ms(after(a)))
       table.insert(retries, id)
       count('failed', 1)
     elseif kind == 'snooze' then
       add(K.snoozes, id, 1)
       sparse = true
-      table.insert(later, ms(now + tonumber(a)))
+      table.insert(later, ms(after(a)))
       table.insert(later, id)
       count('snoozed', 1)
     elseif kind == 'repeat' then
@@ -194,7 +194,7 @@ for _ = 1, others do
       if a == '0' then
         woken = push({ id }, false) or woken
       else
-        table.insert(later, ms(now + tonumber(a)))
+        table.insert(later, ms(after(a)))
         table.insert(later, id)
       end
       count('repeated', 1)
