@@ -41,6 +41,9 @@ use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.
 pub const MAX_ITEMS: usize = 500;
 
+/// Most jobs of `scheduled`, and as many of `retry`, that a turn promotes.
+pub const DUE_ITEMS: usize = 200;
+
 /// Most bytes of the envelopes and results of one request or answer (a single larger item travels alone).
 pub const MAX_BYTES: usize = 1024 * 1024;
 

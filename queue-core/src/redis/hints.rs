@@ -68,10 +68,11 @@ impl Announcements {
         hints
     }
 
-    /// The clock of a queue's server, from an answer that has just come.
-    pub(super) fn clock(&self, queue: &str, now_us: i64) {
+    /// The clock of a queue's server, from an answer that has just come and left the server so long ago.
+    pub(super) fn clock(&self, queue: &str, now_us: i64, ago: Duration) {
         if let Some(queue) = self.lock().get_mut(queue) {
-            queue.ahead = now_us.saturating_sub(local_us());
+            let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
+            queue.ahead = now_us.saturating_add(ago).saturating_sub(local_us());
         }
     }
 

@@ -27,7 +27,7 @@ mod servers;
 mod settings;
 mod url;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -198,8 +198,9 @@ impl Broker for RedisBroker {
         bounded("finishes", turn.finishes.len())?;
         bounded("claim", turn.claim)?;
         let (call, positions) = requests::turn(turn, &self.keys);
+        let sent = Instant::now();
         let (answer, now_us) = answers::turn(self.servers.script(Line::Requests, &turn.queue, &TURN, call).await?, &positions)?;
-        self.announcements.clock(&turn.queue, now_us);
+        self.announcements.clock(&turn.queue, now_us, sent.elapsed() / 2);
         Ok(answer)
     }
 

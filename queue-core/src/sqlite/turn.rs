@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     address::JobId,
-    broker::{Delivery, MAX_BYTES, MAX_ITEMS, Turn, TurnAnswer},
+    broker::{DUE_ITEMS, Delivery, MAX_BYTES, MAX_ITEMS, Turn, TurnAnswer},
     codec,
     error::Error,
 };
@@ -119,7 +119,7 @@ pub(super) fn promote(tx: &mut Tx<'_>, queue: &mut Queue) -> Result<(), Failed> 
         let mut due =
             tx.sql("SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND pos <= ?3 ORDER BY pos LIMIT ?4")?;
         let ids: Vec<Value> =
-            due.query_map(params![queue.key, state, tx.now, MAX_ITEMS], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+            due.query_map(params![queue.key, state, tx.now, DUE_ITEMS], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         for id in ids {
             tx.make_ready(queue, &id, false)?;
         }

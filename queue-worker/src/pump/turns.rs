@@ -219,7 +219,7 @@ impl Pump {
                 lane.name = Some(name);
                 lane.answered = turn.seq;
                 lane.lease.set(sent + turn.lease);
-                self.answered(id, claim, &turn, answer);
+                self.answered(id, claim, &turn, answer, sent);
             }
             TurnEnd::Forgotten => {
                 state.hinted = true;
@@ -228,7 +228,7 @@ impl Pump {
         }
     }
 
-    fn answered(&mut self, id: LaneId, claim: usize, turn: &Turn, answer: TurnAnswer) {
+    fn answered(&mut self, id: LaneId, claim: usize, turn: &Turn, answer: TurnAnswer, sent: Instant) {
         for position in &answer.stale {
             if let Some(finish) = turn.finishes.get(*position)
                 && !matches!(finish.ending, Ending::Void | Ending::Release)
@@ -246,8 +246,10 @@ impl Pump {
             state.workers = answer.workers;
             let poll = poll_interval(answer.workers);
             let due = answer.next_due.filter(|_| !answer.paused);
-            // Never later than what a hint has said meanwhile: this answer may be older than it.
-            self.wake_by(id.queue, now + due.map_or(poll, |due| due.min(poll)));
+            // The broker looked at its clock about half-way. Never later than what a hint has said meanwhile: this answer may be
+            // older than it.
+            let looked = sent + now.saturating_duration_since(sent) / 2;
+            self.wake_by(id.queue, looked + due.map_or(poll, |due| due.min(poll)));
         }
         let mut jobs = Vec::with_capacity(answer.deliveries.len());
         for delivery in answer.deliveries {

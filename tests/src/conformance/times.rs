@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use queue_core::{
     JobId,
-    broker::{CrashRule, Due, Ending, Enqueued, Hint, Hints, MAX_ITEMS, NewJob, Priority, State},
+    broker::{CrashRule, DUE_ITEMS, Due, Ending, Enqueued, Hint, Hints, NewJob, Priority, State},
 };
 
 use super::bed::{Bed, LONG, SHORT, envelope, eventually, nack};
@@ -126,12 +126,12 @@ pub async fn many_jobs_due_at_once_are_all_served(bed: Bed) {
     .await;
 }
 
-/// However many are due, one turn moves no more of them than one request may.
+/// However many are due, one turn moves only so many of them.
 pub async fn a_turn_moves_a_bounded_number_of_due_jobs(bed: Bed) {
-    const MANY: usize = 2 * MAX_ITEMS + 200;
+    const MANY: usize = 2 * DUE_ITEMS + 100;
     let due = now(&bed).await + 2_000;
     let mut producer = bed.producer().await;
-    for jobs in [MAX_ITEMS, MAX_ITEMS, 200] {
+    for jobs in [DUE_ITEMS, DUE_ITEMS, 100] {
         let jobs = (0..jobs).map(|_| {
             let mut job = NewJob::new(JobId::make(), envelope("due"));
             job.due = Due::AtMs(due);
@@ -146,7 +146,7 @@ pub async fn a_turn_moves_a_bounded_number_of_due_jobs(bed: Bed) {
         (lane.send(&turn).await.now_ms >= due).then_some(())
     })
     .await;
-    assert_eq!(bed.depth(State::Scheduled).await, (MANY - MAX_ITEMS) as u64);
+    assert_eq!(bed.depth(State::Scheduled).await, (MANY - DUE_ITEMS) as u64);
 }
 
 /// A turn tells when the next job is due, so that its worker can sleep until then.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use queue_core::{
     Error, JobId, Result,
-    broker::{Delivery, Ending, Finish, KeepLimits, MAX_BYTES, MAX_ITEMS, PartyName, State, Turn, TurnAnswer},
+    broker::{DUE_ITEMS, Delivery, Ending, Finish, KeepLimits, MAX_BYTES, MAX_ITEMS, PartyName, State, Turn, TurnAnswer},
 };
 
 use super::{Model, Place, Seen, enqueues::forgotten};
@@ -154,7 +154,7 @@ impl Model {
     fn promote(&mut self) {
         for state in [State::Scheduled, State::Retry] {
             let due: Vec<JobId> =
-                self.ids(state).into_iter().filter(|id| self.jobs[id].place.at() <= Some(self.now)).take(MAX_ITEMS).collect();
+                self.ids(state).into_iter().filter(|id| self.jobs[id].place.at() <= Some(self.now)).take(DUE_ITEMS).collect();
             for id in &due {
                 self.make_ready(id, false);
             }

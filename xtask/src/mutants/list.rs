@@ -170,7 +170,7 @@ mutants! {
     }
     REDIS "queue-core/src/redis/scripts/turn.lua" {
         "turn: another ending needs its tag": "if call('HGET', K.active, id) ~= tag then" => "if false then";
-        "turn: what is due is moved in bounded steps": "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 500)" => "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 100000)";
+        "turn: what is due is moved in bounded steps": "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)" => "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 100000)";
         "turn: nothing starts early": "if moves and head[2] and tonumber(head[2]) <= now then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now)," => "if moves and head[2] then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', '+inf',";
         "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true";
         "turn: who may have no suspect gets none": "local may_suspect = ARGV[5] == '1'" => "local may_suspect = true";

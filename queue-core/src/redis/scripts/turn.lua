@@ -33,7 +33,7 @@ local function promote(moves)
   for _, key in ipairs({ K.scheduled, K.retry }) do
     local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
     if moves and head[2] and tonumber(head[2]) <= now then
-      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 500)
+      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)
       call('ZREM', key, unpack(ripe))
       promoted = push(ripe, false) or promoted
       head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
