@@ -105,7 +105,9 @@ fn side_by_side(lines: &[Line]) -> String {
         return String::new();
     }
     let mut text = "\n## Side by side\n\nThe same payloads and concurrency, in the same run; in brackets the ratio to raw.\n\n".to_owned();
-    let _ = writeln!(text, "| figure | ours | {} |", others.join(" | "));
+    // Ours, once more, measured in the frame of the others and beside them.
+    let heads: Vec<&str> = others.iter().map(|broker| if *broker == "ours" { "ours, beside them" } else { broker }).collect();
+    let _ = writeln!(text, "| figure | ours | {} |", heads.join(" | "));
     let _ = writeln!(text, "|---|---:|{}", "---:|".repeat(others.len()));
     for own in lines.iter().filter(|line| ours(line)) {
         let other = |broker: &&str| lines.iter().find(|line| line.broker == *broker && line.name == own.name);

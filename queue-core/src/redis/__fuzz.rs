@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 
-use super::{answers, url};
+use super::{
+    answers,
+    settings::{self, Role},
+    url,
+};
 use crate::address::JobId;
 
-/// Answers are refused or taken, whatever the server sends.
+/// What a server says of itself, of its cluster, and in answer to our scripts, is refused or taken.
 pub(crate) fn answers(bytes: &[u8]) {
     let Ok(value) = redis::parse_redis_value(bytes) else { return };
     let id = JobId::given("fuzz").expect("it is a name");
@@ -17,7 +21,19 @@ pub(crate) fn answers(bytes: &[u8]) {
         assert!(turn.stale.iter().all(|position| *position < 3), "positions of finishes that were sent");
     }
     drop(answers::record(&id, value.clone()));
-    drop(answers::gone(value));
+    drop(answers::gone(value.clone()));
+    if let Ok(values) = answers::array(value.clone()) {
+        answers::confirmed(values);
+    }
+    #[cfg(feature = "cluster")]
+    drop(super::cluster::range(value.clone(), "127.0.0.1"));
+    if let Ok(info) = answers::text(value) {
+        for role in [Role::Standalone, Role::Master, Role::Node] {
+            if let Err(error) = settings::judge(&info, "redis://127.0.0.1:6379", role) {
+                assert!(error.to_string().len() <= crate::envelope::ERROR_MAX, "a message of {} bytes", error.to_string().len());
+            }
+        }
+    }
 }
 
 /// A job's failures, as Lua packs them.

@@ -302,7 +302,7 @@ fn is_no_cluster(detail: &str) -> bool {
 }
 
 /// One entry of `CLUSTER SLOTS`: first, last, and the master before its replicas. A host that is not told is the one asked.
-fn range(value: Value, asked: &str) -> Result<(u16, u16, Address)> {
+pub(super) fn range(value: Value, asked: &str) -> Result<(u16, u16, Address)> {
     let strange = || Error::Internal("`CLUSTER SLOTS` is answered in a form of its own".to_owned());
     let mut parts = array(value)?.into_iter();
     let mut part = || parts.next().ok_or_else(strange);

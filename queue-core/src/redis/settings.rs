@@ -56,8 +56,8 @@ pub(super) async fn durability(node: &Node) -> Result<Durability> {
     Ok(if always { Durability::PowerLoss } else { Durability::ProcessCrash })
 }
 
-fn judge(info: &str, location: &str, role: Role) -> Result<()> {
-    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+pub(super) fn judge(info: &str, location: &str, role: Role) -> Result<()> {
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| begin_of(value.trim()));
     // Valkey has a word of its own for it.
     if field("redis_mode").or_else(|| field("server_mode")) == Some("sentinel") {
         let way_out = "write redis+sentinel://host:port,host:port/SERVICE";
@@ -81,6 +81,12 @@ fn judge(info: &str, location: &str, role: Role) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// What of a word of the server's is shown to people.
+fn begin_of(word: &str) -> &str {
+    const SHOWN: usize = 64;
+    word.char_indices().nth(SHOWN).map_or(word, |(end, _)| &word[..end])
 }
 
 #[cfg(test)]
