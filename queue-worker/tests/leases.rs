@@ -4,7 +4,7 @@ mod common;
 
 use std::{sync::Arc, time::Instant};
 
-use common::{PATIENCE, Probe, claim_and_die, memory, run, until_state, worker};
+use common::{PATIENCE, Probe, claim_and_die, memory, run, until, until_state, worker};
 use queue_core::{
     broker::{BuryReason, State as JobState},
     prelude::*,
@@ -83,18 +83,10 @@ async fn nobody_is_taken_for_dead_at_the_first_look() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     orphan::job().enqueue(&client).await.unwrap();
     claim_and_die(&client, "orphans", 1).await;
-    let expired = async || !client.broker().suspects("orphans", 10).await.unwrap().expired.is_empty();
-    let wait_until = async |wanted: bool| {
-        let wait = async {
-            while expired().await != wanted {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, wait).await.expect("it comes to that");
-    };
-    wait_until(true).await;
+    let expired = || async { !client.broker().suspects("orphans", 10).await.unwrap().expired.is_empty() };
+    until("its lease to run out", expired).await;
     let began = Instant::now();
-    run(worker(&client, &probe).lease(LEASE * 5), async { wait_until(false).await }).await;
+    run(worker(&client, &probe).lease(LEASE * 5), until("it to be fenced", || async { !expired().await })).await;
     assert!(began.elapsed() >= LEASE, "{:?}", began.elapsed());
 }
 

@@ -32,8 +32,7 @@ pub(super) const ROWS: &[Row] = &[
             let setup = Setup::default();
             let terms = Terms { renewals: true, lease_ms: 3_000, ..setup.terms };
             let mix = Mix { deeds: vec![Deed::Block], ..Mix::plain(6_000) };
-            // A server that waits for its disk answers late, which is no matter of handlers.
-            Setup { jobs: 16, concurrency: 4, mix, server: &["--appendonly", "no"], terms, ..setup }
+            Setup { jobs: 16, concurrency: 4, mix, terms, ..setup }
         },
         harm: |bed| Box::pin(async move { bed.progress(10).await }),
         expect: no_duplicates,
