@@ -12,6 +12,7 @@ pub mod lossy_enqueues;
 pub mod memory_broker;
 pub mod model;
 pub mod patience;
+pub mod preload;
 pub mod process;
 pub mod proxy;
 pub mod roles;

@@ -10,7 +10,7 @@ use std::{
 
 use redis::{FromRedisValue, RedisResult};
 
-use crate::{process::Process, wire::Wire};
+use crate::{preload, process::Process, wire::Wire};
 
 /// What kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct Server {
     options: Vec<String>,
     /// Of one run alone.
     further: Vec<String>,
+    /// Whether it measures commands by the CPU time that they take.
+    by_cpu: bool,
     /// Before the folder, which is removed when nobody writes there any more.
     process: Option<Process>,
     folder: tempfile::TempDir,
@@ -73,7 +75,16 @@ impl Server {
     /// # Panics
     /// When it does not answer in time.
     pub fn with(kind: Kind, options: &[&str]) -> Server {
-        Server::launched(kind, |_| ["--save", ""].iter().chain(options).map(|option| (*option).to_owned()).collect())
+        Server::launched(kind, |_| plain(options))
+    }
+
+    /// Starts a server with further options that measures commands by the CPU time that they take, where it can be told to: see
+    /// [`measures_by_cpu`](Server::measures_by_cpu).
+    ///
+    /// # Panics
+    /// When it does not answer in time, or there is no C compiler.
+    pub fn by_cpu(kind: Kind, options: &[&str]) -> Server {
+        Server::somewhere(kind, |_| plain(options), true)
     }
 
     /// Starts a server whose options depend on its folder or on a choice that may have to be made anew.
@@ -81,11 +92,15 @@ impl Server {
     /// # Panics
     /// When it does not answer in time.
     pub fn launched(kind: Kind, options: impl Fn(&Path) -> Vec<String>) -> Server {
+        Server::somewhere(kind, options, false)
+    }
+
+    fn somewhere(kind: Kind, options: impl Fn(&Path) -> Vec<String>, by_cpu: bool) -> Server {
         // Another process may take the port between the look and the start; then another one is tried.
         for _ in 0..10 {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let options = options(folder.path());
-            let mut server = Server { kind, port: free_port(), options, further: Vec::new(), folder, process: None };
+            let mut server = Server { kind, port: free_port(), options, further: Vec::new(), by_cpu, folder, process: None };
             if server.launch() {
                 return server;
             }
@@ -103,9 +118,27 @@ impl Server {
         self.port
     }
 
+    /// The number of its process.
+    ///
+    /// # Panics
+    /// When it was killed.
+    pub fn id(&self) -> u32 {
+        self.process.as_ref().expect("the server runs").id()
+    }
+
     /// The folder in which it keeps its data.
     pub fn folder(&self) -> &std::path::Path {
         self.folder.path()
+    }
+
+    /// Whether its slow log and statistics tell the CPU time of commands. They tell how long a clock on the wall went on where it was
+    /// started without [`by_cpu`](Server::by_cpu), or asks the processor for the time.
+    ///
+    /// # Panics
+    /// When the server cannot be reached.
+    pub fn measures_by_cpu(&self) -> bool {
+        let info: String = self.ask(&["INFO", "server"]).expect("the server tells what it is");
+        self.by_cpu && preload::asks_for_the_time(&info)
     }
 
     /// Kills it (`kill -9`).
@@ -195,6 +228,9 @@ impl Server {
 
     fn launch(&mut self) -> bool {
         let mut command = Command::new(self.kind.program());
+        if self.by_cpu {
+            command.env(preload::VARIABLE, preload::cpu_clock(self.folder.path()).expect("the clock can be compiled"));
+        }
         command
             .args(&self.options)
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
@@ -224,6 +260,11 @@ impl Server {
 pub fn free_port() -> u16 {
     let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     std::iter::repeat_with(|| fastrand::u16(10_000..32_000)).take(1000).find(free).expect("a free port")
+}
+
+/// Options of a server that writes no snapshots.
+fn plain(options: &[&str]) -> Vec<String> {
+    ["--save", ""].iter().chain(options).map(|option| (*option).to_owned()).collect()
 }
 
 fn exchange(port: u16, words: &[&str]) -> std::io::Result<String> {

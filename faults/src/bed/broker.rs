@@ -117,6 +117,7 @@ impl Line {
 impl Place {
     pub(super) fn start(column: Column, setup: &Setup, folder: &Path) -> Result<Place, Problem> {
         Ok(match column {
+            Column::Redis if setup.by_cpu => Place::Server { server: Server::by_cpu(Kind::Redis, setup.server) },
             Column::Redis => Place::Server { server: Server::with(Kind::Redis, setup.server) },
             Column::Sentinel => Place::Sentinels { all: Sentinels::start(Kind::Redis, DOWN_AFTER), killed: None },
             Column::Cluster => Place::Cluster { all: Cluster::start(Kind::Redis, DOWN_AFTER), killed: None },

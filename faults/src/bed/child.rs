@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use queue_tests::preload;
+
 use super::{Problem, broker::Line};
 use crate::{
     history::CLOCK,
@@ -49,29 +51,14 @@ impl Around {
             None => Command::new(program),
         };
         if self.moved_ms != 0 || self.pid.is_some() {
-            command.env("LD_PRELOAD", library(folder, "believed", include_str!("believed.c"))?).env(CLOCK, self.moved_ms.to_string());
+            command.env(preload::VARIABLE, preload::library(folder, "believed", include_str!("believed.c"))?).env(CLOCK, self.moved_ms.to_string());
         }
         if let Some(disk) = &self.disk {
-            command.env("LD_PRELOAD", library(folder, "recorded", include_str!("recorded.c"))?).env(DISK, disk);
+            command.env(preload::VARIABLE, preload::library(folder, "recorded", include_str!("recorded.c"))?).env(DISK, disk);
         }
         command.envs(self.pid.map(|pid| (PID, pid.to_string())));
         Ok(command)
     }
-}
-
-/// Compiles a library.
-fn library(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Problem> {
-    let (source, library) = (folder.join(name).with_extension("c"), folder.join(name).with_extension("so"));
-    if library.exists() {
-        return Ok(library);
-    }
-    std::fs::write(&source, text)?;
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl").output();
-    let compiled = compiled.map_err(|error| format!("a process cannot be deceived without a C compiler: {error}"))?;
-    if !compiled.status.success() {
-        return Err(format!("cc: {}", String::from_utf8_lossy(&compiled.stderr)).into());
-    }
-    Ok(library)
 }
 
 /// Where a process finds the number that it is told.

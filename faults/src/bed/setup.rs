@@ -25,6 +25,8 @@ pub struct Setup {
     pub mix: Mix,
     /// Options of the server.
     pub server: &'static [&'static str],
+    /// Whether the server measures commands by the CPU time that they take.
+    pub by_cpu: bool,
     /// Megabytes of a file system of its own for the SQLite file; `None`: where temporary files lie.
     pub disk_mb: Option<u32>,
     /// Megabytes of address space that a worker may have; `None`: as many as it likes.
@@ -52,6 +54,7 @@ impl Default for Setup {
             deadline_ms: 5_000,
             mix: Mix::default(),
             server: &["--appendonly", "yes", "--appendfsync", "everysec"],
+            by_cpu: false,
             disk_mb: None,
             memory_mb: None,
             recorded: false,

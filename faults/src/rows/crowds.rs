@@ -29,7 +29,7 @@ pub(super) const ROWS: &[Row] = &[
             let mix = Mix { bytes: 20, bulk: true, ..Mix::plain(0) };
             let setup = Setup::default();
             let terms = Terms { drain_ms: 900_000, ..setup.terms };
-            Setup { jobs: people(), callers: 1, pause_ms: 0, concurrency: 256, mix, terms, ..setup }
+            Setup { jobs: people(), callers: 1, pause_ms: 0, concurrency: 256, mix, terms, by_cpu: true, ..setup }
         },
         harm: crowd,
         expect: no_duplicates,
@@ -59,10 +59,15 @@ fn people() -> u64 {
 /// Lanes whose leases end at once: more than Lua can unpack.
 const LANES: u64 = 8_001;
 
-/// What nothing on a machine of ours may take. The promise is 5 ms for a script and 20 ms for the PING of a stranger, on a machine
-/// that does nothing else; here workers, producers and whoever else builds and tests share its processors with the server, which
-/// may be set aside in the middle of a script. The figures are in the report, with those of an idle server for comparison.
-const LONGEST_SCRIPT: Duration = Duration::from_millis(50);
+/// How long a script may take: the processor, not the clock on the wall. Workers, producers and whoever else builds and tests share
+/// the processors with the server, which may be set aside for tens of milliseconds in the middle of any script.
+const LONGEST_SCRIPT: Duration = Duration::from_millis(5);
+
+/// The same by the clock on the wall, where a server can be measured by no other.
+const LONGEST_SCRIPT_SHARED: Duration = Duration::from_millis(50);
+
+/// What nothing on a machine of ours may take. The promise is 20 ms for the PING of a stranger, on a machine that does nothing else;
+/// here it waits for whoever else has the processor. The figure is in the report, with that of an idle server for comparison.
 const LONGEST_PING: Duration = Duration::from_millis(100);
 
 /// For how many PINGs the server is watched, one every few milliseconds.
@@ -101,7 +106,11 @@ fn crowd(bed: &mut Bed) -> Harming<'_> {
         let slow: Vec<SlowCommand> = bed.server()?.ask(&["SLOWLOG", "GET", "10000"])?;
         let longest = Duration::from_micros(slow.iter().map(|command| command.2).max().unwrap_or(0));
         let (p99, idle_p99) = (p99(pings), p99(reference));
-        bed.measured("longest script", longest);
+        let (figure, most) = match bed.server()?.measures_by_cpu() {
+            true => ("longest script, of the processor", LONGEST_SCRIPT),
+            false => ("longest script, by the clock on the wall: this server can be measured by no other", LONGEST_SCRIPT_SHARED),
+        };
+        bed.measured(figure, longest);
         let said: String = bed.server()?.ask(&["INFO", "latencystats"])?;
         for (figure, field) in [("script, half of them", "p50="), ("script, 999 of 1,000", "p99.9=")] {
             let line = said.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
@@ -110,7 +119,7 @@ fn crowd(bed: &mut Bed) -> Harming<'_> {
         }
         bed.measured("PING, 99 of 100", p99);
         bed.measured("PING of an idle server meanwhile, 99 of 100", idle_p99);
-        if longest > LONGEST_SCRIPT || p99 > LONGEST_PING {
+        if longest > most || p99 > LONGEST_PING {
             return Err(format!("a script took {longest:?}, 99 of 100 PINGs {p99:?}, and {idle_p99:?} at an idle server").into());
         }
         Ok(())

@@ -1,0 +1,113 @@
+//! Libraries that are loaded into a program before all others, and answer it for the system.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The environment variable that names them.
+pub const VARIABLE: &str = "LD_PRELOAD";
+
+/// Compiles the text of a library into a folder; what is there already stays.
+///
+/// # Errors
+/// When there is no C compiler (`cc`), or it refuses the text.
+pub fn library(folder: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
+    let (source, library) = (folder.join(name).with_extension("c"), folder.join(name).with_extension("so"));
+    if library.exists() {
+        return Ok(library);
+    }
+    std::fs::write(&source, text)?;
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl").output();
+    let compiled =
+        compiled.map_err(|error| io::Error::new(error.kind(), format!("a program cannot be deceived without a C compiler: {error}")))?;
+    if !compiled.status.success() {
+        return Err(io::Error::other(format!("cc: {}", String::from_utf8_lossy(&compiled.stderr))));
+    }
+    Ok(library)
+}
+
+/// The library that lets a server measure its commands by the CPU time that they take. The wall clock would count, too, for how
+/// long others have used the processor in the middle of a command, which on a shared machine is most of the longest.
+///
+/// Only a server that asks the system for the time can be told another one: its `INFO` says `monotonic_clock:POSIX`
+/// ([`asks_for_the_time`]).
+///
+/// # Errors
+/// When there is no C compiler (`cc`).
+pub fn cpu_clock(folder: &Path) -> io::Result<PathBuf> {
+    library(folder, "cpu_clock", include_str!("cpu_clock.c"))
+}
+
+/// Whether a server, by its `INFO server`, asks the system for the time, and not the processor, as Valkey does.
+pub fn asks_for_the_time(info: &str) -> bool {
+    info.lines().any(|line| line.starts_with("monotonic_clock:POSIX"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        thread,
+        time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    };
+
+    use crate::{
+        patience::wait_for,
+        server::{Kind, Server},
+    };
+
+    const STOPPED: Duration = Duration::from_millis(200);
+
+    /// Some hundred milliseconds of work.
+    const WORK: &str = "local n = 0 for i = 1, 60000000 do n = n + i % 7 end return n";
+
+    /// Of an entry of the slow log: number, time, microseconds, words, and who.
+    type SlowCommand = (u64, u64, u64, Vec<String>, String, String);
+
+    #[test]
+    fn a_command_takes_no_longer_for_being_set_aside_in_the_middle() {
+        let server = Server::by_cpu(Kind::Redis, &["--appendonly", "no", "--slowlog-log-slower-than", "10000"]);
+        assert!(server.measures_by_cpu());
+        let used = |server: &Server| -> f64 {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.id())).expect("the server lives");
+            let times = stat.rsplit(')').next().expect("there is a name").split_whitespace();
+            times.skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("a number")).sum()
+        };
+        let before = used(&server);
+        let elapsed = thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                let begun = Instant::now();
+                server.ask_patiently::<u64>(&["EVAL", WORK, "0"], Duration::from_secs(20)).expect("the script ends");
+                begun.elapsed()
+            });
+            wait_for("the script to be under way", || (used(&server) > before + 9.0).then_some(()));
+            server.pause();
+            thread::sleep(STOPPED);
+            assert!(!work.is_finished(), "the script had ended before the server was stopped");
+            server.resume();
+            work.join().expect("the script ends")
+        });
+        let slow: Vec<SlowCommand> = server.ask(&["SLOWLOG", "GET", "10"]).expect("there is a slow log");
+        let took = slow.iter().find(|command| command.3[0] == "EVAL").map(|command| Duration::from_micros(command.2));
+        let took = took.expect("the script was slow");
+        assert!(took + STOPPED <= elapsed, "{took:?} were measured of {elapsed:?}, in which nothing was done for {STOPPED:?}");
+        assert!(took >= Duration::from_millis(80), "{took:?} were measured of {elapsed:?}");
+        what_waits_for_a_time_gets_it(&server);
+    }
+
+    fn what_waits_for_a_time_gets_it(server: &Server) {
+        let (wait, soon) = (Duration::from_millis(300), Duration::from_secs(2));
+        let begun = Instant::now();
+        server.ask::<()>(&["SET", "key", "value", "PX", "300"]).expect("a key is set");
+        let nothing: Option<Vec<String>> = server.ask_patiently(&["BLPOP", "list", "0.3"], soon * 2).expect("nothing comes");
+        assert!(nothing.is_none() && begun.elapsed() >= wait && begun.elapsed() < soon, "{:?}", begun.elapsed());
+        wait_for("the key to expire", || (server.ask::<u64>(&["EXISTS", "key"]).expect("the server answers") == 0).then_some(()));
+        assert!(begun.elapsed() < soon, "{:?}", begun.elapsed());
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+        let before = now();
+        let (seconds, micros): (u64, u64) = server.ask(&["TIME"]).expect("the server has a clock");
+        let told = Duration::new(seconds, 0) + Duration::from_micros(micros);
+        assert!(told + Duration::from_millis(50) > before && told <= now(), "{told:?} is told, after {before:?}");
+    }
+}
