@@ -17,6 +17,8 @@ pub(crate) struct Figure {
     pub(crate) most_runs: usize,
     /// How many clients the reference has that is taken before and after each run; 0 for none.
     pub(crate) raw_clients: usize,
+    /// Whether its Redis server measures scripts by the CPU time that they take.
+    pub(crate) by_cpu: bool,
     pub(crate) measure: Measure,
 }
 
@@ -102,7 +104,7 @@ impl Figure {
     }
 
     fn new(name: Cow<'static, str>, about: Cow<'static, str>, measure: Measure) -> Self {
-        Figure { broker: "redis", name, about, when: When::Plain, most_runs: usize::MAX, raw_clients: 0, measure }
+        Figure { broker: "redis", name, about, when: When::Plain, most_runs: usize::MAX, raw_clients: 0, by_cpu: false, measure }
     }
 
     /// Names the broker, or another contender than ours.
@@ -114,6 +116,12 @@ impl Figure {
     /// Puts it between two runs of `redis-benchmark` with so many clients.
     pub(crate) fn raw(mut self, clients: usize) -> Self {
         self.raw_clients = clients;
+        self
+    }
+
+    /// Lets its Redis server measure scripts by the CPU time that they take.
+    pub(crate) fn by_cpu(mut self) -> Self {
+        self.by_cpu = true;
         self
     }
 

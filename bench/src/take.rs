@@ -75,7 +75,7 @@ impl Ground {
     async fn run(&mut self, figure: &Figure) -> Result<Vec<(Reading, Option<f64>)>, Error> {
         let (readings, raw) = match &figure.measure {
             Measure::Redis(measure) => {
-                let server = Server::start(&self.server)?;
+                let server = if figure.by_cpu { Server::by_cpu(&self.server)? } else { Server::start(&self.server)? };
                 let before = self.raw(&server, figure.raw_clients, true)?;
                 let readings = measure(&server).await?;
                 server.flush()?;

@@ -40,6 +40,9 @@ cargo xtask bench --report docs/benchmarks.md       # this page
   `synchronous=FULL`, without leases, names, wake-ups and handlers.
 - A value is the median of its runs, a ratio the median of their ratios. The spread is that of the ratios, or of the values
   where there is no ratio.
+- The longest script is measured in CPU time of the server: its clock goes on only while its thread runs, by a small library that is
+  loaded before it. A clock on the wall would count, too, for how long the machine lets others have the processor in the middle of a
+  script, which says nothing of the script; what a client sees of it all is in the `PING` of the same run.
 - What a job costs in commands, bytes and allocations does not depend on the machine. Those numbers are in
   `bench/baseline.json`, and `cargo xtask test` fails when one of them grows.
 ";

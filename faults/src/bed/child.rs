@@ -51,7 +51,9 @@ impl Around {
             None => Command::new(program),
         };
         if self.moved_ms != 0 || self.pid.is_some() {
-            command.env(preload::VARIABLE, preload::library(folder, "believed", include_str!("believed.c"))?).env(CLOCK, self.moved_ms.to_string());
+            command
+                .env(preload::VARIABLE, preload::library(folder, "believed", include_str!("believed.c"))?)
+                .env(CLOCK, self.moved_ms.to_string());
         }
         if let Some(disk) = &self.disk {
             command.env(preload::VARIABLE, preload::library(folder, "recorded", include_str!("recorded.c"))?).env(DISK, disk);
