@@ -38,6 +38,8 @@ pub const TARGETS: &[Target] = &[
     ("failures", failures),
     ("url", url),
     ("answers", answers),
+    ("sentinels", sentinels),
+    ("hints", hints),
 ];
 
 /// A message is read by people, and stored with the job.
@@ -216,5 +218,19 @@ pub fn url(bytes: &[u8]) {
 pub fn answers(bytes: &[u8]) {
     #[cfg(feature = "redis")]
     crate::redis::__fuzz::answers(bytes);
+    let _ = bytes;
+}
+
+/// What a sentinel answers about its service.
+pub fn sentinels(bytes: &[u8]) {
+    #[cfg(feature = "sentinel")]
+    crate::redis::__fuzz::sentinels(bytes);
+    let _ = bytes;
+}
+
+/// What a server sends to those who listen for announcements.
+pub fn hints(bytes: &[u8]) {
+    #[cfg(feature = "redis")]
+    crate::redis::__fuzz::hints(bytes);
     let _ = bytes;
 }

@@ -36,6 +36,21 @@ pub(crate) fn answers(bytes: &[u8]) {
     }
 }
 
+/// What sentinels answer.
+#[cfg(feature = "sentinel")]
+pub(crate) fn sentinels(bytes: &[u8]) {
+    if let Ok(value) = redis::parse_redis_value(bytes) {
+        super::sentinel::__fuzz(value);
+    }
+}
+
+/// What a server sends on a subscription.
+pub(crate) fn hints(bytes: &[u8]) {
+    if let Ok(value) = redis::parse_redis_value(bytes) {
+        super::hints::__fuzz(value);
+    }
+}
+
 /// A job's failures, as Lua packs them.
 pub(crate) fn failures(bytes: &[u8]) {
     if let Err(error) = answers::failures(bytes) {

@@ -177,28 +177,21 @@ impl Announcements {
 
     /// `None`: the connection is gone, or a queue has left this server.
     fn take(&self, push: PushInfo) -> Option<()> {
-        match push.kind {
-            PushKind::Disconnection | PushKind::SUnsubscribe => return None,
-            PushKind::SMessage => {
-                let mut parts = push.data.into_iter();
-                let channel = parts.next().and_then(|channel| answers::text(channel).ok())?;
-                let at = parts.next().and_then(|at| answers::text(at).ok())?;
+        match heard(push) {
+            Heard::End => None,
+            Heard::Nothing => Some(()),
+            Heard::Work { channel, at } => {
                 if let Some(queue) = self.keys.queue_of_channel(&channel) {
-                    self.tell(queue, at.parse().ok());
+                    self.tell(queue, at);
                 }
+                Some(())
             }
-            _ => {}
         }
-        Some(())
     }
 
     fn tell(&self, queue: &str, at: Option<i64>) {
         if let Some(queue) = self.lock().get(queue) {
-            let due = at.and_then(|at| {
-                let wait = at.saturating_mul(1000).saturating_sub(queue.ahead).saturating_sub(local_us());
-                u64::try_from(wait).ok().filter(|wait| *wait > 0).and_then(|wait| Instant::now().checked_add(Duration::from_micros(wait)))
-            });
-            queue.announcer.announce(due);
+            queue.announcer.announce(at.and_then(|at| due(at, queue.ahead)));
         }
     }
 
@@ -219,6 +212,57 @@ impl Announcements {
 async fn moved(moves: &mut watch::Receiver<u64>) {
     if moves.changed().await.is_err() {
         std::future::pending().await
+    }
+}
+
+/// What a server sends without being asked.
+enum Heard {
+    /// The connection is gone, or what it listened to has left the server.
+    End,
+    Nothing,
+    /// There is something to do, now or at a time of the server's clock, in milliseconds.
+    Work {
+        channel: String,
+        at: Option<i64>,
+    },
+}
+
+/// Anybody may publish anything on our channels: what is no time is no reason to leave, and says that there may be something to do.
+fn heard(push: PushInfo) -> Heard {
+    match push.kind {
+        PushKind::Disconnection | PushKind::SUnsubscribe => Heard::End,
+        PushKind::SMessage => {
+            let mut parts = push.data.into_iter();
+            let Some(channel) = parts.next().and_then(|channel| answers::text(channel).ok()) else { return Heard::Nothing };
+            let at = parts.next().and_then(|at| answers::text(at).ok()).and_then(|at| at.parse().ok());
+            Heard::Work { channel, at }
+        }
+        _ => Heard::Nothing,
+    }
+}
+
+/// When a time comes of a clock that is ahead of ours by so many microseconds; `None`: it is now, or nobody will see it.
+fn due(at_ms: i64, ahead_us: i64) -> Option<Instant> {
+    let wait = at_ms.saturating_mul(1000).saturating_sub(ahead_us).saturating_sub(local_us());
+    let wait = u64::try_from(wait).ok().filter(|wait| *wait > 0)?;
+    Instant::now().checked_add(Duration::from_micros(wait))
+}
+
+/// What a server says on a subscription is taken, whatever it is, and ends no subscription that still stands.
+#[cfg(feature = "fuzz")]
+pub(super) fn __fuzz(value: redis::Value) {
+    let redis::Value::Push { kind, data } = value else { return };
+    let is_message = kind == PushKind::SMessage;
+    let before = Instant::now();
+    match heard(PushInfo { kind, data }) {
+        Heard::Work { at, .. } => {
+            for ahead in [0, i64::MIN, i64::MAX] {
+                let due = at.and_then(|at| due(at, ahead));
+                assert!(due.is_none_or(|due| due > before), "what is over is due now");
+            }
+        }
+        Heard::End => assert!(!is_message, "a message ends the subscription"),
+        Heard::Nothing => {}
     }
 }
 

@@ -31,6 +31,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     io::IoThread,
+    outcome::cut,
 };
 
 /// How often sentinels are asked while nothing is wrong. After a failover that nobody prepared, what the old master takes in until
@@ -49,6 +50,12 @@ const OTHERS: Duration = Duration::from_millis(200);
 /// For how long after it was seen last a view makes older ones not count: a sentinel may not have heard yet, and another one
 /// that has may be silent for a moment.
 const MEMORY: Duration = Duration::from_secs(10);
+
+/// How many bytes a host's name has at most.
+const NAME_MAX: usize = 255;
+
+/// How many bytes of names a message repeats.
+const NAMES_MAX: usize = 1024;
 
 /// The sentinels of a service.
 #[derive(Debug)]
@@ -164,25 +171,14 @@ impl Sentinels {
             }
             Err(refusal) => return Err(refusal.told(&sentinel.endpoint)),
         };
-        let mut address = array(address)?.into_iter();
-        let strange = || Error::Internal(format!("the sentinel {shown} does not answer like one"));
-        let host = text(address.next().ok_or_else(strange)?)?;
-        let port = number(address.next().ok_or_else(strange)?)?;
-        let about =
-            ask(redis::cmd("SENTINEL").arg("MASTER").arg(&self.service)).await.map_err(|refusal| refusal.told(&sentinel.endpoint))?;
-        let about: Vec<String> = array(about)?.into_iter().map(text).collect::<Result<_>>()?;
-        let epoch = about.chunks(2).find(|pair| pair[0] == "config-epoch").and_then(|pair| pair.get(1)?.parse().ok());
-        Ok(View { epoch: epoch.unwrap_or(0), master: Address { host, port } })
+        let about = ask(redis::cmd("SENTINEL").arg("MASTER").arg(&self.service)).await;
+        view(shown, address, about.map_err(|refusal| refusal.told(&sentinel.endpoint))?)
     }
 
     async fn unknown(&self, sentinel: &Node) -> Error {
         let known = sentinel.link(Line::Beats).send(redis::cmd("SENTINEL").arg("MASTERS")).await.ok();
-        let names = known.and_then(|known| array(known).ok()).into_iter().flatten().filter_map(|master| {
-            let fields: Vec<String> = array(master).ok()?.into_iter().filter_map(|field| text(field).ok()).collect();
-            fields.chunks(2).find(|pair| pair[0] == "name").and_then(|pair| pair.get(1).cloned())
-        });
-        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-        let known = if names.is_empty() { "no service at all".to_owned() } else { names.join(", ") };
+        let names = known.map(services).unwrap_or_default();
+        let known = if names.is_empty() { "no service at all" } else { &names };
         let problem = format!("is unknown to the sentinel {}, which knows {known}", sentinel.endpoint.shown());
         Error::invalid("service", &self.service, problem)
     }
@@ -223,6 +219,45 @@ impl Topology for Sentinels {
     }
 }
 
+/// What a sentinel answers to `GET-MASTER-ADDR-BY-NAME`, and to `MASTER`.
+fn view(shown: &str, address: Value, about: Value) -> Result<View> {
+    let strange = || Error::Internal(format!("the sentinel {shown} does not answer like one"));
+    let mut address = array(address)?.into_iter();
+    let host = text(address.next().ok_or_else(strange)?)?;
+    let port = number(address.next().ok_or_else(strange)?)?;
+    // A sentinel that cannot resolve the name of the master has none; a longer one is no name.
+    if host.is_empty() || host.len() > NAME_MAX || port == 0 {
+        let problem = "it tells no address of the master that could be used".to_owned();
+        return Err(Error::Unavailable { broker: shown.to_owned(), problem });
+    }
+    let about: Vec<String> = array(about)?.into_iter().map(text).collect::<Result<_>>()?;
+    let epoch = about.chunks(2).find(|pair| pair[0] == "config-epoch").and_then(|pair| pair.get(1)?.parse().ok());
+    Ok(View { epoch: epoch.unwrap_or(0), master: Address { host, port } })
+}
+
+/// The names in the answer to `MASTERS`, for people.
+fn services(known: Value) -> String {
+    let names = array(known).unwrap_or_default().into_iter().filter_map(|master| {
+        let fields: Vec<String> = array(master).ok()?.into_iter().filter_map(|field| text(field).ok()).collect();
+        fields.chunks(2).find(|pair| pair[0] == "name").and_then(|pair| Some(format!("`{}`", pair.get(1)?)))
+    });
+    cut(names.collect::<Vec<_>>().join(", "), NAMES_MAX)
+}
+
 fn is_unknown_command(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Server(error) if error.detail().is_some_and(|detail| detail.contains("unknown command")))
+}
+
+/// What a sentinel answers is refused in few words, or taken for what can be used.
+#[cfg(feature = "fuzz")]
+pub(super) fn __fuzz(value: Value) {
+    assert!(services(value.clone()).len() <= NAMES_MAX, "so many names are not for people");
+    let (address, about) = match value {
+        Value::Array(both) if both.len() == 2 => (both[0].clone(), both[1].clone()),
+        one => (one.clone(), one),
+    };
+    match view("127.0.0.1:26379", address, about) {
+        Ok(view) => assert!(!view.master.host.is_empty() && view.master.port > 0, "nobody can be at {}", view.master),
+        Err(error) => assert!(error.to_string().len() <= NAMES_MAX, "a message of {} bytes", error.to_string().len()),
+    }
 }
