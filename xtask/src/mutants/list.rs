@@ -22,6 +22,7 @@ const OUTAGES: &[&str] = &["-p", "queue-tests", "--test", "worker_outages"];
 const WORKER: &[&str] = &["-p", "queue-worker", "--tests"];
 const DISK: &[&str] = &["-p", "queue-core", "--test", "sqlite_full_disk"];
 const CORE: &[&str] = &["-p", "queue-core", "--lib", "--all-features"];
+const DECODERS: &[&str] = &["-p", "queue-tests", "--test", "decoders"];
 const AUDITOR: &[&str] = &["-p", "queue-tests", "--test", "auditor", "--", "on_redis"];
 const CORRUPT: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "on_redis_no"];
 const LATE: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "late::on_redis"];
@@ -309,5 +310,18 @@ mutants! {
     }
     LATE "queue-core/src/redis/scripts/cancel.lua" {
         "cancel: what a worker hears is bounded": "if #gone < 500 then" => "if true then";
+    }
+    REDIS "queue-core/src/redis/scripts/prelude.lua" {
+        "scripts: a delay counts from the end of its millisecond": "now + delay + 1 or now" => "now + delay or now";
+    }
+    SQLITE "queue-core/src/sqlite/tx.rs" {
+        "sqlite: a delay counts from the end of its millisecond": "i64::from(!delay.is_zero())" => "0";
+    }
+    DECODERS "queue-core/src/redis/hints.rs" {
+        "hints: what is no text breaks no subscription": "parts.next().and_then(|at| answers::text(at).ok())" => "match parts.next().and_then(|at| answers::text(at).ok()) { None => return Heard::End, at => at }";
+    }
+    DECODERS "queue-core/src/redis/sentinel.rs" {
+        "sentinels: an address that cannot be is refused": "if host.is_empty() || host.len() > NAME_MAX || port == 0 {" => "if false {";
+        "sentinels: a message repeats few names": "cut(names.collect::<Vec<_>>().join(\", \"), NAMES_MAX)" => "names.collect::<Vec<_>>().join(\", \")";
     }
 }
