@@ -101,15 +101,19 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, i64
         answer.stale.push(*positions.get(position).ok_or_else(|| strange("a position"))?);
     }
     answer.stale.sort_unstable();
+    let parts: usize = number(next(&mut values)?)?;
     let deliveries = array(next(&mut values)?)?;
     let claim: u64 = number(next(&mut values)?)?;
-    answer.deliveries.reserve(deliveries.len() / 5);
+    let counted = parts == 5;
+    answer.deliveries.reserve(deliveries.len() / if counted { 5 } else { 2 });
     let mut parts = deliveries.into_iter();
     while let Some(id) = parts.next() {
         let mut delivery = Delivery::new(JobId::from_bytes(&bytes(id)?)?, claim, bytes(next(&mut parts)?)?);
-        delivery.attempts = count(next(&mut parts)?);
-        delivery.crashes = count(next(&mut parts)?);
-        delivery.snoozes = count(next(&mut parts)?);
+        if counted {
+            delivery.attempts = count(next(&mut parts)?);
+            delivery.crashes = count(next(&mut parts)?);
+            delivery.snoozes = count(next(&mut parts)?);
+        }
         delivery.void = delivery.envelope.is_empty();
         answer.deliveries.push(delivery);
     }

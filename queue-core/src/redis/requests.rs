@@ -8,7 +8,7 @@ use super::{
     keys::Keys,
     script::{ENQUEUE, ENQUEUE_READY, Script, TURN},
 };
-use crate::broker::{Confirm, Due, Durability, Ending, Enqueue, MAX_BYTES, NewJob, Priority, Turn};
+use crate::broker::{Confirm, Due, Durability, Ending, Enqueue, Finish, MAX_BYTES, NewJob, Priority, Turn};
 
 /// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
 const LARGE: usize = 2048;
@@ -113,19 +113,22 @@ pub(super) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
     for task in &turn.resume {
         call.arg(task.as_ref());
     }
-    // The common end, an ack that leaves nothing, is one variadic command per claim.
-    let plain = |position: &usize| {
-        let finish = &turn.finishes[*position];
-        matches!(finish.ending, Ending::Ack { keep: None, .. }) && !finish.id.is_given()
-    };
-    let (mut acks, others): (Positions, Positions) = (0..turn.finishes.len()).partition(plain);
-    acks.sort_by_key(|position| turn.finishes[*position].claim);
-    let groups: Vec<&[usize]> = acks.chunk_by(|one, other| turn.finishes[*one].claim == turn.finishes[*other].claim).collect();
+    // The common end, an ack, is a few variadic commands per claim.
+    let (mut acks, others): (Positions, Positions) = (0..turn.finishes.len()).partition(|at| ack(&turn.finishes[*at]).is_some());
+    let group_of = |at: &usize| (turn.finishes[*at].claim, ack(&turn.finishes[*at]).and_then(|(keep, _)| keep));
+    acks.sort_by_key(group_of);
+    let groups: Vec<&[usize]> = acks.chunk_by(|one, other| group_of(one) == group_of(other)).collect();
     call.arg(groups.len());
     for group in groups {
-        call.arg(turn.finishes[group[0]].claim).arg(group.len());
+        let (claim, keep) = group_of(&group[0]);
+        call.arg(claim).arg(keep.map(|keep| keep.to_string()).unwrap_or_default()).arg(group.len());
         for position in group {
             call.arg(turn.finishes[*position].id.as_bytes());
+        }
+        if keep.is_some() {
+            for position in group {
+                call.arg(ack(&turn.finishes[*position]).map_or(&[][..], |(_, result)| result));
+            }
         }
     }
     call.arg(others.len());
@@ -138,11 +141,23 @@ pub(super) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
     (call, acks)
 }
 
+/// Of an ack that travels with others: how many milliseconds its job is kept, if at all, and the result.
+fn ack(finish: &Finish) -> Option<(Option<u64>, &[u8])> {
+    match &finish.ending {
+        Ending::Ack { result, keep } if !finish.id.is_given() => Some((kept_for(*keep), result.as_deref().unwrap_or_default())),
+        _ => None,
+    }
+}
+
+fn kept_for(keep: Option<Duration>) -> Option<u64> {
+    keep.filter(|keep| !keep.is_zero()).map(ms)
+}
+
 /// Kind and two parameters.
 fn ending(call: &mut Cmd, ending: &Ending) {
     match ending {
         Ending::Ack { result, keep } => {
-            let keep = keep.filter(|keep| !keep.is_zero()).map(|keep| ms(keep).to_string()).unwrap_or_default();
+            let keep = kept_for(*keep).map(|keep| keep.to_string()).unwrap_or_default();
             call.arg("ack").arg(keep).arg(result.as_deref().unwrap_or_default())
         }
         Ending::Nack { delay, error } => call.arg("nack").arg(ms(*delay)).arg(error),

@@ -184,6 +184,34 @@ pub async fn kept_jobs_are_trimmed_to_the_limit_of_their_bytes(bed: Bed) {
     assert_eq!(bed.ids(State::Done).await, ids[7..], "three times about 1,030 bytes fit");
 }
 
+/// Many end in one turn: each is kept with its own result, whatever was taken away meanwhile, and the oldest give way together.
+pub async fn jobs_that_are_kept_together_keep_their_own_results(bed: Bed) {
+    let result = |n: usize| n.is_multiple_of(2).then(|| vec![n as u8; n + 1]);
+    let ends = |(n, delivery): (usize, &Delivery)| finish(delivery, Ending::Ack { result: result(n), keep: Some(LONG) });
+    let ids = bed.put(20).await;
+    let mut lane = bed.lane().await;
+    let held = lane.claim(20).await;
+    let gone = [3, 8];
+    bed.broker.cancel(&bed.queue, &gone.map(|n| ids[n].clone())).await.unwrap();
+    let turn = lane.next().finish(held.iter().enumerate().map(ends).collect());
+    assert_eq!(lane.send(&turn).await.stale, gone);
+    for (n, id) in ids.iter().enumerate() {
+        let record = bed.show(id).await.expect("it is kept");
+        let expected = if gone.contains(&n) { (State::Cancelled, None) } else { (State::Done, result(n)) };
+        assert_eq!((record.state, record.result), expected, "{n}");
+    }
+    assert_eq!((bed.depth(State::Done).await, bed.counter("done").await), (18, 18));
+
+    let last = bed.put(10).await;
+    let held = lane.claim(10).await;
+    let mut turn = lane.next().finish(held.iter().enumerate().map(ends).collect());
+    turn.keep = KeepLimits { count: 12, bytes: u64::MAX };
+    lane.send(&turn).await;
+    let left = bed.ids(State::Done).await;
+    assert!(left.ends_with(&last), "the oldest go: {left:?}");
+    assert_eq!(left.len() as u64 + bed.depth(State::Cancelled).await, 12);
+}
+
 /// A handler's own cancel is kept for a day, with its reason.
 pub async fn a_job_that_cancels_itself_is_recorded_with_its_reason(bed: Bed) {
     let ids = bed.put(1).await;

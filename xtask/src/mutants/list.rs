@@ -50,7 +50,8 @@ pub(super) const BUILT_ALONE: &[&str] = &[
 
 mutants! {
     REDIS "queue-core/src/redis/scripts/turn.lua" {
-        "turn: a finish needs its tag": "if tags[at] ~= tag then\n      all = false" => "if false then\n      all = false";
+        "turn: a finish needs its tag": "if tags[at] == tag then" => "if true then";
+        "turn: a kept result stays with its job": "results[at] = ARGV[i + place - 1]" => "results[at] = ARGV[i + at - 1]";
         "turn: a lane must be known": "if not entry then\n  return redis.error_reply('FORGOTTEN ' .. worker)" => "if false then\n  return redis.error_reply('FORGOTTEN ' .. worker)";
         "turn: an old sequence is refused": "if seq < last then" => "if false then";
         "turn: a skipped sequence is refused": "elseif seq > last + 1 then" => "elseif false then";
@@ -180,7 +181,7 @@ mutants! {
     }
     REDIS "queue-core/src/redis/scripts/ended.lua" {
         "errors: the oldest go first": "while #failures > 10 do" => "while false do";
-        "kept: a line of an earlier job takes nothing along": "(unpacked(record) or { u = upto }).u == upto" => "true";
+        "kept: a line of an earlier job takes nothing along": "if record and record.u == upto and not gone[id] then" => "if record and not gone[id] then";
     }
     REDIS "queue-core/src/redis/scripts/cancel.lua" {
         "cancel: an active job is taken away": "    call('HDEL', K.active, id)\n    local worker" => "    local worker";
@@ -210,7 +211,7 @@ mutants! {
         "audit: a lane without lease is found": "not has_lease(ARGV[i]) then" => "false then";
     }
     AUDITOR "queue-core/src/redis/scripts/turn.lua" {
-        "turn: what has no envelope is not handed out": "deliveries[5 * at - 3] ~= '' and is_id(ids[at]) and sound or broken" => "sound";
+        "turn: what has no envelope is not handed out": "deliveries[parts * (at - 1) + 2] ~= '' and is_id(ids[at]) and sound or broken" => "sound";
     }
     CORRUPT "queue-core/src/redis/scripts/prelude.lua" {
         "other hands: what cannot be unpacked is empty": "local ok, value = pcall(cmsgpack.unpack, stored)" => "local ok, value = true, cmsgpack.unpack(stored)";

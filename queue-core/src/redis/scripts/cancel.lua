@@ -41,7 +41,7 @@ for at, id in ipairs(ARGV) do
     answer = 1
   end
   if answer > 0 then
-    keep_ended(id, 'cancelled', 86400000, nil, nil)
+    keep_ended({ id }, 'cancelled', 86400000)
     call('HDEL', K.crashes, id)
     free_id(id)
     count('cancelled', 1)

@@ -1,9 +1,9 @@
 -- R2 to R5. ARGV: worker, seq, lease, claim, suspect ('1' or '0'), most bytes, most kept, most bytes kept,
 --   n task names to resume,
---   number of groups of plain acks: claim, n ids (made ids that leave nothing),
+--   number of groups of acks of made ids: claim, how long they are kept or '', n ids, and n results if they are kept,
 --   number of other endings: claim, id, kind, a, b.
--- Answers: stale positions as text, deliveries flat (id, envelope, attempts, crashes, snoozes), claim number, now, more,
--- time to the next that is due or '', parked, paused, workers. Times in microseconds: a job starts when it is due, not a
+-- Answers: stale positions as text, parts of a delivery, deliveries flat (id, envelope, and where there are five parts attempts,
+-- crashes, snoozes: else they are 0), claim number, now, more, time to the next that is due or '', parked, paused, workers. Times in microseconds: a job starts when it is due, not a
 -- millisecond later.
 
 local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large')
@@ -25,6 +25,9 @@ elseif seq > last + 1 then
   return redis.error_reply('FORGOTTEN ' .. worker)
 end
 local paused = meta[2] == '1'
+
+-- Where nothing has failed, a delivery has nothing to say of that.
+local parts = 2
 
 -- Moves what is due, in bounded steps, unless the queue is paused. Says when the next one is due, and whether idle workers may
 -- be needed.
@@ -51,29 +54,32 @@ local function outlook(stale, deliveries, claim, workers, first_due, more)
     more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3, K.suspect) > 0
   end
   local parked = bare and 0 or call('EXISTS', K.parked)
-  return { stale, deliveries, claim, ms(micros), (more and not paused) and 1 or 0, next_due, parked, paused and 1 or 0, workers }
+  return { stale, parts, deliveries, claim, ms(micros), (more and not paused) and 1 or 0, next_due, parked, paused and 1 or 0, workers }
 end
 
 -- The parts of deliveries, flat.
 local function describe(ids)
   local deliveries = {}
+  parts = sparse and 5 or 2
   if #ids == 0 then
     return deliveries
   end
   local bodies = call('HMGET', K.jobs, unpack(ids))
-  local attempts, crashes, snoozes
-  if sparse then
-    attempts = call('HMGET', K.attempts, unpack(ids))
-    crashes = call('HMGET', K.crashes, unpack(ids))
-    snoozes = call('HMGET', K.snoozes, unpack(ids))
-  end
   for i = 1, #ids do
-    local at = #deliveries
+    local at = parts * (i - 1)
     deliveries[at + 1] = ids[i]
     deliveries[at + 2] = bodies[i] or ''
-    deliveries[at + 3] = sparse and attempts[i] or '0'
-    deliveries[at + 4] = sparse and crashes[i] and string.match(crashes[i], '^%d+') or '0'
-    deliveries[at + 5] = sparse and snoozes[i] or '0'
+  end
+  if parts == 5 then
+    local attempts = call('HMGET', K.attempts, unpack(ids))
+    local crashes = call('HMGET', K.crashes, unpack(ids))
+    local snoozes = call('HMGET', K.snoozes, unpack(ids))
+    for i = 1, #ids do
+      local at = 5 * (i - 1)
+      deliveries[at + 3] = attempts[i] or '0'
+      deliveries[at + 4] = crashes[i] and string.match(crashes[i], '^%d+') or '0'
+      deliveries[at + 5] = snoozes[i] or '0'
+    end
   end
   return deliveries
 end
@@ -91,7 +97,7 @@ if seq == last then
     local tags = call('HMGET', K.active, unpack(ids))
     for i = 1, #ids do
       if tags[i] ~= worker .. ':' .. last_claim then
-        deliveries[5 * i - 3] = ''
+        deliveries[parts * (i - 1) + 2] = ''
       end
     end
   end
@@ -102,52 +108,54 @@ end
 
 local stale, answered = {}, {}
 local position = 0
-local done, woken = 0, false
+local done, kept, woken = 0, 0, false
 local i = 10 + tonumber(ARGV[9])
+
+-- Takes n jobs from this lane. Gives those that were its own, and where they stand among the n.
+local function finish(number, from, n)
+  local tag, own, places = worker .. ':' .. number, {}, {}
+  local tags = call('HMGET', K.active, unpack(ARGV, from, from + n - 1))
+  for at = 1, n do
+    local id = ARGV[from + at - 1]
+    if tags[at] == tag then
+      own[#own + 1], places[#places + 1] = id, at
+    else
+      stale[#stale + 1] = position + at - 1
+      answered[id .. ':' .. number] = true
+    end
+  end
+  if #own > 0 then
+    call('HDEL', K.active, unpack(own))
+  end
+  position = position + n
+  return own, places
+end
+
 local groups = tonumber(ARGV[i])
 i = i + 1
 for _ = 1, groups do
-  local tag, n = worker .. ':' .. ARGV[i], tonumber(ARGV[i + 1])
-  local from, to = i + 2, i + 1 + n
-  local tags = call('HMGET', K.active, unpack(ARGV, from, to))
-  local all = true
-  for at = 1, n do
-    if tags[at] ~= tag then
-      all = false
-      break
+  local number, keep_ms, n = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+  local own, places = finish(number, i + 3, n)
+  i = i + 3 + n
+  if #own > 0 and keep_ms == '' then
+    call('HDEL', K.jobs, unpack(own))
+    strip(own)
+  elseif #own > 0 then
+    local results = {}
+    for at, place in ipairs(places) do
+      results[at] = ARGV[i + place - 1]
     end
+    keep_ended(own, 'done', keep_ms, nil, results)
+    kept = kept + #own
   end
-  local accepted = nil
-  if not all then
-    accepted = {}
-    for at = 1, n do
-      if tags[at] == tag then
-        table.insert(accepted, ARGV[from + at - 1])
-      else
-        table.insert(stale, position + at - 1)
-        answered[ARGV[from + at - 1] .. ':' .. ARGV[i]] = true
-      end
-    end
-    from, to = 1, #accepted
+  done = done + #own
+  if keep_ms ~= '' then
+    i = i + n
   end
-  if to >= from then
-    local ids = accepted or ARGV
-    call('HDEL', K.active, unpack(ids, from, to))
-    call('HDEL', K.jobs, unpack(ids, from, to))
-    if sparse then
-      for _, key in ipairs({ K.attempts, K.snoozes, K.crashes, K.errors, K.priority }) do
-        call('HDEL', key, unpack(ids, from, to))
-      end
-    end
-    done = done + to - from + 1
-  end
-  position = position + n
-  i = i + 2 + n
 end
 
 local others = tonumber(ARGV[i])
 i = i + 1
-local kept = 0
 local retries, later = {}, {}
 bare = bare and others == 0
 for _ = 1, others do
@@ -168,7 +176,7 @@ for _ = 1, others do
         call('ZADD', K.tombstones, ms(now), id)
       end
       if a ~= '' then
-        keep_ended(id, 'done', tonumber(a), nil, b ~= '' and b or nil)
+        keep_ended({ id }, 'done', a, nil, { b })
         kept = kept + 1
       else
         call('HDEL', K.jobs, id)
@@ -206,11 +214,11 @@ for _ = 1, others do
       end
       bury(id, a)
     elseif kind == 'cancel' then
-      keep_ended(id, 'cancelled', 86400000, a, nil)
+      keep_ended({ id }, 'cancelled', 86400000, a)
       free_id(id)
       count('cancelled', 1)
     elseif kind == 'expire' then
-      keep_ended(id, 'expired', 86400000, nil, nil)
+      keep_ended({ id }, 'expired', 86400000)
       free_id(id)
       count('expired', 1)
     elseif kind == 'park' then
@@ -388,7 +396,7 @@ if #ids > 0 then
   -- What has lost its envelope, by somebody else's hand, cannot be run; nor can what no one could finish.
   local sound, broken = {}, {}
   for at = 1, #ids do
-    local list = deliveries[5 * at - 3] ~= '' and is_id(ids[at]) and sound or broken
+    local list = deliveries[parts * (at - 1) + 2] ~= '' and is_id(ids[at]) and sound or broken
     list[#list + 1] = ids[at]
   end
   if #broken > 0 then
