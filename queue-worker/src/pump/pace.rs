@@ -12,7 +12,7 @@ use crate::lane::{LANES, LaneId};
 const TURNS: f64 = 1000.0;
 
 /// Turns of fewer queues than these wait for each other.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 2;
 
 /// A turn that has not been answered for so long is not waited for: its server may stand still.
 const YOUNG: Duration = Duration::from_millis(20);
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(Pace::new(256).part(), 1);
         assert_eq!(after(200, Duration::from_secs(3600)).part(), 1);
         assert_eq!(after(200, Duration::from_millis(10)).part(), 25);
-        assert_eq!(after(200, Duration::from_micros(10)).part(), 64);
+        assert_eq!(after(200, Duration::from_micros(10)).part(), 128);
         assert_eq!(Pace::new(1).part(), 1);
     }
 
@@ -109,7 +109,7 @@ mod tests {
             assert!(pace.is_worth(1));
             pace.sent(now, LaneId { queue: 0, lane });
         }
-        assert!(!pace.is_worth(1) && pace.is_worth(64));
+        assert!(!pace.is_worth(1) && pace.is_worth(128));
         assert_eq!(pace.next(), Some(now + YOUNG));
         pace.answered(LaneId { queue: 0, lane: 1 });
         assert!(pace.is_worth(1));

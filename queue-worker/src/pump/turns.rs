@@ -36,7 +36,7 @@ pub(super) struct TurnDone {
 const MOST_PARTS: usize = 64;
 
 /// So many parts in a row may a queue get, while others wait.
-const LEAD: usize = 4;
+const LEAD: usize = 2;
 
 /// Nothing is reserved any longer for a turn that has not been answered for so long.
 const LATE: Duration = Duration::from_millis(500);
