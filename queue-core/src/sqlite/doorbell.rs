@@ -8,10 +8,10 @@ use std::{
     collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use super::tx::{HintsOut, now_ms};
+use super::tx::{HintsOut, until};
 use crate::broker::{Announcer, Hints};
 
 /// The listeners of this process, by queue.
@@ -27,9 +27,8 @@ impl Listeners {
     fn tell(&self, queue: &str, at: i64) {
         let listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(announcer) = listeners.get(queue) {
-            let wait = at - now_ms();
-            let due = u64::try_from(wait).ok().filter(|wait| *wait > 0).map(|wait| Instant::now() + Duration::from_millis(wait));
-            announcer.announce(due);
+            let wait = until(at);
+            announcer.announce((!wait.is_zero()).then(|| Instant::now() + wait));
         }
     }
 }

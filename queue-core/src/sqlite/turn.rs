@@ -1,7 +1,5 @@
 //! The turn: finishes, then promotion and claim, in one transaction (R2 to R5).
 
-use std::time::Duration;
-
 use rusqlite::{OptionalExtension, params, types::Value};
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +7,7 @@ use super::{
     finish::finish,
     jobs::{ACTIVE, PARKED, READY, RETRY, SCHEDULED, SUSPECT, Tag},
     lenient::{Bytes, Count, Number},
-    tx::{Failed, Queue, Tx, after},
+    tx::{Failed, Queue, Tx, after, until},
 };
 use crate::{
     address::JobId,
@@ -265,7 +263,7 @@ fn outlook(tx: &mut Tx<'_>, queue: &Queue, suspects: bool) -> Result<TurnAnswer,
             .query_row(params![queue.key, state], |row| row.get(0))?;
         next_due = [next_due, due.map(|Number(due)| due)].into_iter().flatten().min();
     }
-    answer.next_due = next_due.map(|due| Duration::from_millis(u64::try_from(due.saturating_sub(tx.now)).unwrap_or(0)));
+    answer.next_due = next_due.map(until);
     answer.parked = tx.sql("SELECT EXISTS (SELECT 1 FROM queue_parked WHERE queue = ?1)")?.query_row([queue.key], |row| row.get(0))?;
     answer.workers = tx.sql("SELECT count(*) FROM queue_workers WHERE queue = ?1")?.query_row([queue.key], |row| row.get(0))?;
     Ok(answer)

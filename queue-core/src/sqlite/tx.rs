@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params};
@@ -172,16 +172,25 @@ impl Queue {
 
 /// This machine's clock, in milliseconds since 1970.
 pub(super) fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
+}
+
+/// How long it is from now until [`now_ms`] reads this. To the microsecond and more: whoever waits so long finds it due.
+pub(super) fn until(at: i64) -> Duration {
+    Duration::from_millis(u64::try_from(at).unwrap_or(0)).saturating_sub(since_1970())
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// When a job may start that is to wait so long. The clock is cut to whole milliseconds, so it is one more, and nothing starts early.
-pub(super) fn due_after(now: i64, delay: std::time::Duration) -> i64 {
+pub(super) fn due_after(now: i64, delay: Duration) -> i64 {
     after(now, delay).saturating_add(i64::from(!delay.is_zero()))
 }
 
 /// A time so long after `now`.
-pub(super) fn after(now: i64, delay: std::time::Duration) -> i64 {
+pub(super) fn after(now: i64, delay: Duration) -> i64 {
     // Rounded up, so that nothing starts early.
     let ms = delay.as_nanos().div_ceil(1_000_000);
     now.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX))
