@@ -59,12 +59,13 @@ fn people() -> u64 {
 /// Lanes whose leases end at once: more than Lua can unpack.
 const LANES: u64 = 8_001;
 
-/// How long a script may take: the processor, not the clock on the wall. Workers, producers and whoever else builds and tests share
-/// the processors with the server, which may be set aside for tens of milliseconds in the middle of any script.
+/// How long 999 of 1,000 scripts may take: the processor, not the clock on the wall. Workers, producers and whoever else builds and
+/// tests share the processors with the server, which may be set aside for tens of milliseconds in the middle of any script.
 const LONGEST_SCRIPT: Duration = Duration::from_millis(5);
 
-/// The same by the clock on the wall, where a server can be measured by no other.
-const LONGEST_SCRIPT_SHARED: Duration = Duration::from_millis(50);
+/// How long none may take. A virtual machine is set aside as a whole, too, which its processor time does not show: a script that
+/// reads three keys has lasted 5 ms there.
+const LONGEST_STALL: Duration = Duration::from_millis(50);
 
 /// What is said of scripts: of the longest, of half of them, of 999 in 1,000.
 const BY_CPU: [&str; 3] =
@@ -82,10 +83,17 @@ const LONGEST_PING: Duration = Duration::from_millis(100);
 /// For how many PINGs the server is watched, one every few milliseconds.
 const PINGS: usize = 3_000;
 
+/// Whether a child of the server writes its file anew. What the server writes to meanwhile it copies first, a page at a time,
+/// which has made scripts of half a millisecond last 26.
+fn is_forked(server: &Server) -> bool {
+    server.ask::<String>(&["INFO", "persistence"]).is_ok_and(|said| said.contains("aof_rewrite_in_progress:1"))
+}
+
 /// All jobs wait in `scheduled` for one moment; from there on the server is watched by one who has nothing to do with them.
 fn crowd(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.client.inspector().pause(QUEUE).await?;
+        let _: () = bed.server()?.ask(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "0"])?;
         bed.until("the crowd to be stored", Duration::from_secs(600), async |bed| bed.counter("enqueued").await >= people()).await?;
         // They lie in `ready`: put them back to where they wait for their time.
         let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
@@ -96,6 +104,8 @@ fn crowd(bed: &mut Bed) -> Harming<'_> {
                 break;
             }
         }
+        bed.until("the server to be one process", Duration::from_secs(60), async |bed| !bed.server().is_ok_and(|server| is_forked(server)))
+            .await?;
         bed.harm("due at once", "broker");
         let server = bed.server()?;
         let _: () = server.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "1000"])?;
@@ -115,25 +125,25 @@ fn crowd(bed: &mut Bed) -> Harming<'_> {
         let slow: Vec<SlowCommand> = bed.server()?.ask(&["SLOWLOG", "GET", "10000"])?;
         let longest = Duration::from_micros(slow.iter().map(|command| command.2).max().unwrap_or(0));
         let (p99, idle_p99) = (p99(pings), p99(reference));
-        let ([most_of_all, half, nearly_all], most) = match bed.server()?.measures_by_cpu() {
-            true => (BY_CPU, LONGEST_SCRIPT),
-            false => (BY_WALL, LONGEST_SCRIPT_SHARED),
-        };
+        let by_cpu = bed.server()?.measures_by_cpu();
+        let [most_of_all, half, nearly_all] = if by_cpu { BY_CPU } else { BY_WALL };
         bed.measured(most_of_all, longest);
         let said: String = bed.server()?.ask(&["INFO", "latencystats"])?;
-        for (figure, field) in [(half, "p50="), (nearly_all, "p99.9=")] {
-            let line = said.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
-            let us = line.and_then(|line| line.split(',').find_map(|part| part.strip_prefix(field))).and_then(|us| us.parse::<f64>().ok());
-            bed.measured(figure, Duration::from_secs_f64(us.unwrap_or(0.0) / 1e6));
-        }
+        let line = said.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:")).ok_or("no script was called")?;
+        let within = |field: &str| {
+            let us = line.split(',').find_map(|part| part.strip_prefix(field)).and_then(|us| us.parse::<f64>().ok());
+            us.map(|us| Duration::from_secs_f64(us / 1e6)).ok_or(format!("no {field} in {line}"))
+        };
+        let (common, rare) = (within("p50=")?, within("p99.9=")?);
+        bed.measured(half, common);
+        bed.measured(nearly_all, rare);
         bed.measured("PING, 99 of 100", p99);
         bed.measured("PING of an idle server meanwhile, 99 of 100", idle_p99);
-        if longest > most || p99 > LONGEST_PING {
-            // What a server that has forked writes to, it copies first, a page at a time.
-            let stats: String = bed.server()?.ask(&["INFO", "stats"])?;
-            let forks = stats.lines().find_map(|line| line.strip_prefix("total_forks:")).unwrap_or("?");
-            let forks = format!("the server has forked {forks} times meanwhile to rewrite its file");
-            return Err(format!("a script took {longest:?}, 99 of 100 PINGs {p99:?}, and {idle_p99:?} at an idle server; {forks}").into());
+        if (by_cpu && rare > LONGEST_SCRIPT) || longest > LONGEST_STALL || p99 > LONGEST_PING {
+            return Err(format!(
+                "999 of 1,000 scripts took {rare:?}, one {longest:?}, 99 of 100 PINGs {p99:?}, and {idle_p99:?} at an idle server"
+            )
+            .into());
         }
         Ok(())
     })
