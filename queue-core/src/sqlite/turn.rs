@@ -7,7 +7,7 @@ use super::{
     finish::finish,
     jobs::{ACTIVE, PARKED, READY, RETRY, SCHEDULED, SUSPECT, Tag},
     lenient::{Bytes, Count, Number},
-    tx::{Failed, Queue, Tx, after, until},
+    tx::{Failed, Queue, Tx, after},
 };
 use crate::{
     address::JobId,
@@ -263,7 +263,7 @@ fn outlook(tx: &mut Tx<'_>, queue: &Queue, suspects: bool) -> Result<TurnAnswer,
             .query_row(params![queue.key, state], |row| row.get(0))?;
         next_due = [next_due, due.map(|Number(due)| due)].into_iter().flatten().min();
     }
-    answer.next_due = next_due.map(until);
+    answer.next_due = next_due.map(|due| tx.until(due));
     answer.parked = tx.sql("SELECT EXISTS (SELECT 1 FROM queue_parked WHERE queue = ?1)")?.query_row([queue.key], |row| row.get(0))?;
     answer.workers = tx.sql("SELECT count(*) FROM queue_workers WHERE queue = ?1")?.query_row([queue.key], |row| row.get(0))?;
     Ok(answer)

@@ -36,7 +36,8 @@ pub(super) type HintsOut = BTreeMap<String, i64>;
 
 pub(super) struct Tx<'a> {
     connection: &'a Connection,
-    /// The broker's clock, read once per operation.
+    /// The broker's clock, read once per operation, and the same in whole milliseconds.
+    clock: Duration,
     pub(super) now: i64,
     counters: BTreeMap<(i64, &'static str), i64>,
     hints: HintsOut,
@@ -54,13 +55,20 @@ pub(super) struct Queue {
 
 impl<'a> Tx<'a> {
     pub(super) fn new(connection: &'a Connection) -> Self {
-        Tx { connection, now: now_ms(), counters: BTreeMap::new(), hints: HintsOut::new() }
+        let clock = since_1970();
+        Tx { connection, clock, now: in_ms(clock), counters: BTreeMap::new(), hints: HintsOut::new() }
+    }
+
+    /// How long it is until the clock reads this. To the microsecond and more: whoever waits so long finds it due.
+    pub(super) fn until(&self, at: i64) -> Duration {
+        between(self.clock, at)
     }
 
     /// Runs one operation so that its refusal undoes what it wrote, and nothing else.
     pub(super) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
         // It may have been asked for after this transaction began: its delays begin no earlier than it. Never backwards, though.
-        self.now = self.now.max(now_ms());
+        self.clock = self.clock.max(since_1970());
+        self.now = in_ms(self.clock);
         let (counters, hints) = (self.counters.clone(), self.hints.clone());
         self.sql("SAVEPOINT operation")?.execute([])?;
         let refusal = match work(self) {
@@ -170,16 +178,20 @@ impl Queue {
     }
 }
 
-/// This machine's clock, in milliseconds since 1970.
-pub(super) fn now_ms() -> i64 {
-    i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
-}
-
-/// How long it is from now until [`now_ms`] reads this. To the microsecond and more: whoever waits so long finds it due.
+/// How long it is until this machine's clock reads this.
 pub(super) fn until(at: i64) -> Duration {
-    Duration::from_millis(u64::try_from(at).unwrap_or(0)).saturating_sub(since_1970())
+    between(since_1970(), at)
 }
 
+fn between(clock: Duration, at: i64) -> Duration {
+    Duration::from_millis(u64::try_from(at).unwrap_or(0)).saturating_sub(clock)
+}
+
+fn in_ms(clock: Duration) -> i64 {
+    i64::try_from(clock.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// This machine's clock.
 fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

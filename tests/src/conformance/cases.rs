@@ -81,6 +81,7 @@ macro_rules! __conformance_cases {
                 many_jobs_due_at_once_are_all_served
                 a_turn_moves_a_bounded_number_of_due_jobs
                 a_turn_tells_when_the_next_job_is_due
+                a_turn_counts_to_the_next_due_job_from_the_time_that_it_tells
                 a_look_overlooks_nothing
                 the_clock_goes_forward
                 a_new_job_is_announced

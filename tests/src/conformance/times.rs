@@ -166,6 +166,19 @@ pub async fn a_turn_tells_when_the_next_job_is_due(bed: Bed) {
     assert!(due <= Duration::from_secs(100) + CUT && due > Duration::from_secs(70), "{due:?}");
 }
 
+/// The time to the next due job is counted from the same reading of the clock that the turn tells, whenever it is asked.
+pub async fn a_turn_counts_to_the_next_due_job_from_the_time_that_it_tells(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let id = bed.put_later(LONG).await;
+    let due = bed.show(&id).await.expect("it is scheduled").at_ms.expect("with a time");
+    for _ in 0..300 {
+        let turn = lane.next();
+        let answer = lane.send(&turn).await;
+        let left = answer.next_due.expect("one is due").as_micros().div_ceil(1000);
+        assert_eq!(answer.now_ms + i64::try_from(left).unwrap(), due);
+    }
+}
+
 /// Whatever waits is seen by a look, which so stands for a turn of a lane that has nothing to do.
 pub async fn a_look_overlooks_nothing(bed: Bed) {
     let look = async || bed.broker.look(&bed.queue).await.expect("a look is answered");
