@@ -8,7 +8,6 @@
 mod audit;
 mod ballast;
 mod busy;
-mod company;
 mod doorbell;
 mod enqueue;
 mod finish;

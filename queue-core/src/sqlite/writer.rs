@@ -13,7 +13,6 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     ballast::Ballast,
     busy,
-    company::{Company, next},
     doorbell::Bell,
     schema,
     tx::{Failed, Tx},
@@ -109,7 +108,6 @@ impl Writer {
             durability,
             syncs: true,
             waiting: VecDeque::new(),
-            company: Company::default(),
         };
         start("queue-sqlite-writer", group)
     }
@@ -127,7 +125,6 @@ impl Writer {
             durability: Durability::Volatile,
             syncs: true,
             waiting: VecDeque::new(),
-            company: Company::default(),
         };
         start("queue-sqlite-reader", group)
     }
@@ -171,8 +168,6 @@ struct Group {
     /// Whether a commit of this connection waits for the disk now.
     syncs: bool,
     waiting: VecDeque<Box<dyn Op>>,
-    /// Which enqueues are probably on their way.
-    company: Company,
 }
 
 impl Group {
@@ -201,8 +196,6 @@ impl Group {
             Commit::Jobs(_) | Commit::Synced => durability == Durability::PowerLoss,
         };
         let synced = self.waiting.iter().any(|op| waits(&**op));
-        let company = self.company;
-        let mut joined_until = None;
         let mut answers: Vec<(Box<dyn Op>, Option<Error>)> = Vec::new();
         let room = self.look_for_room();
         let mut bytes = 0;
@@ -212,12 +205,7 @@ impl Group {
             self.transaction(|tx, refuse| {
                 let until = Instant::now() + GROUP_TIME;
                 while answers.is_empty() || answers.len() < GROUP && bytes < GROUP_BYTES && Instant::now() < until {
-                    if waiting.is_empty() {
-                        // Only enqueues wait for their like: a turn has a worker's hands idle meanwhile.
-                        let lingers = synced && answers.len() < company.size && answers.iter().all(|(op, _)| is_enqueue(&**op));
-                        let until = *joined_until.get_or_insert_with(|| Instant::now() + company.patience);
-                        waiting.extend(if lingers { next(receiver, until) } else { receiver.try_recv().ok() });
-                    }
+                    waiting.extend(waiting.is_empty().then(|| receiver.try_recv().ok()).flatten());
                     // What came meanwhile and has to be on disk waits for a commit of its own.
                     if waiting.front().is_none_or(|op| !synced && waits(&**op)) {
                         break;
@@ -254,8 +242,6 @@ impl Group {
                 answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate()));
             }
         }
-        let kept_waiting = self.waiting.iter().filter(|op| is_enqueue(&***op)).count() + receiver.len();
-        self.company.size = answers.iter().filter(|(op, _)| is_enqueue(&**op)).count() + kept_waiting;
         for (op, failure) in answers {
             op.answer(failure);
         }
@@ -322,13 +308,11 @@ impl Group {
             let mut tx = Tx::new(&self.connection);
             work(&mut tx, &full)?;
             let hints = tx.finish()?;
-            let begun = Instant::now();
             self.connection.prepare_cached("COMMIT")?.execute([])?;
-            Ok((hints, begun.elapsed()))
+            Ok(hints)
         });
         match outcome {
-            Ok((hints, took)) => {
-                self.company.commit_took(took);
+            Ok(hints) => {
                 self.bell.ring(hints);
                 Ok(())
             }
@@ -363,89 +347,8 @@ impl Group {
     }
 }
 
-fn is_enqueue(op: &dyn Op) -> bool {
-    op.commit().added().is_some()
-}
-
 fn is_full(error: &rusqlite::Error) -> bool {
     // The index of the write-ahead log is a file, too; that it cannot grow is told as an I/O error.
     let index = error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
     index || matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc as std_mpsc;
-
-    use super::*;
-
-    /// A database whose writer expects so many enqueues, and waits long for them.
-    fn group(folder: &Path, size: usize) -> Group {
-        let path = folder.join("queue.db");
-        Group {
-            connection: schema::open_writer(Some(&path)).expect("a new database is opened"),
-            begin: "BEGIN IMMEDIATE",
-            location: schema::shown(Some(&path)),
-            bell: Bell::silent(),
-            ballast: Ballast::of(None),
-            roomy: true,
-            durability: Durability::PowerLoss,
-            syncs: true,
-            waiting: VecDeque::new(),
-            company: Company { size, patience: Duration::from_secs(60) },
-        }
-    }
-
-    fn op(commit: Commit, mut work: impl FnMut(&mut Tx<'_>) + Send + 'static) -> (Box<dyn Op>, oneshot::Receiver<Result<()>>) {
-        let (caller, answer) = oneshot::channel();
-        let work = move |tx: &mut Tx<'_>| {
-            work(tx);
-            Ok(())
-        };
-        (Box::new(Call { work, commit, result: None, caller }), answer)
-    }
-
-    #[test]
-    fn a_commit_waits_for_an_enqueue_that_is_on_its_way() {
-        let folder = tempfile::tempdir().expect("a folder is made");
-        let mut group = group(folder.path(), 2);
-        let (ops, mut receiver) = mpsc::unbounded_channel();
-        let (begun, has_begun) = std_mpsc::channel();
-        let (first, mut first_answer) = op(Commit::Jobs(1), move |_| begun.send(()).expect("the test waits for it"));
-        let (second, mut second_answer) = op(Commit::Jobs(1), |_| {});
-        let _ = ops.send(first);
-        let other = thread::spawn({
-            let ops = ops.clone();
-            move || {
-                has_begun.recv().expect("the first is run");
-                // Long after the first, and yet in its commit.
-                let is_early = (0..50).any(|_| {
-                    thread::sleep(Duration::from_millis(1));
-                    first_answer.try_recv().is_ok()
-                });
-                let _ = ops.send(second);
-                (is_early, first_answer)
-            }
-        });
-        group.commit_group(&mut receiver);
-        let (is_early, mut first_answer) = other.join().expect("the second is sent");
-        assert!(!is_early, "the first was answered alone");
-        assert!(matches!((first_answer.try_recv(), second_answer.try_recv()), (Ok(Ok(())), Ok(Ok(())))), "one commit has both");
-        assert_eq!(group.company.size, 2);
-    }
-
-    #[test]
-    fn who_comes_alone_or_is_no_enqueue_waits_for_nobody() {
-        let folder = tempfile::tempdir().expect("a folder is made");
-        let (ops, mut receiver) = mpsc::unbounded_channel();
-        for (commit, expected) in [(Commit::Jobs(1), 1), (Commit::Synced, 2), (Commit::Soon, 2)] {
-            let mut group = group(folder.path(), expected);
-            let (op, mut answer) = op(commit, |_| {});
-            let _ = ops.send(op);
-            let begun = Instant::now();
-            group.commit_group(&mut receiver);
-            assert!(matches!(answer.try_recv(), Ok(Ok(()))));
-            assert!(begun.elapsed() < Duration::from_secs(60), "{commit:?} has waited");
-        }
-    }
 }
