@@ -29,6 +29,8 @@ pub(crate) enum When {
     Plain,
     /// With `--long`.
     Long,
+    /// Never: it needs more than the others.
+    Named,
 }
 
 /// What a figure is given to measure on, each time anew.
@@ -100,7 +102,15 @@ impl Figure {
     where
         F: for<'a> Fn(&'a Path) -> BoxFuture<'a, Readings> + 'static,
     {
-        Figure::new(name.into(), about.into(), Measure::Program(Box::new(measure))).of("cluster")
+        Figure::program(name, about, measure).of("cluster")
+    }
+
+    /// A figure of Redis servers that it starts itself.
+    pub(crate) fn program<F>(name: impl Into<Cow<'static, str>>, about: impl Into<Cow<'static, str>>, measure: F) -> Self
+    where
+        F: for<'a> Fn(&'a Path) -> BoxFuture<'a, Readings> + 'static,
+    {
+        Figure::new(name.into(), about.into(), Measure::Program(Box::new(measure)))
     }
 
     fn new(name: Cow<'static, str>, about: Cow<'static, str>, measure: Measure) -> Self {

@@ -14,6 +14,7 @@
 
 mod children;
 mod contest;
+mod counted;
 mod designs;
 mod figures;
 mod frame;
@@ -135,9 +136,10 @@ fn chosen(mut all: Vec<Figure>, args: &Args) -> Result<Vec<Figure>, Error> {
         let known: Vec<_> = all.iter().map(|figure| &*figure.name).collect();
         return Err(format!("unknown figure {unknown:?}; there are {}", known.join(", ")).into());
     }
+    let is_usual = |figure: &Figure| figure.when == When::Plain || (figure.when == When::Long && args.long);
     all.retain(|figure| match args.names.iter().find(|name| is(figure, name)) {
-        Some(name) => figure.name == name.as_str() || figure.when == When::Plain || args.long,
-        None => args.names.is_empty() && (figure.when == When::Plain || args.long || args.list),
+        Some(name) => figure.name == name.as_str() || is_usual(figure),
+        None => args.names.is_empty() && (is_usual(figure) || args.list),
     });
     Ok(all)
 }

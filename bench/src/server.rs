@@ -16,13 +16,16 @@ use crate::{
     frame::{Bar, Reading},
 };
 
+/// How long a server may take to start: in Valgrind, with a million jobs, most of a minute.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// A redis-server on a free port that keeps nothing on disk; stopped on drop.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     port: u16,
     by_cpu: bool,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Server {
@@ -36,28 +39,40 @@ impl Server {
     }
 
     fn launch(binary: &Path, by_cpu: bool) -> Result<Self, Error> {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let folder = TempDir::new()?;
         let mut command = Command::new(binary);
         if by_cpu {
             command.env(preload::VARIABLE, preload::cpu_clock(folder.path())?);
         }
+        let mut server = Server::run(command, folder)?;
+        server.by_cpu = by_cpu;
+        Ok(server)
+    }
+
+    /// Runs in this folder, with what is saved there.
+    pub(crate) fn run(mut command: Command, folder: TempDir) -> Result<Self, Error> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let child = command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .arg("--dir")
             .arg(folder.path())
             .stdout(Stdio::null())
             .spawn()
-            .map_err(|error| format!("cannot start {}: {error}; install redis-server, or name one with --server", binary.display()))?;
-        let server = Server { child, port, by_cpu, _folder: folder };
-        let until = Instant::now() + Duration::from_secs(10);
-        while server.connection().is_err() {
+            .map_err(|error| format!("cannot start {command:?}: {error}; install redis-server, or name one with --server"))?;
+        let server = Server { child, port, by_cpu: false, folder };
+        let until = Instant::now() + PATIENCE;
+        while !server.info("persistence", "loading").is_ok_and(|loading| loading == 0.0) {
             if Instant::now() > until {
-                return Err("the server did not answer within 10 s".into());
+                return Err(format!("the server did not answer within {PATIENCE:?}").into());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(server)
+    }
+
+    /// The folder in which it keeps what it saves.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -89,6 +104,20 @@ impl Server {
         let text: String = redis::cmd("INFO").arg("commandstats").query(&mut self.connection()?)?;
         let stats = text.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
         stats.map(|(name, rest)| Ok((name.to_owned(), rest.split(',').next().unwrap_or(rest).parse()?))).collect()
+    }
+
+    /// Requests for scripts since the last look, and how long they took together, in microseconds.
+    pub(crate) fn scripts(&self) -> Result<(f64, f64), Error> {
+        let mut connection = self.connection()?;
+        let text: String = redis::cmd("INFO").arg("commandstats").query(&mut connection)?;
+        redis::cmd("CONFIG").arg("RESETSTAT").query::<()>(&mut connection)?;
+        let (mut calls, mut us) = (0.0, 0.0);
+        for line in text.lines().filter(|line| line.starts_with("cmdstat_eval")) {
+            let number = |field: &str| line.split([':', ',']).find_map(|part| part.strip_prefix(field)?.strip_prefix('='));
+            let both = number("calls").zip(number("usec")).ok_or_else(|| format!("{line} has no calls, or no usec"))?;
+            (calls, us) = (calls + both.0.parse::<f64>()?, us + both.1.parse::<f64>()?);
+        }
+        Ok((calls, us))
     }
 
     /// Begins to look for requests that take long.

@@ -5,6 +5,7 @@ mod cluster;
 mod cost;
 mod enqueue;
 mod growth;
+mod instructions;
 mod latency;
 mod lateness;
 mod memory;
@@ -26,6 +27,7 @@ pub(crate) fn all() -> Vec<Figure> {
         scale::figures(),
         growth::figures(),
         bounds::figures(),
+        instructions::figures(),
         sqlite::figures(),
         cluster::figures(),
     ];

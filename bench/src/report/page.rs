@@ -26,6 +26,7 @@ cargo xtask bench --long                            # those too; 10 million jobs
 cargo xtask bench process latency --runs 9          # some of them
 cargo xtask bench redis --json > figures.jsonl      # one object per number
 cargo xtask bench --list                            # what each figure measures
+cargo xtask bench instructions                      # the longest scripts, in instructions; needs Valgrind
 cargo xtask bench --report docs/benchmarks.md       # this page
 ```
 
@@ -43,6 +44,8 @@ cargo xtask bench --report docs/benchmarks.md       # this page
 - The longest script is measured in CPU time of the server: its clock goes on only while its thread runs, by a small library that is
   loaded before it. A clock on the wall would count, too, for how long the machine lets others have the processor in the middle of a
   script, which says nothing of the script; what a client sees of it all is in the `PING` of the same run.
+- `instructions` counts what scripts do instead, which no other program on the machine changes: a server in Valgrind and one without
+  are asked for the same, and what a million instructions take is read from the sums of both.
 - What a job costs in commands, bytes and allocations does not depend on the machine. Those numbers are in
   `bench/baseline.json`, and `cargo xtask test` fails when one of them grows.
 ";

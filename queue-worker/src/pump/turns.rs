@@ -7,7 +7,7 @@ use std::{
 };
 
 use queue_core::{
-    broker::{Delivery, Ending, Finish, MAX_BYTES, MAX_ITEMS, PartyName, Turn, TurnAnswer},
+    broker::{Delivery, Ending, Finish, MAX_BYTES, PartyName, Turn, TurnAnswer},
     context::CancelCause,
 };
 
@@ -115,7 +115,7 @@ impl Pump {
         let mut left = share;
         while left > 0 && self.queues[queue].is_hungry() {
             let part = if self.queues[queue].backlog { self.slots.len().div_ceil(2).max(SMALLEST_PART) } else { left };
-            let claim = left.min(part).min(MAX_ITEMS);
+            let claim = left.min(part).min(MOST_WORK);
             if !self.send_claim(queue, claim) {
                 return;
             }
@@ -324,17 +324,30 @@ impl Pump {
 /// Fewer jobs than these are not worth a turn of their own.
 const SMALLEST_PART: usize = 16;
 
+/// Most claims of one turn, and most plain acks: the broker answers nobody else meanwhile.
+const MOST_WORK: usize = 256;
+
 impl Lane {
     /// What fits into one turn; the rest stays for the next.
     fn take_finishes(&mut self) -> Vec<Finish> {
-        let mut bytes = 0;
-        let fit = self.finishes.iter().take(MAX_ITEMS).take_while(|finish| {
+        let (mut bytes, mut done) = (0, 0);
+        let fit = self.finishes.iter().take_while(|finish| {
             bytes += size(&finish.ending);
-            bytes <= MAX_BYTES
+            done += work(&finish.ending);
+            bytes <= MAX_BYTES && done <= MOST_WORK
         });
         let fit = fit.count().max(1).min(self.finishes.len());
         let rest = self.finishes.split_off(fit);
         mem::replace(&mut self.finishes, rest)
+    }
+}
+
+/// About how many plain acks the broker could take in instead: they go all at once, others one by one.
+fn work(ending: &Ending) -> usize {
+    match ending {
+        Ending::Ack { keep: None, .. } => 1,
+        Ending::Ack { keep: Some(_), .. } => 2,
+        _ => 4,
     }
 }
 
@@ -377,9 +390,9 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_bounded_in_items_and_in_bytes_and_nothing_is_left_behind() {
-        let mut small = acks(MAX_ITEMS + 7, 0);
-        assert_eq!(small.take_finishes().len(), MAX_ITEMS);
+    fn a_turn_is_bounded_in_work_and_in_bytes_and_nothing_is_left_behind() {
+        let mut small = acks(MOST_WORK + 7, 0);
+        assert_eq!(small.take_finishes().len(), MOST_WORK);
         assert_eq!(small.take_finishes().len(), 7);
         assert!(small.take_finishes().is_empty());
 
@@ -387,6 +400,15 @@ mod tests {
         let first = large.take_finishes();
         assert!(first.len() < 16 && !first.is_empty(), "{}", first.len());
         assert_eq!(first.len() + large.finishes.len(), 40);
+    }
+
+    #[test]
+    fn endings_that_take_longer_fill_a_turn_sooner() {
+        let mut lane = acks(MOST_WORK, 0);
+        let failed = Ending::Nack { delay: Duration::ZERO, error: String::new() };
+        lane.finishes.iter_mut().for_each(|finish| finish.ending = failed.clone());
+        assert_eq!(lane.take_finishes().len(), MOST_WORK / 4);
+        assert_eq!(lane.finishes.len(), MOST_WORK - MOST_WORK / 4);
     }
 
     #[test]
