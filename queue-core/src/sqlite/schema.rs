@@ -31,7 +31,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, config::DbConfig};
 
 use super::busy;
 use crate::error::{Error, Result};
@@ -86,8 +86,15 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     let mut connection = Connection::open_with_flags(path, flags).map_err(|error| refused(&shown, &error))?;
     connection.busy_handler(Some(busy::wait)).map_err(|error| refused(&shown, &error))?;
     connection.pragma_update(None, "query_only", true).map_err(|error| refused(&shown, &error))?;
-    connection.set_prepared_statement_cache_capacity(64);
+    keep_statements(&connection).map_err(|error| refused(&shown, &error))?;
     Ok(connection)
+}
+
+/// Each statement is prepared once. SQLite would do so again whenever a value is bound that could change its plan, as the
+/// number after `LIMIT`.
+fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(128);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 enum Refusal {
@@ -136,7 +143,7 @@ fn prepare(connection: &mut Connection, shown: &str) -> Result<(), Refusal> {
     connection.pragma_update(None, "cache_size", -16_000)?;
     connection.pragma_update(None, "journal_size_limit", 16 * 1024 * 1024)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-    connection.set_prepared_statement_cache_capacity(128);
+    keep_statements(connection)?;
     // One process makes the tables; the others wait here for it.
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let made = migrate(connection, shown);

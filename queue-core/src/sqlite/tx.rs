@@ -64,19 +64,24 @@ impl<'a> Tx<'a> {
         between(self.clock, at)
     }
 
-    /// Runs one operation so that its refusal undoes what it wrote, and nothing else.
-    pub(super) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
+    /// Runs one operation, and tells why it was refused. What a refused one wrote is still there.
+    pub(super) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
         // It may have been asked for after this transaction began: its delays begin no earlier than it. Never backwards, though.
         self.clock = self.clock.max(since_1970());
         self.now = in_ms(self.clock);
+        match work(self) {
+            Ok(()) => Ok(None),
+            Err(Failed::Refused(error)) => Ok(Some(error)),
+            Err(Failed::Sqlite(error)) if is_of_the_data(&error) => Ok(Some(Error::Internal(error.to_string()))),
+            Err(Failed::Sqlite(error)) => Err(error),
+        }
+    }
+
+    /// The same so that a refusal undoes what the operation wrote, and nothing else. SQLite keeps a copy of each page for that.
+    pub(super) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
         let (counters, hints) = (self.counters.clone(), self.hints.clone());
         self.sql("SAVEPOINT operation")?.execute([])?;
-        let refusal = match work(self) {
-            Ok(()) => None,
-            Err(Failed::Refused(error)) => Some(error),
-            Err(Failed::Sqlite(error)) if is_of_the_data(&error) => Some(Error::Internal(error.to_string())),
-            Err(Failed::Sqlite(error)) => return Err(error),
-        };
+        let refusal = self.attempt(work)?;
         if refusal.is_some() {
             (self.counters, self.hints) = (counters, hints);
             self.sql("ROLLBACK TO operation")?.execute([])?;

@@ -51,7 +51,7 @@ impl Commit {
     }
 }
 
-/// What is done in a transaction. It may be run twice: when the disk turns out to be full, the group is tried again.
+/// What is done in a transaction. It may be run again: when another of its group was refused, or the disk turned out to be full.
 trait Op: Send {
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), Failed>;
     fn commit(&self) -> Commit;
@@ -201,7 +201,8 @@ impl Group {
         let mut bytes = 0;
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut current = None;
-        let outcome = self.sync_commits(synced).and_then(|()| {
+        let mut refused = false;
+        let mut outcome = self.sync_commits(synced).and_then(|()| {
             self.transaction(|tx, refuse| {
                 let until = Instant::now() + GROUP_TIME;
                 while answers.is_empty() || answers.len() < GROUP && bytes < GROUP_BYTES && Instant::now() < until {
@@ -216,7 +217,11 @@ impl Group {
                         Some(_) if !room => Some(refuse()),
                         added => {
                             bytes += added.unwrap_or(0);
-                            tx.isolated(|tx| op.run(tx))?
+                            if let Some(error) = tx.attempt(|tx| op.run(tx))? {
+                                refused = true;
+                                return Err(error.into());
+                            }
+                            None
                         }
                     };
                     answers.extend(current.take().map(|op| (op, failure)));
@@ -231,6 +236,9 @@ impl Group {
             answers.extend(waiting.drain(..).map(|op| (op, None)));
         }
         self.waiting = waiting;
+        if refused {
+            outcome = self.commit_apart(&mut answers, room);
+        }
         match outcome {
             Ok(()) => {}
             Err(Failed::Sqlite(error)) if is_full(&error) => {
@@ -247,14 +255,19 @@ impl Group {
         }
     }
 
-    /// The group once more after the disk was full: without the enqueues, in the room that the ballast gave.
-    fn commit_without_adding(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)]) {
-        let outcome = self.transaction(|tx, refuse| {
-            for (op, failure) in &mut *answers {
-                *failure = if op.commit().added().is_some() { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
+    /// The group once more, so that a refused operation undoes what it wrote. They are rare; the others need no copies of pages.
+    fn commit_apart(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)], room: bool) -> Result<(), Failed> {
+        self.transaction(|tx, refuse| {
+            for (op, failure) in answers {
+                *failure = if !room && op.commit().added().is_some() { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
             }
             Ok(())
-        });
+        })
+    }
+
+    /// The group once more after the disk was full: without the enqueues, in the room that the ballast gave.
+    fn commit_without_adding(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)]) {
+        let outcome = self.commit_apart(answers, false);
         if let Err(error) = outcome {
             let error = self.told(error);
             for (op, failure) in answers {
@@ -351,4 +364,82 @@ fn is_full(error: &rusqlite::Error) -> bool {
     // The index of the write-ahead log is a file, too; that it cannot grow is told as an I/O error.
     let index = error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
     index || matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as std_mpsc;
+
+    use super::*;
+
+    fn add(tx: &mut Tx<'_>, name: &str) -> Result<(), Failed> {
+        tx.queue_made(name)?;
+        Ok(())
+    }
+
+    /// Operations of one commit: they come while the first of them runs.
+    async fn together(writer: &Writer, refused: impl Fn() -> Failed + Send + 'static) -> [Result<()>; 3] {
+        let (begun, has_begun) = oneshot::channel();
+        let (go, may_go) = std_mpsc::channel::<()>();
+        let mut begun = Some(begun);
+        let first = writer.call(Commit::Synced, move |tx| {
+            add(tx, "first")?;
+            if let Some(begun) = begun.take() {
+                begun.send(()).expect("the test waits");
+                may_go.recv().expect("the test lets it go");
+            }
+            Ok(())
+        });
+        let rest = async {
+            has_begun.await.expect("the first is run");
+            let second = writer.call(Commit::Synced, move |tx| {
+                add(tx, "second")?;
+                tx.count(1, "second", 1);
+                tx.hint("second", 0);
+                Err(refused())
+            });
+            let third = writer.call(Commit::Synced, |tx| add(tx, "third"));
+            let both = futures_util::future::join(second, third);
+            tokio::pin!(both);
+            // Both are on their way after the first look at them.
+            assert!(futures_util::poll!(&mut both).is_pending());
+            go.send(()).expect("the first waits");
+            both.await
+        };
+        let (first, (second, third)) = futures_util::future::join(first, rest).await;
+        [first, second, third]
+    }
+
+    #[tokio::test]
+    async fn a_refused_operation_undoes_what_it_wrote_and_no_more() {
+        let refusals: [fn() -> Failed; 2] = [
+            || Failed::Refused(Error::Forgotten("second".to_owned())),
+            || Failed::Sqlite(rusqlite::Error::InvalidColumnType(0, "value".to_owned(), rusqlite::types::Type::Text)),
+        ];
+        for refused in refusals {
+            let connection = schema::open_writer(None).expect("a database in memory");
+            let listeners = super::super::doorbell::Listeners::default();
+            let mut hints = listeners.of("second");
+            #[cfg(unix)]
+            let bell = Bell::new(listeners, None, None);
+            #[cfg(not(unix))]
+            let bell = Bell::new(listeners);
+            let (writer, thread) = Writer::start(connection, None, Durability::PowerLoss, bell).expect("a thread");
+            let [first, second, third] = together(&writer, refused).await;
+            first.expect("it was not refused");
+            second.expect_err("it was refused");
+            third.expect("it was not refused");
+            let stored = |tx: &mut Tx<'_>| {
+                let names: Vec<String> = tx
+                    .sql("SELECT name FROM queue_queues UNION ALL SELECT name FROM queue_counters ORDER BY name")?
+                    .query_map([], |row| row.get(0))?
+                    .collect::<rusqlite::Result<_>>()?;
+                Ok(names)
+            };
+            assert_eq!(writer.call(Commit::Soon, stored).await.expect("it reads"), ["first", "third"]);
+            assert!(futures_util::poll!(Box::pin(hints.next())).is_pending(), "nobody hears of what was undone");
+            drop(writer);
+            thread.join().expect("the thread ends");
+        }
+    }
 }

@@ -174,7 +174,7 @@ pub async fn a_turn_counts_to_the_next_due_job_from_the_time_that_it_tells(bed: 
     for _ in 0..300 {
         let turn = lane.next();
         let answer = lane.send(&turn).await;
-        let left = answer.next_due.expect("one is due").as_micros().div_ceil(1000);
+        let left = answer.next_due.expect("one is due").as_nanos().div_ceil(1_000_000);
         assert_eq!(answer.now_ms + i64::try_from(left).unwrap(), due);
     }
 }

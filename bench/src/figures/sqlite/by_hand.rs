@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Instant};
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, config::DbConfig, params};
 
 /// A connection to a database that a broker has made, with one job in it.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ impl ByHand {
         connection.pragma_update(None, "synchronous", "full")?;
         connection.pragma_update(None, "cache_size", -16_000)?;
         connection.pragma_update(None, "wal_autocheckpoint", 1000)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(128);
         let (queue, tail) =
             connection.query_row("SELECT queue, tail FROM queue_queues WHERE name = ?1", [queue], |row| Ok((row.get(0)?, row.get(1)?)))?;
