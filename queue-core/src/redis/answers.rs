@@ -102,17 +102,21 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, i64
     }
     answer.stale.sort_unstable();
     let parts: usize = number(next(&mut values)?)?;
+    let counted = match parts {
+        2 => false,
+        5 => true,
+        _ => return Err(strange("the number of a delivery's parts")),
+    };
     let deliveries = array(next(&mut values)?)?;
     let claim: u64 = number(next(&mut values)?)?;
-    let counted = parts == 5;
-    answer.deliveries.reserve(deliveries.len() / if counted { 5 } else { 2 });
-    let mut parts = deliveries.into_iter();
-    while let Some(id) = parts.next() {
-        let mut delivery = Delivery::new(JobId::from_bytes(&bytes(id)?)?, claim, bytes(next(&mut parts)?)?);
+    answer.deliveries.reserve(deliveries.len() / parts);
+    let mut flat = deliveries.into_iter();
+    while let Some(id) = flat.next() {
+        let mut delivery = Delivery::new(JobId::from_bytes(&bytes(id)?)?, claim, bytes(next(&mut flat)?)?);
         if counted {
-            delivery.attempts = count(next(&mut parts)?);
-            delivery.crashes = count(next(&mut parts)?);
-            delivery.snoozes = count(next(&mut parts)?);
+            delivery.attempts = count(next(&mut flat)?);
+            delivery.crashes = count(next(&mut flat)?);
+            delivery.snoozes = count(next(&mut flat)?);
         }
         delivery.void = delivery.envelope.is_empty();
         answer.deliveries.push(delivery);

@@ -3,8 +3,8 @@
 --   number of groups of acks of made ids: claim, how long they are kept or '', n ids, and n results if they are kept,
 --   number of other endings: claim, id, kind, a, b.
 -- Answers: stale positions as text, parts of a delivery, deliveries flat (id, envelope, and where there are five parts attempts,
--- crashes, snoozes: else they are 0), claim number, now, more, time to the next that is due or '', parked, paused, workers. Times in microseconds: a job starts when it is due, not a
--- millisecond later.
+-- crashes, snoozes: else they are 0), claim number, now, more, time to the next that is due or '', parked, paused, workers.
+-- Times are in microseconds: a job starts when it is due, not a millisecond later.
 
 local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large')
 if meta[1] and meta[1] ~= SCHEMA then
@@ -409,10 +409,12 @@ if #ids > 0 then
 end
 if #ids > 0 then
   local tag = worker .. ':' .. ms(claim)
-  local pairs_ = {}
-  for at = 1, #ids do
-    pairs_[2 * at - 1] = ids[at]
-    pairs_[2 * at] = tag
+  -- A small hash is a list to Redis, searched from its head for each job. A value longer than `hash-max-listpack-value` makes it
+  -- a table for good; the pair that follows overwrites it.
+  local pairs_ = #ids > 8 and { ids[1], string.rep('-', 65) } or {}
+  for _, id in ipairs(ids) do
+    pairs_[#pairs_ + 1] = id
+    pairs_[#pairs_ + 1] = tag
   end
   call('HSET', K.active, unpack(pairs_))
   call('HSET', K.meta, 'claim', ms(claim))
