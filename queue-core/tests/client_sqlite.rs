@@ -32,7 +32,7 @@ async fn finish_one(client: &Client, ending: Ending) {
     let worker = broker.register(&Register::worker(queue.clone(), ProcessId::random(), lease)).await.unwrap();
     let answer = broker.turn(&Turn::new(queue.clone(), worker.clone(), 1, lease).claim(1)).await.unwrap();
     let delivery = &answer.deliveries[0];
-    let finish = Finish { id: delivery.id.clone(), claim: delivery.claim, ending };
+    let finish = Finish::new(delivery, ending);
     let answer = broker.turn(&Turn::new(queue, worker, 2, lease).finish(vec![finish])).await.unwrap();
     assert!(answer.stale.is_empty());
 }

@@ -176,11 +176,7 @@ async fn what_was_answered_is_there_after_a_restart() {
     assert_eq!(broker.turn(&turn).await.unwrap().deliveries, answer.deliveries, "a replay claims nothing");
     let stats = broker.stats(QUEUE).await.unwrap();
     assert_eq!((stats.depth[&State::Ready], stats.depth[&State::Active]), (15, 5));
-    let finishes = answer.deliveries.iter().map(|job| Finish {
-        id: job.id.clone(),
-        claim: job.claim,
-        ending: Ending::Ack { result: None, keep: None },
-    });
+    let finishes = answer.deliveries.iter().map(|job| Finish::new(job, Ending::Ack { result: None, keep: None }));
     let answer = broker.turn(&Turn::new(QUEUE, lane, 2, LEASE).finish(finishes.collect())).await.unwrap();
     assert!(answer.stale.is_empty());
     assert_eq!(broker.stats(QUEUE).await.unwrap().counters["done"], 5);

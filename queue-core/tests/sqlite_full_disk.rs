@@ -123,11 +123,7 @@ async fn a_full_disk_refuses_jobs_and_lets_all_others_be_finished() {
         if answer.deliveries.is_empty() {
             break;
         }
-        finishes = answer
-            .deliveries
-            .into_iter()
-            .map(|job| Finish { id: job.id, claim: job.claim, ending: Ending::Ack { result: None, keep: None } })
-            .collect();
+        finishes = answer.deliveries.into_iter().map(|job| Finish::new(&job, Ending::Ack { result: None, keep: None })).collect();
         let beat = broker.extend(&[Extend::new(QUEUE, lane.clone(), turn_seq, LEASE)]).await;
         assert!(beat[0].is_ok(), "{beat:?}");
         // Whoever tries meanwhile hears the same, and takes no room from the others.

@@ -92,11 +92,7 @@ async fn child() {
         let answer = broker.turn(&turn).await.unwrap();
         assert!(answer.stale.is_empty());
         tell("done", finishes.iter().map(|finish| &finish.id));
-        finishes = answer
-            .deliveries
-            .into_iter()
-            .map(|job| Finish { id: job.id, claim: job.claim, ending: Ending::Ack { result: None, keep: None } })
-            .collect();
+        finishes = answer.deliveries.into_iter().map(|job| Finish::new(&job, Ending::Ack { result: None, keep: None })).collect();
     }
 }
 

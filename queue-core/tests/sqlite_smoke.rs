@@ -26,11 +26,7 @@ async fn a_job_is_claimed_and_acknowledged() {
     let answer = broker.turn(&turn).await.unwrap();
     assert_eq!(answer.deliveries.len(), 500);
     assert_eq!(broker.turn(&turn).await.unwrap().deliveries, answer.deliveries);
-    let finishes = answer
-        .deliveries
-        .iter()
-        .map(|delivery| Finish { id: delivery.id.clone(), claim: delivery.claim, ending: Ending::Ack { result: None, keep: None } })
-        .collect();
+    let finishes = answer.deliveries.iter().map(|delivery| Finish::new(delivery, Ending::Ack { result: None, keep: None })).collect();
     let answer = broker.turn(&Turn::new(queue, worker, 2, lease).finish(finishes)).await.unwrap();
     assert!(answer.stale.is_empty() && answer.more);
     let stats = client.inspector().stats("numbers").await.unwrap();

@@ -71,8 +71,17 @@ pub struct Finish {
     pub id: JobId,
     /// The delivery's claim number; with the lane's name it is the tag.
     pub claim: u64,
+    /// How many bytes its envelope has, for the queue's limit of kept jobs. It is not asked for what is not kept.
+    pub size: usize,
     /// Where the job goes.
     pub ending: Ending,
+}
+
+impl Finish {
+    /// The end of this delivery.
+    pub fn new(delivery: &Delivery, ending: Ending) -> Self {
+        Finish { id: delivery.id.clone(), claim: delivery.claim, size: delivery.envelope.len(), ending }
+    }
 }
 
 /// Where a delivery's job goes. Everything but `Release`, `Void` and `Park` clears the job's crashes.

@@ -101,22 +101,19 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, i64
         answer.stale.push(*positions.get(position).ok_or_else(|| strange("a position"))?);
     }
     answer.stale.sort_unstable();
-    let parts: usize = number(next(&mut values)?)?;
-    let counted = match parts {
-        2 => false,
-        5 => true,
-        _ => return Err(strange("the number of a delivery's parts")),
-    };
-    let deliveries = array(next(&mut values)?)?;
+    let (ids, mut bodies) = (array(next(&mut values)?)?, array(next(&mut values)?)?.into_iter());
+    let mut counts = array(next(&mut values)?)?.into_iter().map(|counts| Ok(array(counts)?.into_iter())).collect::<Result<Vec<_>>>()?;
+    if !matches!(counts.len(), 0 | 3) {
+        return Err(strange("the counts of deliveries"));
+    }
     let claim: u64 = number(next(&mut values)?)?;
-    answer.deliveries.reserve(deliveries.len() / parts);
-    let mut flat = deliveries.into_iter();
-    while let Some(id) = flat.next() {
-        let mut delivery = Delivery::new(JobId::from_bytes(&bytes(id)?)?, claim, bytes(next(&mut flat)?)?);
-        if counted {
-            delivery.attempts = count(next(&mut flat)?);
-            delivery.crashes = count(next(&mut flat)?);
-            delivery.snoozes = count(next(&mut flat)?);
+    answer.deliveries.reserve(ids.len());
+    for id in ids {
+        let mut delivery = Delivery::new(JobId::from_bytes(&bytes(id)?)?, claim, bytes(next(&mut bodies)?)?);
+        if let [attempts, crashes, snoozes] = &mut counts[..] {
+            delivery.attempts = count(next(attempts)?);
+            delivery.crashes = count(next(crashes)?);
+            delivery.snoozes = count(next(snoozes)?);
         }
         delivery.void = delivery.envelope.is_empty();
         answer.deliveries.push(delivery);
@@ -250,4 +247,30 @@ fn read_string<'a>(bytes: &'a [u8], at: &mut usize) -> Result<&'a [u8]> {
     let start = *at + size;
     *at = start + length;
     bytes.get(start..*at).ok_or_else(|| strange("a string"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the fuzzer begins with has to lead it to the end of the decoder.
+    fn seed(name: &str) -> Result<TurnAnswer> {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/answers").join(name);
+        let bytes = std::fs::read(&file).expect("the corpus is in the repository");
+        Ok(turn(redis::parse_redis_value(&bytes).expect("it is an answer"), &[2, 0, 1])?.0)
+    }
+
+    #[test]
+    fn the_seeds_of_the_fuzzer_are_answers_of_turns() {
+        let plain = seed("turn").expect("it is one");
+        assert_eq!((plain.stale, plain.workers), (vec![1, 2], 3));
+        assert_eq!(plain.deliveries.iter().map(|delivery| delivery.void).collect::<Vec<_>>(), [false, true]);
+
+        let counted = seed("turn-counted").expect("it is one").deliveries;
+        let counts = |delivery: &Delivery| (delivery.attempts, delivery.crashes, delivery.snoozes);
+        assert_eq!(counted.iter().map(counts).collect::<Vec<_>>(), [(3, 1, 0), (0, 0, u32::MAX)]);
+
+        assert!(seed("turn-of-nothing").expect("it is one").deliveries.is_empty());
+        assert!(seed("turn-short").is_err());
+    }
 }

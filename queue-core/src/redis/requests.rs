@@ -1,6 +1,6 @@
 //! Requests as calls of scripts.
 
-use std::time::Duration;
+use std::{fmt::Write, time::Duration};
 
 use redis::Cmd;
 
@@ -125,10 +125,17 @@ pub(super) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
         for position in group {
             call.arg(turn.finishes[*position].id.as_bytes());
         }
+        let results = group.iter().map(|position| ack(&turn.finishes[*position]).map_or(&[][..], |(_, result)| result));
+        if keep.is_some() && results.clone().any(|result| !result.is_empty()) {
+            call.arg(group.len());
+            results.for_each(|result| {
+                call.arg(result);
+            });
+        } else {
+            call.arg(0);
+        }
         if keep.is_some() {
-            for position in group {
-                call.arg(ack(&turn.finishes[*position]).map_or(&[][..], |(_, result)| result));
-            }
+            call.arg(sizes(group.iter().map(|position| turn.finishes[*position].size)));
         }
     }
     call.arg(others.len());
@@ -139,6 +146,18 @@ pub(super) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
     }
     acks.extend(others);
     (call, acks)
+}
+
+/// Of jobs that are mostly of one size: that, or each of theirs.
+fn sizes(sizes: impl Iterator<Item = usize> + Clone) -> String {
+    let first = sizes.clone().next().unwrap_or_default();
+    if sizes.clone().all(|size| size == first) {
+        return first.to_string();
+    }
+    sizes.fold(String::new(), |mut all, size| {
+        let _ = write!(all, "{}{size}", if all.is_empty() { "" } else { "," });
+        all
+    })
 }
 
 /// Of an ack that travels with others: how many milliseconds its job is kept, if at all, and the result.

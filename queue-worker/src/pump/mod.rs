@@ -67,6 +67,8 @@ struct Held {
     lane_generation: u32,
     id: JobId,
     claim: u64,
+    /// Bytes of its envelope.
+    size: usize,
     since: Instant,
     suspect: bool,
     handler: Option<Handler>,
@@ -281,7 +283,7 @@ impl Pump {
             return;
         }
         lane.held -= 1;
-        lane.finishes.push(Finish { id: held.id, claim: held.claim, ending });
+        lane.finishes.push(Finish { id: held.id, claim: held.claim, size: held.size, ending });
         self.soil(held.lane.queue);
     }
 

@@ -259,7 +259,7 @@ impl Pump {
                 // Taken away since, or claimed by a turn whose slots were given away, or that was under way when the worker was
                 // told to stop.
                 let ending = if delivery.void { Ending::Void } else { Ending::Release };
-                self.queues[id.queue].lanes[id.lane].finishes.push(Finish { id: delivery.id, claim: delivery.claim, ending });
+                self.queues[id.queue].lanes[id.lane].finishes.push(Finish::new(&delivery, ending));
             }
         }
         if jobs.is_empty() {
@@ -294,6 +294,7 @@ impl Pump {
             lane_generation: lane.generation,
             id: delivery.id.clone(),
             claim: delivery.claim,
+            size: delivery.envelope.len(),
             since,
             suspect,
             handler: None,
@@ -385,7 +386,7 @@ mod tests {
     use super::*;
 
     fn acks(n: usize, bytes: usize) -> Lane {
-        let finish = |claim| Finish { id: JobId::make(), claim, ending: Ending::Ack { result: Some(vec![0; bytes]), keep: None } };
+        let finish = |claim| Finish { id: JobId::make(), claim, size: 0, ending: Ending::Ack { result: Some(vec![0; bytes]), keep: None } };
         Lane { finishes: (0..n as u64).map(finish).collect(), ..Lane::default() }
     }
 

@@ -335,7 +335,7 @@ pub fn envelope(text: &str) -> Vec<u8> {
 
 /// The finish of a delivery.
 pub fn finish(delivery: &Delivery, ending: Ending) -> Finish {
-    Finish { id: delivery.id.clone(), claim: delivery.claim, ending }
+    Finish::new(delivery, ending)
 }
 
 /// Done, and nothing is kept.

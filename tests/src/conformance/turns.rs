@@ -84,7 +84,7 @@ pub async fn a_finish_with_another_claim_number_is_stale(bed: Bed) {
     let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
     for claim in [delivery.claim - 1, delivery.claim + 1, 0] {
-        let turn = lane.next().finish(vec![Finish { id: delivery.id.clone(), claim, ending: ack() }]);
+        let turn = lane.next().finish(vec![Finish { claim, ..finish(&delivery, ack()) }]);
         assert_eq!(lane.send(&turn).await.stale, [0]);
     }
     assert_eq!(bed.state(&ids[0]).await, Some(State::Active));
@@ -138,7 +138,7 @@ pub async fn a_stale_finish_spoils_no_other(bed: Bed) {
     let deliveries = lane.claim(3).await;
     let mut finishes: Vec<Finish> = deliveries.iter().map(|delivery| finish(delivery, ack())).collect();
     finishes[1].claim += 1;
-    finishes.push(Finish { id: JobId::make(), claim: deliveries[0].claim, ending: nack(Duration::ZERO) });
+    finishes.push(Finish { id: JobId::make(), ..finish(&deliveries[0], nack(Duration::ZERO)) });
     let turn = lane.next().finish(finishes);
     assert_eq!(lane.send(&turn).await.stale, [1, 3]);
     assert_eq!(bed.ids(State::Active).await, [deliveries[1].id.clone()]);
@@ -281,7 +281,7 @@ pub async fn a_request_over_the_bound_of_items_is_refused(bed: Bed) {
     let lane = bed.lane().await;
     let refused = |error: Error| matches!(error, Error::Invalid { .. });
     assert!(refused(bed.broker.turn(&lane.next().claim(MAX_ITEMS + 1)).await.unwrap_err()));
-    let finishes = (0..=MAX_ITEMS).map(|_| Finish { id: JobId::make(), claim: 1, ending: ack() }).collect();
+    let finishes = (0..=MAX_ITEMS).map(|_| Finish { id: JobId::make(), claim: 1, size: 0, ending: ack() }).collect();
     assert!(refused(bed.broker.turn(&lane.next().finish(finishes)).await.unwrap_err()));
     let jobs = (0..=MAX_ITEMS).map(|_| NewJob::new(JobId::make(), envelope("x"))).collect();
     let producer = bed.producer().await;

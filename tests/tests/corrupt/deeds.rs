@@ -169,5 +169,5 @@ async fn people(case: &Case) -> Result<()> {
 }
 
 pub(crate) fn finish(delivery: &Delivery, ending: Ending) -> Finish {
-    Finish { id: delivery.id.clone(), claim: delivery.claim, ending }
+    Finish::new(delivery, ending)
 }

@@ -201,7 +201,7 @@ impl World {
             }
             let delivery = end.delivery.get(&of);
             if seen.insert((delivery.id.clone(), delivery.claim)) {
-                finishes.push(Finish { id: delivery.id.clone(), claim: delivery.claim, ending: end.ending.clone() });
+                finishes.push(Finish::new(delivery, end.ending.clone()));
             }
         }
         finishes

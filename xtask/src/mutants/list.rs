@@ -51,7 +51,7 @@ pub(super) const BUILT_ALONE: &[&str] = &[
 mutants! {
     REDIS "queue-core/src/redis/scripts/turn.lua" {
         "turn: a finish needs its tag": "if tags[at] == tag then" => "if true then";
-        "turn: a kept result stays with its job": "results[at] = ARGV[i + place - 1]" => "results[at] = ARGV[i + at - 1]";
+        "turn: a kept result stays with its job": "theirs[at] = ARGV[i + place]" => "theirs[at] = ARGV[i + at]";
         "turn: a lane must be known": "if not entry then\n  return redis.error_reply('FORGOTTEN ' .. worker)" => "if false then\n  return redis.error_reply('FORGOTTEN ' .. worker)";
         "turn: an old sequence is refused": "if seq < last then" => "if false then";
         "turn: a skipped sequence is refused": "elseif seq > last + 1 then" => "elseif false then";
@@ -164,6 +164,9 @@ mutants! {
     REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
         "turn: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
     }
+    REDIS_FAULTS "queue-core/src/redis/scripts/prelude.lua" {
+        "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
+    }
     REDIS_FAULTS "queue-core/src/redis/scripts/sequence.lua" {
         "enqueue: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
     }
@@ -211,7 +214,7 @@ mutants! {
         "audit: a lane without lease is found": "not has_lease(ARGV[i]) then" => "false then";
     }
     AUDITOR "queue-core/src/redis/scripts/turn.lua" {
-        "turn: what has no envelope is not handed out": "deliveries[parts * (at - 1) + 2] ~= '' and is_id(ids[at]) and sound or broken" => "sound";
+        "turn: what has no envelope is not handed out": "if not bodies[at] or bodies[at] == '' or not is_id(id) then" => "if false then";
     }
     CORRUPT "queue-core/src/redis/scripts/prelude.lua" {
         "other hands: what cannot be unpacked is empty": "local ok, value = pcall(cmsgpack.unpack, stored)" => "local ok, value = true, cmsgpack.unpack(stored)";

@@ -67,12 +67,7 @@ impl Hands {
         if answer.deliveries.len() != claim || !answer.stale.is_empty() {
             return Err(format!("a turn for {claim} jobs brought {}, and {} stale", answer.deliveries.len(), answer.stale.len()).into());
         }
-        let done = |delivery: queue_core::broker::Delivery| Finish {
-            id: delivery.id,
-            claim: delivery.claim,
-            ending: Ending::Ack { result: None, keep: None },
-        };
-        Ok(answer.deliveries.into_iter().map(done).collect())
+        Ok(answer.deliveries.iter().map(|delivery| Finish::new(delivery, Ending::Ack { result: None, keep: None })).collect())
     }
 }
 

@@ -11,7 +11,7 @@ local function tomb(id)
   else
     list = list_of(call('HGET', K.priority, id))
   end
-  call('HSET', K.tomb, id, list)
+  put(K.tomb, id, list)
 end
 
 for at, id in ipairs(ARGV) do
@@ -41,7 +41,7 @@ for at, id in ipairs(ARGV) do
     answer = 1
   end
   if answer > 0 then
-    keep_ended({ id }, 'cancelled', 86400000)
+    keep_one(id, 'cancelled', 86400000, '')
     call('HDEL', K.crashes, id)
     free_id(id)
     count('cancelled', 1)

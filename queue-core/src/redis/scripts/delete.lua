@@ -15,7 +15,7 @@ for at, id in ipairs(ARGV) do
         call('HDEL', K.notes, id)
       else
         local list = call('HEXISTS', K.crashes, id) == 1 and '9' or list_of(call('HGET', K.priority, id))
-        call('HSET', K.tomb, id, list)
+        put(K.tomb, id, list)
       end
     end
     strip({ id })

@@ -24,27 +24,12 @@ local function strip(ids)
   end
 end
 
--- What kept jobs take, in bytes.
-local function sizes_of(ids, results)
-  local sizes = {}
-  -- Many small bodies are read faster than measured one by one.
-  local large = #ids < 8 or call('HGET', K.meta, 'large') == '1'
-  each_piece(ids, function(from, to)
-    local bodies = large and {} or call('HMGET', K.jobs, unpack(ids, from, to))
-    for i = from, to do
-      local body = bodies[i - from + 1]
-      sizes[i] = (large and call('HSTRLEN', K.jobs, ids[i]) or body and #body or 0) + #(results and results[i] or '')
-    end
-  end)
-  return sizes
-end
-
--- Keeps jobs that ended in the same way. `results` has one for each, '' for none.
-local function keep_ended(ids, state, keep_ms, note, results)
-  local until_ms, sizes, total = ms(now + keep_ms), sizes_of(ids, results), 0
+-- Keeps jobs that ended in the same way: what each takes, in bytes, and its result or ''.
+local function keep_ended(ids, state, keep_ms, sizes, results, note)
+  local until_ms, total = ms(now + keep_ms), 0
   local records, lines, alike = {}, {}, {}
   for i, id in ipairs(ids) do
-    local size, result = sizes[i], results and results[i] ~= '' and results[i] or nil
+    local size, result = sizes[i], results[i] ~= '' and results[i] or nil
     total = total + size
     local packed = not sparse and not result and alike[size]
     if not packed then
@@ -62,11 +47,15 @@ local function keep_ended(ids, state, keep_ms, note, results)
     records[2 * i - 1], records[2 * i] = id, packed
     lines[i] = until_ms .. ':' .. id
   end
-  many('HSET', K.records, records)
+  put_all(K.records, records)
   many('RPUSH', K.ended, lines)
   count('.kept_bytes', total)
   count('.kept:' .. state, #ids)
   strip(ids)
+end
+
+local function keep_one(id, state, keep_ms, result, note)
+  keep_ended({ id }, state, keep_ms, { call('HSTRLEN', K.jobs, id) + #result }, { result }, note)
 end
 
 -- Removes at most `items` of the oldest kept jobs, while they are past their time or over a limit.

@@ -18,7 +18,7 @@ end
 
 local function place(id, priority, at)
   if priority ~= '2' then
-    call('HSET', K.priority, id, priority)
+    put(K.priority, id, priority)
     sparse, has_priorities = true, true
   end
   if at > now then
@@ -35,7 +35,7 @@ while i <= #ARGV do
   if kind == 'r' then
     local list, n = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
     local from, to = i + 3, i + 2 + 2 * n
-    call('HSET', K.jobs, unpack(ARGV, from, to))
+    call('HSET', K.jobs, ARGV[from], LONG, unpack(ARGV, from, to))
     local ids = {}
     for at = from, to, 2 do
       ids[#ids + 1] = ARGV[at]
@@ -46,7 +46,7 @@ while i <= #ARGV do
         table.insert(pairs_, id)
         table.insert(pairs_, ARGV[i + 1])
       end
-      many('HSET', K.priority, pairs_)
+      put_all(K.priority, pairs_)
     end
     woken = call('RPUSH', LISTS[list], unpack(ids)) == n or woken
     total, enqueued = total + n, enqueued + n
@@ -59,7 +59,7 @@ while i <= #ARGV do
       table.insert(bodies, ARGV[at + 1])
       place(ARGV[at], ARGV[at + 2], due(ARGV[at + 3], ARGV[at + 4]))
     end
-    many('HSET', K.jobs, bodies)
+    put_all(K.jobs, bodies)
     total, enqueued = total + n, enqueued + n
     i = i + 2 + 5 * n
   else

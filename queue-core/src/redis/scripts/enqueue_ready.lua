@@ -6,7 +6,7 @@ for at = 4, #ARGV, 2 do
   ids[#ids + 1] = ARGV[at]
 end
 if #ids > 0 then
-  call('HSET', K.jobs, unpack(ARGV, 4))
+  call('HSET', K.jobs, ARGV[4], LONG, unpack(ARGV, 4))
   if call('RPUSH', K.ready2, unpack(ids)) == #ids then
     hint()
   end

@@ -31,6 +31,19 @@ local function many(command, key, list)
   end
 end
 
+-- A small hash is a list to Redis, searched from its head for each of hundreds of jobs. A value longer than
+-- `hash-max-listpack-value` makes it a table until it is empty: it goes first, and what belongs there takes its place.
+local LONG = '-----------------------------------------------------------------'
+
+-- Pairs of a field and a value, into a hash that is a table.
+local function put_all(key, pairs_)
+  each_piece(pairs_, function(from, to) call('HSET', key, pairs_[from], LONG, unpack(pairs_, from, to)) end)
+end
+
+local function put(key, field, value)
+  call('HSET', key, field, LONG, field, value)
+end
+
 -- Other hands may have left anything under our keys. What they left is no reason to stop half-way, which would leave worse, or
 -- to refuse the neighbours: a number that is none is zero, a list that is none is empty.
 

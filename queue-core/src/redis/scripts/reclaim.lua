@@ -17,7 +17,7 @@ for i = 4, #ARGV, 3 do
         crashes, first = 0, now
       end
       crashes = crashes + 1
-      call('HSET', K.crashes, id, ms(crashes) .. ':' .. ms(first))
+      put(K.crashes, id, ms(crashes) .. ':' .. ms(first))
       add_failure(id, 'the process that ran it died, or lost the broker')
       if crashes >= tonumber(ARGV[1]) then
         bury(id, 'crashed')

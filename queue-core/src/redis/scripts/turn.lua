@@ -1,10 +1,11 @@
 -- R2 to R5. ARGV: worker, seq, lease, claim, suspect ('1' or '0'), most bytes, most kept, most bytes kept,
 --   n task names to resume,
---   number of groups of acks of made ids: claim, how long they are kept or '', n ids, and n results if they are kept,
+--   number of groups of acks of made ids: claim, how long they are kept or '', n ids, their results: n, or 0 for none, and if
+--     they are kept their sizes, or the one that all have,
 --   number of other endings: claim, id, kind, a, b.
--- Answers: stale positions as text, parts of a delivery, deliveries flat (id, envelope, and where there are five parts attempts,
--- crashes, snoozes: else they are 0), claim number, now, more, time to the next that is due or '', parked, paused, workers.
--- Times are in microseconds: a job starts when it is due, not a millisecond later.
+-- Answers: stale positions as text, ids, envelopes, counts (none, or attempts, crashes and snoozes of each), claim number, now,
+-- more, time to the next that is due or '', parked, paused, workers. Times are in microseconds: a job starts when it is due, not
+-- a millisecond later.
 
 local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large')
 if meta[1] and meta[1] ~= SCHEMA then
@@ -26,9 +27,6 @@ elseif seq > last + 1 then
 end
 local paused = meta[2] == '1'
 
--- Where nothing has failed, a delivery has nothing to say of that.
-local parts = 2
-
 -- Moves what is due, in bounded steps, unless the queue is paused. Says when the next one is due, and whether idle workers may
 -- be needed.
 local function promote(moves)
@@ -46,62 +44,50 @@ local function promote(moves)
   return first, promoted
 end
 
--- What a lane wants to know of its queue besides its jobs.
-local function outlook(stale, deliveries, claim, workers, first_due, more)
+-- What a lane wants to know besides the jobs that it gets.
+local function answer(stale, ids, bodies, counts, claim, workers, first_due, more)
   local micros = time[1] * 1000000 + time[2]
   local next_due = first_due < math.huge and ms(whole(first_due * 1000 - micros)) or ''
   if more == nil then
     more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3, K.suspect) > 0
   end
   local parked = bare and 0 or call('EXISTS', K.parked)
-  return { stale, parts, deliveries, claim, ms(micros), (more and not paused) and 1 or 0, next_due, parked, paused and 1 or 0, workers }
+  more = (more and not paused) and 1 or 0
+  return { stale, ids, bodies, counts, claim, ms(micros), more, next_due, parked, paused and 1 or 0, workers }
 end
 
--- The parts of deliveries, flat.
+-- Envelopes of jobs, and their counts where anything has failed.
 local function describe(ids)
-  local deliveries = {}
-  parts = sparse and 5 or 2
   if #ids == 0 then
-    return deliveries
+    return {}, {}
   end
   local bodies = call('HMGET', K.jobs, unpack(ids))
-  for i = 1, #ids do
-    local at = parts * (i - 1)
-    deliveries[at + 1] = ids[i]
-    deliveries[at + 2] = bodies[i] or ''
+  if not sparse then
+    return bodies, {}
   end
-  if parts == 5 then
-    local attempts = call('HMGET', K.attempts, unpack(ids))
-    local crashes = call('HMGET', K.crashes, unpack(ids))
-    local snoozes = call('HMGET', K.snoozes, unpack(ids))
-    for i = 1, #ids do
-      local at = 5 * (i - 1)
-      deliveries[at + 3] = attempts[i] or '0'
-      deliveries[at + 4] = crashes[i] and string.match(crashes[i], '^%d+') or '0'
-      deliveries[at + 5] = snoozes[i] or '0'
-    end
+  local crashes = call('HMGET', K.crashes, unpack(ids))
+  for i, crash in ipairs(crashes) do
+    crashes[i] = crash and string.match(crash, '^%d+') or false
   end
-  return deliveries
+  return bodies, { call('HMGET', K.attempts, unpack(ids)), crashes, call('HMGET', K.snoozes, unpack(ids)) }
 end
 
 if seq == last then
   -- R5: the same again, and nothing written. What was taken away since is void: it comes back without a body.
-  local ids, deliveries = {}, {}
+  local ids = {}
   for _, id in ipairs(last_ids ~= '' and unpacked(last_ids) or {}) do
     if type(id) == 'string' and is_id(id) then
       ids[#ids + 1] = id
     end
   end
-  if #ids > 0 then
-    deliveries = describe(ids)
-    local tags = call('HMGET', K.active, unpack(ids))
-    for i = 1, #ids do
-      if tags[i] ~= worker .. ':' .. last_claim then
-        deliveries[parts * (i - 1) + 2] = ''
-      end
+  local bodies, counts = describe(ids)
+  local tags = #ids > 0 and call('HMGET', K.active, unpack(ids))
+  for i = 1, #ids do
+    if tags[i] ~= worker .. ':' .. last_claim then
+      bodies[i] = ''
     end
   end
-  return outlook(stale_text, deliveries, last_claim ~= '' and last_claim or '0', 0, promote(false), nil)
+  return answer(stale_text, ids, bodies, counts, last_claim ~= '' and last_claim or '0', 0, promote(false), nil)
 end
 
 -- --- Finishes: nothing is believed but the tag. ---
@@ -113,22 +99,40 @@ local i = 10 + tonumber(ARGV[9])
 
 -- Takes n jobs from this lane. Gives those that were its own, and where they stand among the n.
 local function finish(number, from, n)
-  local tag, own, places = worker .. ':' .. number, {}, {}
-  local tags = call('HMGET', K.active, unpack(ARGV, from, from + n - 1))
+  local tag, own, places, mine = worker .. ':' .. number, { unpack(ARGV, from, from + n - 1) }, {}, 0
+  local tags = call('HMGET', K.active, unpack(own))
   for at = 1, n do
-    local id = ARGV[from + at - 1]
     if tags[at] == tag then
-      own[#own + 1], places[#places + 1] = id, at
+      mine = mine + 1
+      own[mine], places[mine] = own[at], at
     else
       stale[#stale + 1] = position + at - 1
-      answered[id .. ':' .. number] = true
+      answered[own[at] .. ':' .. number] = true
     end
   end
-  if #own > 0 then
+  for at = mine + 1, n do
+    own[at] = nil
+  end
+  if mine > 0 then
     call('HDEL', K.active, unpack(own))
   end
   position = position + n
   return own, places
+end
+
+-- The sizes of n jobs.
+local function each_size(told, n)
+  local sizes, alike = {}, not string.find(told, ',', 1, true) and whole(told)
+  if alike then
+    for at = 1, n do
+      sizes[at] = alike
+    end
+    return sizes
+  end
+  for size in string.gmatch(told, '%d+') do
+    sizes[#sizes + 1] = whole(size)
+  end
+  return sizes
 end
 
 local groups = tonumber(ARGV[i])
@@ -137,21 +141,25 @@ for _ = 1, groups do
   local number, keep_ms, n = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
   local own, places = finish(number, i + 3, n)
   i = i + 3 + n
+  local results = tonumber(ARGV[i])
   if #own > 0 and keep_ms == '' then
     call('HDEL', K.jobs, unpack(own))
     strip(own)
   elseif #own > 0 then
-    local results = {}
+    local theirs, sizes = {}, each_size(ARGV[i + results + 1], n)
     for at, place in ipairs(places) do
-      results[at] = ARGV[i + place - 1]
+      theirs[at] = results > 0 and ARGV[i + place] or ''
+      sizes[at] = (sizes[place] or 0) + #theirs[at]
     end
-    keep_ended(own, 'done', keep_ms, nil, results)
+    keep_ended(own, 'done', keep_ms, sizes, theirs)
     kept = kept + #own
   end
   done = done + #own
-  if keep_ms ~= '' then
-    i = i + n
-  end
+  i = i + (keep_ms == '' and 1 or 2) + results
+end
+
+local function one_more(key, id)
+  put(key, id, ms(whole(call('HGET', key, id)) + 1))
 end
 
 local others = tonumber(ARGV[i])
@@ -176,7 +184,7 @@ for _ = 1, others do
         call('ZADD', K.tombstones, ms(now), id)
       end
       if a ~= '' then
-        keep_ended({ id }, 'done', a, nil, { b })
+        keep_one(id, 'done', a, b)
         kept = kept + 1
       else
         call('HDEL', K.jobs, id)
@@ -184,13 +192,13 @@ for _ = 1, others do
       end
       done = done + 1
     elseif kind == 'nack' then
-      add(K.attempts, id, 1)
+      one_more(K.attempts, id)
       add_failure(id, b)
       table.insert(retries, ms(after(a)))
       table.insert(retries, id)
       count('failed', 1)
     elseif kind == 'snooze' then
-      add(K.snoozes, id, 1)
+      one_more(K.snoozes, id)
       sparse = true
       table.insert(later, ms(after(a)))
       table.insert(later, id)
@@ -208,17 +216,17 @@ for _ = 1, others do
       count('repeated', 1)
     elseif kind == 'bury' then
       if b ~= '' then
-        add(K.attempts, id, 1)
+        one_more(K.attempts, id)
         add_failure(id, string.sub(b, 2))
         count('failed', 1)
       end
       bury(id, a)
     elseif kind == 'cancel' then
-      keep_ended({ id }, 'cancelled', 86400000, a)
+      keep_one(id, 'cancelled', 86400000, '', a)
       free_id(id)
       count('cancelled', 1)
     elseif kind == 'expire' then
-      keep_ended({ id }, 'expired', 86400000)
+      keep_one(id, 'expired', 86400000, '')
       free_id(id)
       count('expired', 1)
     elseif kind == 'park' then
@@ -305,8 +313,9 @@ if not paused then
       found = alive
     end
     if not large then
-      for _, id in ipairs(found) do
-        ids[#ids + 1] = id
+      local n = #ids
+      for at, id in ipairs(found) do
+        ids[n + at] = id
       end
       return found, #found
     end
@@ -391,32 +400,35 @@ if not paused then
   end
 end
 
-local deliveries = describe(ids)
-if #ids > 0 then
+local bodies, counts = describe(ids)
+local broken = {}
+for at, id in ipairs(ids) do
   -- What has lost its envelope, by somebody else's hand, cannot be run; nor can what no one could finish.
-  local sound, broken = {}, {}
-  for at = 1, #ids do
-    local list = deliveries[parts * (at - 1) + 2] ~= '' and is_id(ids[at]) and sound or broken
-    list[#list + 1] = ids[at]
+  if not bodies[at] or bodies[at] == '' or not is_id(id) then
+    broken[#broken + 1] = id
+    ids[at] = false
   end
-  if #broken > 0 then
-    count('repaired', #broken)
-    strip(broken)
-    call('HDEL', K.jobs, unpack(broken))
-    ids = sound
-    deliveries = describe(ids)
+end
+if #broken > 0 then
+  local sound = {}
+  for _, id in ipairs(ids) do
+    if id then
+      sound[#sound + 1] = id
+    end
   end
+  count('repaired', #broken)
+  strip(broken)
+  call('HDEL', K.jobs, unpack(broken))
+  ids = sound
+  bodies, counts = describe(ids)
 end
 if #ids > 0 then
   local tag = worker .. ':' .. ms(claim)
-  -- A small hash is a list to Redis, searched from its head for each job. A value longer than `hash-max-listpack-value` makes it
-  -- a table for good; the pair that follows overwrites it.
-  local pairs_ = #ids > 8 and { ids[1], string.rep('-', 65) } or {}
-  for _, id in ipairs(ids) do
-    pairs_[#pairs_ + 1] = id
-    pairs_[#pairs_ + 1] = tag
+  local pairs_ = {}
+  for at, id in ipairs(ids) do
+    pairs_[2 * at - 1], pairs_[2 * at] = id, tag
   end
-  call('HSET', K.active, unpack(pairs_))
+  put_all(K.active, pairs_)
   call('HSET', K.meta, 'claim', ms(claim))
 end
 if woken or (promoted and more) then
@@ -430,4 +442,4 @@ else
   call('HSET', K.workers, worker, ARGV[2] .. ':' .. ms(claim) .. ':' .. stale_text .. ':' .. handed)
 end
 call('ZADD', K.leases, ms(now + ARGV[3]), worker)
-return outlook(stale_text, deliveries, ms(claim), call('ZCARD', K.leases), first_due, more)
+return answer(stale_text, ids, bodies, counts, ms(claim), call('ZCARD', K.leases), first_due, more)
