@@ -48,7 +48,7 @@ pub const DUE_ITEMS: usize = 200;
 pub const MAX_BYTES: usize = 1024 * 1024;
 
 /// Most jobs that one call of [`Broker::sweep_fenced`] moves.
-pub const RECLAIM_ITEMS: usize = 200;
+pub const RECLAIM_ITEMS: usize = 100;
 
 /// What keeps jobs: Redis, SQLite, or a wrapper around another broker.
 ///

@@ -23,8 +23,8 @@ const STEP: usize = 500;
 /// Jobs without a place that are looked for in `ready` together.
 const SLICE: usize = 50_000;
 
-/// In longer lists, ids are looked up one by one: each lookup passes the whole list.
-const LONG: u64 = 20_000;
+/// Ids of lists that one call passes, some two milliseconds: each job that is looked for passes all lists.
+const PASSED: usize = 400_000;
 
 pub(super) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Result<Vec<Damage>> {
     let pass = Pass { broker, queue, how };
@@ -184,11 +184,11 @@ impl Pass<'_> {
                     break;
                 }
             }
-            length += offset as u64;
+            length += offset;
         }
         // Lists move under a reader: what is left is looked for once more, by the script that repairs.
         let unplaced: Vec<Vec<u8>> = unplaced.into_iter().collect();
-        for ids in unplaced.chunks(if length > LONG { 1 } else { 50 }) {
+        for ids in unplaced.chunks((PASSED / length.max(1)).clamp(1, 50)) {
             self.note("strays", ids, DamageKind::JobWithoutPlace, damages).await?;
         }
         Ok(())
