@@ -51,7 +51,7 @@ pub(super) const BUILT_ALONE: &[&str] = &[
 mutants! {
     REDIS "queue-core/src/redis/scripts/turn.lua" {
         "turn: a finish needs its tag": "if tags[at] == tag then" => "if true then";
-        "turn: a kept result stays with its job": "theirs[at] = ARGV[i + place]" => "theirs[at] = ARGV[i + at]";
+        "turn: a kept result stays with its job": "results > 0 and ARGV[i + place] or" => "results > 0 and ARGV[i + at] or";
         "turn: a lane must be known": "if not entry then\n  return redis.error_reply('FORGOTTEN ' .. worker)" => "if false then\n  return redis.error_reply('FORGOTTEN ' .. worker)";
         "turn: an old sequence is refused": "if seq < last then" => "if false then";
         "turn: a skipped sequence is refused": "elseif seq > last + 1 then" => "elseif false then";
