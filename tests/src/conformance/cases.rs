@@ -44,6 +44,7 @@ macro_rules! __conformance_cases {
                 kept_jobs_are_trimmed_to_the_limit_of_their_number
                 kept_jobs_are_trimmed_to_the_limit_of_their_bytes
                 jobs_that_are_kept_together_keep_their_own_results
+                jobs_that_are_kept_together_count_with_their_own_sizes
                 a_job_that_cancels_itself_is_recorded_with_its_reason
                 an_expired_job_is_recorded
                 a_released_job_goes_to_the_head_and_is_charged_nothing

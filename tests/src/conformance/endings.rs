@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, Delivery, ENDED_KEEP, Ending, FAILURES_KEPT, KeepLimits, State},
+    broker::{BuryReason, Delivery, ENDED_KEEP, Ending, FAILURES_KEPT, KeepLimits, NewJob, State},
 };
 
-use super::bed::{Bed, LONG, Lane, ack, finish, nack};
+use super::bed::{Bed, LONG, Lane, ack, envelope, finish, nack};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -210,6 +210,30 @@ pub async fn jobs_that_are_kept_together_keep_their_own_results(bed: Bed) {
     let left = bed.ids(State::Done).await;
     assert!(left.ends_with(&last), "the oldest go: {left:?}");
     assert_eq!(left.len() as u64 + bed.depth(State::Cancelled).await, 12);
+}
+
+/// Each counts with its own size, whatever was taken away meanwhile.
+pub async fn jobs_that_are_kept_together_count_with_their_own_sizes(bed: Bed) {
+    let sizes = [4000, 10, 20, 30];
+    let jobs = sizes.map(|size| NewJob::new(JobId::make(), envelope(&"x".repeat(size))));
+    let ids = jobs.each_ref().map(|job| job.id.clone());
+    bed.producer().await.stored(jobs.into()).await;
+    let mut lane = bed.lane().await;
+    let held = lane.claim(4).await;
+    bed.broker.cancel(&bed.queue, &ids[..1]).await.unwrap();
+    bed.broker.delete(&bed.queue, &ids[..1]).await.unwrap();
+    let mut turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, kept())).collect());
+    turn.keep = KeepLimits { count: u64::MAX, bytes: 2000 };
+    assert_eq!(lane.send(&turn).await.stale, [0]);
+    assert_eq!(bed.ids(State::Done).await, ids[1..], "the three are small enough");
+
+    let ids = bed.put(1).await;
+    let held = lane.claim(1).await;
+    let mut turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, kept())).collect());
+    turn.keep = KeepLimits { count: u64::MAX, bytes: 2 * held[0].envelope.len() as u64 };
+    lane.send(&turn).await;
+    assert!(bed.ids(State::Done).await.len() < 4, "and count");
+    assert!(bed.ids(State::Done).await.ends_with(&ids));
 }
 
 /// A handler's own cancel is kept for a day, with its reason.

@@ -51,6 +51,7 @@ pub(super) const BUILT_ALONE: &[&str] = &[
 mutants! {
     REDIS "queue-core/src/redis/scripts/turn.lua" {
         "turn: a finish needs its tag": "if tags[at] == tag then" => "if true then";
+        "turn: a kept job counts with its own size": "sizes[at] = (sizes[place] or 0)" => "sizes[at] = (sizes[at] or 0)";
         "turn: a kept result stays with its job": "results > 0 and ARGV[i + place] or" => "results > 0 and ARGV[i + at] or";
         "turn: a lane must be known": "if not entry then\n  return redis.error_reply('FORGOTTEN ' .. worker)" => "if false then\n  return redis.error_reply('FORGOTTEN ' .. worker)";
         "turn: an old sequence is refused": "if seq < last then" => "if false then";
