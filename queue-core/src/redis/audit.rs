@@ -23,8 +23,9 @@ const STEP: usize = 500;
 /// Jobs without a place that are looked for in `ready` together.
 const SLICE: usize = 50_000;
 
-/// Ids of lists that one call passes, some two milliseconds: each job that is looked for passes all lists.
-const PASSED: usize = 400_000;
+/// Ids of lists that one call passes, some two milliseconds: each job that is looked for passes all lists. In longer lists it is
+/// one job a call.
+const PASSED: usize = 40_000;
 
 pub(super) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Result<Vec<Damage>> {
     let pass = Pass { broker, queue, how };
