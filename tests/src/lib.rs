@@ -19,4 +19,5 @@ pub mod roles;
 pub mod sentinel;
 pub mod server;
 pub mod storages;
+pub mod watch;
 pub mod wire;

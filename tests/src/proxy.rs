@@ -4,7 +4,7 @@ use std::{
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicUsize, Ordering},
     },
     thread,
@@ -38,6 +38,9 @@ pub enum Harm {
 /// How much later bytes arrive on a slow line.
 pub const LATENCY: Duration = Duration::from_millis(150);
 
+/// Is shown every request before it passes.
+type Gate = Mutex<Box<dyn FnMut(&[u8]) + Send>>;
+
 /// A proxy on a port of its own. When it is dropped, it takes no further connections; those that it has go on.
 #[derive(Debug)]
 pub struct Proxy {
@@ -54,6 +57,15 @@ impl Proxy {
     /// # Panics
     /// When no port is free.
     pub fn to(server: u16) -> Proxy {
+        Proxy::with_gate(server, |_| ())
+    }
+
+    /// A proxy that shows each request to `gate`, and lets it pass when that has returned.
+    ///
+    /// # Panics
+    /// When no port is free.
+    pub fn with_gate(server: u16, gate: impl FnMut(&[u8]) + Send + 'static) -> Proxy {
+        let gate: Arc<Gate> = Arc::new(Mutex::new(Box::new(gate)));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let (harm, cut) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -77,9 +89,9 @@ impl Proxy {
                 }
                 let (Ok(client_again), Ok(upstream_again)) = (client.try_clone(), upstream.try_clone()) else { continue };
                 let (one, other) = (shared.clone(), shared.clone());
-                let counted = counted.clone();
-                thread::spawn(move || pump(client, upstream, &one, false, None));
-                thread::spawn(move || pump(upstream_again, client_again, &other, true, Some(&counted)));
+                let (counted, gate) = (counted.clone(), gate.clone());
+                thread::spawn(move || pump(client, upstream, &one, false, None, Some(&gate)));
+                thread::spawn(move || pump(upstream_again, client_again, &other, true, Some(&counted), None));
             }
         });
         Proxy { port, server, harm, cut, ended }
@@ -114,7 +126,7 @@ impl Drop for Proxy {
     }
 }
 
-fn pump(mut from: TcpStream, mut to: TcpStream, harm: &AtomicU8, replies: bool, harmed: Option<&AtomicUsize>) {
+fn pump(mut from: TcpStream, mut to: TcpStream, harm: &AtomicU8, replies: bool, harmed: Option<&AtomicUsize>, gate: Option<&Gate>) {
     let mut buffer = [0; 64 * 1024];
     // A connection that has lost bytes carries none any more: what came later could be taken for what is missing.
     let mut torn = false;
@@ -131,6 +143,9 @@ fn pump(mut from: TcpStream, mut to: TcpStream, harm: &AtomicU8, replies: bool, 
             }
             Err(_) => break,
         };
+        if let Some(gate) = gate {
+            gate.lock().unwrap_or_else(PoisonError::into_inner)(&buffer[..size]);
+        }
         torn |= now == Harm::BlackHole as u8;
         let now = harm.load(Ordering::SeqCst);
         let count = || {

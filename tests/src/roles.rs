@@ -10,9 +10,9 @@ use queue_core::{
     BoxFuture, JobId, Result,
     alarm::Alarm,
     broker::{
-        Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints,
-        Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
-        TurnAnswer, sealed,
+        Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue, Enqueued, Extend,
+        Extended, Hints, Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
+        SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
     redis::RedisBroker,
 };
@@ -187,6 +187,12 @@ impl Inspect for RolesBroker {
 
     async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
         self.admin.delete(queue, ids).await
+    }
+
+    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
+        // The janitor's and the doctor's.
+        let broker = if how.thorough { &self.admin } else { &self.worker };
+        broker.audit(queue, how).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

@@ -2,9 +2,16 @@
 
 use std::{path::Path, time::Duration};
 
-use queue_core::{Client, Error, prelude::*};
+use queue_core::{
+    Client, Error, JobId,
+    broker::{Audit, CrashRule, DynBroker, Ending, Inspect, NewJob},
+    prelude::*,
+    redis::RedisBroker,
+};
 use queue_tests::{
-    conformance, on_servers,
+    conformance,
+    conformance::{Lane, Producer, envelope},
+    on_servers,
     roles::{self, Roles},
     server::{Kind, Server, free_port},
 };
@@ -16,6 +23,7 @@ on_servers! {
     a_dashboard_cannot_write
     a_producer_sees_what_became_of_its_job_and_nothing_of_others
     a_password_in_a_file_can_be_replaced_while_we_run
+    the_janitor_of_a_worker_and_the_doctor_of_an_admin_may_repair
 }
 
 #[task(queue = "access")]
@@ -47,6 +55,41 @@ async fn a_dashboard_cannot_write(kind: Kind) {
     assert!(is_denied(&inspector.pause("access").await));
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::State::Ready));
 }
+
+async fn the_janitor_of_a_worker_and_the_doctor_of_an_admin_may_repair(kind: Kind) {
+    let server = admitted(kind).await;
+    for (role, thorough) in [("worker", false), ("admin", true)] {
+        let all: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+        let jobs: Vec<NewJob> = (0..6).map(|number| NewJob::new(JobId::make(), envelope(&number.to_string()))).collect();
+        Producer::on(&all, role).await.stored(jobs).await;
+        let mut lane = Lane::on(&all, role).await;
+        let held = lane.claim(2).await;
+        assert!(lane.end(&held[0], Ending::Park { task: "unknown".to_owned() }).await);
+        let key = |kind: &str| format!("queue:{{{role}}}:{kind}");
+        server.command(&["DEL", &key("leases"), &key("notes")]);
+        server.command(&["EVAL", TEAR, "2", &key("ready:2"), &key("active")]);
+        server.command(&["RPUSH", &key("ready:0"), "=ghost"]);
+        server.command(&["ZADD", &key("retry"), "99999999999999", "=ghost"]);
+        let broker = RedisBroker::connect(&roles::url(&server, role)).await.unwrap();
+        let found = broker.audit(role, Audit { repair: true, thorough }).await.unwrap();
+        let found: Vec<&str> = found.iter().map(|damage| damage.kind.name()).collect();
+        let expected = [
+            "lane without lease",
+            "held by nobody",
+            "held by nobody",
+            "id without job",
+            "id without job",
+            "parked without task",
+            "job without place",
+        ];
+        assert_eq!(found, expected, "{role}");
+        all.sweep_fenced(role, &CrashRule::default()).await.unwrap();
+        assert_eq!(broker.audit(role, Audit { repair: false, thorough: true }).await.unwrap(), [], "{role}");
+    }
+}
+
+/// Loses a job, and gives two others to nobody.
+const TEAR: &str = "redis.call('LPOP', KEYS[1]) redis.call('HSET', KEYS[2], redis.call('LPOP', KEYS[1]), 'nobody:1', redis.call('LPOP', KEYS[1]), 'nothing')";
 
 async fn a_producer_sees_what_became_of_its_job_and_nothing_of_others(kind: Kind) {
     let server = admitted(kind).await;

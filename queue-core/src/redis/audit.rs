@@ -5,11 +5,14 @@
 
 use std::collections::HashSet;
 
+use redis::Value;
+
 use super::{
     RedisBroker,
     answers::{array, bytes, next, number, text},
     keys::{Kind, READY},
     script::AUDIT,
+    strays::Search,
 };
 use crate::{
     address::JobId,
@@ -22,10 +25,6 @@ const STEP: usize = 500;
 
 /// Jobs without a place that are looked for in `ready` together.
 const SLICE: usize = 50_000;
-
-/// Ids of lists that one call passes, some two milliseconds: each job that is looked for passes all lists. In longer lists it is
-/// one job a call.
-const PASSED: usize = 40_000;
 
 pub(super) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Result<Vec<Damage>> {
     let pass = Pass { broker, queue, how };
@@ -50,10 +49,20 @@ pub(super) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Resu
     Ok(damages)
 }
 
-struct Pass<'a> {
-    broker: &'a RedisBroker,
-    queue: &'a str,
+/// One look through a queue.
+pub(super) struct Pass<'a> {
+    pub(super) broker: &'a RedisBroker,
+    pub(super) queue: &'a str,
     how: Audit,
+}
+
+/// What was pushed to `ready` so far; see `pushes` in `audit.lua`.
+pub(super) struct Mark {
+    /// The life of the server in which this holds.
+    pub(super) life: Vec<u8>,
+    pub(super) pushes: i64,
+    /// The lengths of the lists at the same moment.
+    pub(super) lengths: [usize; READY.len()],
 }
 
 impl Pass<'_> {
@@ -75,8 +84,29 @@ impl Pass<'_> {
         array(answer)?.into_iter().map(bytes).collect()
     }
 
+    pub(super) async fn mark(&self) -> Result<Mark> {
+        let mut answer = array(self.broker.script(self.queue, &AUDIT, self.call("mark", &[])).await?)?.into_iter();
+        let (life, pushes) = (bytes(next(&mut answer)?)?, number(next(&mut answer)?)?);
+        let mut lengths = [0; READY.len()];
+        for length in &mut lengths {
+            *length = number(next(&mut answer)?)?;
+        }
+        Ok(Mark { life, pushes, lengths })
+    }
+
+    /// Those of the ids that are lost, if what was pushed to `ready` since the mark can be looked through at once. None of them was
+    /// in `ready` when it was marked.
+    pub(super) async fn lost(&self, mark: &Mark, ids: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
+        let mut call = self.call("strays", &[]);
+        call.arg(&mark.life).arg(mark.pushes).arg(ids);
+        match self.broker.script(self.queue, &AUDIT, call).await? {
+            Value::Nil => Ok(None),
+            answer => Ok(Some(array(answer)?.into_iter().map(bytes).collect::<Result<_>>()?)),
+        }
+    }
+
     async fn note(&self, what: &str, subjects: &[Vec<u8>], kind: DamageKind, damages: &mut Vec<Damage>) -> Result<()> {
-        damages.extend(self.ask(what, subjects).await?.into_iter().map(|id| Damage { kind, subject: shown(&id) }));
+        damages.extend(self.ask(what, subjects).await?.iter().map(|id| damage(kind, id)));
         Ok(())
     }
 
@@ -111,17 +141,10 @@ impl Pass<'_> {
 
     /// Ids that wait somewhere without a job.
     async fn hollow(&self, damages: &mut Vec<Damage>) -> Result<()> {
-        for list in READY {
-            let mut offset = 0;
-            loop {
-                let ids = self.range(list, offset).await?;
-                let before = damages.len();
-                self.note(list.name(), &ids, DamageKind::IdWithoutJob, damages).await?;
-                let gone = if self.how.repair { damages.len() - before } else { 0 };
-                if ids.len() < STEP {
-                    break;
-                }
-                offset += ids.len() - gone;
+        for (list, length) in READY.into_iter().zip(self.mark().await?.lengths) {
+            for first in (0..length).step_by(STEP) {
+                let range = [first, first + STEP - 1].map(|at| at.to_string().into_bytes());
+                self.note(list.name(), &range, DamageKind::IdWithoutJob, damages).await?;
             }
         }
         for kind in [Kind::Scheduled, Kind::Retry, Kind::Dead, Kind::Parked] {
@@ -144,13 +167,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    async fn range(&self, list: Kind, offset: usize) -> Result<Vec<Vec<u8>>> {
-        let mut command = self.broker.keys.on("LRANGE", self.queue, list);
-        let ids = self.broker.read(self.queue, command.arg(offset).arg(offset + STEP - 1)).await?;
-        array(ids)?.into_iter().map(bytes).collect()
-    }
-
-    /// Jobs that wait nowhere. Those that are in no place that can be looked up are compared with what is in `ready`.
+    /// Jobs that wait nowhere. Those that are in no place that can be looked up are looked for in `ready`.
     async fn strays(&self, damages: &mut Vec<Damage>) -> Result<()> {
         let mut cursor = "0".to_owned();
         let mut unplaced = HashSet::new();
@@ -163,39 +180,17 @@ impl Pass<'_> {
             }
             cursor = further;
             if cursor == "0" || unplaced.len() >= SLICE {
-                self.strays_of(std::mem::take(&mut unplaced), damages).await?;
+                let lost = Search::of(self, std::mem::take(&mut unplaced)).await?;
+                damages.extend(lost.iter().map(|id| damage(DamageKind::JobWithoutPlace, id)));
             }
             if cursor == "0" {
                 return Ok(());
             }
         }
     }
-
-    async fn strays_of(&self, mut unplaced: HashSet<Vec<u8>>, damages: &mut Vec<Damage>) -> Result<()> {
-        let mut length = 0;
-        for list in READY {
-            let mut offset = 0;
-            while !unplaced.is_empty() {
-                let ids = self.range(list, offset).await?;
-                for id in &ids {
-                    unplaced.remove(id);
-                }
-                offset += ids.len();
-                if ids.len() < STEP {
-                    break;
-                }
-            }
-            length += offset;
-        }
-        // Lists move under a reader: what is left is looked for once more, by the script that repairs.
-        let unplaced: Vec<Vec<u8>> = unplaced.into_iter().collect();
-        for ids in unplaced.chunks((PASSED / length.max(1)).clamp(1, 50)) {
-            self.note("strays", ids, DamageKind::JobWithoutPlace, damages).await?;
-        }
-        Ok(())
-    }
 }
 
-fn shown(id: &[u8]) -> String {
-    JobId::from_bytes(id).map_or_else(|_| String::from_utf8_lossy(id).into_owned(), |id| id.to_string())
+fn damage(kind: DamageKind, id: &[u8]) -> Damage {
+    let subject = JobId::from_bytes(id).map_or_else(|_| String::from_utf8_lossy(id).into_owned(), |id| id.to_string());
+    Damage { kind, subject }
 }

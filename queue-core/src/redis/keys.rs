@@ -14,7 +14,7 @@
 //! | `records` | hash | id → what is known of a kept job |
 //! | `attempts`, `snoozes`, `crashes`, `errors`, `priority`, `notes` | hash | by id, of the few jobs that have any |
 //! | `given`, `tombstones` | hash, sorted set | digests of given ids; those whose jobs are done, by time |
-//! | `tomb` | hash | cancelled id → the list in which it still lies |
+//! | `tomb` | hash | cancelled id and the digit of the list in which it still lies → nothing |
 //! | `workers` | hash | lane → sequence and last answer |
 //! | `leases` | sorted set | lanes by deadline |
 //! | `fenced` | set | lanes whose jobs are being taken back |

@@ -25,6 +25,7 @@ mod script;
 mod sentinel;
 mod servers;
 mod settings;
+mod strays;
 mod url;
 
 use std::{fmt, sync::Arc, time::Instant};

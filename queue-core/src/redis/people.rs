@@ -1,6 +1,6 @@
 //! What people look at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use redis::Value;
 
@@ -63,7 +63,7 @@ async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
 
 /// A page: ids first, then the jobs. Between the two a job may have gone on; it is left out then.
 pub(super) async fn list(broker: &RedisBroker, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
-    let (ids, next) = match state {
+    let (mut ids, next) = match state {
         State::Ready => ready(broker, queue, offset, limit).await?,
         State::Scheduled => sorted(broker, queue, Kind::Scheduled, offset, limit).await?,
         State::Retry => sorted(broker, queue, Kind::Retry, offset, limit).await?,
@@ -72,6 +72,9 @@ pub(super) async fn list(broker: &RedisBroker, queue: &str, state: State, offset
         State::Active => active(broker, queue, offset, limit).await?,
         State::Done | State::Cancelled | State::Expired => return ended(broker, queue, state, offset, limit).await,
     };
+    // A job that is ready may lie in another list as well, under a tomb.
+    let mut told = HashSet::new();
+    ids.retain(|id| told.insert(id.clone()));
     // What is no id is for the auditor to find.
     let ids: Vec<JobId> = ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
     Ok(Page::new(listed(show(broker, queue, &ids).await?, state), next))

@@ -1,10 +1,6 @@
 //! What comes late, and what is large.
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    net::TcpStream,
-    time::Duration,
-};
+use std::time::Duration;
 
 use queue_core::{
     JobId,
@@ -16,6 +12,7 @@ use queue_tests::{
     conformance::{Lane, Producer, ack, eventually},
     on_servers,
     server::{Kind, Server},
+    watch::Watch,
 };
 
 use super::state::{given, job};
@@ -24,43 +21,13 @@ on_servers! {
     a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives
     a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end
     a_late_repair_gives_no_job_a_second_place
+    a_late_look_at_what_has_gone_on_finds_nothing
     a_time_that_never_comes_is_told_as_one_far_away
     a_round_of_any_size_can_be_unpacked
     what_a_beat_brings_is_bounded
 }
 
 const QUEUE: &str = "late";
-
-/// Commands as the server got them.
-struct Watch(BufReader<TcpStream>);
-
-impl Watch {
-    fn on(server: &Server) -> Watch {
-        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        stream.write_all(b"MONITOR\r\n").unwrap();
-        let mut watch = Watch(BufReader::new(stream));
-        assert_eq!(watch.line(), "+OK");
-        watch
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-
-    /// The words of the next call of a script with this argument.
-    fn call_with(&mut self, argument: &str) -> Vec<String> {
-        loop {
-            let line = self.line();
-            if line.contains("\"EVALSHA\"") && line.contains(argument) {
-                let words = line.split_once("] ").unwrap().1;
-                return words.trim_matches('"').split("\" \"").map(str::to_owned).collect();
-            }
-        }
-    }
-}
 
 async fn a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives(kind: Kind) {
     let server = Server::start(kind);
@@ -134,6 +101,18 @@ async fn a_late_repair_gives_no_job_a_second_place(kind: Kind) {
     assert_eq!(repeat(), [""; 0], "it is active");
     assert!(lane.end(&held, ack()).await);
     assert!(lane.claim(1).await.is_empty(), "it ran once");
+}
+
+/// What has left its set since it was read there is no damage.
+async fn a_late_look_at_what_has_gone_on_finds_nothing(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    assert_eq!(server.ask::<i64>(&["ZADD", "queue:{late}:retry", "1", "=ghost"]).unwrap(), 1);
+    let mut watch = Watch::on(&server);
+    let audit = Audit { repair: true, thorough: true };
+    assert_eq!(broker.audit(QUEUE, audit).await.unwrap().len(), 1);
+    let look = watch.call_with("\"=ghost\"");
+    assert_eq!(server.ask::<Vec<String>>(&look.iter().map(String::as_str).collect::<Vec<_>>()).unwrap(), [""; 0]);
 }
 
 /// Infinity is a score like others, and so is one that no clock reaches.

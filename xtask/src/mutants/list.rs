@@ -26,6 +26,7 @@ const DECODERS: &[&str] = &["-p", "queue-tests", "--test", "decoders"];
 const AUDITOR: &[&str] = &["-p", "queue-tests", "--test", "auditor", "--", "on_redis"];
 const CORRUPT: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "on_redis_no"];
 const LATE: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "late::on_redis"];
+const LOST: &[&str] = &["-p", "queue-tests", "--test", "lost_jobs", "--", "on_redis"];
 const ROWS: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "sqlite"];
 const FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_files"];
 const POWER: &[&str] = &["-p", "queue-faults", "--test", "rows", "--", "on_sqlite_a_power_cut"];
@@ -59,8 +60,9 @@ mutants! {
         "turn: a replay is recognised": "if seq == last then" => "if false then";
         "turn: a replay voids what was taken away": "if tags[i] ~= worker .. ':' .. last_claim then" => "if false then";
         "turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
-        "turn: tombs are dropped": "if has_tombs and #found > 0 then" => "if false then";
+        "turn: tombs are dropped": "if has_tombs and list and #found > 0 then" => "if false then";
         "turn: an answer is bounded in bytes": "if bytes > max_bytes and #ids > 0 then" => "if false then";
+        "turn: what the bound of bytes has left is more": "drained = bare and not full" => "drained = bare";
         "turn: a paused queue gives nothing out": "if not paused then" => "if true then";
         "turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
     }
@@ -82,7 +84,10 @@ mutants! {
         "fence: the lane is forgotten": "call('HDEL', K.workers, ARGV[i])" => "";
     }
     REDIS "queue-core/src/redis/scripts/ready.lua" {
-        "ready: a tomb goes with the id in another list": "call('LREM', LISTS[tonumber(at)], 1, id)" => "";
+        "ready: who lies in the list already is not pushed": "return call('HDEL', K.tomb, id .. list) == 1" => "return call('HDEL', K.tomb, id .. list) == 2";
+    }
+    LOST "queue-core/src/redis/scripts/turn.lua" {
+        "turn: a tomb is of one list": "tombs[at] = id .. list" => "tombs[at] = id .. 2";
     }
     REDIS "queue-core/src/redis/scripts/cancel.lua" {
         "cancel: a worker hears of it": "if #gone < 500 then" => "if false then";
@@ -189,7 +194,7 @@ mutants! {
     }
     REDIS "queue-core/src/redis/scripts/cancel.lua" {
         "cancel: an active job is taken away": "    call('HDEL', K.active, id)\n    local worker" => "    local worker";
-        "cancel: a ready job gets a tomb": "        tomb(id)\n      end\n    end" => "      end\n    end";
+        "cancel: a ready job gets a tomb": "        entomb(id)\n      end\n    end" => "      end\n    end";
     }
     REDIS "queue-core/src/redis/scripts/delete.lua" {
         "delete: an active job stays": "and call('HEXISTS', K.active, id) == 0 then" => "then";
@@ -207,8 +212,37 @@ mutants! {
         "enqueue: what is due later waits": "if at > now then" => "if false then";
     }
     LATE "queue-core/src/redis/scripts/audit.lua" {
-        "audit: what has its place is no stray": "not is_placed(id) and not is_ready(id) then" => "not is_ready(id) then";
-        "audit: what is ready is no stray": "not is_placed(id) and not is_ready(id) then" => "not is_placed(id) then";
+        "audit: what has its place is no stray": "call('HEXISTS', K.jobs, id) == 1 and not is_placed(id) then\n      found(id)\n    end" => "call('HEXISTS', K.jobs, id) == 1 then\n      found(id)\n    end";
+        "audit: what is ready is no stray": "ids[id] = nil" => "local _ = id";
+        "audit: what has left its set is no damage": "and call('ZSCORE', key, member) then" => "then";
+    }
+    LOST "queue-core/src/redis/scripts/audit.lua" {
+        "audit: what came to the head is no stray": "{ list, 0, come - 1 }" => "nil";
+        "audit: what came to the tail is no stray": "{ list, -come, -1 }" => "nil";
+        "audit: too much to look through is not judged": "if passed > MOST then" => "if false then";
+        "audit: a mark is of one life": "marked_life ~= life()" => "false";
+        "audit: who cannot know the life has no mark": "marked_life == '' or" => "";
+        "audit: what was due is counted": "-call('ZCARD', K.scheduled) - call('ZCARD', K.retry)" => "0";
+        "audit: what was enqueued is counted": "'enqueued', 'failed'," => "'failed',";
+        "audit: what failed is counted": "'enqueued', 'failed'," => "'enqueued',";
+        "audit: what was snoozed is counted": "'snoozed', 'repeated'," => "'repeated',";
+        "audit: what repeats is counted": "'snoozed', 'repeated'," => "'snoozed',";
+        "audit: what was released is counted": "'released', 'reclaimed'," => "'reclaimed',";
+        "audit: what was reclaimed is counted": "'released', 'reclaimed'," => "'released',";
+        "audit: what was requeued is counted": "'requeued', 'repaired' }" => "'repaired' }";
+        "audit: what was repaired is counted": "'requeued', 'repaired' }" => "'requeued' }";
+        "audit: an id under a tomb is no damage": "and call('HEXISTS', K.tomb, id .. list) == 0 then" => "then";
+    }
+    LOST "queue-core/src/redis/strays.rs" {
+        "audit: lists are read from their tails": "search.read(list, 0, usize::MAX).await?" => "()";
+        "audit: what came to the head is read": "self.read(list, length.saturating_sub(come), usize::MAX).await?" => "()";
+        "audit: what came to the tail is read": "self.read(list, read, come).await?" => "()";
+        "audit: what recedes is followed": "come_since(last, &self.pass.mark().await?)" => "come";
+        "audit: a search ends with the server's life": "mark.life != last.life || mark.life.is_empty() || mark.pushes < last.pushes" => "false";
+        "audit: a search is bounded": "self.reads -= 1" => "self.reads -= 0";
+    }
+    LOST "queue-core/src/redis/scripts/sweep.lua" {
+        "sweep: no long list is looked through": "if passed > 40000 then" => "if false then";
     }
     AUDITOR "queue-core/src/redis/scripts/audit.lua" {
         "audit: a lease without end is none": "return deadline and whole(deadline) < FOREVER" => "return deadline";

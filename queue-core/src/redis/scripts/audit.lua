@@ -19,13 +19,55 @@ local function has_lease(lane)
   return deadline and whole(deadline) < FOREVER
 end
 
-local function is_ready(id)
+-- The most ids that one call reads in the lists.
+local MOST = 5000
+
+-- The life of this server: another one may lack what was seen on the last.
+local function life()
+  local told = redis.pcall('INFO', 'server', 'replication')
+  told = type(told) == 'string' and told or ''
+  local run, history = string.match(told, 'run_id:(%x+)'), string.match(told, 'master_replid:(%x+)')
+  -- Who may not know it gets no mark that holds.
+  return run and history and run .. history or ''
+end
+
+-- Between two marks, at most so many ids were pushed to `ready` as this number has grown: whatever is pushed was counted when it
+-- was pushed, or when it began to wait for its time.
+local function pushes()
+  local sum = -call('ZCARD', K.scheduled) - call('ZCARD', K.retry)
+  local counters = { 'enqueued', 'failed', 'snoozed', 'repeated', 'released', 'reclaimed', 'requeued', 'repaired' }
+  for _, counter in ipairs(call('HMGET', K.counters, unpack(counters))) do
+    sum = sum + whole(counter)
+  end
+  return sum
+end
+
+-- Takes those out of a set that are ready and may have been pushed since a mark. What was pushed at one end of a list has nothing
+-- beyond it but what was pushed later. False: that may be too many to look through.
+local function spare_ready(ids, marked_life, marked_pushes)
+  local come, passed, looks = pushes() - marked_pushes, 0, {}
+  if come < 0 or marked_life == '' or marked_life ~= life() then
+    come = math.huge
+  end
   for _, list in pairs(LISTS) do
-    if call('LPOS', list, id) then
-      return true
+    local length = call('LLEN', list)
+    if length > 0 and length <= 2 * come then
+      looks[#looks + 1] = { list, 0, length - 1 }
+    elseif length > 0 and come > 0 then
+      looks[#looks + 1] = { list, 0, come - 1 }
+      looks[#looks + 1] = { list, -come, -1 }
+    end
+    passed = passed + math.min(length, 2 * come)
+  end
+  if passed > MOST then
+    return false
+  end
+  for _, look in ipairs(looks) do
+    for _, id in ipairs(call('LRANGE', unpack(look))) do
+      ids[id] = nil
     end
   end
-  return false
+  return true
 end
 
 if what == 'balance' then
@@ -69,10 +111,24 @@ elseif what == 'unplaced' then
     end
   end
   return broken
+elseif what == 'mark' then
+  local mark = { life(), ms(pushes()) }
+  for _, list in ipairs({ 9, 0, 1, 2, 3 }) do
+    mark[#mark + 1] = call('LLEN', LISTS[list])
+  end
+  return mark
 elseif what == 'strays' then
-  for i = 3, #ARGV do
+  -- Jobs that are in no place, and in `ready` not since a mark. ARGV: the mark's life and pushes, ids. False: nobody knows.
+  local lost = {}
+  for i = 5, #ARGV do
+    lost[ARGV[i]] = true
+  end
+  if not spare_ready(lost, ARGV[3], tonumber(ARGV[4])) then
+    return false
+  end
+  for i = 5, #ARGV do
     local id = ARGV[i]
-    if call('HEXISTS', K.jobs, id) == 1 and not is_placed(id) and not is_ready(id) then
+    if lost[id] and call('HEXISTS', K.jobs, id) == 1 and not is_placed(id) then
       found(id)
     end
   end
@@ -101,24 +157,27 @@ elseif what == 'names' then
       end
     end
   end
+elseif what == 'suspect' or string.match(what, '^ready%d$') then
+  -- Ids in a list; the repair is a tomb, as to take one out would move others. ARGV: the first, the last of them.
+  local list = tonumber(string.match(what, '%d$')) or 9
+  for _, id in ipairs(call('LRANGE', LISTS[list], ARGV[3], ARGV[4])) do
+    if call('HEXISTS', K.jobs, id) == 0 and call('HEXISTS', K.tomb, id .. list) == 0 then
+      found(id)
+      if repairs then
+        put(K.tomb, id .. list, '')
+      end
+    end
+  end
 else
-  -- Ids that wait in one place, named by its key.
-  local key = ({ ready0 = K.ready0, ready1 = K.ready1, ready2 = K.ready2, ready3 = K.ready3, suspect = K.suspect, scheduled = K.scheduled,
-    retry = K.retry, dead = K.dead, parked = K.parked, active = K.active })[what]
-  local list = string.match(what, '^ready%d$') or what == 'suspect'
+  -- Ids in a sorted set, named by its key. ARGV: members.
+  local key = ({ scheduled = K.scheduled, retry = K.retry, dead = K.dead, parked = K.parked })[what]
   for i = 3, #ARGV do
     local member = ARGV[i]
     local id = what == 'parked' and string.match(member, '%z(.*)$') or member
-    if id and call('HEXISTS', K.jobs, id) == 0 and not (list and call('HEXISTS', K.tomb, id) == 1) then
+    if id and call('HEXISTS', K.jobs, id) == 0 and call('ZSCORE', key, member) then
       found(id)
       if repairs then
-        if list then
-          call('LREM', key, 1, member)
-        elseif what == 'active' then
-          call('HDEL', key, member)
-        else
-          call('ZREM', key, member)
-        end
+        call('ZREM', key, member)
       end
     end
   end

@@ -3,17 +3,6 @@ local answers = {}
 -- What each worker has to hear, packed once.
 local notes = {}
 
-local function tomb(id)
-  -- Where it lies in `ready`: by its crashes and priority, as it was pushed.
-  local list = '2'
-  if call('HEXISTS', K.crashes, id) == 1 then
-    list = '9'
-  else
-    list = list_of(call('HGET', K.priority, id))
-  end
-  put(K.tomb, id, list)
-end
-
 for at, id in ipairs(ARGV) do
   local tag = call('HGET', K.active, id)
   local answer = 0
@@ -35,7 +24,7 @@ for at, id in ipairs(ARGV) do
         call('ZREM', K.parked, task .. '\0' .. id)
         call('HDEL', K.notes, id)
       else
-        tomb(id)
+        entomb(id)
       end
     end
     answer = 1

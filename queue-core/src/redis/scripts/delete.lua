@@ -14,8 +14,7 @@ for at, id in ipairs(ARGV) do
         call('ZREM', K.parked, task .. '\0' .. id)
         call('HDEL', K.notes, id)
       else
-        local list = call('HEXISTS', K.crashes, id) == 1 and '9' or list_of(call('HGET', K.priority, id))
-        put(K.tomb, id, list)
+        entomb(id)
       end
     end
     strip({ id })

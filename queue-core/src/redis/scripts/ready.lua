@@ -1,5 +1,6 @@
--- The lists of jobs that may start now. An id is in them at most once (R9): a cancelled one stays under a tomb, which says
--- in which list, and whoever would push the id again takes the tomb away instead.
+-- The lists of jobs that may start now. An id waits in them at most once (R9): a cancelled one stays where it is under a tomb, of
+-- an id in a list, and whoever would push the id to that list again takes the tomb away instead. Ids leave a list at its head
+-- and come in at either end; what is between is never moved or taken out, so that the auditor can read it beside all that.
 
 local LISTS = { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
 local ORDER = { 0, 1, 2, 3 }
@@ -8,30 +9,20 @@ local has_tombs = sparse and call('EXISTS', K.tomb) == 1
 local has_priorities = sparse and call('EXISTS', K.priority) == 1
 local has_crashes = sparse and call('EXISTS', K.crashes) == 1
 
--- Takes an id's tomb. True: it lies in this list already.
+-- Takes an id's tomb in this list. True: so it lies there already. A tomb in another list stays, for whoever pops the id there.
 local function unearth(id, list)
-  local at = call('HGET', K.tomb, id)
-  if not at then
-    return false
-  end
-  call('HDEL', K.tomb, id)
-  if tonumber(at) == list then
-    return true
-  end
-  if LISTS[tonumber(at)] then
-    call('LREM', LISTS[tonumber(at)], 1, id)
-  else
-    for _, key in pairs(LISTS) do
-      call('LREM', key, 1, id)
-    end
-  end
-  return false
+  return call('HDEL', K.tomb, id .. list) == 1
 end
 
 -- The list of a priority.
 local function list_of(priority)
   local list = tonumber(priority)
   return list and list <= 3 and LISTS[list] and list or 2
+end
+
+-- Lays an id that is ready under a tomb: it lies where its crashes and its priority had it pushed.
+local function entomb(id)
+  put(K.tomb, id .. (call('HEXISTS', K.crashes, id) == 1 and 9 or list_of(call('HGET', K.priority, id))), '')
 end
 
 -- Pushes ids to the list that each belongs to. True: one of the lists was empty before.

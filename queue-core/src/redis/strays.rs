@@ -1,0 +1,113 @@
+//! Looking for jobs in `ready`, however long it is, while others push and pop: in bounded steps.
+//!
+//! A job that is lost is pushed again, and one that was not would run twice. So it has to be seen that an id is in no list. Ids leave
+//! a list at its head and come in at either end; nothing between is moved. Counted from the tail, an id therefore never comes nearer:
+//! whoever reads from the tail to the head meets every id that was in the list when it began, but for those that are claimed
+//! before it gets there. Claimed ids may come back; whatever has come to a list since some moment lies within as many ids of one of its
+//! ends as were pushed since. So both ends are read again, which takes less time each time as less has come, until so
+//! little has come that the script looks through it itself, in the moment of the repair.
+
+use std::collections::HashSet;
+
+use super::{
+    answers::{array, bytes},
+    audit::{Mark, Pass},
+    keys::{Kind, READY},
+};
+use crate::error::Result;
+
+/// Ids of one read.
+const READ: usize = 2_000;
+
+/// Jobs of one call of the script, which looks for each of them in all other places, and pushes it.
+const LOST: usize = 100;
+
+/// Reads beyond those that the lists need if nothing is pushed.
+const SPARE_READS: usize = 200;
+
+/// A search for jobs.
+pub(super) struct Search<'a> {
+    pass: &'a Pass<'a>,
+    /// Those that were seen nowhere.
+    missed: HashSet<Vec<u8>>,
+    /// How often `ready` may still be read: when others push faster than we read, the rest is left to the next audit.
+    reads: usize,
+}
+
+impl<'a> Search<'a> {
+    /// Those of the ids that are lost: jobs that wait nowhere. They are repaired, if that is asked for.
+    pub(super) async fn of(pass: &'a Pass<'a>, ids: HashSet<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        let mut mark = pass.mark().await?;
+        let mut search = Search { pass, missed: ids, reads: SPARE_READS + 4 * mark.lengths.iter().sum::<usize>() / READ };
+        for (list, length) in READY.into_iter().zip(mark.lengths) {
+            if length > 0 {
+                search.read(list, 0, usize::MAX).await?;
+            }
+        }
+        let mut lost = Vec::new();
+        while !search.missed.is_empty() && search.reads > 0 {
+            let ids: Vec<Vec<u8>> = search.missed.iter().take(LOST).cloned().collect();
+            match pass.lost(&mark, &ids).await? {
+                Some(found) => {
+                    lost.extend(found);
+                    for id in &ids {
+                        search.missed.remove(id);
+                    }
+                    // What was repaired has to be read again.
+                    search.reads += SPARE_READS;
+                }
+                None => mark = search.catch_up(&mark).await?,
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Reads what was pushed between a mark and a new one.
+    async fn catch_up(&mut self, last: &Mark) -> Result<Mark> {
+        let mark = self.pass.mark().await?;
+        if mark.life != last.life || mark.life.is_empty() || mark.pushes < last.pushes {
+            // What was read is of another copy of the queue.
+            self.reads = 0;
+        }
+        let mut come = come_since(last, &mark);
+        for (list, length) in READY.into_iter().zip(mark.lengths) {
+            if length > 0 {
+                self.read(list, length.saturating_sub(come), usize::MAX).await?;
+            }
+        }
+        // Those at the tail recede from it, as more is pushed.
+        let mut read = 0;
+        while read < come && self.reads > 0 {
+            for (list, length) in READY.into_iter().zip(mark.lengths) {
+                if length > 0 {
+                    self.read(list, read, come).await?;
+                }
+            }
+            read = come;
+            come = come_since(last, &self.pass.mark().await?);
+        }
+        Ok(mark)
+    }
+
+    /// Reads a list towards its head, between two distances from its tail.
+    async fn read(&mut self, list: Kind, from: usize, to: usize) -> Result<()> {
+        let mut from = from;
+        while from < to && self.reads > 0 && !self.missed.is_empty() {
+            self.reads -= 1;
+            let size = READ.min(to - from);
+            let mut command = self.pass.broker.keys.on("LRANGE", self.pass.queue, list);
+            command.arg(format!("-{}", from + size)).arg(format!("-{}", from + 1));
+            let ids = array(self.pass.broker.read(self.pass.queue, &command).await?)?;
+            from = if ids.len() < size { to } else { from + size };
+            for id in ids {
+                self.missed.remove(&bytes(id)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The most ids that were pushed between two marks.
+fn come_since(last: &Mark, mark: &Mark) -> usize {
+    usize::try_from(mark.pushes - last.pushes).unwrap_or(0)
+}

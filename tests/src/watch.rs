@@ -1,0 +1,55 @@
+//! Commands as a server got them (`MONITOR`).
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use crate::server::Server;
+
+/// A look at all commands of a server, from here on.
+#[derive(Debug)]
+pub struct Watch(BufReader<TcpStream>);
+
+impl Watch {
+    /// # Panics
+    /// When the server cannot be reached.
+    pub fn on(server: &Server) -> Watch {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server listens");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+        stream.write_all(b"MONITOR\r\n").expect("the server reads");
+        let mut watch = Watch(BufReader::new(stream));
+        assert_eq!(watch.line(), "+OK");
+        watch
+    }
+
+    /// The next command: when, who, and what.
+    ///
+    /// # Panics
+    /// When none comes within ten seconds.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("a command comes");
+        line.trim_end().to_owned()
+    }
+
+    /// The words of the next call of a script with this argument.
+    ///
+    /// # Panics
+    /// When none comes.
+    pub fn call_with(&mut self, argument: &str) -> Vec<String> {
+        loop {
+            let line = self.line();
+            if line.contains("\"EVALSHA\"") && line.contains(argument) {
+                return words(&line);
+            }
+        }
+    }
+}
+
+/// The words of a command.
+pub fn words(line: &str) -> Vec<String> {
+    let words = line.split_once("] ").map_or("", |(_, words)| words);
+    words.trim_matches('"').split("\" \"").map(str::to_owned).collect()
+}
