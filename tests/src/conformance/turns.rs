@@ -313,10 +313,13 @@ pub async fn an_answer_is_bounded_in_bytes(bed: Bed) {
     let mut lane = bed.lane().await;
     let mut seen = Vec::new();
     while seen.len() < 20 {
-        let held = lane.claim(20).await;
+        let turn = lane.next().claim(20);
+        let answer = lane.send(&turn).await;
+        let held = answer.deliveries;
         let bytes: usize = held.iter().map(|delivery| delivery.envelope.len()).sum();
         assert!(!held.is_empty() && bytes <= MAX_BYTES + SIZE, "{} jobs of {bytes} bytes", held.len());
         seen.extend(held.iter().map(|delivery| delivery.envelope[0]));
+        assert_eq!(answer.more, seen.len() < 20, "what the bound has left is told, after {} jobs", seen.len());
         lane.ack(&held).await;
     }
     assert_eq!(seen, (0..20).collect::<Vec<u8>>(), "in order, and none is lost at the bound");

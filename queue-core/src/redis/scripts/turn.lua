@@ -32,12 +32,12 @@ local paused = meta[2] == '1'
 local function promote(moves)
   local first, promoted = math.huge, false
   for _, key in ipairs({ K.scheduled, K.retry }) do
-    local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    local head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
     if moves and head[2] and tonumber(head[2]) <= now then
       local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)
       call('ZREM', key, unpack(ripe))
       promoted = push(ripe, false) or promoted
-      head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+      head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
     end
     first = math.min(first, tonumber(head[2]) or math.huge)
   end
@@ -277,16 +277,25 @@ local first_due, promoted = promote(not paused)
 if not paused then
   local large, bytes = meta[4] == '1', 0
   local max_bytes = tonumber(ARGV[6])
+  -- The tombs of ids in a list, as they are stored.
+  local function tombs_of(found, list)
+    local tombs = {}
+    for at, id in ipairs(found) do
+      tombs[at] = id .. list
+    end
+    return tombs
+  end
+
   -- Drops the tombs at the head of a list, some hundred of them, so that they do not hide for long what lies behind.
   local function pass_tombs(list)
     for _ = 1, 5 do
-      local head = call('LRANGE', LISTS[list], 0, 99)
+      local tombs = tombs_of(call('LRANGE', LISTS[list], 0, 99), list)
       local dropped = {}
-      for at, tomb in ipairs(#head > 0 and call('HMGET', K.tomb, unpack(head)) or {}) do
+      for at, tomb in ipairs(#tombs > 0 and call('HMGET', K.tomb, unpack(tombs)) or {}) do
         if not tomb then
           break
         end
-        dropped[at] = head[at]
+        dropped[at] = tombs[at]
       end
       if #dropped > 0 then
         call('LTRIM', LISTS[list], #dropped, -1)
@@ -298,14 +307,15 @@ if not paused then
     end
   end
 
-  -- Takes ids over as long as their bodies fit; says how many.
-  local function take(found)
-    if has_tombs and #found > 0 then
-      local tombs = call('HMGET', K.tomb, unpack(found))
+  -- Takes ids over, of a list if they were popped, as long as their bodies fit; says how many.
+  local function take(found, list)
+    if has_tombs and list and #found > 0 then
+      local tombs = tombs_of(found, list)
+      local buried = call('HMGET', K.tomb, unpack(tombs))
       local alive = {}
       for at = 1, #found do
-        if tombs[at] then
-          call('HDEL', K.tomb, found[at])
+        if buried[at] then
+          call('HDEL', K.tomb, tombs[at])
         else
           table.insert(alive, found[at])
         end
@@ -359,7 +369,7 @@ if not paused then
       end
     end
     if may_suspect and sparse and #ids < wanted then
-      local alive, taken = take(call('LPOP', K.suspect, 1) or {})
+      local alive, taken = take(call('LPOP', K.suspect, 1) or {}, 9)
       if taken < #alive then
         call('LPUSH', K.suspect, alive[1])
       end
@@ -378,12 +388,8 @@ if not paused then
           break
         end
         local asked = wanted - #ids
-        local found = call('LPOP', LISTS[list], asked)
-        drained = bare and (not found or #found < asked)
-        if not found then
-          break
-        end
-        local alive, taken = take(found)
+        local found = call('LPOP', LISTS[list], ms(asked)) or {}
+        local alive, taken = take(found, list)
         if taken < #alive then
           full = true
           for at = #alive, taken + 1, -1 do
@@ -391,6 +397,7 @@ if not paused then
           end
         end
         if #found < asked then
+          drained = bare and not full
           break
         end
       end
@@ -422,14 +429,15 @@ if #broken > 0 then
   ids = sound
   bodies, counts = describe(ids)
 end
+local number = ms(claim)
 if #ids > 0 then
-  local tag = worker .. ':' .. ms(claim)
+  local tag = worker .. ':' .. number
   local pairs_ = {}
   for at, id in ipairs(ids) do
     pairs_[2 * at - 1], pairs_[2 * at] = id, tag
   end
   put_all(K.active, pairs_)
-  call('HSET', K.meta, 'claim', ms(claim))
+  call('HSET', K.meta, 'claim', number)
 end
 if woken or (promoted and more) then
   hint()
@@ -439,7 +447,7 @@ local handed = #ids > 0 and cmsgpack.pack(ids) or ''
 if handed == '' and stale_text == '' then
   call('HSET', K.workers, worker, ARGV[2])
 else
-  call('HSET', K.workers, worker, ARGV[2] .. ':' .. ms(claim) .. ':' .. stale_text .. ':' .. handed)
+  call('HSET', K.workers, worker, ARGV[2] .. ':' .. number .. ':' .. stale_text .. ':' .. handed)
 end
 call('ZADD', K.leases, ms(now + ARGV[3]), worker)
-return answer(stale_text, ids, bodies, counts, ms(claim), call('ZCARD', K.leases), first_due, more)
+return answer(stale_text, ids, bodies, counts, number, call('ZCARD', K.leases), first_due, more)
