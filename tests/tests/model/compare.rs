@@ -31,7 +31,7 @@ pub(crate) fn same_turn(model: &TurnAnswer, broker: &TurnAnswer, spurious: bool)
     same("deliveries", &model.deliveries, &broker.deliveries)?;
     same("parked", &model.parked, &broker.parked)?;
     same("paused", &model.paused, &broker.paused)?;
-    let whole_ms = |due: Duration| due.as_micros().div_ceil(1000);
+    let whole_ms = |due: Duration| due.as_nanos().div_ceil(1_000_000);
     same("next due", &model.next_due.map(whole_ms), &broker.next_due.map(whole_ms))?;
     if model.more != broker.more && !(spurious && broker.more && !broker.paused) {
         return same("more", &model.more, &broker.more);
