@@ -152,9 +152,8 @@ mod street {
     /// Takes a house in the street; the socket goes with the guard.
     pub(in crate::sqlite) fn listen(database: &Path, listeners: Listeners, io: &IoThread) -> Option<Guard> {
         let folder = folder(database)?;
-        fs::DirBuilder::new().mode(0o700).recursive(true).create(&folder).ok()?;
         let path = folder.join(format!("{}-{}", std::process::id(), ProcessId::random()));
-        let socket = UnixDatagram::bind(&path).ok()?;
+        let socket = settle(&folder, &path)?;
         let owner = |path: &Path| fs::symlink_metadata(path).map(|found| (found.uid(), found.is_symlink())).ok();
         let (own, street) = (owner(&path)?, owner(&folder)?);
         let guard = Guard(path);
@@ -177,12 +176,50 @@ mod street {
         Some(guard)
     }
 
+    /// Builds the house, and the street if it is the first there.
+    fn settle(folder: &Path, house: &Path) -> Option<UnixDatagram> {
+        // Whoever leaves an empty street takes it along, perhaps just before the house stands.
+        for _ in 0..100 {
+            fs::DirBuilder::new().mode(0o700).recursive(true).create(folder).ok()?;
+            match UnixDatagram::bind(house) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                bound => return bound.ok(),
+            }
+        }
+        None
+    }
+
     #[derive(Debug)]
     pub(in crate::sqlite) struct Guard(PathBuf);
 
     impl Drop for Guard {
         fn drop(&mut self) {
             let _ = fs::remove_file(&self.0);
+            // While others live there, it is not empty and stays.
+            let _ = self.0.parent().map(fs::remove_dir);
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn the_last_to_leave_takes_the_street_along_and_whoever_comes_meanwhile_gets_a_house() {
+            let database = tempfile::NamedTempFile::new().unwrap();
+            let street = folder(database.path()).unwrap();
+            let io = IoThread::start("street").unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for _ in 0..100 {
+                            let house = listen(database.path(), Listeners::default(), &io).expect("there is room for everybody");
+                            assert!(house.0.exists());
+                        }
+                    });
+                }
+            });
+            assert!(!street.exists());
         }
     }
 }
