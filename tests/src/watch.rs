@@ -34,6 +34,16 @@ impl Watch {
         line.trim_end().to_owned()
     }
 
+    /// All commands up to here.
+    ///
+    /// # Panics
+    /// When one does not come within ten seconds.
+    pub fn until_now(mut self, server: &Server) -> Vec<String> {
+        server.command(&["ECHO", "until now"]);
+        let lines = std::iter::repeat_with(|| self.line());
+        lines.take_while(|line| words(line)[0] != "ECHO").collect()
+    }
+
     /// The words of the next call of a script with this argument.
     ///
     /// # Panics

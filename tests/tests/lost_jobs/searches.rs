@@ -110,11 +110,17 @@ async fn what_comes_back_to_the_tail_during_the_search_is_met_there(kind: Kind) 
     comes_back(kind, || Ending::Repeat { delay: Duration::ZERO }).await;
 }
 
-async fn a_search_that_a_failover_met_is_given_up(kind: Kind) {
+/// A queue in which one of many jobs is lost.
+async fn one_lost(kind: Kind) -> (Arc<Server>, DynBroker) {
     let server = Arc::new(Server::start(kind));
     let broker = on(&server).await;
     let ids = put(&broker, QUEUE, 3 * LOOK).await;
     lose(&server, &ids[LOOK]);
+    (server, broker)
+}
+
+async fn a_search_that_a_failover_met_is_given_up(kind: Kind) {
+    let (server, broker) = one_lost(kind).await;
     let failing = server.clone();
     let damages = audit_beside(&server, move |stage| {
         if stage == Stage::Looks {
@@ -130,10 +136,7 @@ async fn a_search_that_a_failover_met_is_given_up(kind: Kind) {
 }
 
 async fn a_search_that_others_outrun_is_left_to_the_next_audit(kind: Kind) {
-    let server = Arc::new(Server::start(kind));
-    let broker = on(&server).await;
-    let ids = put(&broker, QUEUE, 3 * LOOK).await;
-    lose(&server, &ids[LOOK]);
+    let (server, broker) = one_lost(kind).await;
     let counting = server.clone();
     let proxy = Proxy::with_gate(server.port(), move |request| {
         if request.windows(10).any(|window| window == b"\r\nstrays\r\n") {

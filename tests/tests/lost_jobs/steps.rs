@@ -29,17 +29,17 @@ async fn no_long_list_is_looked_through_for_a_dead_job_without_reason(kind: Kind
     put(&broker, QUEUE, 41_000).await;
     Producer::on(&broker, QUEUE).await.stored(vec![given("x")]).await;
     server.command(&["ZADD", &format!("queue:{{{QUEUE}}}:dead"), "1", "=x"]);
-    let mut watch = Watch::on(&server);
+    let watch = Watch::on(&server);
     assert_eq!(broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap().dead, 1);
-    server.command(&["ECHO", "the end"]);
-    loop {
-        let words = words(&watch.line());
-        assert_ne!(words[0], "LPOS", "it may pass all of a list");
-        if words[0] == "ECHO" {
-            break;
-        }
-    }
+    assert_not_called(&["LPOS"], &watch.until_now(&server));
     assert_eq!(broker.show(QUEUE, &JobId::given("x").unwrap()).await.unwrap().expect("it is there").state, State::Ready);
+}
+
+/// Of commands that may pass all of a list.
+fn assert_not_called(verbs: &[&str], lines: &[String]) {
+    for line in lines {
+        assert!(!verbs.contains(&words(line)[0].as_str()), "it may pass all of a list: {line}");
+    }
 }
 
 /// How many ids a read of a list passes at most.
@@ -62,23 +62,18 @@ async fn many_lost_jobs_are_put_back_in_steps_that_are_bounded(kind: Kind) {
     }
     let lost: Vec<&JobId> = ids.iter().step_by(3).take(2 * LOOK).collect();
     lost.iter().for_each(|id| lose(&server, id));
-    let mut watch = Watch::on(&server);
+    let watch = Watch::on(&server);
     let damages = broker.audit(QUEUE, REPAIR).await.unwrap();
-    server.command(&["ECHO", "the end"]);
+    let lines = watch.until_now(&server);
+    assert_not_called(&["LREM", "LPOS", "LINSERT"], &lines);
     let mut passed = 0;
     let (mut steps, mut reads) = (0, 0);
-    loop {
-        let line = watch.line();
-        let words = words(&line);
-        if words[0] == "ECHO" {
-            break;
-        }
-        let in_script = line.contains(" lua] ");
+    for line in &lines {
+        let (words, in_script) = (words(line), line.contains(" lua] "));
         if !in_script {
             passed = 0;
             steps += 1;
         }
-        assert!(!["LREM", "LPOS", "LINSERT"].contains(&words[0].as_str()), "it may pass all of a list: {words:?}");
         if words[0] == "LRANGE" {
             let most = if in_script { 2 * LOOK } else { READ };
             assert!(span(&words) <= most, "{words:?}");
@@ -123,7 +118,7 @@ async fn a_cancelled_job_in_another_list_is_left_to_whoever_pops_it(kind: Kind) 
         broker.cancel(QUEUE, std::slice::from_ref(&id)).await.unwrap();
         assert_eq!(broker.stats(QUEUE).await.unwrap().depth.get(&State::Ready), None);
     }
-    let mut watch = Watch::on(&server);
+    let watch = Watch::on(&server);
     producer.stored(vec![given("x")]).await;
     assert_eq!(broker.audit(QUEUE, REPAIR).await.unwrap(), []);
     assert_eq!(broker.stats(QUEUE).await.unwrap().depth[&State::Ready], 1);
@@ -131,12 +126,5 @@ async fn a_cancelled_job_in_another_list_is_left_to_whoever_pops_it(kind: Kind) 
     assert_eq!(listed.iter().map(|job| &job.id).collect::<Vec<_>>(), [&id], "it is listed once");
     assert_eq!(drain(&broker, QUEUE).await, HashSet::from([id.clone()]));
     assert_eq!(server.ask::<usize>(&["EXISTS", "queue:{lost}:suspect", "queue:{lost}:tomb"]).unwrap(), 0);
-    server.command(&["ECHO", "the end"]);
-    loop {
-        let words = words(&watch.line());
-        assert_ne!(words[0], "LREM", "it may pass all of a list");
-        if words[0] == "ECHO" {
-            break;
-        }
-    }
+    assert_not_called(&["LREM"], &watch.until_now(&server));
 }
