@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    net::TcpListener,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -14,6 +15,7 @@ use tempfile::TempDir;
 use crate::{
     Error,
     frame::{Bar, Reading},
+    stats::percentile,
 };
 
 /// How long a server may take to start: in Valgrind, with a million jobs, most of a minute.
@@ -92,6 +94,26 @@ impl Server {
         let text: String = redis::cmd("INFO").arg(section).query(&mut self.connection()?)?;
         let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         Ok(line.ok_or_else(|| format!("INFO {section} has no {field}"))?.trim().parse()?)
+    }
+
+    /// Milliseconds that an `LPUSH` takes a client which does nothing but that, and rests between two of them: the median.
+    pub(crate) fn idle_round_trip(&self, rest: Duration) -> Result<f64, Error> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_nodelay(true)?;
+        let request = format!("*3\r\n$5\r\nLPUSH\r\n$4\r\nidle\r\n$100\r\n{}\r\n", "x".repeat(100));
+        let mut millis = Vec::new();
+        for _ in 0..500 {
+            std::thread::sleep(rest);
+            let sent = Instant::now();
+            stream.write_all(request.as_bytes())?;
+            let mut reply = [0; 64];
+            let size = stream.read(&mut reply)?;
+            millis.push(sent.elapsed().as_secs_f64() * 1e3);
+            if !reply[..size].starts_with(b":") {
+                return Err(format!("LPUSH was answered by {}", String::from_utf8_lossy(&reply[..size])).into());
+            }
+        }
+        Ok(percentile(&mut millis, 50.0))
     }
 
     /// CPU time that it has used, in microseconds.
