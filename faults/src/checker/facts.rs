@@ -251,6 +251,15 @@ impl<'a> Facts<'a> {
         self.renewals.entry(lane).or_insert_with(|| (process, Vec::new())).1.push(at);
     }
 
+    /// How many processes were killed from outside while they held this job.
+    pub(super) fn kills_under(&self, job: &Job<'_>) -> usize {
+        let is_killed = |delivery: &&Delivery<'_>| {
+            let kills = || self.faults.iter().filter(|(_, name, target)| *name == "kill" && *target == delivery.process);
+            delivery.accepted().is_none() && kills().any(|(at, ..)| *at >= delivery.claimed_us)
+        };
+        job.deliveries.values().filter(is_killed).count()
+    }
+
     /// Since when a lane may have been fenced.
     pub(super) fn fenced_since(&self, lane: &str) -> Option<u64> {
         self.fences.get(lane)?.iter().filter(|(.., fate)| *fate != Fate::Refused).map(|(_, span, _)| span.from_us).min()

@@ -5,8 +5,8 @@ mod story;
 
 use std::collections::BTreeSet;
 
-use self::story::Story;
-use super::Invariant;
+use self::story::{Story, held};
+use super::{Held, Invariant};
 use crate::history::{Operation, POWER_CUT, Phase};
 
 #[test]
@@ -84,4 +84,32 @@ fn a_process_can_lose_a_job_twice() {
     }
     let verdict = story.verdict();
     assert!(verdict.violations.is_empty(), "{:#?}", verdict.violations);
+}
+
+/// Whoever kills its processes often enough makes of any job one that seems to kill them.
+#[test]
+fn a_job_whose_processes_are_killed_too_often_may_die_of_it() {
+    let violations = |kills: usize| {
+        let mut story = Story::good();
+        story.terms.lease_ms = 100;
+        story.stored(20, 400);
+        for (crashes, worker) in ["w3", "w4", "w5"].into_iter().enumerate() {
+            let (number, at) = (crashes as u64, 410 + 200 * crashes as u64);
+            story.note(worker, at, Phase::Ok, Operation::Up { concurrency: 2, tasks: vec!["work".to_owned()] });
+            story.claimed_after(worker, 20, 20 + number, at + 1, (0, u32::try_from(crashes).unwrap()));
+            story.starts(worker, 20, 20 + number, at + 2);
+            if crashes < kills {
+                story.note("driver", at + 3, Phase::Ok, Operation::Fault { name: "kill".to_owned(), target: worker.to_owned() });
+            }
+            story.note(worker, at + 4, Phase::Ok, Operation::Down);
+            for phase in [Phase::Invoke, Phase::Ok] {
+                story.note("w2", at + 150, phase, Operation::Fence { lane: format!("{worker}.a") });
+            }
+        }
+        story.snapshot.jobs.push(Held { reason: Some("crashed".to_owned()), crashes: 3, ..held(20, "dead") });
+        story.count("enqueued", 1);
+        story.verdict().violations.into_iter().map(|violation| violation.invariant).collect::<Vec<_>>()
+    };
+    assert_eq!(violations(3), []);
+    assert_eq!(violations(2), [Invariant::Isolation]);
 }
