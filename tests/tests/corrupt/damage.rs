@@ -162,6 +162,11 @@ impl Harm for Damage {
         matches!(self.how, How::Doubled(_))
     }
 
+    /// No script asks for the type of each key before it begins.
+    fn may_interrupt(&self) -> bool {
+        self.how == How::Retyped
+    }
+
     /// What has lost its type is refused with the server's word for it; everything else is worked around, but for what says who
     /// somebody is, or of which version the data are.
     fn explains(&self, error: &Error) -> bool {

@@ -60,11 +60,13 @@ async fn every_state(kind: Kind) {
             for (number, (damage, deed)) in cases.iter().enumerate().filter(|(number, _)| number % HANDS == hand) {
                 let case = scene.copied(&broker, &mut keeper, number).await;
                 damage.inflict(&case, &mut keeper).await;
+                let before = keeper.digest(&case).await;
                 let done = deed.run(&case).await;
+                let is_changed = keeper.digest(&case).await != before;
                 if shows {
-                    eprintln!("{damage}, {deed:?}: {done:?}");
+                    eprintln!("{damage}, {deed:?}: {done:?}, changed: {is_changed}");
                 }
-                let mut verdict = verdict::judge_answer(damage, done);
+                let mut verdict = verdict::judge_answer(damage, done, is_changed);
                 if verdict.is_ok() {
                     damage.remove(&case, &mut keeper).await;
                     verdict = verdict::judge(&case, &mut keeper, damage, *deed).await;

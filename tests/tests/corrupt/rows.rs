@@ -53,6 +53,10 @@ impl Harm for Row {
         false
     }
 
+    fn may_interrupt(&self) -> bool {
+        false
+    }
+
     fn explains(&self, error: &Error) -> bool {
         match error {
             Error::Forgotten(_) | Error::Old { .. } => matches!(self.table, "queue_workers" | "queue_producers"),
@@ -79,6 +83,13 @@ impl Row {
 
 /// The hand that has the file open.
 struct Owner(Connection);
+
+impl Owner {
+    /// Another number for each commit of others.
+    fn version(&self) -> i64 {
+        self.0.query_row("PRAGMA data_version", [], |row| row.get(0)).expect("the file can be read")
+    }
+}
 
 #[async_trait]
 impl Hands for Owner {
@@ -140,6 +151,8 @@ async fn case(scene_file: &Path, path: &Path, scene: &Arc<Scene>, row: &Row, dee
     let url = format!("{}?durability=process-crash", url_of(path));
     let broker: DynBroker = SqliteBroker::open(&url).expect("the file can be opened");
     let case = Case { broker, queue: scene.queue.as_str().into(), scene: scene.clone() };
-    verdict::judge_answer(row, deed.run(&case).await)?;
+    let before = owner.version();
+    let done = deed.run(&case).await;
+    verdict::judge_answer(row, done, owner.version() != before)?;
     verdict::judge(&case, &mut owner, row, deed).await
 }

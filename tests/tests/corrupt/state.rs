@@ -103,6 +103,16 @@ impl Keeper {
         }
     }
 
+    /// All that is stored of a queue.
+    pub(crate) async fn digest(&mut self, case: &Case) -> String {
+        const ALL: &str = "
+            local keys = redis.call('KEYS', ARGV[1])
+            table.sort(keys)
+            for at, key in ipairs(keys) do keys[at] = key .. redis.sha1hex(redis.call('DUMP', key)) end
+            return table.concat(keys, ' ')";
+        self.ask(redis::cmd("EVAL").arg(ALL).arg(0).arg(case.key("*"))).await
+    }
+
     pub(crate) async fn remove(&mut self, case: &Case) {
         let keys: Vec<String> = case.scene.kinds.iter().map(|kind| case.key(kind)).collect();
         self.ask::<i64>(redis::cmd("UNLINK").arg(keys)).await;

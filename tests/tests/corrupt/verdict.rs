@@ -22,15 +22,19 @@ pub(crate) trait Harm {
 
     /// Whether it is a reason for this refusal.
     fn explains(&self, error: &Error) -> bool;
+
+    /// Whether a request may stop at it in the middle, and leave to the auditor what it has begun.
+    fn may_interrupt(&self) -> bool;
 }
 
 /// How often the auditor may need another look.
 const LOOKS: usize = 4;
 
-/// Whether a refusal has its reason.
-pub(crate) fn judge_answer(harm: &impl Harm, done: Result<()>) -> Result<(), String> {
+/// Whether a refusal has its reason, and has left everything as it was.
+pub(crate) fn judge_answer(harm: &impl Harm, done: Result<()>, is_changed: bool) -> Result<(), String> {
     match done {
         Err(error) if !harm.explains(&error) => Err(format!("is refused: {error}")),
+        Err(error) if is_changed && !harm.may_interrupt() => Err(format!("is refused, and has changed something: {error}")),
         _ => Ok(()),
     }
 }
