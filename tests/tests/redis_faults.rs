@@ -10,7 +10,7 @@ use std::{
 
 use queue_core::{
     Client, Error, JobId,
-    broker::{Broker, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, NewJob, Priority, ProcessId, Register, State, Turn},
+    broker::{Broker, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, NewJob, ProcessId, Register, State, Turn},
     prelude::task,
     redis::RedisBroker,
 };
@@ -37,7 +37,6 @@ on_servers! {
     replies_that_are_cut_off_double_nothing
     a_reply_that_never_comes_is_asked_for_again_on_another_connection
     a_turn_whose_reply_was_lost_is_answered_again
-    what_is_looked_up_for_each_job_is_no_list_to_the_server
     a_black_hole_ends_in_time_and_heals
     a_full_server_refuses_enqueues_and_nothing_else
     namespaces_know_nothing_of_each_other
@@ -235,25 +234,6 @@ async fn a_turn_whose_reply_was_lost_is_answered_again(kind: Kind) {
     let stats = direct.stats("faults").await.unwrap();
     assert_eq!((stats.depth[&State::Active], stats.depth[&State::Ready], stats.counters["done"]), (5, 10, 5));
     assert_eq!(held.iter().map(|delivery| &delivery.id).collect::<HashSet<_>>().len(), 10);
-}
-
-/// A list would be searched from its head for each of the jobs of a turn.
-async fn what_is_looked_up_for_each_job_is_no_list_to_the_server(kind: Kind) {
-    let server = Server::start(kind);
-    let broker = connect(&server).await;
-    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
-    let mut urgent = jobs(1);
-    urgent[0].priority = Priority::High;
-    broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, urgent)).await.unwrap();
-    broker.enqueue(&Enqueue::new("faults", producer, 2, jobs(3))).await.unwrap();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
-    let held = broker.turn(&Turn::new("faults", worker.clone(), 1, LEASE).claim(4)).await.unwrap().deliveries;
-    let endings = [Ending::Nack { delay: LEASE, error: "e".to_owned() }, Ending::Snooze { delay: LEASE }];
-    let finishes = held.iter().zip(endings).map(|(delivery, ending)| finish(delivery, ending)).collect();
-    broker.turn(&Turn::new("faults", worker, 2, LEASE).finish(finishes)).await.unwrap();
-    for key in ["jobs", "active", "priority", "attempts", "snoozes"] {
-        assert_eq!(server.command(&["OBJECT", "ENCODING", &format!("queue:{{faults}}:{key}")]).trim(), "hashtable", "{key}");
-    }
 }
 
 async fn a_black_hole_ends_in_time_and_heals(kind: Kind) {

@@ -9,7 +9,7 @@ use queue_core::{
     envelope::Envelope,
     redis::RedisBroker,
 };
-use queue_tests::server::Server;
+use queue_tests::{conformance::eventually, server::Server};
 use redis::aio::MultiplexedConnection;
 
 /// A lease that no case outlives.
@@ -217,17 +217,12 @@ impl Builder {
 
     /// Fences the one lane whose lease is over.
     async fn fence(&self, lane: &Hand) {
-        let until = tokio::time::Instant::now() + Duration::from_secs(10);
-        loop {
+        let suspect = eventually("its lease ends", async || {
             let expired = self.broker.suspects(&self.queue, 10).await.expect("suspects are named").expired;
-            let found: Vec<_> = expired.into_iter().filter(|suspect| suspect.worker == lane.name).collect();
-            if !found.is_empty() {
-                assert_eq!(self.broker.fence(&self.queue, &found).await.expect("a lane is fenced"), [true]);
-                return;
-            }
-            assert!(tokio::time::Instant::now() < until, "its lease does not end");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+            expired.into_iter().find(|suspect| suspect.worker == lane.name)
+        })
+        .await;
+        assert_eq!(self.broker.fence(&self.queue, &[suspect]).await.expect("a lane is fenced"), [true]);
     }
 }
 

@@ -26,6 +26,7 @@ const DECODERS: &[&str] = &["-p", "queue-tests", "--test", "decoders"];
 const AUDITOR: &[&str] = &["-p", "queue-tests", "--test", "auditor", "--", "on_redis"];
 const CORRUPT: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "on_redis_no"];
 const LATE: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "late::on_redis"];
+const ENCODINGS: &[&str] = &["-p", "queue-tests", "--test", "encodings", "--", "on_redis"];
 const LOST: &[&str] = &["-p", "queue-tests", "--test", "lost_jobs", "--", "on_redis"];
 const ROWS: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "sqlite"];
 const FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_files"];
@@ -170,7 +171,7 @@ mutants! {
     REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
         "turn: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
     }
-    REDIS_FAULTS "queue-core/src/redis/scripts/prelude.lua" {
+    ENCODINGS "queue-core/src/redis/scripts/prelude.lua" {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/sequence.lua" {
