@@ -71,6 +71,8 @@ pub(crate) struct LaneId {
 /// How a turn ended.
 #[allow(clippy::large_enum_variant, reason = "nearly all are of the large kind")]
 pub(crate) enum TurnEnd {
+    /// The lane has a name, by a request sent at this time, and there was nothing else to do.
+    Registered { name: PartyName, sent: Instant },
     /// It was answered; the lease was renewed by a request sent at this time.
     Answered { name: PartyName, turn: Turn, answer: TurnAnswer, sent: Instant },
     /// The broker no longer knows the lane.
@@ -86,7 +88,9 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
         Some(name) => name,
         None => loop {
             let request = Register::worker(queue.clone(), shared.process, turn.lease);
+            let sent = now();
             match shared.broker.register(&request).await {
+                Ok(name) if turn.claim == 0 && turn.finishes.is_empty() => return TurnEnd::Registered { name, sent },
                 Ok(name) => break name,
                 Err(error) => wait(&mut patience, &queue, &error).await,
             }

@@ -16,7 +16,7 @@ use queue_core::{
     alarm::Alarm,
     broker::{
         Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints,
-        Inspect, JobRecord, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
+        Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
         TurnAnswer, sealed,
     },
 };
@@ -48,7 +48,7 @@ pub struct FailingBroker {
     forgotten: AtomicU32,
     panic: AtomicU32,
     failed: AtomicU32,
-    /// The queue whose turns are held, and how many are.
+    /// How the names of the queues begin whose turns and names are held, and how many are.
     held: watch::Sender<Option<&'static str>>,
     holding: AtomicU32,
     registered: AtomicU32,
@@ -79,12 +79,13 @@ impl FailingBroker {
         self.left(fault).store(calls, Ordering::SeqCst);
     }
 
-    /// Keeps the turns of this queue, as a server does that stands still; `None` lets them go on.
-    pub fn hold(&self, queue: Option<&'static str>) {
-        self.held.send_replace(queue);
+    /// Keeps the turns of queues whose names begin so, and lets no worker register there, as a server does that stands still;
+    /// `None` lets them go on.
+    pub fn hold(&self, queues: Option<&'static str>) {
+        self.held.send_replace(queues);
     }
 
-    /// How many turns are kept.
+    /// How many requests are kept.
     pub fn holding(&self) -> u32 {
         self.holding.load(Ordering::SeqCst)
     }
@@ -114,6 +115,17 @@ impl FailingBroker {
         let taken = self.left(fault).fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         self.failed.fetch_add(u32::from(taken), Ordering::SeqCst);
         taken
+    }
+
+    /// Waits for as long as requests about this queue are kept.
+    async fn held(&self, queue: &str) {
+        let mut held = self.held.subscribe();
+        let keeps = |held: &Option<&'static str>| held.is_some_and(|held| queue.starts_with(held));
+        if keeps(&held.borrow()) {
+            self.holding.fetch_add(1, Ordering::SeqCst);
+            let _ = held.wait_for(|held| !keeps(held)).await;
+            self.holding.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     fn location(&self) -> String {
@@ -168,6 +180,9 @@ impl Broker for FailingBroker {
 
     async fn register(&self, request: &Register) -> Result<PartyName> {
         self.registered.fetch_add(1, Ordering::SeqCst);
+        if matches!(request.party, Party::Worker { .. }) {
+            self.held(&request.queue).await;
+        }
         self.around(self.inner.register(request)).await
     }
 
@@ -190,12 +205,7 @@ impl Broker for FailingBroker {
         if self.take(Fault::Forgotten) {
             return Err(Error::Forgotten(turn.worker.to_string()));
         }
-        let mut held = self.held.subscribe();
-        if *held.borrow() == Some(&turn.queue) {
-            self.holding.fetch_add(1, Ordering::SeqCst);
-            let _ = held.wait_for(|held| *held != Some(&turn.queue)).await;
-            self.holding.fetch_sub(1, Ordering::SeqCst);
-        }
+        self.held(&turn.queue).await;
         self.around(self.inner.turn(turn)).await
     }
 

@@ -280,6 +280,22 @@ async fn a_queue_that_is_not_answered_takes_no_slot_from_the_others() {
 }
 
 #[tokio::test]
+async fn queues_whose_server_is_away_keep_no_other_from_being_served() {
+    let scene = Scene::new();
+    scene.cut.hold(Some("away"));
+    let away = (0..200).map(|number| format!("away-{number}"));
+    let worker = away.fold(scene.worker(), |worker, queue| worker.queue(queue.as_str())).queue("quick");
+    quick::job(1).enqueue(&scene.sound).await.unwrap();
+    quick::job(2).queue("away-150").enqueue(&scene.sound).await.unwrap();
+    let running = scene.start(worker);
+    scene.seen(1, "start").await;
+    assert_eq!(scene.seen.of(2), [""; 0]);
+    scene.cut.hold(None);
+    scene.seen(2, "start").await;
+    scene.end(running).await;
+}
+
+#[tokio::test]
 async fn in_isolation_only_a_task_that_asks_for_it_is_cancelled() {
     let scene = Scene::new();
     slow::job(1).enqueue(&scene.sound).await.unwrap();

@@ -1,11 +1,12 @@
 //! Announcements: to each server that holds a queue that somebody waits for, one connection with a subscription per queue.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use futures_util::future::join_all;
 use redis::{
     AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind,
     aio::{ConnectionLike, MultiplexedConnection},
@@ -28,6 +29,9 @@ use crate::{
 
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// So many queues are subscribed to at once.
+const SUBSCRIBED: usize = 64;
 
 /// A silent connection is asked for a sign of life.
 const PING: Duration = Duration::from_secs(10);
@@ -109,7 +113,7 @@ impl Announcements {
     /// Listens to one server for as long as it holds a queue of ours.
     async fn serve(&self, endpoint: &Arc<Endpoint>) {
         while self.names().iter().any(|queue| self.is_at(queue, endpoint)) {
-            let mut subscribed = Vec::new();
+            let mut subscribed = HashSet::new();
             let _ = self.listen(endpoint, &mut subscribed).await;
             // What was announced meanwhile is lost: everybody looks for himself.
             for queue in subscribed {
@@ -120,7 +124,7 @@ impl Announcements {
     }
 
     /// Listens until the connection breaks, or a queue has moved.
-    async fn listen(&self, endpoint: &Arc<Endpoint>, subscribed: &mut Vec<String>) -> Option<()> {
+    async fn listen(&self, endpoint: &Arc<Endpoint>, subscribed: &mut HashSet<String>) -> Option<()> {
         let (pushed, mut pushes) = mpsc::unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(CALL_DEADLINE))
@@ -132,7 +136,7 @@ impl Announcements {
         let mut complete = false;
         loop {
             if !complete {
-                self.subscribe(&mut connection, endpoint, subscribed).await?;
+                self.subscribe(&connection, endpoint, subscribed).await?;
                 complete = true;
             }
             tokio::select! {
@@ -155,22 +159,27 @@ impl Announcements {
 
     async fn subscribe(
         &self,
-        connection: &mut MultiplexedConnection,
+        connection: &MultiplexedConnection,
         endpoint: &Arc<Endpoint>,
-        subscribed: &mut Vec<String>,
+        subscribed: &mut HashSet<String>,
     ) -> Option<()> {
-        for queue in self.names() {
-            if !self.is_at(&queue, endpoint) || subscribed.contains(&queue) {
-                continue;
-            }
-            // One channel a command: in a cluster each is in a slot of its own.
-            let heard = connection.req_packed_command(redis::cmd("SSUBSCRIBE").arg(self.keys.of(&queue, Kind::Hint))).await;
-            if heard.is_err() {
+        let mut new = self.names();
+        new.retain(|queue| self.is_at(queue, endpoint) && !subscribed.contains(queue));
+        for queues in new.chunks(SUBSCRIBED) {
+            // One channel a command: in a cluster each is in a slot of its own. They travel together.
+            let heard = join_all(queues.iter().map(|queue| {
+                let mut connection = connection.clone();
+                let command = redis::cmd("SSUBSCRIBE").arg(self.keys.of(queue, Kind::Hint)).to_owned();
+                async move { connection.req_packed_command(&command).await }
+            }));
+            if heard.await.iter().any(Result::is_err) {
                 endpoint.suspect();
                 return None;
             }
-            self.tell(&queue, None);
-            subscribed.push(queue);
+            for queue in queues {
+                self.tell(queue, None);
+                subscribed.insert(queue.clone());
+            }
         }
         Some(())
     }

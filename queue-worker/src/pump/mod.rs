@@ -91,6 +91,8 @@ pub(crate) struct QueueState {
     limit: usize,
     /// Slots that its jobs hold, or that are reserved for its turns.
     used: usize,
+    /// Whether it may be claimed from: it has a lane that is registered, or no slot of another queue waits meanwhile.
+    introduced: bool,
     /// Something says that there may be work: a hint, the clock, a restart. Spent by the next claim.
     hinted: bool,
     /// The latest answer said that there is more.
@@ -112,7 +114,7 @@ pub(crate) struct QueueState {
 impl QueueState {
     /// Whether there may be work: it gets free slots.
     fn is_hungry(&self) -> bool {
-        self.hinted || self.backlog
+        self.introduced && (self.hinted || self.backlog)
     }
 }
 
@@ -127,6 +129,9 @@ pub(crate) struct Pump {
     /// Suspects that run, and whether a turn in flight asks for one: a process has one at most.
     suspects: usize,
     suspect_asked: bool,
+    /// The queues whose first lanes are still to be registered, and those that are being so, since when.
+    strangers: Vec<usize>,
+    introducing: Vec<(Instant, usize)>,
     wakes: BTreeSet<(Instant, usize)>,
     /// The queues that are `dirty`.
     dirty: Vec<usize>,
@@ -159,12 +164,15 @@ impl Pump {
     ) -> Self {
         let now = now();
         let capacity = shared.settings.concurrency;
+        // One queue has nobody to wait for, and in strict order none is passed over because another is quicker.
+        let introduces = configs.len() > 1 && !shared.settings.strict_order;
         let queues = configs.into_iter().enumerate().map(|(index, config)| QueueState {
             name: shared.queues[index].clone(),
             lanes: Vec::new(),
             weight: config.weight,
             limit: config.limit.unwrap_or(capacity),
             used: 0,
+            introduced: !introduces,
             hinted: true,
             backlog: false,
             claiming: 0,
@@ -178,6 +186,8 @@ impl Pump {
         });
         let queues: Vec<QueueState> = queues.collect();
         Pump {
+            strangers: if introduces { (0..queues.len()).rev().collect() } else { Vec::new() },
+            introducing: Vec::new(),
             wakes: queues.iter().enumerate().map(|(index, queue)| (queue.wake, index)).collect(),
             queues,
             slots: (0..capacity).map(|_| None).collect(),

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::lane::{LANES, LaneId};
+use crate::lane::LaneId;
 
 /// About as many turns a second as a worker makes, however short its jobs are and however many queues it has.
 const TURNS: f64 = 1000.0;
@@ -69,9 +69,9 @@ impl Pace {
         self.waits = false;
     }
 
-    /// Whether a turn with so many items should go out now: beside several that are under way, what is little waits for them.
+    /// Whether a turn with so many items should go out now: beside one that is under way, what is little waits for it.
     pub(super) fn is_worth(&mut self, items: usize) -> bool {
-        let worth = self.young.len() < LANES || items >= self.part();
+        let worth = self.young.is_empty() || items >= self.part();
         self.waits |= !worth;
         worth
     }
@@ -105,15 +105,17 @@ mod tests {
     fn what_is_little_waits_for_turns_that_are_young() {
         let now = Instant::now();
         let mut pace = after(200, Duration::from_millis(1));
-        for lane in 0..LANES {
-            assert!(pace.is_worth(1));
-            pace.sent(now, LaneId { queue: 0, lane });
-        }
-        assert!(!pace.is_worth(1) && pace.is_worth(128));
-        assert_eq!(pace.next(), Some(now + YOUNG));
-        pace.answered(LaneId { queue: 0, lane: 1 });
+        let lane = |lane| LaneId { queue: 0, lane };
         assert!(pace.is_worth(1));
-        pace.sent(now, LaneId { queue: 0, lane: 1 });
+        pace.sent(now, lane(0));
+        assert!(!pace.is_worth(127) && pace.is_worth(128));
+        pace.sent(now, lane(1));
+        assert_eq!(pace.next(), Some(now + YOUNG));
+        pace.answered(lane(1));
+        assert!(!pace.is_worth(1));
+        pace.answered(lane(0));
+        assert!(pace.is_worth(1));
+        pace.sent(now, lane(0));
         pace.begin(now + YOUNG);
         assert!(pace.is_worth(1), "a server that stands still is waited for");
     }

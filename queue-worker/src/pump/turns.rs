@@ -32,6 +32,9 @@ pub(super) struct TurnDone {
     end: TurnEnd,
 }
 
+/// So many queues are registered at once.
+const MOST_INTRODUCED: usize = 64;
+
 /// The free slots are given to no more queues than these at once.
 const MOST_PARTS: usize = 64;
 
@@ -48,6 +51,7 @@ const RESUME_NAMES: usize = 200;
 impl Pump {
     /// Sends what can be sent.
     pub(super) fn plan(&mut self) {
+        self.introduce();
         self.pace.begin(now());
         let free = self.free.len().saturating_sub(self.reserved);
         if self.stopping.is_none() && free > 0 && (self.is_much(free) || self.pace.is_worth(free)) {
@@ -75,6 +79,28 @@ impl Pump {
         self.dirty.drain(..n_dirty);
     }
 
+    /// Registers the first lanes of many queues together: a slot that is given to a queue does not wait for that.
+    fn introduce(&mut self) {
+        if self.strangers.is_empty() || self.stopping.is_some() {
+            return;
+        }
+        let now = now();
+        // The server of one queue is no matter of the others here, too.
+        self.introducing.retain(|(since, queue)| !self.queues[*queue].introduced && now < *since + LATE);
+        while self.introducing.len() < MOST_INTRODUCED {
+            let Some(queue) = self.strangers.pop() else { return };
+            self.introducing.push((now, queue));
+            let (shared, state) = (self.shared.clone(), &mut self.queues[queue]);
+            let turn = Turn::new(state.name.clone(), nobody(), 1, shared.settings.lease);
+            state.lanes.push(Lane { in_flight: true, ..Lane::default() });
+            let (lane, generation) = (LaneId { queue, lane: 0 }, state.lanes[0].generation);
+            self.turns.push(Box::pin(async move {
+                let end = settle(shared, None, turn).await;
+                TurnDone { lane, generation, claim: 0, asked: false, end }
+            }));
+        }
+    }
+
     /// Beside turns in flight, a further one has to carry something: what is little waits for one of them.
     fn is_worth(&mut self, queue: usize, items: usize) -> bool {
         let idle = self.queues[queue].lanes.iter().all(|lane| !lane.in_flight);
@@ -82,7 +108,8 @@ impl Pump {
     }
 
     fn is_much(&self, items: usize) -> bool {
-        items * 8 >= self.slots.len()
+        let much = self.slots.len().div_ceil(8);
+        items >= if self.queues.len() > 1 { much.max(self.pace.part()) } else { much }
     }
 
     /// How the free slots are shared among the queues that may have work.
@@ -209,6 +236,7 @@ impl Pump {
         self.reserved -= mem::take(&mut lane.reserved);
         lane.in_flight = false;
         lane.sending = 0;
+        state.introduced = true;
         if lane.generation != generation {
             // It was given up while this turn was on its way; what it claimed runs out with its lease.
             state.hinted = true;
@@ -220,6 +248,10 @@ impl Pump {
                 lane.answered = turn.seq;
                 lane.lease.set(sent + turn.lease);
                 self.answered(id, claim, &turn, answer, sent);
+            }
+            TurnEnd::Registered { name, sent } => {
+                lane.name = Some(name);
+                lane.lease.set(sent + self.shared.settings.lease);
             }
             TurnEnd::Forgotten => {
                 state.hinted = true;
