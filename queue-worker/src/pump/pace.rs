@@ -29,6 +29,8 @@ pub(super) struct Pace {
     slots: usize,
     /// Seconds, on average, of the latest jobs.
     held: f64,
+    /// Seconds, on average, until a turn is answered.
+    turn: f64,
     /// In the order in which they were sent.
     young: VecDeque<(Instant, LaneId)>,
     /// Something waits for one of them.
@@ -37,7 +39,7 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(slots: usize) -> Self {
-        Pace { slots, held: UNKNOWN, young: VecDeque::new(), waits: false }
+        Pace { slots, held: UNKNOWN, turn: 0.0, young: VecDeque::new(), waits: false }
     }
 
     /// A job has given back its slot.
@@ -45,9 +47,9 @@ impl Pace {
         self.held += (held.as_secs_f64().min(LONGEST) - self.held) * GAIN;
     }
 
-    /// Jobs that make a turn of their own worth while.
+    /// Jobs that make a turn of their own worth while. A slot is with a turn, then with a job, and so on.
     pub(super) fn part(&self) -> usize {
-        let per_second = self.slots as f64 / self.held.max(1e-6);
+        let per_second = self.slots as f64 / (self.held + self.turn).max(1e-6);
         ((per_second / TURNS) as usize).clamp(1, (self.slots / AT_ONCE).max(1))
     }
 
@@ -55,9 +57,10 @@ impl Pace {
         self.young.push_back((at, lane));
     }
 
-    pub(super) fn answered(&mut self, lane: LaneId) {
-        if let Some(at) = self.young.iter().position(|(_, young)| *young == lane) {
-            self.young.remove(at);
+    pub(super) fn answered(&mut self, lane: LaneId, now: Instant) {
+        let at = self.young.iter().position(|(_, young)| *young == lane);
+        if let Some((sent, _)) = at.and_then(|at| self.young.remove(at)) {
+            self.turn += (now.saturating_duration_since(sent).as_secs_f64() - self.turn) * GAIN;
         }
     }
 
@@ -102,6 +105,17 @@ mod tests {
     }
 
     #[test]
+    fn turns_carry_less_the_longer_their_answers_take() {
+        let (now, mut pace) = (Instant::now(), after(200, Duration::from_millis(1)));
+        let lane = LaneId { queue: 0, lane: 0 };
+        for _ in 0..200 {
+            pace.sent(now, lane);
+            pace.answered(lane, now + Duration::from_millis(7));
+        }
+        assert!((31..=32).contains(&pace.part()), "{}", pace.part());
+    }
+
+    #[test]
     fn what_is_little_waits_for_turns_that_are_young() {
         let now = Instant::now();
         let mut pace = after(200, Duration::from_millis(1));
@@ -111,9 +125,9 @@ mod tests {
         assert!(!pace.is_worth(127) && pace.is_worth(128));
         pace.sent(now, lane(1));
         assert_eq!(pace.next(), Some(now + YOUNG));
-        pace.answered(lane(1));
+        pace.answered(lane(1), now);
         assert!(!pace.is_worth(1));
-        pace.answered(lane(0));
+        pace.answered(lane(0), now);
         assert!(pace.is_worth(1));
         pace.sent(now, lane(0));
         pace.begin(now + YOUNG);

@@ -108,8 +108,7 @@ impl Pump {
     }
 
     fn is_much(&self, items: usize) -> bool {
-        let much = self.slots.len().div_ceil(8);
-        items >= if self.queues.len() > 1 { much.max(self.pace.part()) } else { much }
+        items >= self.pace.part().max(self.slots.len().div_ceil(8))
     }
 
     /// How the free slots are shared among the queues that may have work.
@@ -231,7 +230,7 @@ impl Pump {
         let state = &mut self.queues[id.queue];
         state.used -= claim;
         let lane = &mut state.lanes[id.lane];
-        self.pace.answered(id);
+        self.pace.answered(id, now());
         state.claiming -= usize::from(lane.reserved > 0);
         self.reserved -= mem::take(&mut lane.reserved);
         lane.in_flight = false;
