@@ -133,7 +133,7 @@ pub(crate) async fn forward_hints(shared: Arc<Shared>, queue: usize, events: mps
     let mut hints = shared.broker.hints(&shared.queues[queue]);
     loop {
         let hint = hints.next().await;
-        if events.send(Event::Hint { queue, due: hint.due }).is_err() {
+        if events.send(Event::Hint { queue, due: hint.due, as_of: hint.as_of }).is_err() {
             return;
         }
     }

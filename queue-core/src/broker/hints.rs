@@ -1,6 +1,6 @@
 //! Announcements: there is something to do.
 
-use std::time::{Duration, Instant};
+use std::{collections::VecDeque, time::Instant};
 
 use tokio::sync::watch;
 
@@ -11,6 +11,9 @@ pub struct Hint {
     pub count: u64,
     /// When the announced job is due; `None`: now.
     pub due: Option<Instant>,
+    /// When it was announced, by the broker's clock; `None`: it is not known. A claim that was
+    /// [answered](super::TurnAnswer::as_of) later, and found nothing more, has found what was announced.
+    pub as_of: Option<i64>,
 }
 
 /// The end of a broker at which it announces work of one queue.
@@ -19,17 +22,27 @@ pub struct Announcer(watch::Sender<Latest>);
 
 /// Announcements of one queue. A waiter that was late hears once of all that it missed, by the earliest time among them.
 #[derive(Clone, Debug)]
-pub struct Hints(watch::Receiver<Latest>);
+pub struct Hints {
+    latest: watch::Receiver<Latest>,
+    /// How many were made before.
+    seen: u64,
+}
 
 #[derive(Debug, Default)]
 struct Latest {
     count: u64,
-    /// When the job is due, and when that was announced.
-    times: Option<(Instant, Instant)>,
+    /// The newest last.
+    told: VecDeque<Told>,
 }
 
-/// A waiter sees the latest announcement alone. For so long an earlier time is told along with it: by then all have seen it.
-const MISSED: Duration = Duration::from_millis(100);
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    due: Option<Instant>,
+    as_of: Option<i64>,
+}
+
+/// So many announcements are remembered for waiters that are late. Who has missed more looks now.
+const REMEMBERED: usize = 16;
 
 impl Announcer {
     /// One that nobody listens to yet.
@@ -39,20 +52,29 @@ impl Announcer {
 
     /// Tells those who listen that there is work now, or at this time.
     pub fn announce(&self, due: Option<Instant>) {
-        let now = Instant::now();
-        let due = due.unwrap_or(now);
+        self.tell(Told { due, as_of: None });
+    }
+
+    /// Tells those who listen that there is work since this time of the broker's clock.
+    pub fn announce_since(&self, as_of: i64) {
+        self.tell(Told { due: None, as_of: Some(as_of) });
+    }
+
+    fn tell(&self, told: Told) {
         self.0.send_modify(|latest| {
             latest.count += 1;
-            let stands = latest.times.is_some_and(|(earlier, told)| earlier <= due && (earlier > now || told + MISSED > now));
-            if !stands {
-                latest.times = Some((due, now));
+            if latest.told.len() == REMEMBERED {
+                latest.told.pop_front();
             }
+            latest.told.push_back(told);
         });
     }
 
     /// Listens from now on.
     pub fn hints(&self) -> Hints {
-        Hints(self.0.subscribe())
+        let mut latest = self.0.subscribe();
+        let seen = latest.borrow_and_update().count;
+        Hints { latest, seen }
     }
 }
 
@@ -64,17 +86,26 @@ impl Hints {
 
     /// Waits for an announcement that was not seen yet; forever, if the announcer is gone.
     pub async fn next(&mut self) -> Hint {
-        if self.0.changed().await.is_err() {
+        if self.latest.changed().await.is_err() {
             return std::future::pending().await;
         }
-        let latest = self.0.borrow_and_update();
-        let due = latest.times.map(|(due, _)| due).filter(|due| *due > Instant::now());
-        Hint { count: latest.count, due }
+        let latest = self.latest.borrow_and_update();
+        let count = latest.count;
+        let missed = usize::try_from(count - self.seen).unwrap_or(usize::MAX);
+        self.seen = count;
+        let Some(first) = latest.told.len().checked_sub(missed) else { return Hint { count, ..Hint::default() } };
+        let new = || latest.told.range(first..);
+        let is_now = new().any(|told| told.due.is_none_or(|due| due <= Instant::now()));
+        let due = if is_now { None } else { new().filter_map(|told| told.due).min() };
+        let as_of = new().map(|told| told.as_of).reduce(|one, other| Some(one?.max(other?))).flatten();
+        Hint { count, due, as_of }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3600);
@@ -86,29 +117,35 @@ mod tests {
         let later = Instant::now() + HOUR;
         announcer.announce(None);
         announcer.announce(Some(later));
-        assert_eq!(hints.next().await, Hint { count: 2, due: None });
+        assert_eq!(hints.next().await, Hint { count: 2, due: None, as_of: None });
         announcer.announce(Some(later + HOUR));
         announcer.announce(Some(later));
         announcer.announce(Some(later + HOUR));
-        assert_ne!(hints.next().await.due, Some(later + HOUR));
+        assert_eq!(hints.next().await.due, Some(later));
     }
 
     #[tokio::test]
-    async fn what_all_have_seen_is_not_told_for_ever() {
+    async fn who_is_late_hears_the_newest_time_and_none_if_one_is_not_known() {
         let announcer = Announcer::new();
         let mut hints = announcer.hints();
+        announcer.announce_since(7);
+        announcer.announce_since(5);
+        assert_eq!(hints.next().await, Hint { count: 2, due: None, as_of: Some(7) });
+        announcer.announce_since(9);
         announcer.announce(None);
+        assert_eq!(hints.next().await.as_of, None);
+        announcer.announce_since(11);
+        assert_eq!(hints.next().await.as_of, Some(11), "what was heard is over");
+    }
+
+    #[tokio::test]
+    async fn who_has_missed_too_much_looks_now() {
+        let announcer = Announcer::new();
+        let (mut late, mut too_late) = (announcer.hints(), announcer.hints());
         let later = Instant::now() + HOUR;
-        let heard = async {
-            loop {
-                announcer.announce(Some(later));
-                if hints.next().await.due == Some(later) {
-                    return;
-                }
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), heard).await.expect("the first one is forgotten");
-        announcer.announce(None);
-        assert_eq!(hints.next().await.due, None);
+        (0..REMEMBERED).for_each(|_| announcer.announce(Some(later)));
+        assert_eq!(late.next().await.due, Some(later));
+        announcer.announce(Some(later));
+        assert_eq!(too_late.next().await.due, None);
     }
 }

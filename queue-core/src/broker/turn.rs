@@ -181,6 +181,8 @@ pub struct TurnAnswer {
     pub deliveries: Vec<Delivery>,
     /// The broker's clock, in milliseconds since 1970.
     pub now_ms: i64,
+    /// The same as its [hints](super::Hint::as_of) tell it; `None` where they do not.
+    pub as_of: Option<i64>,
     /// Whether `ready` still holds jobs that this lane could have (always false while paused).
     pub more: bool,
     /// When the earliest job of `scheduled` and `retry` is due, from now.

@@ -2,13 +2,14 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    mem,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use futures_util::future::join_all;
 use redis::{
-    AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind,
+    AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
 use tokio::{
@@ -51,6 +52,8 @@ struct Queue {
     announcer: Announcer,
     /// Its server's clock less ours, in microseconds.
     ahead: i64,
+    /// Somebody here has looked, and there was nothing: work of our own is waited for.
+    awaited: bool,
 }
 
 impl Announcements {
@@ -64,7 +67,7 @@ impl Announcements {
     pub(super) fn of(&self, queue: &str) -> Hints {
         let mut queues = self.lock();
         let known = queues.len();
-        let queue = queues.entry(queue.to_owned()).or_insert_with(|| Queue { announcer: Announcer::new(), ahead: 0 });
+        let queue = queues.entry(queue.to_owned()).or_insert_with(|| Queue { announcer: Announcer::new(), ahead: 0, awaited: false });
         let hints = queue.announcer.hints();
         if queues.len() > known {
             self.added.send_replace(known + 1);
@@ -72,11 +75,22 @@ impl Announcements {
         hints
     }
 
-    /// The clock of a queue's server, from an answer that has just come and left the server so long ago.
-    pub(super) fn clock(&self, queue: &str, now_us: i64, ago: Duration) {
+    /// What an answer that has just come, and left the server so long ago, says of a queue: the server's clock, and, if somebody
+    /// has looked for work, whether there is none.
+    pub(super) fn answered(&self, queue: &str, now_us: i64, ago: Duration, awaited: Option<bool>) {
         if let Some(queue) = self.lock().get_mut(queue) {
             let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
             queue.ahead = now_us.saturating_add(ago).saturating_sub(local_us());
+            queue.awaited = awaited.unwrap_or(queue.awaited);
+        }
+    }
+
+    /// Work of this very process is on its way to the server: who waits for it here may send its claim right behind.
+    pub(super) fn expect(&self, queue: &str) {
+        if let Some(queue) = self.lock().get_mut(queue)
+            && mem::take(&mut queue.awaited)
+        {
+            queue.announcer.announce(None);
         }
     }
 
@@ -117,7 +131,7 @@ impl Announcements {
             let _ = self.listen(endpoint, &mut subscribed).await;
             // What was announced meanwhile is lost: everybody looks for himself.
             for queue in subscribed {
-                self.tell(&queue, None);
+                self.tell(&queue, Word::Now(None));
             }
             tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
         }
@@ -177,7 +191,7 @@ impl Announcements {
                 return None;
             }
             for queue in queues {
-                self.tell(queue, None);
+                self.tell(queue, Word::Now(None));
                 subscribed.insert(queue.clone());
             }
         }
@@ -189,18 +203,22 @@ impl Announcements {
         match heard(push) {
             Heard::End => None,
             Heard::Nothing => Some(()),
-            Heard::Work { channel, at } => {
+            Heard::Work { channel, word } => {
                 if let Some(queue) = self.keys.queue_of_channel(&channel) {
-                    self.tell(queue, at);
+                    self.tell(queue, word);
                 }
                 Some(())
             }
         }
     }
 
-    fn tell(&self, queue: &str, at: Option<i64>) {
+    fn tell(&self, queue: &str, word: Word) {
         if let Some(queue) = self.lock().get(queue) {
-            queue.announcer.announce(at.and_then(|at| due(at, queue.ahead)));
+            match word {
+                Word::Now(None) => queue.announcer.announce(None),
+                Word::Now(Some(since)) => queue.announcer.announce_since(since),
+                Word::At(at) => queue.announcer.announce(due(at, queue.ahead)),
+            }
         }
     }
 
@@ -229,22 +247,40 @@ enum Heard {
     /// The connection is gone, or what it listened to has left the server.
     End,
     Nothing,
-    /// There is something to do, now or at a time of the server's clock, in milliseconds.
     Work {
         channel: String,
-        at: Option<i64>,
+        word: Word,
     },
 }
 
-/// Anybody may publish anything on our channels: what is no time is no reason to leave, and says that there may be something to do.
+/// That there is something to do.
+#[derive(Clone, Copy)]
+enum Word {
+    /// Now, and, if that is told, since when: microseconds of the server's clock.
+    Now(Option<i64>),
+    /// At a time of the server's clock, in milliseconds.
+    At(i64),
+}
+
+impl Word {
+    /// Anybody may publish anything on our channels: what is no time says that there may be something to do.
+    fn of(message: Option<Value>) -> Self {
+        let Some(message) = message.and_then(|message| answers::text(message).ok()) else { return Word::Now(None) };
+        match message.strip_prefix('@') {
+            Some(since) => Word::Now(since.parse().ok()),
+            None => message.parse().map_or(Word::Now(None), Word::At),
+        }
+    }
+}
+
+/// What is no announcement of ours is no reason to leave.
 fn heard(push: PushInfo) -> Heard {
     match push.kind {
         PushKind::Disconnection | PushKind::SUnsubscribe => Heard::End,
         PushKind::SMessage => {
             let mut parts = push.data.into_iter();
             let Some(channel) = parts.next().and_then(|channel| answers::text(channel).ok()) else { return Heard::Nothing };
-            let at = parts.next().and_then(|at| answers::text(at).ok()).and_then(|at| at.parse().ok());
-            Heard::Work { channel, at }
+            Heard::Work { channel, word: Word::of(parts.next()) }
         }
         _ => Heard::Nothing,
     }
@@ -259,17 +295,17 @@ fn due(at_ms: i64, ahead_us: i64) -> Option<Instant> {
 
 /// What a server says on a subscription is taken, whatever it is, and ends no subscription that still stands.
 #[cfg(feature = "fuzz")]
-pub(super) fn __fuzz(value: redis::Value) {
-    let redis::Value::Push { kind, data } = value else { return };
+pub(super) fn __fuzz(value: Value) {
+    let Value::Push { kind, data } = value else { return };
     let is_message = kind == PushKind::SMessage;
     let before = Instant::now();
     match heard(PushInfo { kind, data }) {
-        Heard::Work { at, .. } => {
+        Heard::Work { word: Word::At(at), .. } => {
             for ahead in [0, i64::MIN, i64::MAX] {
-                let due = at.and_then(|at| due(at, ahead));
-                assert!(due.is_none_or(|due| due > before), "what is over is due now");
+                assert!(due(at, ahead).is_none_or(|due| due > before), "what is over is due now");
             }
         }
+        Heard::Work { word: Word::Now(_), .. } => {}
         Heard::End => assert!(!is_message, "a message ends the subscription"),
         Heard::Nothing => {}
     }

@@ -28,7 +28,7 @@ mod settings;
 mod strays;
 mod url;
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{fmt, future::poll_fn, pin::pin, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use futures_util::future::{join, join_all};
@@ -46,8 +46,8 @@ use crate::{
     address::{JobId, check_name},
     alarm::Alarm,
     broker::{
-        Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend, Extended,
-        Hints, Inspect, JobRecord, MAX_ITEMS, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
+        Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Due, Durability, Enqueue, Enqueued, Extend,
+        Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
         SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
@@ -142,6 +142,19 @@ fn bounded(what: &'static str, items: usize) -> Result<()> {
     Ok(())
 }
 
+/// Does `work`, and calls `then` as soon as it has gone as far as it could without waiting.
+async fn once_begun<T>(work: impl Future<Output = T>, then: impl FnOnce()) -> T {
+    let (mut work, mut then) = (pin!(work), Some(then));
+    poll_fn(|context| {
+        let polled = work.as_mut().poll(context);
+        if let Some(then) = then.take() {
+            then();
+        }
+        polled
+    })
+    .await
+}
+
 #[async_trait]
 impl Broker for RedisBroker {
     fn info(&self) -> BrokerInfo {
@@ -181,7 +194,14 @@ impl Broker for RedisBroker {
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         bounded("jobs", request.jobs.len())?;
         let (script, call) = requests::enqueue(request, &self.keys);
-        let answer = self.io.clocked(self.servers.script(Line::Requests, &request.queue, script, call)).await?;
+        let sent = self.io.clocked(self.servers.script(Line::Requests, &request.queue, script, call));
+        let is_now = request.jobs.iter().any(|job| job.due == Due::Now);
+        let answer = once_begun(sent, || {
+            if is_now {
+                self.announcements.expect(&request.queue);
+            }
+        });
+        let answer = answer.await?;
         answers::enqueued(answer, request.jobs.len())
     }
 
@@ -209,7 +229,8 @@ impl Broker for RedisBroker {
         let (call, positions) = requests::turn(turn, &self.keys);
         let sent = Instant::now();
         let (answer, now_us) = answers::turn(self.servers.script(Line::Requests, &turn.queue, &TURN, call).await?, &positions)?;
-        self.announcements.clock(&turn.queue, now_us, sent.elapsed() / 2);
+        let awaited = (turn.claim > 0).then_some(!answer.more && !answer.paused);
+        self.announcements.answered(&turn.queue, now_us, sent.elapsed() / 2, awaited);
         Ok(answer)
     }
 

@@ -56,7 +56,7 @@ impl Pump {
         let state = &mut self.queues[queue];
         let fresh = now + self.shared.settings.lease / 2;
         if !state.calm || !state.lanes.iter().any(|lane| lane.name.is_some() && lane.lease.until() > fresh) {
-            state.hinted = true;
+            state.look();
             return;
         }
         let (shared, name) = (self.shared.clone(), state.name.clone());
@@ -72,7 +72,9 @@ impl Pump {
     /// A queue that is not calm, or whose broker has not answered, gets a turn.
     pub(super) fn looked(&mut self, queue: usize, calm: bool) {
         let state = &mut self.queues[queue];
-        state.hinted |= !calm;
+        if !calm {
+            state.look();
+        }
         let poll = poll_interval(state.workers);
         self.wake_by(queue, now() + poll);
     }

@@ -49,8 +49,8 @@ pub(crate) enum Event {
     Begun { slot: SlotId, context: JobContext, isolation: bool },
     /// A delivery has its ending.
     Ended { slot: SlotId, ending: Ending },
-    /// The broker announces work, now or at this time.
-    Hint { queue: usize, due: Option<Instant> },
+    /// The broker announces work: now, as of some time of its clock, or at this time.
+    Hint { queue: usize, due: Option<Instant>, as_of: Option<i64> },
 }
 
 /// A slot, and which of its jobs in turn.
@@ -95,6 +95,10 @@ pub(crate) struct QueueState {
     introduced: bool,
     /// Something says that there may be work: a hint, the clock, a restart. Spent by the next claim.
     hinted: bool,
+    /// As of when, by the broker's clock, if that is known: an answer from later says the same, or better.
+    hinted_as_of: Option<i64>,
+    /// As of when a claim has left nothing.
+    looked: Option<i64>,
     /// The latest answer said that there is more.
     backlog: bool,
     /// Claims that are under way.
@@ -115,6 +119,27 @@ impl QueueState {
     /// Whether there may be work: it gets free slots.
     fn is_hungry(&self) -> bool {
         self.introduced && (self.hinted || self.backlog)
+    }
+
+    /// There may be work, whatever has been answered.
+    fn look(&mut self) {
+        (self.hinted, self.hinted_as_of) = (true, None);
+    }
+
+    /// The broker announces work.
+    fn announced(&mut self, as_of: Option<i64>) {
+        if as_of.is_some() && as_of < self.looked {
+            return;
+        }
+        self.calm = false;
+        self.hinted_as_of = if self.hinted { self.hinted_as_of.zip(as_of).map(|(one, other)| one.max(other)) } else { as_of };
+        self.hinted = true;
+    }
+
+    /// A claim has left nothing, as of this time of the broker's clock: it has found what was announced before.
+    fn left_nothing(&mut self, as_of: Option<i64>) {
+        self.looked = as_of;
+        self.hinted &= self.hinted_as_of.is_none() || self.hinted_as_of >= as_of;
     }
 }
 
@@ -174,6 +199,8 @@ impl Pump {
             used: 0,
             introduced: !introduces,
             hinted: true,
+            hinted_as_of: None,
+            looked: None,
             backlog: false,
             claiming: 0,
             dirty: false,
@@ -245,12 +272,10 @@ impl Pump {
             match event {
                 Event::Ended { slot, ending } => self.ended(slot, ending, now),
                 Event::Begun { slot, context, isolation } => self.begun(slot, context, isolation),
-                Event::Hint { queue, due } => {
+                Event::Hint { queue, due: None, as_of } => self.queues[queue].announced(as_of),
+                Event::Hint { queue, due: Some(due), .. } => {
                     self.queues[queue].calm = false;
-                    match due {
-                        None => self.queues[queue].hinted = true,
-                        Some(due) => self.wake_by(queue, due),
-                    }
+                    self.wake_by(queue, due);
                 }
             }
             left -= 1;
@@ -280,7 +305,7 @@ impl Pump {
         if held.suspect {
             // The next one may run now.
             self.suspects -= 1;
-            queue.hinted = true;
+            queue.look();
         }
         if held.handler.is_some() {
             self.stopped.finished += 1;

@@ -238,7 +238,7 @@ impl Pump {
         state.introduced = true;
         if lane.generation != generation {
             // It was given up while this turn was on its way; what it claimed runs out with its lease.
-            state.hinted = true;
+            state.look();
             return;
         }
         match end {
@@ -253,7 +253,7 @@ impl Pump {
                 lane.lease.set(sent + self.shared.settings.lease);
             }
             TurnEnd::Forgotten => {
-                state.hinted = true;
+                state.look();
                 self.forgotten(id);
             }
         }
@@ -275,6 +275,9 @@ impl Pump {
             state.backlog = answer.more && !answer.paused;
             state.calm = !answer.more && !answer.parked && answer.next_due.is_none();
             state.workers = answer.workers;
+            if !answer.more && !answer.parked && !answer.paused {
+                state.left_nothing(answer.as_of);
+            }
             let poll = poll_interval(answer.workers);
             let due = answer.next_due.filter(|_| !answer.paused);
             // The broker looked at its clock about half-way. Never later than what a hint has said meanwhile: this answer may be
@@ -348,7 +351,7 @@ impl Pump {
         for lane in &concerned {
             state.lanes[*lane].forget();
         }
-        state.hinted = true;
+        state.look();
         self.cancel(CancelCause::LeaseLost, |held| held.lane.queue == id.queue && concerned.contains(&held.lane.lane));
     }
 }

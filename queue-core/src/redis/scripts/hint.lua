@@ -1,5 +1,6 @@
--- Tells idle workers of work now, or of a job that is due earlier than all others.
+-- Tells idle workers of work now, or of a job that is due earlier than all others. Of work now it tells since when, in
+-- microseconds: who has looked later knows of it.
 local function hint(at)
   -- It may be lost, so a user without the right to publish is no reason to stop half-way.
-  redis.pcall('SPUBLISH', K.hint, at and ms(at) or '')
+  redis.pcall('SPUBLISH', K.hint, at and ms(at) or '@' .. ms(time[1] * 1000000 + time[2]))
 end

@@ -1,0 +1,100 @@
+//! What is announced on Redis and Valkey, and what is made of it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use queue_core::{
+    JobId,
+    broker::{DynBroker, NewJob},
+    prelude::*,
+    redis::RedisBroker,
+    registry::Registry,
+};
+use queue_tests::{
+    conformance::{Lane, Producer, envelope},
+    on_servers,
+    patience::until,
+    server::{Kind, Server},
+};
+use queue_worker::{Shutdown, Worker};
+
+on_servers! {
+    work_of_this_process_is_expected_before_the_server_has_answered
+    nobody_looks_again_for_what_he_has_found
+}
+
+const QUEUE: &str = "announcements";
+
+#[task(queue = "announcements")]
+async fn count(runs: State<AtomicU64>) {
+    runs.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Its claim can then travel right behind it.
+async fn work_of_this_process_is_expected_before_the_server_has_answered(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let mut producer = Producer::on(&broker, QUEUE).await;
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    let mut hints = broker.hints(QUEUE);
+    // Whoever begins to listen hears of what he may have missed.
+    hints.next().await;
+    for number in 0..3 {
+        assert_eq!(lane.claim(10).await.len(), usize::from(number > 0), "the lane holds what came before, and nothing waits");
+        assert!(lane.claim(10).await.is_empty());
+        server.pause();
+        let job = NewJob::new(JobId::make(), envelope(&number.to_string()));
+        let heard = async {
+            hints.next().await;
+            server.resume();
+        };
+        let stored = producer.stored(vec![job]);
+        tokio::time::timeout(Duration::from_secs(20), async { tokio::join!(stored, heard) }).await.expect("it is announced at once");
+        // So does the server, a moment later.
+        hints.next().await;
+    }
+}
+
+/// A lone job is enqueued, claimed and finished, by a request each: what is announced of it after its claim moves nobody.
+async fn nobody_looks_again_for_what_he_has_found(kind: Kind) {
+    let server = Server::start(kind);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let elsewhere = Client::connect(&server.url()).await.unwrap();
+    let (runs, shutdown) = (Arc::new(AtomicU64::new(0)), Shutdown::new());
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<count>().shared_state(runs.clone());
+    let running = tokio::spawn(worker.concurrency(10).run_with(shutdown.clone()));
+    for producer in [client, elsewhere] {
+        let inspector = producer.inspector();
+        let mut done = inspector.stats(QUEUE).await.unwrap().counters.get("done").copied().unwrap_or_default();
+        let mut one = async || {
+            producer.enqueue(count::job()).await.unwrap();
+            done += 1;
+            let is_done = async || inspector.stats(QUEUE).await.unwrap().counters.get("done") == Some(&done);
+            until("the end of the job", is_done).await;
+        };
+        // The first ones find names for everybody.
+        one().await;
+        one().await;
+        let before = scripts(&server);
+        for _ in 0..20 {
+            one().await;
+        }
+        let each = scripts(&server) - before;
+        // The janitor may come by, or a heartbeat.
+        assert!((60..=64).contains(&each), "{each} scripts for 20 jobs");
+    }
+    shutdown.drain();
+    running.await.unwrap().unwrap();
+}
+
+/// How many scripts that write were called.
+fn scripts(server: &Server) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).and_then(|rest| rest.split(',').next());
+    calls.and_then(|calls| calls.parse().ok()).unwrap_or_default()
+}
