@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Probe, memory, run, until_registered, worker};
+use common::{Probe, memory, run, until, until_registered, worker};
 use queue_core::prelude::*;
 use queue_worker::QueueConfig;
 
@@ -26,6 +26,24 @@ async fn waits(probe: State<Probe>, ctx: JobContext) {
     let probe = noted(probe, &ctx);
     let _inside = probe.enter();
     probe.gate.passed().await;
+}
+
+#[task(queue = "busy")]
+async fn nothing() {}
+
+/// Drains a queue of many short jobs, and waits until those of the queue `other` have ended: long before the many.
+async fn beside_a_busy_queue(other: QueueConfig, jobs: usize) {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    client.enqueue_all((0..50_000).map(|_| nothing::job())).await.unwrap();
+    client.enqueue_all((0..jobs).map(|_| nothing::job().queue("other"))).await.unwrap();
+    let inspector = client.inspector();
+    let done = async |queue| inspector.stats(queue).await.unwrap().counters.get("done").copied().unwrap_or_default();
+    run(worker(&client, &probe).register::<nothing>().queue("busy").queue(other).concurrency(256), async {
+        until("the end of the other queue", || async { done("other").await == jobs as u64 }).await;
+        let busy = done("busy").await;
+        assert!(busy < 40_000, "{busy} jobs of the busy queue had ended before");
+    })
+    .await;
 }
 
 async fn preload(client: &Client, queue: &str, jobs: usize) {
@@ -55,6 +73,16 @@ async fn a_limit_bounds_its_queue_and_leaves_the_slots_to_the_others() {
         probe.noted("narrow", 10).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn the_last_ending_of_a_queue_does_not_wait_for_a_busy_one() {
+    beside_a_busy_queue(QueueConfig::new("other"), 1).await;
+}
+
+#[tokio::test]
+async fn a_queue_with_a_low_limit_does_not_wait_for_a_busy_one() {
+    beside_a_busy_queue(QueueConfig::new("other").limit(2), 100).await;
 }
 
 #[tokio::test]

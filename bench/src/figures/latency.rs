@@ -20,8 +20,8 @@ pub(crate) fn figures() -> Vec<Figure> {
     vec![
         Figure::redis(
             "latency",
-            "From the call of `enqueue` to the start of the handler on an idle worker, 1,000 jobs, 2 ms after the last has run; and \
-             what an `LPUSH` through a bare socket takes every 2 ms.",
+            "From the call of `enqueue` to the start of the handler on an idle worker of the same process, 1,000 jobs, 2 ms after the \
+             last has run; the same with a worker in another process; and what an `LPUSH` through a bare socket takes every 2 ms.",
             |server| idle(server).boxed(),
         )
         .raw(1),
@@ -95,16 +95,20 @@ async fn idle(server: &Server) -> Readings {
     // The first hundred warm connections and caches up.
     let mut millis: Vec<f64> = starts.iter().skip(100).map(|(n, start)| (*start - sent[*n as usize]).as_secs_f64() * 1e3).collect();
     let p50 = percentile(&mut millis, 50.0);
+    server.flush()?;
+    let mut across = across(&server.url()).await?;
     Ok(vec![
         Reading::new("_p50", p50, "ms").against(Against::RoundTrip).bar(Bar::RatioAtMost(4.0)),
         Reading::new("_p50_beside_idle", p50, "ms").beside(round_trip, "an `LPUSH` through a bare socket every 2 ms in the same run"),
         Reading::new("_p90", percentile(&mut millis, 90.0), "ms"),
         Reading::new("_p99", percentile(&mut millis, 99.0), "ms").bar(Bar::AtMost(2.0)),
         Reading::new("_p999", percentile(&mut millis, 99.9), "ms"),
+        Reading::new("_across_p50", percentile(&mut across, 50.0), "ms").against(Against::RoundTrip),
+        Reading::new("_across_p99", percentile(&mut across, 99.0), "ms"),
     ])
 }
 
-/// The same to a worker in another process; sorted milliseconds.
+/// The milliseconds of the same with a worker in another process.
 pub(crate) async fn across(url: &str) -> Result<Vec<f64>, Error> {
     let client = Client::connect(url).await?;
     let mut process = WorkerProcess::ready(url, 10, "").await?;

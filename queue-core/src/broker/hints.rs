@@ -11,8 +11,8 @@ pub struct Hint {
     pub count: u64,
     /// When the announced job is due; `None`: now.
     pub due: Option<Instant>,
-    /// When it was announced, by the broker's clock; `None`: it is not known. A claim that was
-    /// [answered](super::TurnAnswer::as_of) later, and found nothing more, has found what was announced.
+    /// When it was announced, by a clock of the broker, in microseconds; `None`: it is not known. A claim that was
+    /// [answered](super::TurnAnswer::as_of) later, and left nothing, has found what was announced.
     pub as_of: Option<i64>,
 }
 
@@ -24,7 +24,7 @@ pub struct Announcer(watch::Sender<Latest>);
 #[derive(Clone, Debug)]
 pub struct Hints {
     latest: watch::Receiver<Latest>,
-    /// How many were made before.
+    /// The count of the latest that it has heard.
     seen: u64,
 }
 

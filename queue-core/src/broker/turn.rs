@@ -181,7 +181,7 @@ pub struct TurnAnswer {
     pub deliveries: Vec<Delivery>,
     /// The broker's clock, in milliseconds since 1970.
     pub now_ms: i64,
-    /// The same as its [hints](super::Hint::as_of) tell it; `None` where they do not.
+    /// The same in microseconds, as its [hints](super::Hint::as_of) tell it; `None` where they do not.
     pub as_of: Option<i64>,
     /// Whether `ready` still holds jobs that this lane could have (always false while paused).
     pub more: bool,

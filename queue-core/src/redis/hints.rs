@@ -52,7 +52,7 @@ struct Queue {
     announcer: Announcer,
     /// Its server's clock less ours, in microseconds.
     ahead: i64,
-    /// Somebody here has looked, and there was nothing: work of our own is waited for.
+    /// The latest claim from here has left nothing: work of our own is waited for.
     awaited: bool,
 }
 
@@ -75,8 +75,8 @@ impl Announcements {
         hints
     }
 
-    /// What an answer that has just come, and left the server so long ago, says of a queue: the server's clock, and, if somebody
-    /// has looked for work, whether there is none.
+    /// What an answer that has just come, and left the server so long ago, says of a queue: the server's clock, and, if it is
+    /// that to a claim, whether nothing was left.
     pub(super) fn answered(&self, queue: &str, now_us: i64, ago: Duration, awaited: Option<bool>) {
         if let Some(queue) = self.lock().get_mut(queue) {
             let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);

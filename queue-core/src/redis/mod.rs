@@ -28,7 +28,7 @@ mod settings;
 mod strays;
 mod url;
 
-use std::{fmt, future::poll_fn, pin::pin, sync::Arc, time::Instant};
+use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Instant};
 
 use async_trait::async_trait;
 use futures_util::future::{join, join_all};
@@ -142,19 +142,6 @@ fn bounded(what: &'static str, items: usize) -> Result<()> {
     Ok(())
 }
 
-/// Does `work`, and calls `then` as soon as it has gone as far as it could without waiting.
-async fn once_begun<T>(work: impl Future<Output = T>, then: impl FnOnce()) -> T {
-    let (mut work, mut then) = (pin!(work), Some(then));
-    poll_fn(|context| {
-        let polled = work.as_mut().poll(context);
-        if let Some(then) = then.take() {
-            then();
-        }
-        polled
-    })
-    .await
-}
-
 #[async_trait]
 impl Broker for RedisBroker {
     fn info(&self) -> BrokerInfo {
@@ -194,14 +181,16 @@ impl Broker for RedisBroker {
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         bounded("jobs", request.jobs.len())?;
         let (script, call) = requests::enqueue(request, &self.keys);
-        let sent = self.io.clocked(self.servers.script(Line::Requests, &request.queue, script, call));
-        let is_now = request.jobs.iter().any(|job| job.due == Due::Now);
-        let answer = once_begun(sent, || {
-            if is_now {
-                self.announcements.expect(&request.queue);
-            }
-        });
-        let answer = answer.await?;
+        let mut sent = pin!(self.io.clocked(self.servers.script(Line::Requests, &request.queue, script, call)));
+        let begun = poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await;
+        // Now it is on its way. A given id may exist already, and bring nothing.
+        if request.jobs.iter().any(|job| job.due == Due::Now && !job.id.is_given()) {
+            self.announcements.expect(&request.queue);
+        }
+        let answer = match begun {
+            Poll::Ready(answer) => answer?,
+            Poll::Pending => sent.await?,
+        };
         answers::enqueued(answer, request.jobs.len())
     }
 

@@ -149,7 +149,7 @@ impl Pump {
 
     pub(super) fn next_wake(&self) -> Instant {
         let next = self.wakes.first().map_or(self.tick_at, |(wake, _)| *wake).min(self.beat_at).min(self.tick_at);
-        [self.pace.next(), self.next_step_of_stop()].into_iter().flatten().fold(next, Instant::min)
+        [self.pace.next(), self.next_introduction(), self.next_step_of_stop()].into_iter().flatten().fold(next, Instant::min)
     }
 }
 

@@ -2,7 +2,8 @@
 //! what happened, and it decides what is sent.
 //!
 //! A turn carries the endings that a lane has gathered and asks for jobs for free slots, which are reserved until it is
-//! answered. While turns are in flight, endings gather; so batches grow with the load, and at low load nothing waits.
+//! answered. While turns are in flight, endings gather; so batches grow with the load, and at low load nothing waits for more than
+//! the answer to another turn.
 //!
 //! `turns` sends and takes in turns, `shares` divides the free slots among the queues, `pace` says how much a turn has to carry,
 //! `clock` is what happens by itself as time passes, `stop` is the end.
@@ -91,14 +92,16 @@ pub(crate) struct QueueState {
     limit: usize,
     /// Slots that its jobs hold, or that are reserved for its turns.
     used: usize,
-    /// Whether it may be claimed from: it has a lane that is registered, or no slot of another queue waits meanwhile.
+    /// Whether it may be claimed from: its first lane is registered. From the start on where there is one queue, or a strict order.
     introduced: bool,
     /// Something says that there may be work: a hint, the clock, a restart. Spent by the next claim.
     hinted: bool,
     /// As of when, by the broker's clock, if that is known: an answer from later says the same, or better.
     hinted_as_of: Option<i64>,
-    /// As of when a claim has left nothing.
+    /// As of when the latest claim has left nothing.
     looked: Option<i64>,
+    /// Since when a turn is put off that would carry little.
+    waits: Option<Instant>,
     /// The latest answer said that there is more.
     backlog: bool,
     /// Claims that are under way.
@@ -136,10 +139,15 @@ impl QueueState {
         self.hinted = true;
     }
 
-    /// A claim has left nothing, as of this time of the broker's clock: it has found what was announced before.
-    fn left_nothing(&mut self, as_of: Option<i64>) {
-        self.looked = as_of;
-        self.hinted &= self.hinted_as_of.is_none() || self.hinted_as_of >= as_of;
+    /// A claim has been answered, as of this time of the broker's clock. If it has left nothing, it has found what was announced before.
+    fn looked(&mut self, as_of: Option<i64>, found_all: bool) {
+        if found_all {
+            self.looked = as_of;
+            self.hinted &= self.hinted_as_of.is_none() || self.hinted_as_of >= as_of;
+        } else {
+            // Should the broker's clock have been put back, what was before says nothing any more.
+            self.looked = self.looked.min(as_of);
+        }
     }
 }
 
@@ -163,6 +171,8 @@ pub(crate) struct Pump {
     /// How far the queue is that was served least.
     least_served: Served,
     pace: Pace,
+    /// Since when it is put off to share out a few free slots.
+    sharing_waits: Option<Instant>,
     received: mpsc::UnboundedReceiver<Event>,
     batches: mpsc::UnboundedSender<Batch>,
     stage: watch::Receiver<Stage>,
@@ -201,6 +211,7 @@ impl Pump {
             hinted: true,
             hinted_as_of: None,
             looked: None,
+            waits: None,
             backlog: false,
             claiming: 0,
             dirty: false,
@@ -226,6 +237,7 @@ impl Pump {
             dirty: Vec::new(),
             least_served: 0,
             pace: Pace::new(capacity),
+            sharing_waits: None,
             received,
             batches,
             stage,

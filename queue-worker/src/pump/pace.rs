@@ -11,11 +11,14 @@ use crate::lane::LaneId;
 /// About as many turns a second as a worker makes, however short its jobs are and however many queues it has.
 const TURNS: f64 = 1000.0;
 
-/// Turns of fewer queues than these wait for each other.
-const AT_ONCE: usize = 2;
+/// No turn has to carry more than this part of the slots: while the jobs of one run, another is on its way.
+const PARTS: usize = 2;
 
 /// A turn that has not been answered for so long is not waited for: its server may stand still.
 const YOUNG: Duration = Duration::from_millis(20);
+
+/// What is little waits no longer, however many turns of other queues come and go.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// What is known of a worker's jobs before the first has ended, and the longest that counts, in seconds.
 const UNKNOWN: f64 = 1.0;
@@ -33,13 +36,13 @@ pub(super) struct Pace {
     turn: f64,
     /// In the order in which they were sent.
     young: VecDeque<(Instant, LaneId)>,
-    /// Something waits for one of them.
-    waits: bool,
+    /// When what waits for one of them should be looked at again, should none be answered.
+    waits: Option<Instant>,
 }
 
 impl Pace {
     pub(super) fn new(slots: usize) -> Self {
-        Pace { slots, held: UNKNOWN, turn: 0.0, young: VecDeque::new(), waits: false }
+        Pace { slots, held: UNKNOWN, turn: 0.0, young: VecDeque::new(), waits: None }
     }
 
     /// A job has given back its slot.
@@ -50,18 +53,16 @@ impl Pace {
     /// Jobs that make a turn of their own worth while. A slot is with a turn, then with a job, and so on.
     pub(super) fn part(&self) -> usize {
         let per_second = self.slots as f64 / (self.held + self.turn).max(1e-6);
-        ((per_second / TURNS) as usize).clamp(1, (self.slots / AT_ONCE).max(1))
+        ((per_second / TURNS) as usize).clamp(1, (self.slots / PARTS).max(1))
     }
 
     pub(super) fn sent(&mut self, at: Instant, lane: LaneId) {
         self.young.push_back((at, lane));
     }
 
-    pub(super) fn answered(&mut self, lane: LaneId, now: Instant) {
-        let at = self.young.iter().position(|(_, young)| *young == lane);
-        if let Some((sent, _)) = at.and_then(|at| self.young.remove(at)) {
-            self.turn += (now.saturating_duration_since(sent).as_secs_f64() - self.turn) * GAIN;
-        }
+    pub(super) fn answered(&mut self, lane: LaneId, took: Duration) {
+        self.young.retain(|(_, young)| *young != lane);
+        self.turn += (took.as_secs_f64().min(LONGEST) - self.turn) * GAIN;
     }
 
     /// Plans are made: what is no longer young is forgotten.
@@ -69,19 +70,32 @@ impl Pace {
         while self.young.front().is_some_and(|(sent, _)| now >= *sent + YOUNG) {
             self.young.pop_front();
         }
-        self.waits = false;
+        self.waits = None;
     }
 
-    /// Whether a turn with so many items should go out now: beside one that is under way, what is little waits for it.
-    pub(super) fn is_worth(&mut self, items: usize) -> bool {
-        let worth = self.young.is_empty() || items >= self.part();
-        self.waits |= !worth;
-        worth
+    /// Whether a turn with so many items goes out now, of a queue that has no more than `most` at a time: one that carries much,
+    /// one that nothing of its queue (`idle`) or of others goes before, and one that has waited, since `waits`, for long enough.
+    pub(super) fn goes(&mut self, items: usize, most: usize, idle: bool, waits: &mut Option<Instant>, now: Instant) -> bool {
+        let much = self.part().max(self.slots.div_ceil(8)).min(most);
+        let until = waits.unwrap_or(now) + PATIENCE;
+        if items >= much || (idle && self.has_room(items)) || until <= now {
+            *waits = None;
+            return true;
+        }
+        waits.get_or_insert(now);
+        self.waits = Some(self.waits.map_or(until, |other| other.min(until)));
+        false
     }
 
-    /// When to make plans again for what waits, should none of the turns be answered.
+    /// Whether fewer turns are under way than there are with so many a second: with a server near by, none.
+    fn has_room(&self, items: usize) -> bool {
+        let at_once = ((self.turn * TURNS) as usize).max(1);
+        self.young.len() < at_once || items >= self.part()
+    }
+
+    /// When to make plans again for what waits.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.young.front().filter(|_| self.waits).map(|(sent, _)| *sent + YOUNG)
+        self.waits
     }
 }
 
@@ -108,36 +122,64 @@ mod tests {
     fn turns_carry_less_the_longer_their_answers_take() {
         let (now, mut pace) = (Instant::now(), after(200, Duration::from_millis(1)));
         let lane = LaneId { queue: 0, lane: 0 };
-        for _ in 0..200 {
+        (0..200).for_each(|_| pace.answered(lane, Duration::from_millis(31)));
+        assert!((7..=8).contains(&pace.part()), "{}", pace.part());
+        let beside = (0..40).take_while(|_| {
             pace.sent(now, lane);
-            pace.answered(lane, now + Duration::from_millis(7));
-        }
-        assert!((31..=32).contains(&pace.part()), "{}", pace.part());
+            pace.goes(1, 256, true, &mut None, now)
+        });
+        assert!((29..=31).contains(&beside.count()), "and more of them are under way");
+    }
+
+    /// Of short jobs, with a turn under way.
+    fn busy(now: Instant) -> Pace {
+        let mut pace = after(200, Duration::from_micros(100));
+        pace.sent(now, LaneId { queue: 0, lane: 0 });
+        pace
     }
 
     #[test]
     fn what_is_little_waits_for_turns_that_are_young() {
         let now = Instant::now();
-        let mut pace = after(200, Duration::from_millis(1));
-        let lane = |lane| LaneId { queue: 0, lane };
-        assert!(pace.is_worth(1));
-        pace.sent(now, lane(0));
-        assert!(!pace.is_worth(127) && pace.is_worth(128));
-        pace.sent(now, lane(1));
-        assert_eq!(pace.next(), Some(now + YOUNG));
-        pace.answered(lane(1), now);
-        assert!(!pace.is_worth(1));
-        pace.answered(lane(0), now);
-        assert!(pace.is_worth(1));
-        pace.sent(now, lane(0));
+        let goes = |pace: &mut Pace, items| pace.goes(items, 256, true, &mut None, now);
+        assert!(goes(&mut after(200, Duration::from_micros(100)), 1));
+        let mut pace = busy(now);
+        assert!(!goes(&mut pace, 127) && goes(&mut pace, 128));
+        let other = LaneId { queue: 7, lane: 0 };
+        pace.sent(now, other);
+        pace.answered(other, Duration::from_micros(100));
+        assert!(!goes(&mut pace, 1));
+        pace.answered(LaneId { queue: 0, lane: 0 }, Duration::from_micros(100));
+        assert!(goes(&mut pace, 1));
+        let mut pace = busy(now);
         pace.begin(now + YOUNG);
-        assert!(pace.is_worth(1), "a server that stands still is waited for");
+        assert!(goes(&mut pace, 1), "a server that stands still is waited for");
+    }
+
+    #[test]
+    fn all_that_a_queue_may_have_is_much() {
+        let now = Instant::now();
+        assert!(busy(now).goes(2, 2, false, &mut None, now));
+        assert!(!busy(now).goes(1, 2, false, &mut None, now));
+    }
+
+    #[test]
+    fn nothing_waits_for_long() {
+        let (now, mut waits) = (Instant::now(), None);
+        let mut pace = busy(now);
+        assert!(!pace.goes(1, 256, true, &mut waits, now));
+        assert_eq!(pace.next(), Some(now + PATIENCE));
+        pace.begin(now);
+        assert_eq!(pace.next(), None);
+        assert!(!pace.goes(1, 256, true, &mut waits, now + PATIENCE / 2));
+        assert_eq!(pace.next(), Some(now + PATIENCE), "it waits since then");
+        assert!(pace.goes(1, 256, true, &mut waits, now + PATIENCE) && waits.is_none());
     }
 
     #[test]
     fn a_turn_for_each_of_some_long_jobs_waits_for_nothing() {
         let (now, mut pace) = (Instant::now(), after(200, Duration::from_secs(1)));
         (0..100).for_each(|queue| pace.sent(now, LaneId { queue, lane: 0 }));
-        assert!(pace.is_worth(1));
+        assert!(pace.goes(1, 256, true, &mut None, now));
     }
 }

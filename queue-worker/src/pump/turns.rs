@@ -51,12 +51,15 @@ const RESUME_NAMES: usize = 200;
 impl Pump {
     /// Sends what can be sent.
     pub(super) fn plan(&mut self) {
-        self.introduce();
-        self.pace.begin(now());
+        let now = now();
+        self.introduce(now);
+        self.pace.begin(now);
         let free = self.free.len().saturating_sub(self.reserved);
-        if self.stopping.is_none() && free > 0 && (self.is_much(free) || self.pace.is_worth(free)) {
+        if self.stopping.is_none() && free > 0 && self.pace.goes(free, usize::MAX, true, &mut self.sharing_waits, now) {
             for (queue, share) in self.shares(free) {
-                self.send_claims(queue, share);
+                if !self.send_claims(queue, share, now) && self.shared.settings.strict_order {
+                    break;
+                }
             }
         }
         // What is not worth a turn yet comes to its end again.
@@ -69,7 +72,7 @@ impl Pump {
                 if entry.in_flight || entry.finishes.is_empty() {
                     continue;
                 }
-                if self.is_worth(queue, entry.finishes.len()) {
+                if self.is_worth(queue, entry.finishes.len(), now) {
                     self.send(LaneId { queue, lane }, 0);
                 } else {
                     self.soil(queue);
@@ -80,11 +83,10 @@ impl Pump {
     }
 
     /// Registers the first lanes of many queues together: a slot that is given to a queue does not wait for that.
-    fn introduce(&mut self) {
+    fn introduce(&mut self, now: Instant) {
         if self.strangers.is_empty() || self.stopping.is_some() {
             return;
         }
-        let now = now();
         // The server of one queue is no matter of the others here, too.
         self.introducing.retain(|(since, queue)| !self.queues[*queue].introduced && now < *since + LATE);
         while self.introducing.len() < MOST_INTRODUCED {
@@ -101,14 +103,16 @@ impl Pump {
         }
     }
 
-    /// Beside turns in flight, a further one has to carry something: what is little waits for one of them.
-    fn is_worth(&mut self, queue: usize, items: usize) -> bool {
-        let idle = self.queues[queue].lanes.iter().all(|lane| !lane.in_flight);
-        self.is_much(items) || (idle && self.pace.is_worth(items))
+    /// When the next ones may be introduced, whatever becomes of those before.
+    pub(super) fn next_introduction(&self) -> Option<Instant> {
+        self.introducing.first().filter(|_| !self.strangers.is_empty()).map(|(since, _)| *since + LATE)
     }
 
-    fn is_much(&self, items: usize) -> bool {
-        items >= self.pace.part().max(self.slots.len().div_ceil(8))
+    /// Whether a turn of this queue with so many items goes out now.
+    fn is_worth(&mut self, queue: usize, items: usize, now: Instant) -> bool {
+        let state = &mut self.queues[queue];
+        let idle = state.lanes.iter().all(|lane| !lane.in_flight);
+        self.pace.goes(items, state.limit, idle, &mut state.waits, now)
     }
 
     /// How the free slots are shared among the queues that may have work.
@@ -136,21 +140,22 @@ impl Pump {
     }
 
     /// Claims up to `share` jobs. A queue that has more than that is claimed from in parts, by several lanes: while the jobs
-    /// of one run, the turn of another is on its way.
-    fn send_claims(&mut self, queue: usize, share: usize) {
+    /// of one run, the turn of another is on its way. False: not all of it could be, or should be now.
+    fn send_claims(&mut self, queue: usize, share: usize, now: Instant) -> bool {
         let mut left = share;
         while left > 0 && self.queues[queue].is_hungry() {
             let part = if self.queues[queue].backlog { self.slots.len().div_ceil(2).max(SMALLEST_PART) } else { left };
             let claim = left.min(part).min(MOST_WORK);
-            if !self.send_claim(queue, claim) {
-                return;
+            if !self.send_claim(queue, claim, now) {
+                return false;
             }
             left -= claim;
         }
+        true
     }
 
     /// Claims through an idle lane: the one with most endings to hand in, or a new one.
-    fn send_claim(&mut self, queue: usize, claim: usize) -> bool {
+    fn send_claim(&mut self, queue: usize, claim: usize, now: Instant) -> bool {
         let state = &mut self.queues[queue];
         let idle = state.lanes.iter().enumerate().filter(|(_, lane)| !lane.in_flight).max_by_key(|(_, lane)| lane.finishes.len());
         let lane = match idle {
@@ -162,7 +167,7 @@ impl Pump {
             None => return false,
         };
         let finishes = state.lanes[lane].finishes.len();
-        if !self.is_worth(queue, claim.max(finishes)) {
+        if !self.is_worth(queue, claim.max(finishes), now) {
             return false;
         }
         self.send(LaneId { queue, lane }, claim);
@@ -230,7 +235,9 @@ impl Pump {
         let state = &mut self.queues[id.queue];
         state.used -= claim;
         let lane = &mut state.lanes[id.lane];
-        self.pace.answered(id, now());
+        if let Some(sent) = lane.sent {
+            self.pace.answered(id, now().saturating_duration_since(sent));
+        }
         state.claiming -= usize::from(lane.reserved > 0);
         self.reserved -= mem::take(&mut lane.reserved);
         lane.in_flight = false;
@@ -275,9 +282,9 @@ impl Pump {
             state.backlog = answer.more && !answer.paused;
             state.calm = !answer.more && !answer.parked && answer.next_due.is_none();
             state.workers = answer.workers;
-            if !answer.more && !answer.parked && !answer.paused {
-                state.left_nothing(answer.as_of);
-            }
+            // Without the right to suspects it may have left some.
+            let found_all = turn.suspect && !answer.more && !answer.parked && !answer.paused;
+            state.looked(answer.as_of, found_all);
             let poll = poll_interval(answer.workers);
             let due = answer.next_due.filter(|_| !answer.paused);
             // The broker looked at its clock about half-way. Never later than what a hint has said meanwhile: this answer may be

@@ -27,6 +27,7 @@ const AUDITOR: &[&str] = &["-p", "queue-tests", "--test", "auditor", "--", "on_r
 const CORRUPT: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "on_redis_no"];
 const LATE: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "late::on_redis"];
 const ENCODINGS: &[&str] = &["-p", "queue-tests", "--test", "encodings", "--", "on_redis"];
+const ANNOUNCED: &[&str] = &["-p", "queue-tests", "--test", "announcements", "--", "on_redis"];
 const LOST: &[&str] = &["-p", "queue-tests", "--test", "lost_jobs", "--", "on_redis"];
 const ROWS: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "sqlite"];
 const FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_files"];
@@ -161,6 +162,20 @@ mutants! {
     }
     WORKER "queue-worker/src/pump/turns.rs" {
         "worker: one suspect at a time": "self.suspects == 0 && !self.suspect_asked" => "true";
+    }
+    OUTAGES "queue-worker/src/pump/turns.rs" {
+        "worker: a queue that cannot be registered with keeps back no other": "!self.queues[*queue].introduced && now < *since + LATE" => "!self.queues[*queue].introduced";
+    }
+    WORKER "queue-worker/src/pump/pace.rs" {
+        "worker: what is little does not wait for ever": "until <= now" => "false";
+        "worker: a low limit is much": "self.part().max(self.slots.div_ceil(8)).min(most)" => "self.part().max(self.slots.div_ceil(8))";
+    }
+    ANNOUNCED "queue-worker/src/pump/mod.rs" {
+        "hints: what has been found is no news": "as_of.is_some() && as_of < self.looked" => "false";
+        "hints: an answer takes along what was announced before": "self.hinted_as_of.is_none() || self.hinted_as_of >= as_of" => "true";
+    }
+    ANNOUNCED "queue-core/src/redis/mod.rs" {
+        "hints: work of the same process is expected": "self.announcements.expect(&request.queue)" => "()";
     }
     OUTAGES "queue-worker/src/executor.rs" {
         "worker: isolation starts nothing": "self.shared.stopping.load(Ordering::Relaxed) || self.shared.is_isolated() || self.lease.until() <= now()" => "self.shared.stopping.load(Ordering::Relaxed)";
@@ -358,7 +373,7 @@ mutants! {
         "sqlite: a delay counts from the end of its millisecond": "i64::from(!delay.is_zero())" => "0";
     }
     DECODERS "queue-core/src/redis/hints.rs" {
-        "hints: what is no text breaks no subscription": "parts.next().and_then(|at| answers::text(at).ok())" => "match parts.next().and_then(|at| answers::text(at).ok()) { None => return Heard::End, at => at }";
+        "hints: what is no text breaks no subscription": "message.and_then(|message| answers::text(message).ok())" => "message.map(|message| answers::text(message).unwrap())";
     }
     DECODERS "queue-core/src/redis/sentinel.rs" {
         "sentinels: an address that cannot be is refused": "if host.is_empty() || host.len() > NAME_MAX || port == 0 {" => "if false {";
