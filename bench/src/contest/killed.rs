@@ -16,7 +16,7 @@ use crate::{
     frame::{Reading, Readings},
 };
 
-/// Jobs of ten milliseconds each: some seconds of work for two processes.
+/// Jobs of ten milliseconds each: some seconds of work for two processes. Fewer for a contestant that cannot have so many.
 const JOBS: usize = 20_000;
 const CONCURRENCY: usize = 64;
 /// What has not ended so long after the kill counts as lost: longer than any contestant's timeouts are together.
@@ -33,13 +33,14 @@ struct Runs {
 }
 
 pub(super) async fn measure(contestant: Arc<Contestant>, url: String) -> Readings {
-    contestant.ask(&url, &["mark", &JOBS.to_string()]).await?;
+    let n = contestant.about.most_jobs.map_or(JOBS, |most| most.min(JOBS));
+    contestant.ask(&url, &["mark", &n.to_string()]).await?;
     let folder = TempDir::new()?;
     let files = [folder.path().join("killed"), folder.path().join("survivor")];
     let mut killed = contestant.start(&url, CONCURRENCY, &files[0])?;
     let mut survivor = contestant.start(&url, CONCURRENCY, &files[1])?;
     let begun = Instant::now();
-    while marks(&files[..1])?.len() < JOBS / 5 || marks(&files[1..])?.is_empty() {
+    while marks(&files[..1])?.len() < n / 5 || marks(&files[1..])?.is_empty() {
         if begun.elapsed() > Duration::from_secs(60) {
             return Err(format!("{}: the workers did not get to work within 60 s", contestant.name).into());
         }
@@ -48,7 +49,7 @@ pub(super) async fn measure(contestant: Arc<Contestant>, url: String) -> Reading
     killed.kill().await?;
     let (killed_at, killed_us) = (Instant::now(), now_us());
     let interrupted = marks(&files[..1])?.values().filter(|runs| runs.starts > runs.ends).count();
-    while ended(&marks(&files)?) < JOBS && killed_at.elapsed() < LOST {
+    while ended(&marks(&files)?) < n && killed_at.elapsed() < LOST {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     tokio::time::sleep(SETTLE).await;
@@ -57,7 +58,7 @@ pub(super) async fn measure(contestant: Arc<Contestant>, url: String) -> Reading
     let last_us = runs.values().map(|runs| runs.first_end_us).max().unwrap_or(killed_us);
     Ok(vec![
         Reading::new("_interrupted", interrupted as f64, "jobs"),
-        Reading::new("_lost", (JOBS - ended(&runs)) as f64, "jobs"),
+        Reading::new("_lost", (n - ended(&runs)) as f64, "jobs"),
         Reading::new("_doubled", runs.values().filter(|runs| runs.ends > 1).count() as f64, "jobs"),
         Reading::new("_again", last_us.saturating_sub(killed_us) as f64 / 1e6, "s"),
     ])

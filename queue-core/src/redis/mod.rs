@@ -31,7 +31,7 @@ mod url;
 use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Instant};
 
 use async_trait::async_trait;
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use redis::{Cmd, Value};
 
 use self::{
@@ -105,16 +105,13 @@ impl RedisBroker {
         array(self.script(queue, script, call).await?)?.into_iter().map(number).collect()
     }
 
-    /// Whether the registry, which lies in a slot of its own, has a queue.
-    async fn is_listed(&self, queue: &str) -> Result<bool> {
-        let registry = self.keys.queues();
-        let listed = self.servers.command(Line::Requests, &registry, redis::cmd("SISMEMBER").arg(&registry).arg(queue)).await?;
-        Ok(number::<i64>(listed)? == 1)
-    }
-
-    /// Writes a queue into the registry. On a Redis that is full a worker does without.
+    /// Writes a queue into the registry, which lies in a slot of its own. On a Redis that is full a worker does without.
     async fn list_queue(&self, queue: &str) -> Result<()> {
         let registry = self.keys.queues();
+        let listed = self.servers.command(Line::Requests, &registry, redis::cmd("SISMEMBER").arg(&registry).arg(queue)).await?;
+        if number::<i64>(listed)? == 1 {
+            return Ok(());
+        }
         match self.servers.command(Line::Requests, &registry, redis::cmd("SADD").arg(&registry).arg(queue)).await {
             Ok(_) | Err(Error::BrokerFull { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -168,13 +165,8 @@ impl Broker for RedisBroker {
             Party::Worker { lease } => call.arg("w").arg(ms(lease)),
             Party::Producer => call.arg("p").arg(0),
         };
-        // Both at once: nearly all queues are listed already.
-        let registered = self.servers.script(Line::Requests, &request.queue, &REGISTER, call);
-        let (name, listed) = join(registered, self.is_listed(&request.queue)).await;
-        let name = PartyName::new(text(name?)?);
-        if !listed? {
-            self.list_queue(&request.queue).await?;
-        }
+        let name = PartyName::new(text(self.servers.script(Line::Requests, &request.queue, &REGISTER, call).await?)?);
+        self.list_queue(&request.queue).await?;
         Ok(name)
     }
 
