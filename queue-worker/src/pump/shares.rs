@@ -2,6 +2,14 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
+use super::Pump;
+
+/// The free slots are given to no more queues than these at once.
+const MOST_PARTS: usize = 64;
+
+/// So many parts in a row may a queue get, while others wait.
+const LEAD: usize = 2;
+
 /// How far a queue is in the time that all queues share: it grows by what it was given, divided by its weight, in units that
 /// keep the largest weight exact.
 pub(super) type Served = i128;
@@ -13,22 +21,48 @@ pub(super) fn served(jobs: usize, weight: u32) -> Served {
 
 /// What one queue brings into the division of the free slots.
 #[derive(Debug)]
-pub(super) struct Claimant {
-    pub(super) queue: usize,
-    pub(super) weight: u32,
+struct Claimant {
+    queue: usize,
+    weight: u32,
     /// What is left of its own limit.
-    pub(super) room: usize,
+    room: usize,
     /// Whether a claim of it is under way, whose answer may ask for more.
-    pub(super) claiming: bool,
+    claiming: bool,
     /// Whether there may be work.
-    pub(super) hungry: bool,
+    hungry: bool,
     /// How far it is; what is less comes first.
-    pub(super) served: Served,
+    served: Served,
+}
+
+impl Pump {
+    /// How the free slots are shared among the queues that may have work.
+    pub(super) fn shares(&mut self, free: usize) -> Vec<(usize, usize)> {
+        let part = self.pace.part().max(free / MOST_PARTS);
+        let mut least = None;
+        let mut claimants = Vec::new();
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            let (hungry, claiming) = (queue.is_hungry(), queue.claiming > 0);
+            if !hungry && !claiming {
+                continue;
+            }
+            let room = queue.limit - queue.used;
+            if hungry && room > 0 {
+                // Whoever had nothing to do has saved up nothing.
+                queue.served = queue.served.max(self.least_served);
+                least = Some(least.map_or(queue.served, |least: Served| least.min(queue.served)));
+            }
+            // Endings travel with the next claim: a queue that has some stays for a few turns.
+            let lead = if queue.dirty { served(part * LEAD, queue.weight) } else { 0 };
+            claimants.push(Claimant { queue: index, weight: queue.weight, room, hungry, claiming, served: queue.served - lead });
+        }
+        self.least_served = least.unwrap_or(self.least_served);
+        if self.shared.settings.strict_order { in_order(&claimants, free) } else { by_weight(&claimants, free, part) }
+    }
 }
 
 /// By weight, in parts: the queue that was served least gets the next. One that is full does not take part, so its share goes to
 /// the others. `part` is at least one job.
-pub(super) fn by_weight(claimants: &[Claimant], free: usize, part: usize) -> Vec<(usize, usize)> {
+fn by_weight(claimants: &[Claimant], free: usize, part: usize) -> Vec<(usize, usize)> {
     if let [alone] = claimants {
         return given(claimants, &[if alone.hungry { alone.room.min(free) } else { 0 }]);
     }
@@ -51,7 +85,7 @@ pub(super) fn by_weight(claimants: &[Claimant], free: usize, part: usize) -> Vec
 }
 
 /// In strict order: a queue gets what those before it cannot use, and nothing while they may still ask for it.
-pub(super) fn in_order(claimants: &[Claimant], free: usize) -> Vec<(usize, usize)> {
+fn in_order(claimants: &[Claimant], free: usize) -> Vec<(usize, usize)> {
     let mut shares = vec![0; claimants.len()];
     let mut left = free;
     for (share, claimant) in shares.iter_mut().zip(claimants) {

@@ -11,11 +11,7 @@ use queue_core::{
     context::CancelCause,
 };
 
-use super::{
-    Held, Pump, SlotId,
-    clock::poll_interval,
-    shares::{Claimant, Served, by_weight, in_order, served},
-};
+use super::{Held, Pump, SlotId, clock::poll_interval, shares::served};
 use crate::{
     engine::Shared,
     executor::Batch,
@@ -34,12 +30,6 @@ pub(super) struct TurnDone {
 
 /// So many queues are registered at once.
 const MOST_INTRODUCED: usize = 64;
-
-/// The free slots are given to no more queues than these at once.
-const MOST_PARTS: usize = 64;
-
-/// So many parts in a row may a queue get, while others wait.
-const LEAD: usize = 2;
 
 /// Nothing is reserved any longer for a turn that has not been answered for so long.
 const LATE: Duration = Duration::from_millis(500);
@@ -113,30 +103,6 @@ impl Pump {
         let state = &mut self.queues[queue];
         let idle = state.lanes.iter().all(|lane| !lane.in_flight);
         self.pace.goes(items, state.limit, idle, &mut state.waits, now)
-    }
-
-    /// How the free slots are shared among the queues that may have work.
-    fn shares(&mut self, free: usize) -> Vec<(usize, usize)> {
-        let part = self.pace.part().max(free / MOST_PARTS);
-        let mut least = None;
-        let mut claimants = Vec::new();
-        for (index, queue) in self.queues.iter_mut().enumerate() {
-            let (hungry, claiming) = (queue.is_hungry(), queue.claiming > 0);
-            if !hungry && !claiming {
-                continue;
-            }
-            let room = queue.limit - queue.used;
-            if hungry && room > 0 {
-                // Whoever had nothing to do has saved up nothing.
-                queue.served = queue.served.max(self.least_served);
-                least = Some(least.map_or(queue.served, |least: Served| least.min(queue.served)));
-            }
-            // Endings travel with the next claim: a queue that has some stays for a few turns.
-            let lead = if queue.dirty { served(part * LEAD, queue.weight) } else { 0 };
-            claimants.push(Claimant { queue: index, weight: queue.weight, room, hungry, claiming, served: queue.served - lead });
-        }
-        self.least_served = least.unwrap_or(self.least_served);
-        if self.shared.settings.strict_order { in_order(&claimants, free) } else { by_weight(&claimants, free, part) }
     }
 
     /// Claims up to `share` jobs. A queue that has more than that is claimed from in parts, by several lanes: while the jobs
