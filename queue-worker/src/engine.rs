@@ -20,6 +20,7 @@ use queue_core::{
     task::TaskDef,
 };
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     arrival,
@@ -107,12 +108,13 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     });
     let (events, received) = mpsc::unbounded_channel::<Event>();
     let (batches, dispatched) = mpsc::unbounded_channel();
-    let ticket = Alive::default();
+    let over = CancellationToken::new();
+    let guard = over.clone().drop_guard();
 
     if let Some(address) = plan.health {
         let listening =
             health::listen(address).map_err(|error| WorkerError::Setup(vec![format!("health address `{address}`: {error}")]))?;
-        duty(&ticket, &broker, "health", {
+        duty(&over, &broker, "health", {
             let shared = shared.clone();
             move || health::serve(shared.clone(), listening.try_clone())
         });
@@ -125,18 +127,18 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     arrival::tell_durability(&broker).await;
     shared.heard();
     shared.reached.store(true, Ordering::Relaxed);
-    duty(&ticket, &broker, "reclaimer", {
+    duty(&over, &broker, "reclaimer", {
         let shared = shared.clone();
         move || reclaimer::run(shared.clone())
     });
-    duty(&ticket, &broker, "janitor", {
+    duty(&over, &broker, "janitor", {
         let shared = shared.clone();
         move || janitor::run(shared.clone())
     });
-    for index in 0..shared.queues.len() {
+    duty(&over, &broker, "hints", {
         let (shared, events) = (shared.clone(), events.clone());
-        duty(&ticket, &broker, "hints", move || lane::forward_hints(shared.clone(), index, events.clone()));
-    }
+        move || lane::forward_hints(shared.clone(), events.clone())
+    });
 
     tokio::spawn(executor::dispatch(shared.clone(), dispatched, events.clone()));
     let (ended, end) = oneshot::channel();
@@ -148,39 +150,28 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
         let _ = ended.send(outcome.map_err(|panic| WorkerError::Died(executor::panic_text(panic.as_ref()))));
     }));
     let outcome = end.await;
-    drop(ticket);
+    drop(guard);
     outcome.unwrap_or_else(|_| Err(WorkerError::Died("its broker's I/O thread has ended".to_owned())))
 }
 
-/// While it lives, the duties do.
-#[derive(Default)]
-struct Alive(Arc<()>);
-
-/// Runs a duty on the I/O thread until the worker ends. One that panics is started again.
-fn duty<F>(alive: &Alive, broker: &DynBroker, name: &'static str, start: impl Fn() -> F + Send + 'static)
+/// Runs a duty on the I/O thread until the worker is over. One that panics is started again.
+fn duty<F>(over: &CancellationToken, broker: &DynBroker, name: &'static str, start: impl Fn() -> F + Send + 'static)
 where
     F: Future<Output = ()> + Send,
 {
-    let alive = Arc::downgrade(&alive.0);
+    let over = over.clone();
     broker.spawn(Box::pin(async move {
-        while alive.strong_count() > 0 {
-            let ended = async {
-                while alive.strong_count() > 0 {
-                    tokio::time::sleep(Duration::from_millis(250)).await;
-                }
-            };
-            let running = AssertUnwindSafe(start()).catch_unwind();
-            tokio::select! {
-                outcome = running => match outcome {
-                    Ok(()) => return,
-                    Err(panic) => {
-                        tracing::error!(duty = name, "a duty of the worker panicked and is started again: {}", executor::panic_text(panic.as_ref()));
-                        tokio::time::sleep(Duration::from_secs(1)).await;
-                    }
-                },
-                () = ended => return,
+        let again_and_again = async move {
+            while let Err(panic) = AssertUnwindSafe(start()).catch_unwind().await {
+                tracing::error!(
+                    duty = name,
+                    "a duty of the worker panicked and is started again: {}",
+                    executor::panic_text(panic.as_ref())
+                );
+                tokio::time::sleep(Duration::from_secs(1)).await;
             }
-        }
+        };
+        over.run_until_cancelled(again_and_again).await;
     }));
 }
 

@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Instant};
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use queue_core::{
     Error,
     broker::{Finish, PartyName, Register, Turn, TurnAnswer},
@@ -129,12 +130,17 @@ async fn wait(patience: &mut Patience, queue: &str, error: &Error) {
 }
 
 /// Passes the broker's announcements on to the pump.
-pub(crate) async fn forward_hints(shared: Arc<Shared>, queue: usize, events: mpsc::UnboundedSender<Event>) {
-    let mut hints = shared.broker.hints(&shared.queues[queue]);
-    loop {
-        let hint = hints.next().await;
-        if events.send(Event::Hint { queue, due: hint.due, as_of: hint.as_of }).is_err() {
-            return;
+pub(crate) async fn forward_hints(shared: Arc<Shared>, events: mpsc::UnboundedSender<Event>) {
+    let of_each = shared.queues.iter().enumerate().map(|(queue, name)| {
+        let (mut hints, events) = (shared.broker.hints(name), events.clone());
+        async move {
+            loop {
+                let hint = hints.next().await;
+                if events.send(Event::Hint { queue, due: hint.due, as_of: hint.as_of }).is_err() {
+                    return;
+                }
+            }
         }
-    }
+    });
+    of_each.collect::<FuturesUnordered<_>>().next().await;
 }

@@ -3,7 +3,7 @@
 //! looks start over: a Redis that stood still makes nobody a suspect.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -22,43 +22,54 @@ const STEPS: usize = 200;
 /// Queues that are asked for together: what is sent in one write is answered in one.
 const TOGETHER: usize = 16;
 
+/// Between two looks at least.
+const SHORTEST: Duration = Duration::from_millis(20);
+
+/// The lanes whose leases have run out, of which queues, and since when that is known.
+type Seen = HashMap<(usize, Suspect), Instant>;
+
 pub(crate) async fn run(shared: Arc<Shared>) {
     let (pass, confirm) = shared.settings.reclaim();
-    let mut seen: HashMap<(usize, Suspect), Instant> = HashMap::new();
+    let groups = shared.queues.len().div_ceil(TOGETHER).max(1);
+    // Many queues are looked at one group after the other, evenly, and not all at once.
+    let step = pass / u32::try_from(groups).unwrap_or(u32::MAX);
+    let (mut group, mut step_at) = (0, now());
+    let mut seen = Seen::new();
     let mut refusals = Patience::new(pass);
     loop {
-        for from in (0..shared.queues.len()).step_by(TOGETHER) {
-            let asked = now();
-            let queues = from..shared.queues.len().min(from + TOGETHER);
-            let answers = join_all(queues.clone().map(|queue| shared.broker.suspects(&shared.queues[queue], MAX_ITEMS))).await;
-            for (queue, suspects) in queues.zip(answers) {
-                if let Err(error) = look(&shared, queue, asked, suspects, &mut seen, confirm).await {
-                    seen.clear();
-                    if error.is_transient() {
-                        tracing::debug!(queue = %shared.queues[queue], "the reclaimer starts over: {error}");
-                        continue;
-                    }
-                    refusals.failed();
-                    if refusals.is_news() {
-                        tracing::error!(queue = %shared.queues[queue], "jobs of workers that died are not taken back from here: {error}");
-                    }
+        let asked = now();
+        let mut queues = due(&seen, asked, confirm);
+        if queues.is_empty() && step_at <= asked {
+            let from = group * TOGETHER;
+            queues = (from..shared.queues.len().min(from + TOGETHER)).collect();
+            (group, step_at) = ((group + 1) % groups, asked + step);
+        }
+        let answers = join_all(queues.iter().map(|queue| shared.broker.suspects(&shared.queues[*queue], MAX_ITEMS))).await;
+        for (queue, suspects) in queues.into_iter().zip(answers) {
+            if let Err(error) = look(&shared, queue, asked, suspects, &mut seen, confirm).await {
+                seen.clear();
+                if error.is_transient() {
+                    tracing::debug!(queue = %shared.queues[queue], "the reclaimer starts over: {error}");
+                    continue;
+                }
+                refusals.failed();
+                if refusals.is_news() {
+                    tracing::error!(queue = %shared.queues[queue], "jobs of workers that died are not taken back from here: {error}");
                 }
             }
         }
-        // A suspect is looked at again when its time has come, not only at the next pass.
-        let next = seen.values().map(|first| (*first + confirm).saturating_duration_since(now())).min();
-        tokio::time::sleep(next.map_or(pass, |next| next.min(pass)).max(Duration::from_millis(20))).await;
+        let next = seen.values().map(|first| *first + confirm).fold(step_at, Instant::min);
+        tokio::time::sleep(next.saturating_duration_since(now()).max(SHORTEST)).await;
     }
 }
 
-async fn look(
-    shared: &Shared,
-    queue: usize,
-    asked: Instant,
-    suspects: Result<Suspects>,
-    seen: &mut HashMap<(usize, Suspect), Instant>,
-    confirm: Duration,
-) -> Result<()> {
+/// Some queues with suspects whose time for the second look has come.
+fn due(seen: &Seen, now: Instant, confirm: Duration) -> Vec<usize> {
+    let due: BTreeSet<usize> = seen.iter().filter(|(_, first)| **first + confirm <= now).map(|((queue, _), _)| *queue).collect();
+    due.into_iter().take(TOGETHER).collect()
+}
+
+async fn look(shared: &Shared, queue: usize, asked: Instant, suspects: Result<Suspects>, seen: &mut Seen, confirm: Duration) -> Result<()> {
     let name = &*shared.queues[queue];
     let suspects = suspects?;
     // An idle worker polls rarely; this look comes often enough to tell that the broker is in reach.

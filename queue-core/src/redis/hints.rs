@@ -42,9 +42,16 @@ const PING: Duration = Duration::from_secs(10);
 pub(super) struct Announcements {
     servers: Arc<Servers>,
     keys: Keys,
-    queues: Mutex<HashMap<String, Queue>>,
+    queues: Mutex<Queues>,
     /// Counts the queues.
     added: watch::Sender<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    by_name: HashMap<Arc<str>, Queue>,
+    /// In the order in which they were added: who has seen some looks at the others only.
+    names: Vec<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -66,19 +73,21 @@ impl Announcements {
 
     pub(super) fn of(&self, queue: &str) -> Hints {
         let mut queues = self.lock();
-        let known = queues.len();
-        let queue = queues.entry(queue.to_owned()).or_insert_with(|| Queue { announcer: Announcer::new(), ahead: 0, awaited: false });
-        let hints = queue.announcer.hints();
-        if queues.len() > known {
-            self.added.send_replace(known + 1);
+        if let Some(known) = queues.by_name.get(queue) {
+            return known.announcer.hints();
         }
+        let (name, announcer): (Arc<str>, _) = (queue.into(), Announcer::new());
+        let hints = announcer.hints();
+        queues.names.push(name.clone());
+        queues.by_name.insert(name, Queue { announcer, ahead: 0, awaited: false });
+        self.added.send_replace(queues.names.len());
         hints
     }
 
     /// What an answer that has just come, and left the server so long ago, says of a queue: the server's clock, and, if it is
     /// that to a claim, whether nothing was left.
     pub(super) fn answered(&self, queue: &str, now_us: i64, ago: Duration, awaited: Option<bool>) {
-        if let Some(queue) = self.lock().get_mut(queue) {
+        if let Some(queue) = self.lock().by_name.get_mut(queue) {
             let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
             queue.ahead = now_us.saturating_add(ago).saturating_sub(local_us());
             queue.awaited = awaited.unwrap_or(queue.awaited);
@@ -87,7 +96,7 @@ impl Announcements {
 
     /// Work of this very process is on its way to the server: who waits for it here may send its claim right behind.
     pub(super) fn expect(&self, queue: &str) {
-        if let Some(queue) = self.lock().get_mut(queue)
+        if let Some(queue) = self.lock().by_name.get_mut(queue)
             && mem::take(&mut queue.awaited)
         {
             queue.announcer.announce(None);
@@ -99,14 +108,20 @@ impl Announcements {
         let (mut added, mut moves) = (self.added.subscribe(), self.servers.moves());
         let mut listened: Vec<Arc<Endpoint>> = Vec::new();
         let mut listeners = JoinSet::new();
+        let mut seen = 0;
         loop {
+            let new = self.names(seen);
             // Whoever only listens has nobody else who finds the servers.
-            if !self.names().is_empty() && self.servers.known().await.is_err() {
+            if !new.is_empty() && self.servers.known().await.is_err() {
                 tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
                 continue;
             }
-            for queue in self.names() {
-                let Some(endpoint) = self.servers.endpoint(&queue) else { continue };
+            seen += new.len();
+            for queue in new {
+                let Some(endpoint) = self.servers.endpoint(&queue) else {
+                    seen = 0;
+                    continue;
+                };
                 if !listened.iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
                     listened.push(endpoint.clone());
                     let this = self.clone();
@@ -117,16 +132,19 @@ impl Announcements {
                 }
             }
             tokio::select! {
-                Some(Ok(ended)) = listeners.join_next() => listened.retain(|endpoint| !Arc::ptr_eq(endpoint, &ended)),
+                Some(Ok(ended)) = listeners.join_next() => {
+                    listened.retain(|endpoint| !Arc::ptr_eq(endpoint, &ended));
+                    seen = 0;
+                }
                 _ = added.changed() => {}
-                () = moved(&mut moves) => {}
+                () = moved(&mut moves) => seen = 0,
             }
         }
     }
 
     /// Listens to one server for as long as it holds a queue of ours.
     async fn serve(&self, endpoint: &Arc<Endpoint>) {
-        while self.names().iter().any(|queue| self.is_at(queue, endpoint)) {
+        while self.names(0).iter().any(|queue| self.is_at(queue, endpoint)) {
             let mut subscribed = HashSet::new();
             let _ = self.listen(endpoint, &mut subscribed).await;
             // What was announced meanwhile is lost: everybody looks for himself.
@@ -138,7 +156,7 @@ impl Announcements {
     }
 
     /// Listens until the connection breaks, or a queue has moved.
-    async fn listen(&self, endpoint: &Arc<Endpoint>, subscribed: &mut HashSet<String>) -> Option<()> {
+    async fn listen(&self, endpoint: &Arc<Endpoint>, subscribed: &mut HashSet<Arc<str>>) -> Option<()> {
         let (pushed, mut pushes) = mpsc::unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(CALL_DEADLINE))
@@ -147,23 +165,22 @@ impl Announcements {
         let (client, era) = endpoint.client(ProtocolVersion::RESP3).ok()?;
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.ok()?;
         let (mut added, mut moves) = (self.added.subscribe(), self.servers.moves());
-        let mut complete = false;
+        let mut seen = 0;
         loop {
-            if !complete {
-                self.subscribe(&connection, endpoint, subscribed).await?;
-                complete = true;
-            }
+            let new = self.names(seen);
+            seen += new.len();
+            self.subscribe(&connection, endpoint, new, subscribed).await?;
             tokio::select! {
                 push = pushes.recv() => if self.take(push?).is_none() {
                     endpoint.suspect();
                     return None;
                 },
-                _ = added.changed() => complete = false,
+                _ = added.changed() => {}
                 () = moved(&mut moves) => {
                     if !subscribed.iter().all(|queue| self.is_at(queue, endpoint)) {
                         return None;
                     }
-                    complete = false;
+                    seen = 0;
                 }
                 () = era.cancelled() => return None,
                 () = tokio::time::sleep(PING) => drop(connection.req_packed_command(&redis::cmd("PING")).await.ok()?),
@@ -175,9 +192,9 @@ impl Announcements {
         &self,
         connection: &MultiplexedConnection,
         endpoint: &Arc<Endpoint>,
-        subscribed: &mut HashSet<String>,
+        mut new: Vec<Arc<str>>,
+        subscribed: &mut HashSet<Arc<str>>,
     ) -> Option<()> {
-        let mut new = self.names();
         new.retain(|queue| self.is_at(queue, endpoint) && !subscribed.contains(queue));
         for queues in new.chunks(SUBSCRIBED) {
             // One channel a command: in a cluster each is in a slot of its own. They travel together.
@@ -213,7 +230,7 @@ impl Announcements {
     }
 
     fn tell(&self, queue: &str, word: Word) {
-        if let Some(queue) = self.lock().get(queue) {
+        if let Some(queue) = self.lock().by_name.get(queue) {
             match word {
                 Word::Now(None) => queue.announcer.announce(None),
                 Word::Now(Some(since)) => queue.announcer.announce_since(since),
@@ -226,11 +243,12 @@ impl Announcements {
         self.servers.endpoint(queue).is_some_and(|at| Arc::ptr_eq(&at, endpoint))
     }
 
-    fn names(&self) -> Vec<String> {
-        self.lock().keys().cloned().collect()
+    /// All but the first so many.
+    fn names(&self, seen: usize) -> Vec<Arc<str>> {
+        self.lock().names[seen..].to_vec()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Queue>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -272,7 +272,8 @@ impl Pump {
         if jobs.is_empty() {
             return;
         }
-        let state = &self.queues[id.queue];
+        let state = &mut self.queues[id.queue];
+        state.lanes[id.lane].finishes.reserve(jobs.len());
         let batch = Batch { queue: state.name.clone(), lease: state.lanes[id.lane].lease.clone(), now_ms: answer.now_ms, jobs };
         if let Err(lost) = self.batches.send(batch) {
             // The application's runtime is gone: nobody will run anything here any more.
