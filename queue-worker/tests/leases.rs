@@ -124,3 +124,17 @@ async fn what_a_stopped_worker_leaves_is_not_waited_for() {
     let left = client.broker().suspects("orphans", 10).await.unwrap();
     assert!(!left.expired.is_empty(), "its leases ended with it: {left:?}");
 }
+
+/// They are looked at in groups, one after the other.
+#[tokio::test]
+async fn the_jobs_of_a_dead_worker_come_back_in_every_one_of_many_queues() {
+    const QUEUES: usize = 40;
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    let names: Vec<String> = (0..QUEUES).map(|number| format!("orphans-{number}")).collect();
+    for name in &names {
+        orphan::job().queue(name).enqueue(&client).await.unwrap();
+        claim_and_die(&client, name, 1).await;
+    }
+    let living = names.iter().fold(worker(&client, &probe).lease(LEASE).concurrency(QUEUES), |worker, name| worker.queue(name.as_str()));
+    run(living, probe.noted("after 1 crashes, attempt 1", QUEUES)).await;
+}

@@ -185,6 +185,8 @@ pub struct TurnAnswer {
     pub as_of: Option<i64>,
     /// Whether `ready` still holds jobs that this lane could have (always false while paused).
     pub more: bool,
+    /// Whether suspects wait, for a lane that may have one (always false while paused).
+    pub suspects: bool,
     /// When the earliest job of `scheduled` and `retry` is due, from now.
     pub next_due: Option<Duration>,
     /// Whether any job is parked.

@@ -121,7 +121,8 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, i64
     let now_us: i64 = number(next(&mut values)?)?;
     answer.now_ms = now_us.div_euclid(1000);
     answer.as_of = Some(now_us);
-    answer.more = number::<i64>(next(&mut values)?)? != 0;
+    let waiting: i64 = number(next(&mut values)?)?;
+    (answer.more, answer.suspects) = (waiting & 1 != 0, waiting & 2 != 0);
     let due = text(next(&mut values)?)?;
     if !due.is_empty() {
         answer.next_due = Some(Duration::from_micros(due.parse().map_err(|_| strange("a time"))?));

@@ -250,12 +250,12 @@ fn read_delivery(row: &rusqlite::Row<'_>) -> rusqlite::Result<Found> {
 
 /// What a lane wants to know of its queue besides its jobs.
 fn outlook(tx: &mut Tx<'_>, queue: &Queue, suspects: bool) -> Result<TurnAnswer, Failed> {
-    let exists = |state: i64| {
-        tx.sql("SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)")?
-            .query_row(params![queue.key, state], |row| row.get::<_, bool>(0))
-    };
+    let (ready, suspected) = tx
+        .sql("SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2), EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3)")?
+        .query_row(params![queue.key, READY, SUSPECT], |row| Ok((row.get::<_, bool>(0)?, row.get::<_, bool>(1)?)))?;
     let mut answer = TurnAnswer { now_ms: tx.now, paused: queue.paused, ..TurnAnswer::default() };
-    answer.more = !queue.paused && (exists(READY)? || (suspects && exists(SUSPECT)?));
+    answer.suspects = !queue.paused && suspected;
+    answer.more = !queue.paused && (ready || (suspects && suspected));
     let mut next_due: Option<i64> = None;
     for state in [SCHEDULED, RETRY] {
         let due: Option<Number> = tx

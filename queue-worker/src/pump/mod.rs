@@ -15,7 +15,7 @@ mod stop;
 mod turns;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     mem,
     sync::Arc,
     time::{Duration, Instant},
@@ -116,6 +116,8 @@ pub(crate) struct QueueState {
     workers: usize,
     parked: bool,
     resumed: Option<Instant>,
+    /// Suspects wait in it, and nothing asks for them: it is among those that the pump knows to be so.
+    suspected: bool,
 }
 
 impl QueueState {
@@ -162,6 +164,8 @@ pub(crate) struct Pump {
     /// Suspects that run, and whether a turn in flight asks for one: a process has one at most.
     suspects: usize,
     suspect_asked: bool,
+    /// The queues in which suspects wait, as far as that is known.
+    suspected: VecDeque<usize>,
     /// The queues whose first lanes are still to be registered, and those that are being so, since when.
     strangers: Vec<usize>,
     introducing: Vec<(Instant, usize)>,
@@ -221,6 +225,7 @@ impl Pump {
             workers: 0,
             parked: false,
             resumed: None,
+            suspected: false,
         });
         let queues: Vec<QueueState> = queues.collect();
         Pump {
@@ -234,6 +239,7 @@ impl Pump {
             next_generation: 0,
             suspects: 0,
             suspect_asked: false,
+            suspected: VecDeque::new(),
             dirty: Vec::new(),
             least_served: 0,
             pace: Pace::new(capacity),
@@ -312,13 +318,12 @@ impl Pump {
         let Some(held) = self.slots[slot.index].take_if(|held| held.generation == slot.generation) else { return };
         self.free.push(slot.index);
         self.pace.ended(now.saturating_duration_since(held.since));
+        if held.suspect {
+            self.suspects -= 1;
+            self.look_for_suspects();
+        }
         let queue = &mut self.queues[held.lane.queue];
         queue.used -= 1;
-        if held.suspect {
-            // The next one may run now.
-            self.suspects -= 1;
-            queue.look();
-        }
         if held.handler.is_some() {
             self.stopped.finished += 1;
             if self.stopping.is_some() && ending == Ending::Release {

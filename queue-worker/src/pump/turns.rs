@@ -212,7 +212,7 @@ impl Pump {
         if lane.generation != generation {
             // It was given up while this turn was on its way; what it claimed runs out with its lease.
             state.look();
-            return;
+            return self.look_for_suspects();
         }
         match end {
             TurnEnd::Answered { name, turn, answer, sent } => {
@@ -229,6 +229,19 @@ impl Pump {
                 state.look();
                 self.forgotten(id);
             }
+        }
+        self.look_for_suspects();
+    }
+
+    /// If a suspect may run now, asks a queue in which some wait; each in turn.
+    pub(super) fn look_for_suspects(&mut self) {
+        if self.suspects > 0 || self.suspect_asked {
+            return;
+        }
+        if let Some(queue) = self.suspected.pop_front() {
+            let state = &mut self.queues[queue];
+            state.suspected = false;
+            state.look();
         }
     }
 
@@ -248,9 +261,11 @@ impl Pump {
             state.backlog = answer.more && !answer.paused;
             state.calm = !answer.more && !answer.parked && answer.next_due.is_none();
             state.workers = answer.workers;
-            // Without the right to suspects it may have left some.
-            let found_all = turn.suspect && !answer.more && !answer.parked && !answer.paused;
+            let found_all = !answer.more && !answer.suspects && !answer.parked && !answer.paused;
             state.looked(answer.as_of, found_all);
+            if answer.suspects && !mem::replace(&mut state.suspected, true) {
+                self.suspected.push_back(id.queue);
+            }
             let poll = poll_interval(answer.workers);
             let due = answer.next_due.filter(|_| !answer.paused);
             // The broker looked at its clock about half-way. Never later than what a hint has said meanwhile: this answer may be

@@ -158,20 +158,20 @@ pub async fn a_turn_brings_one_suspect_at_most(bed: Bed) {
     let found: Vec<JobId> = answer.deliveries.iter().map(|delivery| delivery.id.clone()).collect();
     assert_eq!(found, innocent, "no suspect was wanted");
     assert!(!answer.more, "nor is there more for this lane");
+    assert!(answer.suspects, "but it is told of them");
 
     bed.put(1).await;
     let turn = lane.next().claim(10);
     let answer = lane.send(&turn).await;
-    assert_eq!((answer.deliveries.len(), answer.more), (2, true));
+    assert_eq!((answer.deliveries.len(), answer.more, answer.suspects), (2, true, true));
     assert!(suspects.contains(&answer.deliveries[0].id), "suspects are served first");
     assert_eq!(answer.deliveries[0].crashes, 1);
     lane.ack(&answer.deliveries).await;
-    let mut served = 1;
-    while served < 3 {
-        let held = lane.claim(10).await;
-        assert_eq!(held.len(), 1);
-        lane.ack(&held).await;
-        served += 1;
+    for left in [true, false] {
+        let turn = lane.next().claim(10);
+        let answer = lane.send(&turn).await;
+        assert_eq!((answer.deliveries.len(), answer.suspects), (1, left));
+        lane.ack(&answer.deliveries).await;
     }
 }
 

@@ -185,8 +185,9 @@ impl Model {
     fn outlook(&self, suspects: bool) -> TurnAnswer {
         let mut answer = TurnAnswer::default();
         (answer.now_ms, answer.paused) = (self.now, self.paused);
-        let waits = self.lines.priorities().iter().any(|line| !line.is_empty()) || (suspects && !self.lines.suspects().is_empty());
-        answer.more = !self.paused && waits;
+        answer.suspects = !self.paused && !self.lines.suspects().is_empty();
+        let waits = self.lines.priorities().iter().any(|line| !line.is_empty());
+        answer.more = !self.paused && waits || suspects && answer.suspects;
         let waiting = self.jobs.values().filter(|job| matches!(job.place, Place::Scheduled(_) | Place::Retry(_)));
         let due = waiting.filter_map(|job| job.place.at()).min();
         answer.next_due = due.map(|due| Duration::from_millis(u64::try_from(due - self.now).unwrap_or(0)));

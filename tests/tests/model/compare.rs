@@ -33,6 +33,9 @@ pub(crate) fn same_turn(model: &TurnAnswer, broker: &TurnAnswer, spurious: bool)
     same("paused", &model.paused, &broker.paused)?;
     let whole_ms = |due: Duration| due.as_nanos().div_ceil(1_000_000);
     same("next due", &model.next_due.map(whole_ms), &broker.next_due.map(whole_ms))?;
+    if !spurious {
+        same("suspects", &model.suspects, &broker.suspects)?;
+    }
     if model.more != broker.more && !(spurious && broker.more && !broker.paused) {
         return same("more", &model.more, &broker.more);
     }

@@ -162,6 +162,7 @@ mutants! {
     }
     WORKER "queue-worker/src/pump/turns.rs" {
         "worker: one suspect at a time": "self.suspects == 0 && !self.suspect_asked" => "true";
+        "worker: suspects of all queues come to their turn": "answer.suspects && !mem::replace(&mut state.suspected, true)" => "false";
     }
     OUTAGES "queue-worker/src/pump/turns.rs" {
         "worker: a queue that cannot be registered with keeps back no other": "!self.queues[*queue].introduced && now < *since + LATE" => "!self.queues[*queue].introduced";
@@ -200,6 +201,7 @@ mutants! {
         "turn: what is due is moved in bounded steps": "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)" => "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 100000)";
         "turn: nothing starts early": "if moves and head[2] and tonumber(head[2]) <= now then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now)," => "if moves and head[2] then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', '+inf',";
         "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true";
+        "turn: that suspects wait is told": "(suspected and 2 or 0)" => "0";
         "turn: who may have no suspect gets none": "local may_suspect = ARGV[5] == '1'" => "local may_suspect = true";
         "turn: kept jobs are trimmed": "trim_ended(2 * kept, tonumber(ARGV[7]), tonumber(ARGV[8]))" => "local _ = 0";
         "turn: a finished round clears the crashes": "if sparse and kind ~= 'release' and kind ~= 'park' then" => "if false then";
@@ -342,6 +344,7 @@ mutants! {
     }
     WORKER "queue-worker/src/reclaimer.rs" {
         "worker: the reclaimer looks twice": "asked.duration_since(first) >= confirm" => "true";
+        "worker: the reclaimer looks at all queues": "(group + 1) % groups" => "group";
     }
     WORKER "queue-core/src/sqlite/mod.rs" {
         "worker: beats have a thread of their own": "self.io.spawn(task)" => "drop(tokio::spawn(task))";

@@ -4,7 +4,7 @@
 --     they are kept their sizes, or the one that all have,
 --   number of other endings: claim, id, kind, a, b.
 -- Answers: stale positions as text, ids, envelopes, counts (none, or attempts, crashes and snoozes of each), claim number, now,
--- more, time to the next that is due or '', parked, paused, workers. Times are in microseconds: a job starts when it is due, not
+-- more (1) and suspects (2), time to the next that is due or '', parked, paused, workers. Times are in microseconds: a job starts when it is due, not
 -- a millisecond later.
 
 local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large')
@@ -45,15 +45,16 @@ local function promote(moves)
 end
 
 -- What a lane wants to know besides the jobs that it gets.
-local function answer(stale, ids, bodies, counts, claim, workers, first_due, more)
+local function answer(stale, ids, bodies, counts, claim, workers, first_due, more, suspected)
   local micros = time[1] * 1000000 + time[2]
   local next_due = first_due < math.huge and ms(whole(first_due * 1000 - micros)) or ''
   if more == nil then
-    more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3, K.suspect) > 0
+    suspected = not bare and call('EXISTS', K.suspect) == 1
+    more = suspected or call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0
   end
   local parked = bare and 0 or call('EXISTS', K.parked)
-  more = (more and not paused) and 1 or 0
-  return { stale, ids, bodies, counts, claim, ms(micros), more, next_due, parked, paused and 1 or 0, workers }
+  local waiting = paused and 0 or (more and 1 or 0) + (suspected and 2 or 0)
+  return { stale, ids, bodies, counts, claim, ms(micros), waiting, next_due, parked, paused and 1 or 0, workers }
 end
 
 -- Envelopes of jobs, and their counts where anything has failed.
@@ -272,7 +273,7 @@ local ids = {}
 local last_number = whole(meta[3])
 -- A number near the end of all numbers would not grow any more.
 local claim = math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)
-local more = nil
+local more, suspected = nil, nil
 local first_due, promoted = promote(not paused)
 if not paused then
   local large, bytes = meta[4] == '1', 0
@@ -368,7 +369,7 @@ if not paused then
         break
       end
     end
-    if may_suspect and sparse and #ids < wanted then
+    if may_suspect and not bare and #ids < wanted then
       local alive, taken = take(call('LPOP', K.suspect, 1) or {}, 9)
       if taken < #alive then
         call('LPUSH', K.suspect, alive[1])
@@ -402,8 +403,8 @@ if not paused then
         end
       end
     end
-    more = not drained
-      and (call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0 or (ARGV[5] == '1' and not bare and call('EXISTS', K.suspect) == 1))
+    suspected = not bare and call('EXISTS', K.suspect) == 1
+    more = not drained and call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0 or suspected and ARGV[5] == '1'
   end
 end
 
@@ -450,4 +451,4 @@ else
   call('HSET', K.workers, worker, ARGV[2] .. ':' .. number .. ':' .. stale_text .. ':' .. handed)
 end
 call('ZADD', K.leases, ms(now + ARGV[3]), worker)
-return answer(stale_text, ids, bodies, counts, number, call('ZCARD', K.leases), first_due, more)
+return answer(stale_text, ids, bodies, counts, number, call('ZCARD', K.leases), first_due, more, suspected)
