@@ -10,7 +10,7 @@ use std::{
 
 use futures_util::future::join_all;
 use queue_core::{
-    Result,
+    Error, Result,
     broker::{MAX_ITEMS, Suspect, Suspects},
 };
 
@@ -23,7 +23,7 @@ const STEPS: usize = 200;
 const TOGETHER: usize = 16;
 
 /// Between two looks at least.
-const SHORTEST: Duration = Duration::from_millis(20);
+const SHORTEST: Duration = Duration::from_millis(2);
 
 /// The lanes whose leases have run out, of which queues, and since when that is known.
 type Seen = HashMap<(usize, Suspect), Instant>;
@@ -45,16 +45,29 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             (group, step_at) = ((group + 1) % groups, asked + step);
         }
         let answers = join_all(queues.iter().map(|queue| shared.broker.suspects(&shared.queues[*queue], MAX_ITEMS))).await;
-        for (queue, suspects) in queues.into_iter().zip(answers) {
-            if let Err(error) = look(&shared, queue, asked, suspects, &mut seen, confirm).await {
-                seen.clear();
-                if error.is_transient() {
+        if answers.iter().any(|answer| answer.as_ref().is_err_and(Error::is_transient)) {
+            start_over(&mut seen);
+        }
+        let found: Vec<_> = queues
+            .into_iter()
+            .zip(answers)
+            .map(|(queue, suspects)| (queue, suspects.map(|suspects| confirmed(&mut seen, queue, asked, suspects, confirm))))
+            .collect();
+        let taken_back = join_all(found.into_iter().map(async |(queue, found)| (queue, take_back(&shared, queue, found).await))).await;
+        for (queue, outcome) in taken_back {
+            match outcome {
+                Ok(()) => {}
+                Err(error) if error.is_transient() => {
+                    start_over(&mut seen);
                     tracing::debug!(queue = %shared.queues[queue], "the reclaimer starts over: {error}");
-                    continue;
                 }
-                refusals.failed();
-                if refusals.is_news() {
-                    tracing::error!(queue = %shared.queues[queue], "jobs of workers that died are not taken back from here: {error}");
+                Err(error) => {
+                    // That is an answer, and says nothing of other queues.
+                    seen.retain(|(of, _), _| *of != queue);
+                    refusals.failed();
+                    if refusals.is_news() {
+                        tracing::error!(queue = %shared.queues[queue], "jobs of workers that died are not taken back from here: {error}");
+                    }
                 }
             }
         }
@@ -63,33 +76,47 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
+/// The broker may stand still: nothing that was seen before counts.
+fn start_over(seen: &mut Seen) {
+    seen.clear();
+}
+
 /// Some queues with suspects whose time for the second look has come.
 fn due(seen: &Seen, now: Instant, confirm: Duration) -> Vec<usize> {
     let due: BTreeSet<usize> = seen.iter().filter(|(_, first)| **first + confirm <= now).map(|((queue, _), _)| *queue).collect();
     due.into_iter().take(TOGETHER).collect()
 }
 
-async fn look(shared: &Shared, queue: usize, asked: Instant, suspects: Result<Suspects>, seen: &mut Seen, confirm: Duration) -> Result<()> {
-    let name = &*shared.queues[queue];
-    let suspects = suspects?;
-    // An idle worker polls rarely; this look comes often enough to tell that the broker is in reach.
-    shared.heard();
-    // Who is no longer a suspect, or has been renewed and is one anew, starts from the beginning.
+/// What a look at a queue has found.
+struct Found {
+    /// The second look at these has found them as the first.
+    confirmed: Vec<Suspect>,
+    /// Whether there are fenced lanes, whose jobs are to be swept back.
+    fenced: bool,
+}
+
+/// Notes the suspects of a queue. Who is no longer one, or has been renewed and is one anew, starts from the beginning.
+fn confirmed(seen: &mut Seen, queue: usize, asked: Instant, suspects: Suspects, confirm: Duration) -> Found {
     seen.retain(|(of, suspect), _| *of != queue || suspects.expired.contains(suspect));
     let mut confirmed = Vec::new();
     for suspect in suspects.expired {
         let first = *seen.entry((queue, suspect.clone())).or_insert(asked);
         if asked.duration_since(first) >= confirm {
+            seen.remove(&(queue, suspect.clone()));
             confirmed.push(suspect);
         }
     }
-    let mut fenced = suspects.fenced > 0;
+    Found { confirmed, fenced: suspects.fenced > 0 }
+}
+
+/// Fences who is confirmed to be dead, and takes back what it held.
+async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Result<()> {
+    let name = &*shared.queues[queue];
+    let Found { confirmed, mut fenced } = found?;
+    // An idle worker polls rarely; this look comes often enough to tell that the broker is in reach.
+    shared.heard();
     if !confirmed.is_empty() {
-        let answers = shared.broker.fence(name, &confirmed).await?;
-        for (suspect, done) in confirmed.into_iter().zip(answers) {
-            fenced |= done;
-            seen.remove(&(queue, suspect));
-        }
+        fenced |= shared.broker.fence(name, &confirmed).await?.contains(&true);
     }
     for _ in 0..STEPS {
         if !fenced {

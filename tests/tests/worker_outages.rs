@@ -8,7 +8,7 @@ use std::{
 };
 
 use queue_core::{
-    broker::{DynBroker, ProcessId, Register},
+    broker::{CrashRule, DynBroker, ProcessId, Register, Turn},
     context::CancelCause,
     prelude::*,
     registry::Registry,
@@ -17,6 +17,7 @@ use queue_core::{
 use queue_tests::{
     failing::{FailingBroker, Fault},
     patience::until,
+    server::{Kind, Server},
 };
 use queue_worker::{Shutdown, Stopped, Worker};
 use tokio::{
@@ -292,6 +293,64 @@ async fn queues_whose_server_is_away_keep_no_other_from_being_served() {
     assert_eq!(scene.seen.of(2), [""; 0]);
     scene.cut.hold(None);
     scene.seen(2, "start").await;
+    scene.end(running).await;
+}
+
+/// A worker that claims a job of a queue and is never heard of again.
+async fn claim_and_die(client: &Client, queue: &str) {
+    let lease = Duration::from_millis(50);
+    let name = client.broker().register(&Register::worker(queue, ProcessId::random(), lease)).await.unwrap();
+    let answer = client.broker().turn(&Turn::new(queue, name, 1, lease).claim(1)).await.unwrap();
+    assert_eq!(answer.deliveries.len(), 1);
+}
+
+/// Makes the only job of a queue a suspect.
+async fn make_suspect(client: &Client, queue: &str) {
+    claim_and_die(client, queue).await;
+    let broker = client.broker();
+    until("its lease to run out", async || !broker.suspects(queue, 10).await.unwrap().expired.is_empty()).await;
+    let lapsed = broker.suspects(queue, 10).await.unwrap().expired;
+    assert_eq!(broker.fence(queue, &lapsed).await.unwrap(), [true]);
+    let at_once = CrashRule { delay: Duration::ZERO, ..CrashRule::default() };
+    assert_eq!(broker.sweep_fenced(queue, &at_once).await.unwrap().charged, 1);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_not_answered_keeps_no_suspect_of_another_queue_from_running() {
+    let scene = Scene::new();
+    let inspector = scene.sound.inspector();
+    long::job(2).enqueue(&scene.sound).await.unwrap();
+    make_suspect(&scene.sound, "quick").await;
+    inspector.pause("quick").await.unwrap();
+    let running = scene.start(scene.worker().queue("away").queue("quick"));
+    let serves = async |queue: &str| inspector.stats(queue).await.unwrap().workers > 0;
+    until("it to serve both", async || serves("away").await && serves("quick").await).await;
+    scene.cut.hold(Some("away"));
+    long::job(1).queue("away").enqueue(&scene.sound).await.unwrap();
+    until("a claim to be on its way", async || scene.cut.holding() > 0).await;
+    make_suspect(&scene.sound, "away").await;
+    inspector.resume("quick").await.unwrap();
+    scene.seen(2, "start").await;
+    // What the late answer brings must not run beside the other.
+    scene.cut.hold(None);
+    until("it to be given back", async || scene.released("away").await == 1).await;
+    assert_eq!(scene.seen.of(1), [""; 0]);
+    scene.seen.open.send_replace(true);
+    scene.seen(1, "start").await;
+    scene.end(running).await;
+}
+
+/// On a server, as other hands can make it refuse what concerns one queue.
+#[tokio::test]
+async fn a_queue_that_is_refused_keeps_the_jobs_of_the_dead_in_no_other() {
+    let server = Server::start(Kind::Redis);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let scene = Scene::new();
+    server.command(&["SET", "queue:{broken}:fenced", "no set"]);
+    quick::job(1).enqueue(&client).await.unwrap();
+    claim_and_die(&client, "quick").await;
+    let running = scene.start(scene.worker_of(client).lease(LEASE).queue("broken").queue("quick"));
+    scene.seen(1, "start").await;
     scene.end(running).await;
 }
 

@@ -240,7 +240,7 @@ impl Store {
         let due = |((at, _), _): (&(i64, u64), &JobId)| Duration::from_millis(u64::try_from(at - self.now_ms()).unwrap_or(0));
         (answer.stale, answer.deliveries, answer.now_ms) = (stale, deliveries, self.now_ms());
         answer.suspects = !self.suspects.is_empty();
-        answer.more = self.ready.iter().any(|list| !list.is_empty()) || answer.suspects;
+        answer.more = self.ready.iter().any(|list| !list.is_empty());
         answer.next_due = self.waiting.iter().next().map(due);
         answer.workers = self.lanes.len();
         answer

@@ -183,9 +183,9 @@ pub struct TurnAnswer {
     pub now_ms: i64,
     /// The same in microseconds, as its [hints](super::Hint::as_of) tell it; `None` where they do not.
     pub as_of: Option<i64>,
-    /// Whether `ready` still holds jobs that this lane could have (always false while paused).
+    /// Whether `ready` still holds jobs that any lane may have (always false while paused).
     pub more: bool,
-    /// Whether suspects wait, for a lane that may have one (always false while paused).
+    /// Whether it holds suspects, for a lane that may have one (always false while paused).
     pub suspects: bool,
     /// When the earliest job of `scheduled` and `retry` is due, from now.
     pub next_due: Option<Duration>,

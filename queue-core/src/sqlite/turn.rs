@@ -77,14 +77,14 @@ pub(super) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
         after(tx.now, turn.lease)
     ])?;
     tx.save(&queue)?;
-    let mut answer = outlook(tx, &queue, turn.suspect)?;
+    let mut answer = outlook(tx, &queue)?;
     (answer.stale, answer.deliveries) = (stale, claim.deliveries);
     Ok(answer)
 }
 
 /// R5: the same answer again. Writes nothing.
 fn replay(tx: &mut Tx<'_>, queue: &Queue, worker: i64, name: &str, kept: Option<Vec<u8>>) -> Result<TurnAnswer, Failed> {
-    let mut answer = outlook(tx, queue, true)?;
+    let mut answer = outlook(tx, queue)?;
     answer.workers = 0;
     let Some(kept) = kept else { return Ok(answer) };
     // One that cannot be read is as good as none: its lane has to begin anew.
@@ -249,13 +249,13 @@ fn read_delivery(row: &rusqlite::Row<'_>) -> rusqlite::Result<Found> {
 }
 
 /// What a lane wants to know of its queue besides its jobs.
-fn outlook(tx: &mut Tx<'_>, queue: &Queue, suspects: bool) -> Result<TurnAnswer, Failed> {
+fn outlook(tx: &mut Tx<'_>, queue: &Queue) -> Result<TurnAnswer, Failed> {
     let (ready, suspected) = tx
         .sql("SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2), EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3)")?
         .query_row(params![queue.key, READY, SUSPECT], |row| Ok((row.get::<_, bool>(0)?, row.get::<_, bool>(1)?)))?;
     let mut answer = TurnAnswer { now_ms: tx.now, paused: queue.paused, ..TurnAnswer::default() };
     answer.suspects = !queue.paused && suspected;
-    answer.more = !queue.paused && (ready || (suspects && suspected));
+    answer.more = !queue.paused && ready;
     let mut next_due: Option<i64> = None;
     for state in [SCHEDULED, RETRY] {
         let due: Option<Number> = tx

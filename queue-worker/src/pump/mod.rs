@@ -6,16 +6,17 @@
 //! the answer to another turn.
 //!
 //! `turns` sends and takes in turns, `shares` divides the free slots among the queues, `pace` says how much a turn has to carry,
-//! `clock` is what happens by itself as time passes, `stop` is the end.
+//! `suspects` which queue may run one, `clock` is what happens by itself as time passes, `stop` is the end.
 
 mod clock;
 mod pace;
 mod shares;
 mod stop;
+mod suspects;
 mod turns;
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::BTreeSet,
     mem,
     sync::Arc,
     time::{Duration, Instant},
@@ -32,7 +33,7 @@ use queue_core::{
 };
 use tokio::sync::{mpsc, watch};
 
-use self::{clock::POLL, pace::Pace, shares::Served, stop::Stopping, turns::TurnDone};
+use self::{clock::POLL, pace::Pace, shares::Served, stop::Stopping, suspects::Suspects, turns::TurnDone};
 use crate::{
     config::QueueConfig,
     engine::Shared,
@@ -116,8 +117,6 @@ pub(crate) struct QueueState {
     workers: usize,
     parked: bool,
     resumed: Option<Instant>,
-    /// Suspects wait in it, and nothing asks for them: it is among those that the pump knows to be so.
-    suspected: bool,
 }
 
 impl QueueState {
@@ -161,11 +160,7 @@ pub(crate) struct Pump {
     /// Slots that are reserved for turns in flight.
     reserved: usize,
     next_generation: u64,
-    /// Suspects that run, and whether a turn in flight asks for one: a process has one at most.
-    suspects: usize,
-    suspect_asked: bool,
-    /// The queues in which suspects wait, as far as that is known.
-    suspected: VecDeque<usize>,
+    suspects: Suspects,
     /// The queues whose first lanes are still to be registered, and those that are being so, since when.
     strangers: Vec<usize>,
     introducing: Vec<(Instant, usize)>,
@@ -225,7 +220,6 @@ impl Pump {
             workers: 0,
             parked: false,
             resumed: None,
-            suspected: false,
         });
         let queues: Vec<QueueState> = queues.collect();
         Pump {
@@ -237,9 +231,7 @@ impl Pump {
             free: (0..capacity).rev().collect(),
             reserved: 0,
             next_generation: 0,
-            suspects: 0,
-            suspect_asked: false,
-            suspected: VecDeque::new(),
+            suspects: Suspects::default(),
             dirty: Vec::new(),
             least_served: 0,
             pace: Pace::new(capacity),
@@ -319,7 +311,7 @@ impl Pump {
         self.free.push(slot.index);
         self.pace.ended(now.saturating_duration_since(held.since));
         if held.suspect {
-            self.suspects -= 1;
+            self.suspects.ended();
             self.look_for_suspects();
         }
         let queue = &mut self.queues[held.lane.queue];

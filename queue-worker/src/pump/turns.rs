@@ -24,7 +24,6 @@ pub(super) struct TurnDone {
     lane: LaneId,
     generation: u32,
     claim: usize,
-    asked: bool,
     end: TurnEnd,
 }
 
@@ -88,7 +87,7 @@ impl Pump {
             let (lane, generation) = (LaneId { queue, lane: 0 }, state.lanes[0].generation);
             self.turns.push(Box::pin(async move {
                 let end = settle(shared, None, turn).await;
-                TurnDone { lane, generation, claim: 0, asked: false, end }
+                TurnDone { lane, generation, claim: 0, end }
             }));
         }
     }
@@ -142,7 +141,7 @@ impl Pump {
 
     fn send(&mut self, id: LaneId, claim: usize) {
         let shared = self.shared.clone();
-        let asked = claim > 0 && self.suspects == 0 && !self.suspect_asked;
+        let asked = claim > 0 && self.suspects.ask(id);
         let state = &mut self.queues[id.queue];
         let lane = &mut state.lanes[id.lane];
         let finishes = lane.take_finishes();
@@ -173,30 +172,31 @@ impl Pump {
             self.soil(id.queue);
         }
         self.reserved += claim;
-        self.suspect_asked |= asked;
         let (lane, generation) = (id, self.queues[id.queue].lanes[id.lane].generation);
         self.turns.push(Box::pin(async move {
             let end = settle(shared, worker, turn).await;
-            TurnDone { lane, generation, claim, asked, end }
+            TurnDone { lane, generation, claim, end }
         }));
     }
 
     /// Gives back what is reserved for turns that are not answered in time: the server of one queue is no matter of the others.
-    /// Jobs that such an answer brings in the end, and that find no slot, are released at once.
+    /// Jobs that such an answer brings in the end, and that find no slot or may not run, are released at once.
     pub(super) fn look_at_turns(&mut self, now: Instant) {
-        for queue in &mut self.queues {
-            for lane in queue.lanes.iter_mut().filter(|lane| lane.reserved > 0) {
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            for (number, lane) in queue.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.reserved > 0) {
                 if lane.sent.is_some_and(|sent| now >= sent + LATE) {
                     self.reserved -= mem::take(&mut lane.reserved);
                     queue.claiming -= 1;
+                    self.suspects.answered(LaneId { queue: index, lane: number });
                 }
             }
         }
+        self.look_for_suspects();
     }
 
     pub(super) fn turn_ended(&mut self, done: TurnDone) {
-        let TurnDone { lane: id, generation, claim, asked, end } = done;
-        self.suspect_asked &= !asked;
+        let TurnDone { lane: id, generation, claim, end } = done;
+        self.suspects.answered(id);
         self.soil(id.queue);
         let state = &mut self.queues[id.queue];
         state.used -= claim;
@@ -233,18 +233,6 @@ impl Pump {
         self.look_for_suspects();
     }
 
-    /// If a suspect may run now, asks a queue in which some wait; each in turn.
-    pub(super) fn look_for_suspects(&mut self) {
-        if self.suspects > 0 || self.suspect_asked {
-            return;
-        }
-        if let Some(queue) = self.suspected.pop_front() {
-            let state = &mut self.queues[queue];
-            state.suspected = false;
-            state.look();
-        }
-    }
-
     fn answered(&mut self, id: LaneId, claim: usize, turn: &Turn, answer: TurnAnswer, sent: Instant) {
         for position in &answer.stale {
             if let Some(finish) = turn.finishes.get(*position)
@@ -259,13 +247,11 @@ impl Pump {
         state.served -= served(claim.saturating_sub(answer.deliveries.len()), state.weight);
         if claim > 0 {
             state.backlog = answer.more && !answer.paused;
-            state.calm = !answer.more && !answer.parked && answer.next_due.is_none();
+            state.calm = !answer.more && !answer.suspects && !answer.parked && answer.next_due.is_none();
             state.workers = answer.workers;
             let found_all = !answer.more && !answer.suspects && !answer.parked && !answer.paused;
             state.looked(answer.as_of, found_all);
-            if answer.suspects && !mem::replace(&mut state.suspected, true) {
-                self.suspected.push_back(id.queue);
-            }
+            self.suspects.told(id.queue, answer.suspects);
             let poll = poll_interval(answer.workers);
             let due = answer.next_due.filter(|_| !answer.paused);
             // The broker looked at its clock about half-way. Never later than what a hint has said meanwhile: this answer may be
@@ -302,15 +288,20 @@ impl Pump {
         if delivery.void || self.stopping.is_some() {
             return None;
         }
+        let suspect = delivery.crashes > 0;
+        if suspect && !self.suspects.is_free() {
+            return None;
+        }
         let index = self.free.pop()?;
         self.next_generation += 1;
         let slot = SlotId { index, generation: self.next_generation };
-        let suspect = delivery.crashes > 0;
         let queue = &mut self.queues[id.queue];
         let lane = &mut queue.lanes[id.lane];
         lane.held += 1;
         queue.used += 1;
-        self.suspects += usize::from(suspect);
+        if suspect {
+            self.suspects.began();
+        }
         self.slots[index] = Some(Held {
             generation: slot.generation,
             lane: id,

@@ -46,7 +46,7 @@ impl Model {
         let worker = self.workers.get_mut(&turn.worker).expect("it was found above");
         (worker.seq, worker.deadline) = (turn.seq, deadline);
         worker.last = (claim, taken.clone(), stale.clone());
-        let mut answer = self.outlook(turn.suspect);
+        let mut answer = self.outlook();
         answer.stale = stale;
         answer.deliveries = taken.iter().map(|id| self.delivery(id, claim)).collect();
         Ok(answer)
@@ -55,7 +55,7 @@ impl Model {
     /// R5. Writes nothing.
     fn replay(&self, turn: &Turn) -> TurnAnswer {
         let (claim, ids, stale) = &self.workers[&turn.worker].last;
-        let mut answer = self.outlook(true);
+        let mut answer = self.outlook();
         answer.workers = 0;
         answer.stale.clone_from(stale);
         let tag = Place::Active { worker: turn.worker.clone(), claim: *claim };
@@ -182,12 +182,11 @@ impl Model {
         }
     }
 
-    fn outlook(&self, suspects: bool) -> TurnAnswer {
+    fn outlook(&self) -> TurnAnswer {
         let mut answer = TurnAnswer::default();
         (answer.now_ms, answer.paused) = (self.now, self.paused);
         answer.suspects = !self.paused && !self.lines.suspects().is_empty();
-        let waits = self.lines.priorities().iter().any(|line| !line.is_empty());
-        answer.more = !self.paused && waits || suspects && answer.suspects;
+        answer.more = !self.paused && self.lines.priorities().iter().any(|line| !line.is_empty());
         let waiting = self.jobs.values().filter(|job| matches!(job.place, Place::Scheduled(_) | Place::Retry(_)));
         let due = waiting.filter_map(|job| job.place.at()).min();
         answer.next_due = due.map(|due| Duration::from_millis(u64::try_from(due - self.now).unwrap_or(0)));

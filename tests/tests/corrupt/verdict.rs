@@ -121,7 +121,7 @@ async fn drain(case: &Case, hands: &mut dyn Hands, ran: &mut BTreeMap<JobId, usi
         if !answer.stale.is_empty() {
             return Err("a finish of a fresh delivery is stale".to_owned());
         }
-        idle = if answer.deliveries.is_empty() && !answer.more { idle + 1 } else { 0 };
+        idle = if answer.deliveries.is_empty() && !answer.more && !answer.suspects { idle + 1 } else { 0 };
         let ack = || Ending::Ack { result: None, keep: None };
         turn.finishes = answer.deliveries.iter().map(|delivery| finish(delivery, ack())).collect();
         for delivery in answer.deliveries {

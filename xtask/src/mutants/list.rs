@@ -161,10 +161,14 @@ mutants! {
         "worker: a panic is contained": "Ok(handler) => AssertUnwindSafe(handler).catch_unwind()," => "Ok(handler) => handler.map(Ok::<_, Box<dyn Any + Send>>),";
     }
     WORKER "queue-worker/src/pump/turns.rs" {
-        "worker: one suspect at a time": "self.suspects == 0 && !self.suspect_asked" => "true";
-        "worker: suspects of all queues come to their turn": "answer.suspects && !mem::replace(&mut state.suspected, true)" => "false";
+        "worker: suspects of all queues come to their turn": "self.suspects.told(id.queue, answer.suspects)" => "()";
+    }
+    WORKER "queue-worker/src/pump/suspects.rs" {
+        "worker: one suspect at a time": "self.running == 0 && self.asked.is_none()" => "true";
     }
     OUTAGES "queue-worker/src/pump/turns.rs" {
+        "worker: a suspect whose turn was late waits for the other": "suspect && !self.suspects.is_free()" => "false";
+        "worker: a turn that is late keeps no right to a suspect": "self.suspects.answered(LaneId { queue: index, lane: number })" => "()";
         "worker: a queue that cannot be registered with keeps back no other": "!self.queues[*queue].introduced && now < *since + LATE" => "!self.queues[*queue].introduced";
     }
     WORKER "queue-worker/src/pump/pace.rs" {
@@ -354,6 +358,7 @@ mutants! {
     }
     OUTAGES "queue-worker/src/reclaimer.rs" {
         "worker: an outage makes nobody a suspect": "seen.clear()" => "()";
+        "worker: a queue that is refused is alone concerned": "seen.retain(|(of, _), _| *of != queue)" => "seen.clear()";
     }
     LATE "queue-core/src/redis/scripts/fence.lua" {
         "fence: only a lease that is over": "whole(deadline) <= now" => "true";

@@ -50,7 +50,7 @@ local function answer(stale, ids, bodies, counts, claim, workers, first_due, mor
   local next_due = first_due < math.huge and ms(whole(first_due * 1000 - micros)) or ''
   if more == nil then
     suspected = not bare and call('EXISTS', K.suspect) == 1
-    more = suspected or call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0
+    more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0
   end
   local parked = bare and 0 or call('EXISTS', K.parked)
   local waiting = paused and 0 or (more and 1 or 0) + (suspected and 2 or 0)
@@ -404,7 +404,7 @@ if not paused then
       end
     end
     suspected = not bare and call('EXISTS', K.suspect) == 1
-    more = not drained and call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0 or suspected and ARGV[5] == '1'
+    more = not drained and call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0
   end
 end
 
@@ -440,7 +440,7 @@ if #ids > 0 then
   put_all(K.active, pairs_)
   call('HSET', K.meta, 'claim', number)
 end
-if woken or (promoted and more) then
+if woken or (promoted and (more or suspected)) then
   hint()
 end
 stale_text = table.concat(stale, ',')

@@ -1,0 +1,115 @@
+//! Who may run a suspect, a job whose process has died before: a process has one at most, and the queues in which some wait take
+//! turns.
+
+use std::collections::VecDeque;
+
+use super::Pump;
+use crate::lane::LaneId;
+
+#[derive(Default)]
+pub(super) struct Suspects {
+    /// How many run.
+    running: usize,
+    /// The lane whose turn in flight asks for one.
+    asked: Option<LaneId>,
+    /// The queues in which some wait, as far as that is known.
+    waiting: VecDeque<usize>,
+}
+
+impl Suspects {
+    /// Whether one may be asked for, or run.
+    pub(super) fn is_free(&self) -> bool {
+        self.running == 0 && self.asked.is_none()
+    }
+
+    /// Whether a claim of this lane asks for one. Where none wait, nothing is asked for while some wait elsewhere.
+    pub(super) fn ask(&mut self, lane: LaneId) -> bool {
+        let asks = self.is_free() && (self.waiting.is_empty() || self.waiting.contains(&lane.queue));
+        if asks {
+            self.asked = Some(lane);
+        }
+        asks
+    }
+
+    /// The turn of this lane is answered, or too late.
+    pub(super) fn answered(&mut self, lane: LaneId) {
+        self.asked = self.asked.filter(|asked| *asked != lane);
+    }
+
+    /// Whether some wait in a queue.
+    pub(super) fn told(&mut self, queue: usize, wait: bool) {
+        match self.waiting.iter().position(|known| *known == queue) {
+            None if wait => self.waiting.push_back(queue),
+            Some(at) if !wait => drop(self.waiting.remove(at)),
+            _ => {}
+        }
+    }
+
+    pub(super) fn began(&mut self) {
+        self.running += 1;
+    }
+
+    pub(super) fn ended(&mut self) {
+        self.running -= 1;
+    }
+
+    /// The queue whose turn it is, among those with room for one.
+    fn next(&mut self, has_room: impl Fn(usize) -> bool) -> Option<usize> {
+        let at = self.waiting.iter().position(|queue| has_room(*queue)).filter(|_| self.is_free())?;
+        let queue = self.waiting.remove(at)?;
+        self.waiting.push_back(queue);
+        Some(queue)
+    }
+}
+
+impl Pump {
+    /// If a suspect may run now, lets a queue ask in which some wait.
+    pub(super) fn look_for_suspects(&mut self) {
+        let queues = &self.queues;
+        if let Some(queue) = self.suspects.next(|queue| queues[queue].used < queues[queue].limit) {
+            self.queues[queue].look();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn lane(queue: usize) -> LaneId {
+        LaneId { queue, lane: 0 }
+    }
+
+    #[test]
+    fn one_runs_or_is_asked_for_at_a_time() {
+        let mut suspects = Suspects::default();
+        assert!(suspects.ask(lane(0)) && !suspects.ask(lane(1)));
+        suspects.answered(lane(1));
+        assert!(!suspects.is_free(), "the answer to another turn changes nothing");
+        suspects.answered(lane(0));
+        suspects.began();
+        assert!(!suspects.ask(lane(1)));
+        suspects.ended();
+        assert!(suspects.ask(lane(1)));
+    }
+
+    #[test]
+    fn queues_in_which_some_wait_take_turns_and_others_leave_them_the_right() {
+        let mut suspects = Suspects::default();
+        for queue in [3, 5, 5, 7] {
+            suspects.told(queue, true);
+        }
+        assert!(!suspects.ask(lane(0)));
+        let turns: Vec<_> = (0..4).map(|_| suspects.next(|queue| queue != 5)).collect();
+        assert_eq!(turns, [Some(3), Some(7), Some(3), Some(7)], "one without room is passed over");
+        assert_eq!(suspects.next(|_| true), Some(5));
+        assert!(suspects.ask(lane(5)));
+        assert_eq!(suspects.next(|_| true), None, "one is asked for");
+        suspects.answered(lane(5));
+        for queue in [3, 5, 7, 9] {
+            suspects.told(queue, false);
+        }
+        assert_eq!(suspects.next(|_| true), None);
+        assert!(suspects.ask(lane(0)));
+    }
+}
