@@ -45,13 +45,15 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             (group, step_at) = ((group + 1) % groups, asked + step);
         }
         let answers = join_all(queues.iter().map(|queue| shared.broker.suspects(&shared.queues[*queue], MAX_ITEMS))).await;
+        // An answer may have left the broker at any time since; the second look comes so long after that.
+        let answered = now();
         if answers.iter().any(|answer| answer.as_ref().is_err_and(Error::is_transient)) {
             start_over(&mut seen);
         }
         let found: Vec<_> = queues
             .into_iter()
             .zip(answers)
-            .map(|(queue, suspects)| (queue, suspects.map(|suspects| confirmed(&mut seen, queue, asked, suspects, confirm))))
+            .map(|(queue, suspects)| (queue, suspects.map(|suspects| confirmed(&mut seen, queue, (asked, answered), suspects, confirm))))
             .collect();
         let taken_back = join_all(found.into_iter().map(async |(queue, found)| (queue, take_back(&shared, queue, found).await))).await;
         for (queue, outcome) in taken_back {
@@ -96,11 +98,11 @@ struct Found {
 }
 
 /// Notes the suspects of a queue. Who is no longer one, or has been renewed and is one anew, starts from the beginning.
-fn confirmed(seen: &mut Seen, queue: usize, asked: Instant, suspects: Suspects, confirm: Duration) -> Found {
+fn confirmed(seen: &mut Seen, queue: usize, (asked, answered): (Instant, Instant), suspects: Suspects, confirm: Duration) -> Found {
     seen.retain(|(of, suspect), _| *of != queue || suspects.expired.contains(suspect));
     let mut confirmed = Vec::new();
     for suspect in suspects.expired {
-        let first = *seen.entry((queue, suspect.clone())).or_insert(asked);
+        let first = *seen.entry((queue, suspect.clone())).or_insert(answered);
         if asked.duration_since(first) >= confirm {
             seen.remove(&(queue, suspect.clone()));
             confirmed.push(suspect);

@@ -39,7 +39,7 @@ use crate::{
     engine::Shared,
     executor::Batch,
     heartbeat::Beat,
-    lane::{Lane, LaneId},
+    lane::{LANES, Lane, LaneId},
     shutdown::Stage,
     time::now,
     worker::Stopped,
@@ -123,6 +123,11 @@ impl QueueState {
     /// Whether there may be work: it gets free slots.
     fn is_hungry(&self) -> bool {
         self.introduced && (self.hinted || self.backlog)
+    }
+
+    /// Whether a claim could go: not where the turns of all lanes are on their way.
+    fn can_send(&self) -> bool {
+        self.lanes.len() < LANES || self.lanes.iter().any(|lane| !lane.in_flight)
     }
 
     /// There may be work, whatever has been answered.
@@ -310,12 +315,12 @@ impl Pump {
         let Some(held) = self.slots[slot.index].take_if(|held| held.generation == slot.generation) else { return };
         self.free.push(slot.index);
         self.pace.ended(now.saturating_duration_since(held.since));
+        self.queues[held.lane.queue].used -= 1;
         if held.suspect {
             self.suspects.ended();
             self.look_for_suspects();
         }
         let queue = &mut self.queues[held.lane.queue];
-        queue.used -= 1;
         if held.handler.is_some() {
             self.stopped.finished += 1;
             if self.stopping.is_some() && ending == Ending::Release {

@@ -38,10 +38,13 @@ impl Pump {
     /// How the free slots are shared among the queues that may have work.
     pub(super) fn shares(&mut self, free: usize) -> Vec<(usize, usize)> {
         let part = self.pace.part().max(free / MOST_PARTS);
+        let strict = self.shared.settings.strict_order;
         let mut least = None;
         let mut claimants = Vec::new();
         for (index, queue) in self.queues.iter_mut().enumerate() {
-            let (hungry, claiming) = (queue.is_hungry(), queue.claiming > 0);
+            // One whose server stands still takes nothing from the others; in strict order none is passed over.
+            let hungry = queue.is_hungry() && (strict || queue.can_send());
+            let claiming = queue.claiming > 0;
             if !hungry && !claiming {
                 continue;
             }
@@ -56,7 +59,7 @@ impl Pump {
             claimants.push(Claimant { queue: index, weight: queue.weight, room, hungry, claiming, served: queue.served - lead });
         }
         self.least_served = least.unwrap_or(self.least_served);
-        if self.shared.settings.strict_order { in_order(&claimants, free) } else { by_weight(&claimants, free, part) }
+        if strict { in_order(&claimants, free) } else { by_weight(&claimants, free, part) }
     }
 }
 

@@ -17,9 +17,14 @@ pub(super) struct Suspects {
 }
 
 impl Suspects {
-    /// Whether one may be asked for, or run.
-    pub(super) fn is_free(&self) -> bool {
+    /// Whether one may be asked for.
+    fn is_free(&self) -> bool {
         self.running == 0 && self.asked.is_none()
+    }
+
+    /// Whether one runs, so that another must not.
+    pub(super) fn runs(&self) -> bool {
+        self.running > 0
     }
 
     /// Whether a claim of this lane asks for one. Where none wait, nothing is asked for while some wait elsewhere.
@@ -66,7 +71,7 @@ impl Pump {
     /// If a suspect may run now, lets a queue ask in which some wait.
     pub(super) fn look_for_suspects(&mut self) {
         let queues = &self.queues;
-        if let Some(queue) = self.suspects.next(|queue| queues[queue].used < queues[queue].limit) {
+        if let Some(queue) = self.suspects.next(|queue| queues[queue].used < queues[queue].limit && queues[queue].can_send()) {
             self.queues[queue].look();
         }
     }

@@ -289,7 +289,7 @@ impl Pump {
             return None;
         }
         let suspect = delivery.crashes > 0;
-        if suspect && !self.suspects.is_free() {
+        if suspect && self.suspects.runs() {
             return None;
         }
         let index = self.free.pop()?;

@@ -167,7 +167,7 @@ mutants! {
         "worker: one suspect at a time": "self.running == 0 && self.asked.is_none()" => "true";
     }
     OUTAGES "queue-worker/src/pump/turns.rs" {
-        "worker: a suspect whose turn was late waits for the other": "suspect && !self.suspects.is_free()" => "false";
+        "worker: a suspect whose turn was late waits for the other": "suspect && self.suspects.runs()" => "false";
         "worker: a turn that is late keeps no right to a suspect": "self.suspects.answered(LaneId { queue: index, lane: number })" => "()";
         "worker: a queue that cannot be registered with keeps back no other": "!self.queues[*queue].introduced && now < *since + LATE" => "!self.queues[*queue].introduced";
     }
