@@ -372,6 +372,9 @@ pub fn now_us() -> u64 {
 /// The fault after which a broker may have forgotten what was not acknowledged.
 pub const POWER_CUT: &str = "power cut";
 
+/// The fault after which a broker may have forgotten what it acknowledged, too.
+pub const TAIL_CUT: &str = "cut tail";
+
 /// Reads the histories in a folder (`*.jsonl`) and merges them by time. Records of one process keep their order.
 ///
 /// # Errors

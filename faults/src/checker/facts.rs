@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Held, Invariant, Snapshot, Terms};
-use crate::history::{Ending, Operation, Phase, Record, Wish};
+use crate::history::{Ending, Operation, Phase, Record, TAIL_CUT, Wish};
 
 /// What a finding is about: whose timeline explains it.
 #[derive(Clone, Debug)]
@@ -258,6 +258,11 @@ impl<'a> Facts<'a> {
             delivery.accepted().is_none() && kills().any(|(at, ..)| *at >= delivery.claimed_us)
         };
         job.deliveries.values().filter(is_killed).count()
+    }
+
+    /// Whether the broker may have forgotten in this time what it had acknowledged.
+    pub(super) fn tail_was_cut(&self, from_us: u64, to_us: u64) -> bool {
+        self.faults.iter().any(|(at, name, _)| *name == TAIL_CUT && (from_us..=to_us).contains(at))
     }
 
     /// Since when a lane may have been fenced.

@@ -12,6 +12,7 @@ use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, servers::DURABL
 use crate::{
     bed::{Bed, PATIENCE, Problem, Setup},
     checker::{Summary, Terms},
+    history::TAIL_CUT,
     process::Mix,
     work::QUEUE,
 };
@@ -86,7 +87,7 @@ fn tail_cut(bed: &mut Bed, anew: bool) -> Harming<'_> {
         for _ in 0..3 {
             let pause = bed.ms(300, 1_200);
             bed.pass(pause).await?;
-            bed.harm("cut tail", "broker");
+            bed.harm(TAIL_CUT, "broker");
             bed.server()?.kill();
             let length = bed.rng.u64(1..20_000);
             let folder = bed.server()?.folder().join("appendonlydir");

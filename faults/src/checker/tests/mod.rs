@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use self::story::{Story, held};
 use super::{Held, Invariant};
-use crate::history::{Operation, POWER_CUT, Phase};
+use crate::history::{Operation, POWER_CUT, Phase, TAIL_CUT};
 
 #[test]
 fn a_good_history_breaks_nothing() {
@@ -68,6 +68,26 @@ fn a_power_cut_explains_another_claim_of_what_was_not_finished() {
     let verdict = verdict(true);
     assert!(verdict.violations.is_empty(), "{:#?}", verdict.violations);
     assert_eq!(verdict.summary.duplicates.into_iter().collect::<Vec<_>>(), [(POWER_CUT, 1)]);
+}
+
+/// A failure that went with the tail of the broker's file is not counted, and delays nothing.
+#[test]
+fn a_cut_tail_explains_a_claim_before_the_delay_of_what_was_forgotten() {
+    let early = |attempts_after: u32, cut: bool| {
+        let mut story = Story::good();
+        for record in &mut story.records {
+            if let Operation::Claim { claim: 12, at_ms, attempts, .. } = &mut record.operation {
+                (*at_ms, *attempts) = (50, attempts_after);
+            }
+        }
+        if cut {
+            story.note("driver", 40, Phase::Ok, Operation::Fault { name: TAIL_CUT.to_owned(), target: "broker".to_owned() });
+        }
+        let times = [Invariant::Backoff, Invariant::NeverEarly];
+        story.verdict().violations.iter().any(|violation| times.contains(&violation.invariant))
+    };
+    assert!(early(0, false) && early(1, true), "it was forgotten only if it is not counted, and something was cut");
+    assert!(!early(0, true));
 }
 
 /// A process loses its lease, comes back, gets the job again, and is cut off before it can write that down.
