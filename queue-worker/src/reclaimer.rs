@@ -103,7 +103,7 @@ fn confirmed(seen: &mut Seen, queue: usize, (asked, answered): (Instant, Instant
     let mut confirmed = Vec::new();
     for suspect in suspects.expired {
         let first = *seen.entry((queue, suspect.clone())).or_insert(answered);
-        if asked.duration_since(first) >= confirm {
+        if asked.saturating_duration_since(first) >= confirm {
             seen.remove(&(queue, suspect.clone()));
             confirmed.push(suspect);
         }
@@ -138,4 +138,29 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
         fenced = moved + reclaimed.forgotten > 0;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::broker::PartyName;
+
+    use super::*;
+
+    /// A server that stood still, and answers the first look only then.
+    #[test]
+    fn the_second_look_is_counted_from_the_answer_to_the_first() {
+        const CONFIRM: Duration = Duration::from_secs(6);
+        let (mut seen, began) = (Seen::new(), now());
+        let mut is_confirmed = |queue, asked: u64, answered: u64| {
+            let at = |seconds| began + Duration::from_secs(seconds);
+            let expired = vec![Suspect { worker: PartyName::new("lane"), deadline_ms: 1 }];
+            let found = confirmed(&mut seen, queue, (at(asked), at(answered)), Suspects::new(expired, 0), CONFIRM);
+            found.confirmed.len() == 1
+        };
+        assert!(!is_confirmed(0, 0, 10) && !is_confirmed(1, 10, 11));
+        assert!(!is_confirmed(0, 11, 12) && !is_confirmed(0, 15, 20));
+        assert!(is_confirmed(0, 16, 17), "six seconds after the answer");
+        assert!(!is_confirmed(1, 16, 16), "each queue by itself");
+        assert!(!is_confirmed(0, 17, 18), "whoever is one anew starts from the beginning");
+    }
 }

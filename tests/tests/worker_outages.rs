@@ -340,6 +340,31 @@ async fn a_claim_that_is_not_answered_keeps_no_suspect_of_another_queue_from_run
     scene.end(running).await;
 }
 
+/// The claims of one that is away are small, as others leave little, so that it keeps room for more than it can ask for.
+#[tokio::test]
+async fn a_queue_whose_claims_all_hang_keeps_no_slot_from_another() {
+    let scene = Scene::new();
+    let serves = async |queue: &str| scene.sound.inspector().stats(queue).await.unwrap().workers > 0;
+    let running = scene.start(scene.worker().queue("away").queue("quick"));
+    until("it to serve both", async || serves("away").await && serves("quick").await).await;
+    scene.sound.enqueue_all((0..15).map(long::job)).await.unwrap();
+    until("one slot to be left", async || scene.seen.starts() == 15).await;
+    scene.cut.hold(Some("away"));
+    until("no further claim to be possible", async || {
+        quick::job(99).queue("away").enqueue(&scene.sound).await.unwrap();
+        scene.cut.holding() == 4
+    })
+    .await;
+    scene.seen.open.send_replace(true);
+    until("the others to end", async || scene.sound.inspector().stats("quick").await.unwrap().counters.get("done") == Some(&15)).await;
+    scene.seen.open.send_replace(false);
+    scene.sound.enqueue_all((100..116).map(long::job)).await.unwrap();
+    until("all slots to be used", async || scene.seen.starts() == 31).await;
+    scene.seen.open.send_replace(true);
+    scene.cut.hold(None);
+    scene.end(running).await;
+}
+
 /// On a server, as other hands can make it refuse what concerns one queue.
 #[tokio::test]
 async fn a_queue_that_is_refused_keeps_the_jobs_of_the_dead_in_no_other() {

@@ -1,5 +1,5 @@
-//! Who may run a suspect, a job whose process has died before: a process has one at most, and the queues in which some wait take
-//! turns.
+//! Who may run a suspect, a job whose process has died before: a process has one at most, and the queues in which some wait are
+//! asked one after the other.
 
 use std::collections::VecDeque;
 

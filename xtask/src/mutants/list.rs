@@ -347,7 +347,7 @@ mutants! {
         "client: a batch is bounded in bytes": "bytes <= MAX_BYTES" => "true";
     }
     WORKER "queue-worker/src/reclaimer.rs" {
-        "worker: the reclaimer looks twice": "asked.duration_since(first) >= confirm" => "true";
+        "worker: the reclaimer looks twice": "asked.saturating_duration_since(first) >= confirm" => "true";
         "worker: the reclaimer looks at all queues": "(group + 1) % groups" => "group";
     }
     WORKER "queue-core/src/sqlite/mod.rs" {

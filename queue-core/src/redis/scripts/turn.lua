@@ -4,8 +4,8 @@
 --     they are kept their sizes, or the one that all have,
 --   number of other endings: claim, id, kind, a, b.
 -- Answers: stale positions as text, ids, envelopes, counts (none, or attempts, crashes and snoozes of each), claim number, now,
--- more (1) and suspects (2), time to the next that is due or '', parked, paused, workers. Times are in microseconds: a job starts when it is due, not
--- a millisecond later.
+-- more (1) and suspects (2), time to the next that is due or '', parked, paused, workers. Times are in microseconds: a job starts
+-- when it is due, not a millisecond later.
 
 local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large')
 if meta[1] and meta[1] ~= SCHEMA then
