@@ -118,7 +118,8 @@ pub(super) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
     let group_of = |at: &usize| (turn.finishes[*at].claim, ack(&turn.finishes[*at]).and_then(|(keep, _)| keep));
     acks.sort_by_key(group_of);
     let groups: Vec<&[usize]> = acks.chunk_by(|one, other| group_of(one) == group_of(other)).collect();
-    call.arg(groups.len());
+    let keeping = groups.iter().filter(|group| group_of(&group[0]).1.is_some()).count();
+    call.arg(groups.len()).arg(keeping).arg(others.len());
     for group in groups {
         let (claim, keep) = group_of(&group[0]);
         call.arg(claim).arg(keep.map(|keep| keep.to_string()).unwrap_or_default()).arg(group.len());
@@ -138,7 +139,6 @@ pub(super) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
             call.arg(sizes(group.iter().map(|position| turn.finishes[*position].size)));
         }
     }
-    call.arg(others.len());
     for position in &others {
         let finish = &turn.finishes[*position];
         call.arg(finish.claim).arg(finish.id.as_bytes());

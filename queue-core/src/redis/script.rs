@@ -35,74 +35,90 @@ macro_rules! keys {
     };
 }
 
+/// A script begins with some parts; what is in others is made unless the call is a plain one, which does without.
 macro_rules! script {
-    ($name:ident, $file:literal, $flags:literal, $keys:expr, [$($part:literal),*]) => {
+    ($name:ident, $file:literal, $flags:literal, $keys:expr, [$($part:literal),*] $(, unless plain [$($rare:literal),*])?) => {
         pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
-            Script::new($file, $flags, $keys, concat!($(include_str!(concat!("scripts/", $part, ".lua")), "\n",)* include_str!(concat!("scripts/", $file, ".lua"))))
+            let text = concat!($(include_str!(concat!("scripts/", $part, ".lua")), "\n",)* include_str!(concat!("scripts/", $file, ".lua")));
+            let unless_plain = concat!($($(include_str!(concat!("scripts/", $rare, ".lua")), "\n",)*)?);
+            Script::new($file, $flags, $keys, text, unless_plain)
         });
     };
 }
 
 // Finishes, beats and reclaims work on a Redis that is full, and so does all that makes room.
-script!(REGISTER, "register", "flags=allow-oom", &[Meta, Workers, Leases, Producers, Seen, Counters], ["prelude", "schema"]);
-script!(ENQUEUE, "enqueue", "", keys![Scheduled, Producers, Seen], ["prelude", "hint", "sparse", "ready", "ended", "sequence"]);
-script!(ENQUEUE_READY, "enqueue_ready", "", &[Meta, Producers, Seen, Jobs, Ready2, Hint, Counters], ["prelude", "hint", "sequence"]);
+script!(REGISTER, "register", "flags=allow-oom", &[Meta, Workers, Leases, Producers, Seen, Counters], ["prelude", "tools", "schema"]);
+script!(ENQUEUE, "enqueue", "", keys![Scheduled, Producers, Seen], ["prelude", "tools", "hint", "sparse", "ready", "ended", "sequence"]);
+script!(
+    ENQUEUE_READY,
+    "enqueue_ready",
+    "",
+    &[Meta, Producers, Seen, Jobs, Ready2, Hint, Counters],
+    ["prelude", "tools", "hint", "sequence"]
+);
 script!(
     TURN,
     "turn",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Leases, Gone, Parked],
-    ["prelude", "hint", "bare", "ready", "ended"]
+    ["prelude"],
+    unless plain ["tools", "hint", "ready", "ended", "unusual"]
 );
-script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "schema"]);
-script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude"]);
-script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude"]);
-script!(FENCE, "fence", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Fenced, Counters], ["prelude", "schema"]);
-script!(RECLAIM, "reclaim", "flags=allow-oom", keys![Retry, Active, Workers], ["prelude", "schema", "hint", "sparse", "ready", "ended"]);
-script!(FORGET, "forget", "flags=allow-oom", &[Fenced, Counters], ["prelude"]);
+script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "tools", "schema"]);
+script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude", "tools"]);
+script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude", "tools"]);
+script!(FENCE, "fence", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Fenced, Counters], ["prelude", "tools", "schema"]);
+script!(
+    RECLAIM,
+    "reclaim",
+    "flags=allow-oom",
+    keys![Retry, Active, Workers],
+    ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
+);
+script!(FORGET, "forget", "flags=allow-oom", &[Fenced, Counters], ["prelude", "tools"]);
 script!(
     CANCEL,
     "cancel",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Gone, Parked],
-    ["prelude", "schema", "hint", "sparse", "ready", "ended"]
+    ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
 );
-script!(REQUEUE, "requeue", "flags=allow-oom", keys![], ["prelude", "schema", "hint", "sparse", "ready", "ended"]);
+script!(REQUEUE, "requeue", "flags=allow-oom", keys![], ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]);
 script!(
     DELETE,
     "delete",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Parked],
-    ["prelude", "schema", "hint", "sparse", "ready", "ended"]
+    ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
 );
 script!(
     SWEEP,
     "sweep",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Producers, Seen],
-    ["prelude", "schema", "hint", "sparse", "ready", "ended"]
+    ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
 );
 script!(
     AUDIT,
     "audit",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Leases, Fenced, Parked],
-    ["prelude", "schema", "hint", "sparse", "ready", "ended"]
+    ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
 );
-script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Hint, Counters], ["prelude", "schema", "hint"]);
+script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Hint, Counters], ["prelude", "tools", "schema", "hint"]);
 script!(
     SHOW,
     "show",
     "flags=no-writes",
     &[Jobs, Records, Active, Notes, Scheduled, Retry, Dead, Priority, Attempts, Crashes, Snoozes, Errors, Counters],
-    ["prelude"]
+    ["prelude", "tools"]
 );
 script!(
     STATS,
     "stats",
     "flags=no-writes",
     &[Meta, Tomb, Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Active, Parked, Dead, Leases, Counters],
-    ["prelude"]
+    ["prelude", "tools"]
 );
 
 /// All of them.
@@ -131,8 +147,9 @@ fn all() -> [&'static Script; 18] {
 }
 
 impl Script {
-    fn new(name: &'static str, flags: &str, keys: &'static [Kind], text: &str) -> Self {
-        let body = format!("#!lua {flags}\nlocal KEYS = KEYS\n{}", with_numbers(&without_unused(text), keys));
+    fn new(name: &'static str, flags: &str, keys: &'static [Kind], text: &str, unless_plain: &str) -> Self {
+        let text = without_unused(&text.replace(UNLESS_PLAIN, &format!("{UNLESS_PLAIN}{unless_plain}{ALWAYS}")));
+        let body = format!("#!lua {flags}\nlocal KEYS = KEYS\n{}", with_numbers(&made_unless_plain(&text), keys));
         let sha = redis::Script::new(&body).get_hash().to_owned();
         Script { name, keys, only_reads: flags.contains("no-writes"), body, sha }
     }
@@ -199,6 +216,29 @@ fn without_unused(text: &str) -> String {
         }
         blocks = used;
     }
+}
+
+/// The line of a script in whose place stand the parts of which a plain call has no need, and the line that then ends them.
+const UNLESS_PLAIN: &str = "--- unless plain ---\n";
+const ALWAYS: &str = "--- always ---\n";
+
+/// A script's text in which what is between two lines is made only by a call that is not `plain`: otherwise it costs nothing but
+/// the names.
+fn made_unless_plain(text: &str) -> String {
+    let Some((before, (rare, after))) = text.split_once(UNLESS_PLAIN).and_then(|(before, rest)| Some((before, rest.split_once(ALWAYS)?)))
+    else {
+        return text.to_owned();
+    };
+    let (mut names, mut body) = (Vec::new(), String::new());
+    for line in rare.lines() {
+        let made = line.strip_prefix("local ").unwrap_or(line);
+        if made != line {
+            let named = made.strip_prefix("function ").unwrap_or(made);
+            names.extend(named.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next());
+        }
+        let _ = writeln!(body, "{made}");
+    }
+    format!("{before}local {}\nif not plain then\n{body}end\n{after}", names.join(", "))
 }
 
 /// The name of the function that a block defines.
@@ -271,6 +311,13 @@ mod tests {
         assert_eq!(without_unused(text), "-- b\nlocal function c()\n  return 2\nend\nreturn c()");
         assert!(!ENQUEUE_READY.body.contains("function worker_of"));
         assert!(ENQUEUE_READY.body.contains("function accept"));
+    }
+
+    #[test]
+    fn what_a_plain_call_does_without_is_only_named_there() {
+        let text = format!("a()\n{UNLESS_PLAIN}local function b()\n  local x = 1\nend\nlocal c = {{ 2 }}\n{ALWAYS}d()\n");
+        assert_eq!(made_unless_plain(&text), "a()\nlocal b, c\nif not plain then\nfunction b()\n  local x = 1\nend\nc = { 2 }\nend\nd()\n");
+        assert_eq!(made_unless_plain("local a = 1\n"), "local a = 1\n");
     }
 
     #[test]

@@ -62,10 +62,11 @@ mutants! {
         "turn: a replay is recognised": "if seq == last then" => "if false then";
         "turn: a replay voids what was taken away": "if tags[i] ~= worker .. ':' .. last_claim then" => "if false then";
         "turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
-        "turn: tombs are dropped": "if has_tombs and list and #found > 0 then" => "if false then";
-        "turn: an answer is bounded in bytes": "if bytes > max_bytes and #ids > 0 then" => "if false then";
         "turn: what the bound of bytes has left is more": "drained = bare and not full" => "drained = bare";
-        "turn: a paused queue gives nothing out": "if not paused then" => "if true then";
+        "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then";
+        "turn: large envelopes are nothing plain": "seq > last and not large and" => "seq > last and";
+        "turn: what waits for its time is nothing plain": "'EXISTS', K.scheduled, K.retry, K.attempts, K.snoozes" => "'EXISTS', K.attempts, K.snoozes";
+        "turn: what is kept is nothing plain": "and keeping == 0 and" => "and";
         "turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
     }
     REDIS "queue-core/src/redis/scripts/sequence.lua" {
@@ -88,15 +89,12 @@ mutants! {
     REDIS "queue-core/src/redis/scripts/ready.lua" {
         "ready: who lies in the list already is not pushed": "return call('HDEL', K.tomb, id .. list) == 1" => "return call('HDEL', K.tomb, id .. list) == 2";
     }
-    LOST "queue-core/src/redis/scripts/turn.lua" {
-        "turn: a tomb is of one list": "tombs[at] = id .. list" => "tombs[at] = id .. 2";
-    }
     REDIS "queue-core/src/redis/scripts/cancel.lua" {
         "cancel: a worker hears of it": "if #gone < 500 then" => "if false then";
     }
     REDIS_FAULTS "queue-core/src/redis/script.rs" {
-        "full: finishes work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&without_unused(text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn\" { \"\" } else { flags }, with_numbers(text, keys))";
-        "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&without_unused(text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"extend\" { \"\" } else { flags }, with_numbers(text, keys))";
+        "full: finishes work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_unless_plain(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn\" { \"\" } else { flags }, with_numbers(&text, keys))";
+        "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_unless_plain(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"extend\" { \"\" } else { flags }, with_numbers(&text, keys))";
     }
     REDIS_FAULTS "queue-core/src/redis/link.rs" {
         "link: a silent connection is given up": "if timeouts >= TIMEOUTS {" => "if false {";
@@ -191,6 +189,21 @@ mutants! {
     REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
         "turn: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
     }
+    REDIS "queue-core/src/redis/scripts/unusual.lua" {
+        "turn: tombs are dropped": "if has_tombs and list and #found > 0 then" => "if false then";
+        "turn: an answer is bounded in bytes": "if bytes > max_bytes and #ids > 0 then" => "if false then";
+        "turn: what is due is moved in bounded steps": "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)" => "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 100000)";
+        "turn: nothing starts early": "if moves and head[2] and tonumber(head[2]) <= now then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now)," => "if moves and head[2] then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', '+inf',";
+    }
+    LOST "queue-core/src/redis/scripts/unusual.lua" {
+        "turn: a tomb is of one list": "tombs[at] = id .. list" => "tombs[at] = id .. 2";
+    }
+    REDIS "queue-core/src/redis/scripts/tools.lua" {
+        "scripts: a delay counts from the end of its millisecond": "now + delay + 1 or now" => "now + delay or now";
+    }
+    LATE "queue-core/src/redis/scripts/tools.lua" {
+        "scripts: lists are unpacked in pieces": "math.min(from + PIECE - 1, #list)" => "#list";
+    }
     ENCODINGS "queue-core/src/redis/scripts/prelude.lua" {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
@@ -202,8 +215,6 @@ mutants! {
     }
     REDIS "queue-core/src/redis/scripts/turn.lua" {
         "turn: another ending needs its tag": "if call('HGET', K.active, id) ~= tag then" => "if false then";
-        "turn: what is due is moved in bounded steps": "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)" => "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 100000)";
-        "turn: nothing starts early": "if moves and head[2] and tonumber(head[2]) <= now then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now)," => "if moves and head[2] then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', '+inf',";
         "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true";
         "turn: that suspects wait is told": "(suspected and 2 or 0)" => "0";
         "turn: who may have no suspect gets none": "local may_suspect = ARGV[5] == '1'" => "local may_suspect = true";
@@ -369,13 +380,9 @@ mutants! {
     }
     LATE "queue-core/src/redis/scripts/prelude.lua" {
         "other hands: numbers are bounded": "return math.floor(math.min(number, FOREVER))" => "return number";
-        "scripts: lists are unpacked in pieces": "math.min(from + PIECE - 1, #list)" => "#list";
     }
     LATE "queue-core/src/redis/scripts/cancel.lua" {
         "cancel: what a worker hears is bounded": "if #gone < 500 then" => "if true then";
-    }
-    REDIS "queue-core/src/redis/scripts/prelude.lua" {
-        "scripts: a delay counts from the end of its millisecond": "now + delay + 1 or now" => "now + delay or now";
     }
     SQLITE "queue-core/src/sqlite/tx.rs" {
         "sqlite: a delay counts from the end of its millisecond": "i64::from(!delay.is_zero())" => "0";

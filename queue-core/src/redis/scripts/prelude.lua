@@ -3,33 +3,15 @@
 local call = redis.call
 local unpack = unpack
 
--- The broker's clock, in milliseconds: read once, and then the same for the whole script.
+-- The broker's clock, in microseconds and in milliseconds: read once, and then the same for the whole script.
 local time = call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
--- So long from now. The clock is cut to whole milliseconds, so it is one more, and nothing starts early.
-local function after(delay)
-  delay = tonumber(delay)
-  return delay > 0 and now + delay + 1 or now
-end
+local micros = time[1] * 1000000 + time[2]
+local now = math.floor(micros / 1000)
 
 local SCHEMA = '1'
 
 -- Many elements are given to a command in pieces of this size: Lua cannot unpack more than about 8000.
 local PIECE = 1000
-
-local function each_piece(list, work)
-  for from = 1, #list, PIECE do
-    work(from, math.min(from + PIECE - 1, #list))
-  end
-end
-
--- One variadic command over a list, after some fixed arguments.
-local function many(command, key, list)
-  if #list > 0 then
-    each_piece(list, function(from, to) call(command, key, unpack(list, from, to)) end)
-  end
-end
 
 -- A small hash is a list to Redis, searched from its head for each of hundreds of jobs. A value longer than
 -- `hash-max-listpack-value` makes it a table until it is empty: it goes first, and what belongs there takes its place.
@@ -37,11 +19,9 @@ local LONG = '-----------------------------------------------------------------'
 
 -- Pairs of a field and a value, into a hash that is a table.
 local function put_all(key, pairs_)
-  each_piece(pairs_, function(from, to) call('HSET', key, pairs_[from], LONG, unpack(pairs_, from, to)) end)
-end
-
-local function put(key, field, value)
-  call('HSET', key, field, LONG, field, value)
+  for from = 1, #pairs_, PIECE do
+    call('HSET', key, pairs_[from], LONG, unpack(pairs_, from, math.min(from + PIECE - 1, #pairs_)))
+  end
 end
 
 -- Other hands may have left anything under our keys. What they left is no reason to stop half-way, which would leave worse, or
@@ -92,14 +72,9 @@ local function count(name, by)
   end
 end
 
--- The first part of a tag, the worker: a claim number follows.
-local function worker_of(tag)
-  return string.match(tag, '^([%w._-]+):%d+$')
-end
-
 -- Whether an id can be one of ours.
 local function is_id(id)
-  if string.sub(id, 1, 1) == '=' then
+  if string.byte(id) == 61 then -- '='
     return #id <= 129 and string.find(id, '^=[%w._-]+$') ~= nil
   end
   return #id == 16

@@ -53,11 +53,7 @@ local function push(ids, at_head)
   end
   local was_empty = false
   for list, members in pairs(lists) do
-    local length = 0
-    each_piece(members, function(from, to)
-      length = call(at_head and 'LPUSH' or 'RPUSH', LISTS[list], unpack(members, from, to))
-    end)
-    was_empty = was_empty or length == #members
+    was_empty = many(at_head and 'LPUSH' or 'RPUSH', LISTS[list], members) == #members or was_empty
   end
   return was_empty
 end

@@ -1,8 +1,9 @@
 -- R2 to R5. ARGV: worker, seq, lease, claim, suspect ('1' or '0'), most bytes, most kept, most bytes kept,
 --   n task names to resume,
---   number of groups of acks of made ids: claim, how long they are kept or '', n ids, their results: n, or 0 for none, and if
---     they are kept their sizes, or the one that all have,
---   number of other endings: claim, id, kind, a, b.
+--   numbers of groups of acks of made ids, of those that are kept, and of other endings,
+--   groups: claim, how long they are kept or '', n ids, their results: n, or 0 for none, and if they are kept their sizes, or the
+--     one that all have,
+--   other endings: claim, id, kind, a, b.
 -- Answers: stale positions as text, ids, envelopes, counts (none, or attempts, crashes and snoozes of each), claim number, now,
 -- more (1) and suspects (2), time to the next that is due or '', parked, paused, workers. Times are in microseconds: a job starts
 -- when it is due, not a millisecond later.
@@ -16,8 +17,7 @@ local entry = call('HGET', K.workers, worker)
 if not entry then
   return redis.error_reply('FORGOTTEN ' .. worker)
 end
-local last, last_claim, stale_text, last_ids = string.match(entry, '^(%d+):?(%d*):?([%d,]*):?(.*)$')
-last = tonumber(last)
+local last = tonumber(string.match(entry, '^%d+') or '')
 if not last then
   return redis.error_reply('FORGOTTEN ' .. worker)
 elseif seq < last then
@@ -27,26 +27,26 @@ elseif seq > last + 1 then
 end
 local paused = meta[2] == '1'
 
--- Moves what is due, in bounded steps, unless the queue is paused. Says when the next one is due, and whether idle workers may
--- be needed.
-local function promote(moves)
-  local first, promoted = math.huge, false
-  for _, key in ipairs({ K.scheduled, K.retry }) do
-    local head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
-    if moves and head[2] and tonumber(head[2]) <= now then
-      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)
-      call('ZREM', key, unpack(ripe))
-      promoted = push(ripe, false) or promoted
-      head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
-    end
-    first = math.min(first, tonumber(head[2]) or math.huge)
-  end
-  return first, promoted
-end
+local large = meta[4] == '1'
+local i = 10 + tonumber(ARGV[9])
+local groups, keeping, others = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+i = i + 3
+
+-- Most turns are of a queue that has nothing but jobs of normal priority that have not failed and may start now: of the keys that
+-- others have as well there is none. Where one of them is, it matters whether it is there for more than a delay.
+local plain = seq > last and not large and keeping == 0 and others == 0 and call(
+  'EXISTS', K.scheduled, K.retry, K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb, K.ready0, K.ready1, K.ready3, K.suspect,
+  K.parked
+) == 0
+local bare = plain or others == 0
+  and call('EXISTS', K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb, K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0
+-- Whether there is a hash that knows more of some job.
+local sparse = not bare and call('EXISTS', K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb) > 0
+
+--- unless plain ---
 
 -- What a lane wants to know besides the jobs that it gets.
 local function answer(stale, ids, bodies, counts, claim, workers, first_due, more, suspected)
-  local micros = time[1] * 1000000 + time[2]
   local next_due = first_due < math.huge and ms(whole(first_due * 1000 - micros)) or ''
   if more == nil then
     suspected = not bare and call('EXISTS', K.suspect) == 1
@@ -75,6 +75,7 @@ end
 
 if seq == last then
   -- R5: the same again, and nothing written. What was taken away since is void: it comes back without a body.
+  local last_claim, last_stale, last_ids = string.match(entry, '^%d+:?(%d*):?([%d,]*):?(.*)$')
   local ids = {}
   for _, id in ipairs(last_ids ~= '' and unpacked(last_ids) or {}) do
     if type(id) == 'string' and is_id(id) then
@@ -88,7 +89,7 @@ if seq == last then
       bodies[i] = ''
     end
   end
-  return answer(stale_text, ids, bodies, counts, last_claim ~= '' and last_claim or '0', 0, promote(false), nil)
+  return answer(last_stale, ids, bodies, counts, last_claim ~= '' and last_claim or '0', 0, promote(false), nil)
 end
 
 -- --- Finishes: nothing is believed but the tag. ---
@@ -96,11 +97,10 @@ end
 local stale, answered = {}, {}
 local position = 0
 local done, kept, woken = 0, 0, false
-local i = 10 + tonumber(ARGV[9])
 
--- Takes n jobs from this lane. Gives those that were its own, and where they stand among the n.
-local function finish(number, from, n)
-  local tag, own, places, mine = worker .. ':' .. number, { unpack(ARGV, from, from + n - 1) }, {}, 0
+for _ = 1, groups do
+  local number, keep_ms, n = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+  local tag, own, places, mine = worker .. ':' .. number, { unpack(ARGV, i + 3, i + 2 + n) }, {}, 0
   local tags = call('HMGET', K.active, unpack(own))
   for at = 1, n do
     if tags[at] == tag then
@@ -118,55 +118,27 @@ local function finish(number, from, n)
     call('HDEL', K.active, unpack(own))
   end
   position = position + n
-  return own, places
-end
-
--- The sizes of n jobs.
-local function each_size(told, n)
-  local sizes, alike = {}, not string.find(told, ',', 1, true) and whole(told)
-  if alike then
-    for at = 1, n do
-      sizes[at] = alike
-    end
-    return sizes
-  end
-  for size in string.gmatch(told, '%d+') do
-    sizes[#sizes + 1] = whole(size)
-  end
-  return sizes
-end
-
-local groups = tonumber(ARGV[i])
-i = i + 1
-for _ = 1, groups do
-  local number, keep_ms, n = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
-  local own, places = finish(number, i + 3, n)
   i = i + 3 + n
   local results = tonumber(ARGV[i])
-  if #own > 0 and keep_ms == '' then
+  if mine > 0 and keep_ms == '' then
     call('HDEL', K.jobs, unpack(own))
-    strip(own)
-  elseif #own > 0 then
+    if sparse then
+      strip(own)
+    end
+  elseif mine > 0 then
     local theirs, sizes = {}, each_size(ARGV[i + results + 1], n)
     for at, place in ipairs(places) do
       theirs[at] = results > 0 and ARGV[i + place] or ''
       sizes[at] = (sizes[place] or 0) + #theirs[at]
     end
     keep_ended(own, 'done', keep_ms, sizes, theirs)
-    kept = kept + #own
+    kept = kept + mine
   end
-  done = done + #own
+  done = done + mine
   i = i + (keep_ms == '' and 1 or 2) + results
 end
 
-local function one_more(key, id)
-  put(key, id, ms(whole(call('HGET', key, id)) + 1))
-end
-
-local others = tonumber(ARGV[i])
-i = i + 1
 local retries, later = {}, {}
-bare = bare and others == 0
 for _ = 1, others do
   local number, id, kind, a, b = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local tag = worker .. ':' .. number
@@ -241,8 +213,10 @@ for _ = 1, others do
   end
   position = position + 1
 end
-wait(K.retry, retries)
-wait(K.scheduled, later)
+if others > 0 then
+  wait(K.retry, retries)
+  wait(K.scheduled, later)
+end
 if kept > 0 then
   -- Two go for one that comes, so that a lowered limit is reached.
   trim_ended(2 * kept, tonumber(ARGV[7]), tonumber(ARGV[8]))
@@ -274,73 +248,17 @@ local last_number = whole(meta[3])
 -- A number near the end of all numbers would not grow any more.
 local claim = math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)
 local more, suspected = nil, nil
-local first_due, promoted = promote(not paused)
-if not paused then
-  local large, bytes = meta[4] == '1', 0
-  local max_bytes = tonumber(ARGV[6])
-  -- The tombs of ids in a list, as they are stored.
-  local function tombs_of(found, list)
-    local tombs = {}
-    for at, id in ipairs(found) do
-      tombs[at] = id .. list
-    end
-    return tombs
-  end
-
-  -- Drops the tombs at the head of a list, some hundred of them, so that they do not hide for long what lies behind.
-  local function pass_tombs(list)
-    for _ = 1, 5 do
-      local tombs = tombs_of(call('LRANGE', LISTS[list], 0, 99), list)
-      local dropped = {}
-      for at, tomb in ipairs(#tombs > 0 and call('HMGET', K.tomb, unpack(tombs)) or {}) do
-        if not tomb then
-          break
-        end
-        dropped[at] = tombs[at]
-      end
-      if #dropped > 0 then
-        call('LTRIM', LISTS[list], #dropped, -1)
-        call('HDEL', K.tomb, unpack(dropped))
-      end
-      if #dropped < 100 then
-        return
-      end
-    end
-  end
-
-  -- Takes ids over, of a list if they were popped, as long as their bodies fit; says how many.
-  local function take(found, list)
-    if has_tombs and list and #found > 0 then
-      local tombs = tombs_of(found, list)
-      local buried = call('HMGET', K.tomb, unpack(tombs))
-      local alive = {}
-      for at = 1, #found do
-        if buried[at] then
-          call('HDEL', K.tomb, tombs[at])
-        else
-          table.insert(alive, found[at])
-        end
-      end
-      found = alive
-    end
-    if not large then
-      local n = #ids
-      for at, id in ipairs(found) do
-        ids[n + at] = id
-      end
-      return found, #found
-    end
-    for at, id in ipairs(found) do
-      bytes = bytes + call('HSTRLEN', K.jobs, id)
-      if bytes > max_bytes and #ids > 0 then
-        return found, at - 1
-      end
-      ids[#ids + 1] = id
-    end
-    return found, #found
-  end
-
-  if wanted > 0 then
+local first_due, promoted = math.huge, false
+if not plain then
+  first_due, promoted = promote(not paused)
+end
+if not paused and wanted > 0 then
+  if plain then
+    ids = call('LPOP', K.ready2, ARGV[4]) or {}
+    suspected = false
+    more = #ids == wanted and call('EXISTS', K.ready2) == 1
+  else
+    local max_bytes = large and tonumber(ARGV[6])
     local may_suspect = ARGV[5] == '1'
     for name = 10, 9 + tonumber(ARGV[9]) do
       local task, room = ARGV[name], wanted - #ids
@@ -360,7 +278,7 @@ if not paused then
         end
         found = fit
       end
-      local alive, taken = take(found)
+      local alive, taken = take(ids, found, nil, max_bytes)
       for at = 1, taken do
         call('ZREM', K.parked, task .. '\0' .. alive[at])
         call('HDEL', K.notes, alive[at])
@@ -370,7 +288,7 @@ if not paused then
       end
     end
     if may_suspect and not bare and #ids < wanted then
-      local alive, taken = take(call('LPOP', K.suspect, 1) or {}, 9)
+      local alive, taken = take(ids, call('LPOP', K.suspect, 1) or {}, 9, max_bytes)
       if taken < #alive then
         call('LPUSH', K.suspect, alive[1])
       end
@@ -390,7 +308,7 @@ if not paused then
         end
         local asked = wanted - #ids
         local found = call('LPOP', LISTS[list], ms(asked)) or {}
-        local alive, taken = take(found, list)
+        local alive, taken = take(ids, found, list, max_bytes)
         if taken < #alive then
           full = true
           for at = #alive, taken + 1, -1 do
@@ -425,7 +343,9 @@ if #broken > 0 then
     end
   end
   count('repaired', #broken)
-  strip(broken)
+  if sparse then
+    strip(broken)
+  end
   call('HDEL', K.jobs, unpack(broken))
   ids = sound
   bodies, counts = describe(ids)
@@ -443,7 +363,7 @@ end
 if woken or (promoted and (more or suspected)) then
   hint()
 end
-stale_text = table.concat(stale, ',')
+local stale_text = table.concat(stale, ',')
 local handed = #ids > 0 and cmsgpack.pack(ids) or ''
 if handed == '' and stale_text == '' then
   call('HSET', K.workers, worker, ARGV[2])

@@ -1,0 +1,25 @@
+-- What most scripts use besides, and a turn only where something is out of the ordinary.
+
+-- So long from now. The clock is cut to whole milliseconds, so it is one more, and nothing starts early.
+local function after(delay)
+  delay = tonumber(delay)
+  return delay > 0 and now + delay + 1 or now
+end
+
+-- One variadic command over a list, after some fixed arguments; says what the last one answered.
+local function many(command, key, list)
+  local answer = nil
+  for from = 1, #list, PIECE do
+    answer = call(command, key, unpack(list, from, math.min(from + PIECE - 1, #list)))
+  end
+  return answer
+end
+
+local function put(key, field, value)
+  call('HSET', key, field, LONG, field, value)
+end
+
+-- The first part of a tag, the worker: a claim number follows.
+local function worker_of(tag)
+  return string.match(tag, '^([%w._-]+):%d+$')
+end
