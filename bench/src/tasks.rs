@@ -111,6 +111,17 @@ pub(crate) async fn due(at_us: u64, lateness: State<Arc<Lateness>>, counter: Sta
     counter.count();
 }
 
+/// Fails: until tomorrow, or for good.
+#[task(queue = "bench")]
+pub(crate) async fn fails(again: bool, counter: State<Arc<Counter>>) -> Outcome {
+    counter.count();
+    if again {
+        Outcome::RetryAfter(Duration::from_secs(24 * 3600), "tomorrow".to_owned())
+    } else {
+        Outcome::Bury("nothing to be done".to_owned())
+    }
+}
+
 /// Prints how long ago, in microseconds, it was enqueued: for a worker in another process.
 #[task(queue = "bench")]
 pub(crate) async fn age(enqueued_us: u64) {

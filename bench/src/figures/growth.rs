@@ -10,7 +10,7 @@ use crate::{
     Error,
     frame::{Against, Bar, Figure, Reading, Readings, When},
     server::Server,
-    tasks::nothing,
+    tasks::{fails, nothing},
     worker::{PATIENCE, Running, jobs, jobs_of},
 };
 
@@ -21,6 +21,8 @@ pub(crate) fn figures() -> Vec<Figure> {
     let pending =
         |name: &'static str, about: &'static str, n: usize| Figure::redis(name, about, move |server| pending(server, n).boxed()).raw(50);
     let scheduled = "`process` while a million jobs are scheduled for tomorrow, beside `process` without them in the same run.";
+    let failed = "`process` while 1,000 jobs are dead and 1,000 wait for a retry, beside `process` without them in the same run; and what a \
+                  job costs the server beside them and without, at concurrency 256 and 10.";
     vec![
         pending("growth_1m", "The first 200,000 of a million pending jobs, beside 20 drains of 10 thousand in the same run.", 1_000_000)
             .most_runs(3),
@@ -28,6 +30,7 @@ pub(crate) fn figures() -> Vec<Figure> {
             .when(When::Long)
             .most_runs(3),
         Figure::redis("growth_scheduled", scheduled, |server| beside_scheduled(server).boxed()).most_runs(3),
+        Figure::redis("growth_failed", failed, |server| beside_failed(server).boxed()),
         Figure::redis(
             "payloads",
             "`enqueue_all` and `process` with payloads of 0 bytes to 256 KiB, 64 MiB in all or 100,000 jobs.",
@@ -61,6 +64,26 @@ async fn beside_scheduled(server: &Server) -> Readings {
     client.enqueue_all(jobs(1_000_000).map(|job| job.delay(Duration::from_secs(24 * 3600)))).await?;
     let rate = process(&server.url(), 256, n).await?;
     Ok(vec![Reading::new("", rate, "jobs/s").beside(usual, "the same without them").bar(Bar::RatioAtLeast(0.9))])
+}
+
+async fn beside_failed(server: &Server) -> Readings {
+    let (url, n) = (server.url(), 200_000);
+    let cost = async |concurrency: usize, n: usize| {
+        let begun = server.cpu_us()?;
+        let rate = process(&url, concurrency, n).await?;
+        Ok::<_, Error>((rate, (server.cpu_us()? - begun) / n as f64))
+    };
+    let ((usual, us), (_, us_10)) = (cost(256, n).await?, cost(10, n / 4).await?);
+    let client = Client::connect(&url).await?;
+    client.enqueue_all((0..2_000).map(|i| fails::job(i % 2 == 0))).await?;
+    drain_all(&url, 256, 2_000).await?;
+    let ((rate, failed_us), (_, failed_us_10)) = (cost(256, n).await?, cost(10, n / 4).await?);
+    let without = "the same without them";
+    Ok(vec![
+        Reading::new("", rate, "jobs/s").beside(usual, without),
+        Reading::new("_server_us", failed_us, "us").beside(us, without),
+        Reading::new("_server_us_c10", failed_us_10, "us").beside(us_10, without),
+    ])
 }
 
 async fn payloads(server: &Server) -> Readings {
