@@ -111,9 +111,10 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, i64
     for id in ids {
         let mut delivery = Delivery::new(JobId::from_bytes(&bytes(id)?)?, claim, bytes(next(&mut bodies)?)?);
         if let [attempts, crashes, snoozes] = &mut counts[..] {
-            delivery.attempts = count(next(attempts)?);
-            delivery.crashes = count(next(crashes)?);
-            delivery.snoozes = count(next(snoozes)?);
+            // Without entries no job has one.
+            delivery.attempts = attempts.next().map_or(0, count);
+            delivery.crashes = crashes.next().map_or(0, count);
+            delivery.snoozes = snoozes.next().map_or(0, count);
         }
         delivery.void = delivery.envelope.is_empty();
         answer.deliveries.push(delivery);

@@ -160,10 +160,10 @@ fn sizes(sizes: impl Iterator<Item = usize> + Clone) -> String {
     })
 }
 
-/// Of an ack that travels with others: how many milliseconds its job is kept, if at all, and the result.
+/// Of an ack: how many milliseconds its job is kept, if at all, and the result.
 fn ack(finish: &Finish) -> Option<(Option<u64>, &[u8])> {
     match &finish.ending {
-        Ending::Ack { result, keep } if !finish.id.is_given() => Some((kept_for(*keep), result.as_deref().unwrap_or_default())),
+        Ending::Ack { result, keep } => Some((kept_for(*keep), result.as_deref().unwrap_or_default())),
         _ => None,
     }
 }
@@ -175,10 +175,7 @@ fn kept_for(keep: Option<Duration>) -> Option<u64> {
 /// Kind and two parameters.
 fn ending(call: &mut Cmd, ending: &Ending) {
     match ending {
-        Ending::Ack { result, keep } => {
-            let keep = kept_for(*keep).map(|keep| keep.to_string()).unwrap_or_default();
-            call.arg("ack").arg(keep).arg(result.as_deref().unwrap_or_default())
-        }
+        Ending::Ack { .. } => unreachable!("acks travel in groups"),
         Ending::Nack { delay, error } => call.arg("nack").arg(ms(*delay)).arg(error),
         Ending::Snooze { delay } => call.arg("snooze").arg(ms(*delay)).arg(""),
         Ending::Repeat { delay } => call.arg("repeat").arg(ms(*delay)).arg(""),

@@ -35,15 +35,29 @@ macro_rules! keys {
     };
 }
 
-/// A script begins with some parts; what is in others is made unless the call is a plain one, which does without.
-macro_rules! script {
-    ($name:ident, $file:literal, $flags:literal, $keys:expr, [$($part:literal),*] $(, unless plain [$($rare:literal),*])?) => {
-        pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
-            let text = concat!($(include_str!(concat!("scripts/", $part, ".lua")), "\n",)* include_str!(concat!("scripts/", $file, ".lua")));
-            let unless_plain = concat!($($(include_str!(concat!("scripts/", $rare, ".lua")), "\n",)*)?);
-            Script::new($file, $flags, $keys, text, unless_plain)
-        });
+macro_rules! text {
+    ($name:literal) => {
+        include_str!(concat!("scripts/", $name, ".lua"))
     };
+}
+
+macro_rules! script {
+    ($name:ident, $file:literal, $flags:literal, $keys:expr, [$($part:literal),*]) => {
+        pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new($file, $flags, $keys, concat!($(text!($part), "\n",)* text!($file))));
+    };
+}
+
+/// The parts that a script makes where its text has a line `--- if CONDITION: NAME, NAME`.
+fn part(name: &str) -> &'static str {
+    match name {
+        "tools" => text!("tools"),
+        "hint" => text!("hint"),
+        "ready" => text!("ready"),
+        "claim" => text!("claim"),
+        "ended" => text!("ended"),
+        _ => unreachable!("a script asks for a part that is none: {name}"),
+    }
 }
 
 // Finishes, beats and reclaims work on a Redis that is full, and so does all that makes room.
@@ -56,14 +70,7 @@ script!(
     &[Meta, Producers, Seen, Jobs, Ready2, Hint, Counters],
     ["prelude", "tools", "hint", "sequence"]
 );
-script!(
-    TURN,
-    "turn",
-    "flags=allow-oom",
-    keys![Scheduled, Retry, Active, Workers, Leases, Gone, Parked],
-    ["prelude"],
-    unless plain ["tools", "hint", "ready", "ended", "unusual"]
-);
+script!(TURN, "turn", "flags=allow-oom", keys![Scheduled, Retry, Active, Workers, Leases, Gone, Parked], ["prelude"]);
 script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "tools", "schema"]);
 script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude", "tools"]);
 script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude", "tools"]);
@@ -147,9 +154,9 @@ fn all() -> [&'static Script; 18] {
 }
 
 impl Script {
-    fn new(name: &'static str, flags: &str, keys: &'static [Kind], text: &str, unless_plain: &str) -> Self {
-        let text = without_unused(&text.replace(UNLESS_PLAIN, &format!("{UNLESS_PLAIN}{unless_plain}{ALWAYS}")));
-        let body = format!("#!lua {flags}\nlocal KEYS = KEYS\n{}", with_numbers(&made_unless_plain(&text), keys));
+    fn new(name: &'static str, flags: &str, keys: &'static [Kind], text: &str) -> Self {
+        let text = without_unused(&with_parts(text));
+        let body = format!("#!lua {flags}\nlocal KEYS = KEYS\n{}", with_numbers(&made_where_needed(&text), keys));
         let sha = redis::Script::new(&body).get_hash().to_owned();
         Script { name, keys, only_reads: flags.contains("no-writes"), body, sha }
     }
@@ -218,27 +225,44 @@ fn without_unused(text: &str) -> String {
     }
 }
 
-/// The line of a script in whose place stand the parts of which a plain call has no need, and the line that then ends them.
-const UNLESS_PLAIN: &str = "--- unless plain ---\n";
-const ALWAYS: &str = "--- always ---\n";
+/// Begins a line that names parts, and the condition on which a call makes them.
+const IF: &str = "--- if ";
+/// The line that ends those parts.
+const END_IF: &str = "--- end if";
 
-/// A script's text in which what is between two lines is made only by a call that is not `plain`: otherwise it costs nothing but
-/// the names.
-fn made_unless_plain(text: &str) -> String {
-    let Some((before, (rare, after))) = text.split_once(UNLESS_PLAIN).and_then(|(before, rest)| Some((before, rest.split_once(ALWAYS)?)))
-    else {
-        return text.to_owned();
-    };
-    let (mut names, mut body) = (Vec::new(), String::new());
-    for line in rare.lines() {
-        let made = line.strip_prefix("local ").unwrap_or(line);
-        if made != line {
-            let named = made.strip_prefix("function ").unwrap_or(made);
-            names.extend(named.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next());
+/// A script's text with the parts that it names.
+fn with_parts(text: &str) -> String {
+    let mut whole = String::new();
+    for line in text.lines() {
+        let _ = writeln!(whole, "{line}");
+        if let Some((_, names)) = line.strip_prefix(IF).and_then(|named| named.split_once(": ")) {
+            names.split(", ").for_each(|name| whole.push_str(part(name)));
+            let _ = writeln!(whole, "{END_IF}");
         }
-        let _ = writeln!(body, "{made}");
     }
-    format!("{before}local {}\nif not plain then\n{body}end\n{after}", names.join(", "))
+    whole
+}
+
+/// A script's text in which what parts define is made only on their condition: to a call that does without they are but names.
+fn made_where_needed(text: &str) -> String {
+    let (mut made, mut lines) = (String::new(), text.lines());
+    while let Some(line) = lines.next() {
+        let Some((condition, _)) = line.strip_prefix(IF).and_then(|named| named.split_once(": ")) else {
+            let _ = writeln!(made, "{line}");
+            continue;
+        };
+        let (mut names, mut body) = (Vec::new(), String::new());
+        for line in lines.by_ref().take_while(|line| *line != END_IF) {
+            let defined = line.strip_prefix("local ").unwrap_or(line);
+            if defined != line {
+                let named = defined.strip_prefix("function ").unwrap_or(defined);
+                names.extend(named.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next());
+            }
+            let _ = writeln!(body, "{defined}");
+        }
+        let _ = write!(made, "local {}\nif {condition} then\n{body}end\n", names.join(", "));
+    }
+    made
 }
 
 /// The name of the function that a block defines.
@@ -314,10 +338,16 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plain_call_does_without_is_only_named_there() {
-        let text = format!("a()\n{UNLESS_PLAIN}local function b()\n  local x = 1\nend\nlocal c = {{ 2 }}\n{ALWAYS}d()\n");
-        assert_eq!(made_unless_plain(&text), "a()\nlocal b, c\nif not plain then\nfunction b()\n  local x = 1\nend\nc = { 2 }\nend\nd()\n");
-        assert_eq!(made_unless_plain("local a = 1\n"), "local a = 1\n");
+    fn what_a_call_does_without_is_only_named() {
+        let text = format!("a()\n{IF}x > 1: b, c\nlocal function b()\n  local x = 1\nend\nlocal c = {{ 2 }}\n{END_IF}\nd()\n");
+        assert_eq!(made_where_needed(&text), "a()\nlocal b, c\nif x > 1 then\nfunction b()\n  local x = 1\nend\nc = { 2 }\nend\nd()\n");
+        assert_eq!(made_where_needed("local a = 1\n"), "local a = 1\n");
+    }
+
+    #[test]
+    fn parts_stand_where_they_are_named() {
+        let text = with_parts("a()\n--- if b: hint\nc()");
+        assert!(text.starts_with("a()\n--- if b: hint\n") && text.contains("local function hint(") && text.ends_with("--- end if\nc()\n"));
     }
 
     #[test]

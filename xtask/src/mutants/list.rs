@@ -62,11 +62,14 @@ mutants! {
         "turn: a replay is recognised": "if seq == last then" => "if false then";
         "turn: a replay voids what was taken away": "if tags[i] ~= worker .. ':' .. last_claim then" => "if false then";
         "turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
-        "turn: what the bound of bytes has left is more": "drained = bare and not full" => "drained = bare";
+        "turn: what the bound of bytes has left is more": "drained = level and not full" => "drained = level";
         "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then";
         "turn: large envelopes are nothing plain": "seq > last and not large and" => "seq > last and";
         "turn: what waits for its time is nothing plain": "'EXISTS', K.scheduled, K.retry, K.attempts, K.snoozes" => "'EXISTS', K.attempts, K.snoozes";
         "turn: what is kept is nothing plain": "and keeping == 0 and" => "and";
+        "turn: what goes before other jobs is looked for": "level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0" => "level = true";
+        "turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
+        "turn: with a job goes what is known of it": "if #bared > 0 then" => "if false then";
         "turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
     }
     REDIS "queue-core/src/redis/scripts/sequence.lua" {
@@ -189,13 +192,13 @@ mutants! {
     REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
         "turn: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
     }
-    REDIS "queue-core/src/redis/scripts/unusual.lua" {
+    REDIS "queue-core/src/redis/scripts/claim.lua" {
         "turn: tombs are dropped": "if has_tombs and list and #found > 0 then" => "if false then";
         "turn: an answer is bounded in bytes": "if bytes > max_bytes and #ids > 0 then" => "if false then";
         "turn: what is due is moved in bounded steps": "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)" => "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 100000)";
         "turn: nothing starts early": "if moves and head[2] and tonumber(head[2]) <= now then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now)," => "if moves and head[2] then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', '+inf',";
     }
-    LOST "queue-core/src/redis/scripts/unusual.lua" {
+    LOST "queue-core/src/redis/scripts/claim.lua" {
         "turn: a tomb is of one list": "tombs[at] = id .. list" => "tombs[at] = id .. 2";
     }
     REDIS "queue-core/src/redis/scripts/tools.lua" {

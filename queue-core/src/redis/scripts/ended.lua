@@ -15,13 +15,19 @@ local function forget_record(id, record)
   end
 end
 
--- Everything that is known of a live job besides its envelope, gone.
-local function strip(ids)
-  if sparse then
-    for _, key in ipairs({ K.attempts, K.snoozes, K.crashes, K.errors, K.priority }) do
-      many('HDEL', key, ids)
+-- The sizes of n jobs.
+local function each_size(told, n)
+  local sizes, alike = {}, not string.find(told, ',', 1, true) and whole(told)
+  if alike then
+    for at = 1, n do
+      sizes[at] = alike
     end
+    return sizes
   end
+  for size in string.gmatch(told, '%d+') do
+    sizes[#sizes + 1] = whole(size)
+  end
+  return sizes
 end
 
 -- Keeps jobs that ended in the same way: what each takes, in bytes, and its result or ''.
@@ -105,6 +111,11 @@ local function trim_ended(items, max_count, max_bytes)
     count('.kept:' .. state, -n)
   end
   return removed
+end
+
+-- Counts one more of something for a job.
+local function one_more(key, id)
+  put(key, id, ms(whole(call('HGET', key, id)) + 1))
 end
 
 -- One more failure in a job's history; the oldest go first.

@@ -9,6 +9,15 @@ local has_tombs = sparse and call('EXISTS', K.tomb) == 1
 local has_priorities = sparse and call('EXISTS', K.priority) == 1
 local has_crashes = sparse and call('EXISTS', K.crashes) == 1
 
+-- Everything that is known of live jobs besides their envelopes, gone. Most know nothing of most.
+local function strip(ids)
+  for _, key in ipairs(sparse and { K.attempts, K.snoozes, K.crashes, K.errors, K.priority } or {}) do
+    if call('EXISTS', key) == 1 then
+      many('HDEL', key, ids)
+    end
+  end
+end
+
 -- Takes an id's tomb in this list. True: so it lies there already. A tomb in another list stays, for whoever pops the id there.
 local function unearth(id, list)
   return call('HDEL', K.tomb, id .. list) == 1

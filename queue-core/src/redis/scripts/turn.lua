@@ -1,6 +1,6 @@
 -- R2 to R5. ARGV: worker, seq, lease, claim, suspect ('1' or '0'), most bytes, most kept, most bytes kept,
 --   n task names to resume,
---   numbers of groups of acks of made ids, of those that are kept, and of other endings,
+--   numbers of groups of acks, of those that are kept, and of other endings,
 --   groups: claim, how long they are kept or '', n ids, their results: n, or 0 for none, and if they are kept their sizes, or the
 --     one that all have,
 --   other endings: claim, id, kind, a, b.
@@ -33,44 +33,44 @@ local groups, keeping, others = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumb
 i = i + 3
 
 -- Most turns are of a queue that has nothing but jobs of normal priority that have not failed and may start now: of the keys that
--- others have as well there is none. Where one of them is, it matters whether it is there for more than a delay.
+-- others have as well there is none.
 local plain = seq > last and not large and keeping == 0 and others == 0 and call(
   'EXISTS', K.scheduled, K.retry, K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb, K.ready0, K.ready1, K.ready3, K.suspect,
   K.parked
 ) == 0
-local bare = plain or others == 0
-  and call('EXISTS', K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb, K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0
 -- Whether there is a hash that knows more of some job.
-local sparse = not bare and call('EXISTS', K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb) > 0
+local sparse = not plain and call('EXISTS', K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb) > 0
+-- Whether all that may start now is of normal priority.
+local level = plain
 
---- unless plain ---
+--- if not plain: tools, hint, ready, claim
+--- if keeping > 0 or others > 0: ended
 
 -- What a lane wants to know besides the jobs that it gets.
 local function answer(stale, ids, bodies, counts, claim, workers, first_due, more, suspected)
   local next_due = first_due < math.huge and ms(whole(first_due * 1000 - micros)) or ''
   if more == nil then
-    suspected = not bare and call('EXISTS', K.suspect) == 1
+    suspected = not level and call('EXISTS', K.suspect) == 1
     more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0
   end
-  local parked = bare and 0 or call('EXISTS', K.parked)
+  local parked = level and 0 or call('EXISTS', K.parked)
   local waiting = paused and 0 or (more and 1 or 0) + (suspected and 2 or 0)
   return { stale, ids, bodies, counts, claim, ms(micros), waiting, next_due, parked, paused and 1 or 0, workers }
 end
 
--- Envelopes of jobs, and their counts where anything has failed.
+-- Envelopes of jobs, and their counts where anything has failed: none of what no job has.
 local function describe(ids)
   if #ids == 0 then
     return {}, {}
   end
-  local bodies = call('HMGET', K.jobs, unpack(ids))
-  if not sparse then
-    return bodies, {}
+  local bodies, counts = call('HMGET', K.jobs, unpack(ids)), {}
+  for at, key in ipairs(sparse and { K.attempts, K.crashes, K.snoozes } or {}) do
+    counts[at] = call('EXISTS', key) == 1 and call('HMGET', key, unpack(ids)) or {}
   end
-  local crashes = call('HMGET', K.crashes, unpack(ids))
-  for i, crash in ipairs(crashes) do
-    crashes[i] = crash and string.match(crash, '^%d+') or false
+  for at, crash in ipairs(counts[2] or {}) do
+    counts[2][at] = crash and string.match(crash, '^%d+') or false
   end
-  return bodies, { call('HMGET', K.attempts, unpack(ids)), crashes, call('HMGET', K.snoozes, unpack(ids)) }
+  return bodies, counts
 end
 
 if seq == last then
@@ -97,6 +97,7 @@ end
 local stale, answered = {}, {}
 local position = 0
 local done, kept, woken = 0, 0, false
+local bared = {}
 
 for _ = 1, groups do
   local number, keep_ms, n = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
@@ -120,10 +121,20 @@ for _ = 1, groups do
   position = position + n
   i = i + 3 + n
   local results = tonumber(ARGV[i])
+  local given = {}
+  for at = 1, mine do
+    if string.byte(own[at]) == 61 then -- '='
+      given[#given + 1] = ms(now)
+      given[#given + 1] = own[at]
+    end
+  end
+  if #given > 0 then
+    call('ZADD', K.tombstones, unpack(given))
+  end
   if mine > 0 and keep_ms == '' then
     call('HDEL', K.jobs, unpack(own))
-    if sparse then
-      strip(own)
+    for at = 1, sparse and mine or 0 do
+      bared[#bared + 1] = own[at]
     end
   elseif mine > 0 then
     local theirs, sizes = {}, each_size(ARGV[i + results + 1], n)
@@ -138,6 +149,9 @@ for _ = 1, groups do
   i = i + (keep_ms == '' and 1 or 2) + results
 end
 
+if #bared > 0 then
+  strip(bared)
+end
 local retries, later = {}, {}
 for _ = 1, others do
   local number, id, kind, a, b = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
@@ -152,19 +166,7 @@ for _ = 1, others do
       -- The process lived through this round.
       call('HDEL', K.crashes, id)
     end
-    if kind == 'ack' then
-      if string.sub(id, 1, 1) == '=' then
-        call('ZADD', K.tombstones, ms(now), id)
-      end
-      if a ~= '' then
-        keep_one(id, 'done', a, b)
-        kept = kept + 1
-      else
-        call('HDEL', K.jobs, id)
-        strip({ id })
-      end
-      done = done + 1
-    elseif kind == 'nack' then
+    if kind == 'nack' then
       one_more(K.attempts, id)
       add_failure(id, b)
       table.insert(retries, ms(after(a)))
@@ -251,6 +253,7 @@ local more, suspected = nil, nil
 local first_due, promoted = math.huge, false
 if not plain then
   first_due, promoted = promote(not paused)
+  level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0
 end
 if not paused and wanted > 0 then
   if plain then
@@ -287,7 +290,7 @@ if not paused and wanted > 0 then
         break
       end
     end
-    if may_suspect and not bare and #ids < wanted then
+    if may_suspect and not level and #ids < wanted then
       local alive, taken = take(ids, call('LPOP', K.suspect, 1) or {}, 9, max_bytes)
       if taken < #alive then
         call('LPUSH', K.suspect, alive[1])
@@ -297,7 +300,7 @@ if not paused and wanted > 0 then
       wanted = math.min(wanted, #ids + 64)
     end
     local full, drained = false, false
-    for _, list in ipairs(bare and { 2 } or ORDER) do
+    for _, list in ipairs(level and { 2 } or ORDER) do
       if has_tombs and #ids < wanted and not full then
         pass_tombs(list)
       end
@@ -316,12 +319,12 @@ if not paused and wanted > 0 then
           end
         end
         if #found < asked then
-          drained = bare and not full
+          drained = level and not full
           break
         end
       end
     end
-    suspected = not bare and call('EXISTS', K.suspect) == 1
+    suspected = not level and call('EXISTS', K.suspect) == 1
     more = not drained and call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0
   end
 end

@@ -1,23 +1,4 @@
--- What a turn does only where something is out of the ordinary.
-
--- The sizes of n jobs.
-local function each_size(told, n)
-  local sizes, alike = {}, not string.find(told, ',', 1, true) and whole(told)
-  if alike then
-    for at = 1, n do
-      sizes[at] = alike
-    end
-    return sizes
-  end
-  for size in string.gmatch(told, '%d+') do
-    sizes[#sizes + 1] = whole(size)
-  end
-  return sizes
-end
-
-local function one_more(key, id)
-  put(key, id, ms(whole(call('HGET', key, id)) + 1))
-end
+-- How jobs are claimed where something is out of the ordinary.
 
 -- Moves what is due, in bounded steps, unless the queue is paused. Says when the next one is due, and whether idle workers may
 -- be needed.
