@@ -44,7 +44,7 @@ macro_rules! text {
 macro_rules! script {
     ($name:ident, $file:literal, $flags:literal, $keys:expr, [$($part:literal),*]) => {
         pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new($file, $flags, $keys, concat!($(text!($part), "\n",)* text!($file))));
+            LazyLock::new(|| Script::new($file, $flags, $keys, &[$(text!($part),)* text!($file)].join("\n")));
     };
 }
 

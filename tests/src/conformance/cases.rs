@@ -142,6 +142,7 @@ macro_rules! __conformance_cases {
                 a_name_outside_the_grammar_is_refused
                 idle_producers_are_swept
                 tombstones_of_given_ids_are_swept_by_age_and_number
+                a_given_id_that_is_used_again_starts_over
                 dead_jobs_are_evicted_by_age_and_by_bytes_and_counted
                 an_evicted_id_can_be_enqueued_again
                 kept_jobs_are_swept_when_their_time_is_over

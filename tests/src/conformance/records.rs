@@ -171,6 +171,24 @@ pub async fn tombstones_of_given_ids_are_swept_by_age_and_number(bed: Bed) {
     assert_eq!(swept, 4);
 }
 
+/// With a job that is done goes what was known of it: the next one of its id has not failed.
+pub async fn a_given_id_that_is_used_again_starts_over(bed: Bed) {
+    let mut lane = bed.lane().await;
+    for _ in 0..2 {
+        bed.put_given("daily", "a").await;
+        let delivery = lane.claim_one().await;
+        assert_eq!((delivery.attempts, delivery.snoozes), (0, 0));
+        assert!(lane.end(&delivery, nack(Duration::from_millis(1))).await);
+        let delivery = lane.wait_for_one().await;
+        assert!(lane.end(&delivery, Ending::Snooze { delay: Duration::from_millis(1) }).await);
+        let delivery = lane.wait_for_one().await;
+        assert_eq!((delivery.attempts, delivery.snoozes), (1, 1));
+        lane.ack(&[delivery]).await;
+        let limits = SweepLimits { tombstone_count: 0, ..SweepLimits::default() };
+        assert_eq!(sweep(&bed, limits).await.tombstones, 1);
+    }
+}
+
 /// Dead jobs past their retention are evicted, and counted.
 pub async fn dead_jobs_are_evicted_by_age_and_by_bytes_and_counted(bed: Bed) {
     bury(&bed, 10).await;

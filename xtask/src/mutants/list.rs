@@ -96,8 +96,8 @@ mutants! {
         "cancel: a worker hears of it": "if #gone < 500 then" => "if false then";
     }
     REDIS_FAULTS "queue-core/src/redis/script.rs" {
-        "full: finishes work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_unless_plain(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn\" { \"\" } else { flags }, with_numbers(&text, keys))";
-        "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_unless_plain(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"extend\" { \"\" } else { flags }, with_numbers(&text, keys))";
+        "full: finishes work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn\" { \"\" } else { flags }, with_numbers(&text, keys))";
+        "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"extend\" { \"\" } else { flags }, with_numbers(&text, keys))";
     }
     REDIS_FAULTS "queue-core/src/redis/link.rs" {
         "link: a silent connection is given up": "if timeouts >= TIMEOUTS {" => "if false {";

@@ -29,8 +29,8 @@ const SWITCH: &str = "QUEUE_MUTANT";
 /// How scripts are read when the tests run.
 const READ_LATER: (&str, &str, &str) = (
     "queue-core/src/redis/script.rs",
-    r#"concat!($(include_str!(concat!("scripts/", $part, ".lua")), "\n",)* include_str!(concat!("scripts/", $file, ".lua")))"#,
-    r#"&[$($part,)* $file].map(|part| std::fs::read_to_string(format!("{}/src/redis/scripts/{part}.lua", env!("CARGO_MANIFEST_DIR"))).expect("a script")).join("\n")"#,
+    r#"include_str!(concat!("scripts/", $name, ".lua"))"#,
+    r#"&*std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/scripts/", $name, ".lua")).expect("a script").leak()"#,
 );
 
 /// Options of `cargo xtask mutants`.
