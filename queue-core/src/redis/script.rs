@@ -243,7 +243,8 @@ fn with_parts(text: &str) -> String {
     whole
 }
 
-/// A script's text in which what parts define is made only on their condition: to a call that does without they are but names.
+/// A script's text in which what parts define, one name by line, is made only on their condition: to a call that does without they
+/// are but names.
 fn made_where_needed(text: &str) -> String {
     let (mut made, mut lines) = (String::new(), text.lines());
     while let Some(line) = lines.next() {

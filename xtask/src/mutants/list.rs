@@ -69,7 +69,7 @@ mutants! {
         "turn: what is kept is nothing plain": "and keeping == 0 and" => "and";
         "turn: what goes before other jobs is looked for": "level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0" => "level = true";
         "turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
-        "turn: with a job goes what is known of it": "if #bared > 0 then" => "if false then";
+        "turn: with a job goes what is known of it": "    if sparse then\n      strip(own)" => "    if false then\n      strip(own)";
         "turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
     }
     REDIS "queue-core/src/redis/scripts/sequence.lua" {

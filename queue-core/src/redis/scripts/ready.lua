@@ -1,6 +1,7 @@
--- The lists of jobs that may start now. An id waits in them at most once (R9): a cancelled one stays where it is under a tomb, of
--- an id in a list, and whoever would push the id to that list again takes the tomb away instead. Ids leave a list at its head
--- and come in at either end; what is between is never moved or taken out, so that the auditor can read it beside all that.
+-- The lists of jobs that may start now, and the sparse hashes beside them. An id waits in the lists at most once (R9): a cancelled
+-- one stays where it is under a tomb, of an id in a list, and whoever would push the id to that list again takes the tomb away
+-- instead. Ids leave a list at its head and come in at either end; what is between is never moved or taken out, so that the auditor
+-- can read it beside all that.
 
 local LISTS = { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
 local ORDER = { 0, 1, 2, 3 }
@@ -9,10 +10,17 @@ local has_tombs = sparse and call('EXISTS', K.tomb) == 1
 local has_priorities = sparse and call('EXISTS', K.priority) == 1
 local has_crashes = sparse and call('EXISTS', K.crashes) == 1
 
--- Everything that is known of live jobs besides their envelopes, gone. Most know nothing of most.
+-- Which of the sparse hashes were there when one of them was first to be cleared. What a script writes into them itself is of jobs
+-- that it does not strip.
+local there = {}
+
+-- Everything that is known of live jobs besides their envelopes, gone.
 local function strip(ids)
   for _, key in ipairs(sparse and { K.attempts, K.snoozes, K.crashes, K.errors, K.priority } or {}) do
-    if call('EXISTS', key) == 1 then
+    if there[key] == nil then
+      there[key] = call('EXISTS', key) == 1
+    end
+    if there[key] then
       many('HDEL', key, ids)
     end
   end

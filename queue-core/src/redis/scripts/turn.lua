@@ -4,9 +4,9 @@
 --   groups: claim, how long they are kept or '', n ids, their results: n, or 0 for none, and if they are kept their sizes, or the
 --     one that all have,
 --   other endings: claim, id, kind, a, b.
--- Answers: stale positions as text, ids, envelopes, counts (none, or attempts, crashes and snoozes of each), claim number, now,
--- more (1) and suspects (2), time to the next that is due or '', parked, paused, workers. Times are in microseconds: a job starts
--- when it is due, not a millisecond later.
+-- Answers: stale positions as text, ids, envelopes, counts (none, or attempts, crashes and snoozes: of each, or none), claim number,
+-- now, more (1) and suspects (2), time to the next that is due or '', parked, paused, workers. Times are in microseconds: a job
+-- starts when it is due, not a millisecond later.
 
 local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large')
 if meta[1] and meta[1] ~= SCHEMA then
@@ -32,15 +32,16 @@ local i = 10 + tonumber(ARGV[9])
 local groups, keeping, others = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
 i = i + 3
 
--- Most turns are of a queue that has nothing but jobs of normal priority that have not failed and may start now: of the keys that
--- others have as well there is none.
+-- Most turns are new ones that hand in nothing but acks of what is not kept, of a queue that has nothing but jobs of normal priority
+-- that have not failed and may start now: of the keys that others have as well there is none. Such a turn is plain. It makes none of
+-- the functions below, which have to be guarded by what makes a turn none: `strip` by `sparse`, `wait` by `others`.
 local plain = seq > last and not large and keeping == 0 and others == 0 and call(
   'EXISTS', K.scheduled, K.retry, K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb, K.ready0, K.ready1, K.ready3, K.suspect,
   K.parked
 ) == 0
 -- Whether there is a hash that knows more of some job.
 local sparse = not plain and call('EXISTS', K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb) > 0
--- Whether all that may start now is of normal priority.
+-- Whether `ready2` is known to be the only place with jobs to claim.
 local level = plain
 
 --- if not plain: tools, hint, ready, claim
@@ -97,7 +98,6 @@ end
 local stale, answered = {}, {}
 local position = 0
 local done, kept, woken = 0, 0, false
-local bared = {}
 
 for _ = 1, groups do
   local number, keep_ms, n = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
@@ -115,12 +115,6 @@ for _ = 1, groups do
   for at = mine + 1, n do
     own[at] = nil
   end
-  if mine > 0 then
-    call('HDEL', K.active, unpack(own))
-  end
-  position = position + n
-  i = i + 3 + n
-  local results = tonumber(ARGV[i])
   local given = {}
   for at = 1, mine do
     if string.byte(own[at]) == 61 then -- '='
@@ -131,10 +125,16 @@ for _ = 1, groups do
   if #given > 0 then
     call('ZADD', K.tombstones, unpack(given))
   end
+  if mine > 0 then
+    call('HDEL', K.active, unpack(own))
+  end
+  position = position + n
+  i = i + 3 + n
+  local results = tonumber(ARGV[i])
   if mine > 0 and keep_ms == '' then
     call('HDEL', K.jobs, unpack(own))
-    for at = 1, sparse and mine or 0 do
-      bared[#bared + 1] = own[at]
+    if sparse then
+      strip(own)
     end
   elseif mine > 0 then
     local theirs, sizes = {}, each_size(ARGV[i + results + 1], n)
@@ -149,9 +149,6 @@ for _ = 1, groups do
   i = i + (keep_ms == '' and 1 or 2) + results
 end
 
-if #bared > 0 then
-  strip(bared)
-end
 local retries, later = {}, {}
 for _ = 1, others do
   local number, id, kind, a, b = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
