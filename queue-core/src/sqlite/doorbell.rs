@@ -178,9 +178,12 @@ mod street {
 
     /// Builds the house, and the street if it is the first there.
     fn settle(folder: &Path, house: &Path) -> Option<UnixDatagram> {
-        // Whoever leaves an empty street takes it along, perhaps just before the house stands.
+        // Whoever leaves an empty street takes it along, perhaps just before the house stands, or while it is found to be there.
         for _ in 0..100 {
-            fs::DirBuilder::new().mode(0o700).recursive(true).create(folder).ok()?;
+            match fs::DirBuilder::new().mode(0o700).recursive(true).create(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return None,
+                _ => {}
+            }
             match UnixDatagram::bind(house) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 bound => return bound.ok(),
