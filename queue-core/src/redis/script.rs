@@ -61,20 +61,14 @@ fn part(name: &str) -> &'static str {
 }
 
 // Finishes, beats and reclaims work on a Redis that is full, and so does all that makes room.
-script!(REGISTER, "register", "flags=allow-oom", &[Meta, Workers, Leases, Producers, Seen, Counters], ["prelude", "tools", "schema"]);
+script!(REGISTER, "register", "flags=allow-oom", &[Meta, Workers, Leases, Producers, Seen, Counters], ["prelude", "schema"]);
 script!(ENQUEUE, "enqueue", "", keys![Scheduled, Producers, Seen], ["prelude", "tools", "hint", "sparse", "ready", "ended", "sequence"]);
-script!(
-    ENQUEUE_READY,
-    "enqueue_ready",
-    "",
-    &[Meta, Producers, Seen, Jobs, Ready2, Hint, Counters],
-    ["prelude", "tools", "hint", "sequence"]
-);
+script!(ENQUEUE_READY, "enqueue_ready", "", &[Meta, Producers, Seen, Jobs, Ready2, Hint, Counters], ["prelude", "hint", "sequence"]);
 script!(TURN, "turn", "flags=allow-oom", keys![Scheduled, Retry, Active, Workers, Leases, Gone, Parked], ["prelude"]);
-script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "tools", "schema"]);
-script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude", "tools"]);
-script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude", "tools"]);
-script!(FENCE, "fence", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Fenced, Counters], ["prelude", "tools", "schema"]);
+script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "schema"]);
+script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude"]);
+script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude"]);
+script!(FENCE, "fence", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Fenced, Counters], ["prelude", "schema"]);
 script!(
     RECLAIM,
     "reclaim",
@@ -82,7 +76,7 @@ script!(
     keys![Retry, Active, Workers],
     ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
 );
-script!(FORGET, "forget", "flags=allow-oom", &[Fenced, Counters], ["prelude", "tools"]);
+script!(FORGET, "forget", "flags=allow-oom", &[Fenced, Counters], ["prelude"]);
 script!(
     CANCEL,
     "cancel",
@@ -112,20 +106,20 @@ script!(
     keys![Scheduled, Retry, Active, Workers, Leases, Fenced, Parked],
     ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
 );
-script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Hint, Counters], ["prelude", "tools", "schema", "hint"]);
+script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Hint, Counters], ["prelude", "schema", "hint"]);
 script!(
     SHOW,
     "show",
     "flags=no-writes",
     &[Jobs, Records, Active, Notes, Scheduled, Retry, Dead, Priority, Attempts, Crashes, Snoozes, Errors, Counters],
-    ["prelude", "tools"]
+    ["prelude"]
 );
 script!(
     STATS,
     "stats",
     "flags=no-writes",
     &[Meta, Tomb, Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Active, Parked, Dead, Leases, Counters],
-    ["prelude", "tools"]
+    ["prelude"]
 );
 
 /// All of them.

@@ -25,9 +25,8 @@ elseif seq < last then
 elseif seq > last + 1 then
   return redis.error_reply('FORGOTTEN ' .. worker)
 end
-local paused = meta[2] == '1'
+local paused, large = meta[2] == '1', meta[4] == '1'
 
-local large = meta[4] == '1'
 local i = 10 + tonumber(ARGV[9])
 local groups, keeping, others = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
 i = i + 3
