@@ -10,7 +10,7 @@ use std::{
 
 use redis::{FromRedisValue, RedisResult};
 
-use crate::{preload, process::Process, wire::Wire};
+use crate::{patience::PATIENCE, preload, process::Process, wire::Wire};
 
 /// What kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,6 +269,16 @@ fn plain(options: &[&str]) -> Vec<String> {
 
 fn exchange(port: u16, words: &[&str]) -> std::io::Result<String> {
     Wire::to(port)?.say(words)
+}
+
+/// A connection by which a test reads and changes what a server keeps, with as much patience as a test has.
+///
+/// # Panics
+/// When the server is not there.
+pub async fn connect(url: &str) -> redis::aio::MultiplexedConnection {
+    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+    let client = redis::Client::open(url).expect("the URL of a server of ours");
+    client.get_multiplexed_async_connection_with_config(&config).await.expect("the server is there")
 }
 
 /// One server per kind for all tests of a process: each test has a namespace or a queue of its own. It ends with the process.

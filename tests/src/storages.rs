@@ -174,8 +174,7 @@ impl Server {
     async fn connections(&self) -> Vec<MultiplexedConnection> {
         let mut connections = Vec::new();
         for url in &self.masters {
-            let client = redis::Client::open(url.as_str()).expect("the URL of a server of ours");
-            connections.push(client.get_multiplexed_async_connection().await.expect("the server answers"));
+            connections.push(server::connect(url).await);
         }
         connections
     }

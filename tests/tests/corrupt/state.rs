@@ -9,7 +9,10 @@ use queue_core::{
     envelope::Envelope,
     redis::RedisBroker,
 };
-use queue_tests::{conformance::eventually, server::Server};
+use queue_tests::{
+    conformance::eventually,
+    server::{self, Server},
+};
 use redis::aio::MultiplexedConnection;
 
 /// A lease that no case outlives.
@@ -81,8 +84,7 @@ impl Hands for Keeper {
 
 impl Keeper {
     pub(crate) async fn new(server: &Server) -> Keeper {
-        let client = redis::Client::open(server.url()).expect("its URL is one");
-        Keeper { connection: client.get_multiplexed_async_connection().await.expect("the server is there") }
+        Keeper { connection: server::connect(&server.url()).await }
     }
 
     pub(crate) async fn ask<T: redis::FromRedisValue>(&mut self, command: &redis::Cmd) -> T {
