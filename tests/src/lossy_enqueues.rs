@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{Mutex, PoisonError},
+    thread::{self, ThreadId},
     time::Duration,
 };
 
@@ -55,6 +56,8 @@ pub struct Enqueues {
     /// What befalls those beyond the planned ones.
     always: Mutex<EnqueueFault>,
     seen: watch::Sender<Vec<Seen>>,
+    /// Where they came from.
+    threads: Mutex<Vec<ThreadId>>,
     /// Each enqueue takes one; so a test can hold them up.
     gate: Semaphore,
 }
@@ -67,6 +70,7 @@ impl Default for Enqueues {
             planned: Mutex::default(),
             always: Mutex::new(EnqueueFault::None),
             seen: watch::Sender::default(),
+            threads: Mutex::default(),
             gate: Semaphore::new(OPEN),
         }
     }
@@ -104,6 +108,11 @@ impl Enqueues {
         self.seen.borrow().clone()
     }
 
+    /// The threads on which they came.
+    pub fn threads(&self) -> Vec<ThreadId> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Waits until so many have come.
     ///
     /// # Panics
@@ -124,6 +133,7 @@ impl Enqueues {
     ) -> Result<Vec<Enqueued>> {
         let ids = request.jobs.iter().map(|job| job.id.clone()).collect();
         let seen = Seen { producer: request.producer.to_string(), seq: request.seq, ids };
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread::current().id());
         let again = self.seen.borrow().contains(&seen);
         self.seen.send_modify(|all| all.push(seen));
         let _pass = self.gate.acquire().await.expect("the gate is never closed for good");

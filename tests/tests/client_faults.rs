@@ -80,6 +80,29 @@ async fn a_lone_job_leaves_at_once_and_the_next_ones_together() {
     assert!(broker.registered() <= 2, "two lanes at most, each with a name of its own");
 }
 
+/// Without a hand-over to the broker's thread, whoever came before. Names are asked for over there.
+#[tokio::test]
+async fn who_is_alone_sends_from_where_it_is() {
+    let broker = broker();
+    let client = client(&broker, LONG);
+    let sends_from_here = async || {
+        for n in 0..4 {
+            number::job(n).enqueue(&client).await.unwrap();
+        }
+        broker.enqueues.threads().ends_with(&[std::thread::current().id(); 2])
+    };
+    assert!(sends_from_here().await, "after the first job");
+    for stored in join_all((0..100).map(|n| number::job(n).enqueue(&client))).await {
+        stored.unwrap();
+    }
+    assert!(sends_from_here().await, "after a crowd");
+    broker.enqueues.plan([Fault::Forgotten]);
+    assert!(sends_from_here().await, "under another name");
+    broker.enqueues.plan([Fault::Cut; 2]);
+    assert!(matches!(number::job(0).enqueue(&client).await, Err(Error::Unknown(_))));
+    assert!(sends_from_here().await, "after one whose fate is not known");
+}
+
 #[tokio::test]
 async fn a_lost_answer_makes_no_second_job() {
     let broker = broker();

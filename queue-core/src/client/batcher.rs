@@ -4,6 +4,7 @@
 //! next batch. Who is alone sends from where it is: a lone job is handed to nobody. Bulk enqueues go beside, in a few lanes.
 
 use std::{
+    collections::VecDeque,
     mem,
     sync::{
         Arc, Mutex, PoisonError,
@@ -162,7 +163,7 @@ impl Producers {
             Some(sender) if !sender.is_closed() => sender.clone(),
             _ => {
                 let (sender, receiver) = mpsc::channel(WAITING);
-                let lanes = vec![self.single.clone(), Arc::new(AsyncMutex::new(Producer::new(self.line.clone())))];
+                let lanes = VecDeque::from([self.single.clone(), Arc::new(AsyncMutex::new(Producer::new(self.line.clone())))]);
                 let sending = Batcher { line: self.line.clone(), crowd: self.crowd.clone(), idle: lanes, gathered: Vec::new() };
                 self.line.broker.spawn(Box::pin(sending.run(receiver)));
                 *batcher = Some(sender.clone());
@@ -176,8 +177,8 @@ impl Producers {
 struct Batcher {
     line: Line,
     crowd: Arc<Crowd>,
-    /// Producers with nothing in flight.
-    idle: Vec<Arc<AsyncMutex<Producer>>>,
+    /// Producers with nothing in flight. They take turns, so that each has a name before long: who is alone needs that of his.
+    idle: VecDeque<Arc<AsyncMutex<Producer>>>,
     /// What was left over by the last batch.
     gathered: Vec<Waiting>,
 }
@@ -197,10 +198,10 @@ impl Batcher {
                     self.gathered.push(job);
                 }
                 let Some(batch) = self.next_batch() else { break };
-                flying.extend(self.idle.pop().map(|lane| batch.send(lane)));
+                flying.extend(self.idle.pop_front().map(|lane| batch.send(lane)));
             }
             tokio::select! {
-                Some(lane) = flying.next() => self.idle.push(lane),
+                Some(lane) = flying.next() => self.idle.push_back(lane),
                 () = self.crowd.bell.notified(), if !self.idle.is_empty() && !flying.is_empty() => {}
                 else => {}
             }

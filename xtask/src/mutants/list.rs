@@ -360,6 +360,9 @@ mutants! {
     CORE "queue-core/src/client/batcher.rs" {
         "client: a batch is bounded in bytes": "bytes <= MAX_BYTES" => "true";
     }
+    CLIENT "queue-core/src/client/batcher.rs" {
+        "client: lanes take turns": "self.idle.pop_front()" => "self.idle.pop_back()";
+    }
     WORKER "queue-worker/src/reclaimer.rs" {
         "worker: the reclaimer looks twice": "asked.saturating_duration_since(first) >= confirm" => "true";
         "worker: the reclaimer looks at all queues": "(group + 1) % groups" => "group";
