@@ -8,6 +8,7 @@
 mod audit;
 mod ballast;
 mod busy;
+mod company;
 mod doorbell;
 mod enqueue;
 mod finish;

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     ballast::Ballast,
     busy,
+    company::Company,
     doorbell::Bell,
     schema,
     tx::{Failed, Tx},
@@ -107,6 +108,7 @@ impl Writer {
             roomy: true,
             durability,
             syncs: true,
+            company: Company::default(),
             waiting: VecDeque::new(),
         };
         start("queue-sqlite-writer", group)
@@ -124,6 +126,7 @@ impl Writer {
             roomy: true,
             durability: Durability::Volatile,
             syncs: true,
+            company: Company::default(),
             waiting: VecDeque::new(),
         };
         start("queue-sqlite-reader", group)
@@ -167,6 +170,7 @@ struct Group {
     durability: Durability,
     /// Whether a commit of this connection waits for the disk now.
     syncs: bool,
+    company: Company,
     waiting: VecDeque<Box<dyn Op>>,
 }
 
@@ -199,6 +203,7 @@ impl Group {
         let mut answers: Vec<(Box<dyn Op>, Option<Error>)> = Vec::new();
         let room = self.look_for_room();
         let mut bytes = 0;
+        let mut wait = self.company.wait();
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut current = None;
         let mut refused = false;
@@ -206,7 +211,9 @@ impl Group {
             self.transaction(|tx, refuse| {
                 let until = Instant::now() + GROUP_TIME;
                 while answers.is_empty() || answers.len() < GROUP && bytes < GROUP_BYTES && Instant::now() < until {
-                    waiting.extend(waiting.is_empty().then(|| receiver.try_recv().ok()).flatten());
+                    if waiting.is_empty() {
+                        waiting.extend(receiver.try_recv().ok().or_else(|| synced.then(|| wait.next(answers.len(), receiver)).flatten()));
+                    }
                     // What came meanwhile and has to be on disk waits for a commit of its own.
                     if waiting.front().is_none_or(|op| !synced && waits(&**op)) {
                         break;
@@ -250,6 +257,7 @@ impl Group {
                 answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate()));
             }
         }
+        self.company.ended(self.waiting.len() + receiver.len(), if synced { answers.len() } else { 0 });
         for (op, failure) in answers {
             op.answer(failure);
         }
@@ -321,11 +329,15 @@ impl Group {
             let mut tx = Tx::new(&self.connection);
             work(&mut tx, &full)?;
             let hints = tx.finish()?;
+            let begun = Instant::now();
             self.connection.prepare_cached("COMMIT")?.execute([])?;
-            Ok(hints)
+            Ok((hints, begun.elapsed()))
         });
         match outcome {
-            Ok(hints) => {
+            Ok((hints, took)) => {
+                if self.syncs {
+                    self.company.came_back(took);
+                }
                 self.bell.ring(hints);
                 Ok(())
             }
