@@ -35,7 +35,7 @@ impl Company {
         self.trip = if self.trip.is_zero() { took } else { self.trip.mul_f64(1.0 - GAIN) + took.mul_f64(GAIN) };
     }
 
-    /// So many wait already, and so many are answered now.
+    /// So many wait already, and so many that waited for the disk are answered now.
     pub(super) fn ended(&mut self, waiting: usize, answered: usize) {
         self.expected = waiting + answered;
     }
@@ -95,35 +95,36 @@ mod tests {
     use super::*;
 
     /// A commit that follows one which so many shared, while so many wait.
-    fn after(waiting: usize, answered: usize) -> Wait {
+    fn after(waiting: usize, answered: usize, most: Duration) -> Wait {
         let mut company = Company::default();
-        company.came_back(Duration::from_secs(3600));
         company.ended(waiting, answered);
-        Wait { most: Duration::from_secs(3600), ..company.wait() }
+        Wait { most, ..company.wait() }
     }
 
     #[test]
     fn who_is_alone_waits_for_nobody() {
         let (_sender, mut receiver) = mpsc::unbounded_channel::<()>();
-        assert_eq!(after(0, 1).next(1, &mut receiver), None);
-        assert_eq!(after(0, 0).next(1, &mut receiver), None);
+        for answered in [0, 1] {
+            let mut wait = after(0, answered, Duration::ZERO);
+            assert_eq!(wait.next(1, &mut receiver), None);
+            assert!(wait.until.is_none(), "it has not waited");
+        }
     }
 
     #[test]
     fn those_who_take_turns_are_waited_for() {
         let (sender, mut receiver) = mpsc::unbounded_channel();
-        let mut wait = after(1, 1);
+        let mut wait = after(1, 1, Duration::from_secs(3600));
         thread::scope(|scope| {
             scope.spawn(|| sender.send("back"));
             assert_eq!(wait.next(1, &mut receiver), Some("back"));
         });
-        assert_eq!(wait.next(2, &mut receiver), None);
     }
 
     #[test]
     fn who_does_not_come_back_is_not_waited_for_long() {
         let (_sender, mut receiver) = mpsc::unbounded_channel::<()>();
-        let mut wait = Wait { most: Duration::from_millis(1), ..after(0, 2) };
+        let mut wait = after(0, 2, Duration::from_millis(1));
         assert_eq!([wait.next(1, &mut receiver), wait.next(1, &mut receiver)], [None; 2]);
         let mut company = Company::default();
         company.came_back(Duration::from_secs(1));

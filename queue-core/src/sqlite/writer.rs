@@ -257,7 +257,8 @@ impl Group {
                 answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate()));
             }
         }
-        self.company.ended(self.waiting.len() + receiver.len(), if synced { answers.len() } else { 0 });
+        let promised = answers.iter().filter(|(op, _)| waits(&**op)).count();
+        self.company.ended(self.waiting.len() + receiver.len(), promised);
         for (op, failure) in answers {
             op.answer(failure);
         }
