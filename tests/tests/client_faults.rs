@@ -18,7 +18,7 @@ use queue_core::{
     prelude::*,
     sqlite::SqliteBroker,
 };
-use queue_tests::{failing::FailingBroker, lossy_enqueues::EnqueueFault as Fault};
+use queue_tests::{failing::FailingBroker, lossy_enqueues::EnqueueFault as Fault, patience::until};
 use tokio::sync::Barrier;
 
 #[task(queue = "numbers")]
@@ -250,12 +250,7 @@ async fn a_call_that_is_dropped_leaves_a_whole_job_or_none() {
     number::job(2).enqueue(&client).await.unwrap();
     client.enqueue_all((0..10).map(number::job)).await.unwrap();
     // The dropped ones were under way: nobody asks about them, and they are there.
-    let all = async {
-        while stored(&client).await != 22 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), all).await.expect("all are stored");
+    until("all to be stored", async || stored(&client).await == 22).await;
 }
 
 #[tokio::test]

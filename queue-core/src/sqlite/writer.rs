@@ -170,6 +170,7 @@ struct Group {
     durability: Durability,
     /// Whether a commit of this connection waits for the disk now.
     syncs: bool,
+    /// Who may join a commit before it goes to the disk.
     company: Company,
     waiting: VecDeque<Box<dyn Op>>,
 }
