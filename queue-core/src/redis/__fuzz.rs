@@ -20,6 +20,7 @@ pub(crate) fn answers(bytes: &[u8]) {
     if let Ok((turn, _)) = answers::turn(value.clone(), &[2, 0, 1]) {
         assert!(turn.stale.iter().all(|position| *position < 3), "positions of finishes that were sent");
     }
+    drop(answers::plain_turn(value.clone()));
     drop(answers::record(&id, value.clone()));
     drop(answers::gone(value.clone()));
     if let Ok(values) = answers::array(value.clone()) {

@@ -90,9 +90,35 @@ pub(super) fn enqueued(value: Value, jobs: usize) -> Result<Vec<Enqueued>> {
     if answers.len() == jobs { Ok(answers) } else { Err(strange("the number of answers")) }
 }
 
-/// `positions` are those of the finishes, in the order in which the script got them. Gives the server's clock, too, in
-/// microseconds.
-pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, i64)> {
+/// What a plain queue has answered; none where it takes the whole script.
+pub(super) fn plain_turn(value: Value) -> Result<Option<TurnAnswer>> {
+    if matches!(value, Value::Nil) {
+        return Ok(None);
+    }
+    let mut values = array(value)?.into_iter();
+    let mut answer = TurnAnswer::default();
+    let (ids, mut bodies) = (array(next(&mut values)?)?, array(next(&mut values)?)?.into_iter());
+    let claim: u64 = number(next(&mut values)?)?;
+    answer.deliveries.reserve(ids.len());
+    for id in ids {
+        answer.deliveries.push(Delivery::new(JobId::from_bytes(&bytes(id)?)?, claim, bytes(next(&mut bodies)?)?));
+    }
+    clock(&mut answer, next(&mut values)?)?;
+    answer.more = number::<i64>(next(&mut values)?)? != 0;
+    answer.workers = number(next(&mut values)?)?;
+    Ok(Some(answer))
+}
+
+/// The server's clock, in microseconds.
+fn clock(answer: &mut TurnAnswer, value: Value) -> Result<()> {
+    let now_us: i64 = number(value)?;
+    (answer.now_ms, answer.as_of) = (now_us.div_euclid(1000), Some(now_us));
+    Ok(())
+}
+
+/// What any queue has answered, and whether it is plain. `positions` are those of the finishes, in the order in which the script got
+/// them.
+pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, bool)> {
     let mut values = array(value)?.into_iter();
     let mut answer = TurnAnswer::default();
     let stale = text(next(&mut values)?)?;
@@ -119,9 +145,7 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, i64
         delivery.void = delivery.envelope.is_empty();
         answer.deliveries.push(delivery);
     }
-    let now_us: i64 = number(next(&mut values)?)?;
-    answer.now_ms = now_us.div_euclid(1000);
-    answer.as_of = Some(now_us);
+    clock(&mut answer, next(&mut values)?)?;
     let waiting: i64 = number(next(&mut values)?)?;
     (answer.more, answer.suspects) = (waiting & 1 != 0, waiting & 2 != 0);
     let due = text(next(&mut values)?)?;
@@ -131,7 +155,7 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, i64
     answer.parked = number::<i64>(next(&mut values)?)? != 0;
     answer.paused = number::<i64>(next(&mut values)?)? != 0;
     answer.workers = number(next(&mut values)?)?;
-    Ok((answer, now_us))
+    Ok((answer, number::<i64>(next(&mut values)?)? != 0))
 }
 
 /// A failure as Lua packs it: time and text.
@@ -257,17 +281,23 @@ mod tests {
     use super::*;
 
     /// What the fuzzer begins with has to lead it to the end of the decoder.
-    fn seed(name: &str) -> Result<TurnAnswer> {
+    fn value(name: &str) -> Value {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/answers").join(name);
         let bytes = std::fs::read(&file).expect("the corpus is in the repository");
-        Ok(turn(redis::parse_redis_value(&bytes).expect("it is an answer"), &[2, 0, 1])?.0)
+        redis::parse_redis_value(&bytes).expect("it is an answer")
+    }
+
+    fn seed(name: &str) -> Result<TurnAnswer> {
+        let (answer, plain) = turn(value(name), &[2, 0, 1])?;
+        assert!(plain);
+        Ok(answer)
     }
 
     #[test]
     fn the_seeds_of_the_fuzzer_are_answers_of_turns() {
-        let plain = seed("turn").expect("it is one");
-        assert_eq!((plain.stale, plain.workers), (vec![1, 2], 3));
-        assert_eq!(plain.deliveries.iter().map(|delivery| delivery.void).collect::<Vec<_>>(), [false, true]);
+        let whole = seed("turn").expect("it is one");
+        assert_eq!((whole.stale, whole.workers), (vec![1, 2], 3));
+        assert_eq!(whole.deliveries.iter().map(|delivery| delivery.void).collect::<Vec<_>>(), [false, true]);
 
         let counted = seed("turn-counted").expect("it is one").deliveries;
         let counts = |delivery: &Delivery| (delivery.attempts, delivery.crashes, delivery.snoozes);
@@ -275,5 +305,11 @@ mod tests {
 
         assert!(seed("turn-of-nothing").expect("it is one").deliveries.is_empty());
         assert!(seed("turn-short").is_err());
+
+        let plain = plain_turn(value("turn-plain")).unwrap().expect("the queue is plain");
+        let claims: Vec<_> = plain.deliveries.iter().map(|delivery| (delivery.id.as_bytes(), delivery.claim)).collect();
+        assert_eq!(claims, [(&b"=a"[..], 1_700_000_000_000), (&b"0123456789abcdef"[..], 1_700_000_000_000)]);
+        assert_eq!((plain.as_of, plain.more, plain.workers), (Some(1_700_000_000_001_000), true, 3));
+        assert!(plain_turn(Value::Nil).unwrap().is_none(), "it takes the whole script");
     }
 }

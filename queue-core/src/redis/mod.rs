@@ -26,9 +26,10 @@ mod sentinel;
 mod servers;
 mod settings;
 mod strays;
+mod turns;
 mod url;
 
-use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Instant};
+use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -39,8 +40,9 @@ use self::{
     hints::Announcements,
     keys::{Keys, Kind},
     requests::ms,
-    script::{CANCEL, DELETE, EXTEND, FENCE, PAUSE, REGISTER, REQUEUE, SUSPECTS, SWEEP, Script, TURN},
+    script::{CANCEL, DELETE, EXTEND, FENCE, PAUSE, REGISTER, REQUEUE, SUSPECTS, SWEEP, Script},
     servers::{Line, Servers},
+    turns::PlainQueues,
 };
 use crate::{
     address::{JobId, check_name},
@@ -63,6 +65,7 @@ pub struct RedisBroker {
     keys: Keys,
     servers: Arc<Servers>,
     announcements: Arc<Announcements>,
+    plain: PlainQueues,
     io: IoThread,
 }
 
@@ -79,7 +82,7 @@ impl RedisBroker {
         let keys = Keys::new(&target.namespace);
         let servers = Arc::new(Servers::start(target.engine, &location, &io)?);
         let announcements = Announcements::start(servers.clone(), keys.clone(), &io);
-        Ok(Arc::new(RedisBroker { location, keys, servers, announcements, io }))
+        Ok(Arc::new(RedisBroker { location, keys, servers, announcements, plain: PlainQueues::default(), io }))
     }
 
     /// Calls a script on the line of beats.
@@ -207,12 +210,7 @@ impl Broker for RedisBroker {
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
         bounded("finishes", turn.finishes.len())?;
         bounded("claim", turn.claim)?;
-        let (call, positions) = requests::turn(turn, &self.keys);
-        let sent = Instant::now();
-        let (answer, now_us) = answers::turn(self.servers.script(Line::Requests, &turn.queue, &TURN, call).await?, &positions)?;
-        let awaited = (turn.claim > 0).then_some(!answer.more && !answer.paused);
-        self.announcements.answered(&turn.queue, now_us, sent.elapsed() / 2, awaited);
-        Ok(answer)
+        turns::turn(self, turn).await
     }
 
     async fn look(&self, queue: &str) -> Result<bool> {

@@ -6,7 +6,7 @@ use redis::Cmd;
 
 use super::{
     keys::Keys,
-    script::{ENQUEUE, ENQUEUE_READY, Script, TURN},
+    script::{ENQUEUE, ENQUEUE_READY, Script, TURN, TURN_PLAIN},
 };
 use crate::broker::{Confirm, Due, Durability, Ending, Enqueue, Finish, MAX_BYTES, NewJob, Priority, Turn};
 
@@ -57,18 +57,19 @@ pub(super) fn confirm(confirm: &Confirm) -> Vec<Cmd> {
 
 /// An enqueue, and the script that it calls.
 pub(super) fn enqueue(request: &Enqueue, keys: &Keys) -> (&'static Script, Cmd) {
-    let plain = request.jobs.iter().all(|job| Group::of(job) == Group::Ready(Priority::Normal.number()));
-    let script: &Script = if plain { &ENQUEUE_READY } else { &ENQUEUE };
+    let large = request.jobs.iter().any(|job| job.envelope.len() > LARGE);
+    let ready = !large && request.jobs.iter().all(|job| Group::of(job) == Group::Ready(Priority::Normal.number()));
+    let script: &Script = if ready { &ENQUEUE_READY } else { &ENQUEUE };
     let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
     let mut call = script.call_with(keys, &request.queue, 3 + 2 * request.jobs.len(), 64 + bytes);
-    let large = request.jobs.iter().any(|job| job.envelope.len() > LARGE);
-    call.arg(request.producer.as_str()).arg(request.seq).arg(if large { "large" } else { "" });
-    if plain {
+    call.arg(request.producer.as_str()).arg(request.seq);
+    if ready {
         for job in &request.jobs {
             call.arg(job.id.as_bytes()).arg(&job.envelope);
         }
         return (script, call);
     }
+    call.arg(if large { "large" } else { "" });
     for group in request.jobs.chunk_by(|one, other| Group::of(one) == Group::of(other)) {
         match Group::of(&group[0]) {
             Group::Ready(list) => {
@@ -100,6 +101,25 @@ fn with_due(call: &mut Cmd, job: &NewJob) {
         Due::After(delay) => call.arg(ms(delay)).arg(""),
         Due::AtMs(at) => call.arg("").arg(at.clamp(0, FOREVER.cast_signed())),
     };
+}
+
+/// A turn for a plain queue; none if this one brings more than acks of what is not kept.
+pub(super) fn plain_turn(turn: &Turn, keys: &Keys) -> Option<Cmd> {
+    if !turn.resume.is_empty() || !turn.finishes.iter().all(|finish| matches!(ack(finish), Some((None, _)))) {
+        return None;
+    }
+    let mut acks: Vec<&Finish> = turn.finishes.iter().collect();
+    acks.sort_by_key(|finish| finish.claim);
+    let bytes: usize = acks.iter().map(|finish| 16 + finish.id.as_bytes().len()).sum();
+    let mut call = TURN_PLAIN.call_with(keys, &turn.queue, 4 + 3 * acks.len(), 128 + bytes);
+    call.arg(turn.worker.as_str()).arg(turn.seq).arg(ms(turn.lease)).arg(turn.claim);
+    for group in acks.chunk_by(|one, other| one.claim == other.claim) {
+        call.arg(group[0].claim).arg(group.len());
+        for finish in group {
+            call.arg(finish.id.as_bytes());
+        }
+    }
+    Some(call)
 }
 
 /// The positions of a turn's finishes in the order in which the script gets them.

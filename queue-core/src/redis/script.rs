@@ -21,7 +21,7 @@ pub(super) struct Script {
 }
 
 use Kind::{
-    Active, Attempts, Counters, Crashes, Dead, Ended, Errors, Fenced, Given, Gone, Hint, Jobs, Leases, Meta, Notes, Parked, Priority,
+    Active, Attempts, Counters, Crashes, Dead, Ended, Errors, Fenced, Given, Gone, Jobs, Leases, Meta, Notes, Parked, Priority,
     Producers, Ready0, Ready1, Ready2, Ready3, Records, Retry, Scheduled, Seen, Snoozes, Suspect, Tomb, Tombstones, Workers,
 };
 
@@ -29,8 +29,8 @@ use Kind::{
 macro_rules! keys {
     ($($more:ident),*) => {
         &[
-            Meta, Jobs, Ready0, Ready1, Ready2, Ready3, Suspect, Attempts, Snoozes, Crashes, Errors, Priority, Tomb, Hint, Counters, Records,
-            Ended, Dead, Notes, Given, Tombstones, $($more),*
+            Meta, Jobs, Ready0, Ready1, Ready2, Ready3, Suspect, Attempts, Snoozes, Crashes, Errors, Priority, Tomb, Counters, Records, Ended,
+            Dead, Notes, Given, Tombstones, $($more),*
         ]
     };
 }
@@ -51,30 +51,56 @@ macro_rules! script {
 /// The parts that a script makes where its text has a line `--- if CONDITION: NAME, NAME`.
 fn part(name: &str) -> &'static str {
     match name {
-        "tools" => text!("tools"),
+        "clock" => text!("clock"),
         "hint" => text!("hint"),
-        "ready" => text!("ready"),
-        "claim" => text!("claim"),
         "ended" => text!("ended"),
         _ => unreachable!("a script asks for a part that is none: {name}"),
     }
 }
 
 // Finishes, beats and reclaims work on a Redis that is full, and so does all that makes room.
-script!(REGISTER, "register", "flags=allow-oom", &[Meta, Workers, Leases, Producers, Seen, Counters], ["prelude", "schema"]);
-script!(ENQUEUE, "enqueue", "", keys![Scheduled, Producers, Seen], ["prelude", "tools", "hint", "sparse", "ready", "ended", "sequence"]);
-script!(ENQUEUE_READY, "enqueue_ready", "", &[Meta, Producers, Seen, Jobs, Ready2, Hint, Counters], ["prelude", "hint", "sequence"]);
-script!(TURN, "turn", "flags=allow-oom", keys![Scheduled, Retry, Active, Workers, Leases, Gone, Parked], ["prelude"]);
-script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "schema"]);
-script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude"]);
-script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude"]);
-script!(FENCE, "fence", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Fenced, Counters], ["prelude", "schema"]);
+script!(
+    REGISTER,
+    "register",
+    "flags=allow-oom",
+    &[
+        Meta, Workers, Leases, Producers, Seen, Counters, Scheduled, Retry, Attempts, Snoozes, Crashes, Errors, Priority, Tomb, Ready0,
+        Ready1, Ready3, Suspect, Parked
+    ],
+    ["prelude", "clock", "schema", "plain"]
+);
+script!(
+    ENQUEUE,
+    "enqueue",
+    "",
+    keys![Scheduled, Producers],
+    ["prelude", "clock", "schema", "sequence", "tools", "plain", "hint", "sparse", "ready", "ended"]
+);
+script!(ENQUEUE_READY, "enqueue_ready", "", &[Meta, Producers, Jobs, Ready2, Counters], ["prelude", "schema", "sequence"]);
+script!(
+    TURN,
+    "turn",
+    "flags=allow-oom",
+    keys![Scheduled, Retry, Active, Workers, Leases, Gone, Parked],
+    ["prelude", "clock", "tools", "plain", "hint", "sparse", "ready", "claim"]
+);
+script!(
+    TURN_PLAIN,
+    "turn_plain",
+    "flags=allow-oom",
+    &[Meta, Workers, Leases, Active, Jobs, Ready2, Counters, Tombstones],
+    ["prelude", "clock"]
+);
+script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "clock", "schema"]);
+script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude", "clock"]);
+script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude", "clock"]);
+script!(FENCE, "fence", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Fenced, Counters], ["prelude", "clock", "schema"]);
 script!(
     RECLAIM,
     "reclaim",
     "flags=allow-oom",
     keys![Retry, Active, Workers],
-    ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
 );
 script!(FORGET, "forget", "flags=allow-oom", &[Fenced, Counters], ["prelude"]);
 script!(
@@ -82,31 +108,37 @@ script!(
     "cancel",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Gone, Parked],
-    ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
 );
-script!(REQUEUE, "requeue", "flags=allow-oom", keys![], ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]);
+script!(
+    REQUEUE,
+    "requeue",
+    "flags=allow-oom",
+    keys![],
+    ["prelude", "clock", "schema", "tools", "hint", "sparse", "ready", "ended"]
+);
 script!(
     DELETE,
     "delete",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Parked],
-    ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
 );
 script!(
     SWEEP,
     "sweep",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Producers, Seen],
-    ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
 );
 script!(
     AUDIT,
     "audit",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Leases, Fenced, Parked],
-    ["prelude", "tools", "schema", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
 );
-script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Hint, Counters], ["prelude", "schema", "hint"]);
+script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Counters], ["prelude", "clock", "schema", "plain", "hint"]);
 script!(
     SHOW,
     "show",
@@ -119,17 +151,18 @@ script!(
     "stats",
     "flags=no-writes",
     &[Meta, Tomb, Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Active, Parked, Dead, Leases, Counters],
-    ["prelude"]
+    ["prelude", "clock"]
 );
 
 /// All of them.
 #[cfg(test)]
-fn all() -> [&'static Script; 18] {
+fn all() -> [&'static Script; 19] {
     [
         &REGISTER,
         &ENQUEUE,
         &ENQUEUE_READY,
         &TURN,
+        &TURN_PLAIN,
         &EXTEND,
         &SUSPECTS,
         &ALIVE,
@@ -329,7 +362,7 @@ mod tests {
         let text = "local function a()\n  return 1\nend\nlocal function b()\n  return a()\nend\n-- b\nlocal function c()\n  return 2\nend\nreturn c()";
         assert_eq!(without_unused(text), "-- b\nlocal function c()\n  return 2\nend\nreturn c()");
         assert!(!ENQUEUE_READY.body.contains("function worker_of"));
-        assert!(ENQUEUE_READY.body.contains("function accept"));
+        assert!(ENQUEUE_READY.body.contains("function count"));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod bed;
 mod cases;
+pub mod changes;
 pub mod endings;
 pub mod enqueues;
 pub mod leases;

@@ -1,4 +1,5 @@
 -- Removes jobs that are not active. ARGV: ids.
+unmark_plain()
 local answers = {}
 for at, id in ipairs(ARGV) do
   answers[at] = 0

@@ -1,13 +1,27 @@
--- R12, any jobs. ARGV after what `sequence.lua` reads: groups until the end:
+-- R12, any jobs. ARGV after what `sequence.lua` reads: 'large' or '', groups until the end:
 --   'r', list, n, then n pairs of id and envelope: made ids, ready now
 --   's', n, then n times id, envelope, priority, delay or '', time or '': made ids, for later
 --   'g', n, then n times id, envelope, priority, delay or '', time or '', digest: given ids
 -- Answers with nil when everything was stored, or else a digit per job, in the order of the groups.
 
+if ARGV[3] == 'large' and not call('HGET', K.meta, 'large') then
+  call('HSET', K.meta, 'large', '1')
+  unmark_plain()
+end
+
 local answers = nil
 local total, enqueued = 0, 0
 local woken = false
 local later = {}
+local plain = true
+
+-- Once, before something out of the ordinary is stored.
+local function not_plain()
+  if plain then
+    plain = false
+    unmark_plain()
+  end
+end
 
 local function due(delay, at)
   if delay ~= '' then
@@ -18,10 +32,12 @@ end
 
 local function place(id, priority, at)
   if priority ~= '2' then
+    not_plain()
     put(K.priority, id, priority)
     sparse, has_priorities = true, true
   end
   if at > now then
+    not_plain()
     table.insert(later, ms(at))
     table.insert(later, id)
   else
@@ -41,6 +57,7 @@ while i <= #ARGV do
       ids[#ids + 1] = ARGV[at]
     end
     if list ~= 2 then
+      not_plain()
       local pairs_ = {}
       for _, id in ipairs(ids) do
         table.insert(pairs_, id)
@@ -102,11 +119,14 @@ if woken then
   hint()
 end
 count('enqueued', enqueued)
-local exceptional = ''
-if enqueued < total then
-  for at = 1, total do
-    answers[at] = answers[at] or 0
-  end
-  exceptional = table.concat(answers)
+if enqueued == total then
+  call('HSET', K.producers, ARGV[1], ARGV[2])
+  return false
 end
-return accept(exceptional)
+-- A digit per job.
+for at = 1, total do
+  answers[at] = answers[at] or 0
+end
+local exceptional = table.concat(answers)
+call('HSET', K.producers, ARGV[1], ARGV[2] .. ':' .. exceptional)
+return exceptional

@@ -2,5 +2,5 @@
 -- microseconds: who has looked later knows of it.
 local function hint(at)
   -- It may be lost, so a user without the right to publish is no reason to stop half-way.
-  redis.pcall('SPUBLISH', K.hint, at and ms(at) or '@' .. ms(micros))
+  redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', at and ms(at) or '@' .. ms(micros))
 end

@@ -1,4 +1,5 @@
 -- Stops claims, or lets them go on. ARGV: '1' or '0'.
+unmark_plain()
 call('HSET', K.meta, 'paused', ARGV[1])
 if ARGV[1] == '0' then
   hint()

@@ -3,11 +3,6 @@
 local call = redis.call
 local unpack = unpack
 
--- The broker's clock, in microseconds and in milliseconds: read once, and then the same for the whole script.
-local time = call('TIME')
-local micros = time[1] * 1000000 + time[2]
-local now = math.floor(micros / 1000)
-
 local SCHEMA = '1'
 
 -- Many elements are given to a command in pieces of this size: Lua cannot unpack more than about 8000.

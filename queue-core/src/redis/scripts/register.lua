@@ -5,8 +5,16 @@ local name = ARGV[1] .. '.' .. ARGV[2] .. '.' .. number
 if ARGV[3] == 'w' then
   call('HSET', K.workers, name, '0')
   call('ZADD', K.leases, ms(now + ARGV[4]), name)
+  local rare = call(
+    'EXISTS', K.scheduled, K.retry, K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb, K.ready0, K.ready1, K.ready3,
+    K.suspect, K.parked
+  )
+  local state = call('HMGET', K.meta, 'paused', 'large')
+  if rare == 0 and state[1] ~= '1' and not state[2] then
+    mark_plain()
+  end
 else
-  call('HSET', K.producers, name, '0:' .. ms(now))
+  call('HSET', K.producers, name, '0')
   call('ZADD', K.seen, ms(now), name)
 end
 return name

@@ -2,11 +2,28 @@
 -- the dead, most kept, most bytes kept. Answers: producers, tombstones, dead, ended.
 local items = tonumber(ARGV[1])
 
-local idle = call('ZRANGEBYSCORE', K.seen, '-inf', ms(now - ARGV[2]), 'LIMIT', 0, items)
-many('ZREM', K.seen, idle)
-many('HDEL', K.producers, idle)
+-- Other hands may have made what nobody has told of.
+unmark_plain()
 
-local old = call('ZRANGEBYSCORE', K.tombstones, '-inf', ms(now - ARGV[3]), 'LIMIT', 0, items)
+-- A producer that has sent nothing since the last look at it is forgotten. An entry is marked by a look and written anew by each
+-- enqueue.
+local old = call('ZRANGEBYSCORE', K.seen, '-inf', ms(now - ARGV[2]), 'LIMIT', 0, items)
+local entries = #old > 0 and call('HMGET', K.producers, unpack(old)) or {}
+local silent, marked, looked = {}, {}, {}
+for at, producer in ipairs(old) do
+  if entries[at] and string.sub(entries[at], -1) ~= '?' then
+    marked[#marked + 1], marked[#marked + 2] = producer, entries[at] .. '?'
+    looked[#looked + 1], looked[#looked + 2] = ms(now), producer
+  else
+    silent[#silent + 1] = producer
+  end
+end
+many('HSET', K.producers, marked)
+many('ZADD', K.seen, looked)
+many('ZREM', K.seen, silent)
+many('HDEL', K.producers, silent)
+
+old = call('ZRANGEBYSCORE', K.tombstones, '-inf', ms(now - ARGV[3]), 'LIMIT', 0, items)
 if #old < items then
   local excess = call('ZCARD', K.tombstones) - #old - tonumber(ARGV[4])
   if excess > 0 then
@@ -62,4 +79,4 @@ end
 count('dead_evicted', dead)
 
 local ended = trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8]))
-return { #idle, #old, dead, ended }
+return { #silent, #old, dead, ended }

@@ -1,14 +1,14 @@
--- R2 to R5. ARGV: worker, seq, lease, claim, suspect ('1' or '0'), most bytes, most kept, most bytes kept,
+-- R2 to R5, for any queue. ARGV: worker, seq, lease, claim, suspect ('1' or '0'), most bytes, most kept, most bytes kept,
 --   n task names to resume,
 --   numbers of groups of acks, of those that are kept, and of other endings,
 --   groups: claim, how long they are kept or '', n ids, their results: n, or 0 for none, and if they are kept their sizes, or the
 --     one that all have,
 --   other endings: claim, id, kind, a, b.
 -- Answers: stale positions as text, ids, envelopes, counts (none, or attempts, crashes and snoozes: of each, or none), claim number,
--- now, more (1) and suspects (2), time to the next that is due or '', parked, paused, workers. Times are in microseconds: a job
--- starts when it is due, not a millisecond later.
+-- now, more (1) and suspects (2), time to the next that is due or '', parked, paused, workers, whether the queue is plain. Times are
+-- in microseconds: a job starts when it is due, not a millisecond later.
 
-local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large')
+local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large', 'plain')
 if meta[1] and meta[1] ~= SCHEMA then
   return too_new(meta[1])
 end
@@ -25,25 +25,15 @@ elseif seq < last then
 elseif seq > last + 1 then
   return redis.error_reply('FORGOTTEN ' .. worker)
 end
-local paused, large = meta[2] == '1', meta[4] == '1'
+local paused, large, plain = meta[2] == '1', meta[4] == '1', meta[5] == '1'
 
 local i = 10 + tonumber(ARGV[9])
 local groups, keeping, others = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
 i = i + 3
 
--- Most turns are new ones that hand in nothing but acks of what is not kept, of a queue that has nothing but jobs of normal priority
--- that have not failed and may start now: of the keys that others have as well there is none. Such a turn is plain. It makes none of
--- the functions below, which have to be guarded by what makes a turn none: `strip` by `sparse`, `wait` by `others`.
-local plain = seq > last and not large and keeping == 0 and others == 0 and call(
-  'EXISTS', K.scheduled, K.retry, K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb, K.ready0, K.ready1, K.ready3, K.suspect,
-  K.parked
-) == 0
--- Whether there is a hash that knows more of some job.
-local sparse = not plain and call('EXISTS', K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb) > 0
 -- Whether `ready2` is known to be the only place with jobs to claim.
-local level = plain
+local level = false
 
---- if not plain: tools, hint, ready, claim
 --- if keeping > 0 or others > 0: ended
 
 -- What a lane wants to know besides the jobs that it gets.
@@ -55,7 +45,7 @@ local function answer(stale, ids, bodies, counts, claim, workers, first_due, mor
   end
   local parked = level and 0 or call('EXISTS', K.parked)
   local waiting = paused and 0 or (more and 1 or 0) + (suspected and 2 or 0)
-  return { stale, ids, bodies, counts, claim, ms(micros), waiting, next_due, parked, paused and 1 or 0, workers }
+  return { stale, ids, bodies, counts, claim, ms(micros), waiting, next_due, parked, paused and 1 or 0, workers, plain and 1 or 0 }
 end
 
 -- Envelopes of jobs, and their counts where anything has failed: none of what no job has.
@@ -90,6 +80,11 @@ if seq == last then
     end
   end
   return answer(last_stale, ids, bodies, counts, last_claim ~= '' and last_claim or '0', 0, promote(false), nil)
+end
+
+if plain and others > 0 then
+  plain = false
+  unmark_plain()
 end
 
 -- --- Finishes: nothing is believed but the tag. ---
@@ -211,10 +206,8 @@ for _ = 1, others do
   end
   position = position + 1
 end
-if others > 0 then
-  wait(K.retry, retries)
-  wait(K.scheduled, later)
-end
+wait(K.retry, retries)
+wait(K.scheduled, later)
 if kept > 0 then
   -- Two go for one that comes, so that a lowered limit is reached.
   trim_ended(2 * kept, tonumber(ARGV[7]), tonumber(ARGV[8]))
@@ -246,83 +239,78 @@ local last_number = whole(meta[3])
 -- A number near the end of all numbers would not grow any more.
 local claim = math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)
 local more, suspected = nil, nil
-local first_due, promoted = math.huge, false
-if not plain then
-  first_due, promoted = promote(not paused)
-  level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0
+local first_due, promoted = promote(not paused)
+level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0
+if not plain and level and not sparse and first_due == math.huge and others == 0 and not paused and not large then
+  plain = true
+  mark_plain()
 end
 if not paused and wanted > 0 then
-  if plain then
-    ids = call('LPOP', K.ready2, ARGV[4]) or {}
-    suspected = false
-    more = #ids == wanted and call('EXISTS', K.ready2) == 1
-  else
-    local max_bytes = large and tonumber(ARGV[6])
-    local may_suspect = ARGV[5] == '1'
-    for name = 10, 9 + tonumber(ARGV[9]) do
-      local task, room = ARGV[name], wanted - #ids
-      local parked = call('ZRANGEBYLEX', K.parked, '[' .. task .. '\0', '(' .. task .. '\1', 'LIMIT', 0, has_crashes and room + 100 or room)
-      local found = {}
-      for at, member in ipairs(parked) do
-        found[at] = string.sub(member, #task + 2)
-      end
-      if has_crashes and #found > 0 then
-        -- A suspect is one here too; those that are passed over stay parked.
-        local crashes, fit = call('HMGET', K.crashes, unpack(found)), {}
-        for at, id in ipairs(found) do
-          if #fit < room and (may_suspect or not crashes[at]) then
-            fit[#fit + 1] = id
-            may_suspect = may_suspect and not crashes[at]
-          end
+  local max_bytes = large and tonumber(ARGV[6])
+  local may_suspect = ARGV[5] == '1'
+  for name = 10, 9 + tonumber(ARGV[9]) do
+    local task, room = ARGV[name], wanted - #ids
+    local parked = call('ZRANGEBYLEX', K.parked, '[' .. task .. '\0', '(' .. task .. '\1', 'LIMIT', 0, has_crashes and room + 100 or room)
+    local found = {}
+    for at, member in ipairs(parked) do
+      found[at] = string.sub(member, #task + 2)
+    end
+    if has_crashes and #found > 0 then
+      -- A suspect is one here too; those that are passed over stay parked.
+      local crashes, fit = call('HMGET', K.crashes, unpack(found)), {}
+      for at, id in ipairs(found) do
+        if #fit < room and (may_suspect or not crashes[at]) then
+          fit[#fit + 1] = id
+          may_suspect = may_suspect and not crashes[at]
         end
-        found = fit
       end
-      local alive, taken = take(ids, found, nil, max_bytes)
-      for at = 1, taken do
-        call('ZREM', K.parked, task .. '\0' .. alive[at])
-        call('HDEL', K.notes, alive[at])
+      found = fit
+    end
+    local alive, taken = take(ids, found, nil, max_bytes)
+    for at = 1, taken do
+      call('ZREM', K.parked, task .. '\0' .. alive[at])
+      call('HDEL', K.notes, alive[at])
+    end
+    if #ids >= wanted or taken < #alive then
+      break
+    end
+  end
+  if may_suspect and not level and #ids < wanted then
+    local alive, taken = take(ids, call('LPOP', K.suspect, 1) or {}, 9, max_bytes)
+    if taken < #alive then
+      call('LPUSH', K.suspect, alive[1])
+    end
+  end
+  if large then
+    wanted = math.min(wanted, #ids + 64)
+  end
+  local full, drained = false, false
+  for _, list in ipairs(level and { 2 } or ORDER) do
+    if has_tombs and #ids < wanted and not full then
+      pass_tombs(list)
+    end
+    -- Tombs make a further round necessary; a few, so that the script stays short.
+    for _ = 1, 4 do
+      if #ids >= wanted or full then
+        break
       end
-      if #ids >= wanted or taken < #alive then
+      local asked = wanted - #ids
+      local found = call('LPOP', LISTS[list], ms(asked)) or {}
+      local alive, taken = take(ids, found, list, max_bytes)
+      if taken < #alive then
+        full = true
+        for at = #alive, taken + 1, -1 do
+          call('LPUSH', LISTS[list], alive[at])
+        end
+      end
+      if #found < asked then
+        drained = level and not full
         break
       end
     end
-    if may_suspect and not level and #ids < wanted then
-      local alive, taken = take(ids, call('LPOP', K.suspect, 1) or {}, 9, max_bytes)
-      if taken < #alive then
-        call('LPUSH', K.suspect, alive[1])
-      end
-    end
-    if large then
-      wanted = math.min(wanted, #ids + 64)
-    end
-    local full, drained = false, false
-    for _, list in ipairs(level and { 2 } or ORDER) do
-      if has_tombs and #ids < wanted and not full then
-        pass_tombs(list)
-      end
-      -- Tombs make a further round necessary; a few, so that the script stays short.
-      for _ = 1, 4 do
-        if #ids >= wanted or full then
-          break
-        end
-        local asked = wanted - #ids
-        local found = call('LPOP', LISTS[list], ms(asked)) or {}
-        local alive, taken = take(ids, found, list, max_bytes)
-        if taken < #alive then
-          full = true
-          for at = #alive, taken + 1, -1 do
-            call('LPUSH', LISTS[list], alive[at])
-          end
-        end
-        if #found < asked then
-          drained = level and not full
-          break
-        end
-      end
-    end
-    suspected = not level and call('EXISTS', K.suspect) == 1
-    more = not drained and call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0
   end
+  suspected = not level and call('EXISTS', K.suspect) == 1
+  more = not drained and call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0
 end
 
 local bodies, counts = describe(ids)

@@ -1,0 +1,12 @@
+-- A queue is *plain* while nothing is out of the ordinary in it: it is not paused, none of its jobs was large, and all of them
+-- are of normal priority, have not failed, and may start now. Turns do with a few keys then. `meta` says so from when somebody has
+-- looked until somebody is about to change it: of what is not sure it says nothing.
+
+local function mark_plain()
+  call('HSET', K.meta, 'plain', '1')
+end
+
+-- For whoever may leave something out of the ordinary.
+local function unmark_plain()
+  call('HDEL', K.meta, 'plain')
+end

@@ -1,0 +1,77 @@
+-- R2 to R4 for a queue that is plain, and acks of what is not kept: does with a few keys what `turn.lua` would do with all.
+-- ARGV: worker, seq, lease, claim, groups of acks: claim, n ids.
+-- Answers: ids, envelopes, claim number, now, more, workers. With nothing, and nothing has changed, where it takes `turn.lua`: the
+-- queue is not plain, the turn is not the next one, an ending is stale, or there is a job that cannot be handed out.
+
+local meta = call('HMGET', K.meta, 'schema', 'plain', 'claim')
+if meta[2] ~= '1' or meta[1] and meta[1] ~= SCHEMA then
+  return false
+end
+local worker, seq = ARGV[1], ARGV[2]
+local entry = call('HGET', K.workers, worker)
+if not entry or tonumber(string.match(entry, '^%d+')) ~= seq - 1 then
+  return false
+end
+
+-- --- Looks: nothing is believed but the tag, and nothing written before all is sure. ---
+
+local acked, given = {}, {}
+local from = 5
+while from < #ARGV do
+  local tag, first, to = worker .. ':' .. ARGV[from], from + 2, from + 1 + ARGV[from + 1]
+  for at, found in ipairs(call('HMGET', K.active, unpack(ARGV, first, to))) do
+    if found ~= tag then
+      return false
+    end
+    local id = ARGV[from + 1 + at]
+    acked[#acked + 1] = id
+    if string.byte(id) == 61 then -- '='
+      given[#given + 1], given[#given + 2] = ms(now), id
+    end
+  end
+  from = to + 1
+end
+
+local wanted = tonumber(ARGV[4])
+local ids = wanted > 0 and call('LPOP', K.ready2, ARGV[4]) or {}
+local bodies = #ids > 0 and call('HMGET', K.jobs, unpack(ids)) or {}
+for at, id in ipairs(ids) do
+  if not bodies[at] or bodies[at] == '' or not is_id(id) then
+    -- Somebody else's hand. They go back as they were.
+    for i = #ids, 1, -1 do
+      call('LPUSH', K.ready2, ids[i])
+    end
+    return false
+  end
+end
+
+-- --- And then writes. ---
+
+if #acked > 0 then
+  if #given > 0 then
+    call('ZADD', K.tombstones, unpack(given))
+  end
+  call('HDEL', K.active, unpack(acked))
+  call('HDEL', K.jobs, unpack(acked))
+  count('done', #acked)
+end
+
+local number = '0'
+if #ids > 0 then
+  local last_number = whole(meta[3])
+  -- A number near the end of all numbers would not grow any more.
+  number = ms(math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now))
+  local tag, pairs_ = worker .. ':' .. number, {}
+  for at, id in ipairs(ids) do
+    pairs_[2 * at - 1], pairs_[2 * at] = id, tag
+  end
+  put_all(K.active, pairs_)
+  call('HSET', K.meta, 'claim', number)
+  call('HSET', K.workers, worker, seq .. ':' .. number .. '::' .. cmsgpack.pack(ids))
+else
+  call('HSET', K.workers, worker, seq)
+end
+call('ZADD', K.leases, ms(now + ARGV[3]), worker)
+-- Who got less than he asked for has taken the last.
+local more = #ids == wanted and call('EXISTS', K.ready2) or 0
+return { ids, bodies, number, ms(micros), more, call('ZCARD', K.leases) }

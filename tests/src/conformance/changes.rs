@@ -1,0 +1,166 @@
+//! Changes: a lane that has known a queue with nothing but ordinary jobs sees whatever else comes into it.
+
+use std::{collections::HashSet, time::Duration};
+
+use queue_core::{
+    JobId,
+    broker::{CrashRule, Ending, MAX_BYTES, NewJob, Priority, State},
+};
+
+use super::bed::{Bed, Lane, ack, finish, nack};
+
+/// A lane that has taken ordinary jobs, ended them, and found no more.
+async fn at_work(bed: &Bed) -> Lane {
+    bed.put(1).await;
+    let mut lane = bed.lane().await;
+    for _ in 0..2 {
+        let held = lane.claim(5).await;
+        lane.ack(&held).await;
+    }
+    lane
+}
+
+/// The pause is seen by the next claim, and its end.
+pub async fn a_lane_at_work_sees_a_pause(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    bed.put(1).await;
+    bed.broker.set_paused(&bed.queue, true).await.unwrap();
+    let turn = lane.next().claim(1);
+    let answer = lane.send(&turn).await;
+    assert_eq!((answer.deliveries.len(), answer.paused), (0, true));
+    bed.broker.set_paused(&bed.queue, false).await.unwrap();
+    lane.claim_one().await;
+}
+
+/// A higher priority comes first.
+pub async fn a_lane_at_work_sees_a_priority(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    for higher in [Priority::Critical, Priority::High] {
+        let normal = bed.put(1).await.remove(0);
+        let first = bed.put_at(higher).await;
+        let low = bed.put_at(Priority::Low).await;
+        let served: Vec<JobId> = lane.claim(5).await.into_iter().map(|delivery| delivery.id).collect();
+        assert_eq!(served, [first, normal, low]);
+    }
+}
+
+/// A job for later is told of, and comes when it is due.
+pub async fn a_lane_at_work_sees_what_is_due_later(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    let id = bed.put_later(Duration::from_millis(100)).await;
+    let turn = lane.next().claim(1);
+    assert!(lane.send(&turn).await.next_due.is_some());
+    assert_eq!(lane.wait_for_one().await.id, id);
+}
+
+/// What was cancelled or deleted is not handed out.
+pub async fn a_lane_at_work_passes_what_was_taken_out(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    let ids = bed.put(2).await;
+    bed.broker.cancel(&bed.queue, &ids[..1]).await.unwrap();
+    assert_eq!(lane.claim(5).await.into_iter().map(|delivery| delivery.id).collect::<Vec<_>>(), ids[1..]);
+
+    let mut lane = at_work(&bed).await;
+    let ids = bed.put(2).await;
+    bed.broker.delete(&bed.queue, &ids[..1]).await.unwrap();
+    assert_eq!(lane.claim(5).await.into_iter().map(|delivery| delivery.id).collect::<Vec<_>>(), ids[1..]);
+    assert_eq!((bed.depth(State::Ready).await, bed.depth(State::Active).await), (0, 2));
+}
+
+/// What was cancelled under a lane ends as stale, and beside it what was not ends well.
+pub async fn a_lane_at_work_hears_that_an_ack_is_stale(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    bed.put(3).await;
+    let held = lane.claim(3).await;
+    bed.broker.cancel(&bed.queue, std::slice::from_ref(&held[1].id)).await.unwrap();
+    let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, ack())).collect());
+    assert_eq!(lane.send(&turn).await.stale, [1]);
+    assert_eq!(bed.counter("done").await, 3);
+}
+
+/// A failure at another lane is counted.
+pub async fn a_lane_at_work_sees_what_failed_elsewhere(bed: Bed) {
+    let (mut lane, mut other) = (at_work(&bed).await, bed.lane().await);
+    bed.put(1).await;
+    let delivery = other.claim_one().await;
+    assert!(other.end(&delivery, nack(Duration::ZERO)).await);
+    let delivery = lane.wait_for_one().await;
+    assert_eq!((delivery.attempts, delivery.snoozes), (1, 0));
+    lane.ack(&[delivery]).await;
+}
+
+/// And so is a snooze.
+pub async fn a_lane_at_work_sees_what_was_snoozed_elsewhere(bed: Bed) {
+    let (mut lane, mut other) = (at_work(&bed).await, bed.lane().await);
+    bed.put(1).await;
+    let delivery = other.claim_one().await;
+    assert!(other.end(&delivery, Ending::Snooze { delay: Duration::from_millis(1) }).await);
+    assert_eq!(lane.wait_for_one().await.snoozes, 1);
+}
+
+/// Of parked jobs every lane is told.
+pub async fn a_lane_at_work_sees_what_was_parked_elsewhere(bed: Bed) {
+    let (mut lane, mut other) = (at_work(&bed).await, bed.lane().await);
+    let id = bed.put(1).await.remove(0);
+    let delivery = other.claim_one().await;
+    assert!(other.end(&delivery, Ending::Park { task: "suite.task".to_owned() }).await);
+    let turn = lane.next().claim(1);
+    assert!(lane.send(&turn).await.parked);
+    let mut turn = lane.next().claim(1);
+    turn.resume = vec!["suite.task".into()];
+    assert_eq!(lane.send(&turn).await.deliveries[0].id, id);
+}
+
+/// What a dead process held comes back as a suspect.
+pub async fn a_lane_at_work_sees_what_came_back_from_the_dead(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    bed.put(1).await;
+    let mut dying = bed.dying_lane().await;
+    dying.claim_one().await;
+    let rule = CrashRule { delay: Duration::from_millis(1), ..CrashRule::default() };
+    assert_eq!(bed.reclaim(&[&dying], rule).await.charged, 1);
+    assert_eq!(lane.wait_for_one().await.crashes, 1);
+}
+
+/// Large jobs come in bounded answers.
+pub async fn a_lane_at_work_gets_large_jobs_by_the_bound(bed: Bed) {
+    const SIZE: usize = 200 * 1024;
+    let mut lane = at_work(&bed).await;
+    let mut producer = bed.producer().await;
+    for n in 0..10_u8 {
+        producer.stored(vec![NewJob::new(JobId::make(), vec![n; SIZE])]).await;
+    }
+    let mut left = 10;
+    while left > 0 {
+        let held = lane.claim(10).await;
+        let bytes: usize = held.iter().map(|delivery| delivery.envelope.len()).sum();
+        assert!(!held.is_empty() && bytes <= MAX_BYTES + SIZE, "{} jobs of {bytes} bytes", held.len());
+        left -= held.len();
+        lane.ack(&held).await;
+    }
+}
+
+/// When all of that has passed, everything goes on as before.
+pub async fn a_queue_becomes_ordinary_again(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    for round in 1..=3 {
+        let first = bed.put_at(Priority::High).await;
+        let mut ids: HashSet<JobId> = bed.put(20).await.into_iter().collect();
+        let delivery = lane.claim_one().await;
+        assert_eq!(delivery.id, first);
+        assert!(lane.end(&delivery, nack(Duration::ZERO)).await);
+        let mut failed = 0;
+        ids.insert(first);
+        while !ids.is_empty() {
+            let held = lane.claim(3).await;
+            for delivery in &held {
+                assert!(ids.remove(&delivery.id), "{delivery:?} is handed out once");
+                failed += delivery.attempts;
+            }
+            lane.ack(&held).await;
+        }
+        assert_eq!(failed, 1, "its failure is told of");
+        let stats = bed.stats().await;
+        assert_eq!((stats.depth.values().sum::<u64>(), stats.counters["done"]), (0, 1 + 21 * round), "{stats:?}");
+    }
+}
