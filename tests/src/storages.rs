@@ -135,12 +135,19 @@ pub struct Server {
     namespace: String,
     /// By server.
     saved: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// Every queue has something out of the ordinary.
+    unusual: bool,
 }
 
 impl Server {
     /// One server.
     pub fn new(kind: Kind) -> Self {
         Server::at(&server::shared(kind))
+    }
+
+    /// One server, where in every queue there is a trace of some failure, of a job that is gone: none of them is ever plain.
+    pub fn unusual(kind: Kind) -> Self {
+        Server { unusual: true, ..Server::new(kind) }
     }
 
     /// One server that the caller has started.
@@ -162,7 +169,7 @@ impl Server {
 
     /// A namespace that nobody else uses.
     fn on(url: String, masters: Vec<String>) -> Self {
-        Server { url, masters, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new() }
+        Server { url, masters, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new(), unusual: false }
     }
 
     /// Each begins with `suite-`.
@@ -189,6 +196,15 @@ impl Storage for Server {
     async fn open(&mut self) -> DynBroker {
         let url = format!("{}?namespace={}", self.url, self.namespace);
         RedisBroker::connect(&url).await.expect("the URL of a server of ours")
+    }
+
+    async fn prepare(&mut self, queue: &str) {
+        if self.unusual {
+            let key = format!("{}:{{{queue}}}:errors", self.namespace);
+            for mut connection in self.connections().await {
+                let _: i64 = redis::cmd("HSET").arg(&key).arg("=gone").arg("").query_async(&mut connection).await.expect("a hash can be written");
+            }
+        }
     }
 
     async fn save(&mut self) {

@@ -8,6 +8,7 @@ use queue_tests::{
 };
 
 conformance!(on_redis, || Server::new(Kind::Redis));
+conformance!(on_unusual_redis, || Server::unusual(Kind::Redis));
 conformance!(on_valkey, || Server::new(Kind::Valkey));
 conformance!(on_redis_sentinel, || Server::sentinel(Kind::Redis));
 conformance!(on_valkey_sentinel, || Server::sentinel(Kind::Valkey));

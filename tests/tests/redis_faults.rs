@@ -10,7 +10,7 @@ use std::{
 
 use queue_core::{
     Client, Error, JobId,
-    broker::{Broker, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, NewJob, ProcessId, Register, State, Turn},
+    broker::{Broker, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, NewJob, ProcessId, Register, State, SweepLimits, Turn},
     prelude::task,
     redis::RedisBroker,
 };
@@ -41,6 +41,8 @@ on_servers! {
     a_full_server_refuses_enqueues_and_nothing_else
     namespaces_know_nothing_of_each_other
     a_newer_schema_is_left_alone
+    what_other_hands_have_brought_is_found_after_housekeeping
+    a_producer_that_sends_between_two_looks_is_not_forgotten
     a_master_that_became_a_replica_is_left_at_once
     a_flushed_server_has_forgotten_everyone_and_work_goes_on
 }
@@ -312,16 +314,58 @@ async fn a_newer_schema_is_left_alone(kind: Kind) {
     let mut given = NewJob::new(JobId::given("g").unwrap(), envelope("x"));
     given.due = Due::After(LEASE);
     broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, vec![given])).await.unwrap();
-    server.command(&["HSET", "queue:{faults}:meta", "schema", "2"]);
+    let of_plain = broker.register(&Register::worker("plain", ProcessId::random(), LEASE)).await.unwrap();
+    for queue in ["faults", "plain"] {
+        server.command(&["HSET", &format!("queue:{{{queue}}}:meta"), "schema", "2"]);
+    }
     let dump = || server.command(&["EVAL", DIGEST, "0"]);
     let before = dump();
     let newer = |error: Error| matches!(error, Error::SchemaTooNew { found: 2, known: 1, .. });
     assert!(newer(broker.enqueue(&Enqueue::new("faults", producer, 2, jobs(1))).await.unwrap_err()));
     assert!(newer(broker.turn(&Turn::new("faults", worker, 1, LEASE).claim(1)).await.unwrap_err()));
+    assert!(newer(broker.turn(&Turn::new("plain", of_plain, 1, LEASE).claim(1)).await.unwrap_err()));
     assert!(newer(broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap_err()));
     assert!(newer(broker.cancel("faults", &[JobId::given("g").unwrap()]).await.unwrap_err()));
     assert!(newer(broker.delete("faults", &[JobId::given("g").unwrap()]).await.unwrap_err()));
     assert_eq!(dump(), before, "nothing was written");
+}
+
+/// A turn of a plain queue looks at few keys, and what is plain is noted by our own scripts only.
+async fn what_other_hands_have_brought_is_found_after_housekeeping(kind: Kind) {
+    let server = Server::start(kind);
+    let broker = connect(&server).await;
+    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    broker.enqueue(&Enqueue::new("faults", producer, 1, jobs(1))).await.unwrap();
+    let moved = server.command(&[
+        "EVAL",
+        "return redis.call('ZADD', KEYS[2], 1, redis.call('LPOP', KEYS[1]))",
+        "2",
+        "queue:{faults}:ready:2",
+        "queue:{faults}:scheduled",
+    ]);
+    assert_eq!(moved.trim_end(), ":1");
+    let claim = async |seq| broker.turn(&Turn::new("faults", worker.clone(), seq, LEASE).claim(1)).await.unwrap().deliveries.len();
+    assert_eq!(claim(1).await, 0);
+    broker.sweep("faults", &SweepLimits::default()).await.unwrap();
+    assert_eq!(claim(2).await, 1);
+}
+
+/// An enqueue does not say when it was: housekeeping finds out who has sent since it last looked.
+async fn a_producer_that_sends_between_two_looks_is_not_forgotten(kind: Kind) {
+    let server = Server::start(kind);
+    let broker = connect(&server).await;
+    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
+    let limits = SweepLimits { producers: Duration::ZERO, ..SweepLimits::default() };
+    let send = async |seq| broker.enqueue(&Enqueue::new("faults", producer.clone(), seq, jobs(1))).await;
+    for seq in 1..=3 {
+        send(seq).await.unwrap();
+        assert_eq!(broker.sweep("faults", &limits).await.unwrap().producers, 0, "it has sent");
+        send(seq).await.expect("a replay is no new enqueue, and known after the look");
+    }
+    assert_eq!(broker.sweep("faults", &limits).await.unwrap().producers, 1, "it has sent nothing");
+    assert!(matches!(send(4).await, Err(Error::Forgotten(_))));
+    assert_eq!(broker.stats("faults").await.unwrap().counters["enqueued"], 3);
 }
 
 /// The contents of all keys of our namespace.

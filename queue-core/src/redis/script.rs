@@ -136,7 +136,7 @@ script!(
     "audit",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Leases, Fenced, Parked],
-    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "hint", "sparse", "ready", "ended"]
 );
 script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Counters], ["prelude", "clock", "schema", "plain", "hint"]);
 script!(

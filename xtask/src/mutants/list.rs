@@ -12,7 +12,7 @@ pub(super) struct Mutant {
     pub(super) tests: &'static [&'static str],
 }
 
-const REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::"];
+const REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_unusual_redis::"];
 const SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::"];
 const REDIS_FAULTS: &[&str] = &["-p", "queue-tests", "--test", "redis_faults", "--", "on_redis"];
 const SENTINELS: &[&str] = &["-p", "queue-tests", "--test", "sentinel_faults", "--", "on_redis"];
@@ -64,18 +64,21 @@ mutants! {
         "turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
         "turn: what the bound of bytes has left is more": "drained = level and not full" => "drained = level";
         "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then";
-        "turn: large envelopes are nothing plain": "seq > last and not large and" => "seq > last and";
-        "turn: what waits for its time is nothing plain": "'EXISTS', K.scheduled, K.retry, K.attempts, K.snoozes" => "'EXISTS', K.attempts, K.snoozes";
-        "turn: what is kept is nothing plain": "and keeping == 0 and" => "and";
+        "turn: large envelopes are nothing plain": "and not paused and not large\n" => "and not paused\n";
+        "turn: a pause is nothing plain": "and not paused and not large\n" => "and not large\n";
+        "turn: what waits for its time is nothing plain": "and first_due == math.huge and" => "and";
+        "turn: what has failed is nothing plain": "and not sparse and first_due" => "and first_due";
+        "turn: what this turn has ended otherwise is nothing plain": "and others == 0 and" => "and";
         "turn: what goes before other jobs is looked for": "level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0" => "level = true";
         "turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
         "turn: with a job goes what is known of it": "    if sparse then\n      strip(own)" => "    if false then\n      strip(own)";
         "turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
     }
     REDIS "queue-core/src/redis/scripts/sequence.lua" {
-        "enqueue: a replay is recognised": "elseif seq == last then" => "elseif false then";
-        "enqueue: an old sequence is refused": "if seq < last then" => "if false then";
-        "enqueue: a producer must be known": "if not entry then" => "if not entry then entry = '0:0' end if false then";
+        "enqueue: a replay is recognised": "elseif last - ARGV[2] == 0 then" => "elseif false then";
+        "enqueue: a replay has the answers of then": "return stored ~= '' and stored or false" => "return false";
+        "enqueue: an old sequence is refused": "elseif last - ARGV[2] > 0 then" => "elseif false then";
+        "enqueue: a producer must be known": "if not last then" => "if not last then last = 0 end if false then";
     }
     REDIS "queue-core/src/redis/scripts/enqueue.lua" {
         "enqueue: a given id exists once": "if not known then" => "if true then";
@@ -210,8 +213,44 @@ mutants! {
     ENCODINGS "queue-core/src/redis/scripts/prelude.lua" {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
-    REDIS_FAULTS "queue-core/src/redis/scripts/sequence.lua" {
-        "enqueue: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
+    REDIS_FAULTS "queue-core/src/redis/scripts/turn_plain.lua" {
+        "plain turn: a newer schema is left alone": " or meta[1] and meta[1] ~= SCHEMA then" => " then";
+    }
+    REDIS_FAULTS "queue-core/src/redis/scripts/sweep.lua" {
+        "sweep: a producer that sends is kept": "string.sub(entries[at], -1) ~= '?'" => "false";
+        "sweep: what other hands have brought is looked for": "note_plain(false)\n" => "";
+    }
+    AUDITOR "queue-core/src/redis/scripts/turn_plain.lua" {
+        "plain turn: what has no envelope is not handed out": "if not bodies[at] or bodies[at] == '' or not is_id(id) then" => "if false then";
+    }
+    REDIS "queue-core/src/redis/scripts/turn_plain.lua" {
+        "plain turn: a finish needs its tag": "if found ~= tag then" => "if false then";
+        "plain turn: it is for plain queues": "if meta[2] ~= '1' or" => "if";
+        "plain turn: it is for the next turn": " or tonumber(string.match(entry, '^%d+')) ~= seq - 1 then" => " then";
+        "plain turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
+        "plain turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
+        "plain turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
+        "plain turn: that there is more is told": "call('EXISTS', K.ready2) or 0" => "0";
+    }
+    REDIS "queue-core/src/redis/scripts/enqueue.lua" {
+        "plain: what is due later is noted": "    not_plain()\n    table.insert(later" => "    table.insert(later";
+        "plain: a priority of one job is noted": "    not_plain()\n    put(" => "    put(";
+        "plain: a priority of many is noted": "      not_plain()\n      local pairs_" => "      local pairs_";
+        "plain: large envelopes are noted": "'large', '1')\n  note_plain(false)" => "'large', '1')";
+    }
+    REDIS "queue-core/src/redis/scripts/cancel.lua" {
+        "plain: what was cancelled is noted": "note_plain(false)\n" => "";
+    }
+    REDIS "queue-core/src/redis/scripts/reclaim.lua" {
+        "plain: what came back from the dead is noted": "note_plain(false)\n" => "";
+    }
+    REDIS "queue-core/src/redis/scripts/pause.lua" {
+        "plain: a pause is noted": "note_plain(false)\n" => "";
+    }
+    REDIS "queue-core/src/redis/scripts/register.lua" {
+        "plain: who registers looks": "note_plain(rare == 0 and" => "note_plain(";
+        "plain: who registers sees a pause": "state[1] ~= '1' and " => "";
+        "plain: who registers sees large envelopes": " and not state[2])" => ")";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/schema.lua" {
         "other scripts: a newer schema is left alone": "if schema and schema ~= SCHEMA then" => "if false then";

@@ -1,5 +1,5 @@
 -- Removes jobs that are not active. ARGV: ids.
-unmark_plain()
+note_plain(false)
 local answers = {}
 for at, id in ipairs(ARGV) do
   answers[at] = 0

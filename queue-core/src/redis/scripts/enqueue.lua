@@ -6,7 +6,7 @@
 
 if ARGV[3] == 'large' and not call('HGET', K.meta, 'large') then
   call('HSET', K.meta, 'large', '1')
-  unmark_plain()
+  note_plain(false)
 end
 
 local answers = nil
@@ -19,7 +19,7 @@ local plain = true
 local function not_plain()
   if plain then
     plain = false
-    unmark_plain()
+    note_plain(false)
   end
 end
 

@@ -2,11 +2,10 @@
 -- are of normal priority, have not failed, and may start now. Turns do with a few keys then. `meta` says so from when somebody has
 -- looked until somebody is about to change it: of what is not sure it says nothing.
 
-local function mark_plain()
-  call('HSET', K.meta, 'plain', '1')
-end
-
--- For whoever may leave something out of the ordinary.
-local function unmark_plain()
-  call('HDEL', K.meta, 'plain')
+local function note_plain(is_plain)
+  if is_plain then
+    call('HSET', K.meta, 'plain', '1')
+  else
+    call('HDEL', K.meta, 'plain')
+  end
 end

@@ -10,9 +10,7 @@ if ARGV[3] == 'w' then
     K.suspect, K.parked
   )
   local state = call('HMGET', K.meta, 'paused', 'large')
-  if rare == 0 and state[1] ~= '1' and not state[2] then
-    mark_plain()
-  end
+  note_plain(rare == 0 and state[1] ~= '1' and not state[2])
 else
   call('HSET', K.producers, name, '0')
   call('ZADD', K.seen, ms(now), name)
