@@ -20,7 +20,8 @@ impl Default for KeepLimits {
 /// Limits of a round of housekeeping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepLimits {
-    /// Forget producers that were silent for so long. Default: 24 h.
+    /// Forget producers that were silent for so long at least. Default: 24 h. On Redis it may take twice as long: an enqueue does
+    /// not say when it was, and the round finds out who has sent since it last looked.
     pub producers: Duration,
     /// Keep the tombstone of a finished given id for so long. Default: 24 h.
     pub tombstones: Duration,

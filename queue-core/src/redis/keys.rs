@@ -2,7 +2,7 @@
 //!
 //! | kind | type | holds |
 //! |---|---|---|
-//! | `meta` | hash | `schema`, `paused`, `claim`, `registrations`, `large` |
+//! | `meta` | hash | `schema`, `paused`, `claim`, `registrations`, `large`, `plain` |
 //! | `jobs` | hash | id → envelope, of every job in whatever state |
 //! | `ready:0` … `ready:3` | list | ids that may start now, by priority |
 //! | `suspect` | list | ids that may start now, of jobs with crashes |
@@ -126,7 +126,17 @@ impl Keys {
 
     /// The key of a queue.
     pub(super) fn of(&self, queue: &str, kind: Kind) -> String {
-        format!("{}:{{{queue}}}:{}", self.namespace, kind.suffix())
+        let mut key = String::new();
+        self.write(&mut key, queue, kind);
+        key
+    }
+
+    /// The same, in place of what a text holds.
+    pub(super) fn write(&self, key: &mut String, queue: &str, kind: Kind) {
+        key.clear();
+        for part in [&self.namespace, ":{", queue, "}:", kind.suffix()] {
+            key.push_str(part);
+        }
     }
 
     /// A command on one key of a queue.

@@ -25,6 +25,9 @@ use Kind::{
     Producers, Ready0, Ready1, Ready2, Ready3, Records, Retry, Scheduled, Seen, Snoozes, Suspect, Tomb, Tombstones, Workers,
 };
 
+/// What most keys fit into.
+const BYTES_OF_A_KEY: usize = 64;
+
 /// What `ready.lua` and `ended.lua` use.
 macro_rules! keys {
     ($($more:ident),*) => {
@@ -208,7 +211,6 @@ impl Script {
 
     /// A call that is to have so many arguments of so many bytes in all: it is written without being moved.
     pub(super) fn call_with(&self, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
-        const BYTES_OF_A_KEY: usize = 64;
         let command = Cmd::with_capacity(3 + self.keys.len() + arguments, 64 + self.keys.len() * BYTES_OF_A_KEY + bytes);
         self.complete(command, "EVALSHA", &self.sha, keys, queue)
     }
@@ -220,8 +222,10 @@ impl Script {
     fn complete(&self, mut command: Cmd, verb: &str, what: &str, keys: &Keys, queue: &str) -> Cmd {
         command.arg(verb);
         command.arg(what).arg(self.keys.len());
+        let mut key = String::with_capacity(BYTES_OF_A_KEY);
         for kind in self.keys {
-            command.arg(keys.of(queue, *kind));
+            keys.write(&mut key, queue, *kind);
+            command.arg(&key);
         }
         command
     }
