@@ -202,7 +202,8 @@ impl Storage for Server {
         if self.unusual {
             let key = format!("{}:{{{queue}}}:errors", self.namespace);
             for mut connection in self.connections().await {
-                let _: i64 = redis::cmd("HSET").arg(&key).arg("=gone").arg("").query_async(&mut connection).await.expect("a hash can be written");
+                let _: i64 =
+                    redis::cmd("HSET").arg(&key).arg("=gone").arg("").query_async(&mut connection).await.expect("a hash can be written");
             }
         }
     }

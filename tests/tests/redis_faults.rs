@@ -43,6 +43,9 @@ on_servers! {
     a_newer_schema_is_left_alone
     what_other_hands_have_brought_is_found_after_housekeeping
     a_producer_that_sends_between_two_looks_is_not_forgotten
+    a_producer_is_looked_at_once_in_its_time
+    a_queue_is_known_to_be_plain_after_housekeeping
+    claim_numbers_grow_whatever_the_clock_says
     a_master_that_became_a_replica_is_left_at_once
     a_flushed_server_has_forgotten_everyone_and_work_goes_on
 }
@@ -258,6 +261,10 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
     broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, jobs(300))).await.unwrap();
     let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
     let held = broker.turn(&Turn::new("faults", worker.clone(), 1, LEASE).claim(100)).await.unwrap().deliveries;
+    let of_plain = broker.register(&Register::producer("plain", ProcessId::random())).await.unwrap();
+    broker.enqueue(&Enqueue::new("plain", of_plain, 1, jobs(2))).await.unwrap();
+    let plain = broker.register(&Register::worker("plain", ProcessId::random(), LEASE)).await.unwrap();
+    let first = broker.turn(&Turn::new("plain", plain.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries.remove(0);
     let lost = broker.register(&Register::worker("faults", ProcessId::random(), Duration::from_millis(1))).await.unwrap();
     broker.turn(&Turn::new("faults", lost.clone(), 1, Duration::from_millis(1)).claim(3)).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1mb"]);
@@ -277,6 +284,8 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
     let finishes: Vec<_> = held.iter().zip(endings.into_iter().cycle()).map(|(delivery, ending)| finish(delivery, ending)).collect();
     let answer = broker.turn(&Turn::new("faults", worker.clone(), 2, LEASE).finish(finishes).claim(5)).await.unwrap();
     assert_eq!((answer.stale.len(), answer.deliveries.len()), (0, 5));
+    let answer = broker.turn(&Turn::new("plain", plain, 2, LEASE).finish(vec![finish(&first, ack())]).claim(1)).await.unwrap();
+    assert_eq!((answer.stale.len(), answer.deliveries.len()), (0, 1));
     let suspects = eventually("its lease ends", async || {
         let suspects = broker.suspects("faults", 10).await.unwrap().expired;
         (!suspects.is_empty()).then_some(suspects)
@@ -351,6 +360,50 @@ async fn what_other_hands_have_brought_is_found_after_housekeeping(kind: Kind) {
     assert_eq!(claim(2).await, 1);
 }
 
+/// Housekeeping is not sure, and the next turn is.
+async fn a_queue_is_known_to_be_plain_after_housekeeping(kind: Kind) {
+    let server = Server::start(kind);
+    let broker = connect(&server).await;
+    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    let noted = || server.command(&["HGET", "queue:{faults}:meta", "plain"]).trim_end() == "1";
+    assert!(noted(), "who registers has looked");
+    broker.sweep("faults", &SweepLimits::default()).await.unwrap();
+    assert!(!noted());
+    broker.turn(&Turn::new("faults", worker.clone(), 1, LEASE).claim(1)).await.unwrap();
+    assert!(noted());
+    broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, jobs(2))).await.unwrap();
+    let held = broker.turn(&Turn::new("faults", worker.clone(), 2, LEASE).claim(2)).await.unwrap().deliveries;
+    assert!(noted(), "ordinary jobs leave it so");
+    let endings = vec![finish(&held[0], Ending::Nack { delay: Duration::ZERO, error: "x".to_owned() }), finish(&held[1], ack())];
+    broker.turn(&Turn::new("faults", worker.clone(), 3, LEASE).finish(endings)).await.unwrap();
+    assert!(!noted(), "one has failed");
+    let mut seq = 3;
+    let retried = eventually("it is due", async || {
+        seq += 1;
+        broker.turn(&Turn::new("faults", worker.clone(), seq, LEASE).claim(1)).await.unwrap().deliveries.pop()
+    })
+    .await;
+    broker.turn(&Turn::new("faults", worker.clone(), seq + 1, LEASE).finish(vec![finish(&retried, ack())])).await.unwrap();
+    broker.turn(&Turn::new("faults", worker, seq + 2, LEASE)).await.unwrap();
+    assert!(noted(), "and is gone");
+}
+
+/// A handler may fence its own storage with the number, also when the server's clock was set back.
+async fn claim_numbers_grow_whatever_the_clock_says(kind: Kind) {
+    let server = Server::start(kind);
+    let broker = connect(&server).await;
+    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    broker.enqueue(&Enqueue::new("faults", producer, 1, jobs(3))).await.unwrap();
+    let last = 4_000_000_000_000;
+    server.command(&["HSET", "queue:{faults}:meta", "claim", &last.to_string()]);
+    for seq in 1..=3 {
+        let held = broker.turn(&Turn::new("faults", worker.clone(), seq, LEASE).claim(1)).await.unwrap().deliveries;
+        assert_eq!(held[0].claim, last + seq);
+    }
+}
+
 /// An enqueue does not say when it was: housekeeping finds out who has sent since it last looked.
 async fn a_producer_that_sends_between_two_looks_is_not_forgotten(kind: Kind) {
     let server = Server::start(kind);
@@ -366,6 +419,22 @@ async fn a_producer_that_sends_between_two_looks_is_not_forgotten(kind: Kind) {
     assert_eq!(broker.sweep("faults", &limits).await.unwrap().producers, 1, "it has sent nothing");
     assert!(matches!(send(4).await, Err(Error::Forgotten(_))));
     assert_eq!(broker.stats("faults").await.unwrap().counters["enqueued"], 3);
+}
+
+/// From a look on its time begins anew, whether it sends or not.
+async fn a_producer_is_looked_at_once_in_its_time(kind: Kind) {
+    let server = Server::start(kind);
+    let broker = connect(&server).await;
+    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
+    broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, jobs(1))).await.unwrap();
+    let entry = || server.command(&["HGET", "queue:{faults}:producers", producer.as_str()]);
+    server.command(&["ZADD", "queue:{faults}:seen", "1", producer.as_str()]);
+    for _ in 0..3 {
+        assert_eq!(broker.sweep("faults", &SweepLimits::default()).await.unwrap().producers, 0);
+        assert!(entry().contains("1?"), "{}", entry());
+    }
+    server.command(&["ZADD", "queue:{faults}:seen", "1", producer.as_str()]);
+    assert_eq!(broker.sweep("faults", &SweepLimits::default()).await.unwrap().producers, 1);
 }
 
 /// The contents of all keys of our namespace.

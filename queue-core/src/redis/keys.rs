@@ -19,7 +19,7 @@
 //! | `leases` | sorted set | lanes by deadline |
 //! | `fenced` | set | lanes whose jobs are being taken back |
 //! | `gone` | hash | lane → ids that were cancelled under it |
-//! | `producers`, `seen` | hash, sorted set | sequence and last answer; when last heard of |
+//! | `producers`, `seen` | hash, sorted set | sequence and last answer; when registered, or looked at by housekeeping |
 //! | `counters` | hash | what happened since the queue exists |
 //! | `hint` | channel | announcements |
 //!

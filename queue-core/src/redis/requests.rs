@@ -58,7 +58,7 @@ pub(super) fn confirm(confirm: &Confirm) -> Vec<Cmd> {
 /// An enqueue, and the script that it calls.
 pub(super) fn enqueue(request: &Enqueue, keys: &Keys) -> (&'static Script, Cmd) {
     let large = request.jobs.iter().any(|job| job.envelope.len() > LARGE);
-    let ready = !large && request.jobs.iter().all(|job| Group::of(job) == Group::Ready(Priority::Normal.number()));
+    let ready = request.jobs.iter().all(|job| Group::of(job) == Group::Ready(Priority::Normal.number()));
     let script: &Script = if ready { &ENQUEUE_READY } else { &ENQUEUE };
     let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
     let mut call = script.call_with(keys, &request.queue, 3 + 2 * request.jobs.len(), 64 + bytes);
@@ -66,6 +66,9 @@ pub(super) fn enqueue(request: &Enqueue, keys: &Keys) -> (&'static Script, Cmd) 
     if ready {
         for job in &request.jobs {
             call.arg(job.id.as_bytes()).arg(&job.envelope);
+        }
+        if large {
+            call.arg("large");
         }
         return (script, call);
     }

@@ -21,8 +21,8 @@ pub(super) struct Script {
 }
 
 use Kind::{
-    Active, Attempts, Counters, Crashes, Dead, Ended, Errors, Fenced, Given, Gone, Jobs, Leases, Meta, Notes, Parked, Priority,
-    Producers, Ready0, Ready1, Ready2, Ready3, Records, Retry, Scheduled, Seen, Snoozes, Suspect, Tomb, Tombstones, Workers,
+    Active, Attempts, Counters, Crashes, Dead, Ended, Errors, Fenced, Given, Gone, Jobs, Leases, Meta, Notes, Parked, Priority, Producers,
+    Ready0, Ready1, Ready2, Ready3, Records, Retry, Scheduled, Seen, Snoozes, Suspect, Tomb, Tombstones, Workers,
 };
 
 /// What most keys fit into.
@@ -56,6 +56,7 @@ fn part(name: &str) -> &'static str {
     match name {
         "clock" => text!("clock"),
         "hint" => text!("hint"),
+        "plain" => text!("plain"),
         "ended" => text!("ended"),
         _ => unreachable!("a script asks for a part that is none: {name}"),
     }
@@ -113,13 +114,7 @@ script!(
     keys![Scheduled, Retry, Active, Workers, Gone, Parked],
     ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
 );
-script!(
-    REQUEUE,
-    "requeue",
-    "flags=allow-oom",
-    keys![],
-    ["prelude", "clock", "schema", "tools", "hint", "sparse", "ready", "ended"]
-);
+script!(REQUEUE, "requeue", "flags=allow-oom", keys![], ["prelude", "clock", "schema", "tools", "hint", "sparse", "ready", "ended"]);
 script!(
     DELETE,
     "delete",
@@ -139,7 +134,7 @@ script!(
     "audit",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Leases, Fenced, Parked],
-    ["prelude", "clock", "schema", "tools", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
 );
 script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Counters], ["prelude", "clock", "schema", "plain", "hint"]);
 script!(

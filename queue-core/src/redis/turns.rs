@@ -40,8 +40,8 @@ impl PlainQueues {
     }
 }
 
-/// Takes a turn. The small script answers with nothing, and has changed nothing, where the whole one is needed; one that finds the
-/// same turn answered, by either, answers as before.
+/// Takes a turn. The small script answers with nothing, and has changed nothing, where the whole one is needed, which repeats the
+/// answer to a turn that either has taken already.
 pub(super) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<TurnAnswer> {
     if broker.plain.may_be(&turn.queue)
         && let Some(call) = requests::plain_turn(turn, &broker.keys)

@@ -32,7 +32,9 @@ macro_rules! __conformance_cases {
                 an_envelope_comes_back_byte_for_byte;
             changes:
                 a_lane_at_work_sees_a_pause
+                a_new_lane_sees_a_pause
                 a_lane_at_work_sees_a_priority
+                a_lane_at_work_sees_the_priority_of_a_given_id
                 a_lane_at_work_sees_what_is_due_later
                 a_lane_at_work_passes_what_was_taken_out
                 a_lane_at_work_hears_that_an_ack_is_stale
@@ -41,6 +43,7 @@ macro_rules! __conformance_cases {
                 a_lane_at_work_sees_what_was_parked_elsewhere
                 a_lane_at_work_sees_what_came_back_from_the_dead
                 a_lane_at_work_gets_large_jobs_by_the_bound
+                a_lane_at_work_gets_large_jobs_of_given_ids_by_the_bound
                 a_queue_becomes_ordinary_again;
             endings:
                 a_failed_job_waits_in_retry_with_its_error

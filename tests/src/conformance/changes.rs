@@ -7,7 +7,7 @@ use queue_core::{
     broker::{CrashRule, Ending, MAX_BYTES, NewJob, Priority, State},
 };
 
-use super::bed::{Bed, Lane, ack, finish, nack};
+use super::bed::{Bed, Lane, ack, finish, given, nack};
 
 /// A lane that has taken ordinary jobs, ended them, and found no more.
 async fn at_work(bed: &Bed) -> Lane {
@@ -34,6 +34,16 @@ pub async fn a_lane_at_work_sees_a_pause(bed: Bed) {
     lane.claim_one().await;
 }
 
+/// So does a lane that comes during the pause.
+pub async fn a_new_lane_sees_a_pause(bed: Bed) {
+    bed.put(1).await;
+    bed.broker.set_paused(&bed.queue, true).await.unwrap();
+    let mut lane = bed.lane().await;
+    for _ in 0..3 {
+        assert_eq!(lane.claim(1).await.len(), 0);
+    }
+}
+
 /// A higher priority comes first.
 pub async fn a_lane_at_work_sees_a_priority(bed: Bed) {
     let mut lane = at_work(&bed).await;
@@ -44,6 +54,18 @@ pub async fn a_lane_at_work_sees_a_priority(bed: Bed) {
         let served: Vec<JobId> = lane.claim(5).await.into_iter().map(|delivery| delivery.id).collect();
         assert_eq!(served, [first, normal, low]);
     }
+}
+
+/// And so does that of a job that the application has named.
+pub async fn a_lane_at_work_sees_the_priority_of_a_given_id(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    let normal = bed.put(1).await.remove(0);
+    let mut named = given("named", "x");
+    named.priority = Priority::High;
+    let first = named.id.clone();
+    bed.put_job(named).await;
+    let served: Vec<JobId> = lane.claim(5).await.into_iter().map(|delivery| delivery.id).collect();
+    assert_eq!(served, [first, normal]);
 }
 
 /// A job for later is told of, and comes when it is due.
@@ -108,8 +130,10 @@ pub async fn a_lane_at_work_sees_what_was_parked_elsewhere(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let delivery = other.claim_one().await;
     assert!(other.end(&delivery, Ending::Park { task: "suite.task".to_owned() }).await);
-    let turn = lane.next().claim(1);
-    assert!(lane.send(&turn).await.parked);
+    for _ in 0..3 {
+        let turn = lane.next().claim(1);
+        assert!(lane.send(&turn).await.parked);
+    }
     let mut turn = lane.next().claim(1);
     turn.resume = vec!["suite.task".into()];
     assert_eq!(lane.send(&turn).await.deliveries[0].id, id);
@@ -128,11 +152,20 @@ pub async fn a_lane_at_work_sees_what_came_back_from_the_dead(bed: Bed) {
 
 /// Large jobs come in bounded answers.
 pub async fn a_lane_at_work_gets_large_jobs_by_the_bound(bed: Bed) {
+    large_jobs_come_by_the_bound(bed, |_| JobId::make()).await;
+}
+
+/// And so do those that the application has named.
+pub async fn a_lane_at_work_gets_large_jobs_of_given_ids_by_the_bound(bed: Bed) {
+    large_jobs_come_by_the_bound(bed, |n| JobId::given(&format!("large-{n}")).expect("it is a name")).await;
+}
+
+async fn large_jobs_come_by_the_bound(bed: Bed, id: impl Fn(u8) -> JobId) {
     const SIZE: usize = 200 * 1024;
     let mut lane = at_work(&bed).await;
     let mut producer = bed.producer().await;
-    for n in 0..10_u8 {
-        producer.stored(vec![NewJob::new(JobId::make(), vec![n; SIZE])]).await;
+    for n in 0..10 {
+        producer.stored(vec![NewJob::new(id(n), vec![n; SIZE])]).await;
     }
     let mut left = 10;
     while left > 0 {

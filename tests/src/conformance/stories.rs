@@ -107,7 +107,9 @@ async fn turn(lane: &mut Lane, held: &mut Vec<Delivery>, rng: &mut Rng, world: &
     }
     let mut turn = lane.next().finish(finishes).claim(rng.usize(..6));
     turn.suspect = rng.bool();
-    turn.resume = vec!["suite.task".into()];
+    if rng.bool() {
+        turn.resume = vec!["suite.task".into()];
+    }
     let answer = lane.send(&turn).await;
     if rng.bool() {
         let again = lane.send(&turn).await;

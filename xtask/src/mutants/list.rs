@@ -68,7 +68,8 @@ mutants! {
         "turn: a pause is nothing plain": "and not paused and not large\n" => "and not large\n";
         "turn: what waits for its time is nothing plain": "and first_due == math.huge and" => "and";
         "turn: what has failed is nothing plain": "and not sparse and first_due" => "and first_due";
-        "turn: what this turn has ended otherwise is nothing plain": "and others == 0 and" => "and";
+        "turn: what is parked is nothing plain": "local is_plain = level and" => "local is_plain =";
+        "turn: what it ends otherwise is noted before": "if plain and others > 0 then\n  plain = false\n  note_plain(false)" => "if false then\n  plain = false";
         "turn: what goes before other jobs is looked for": "level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0" => "level = true";
         "turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
         "turn: with a job goes what is known of it": "    if sparse then\n      strip(own)" => "    if false then\n      strip(own)";
@@ -78,7 +79,7 @@ mutants! {
         "enqueue: a replay is recognised": "elseif last - ARGV[2] == 0 then" => "elseif false then";
         "enqueue: a replay has the answers of then": "return stored ~= '' and stored or false" => "return false";
         "enqueue: an old sequence is refused": "elseif last - ARGV[2] > 0 then" => "elseif false then";
-        "enqueue: a producer must be known": "if not last then" => "if not last then last = 0 end if false then";
+        "enqueue: a producer must be known": "  return redis.error_reply('FORGOTTEN ' .. ARGV[1])" => "  last = 0";
     }
     REDIS "queue-core/src/redis/scripts/enqueue.lua" {
         "enqueue: a given id exists once": "if not known then" => "if true then";
@@ -213,15 +214,19 @@ mutants! {
     ENCODINGS "queue-core/src/redis/scripts/prelude.lua" {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
+    REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
+        "turn: a queue becomes plain again": "if is_plain ~= plain then" => "if plain and not is_plain then";
+    }
     REDIS_FAULTS "queue-core/src/redis/scripts/turn_plain.lua" {
         "plain turn: a newer schema is left alone": " or meta[1] and meta[1] ~= SCHEMA then" => " then";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/sweep.lua" {
         "sweep: a producer that sends is kept": "string.sub(entries[at], -1) ~= '?'" => "false";
+        "sweep: a look begins a producer's time anew": "many('ZADD', K.seen, looked)" => "";
         "sweep: what other hands have brought is looked for": "note_plain(false)\n" => "";
     }
     AUDITOR "queue-core/src/redis/scripts/turn_plain.lua" {
-        "plain turn: what has no envelope is not handed out": "if not bodies[at] or bodies[at] == '' or not is_id(id) then" => "if false then";
+        "plain turn: what has no envelope is not handed out": "if not bodies[at] or bodies[at] == '' or not is_id(ids[at]) then" => "if false then";
     }
     REDIS "queue-core/src/redis/scripts/turn_plain.lua" {
         "plain turn: a finish needs its tag": "if found ~= tag then" => "if false then";
@@ -231,6 +236,15 @@ mutants! {
         "plain turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
         "plain turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
         "plain turn: that there is more is told": "call('EXISTS', K.ready2) or 0" => "0";
+    }
+    REDIS_FAULTS "queue-core/src/redis/scripts/turn_plain.lua" {
+        "plain turn: the last claim number is stored": "call('HSET', K.meta, 'claim', number)" => "";
+    }
+    REDIS "queue-core/src/redis/scripts/enqueue_ready.lua" {
+        "plain: large envelopes of ordinary jobs are noted": "'large', '1')\n  note_plain(false)" => "'large', '1')";
+    }
+    REDIS_FAULTS "queue-core/src/redis/script.rs" {
+        "full: a plain turn needs no room": "\"turn_plain\",\n    \"flags=allow-oom\"" => "\"turn_plain\",\n    \"\"";
     }
     REDIS "queue-core/src/redis/scripts/enqueue.lua" {
         "plain: what is due later is noted": "    not_plain()\n    table.insert(later" => "    table.insert(later";
@@ -250,7 +264,7 @@ mutants! {
     REDIS "queue-core/src/redis/scripts/register.lua" {
         "plain: who registers looks": "note_plain(rare == 0 and" => "note_plain(";
         "plain: who registers sees a pause": "state[1] ~= '1' and " => "";
-        "plain: who registers sees large envelopes": " and not state[2])" => ")";
+        "plain: who registers sees large envelopes": " and state[2] ~= '1')" => ")";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/schema.lua" {
         "other scripts: a newer schema is left alone": "if schema and schema ~= SCHEMA then" => "if false then";

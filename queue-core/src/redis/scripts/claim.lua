@@ -1,4 +1,4 @@
--- How jobs are claimed where something is out of the ordinary.
+-- How jobs are claimed, whatever is in the queue.
 
 -- Moves what is due, in bounded steps, unless the queue is paused. Says when the next one is due, and whether idle workers may
 -- be needed.

@@ -4,7 +4,7 @@
 --   'g', n, then n times id, envelope, priority, delay or '', time or '', digest: given ids
 -- Answers with nil when everything was stored, or else a digit per job, in the order of the groups.
 
-if ARGV[3] == 'large' and not call('HGET', K.meta, 'large') then
+if ARGV[3] == 'large' and call('HGET', K.meta, 'large') ~= '1' then
   call('HSET', K.meta, 'large', '1')
   note_plain(false)
 end

@@ -1,11 +1,11 @@
 -- The number of an enqueue (R12): one that was answered before is answered with the same, and nothing of it is stored again.
--- ARGV: producer, seq.
+-- ARGV: producer, seq. The producer's entry is the last number; behind a colon the answers, if not all jobs were stored; and at last
+-- the mark of `sweep.lua`, if it has looked since.
 
-local entry = call('HGET', K.producers, ARGV[1])
-local last, stored = tonumber(entry), ''
-if entry and not last then
+local entry = call('HGET', K.producers, ARGV[1]) or ''
+local last, stored = string.match(entry, '^%d+$'), ''
+if not last then
   last, stored = string.match(entry, '^(%d+):?(%d*)%??$')
-  last = tonumber(last)
 end
 if not last then
   return redis.error_reply('FORGOTTEN ' .. ARGV[1])

@@ -1,4 +1,4 @@
--- What most scripts use besides, and a turn only where something is out of the ordinary.
+-- What most scripts use besides.
 
 -- So long from now. The clock is cut to whole milliseconds, so it is one more, and nothing starts early.
 local function after(delay)

@@ -82,6 +82,11 @@ if seq == last then
   return answer(last_stale, ids, bodies, counts, last_claim ~= '' and last_claim or '0', 0, promote(false), nil)
 end
 
+if plain and others > 0 then
+  plain = false
+  note_plain(false)
+end
+
 -- --- Finishes: nothing is believed but the tag. ---
 
 local stale, answered = {}, {}
@@ -236,7 +241,7 @@ local claim = math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)
 local more, suspected = nil, nil
 local first_due, promoted = promote(not paused)
 level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0
-local is_plain = level and not sparse and first_due == math.huge and others == 0 and not paused and not large
+local is_plain = level and not sparse and first_due == math.huge and not paused and not large
 if is_plain ~= plain then
   plain = is_plain
   note_plain(plain)

@@ -1,7 +1,7 @@
 -- R2 to R4 for a queue that is plain, and acks of what is not kept: does with a few keys what `turn.lua` would do with all.
 -- ARGV: worker, seq, lease, claim, groups of acks: claim, n ids.
 -- Answers: ids, envelopes, claim number, now, more, workers. With nothing, and nothing has changed, where it takes `turn.lua`: the
--- queue is not plain, the turn is not the next one, an ending is stale, or there is a job that cannot be handed out.
+-- queue is not known to be plain, or is of a newer schema; the lane is not known, or the turn is not its next; an ending is stale.
 
 local meta = call('HMGET', K.meta, 'schema', 'plain', 'claim')
 if meta[2] ~= '1' or meta[1] and meta[1] ~= SCHEMA then
@@ -13,7 +13,7 @@ if not entry or tonumber(string.match(entry, '^%d+')) ~= seq - 1 then
   return false
 end
 
--- --- Looks: nothing is believed but the tag, and nothing written before all is sure. ---
+-- --- Finishes: nothing is believed but the tag, and nothing written before all of them are looked at. ---
 
 local acked, given = {}, {}
 local from = 5
@@ -32,21 +32,6 @@ while from < #ARGV do
   from = to + 1
 end
 
-local wanted = tonumber(ARGV[4])
-local ids = wanted > 0 and call('LPOP', K.ready2, ARGV[4]) or {}
-local bodies = #ids > 0 and call('HMGET', K.jobs, unpack(ids)) or {}
-for at, id in ipairs(ids) do
-  if not bodies[at] or bodies[at] == '' or not is_id(id) then
-    -- Somebody else's hand. They go back as they were.
-    for i = #ids, 1, -1 do
-      call('LPUSH', K.ready2, ids[i])
-    end
-    return false
-  end
-end
-
--- --- And then writes. ---
-
 if #acked > 0 then
   if #given > 0 then
     call('ZADD', K.tombstones, unpack(given))
@@ -54,6 +39,23 @@ if #acked > 0 then
   call('HDEL', K.active, unpack(acked))
   call('HDEL', K.jobs, unpack(acked))
   count('done', #acked)
+end
+
+-- --- Claim. ---
+
+local wanted = tonumber(ARGV[4])
+local ids = wanted > 0 and call('LPOP', K.ready2, ARGV[4]) or {}
+-- Who got less than he asked for has taken the last.
+local more = #ids == wanted and call('EXISTS', K.ready2) or 0
+local bodies = #ids > 0 and call('HMGET', K.jobs, unpack(ids)) or {}
+for at = #ids, 1, -1 do
+  -- What has lost its envelope, by somebody else's hand, cannot be run; nor can what no one could finish.
+  if not bodies[at] or bodies[at] == '' or not is_id(ids[at]) then
+    call('HDEL', K.jobs, ids[at])
+    count('repaired', 1)
+    table.remove(ids, at)
+    table.remove(bodies, at)
+  end
 end
 
 local number = '0'
@@ -72,6 +74,4 @@ else
   call('HSET', K.workers, worker, seq)
 end
 call('ZADD', K.leases, ms(now + ARGV[3]), worker)
--- Who got less than he asked for has taken the last.
-local more = #ids == wanted and call('EXISTS', K.ready2) or 0
 return { ids, bodies, number, ms(micros), more, call('ZCARD', K.leases) }
