@@ -366,7 +366,7 @@ async fn a_queue_is_known_to_be_plain_after_housekeeping(kind: Kind) {
     let broker = connect(&server).await;
     let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
     let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
-    let noted = || server.command(&["HGET", "queue:{faults}:meta", "plain"]).trim_end() == "1";
+    let noted = || server.command(&["HGET", "queue:{faults}:meta", "plain"]).trim_end() == "4503599627370496";
     assert!(noted(), "who registers has looked");
     broker.sweep("faults", &SweepLimits::default()).await.unwrap();
     assert!(!noted());

@@ -105,8 +105,18 @@ pub(super) fn plain_turn(value: Value) -> Result<Option<TurnAnswer>> {
     }
     clock(&mut answer, next(&mut values)?)?;
     answer.more = number::<i64>(next(&mut values)?)? != 0;
+    answer.next_due = time_to(next(&mut values)?)?;
     answer.workers = number(next(&mut values)?)?;
     Ok(Some(answer))
+}
+
+/// Microseconds, or nothing.
+fn time_to(value: Value) -> Result<Option<Duration>> {
+    let due = text(value)?;
+    if due.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Duration::from_micros(due.parse().map_err(|_| strange("a time"))?)))
 }
 
 /// The server's clock, in microseconds.
@@ -148,10 +158,7 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, boo
     clock(&mut answer, next(&mut values)?)?;
     let waiting: i64 = number(next(&mut values)?)?;
     (answer.more, answer.suspects) = (waiting & 1 != 0, waiting & 2 != 0);
-    let due = text(next(&mut values)?)?;
-    if !due.is_empty() {
-        answer.next_due = Some(Duration::from_micros(due.parse().map_err(|_| strange("a time"))?));
-    }
+    answer.next_due = time_to(next(&mut values)?)?;
     answer.parked = number::<i64>(next(&mut values)?)? != 0;
     answer.paused = number::<i64>(next(&mut values)?)? != 0;
     answer.workers = number(next(&mut values)?)?;
@@ -310,6 +317,7 @@ mod tests {
         let claims: Vec<_> = plain.deliveries.iter().map(|delivery| (delivery.id.as_bytes(), delivery.claim)).collect();
         assert_eq!(claims, [(&b"=a"[..], 1_700_000_000_000), (&b"0123456789abcdef"[..], 1_700_000_000_000)]);
         assert_eq!((plain.as_of, plain.more, plain.workers), (Some(1_700_000_000_001_000), true, 3));
+        assert_eq!(plain.next_due, Some(Duration::from_micros(250)));
         assert!(plain_turn(Value::Nil).unwrap().is_none(), "it takes the whole script");
     }
 }

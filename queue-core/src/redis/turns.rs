@@ -1,7 +1,7 @@
 //! Turns: by a small script where the queue is plain, and by the whole one where it is not.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
     time::Instant,
 };
@@ -19,24 +19,36 @@ use crate::{
 /// Which queues are plain, as far as is known: all, but those of which a server has said otherwise.
 #[derive(Debug, Default)]
 pub(super) struct PlainQueues {
-    others: RwLock<HashSet<Arc<str>>>,
+    others: RwLock<HashMap<Arc<str>, Until>>,
+}
+
+/// How long a queue is plain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// It is not now.
+    Now,
+    /// A job is due then.
+    Due(Instant),
 }
 
 impl PlainQueues {
     fn may_be(&self, queue: &str) -> bool {
-        !self.others.read().unwrap_or_else(PoisonError::into_inner).contains(queue)
+        match self.others.read().unwrap_or_else(PoisonError::into_inner).get(queue) {
+            None => true,
+            Some(Until::Now) => false,
+            Some(Until::Due(at)) => Instant::now() < *at,
+        }
     }
 
-    fn note(&self, queue: &Arc<str>, plain: bool) {
-        if self.may_be(queue) == plain {
+    fn note(&self, queue: &Arc<str>, until: Option<Until>) {
+        if self.others.read().unwrap_or_else(PoisonError::into_inner).get(queue) == until.as_ref() {
             return;
         }
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        if plain {
-            others.remove(queue);
-        } else {
-            others.insert(queue.clone());
-        }
+        match until {
+            Some(until) => others.insert(queue.clone(), until),
+            None => others.remove(queue),
+        };
     }
 }
 
@@ -49,14 +61,20 @@ pub(super) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<TurnAnswer
         let sent = Instant::now();
         let value = broker.servers.script(Line::Requests, &turn.queue, &TURN_PLAIN, call).await?;
         if let Some(answer) = answers::plain_turn(value)? {
+            broker.plain.note(&turn.queue, due(&answer, sent));
             return Ok(told(broker, turn, answer, sent));
         }
     }
     let (call, positions) = requests::turn(turn, &broker.keys);
     let sent = Instant::now();
     let (answer, plain) = answers::turn(broker.servers.script(Line::Requests, &turn.queue, &TURN, call).await?, &positions)?;
-    broker.plain.note(&turn.queue, plain);
+    broker.plain.note(&turn.queue, if plain { due(&answer, sent) } else { Some(Until::Now) });
     Ok(told(broker, turn, answer, sent))
+}
+
+/// When the next job is due, if one waits: not before this time, as the server looked at its clock after the request was sent.
+fn due(answer: &TurnAnswer, sent: Instant) -> Option<Until> {
+    answer.next_due.map(|due| Until::Due(sent + due))
 }
 
 /// What an answer says of the queue is told to who listens for work in it.

@@ -66,10 +66,9 @@ mutants! {
         "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then";
         "turn: large envelopes are nothing plain": "and not paused and not large\n" => "and not paused\n";
         "turn: a pause is nothing plain": "and not paused and not large\n" => "and not large\n";
-        "turn: what waits for its time is nothing plain": "and first_due == math.huge and" => "and";
-        "turn: what has failed is nothing plain": "and not sparse and first_due" => "and first_due";
+        "turn: what waits for its time is noted": "is_plain and whole(first_due) or nil" => "is_plain and FOREVER or nil";
+        "turn: what has failed is nothing plain": "level and not sparse and" => "level and";
         "turn: what is parked is nothing plain": "local is_plain = level and" => "local is_plain =";
-        "turn: what it ends otherwise is noted before": "if plain and others > 0 then\n  plain = false\n  note_plain(false)" => "if false then\n  plain = false";
         "turn: what goes before other jobs is looked for": "level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0" => "level = true";
         "turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
         "turn: with a job goes what is known of it": "    if sparse then\n      strip(own)" => "    if false then\n      strip(own)";
@@ -215,7 +214,7 @@ mutants! {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
-        "turn: a queue becomes plain again": "if is_plain ~= plain then" => "if plain and not is_plain then";
+        "turn: a queue becomes plain again": "if plain ~= (until_ms and ms(until_ms)) then" => "if plain and not until_ms then";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/turn_plain.lua" {
         "plain turn: a newer schema is left alone": " or meta[1] and meta[1] ~= SCHEMA then" => " then";
@@ -223,14 +222,14 @@ mutants! {
     REDIS_FAULTS "queue-core/src/redis/scripts/sweep.lua" {
         "sweep: a producer that sends is kept": "string.sub(entries[at], -1) ~= '?'" => "false";
         "sweep: a look begins a producer's time anew": "many('ZADD', K.seen, looked)" => "";
-        "sweep: what other hands have brought is looked for": "note_plain(false)\n" => "";
+        "sweep: what other hands have brought is looked for": "note_plain(nil)\n" => "";
     }
     AUDITOR "queue-core/src/redis/scripts/turn_plain.lua" {
         "plain turn: what has no envelope is not handed out": "if not bodies[at] or bodies[at] == '' or not is_id(ids[at]) then" => "if false then";
     }
     REDIS "queue-core/src/redis/scripts/turn_plain.lua" {
         "plain turn: a finish needs its tag": "if found ~= tag then" => "if false then";
-        "plain turn: it is for plain queues": "if meta[2] ~= '1' or" => "if";
+        "plain turn: it is for plain queues, until a job is due": "if plain_until <= now or" => "if";
         "plain turn: it is for the next turn": " or tonumber(string.match(entry, '^%d+')) ~= seq - 1 then" => " then";
         "plain turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
         "plain turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
@@ -241,25 +240,25 @@ mutants! {
         "plain turn: the last claim number is stored": "call('HSET', K.meta, 'claim', number)" => "";
     }
     REDIS "queue-core/src/redis/scripts/enqueue_ready.lua" {
-        "plain: large envelopes of ordinary jobs are noted": "'large', '1')\n  note_plain(false)" => "'large', '1')";
+        "plain: large envelopes of ordinary jobs are noted": "'large', '1')\n  note_plain(nil)" => "'large', '1')";
     }
     REDIS_FAULTS "queue-core/src/redis/script.rs" {
         "full: a plain turn needs no room": "\"turn_plain\",\n    \"flags=allow-oom\"" => "\"turn_plain\",\n    \"\"";
     }
     REDIS "queue-core/src/redis/scripts/enqueue.lua" {
-        "plain: what is due later is noted": "    not_plain()\n    table.insert(later" => "    table.insert(later";
+        "plain: what is due later is noted": "  plain_until(first_due)\n" => "";
         "plain: a priority of one job is noted": "    not_plain()\n    put(" => "    put(";
         "plain: a priority of many is noted": "      not_plain()\n      local pairs_" => "      local pairs_";
-        "plain: large envelopes are noted": "'large', '1')\n  note_plain(false)" => "'large', '1')";
+        "plain: large envelopes are noted": "'large', '1')\n  note_plain(nil)" => "'large', '1')";
     }
     REDIS "queue-core/src/redis/scripts/cancel.lua" {
-        "plain: what was cancelled is noted": "note_plain(false)\n" => "";
+        "plain: what was cancelled is noted": "note_plain(nil)\n" => "";
     }
     REDIS "queue-core/src/redis/scripts/reclaim.lua" {
-        "plain: what came back from the dead is noted": "note_plain(false)\n" => "";
+        "plain: what came back from the dead is noted": "note_plain(nil)\n" => "";
     }
     REDIS "queue-core/src/redis/scripts/pause.lua" {
-        "plain: a pause is noted": "note_plain(false)\n" => "";
+        "plain: a pause is noted": "note_plain(nil)\n" => "";
     }
     REDIS "queue-core/src/redis/scripts/register.lua" {
         "plain: who registers looks": "note_plain(rare == 0 and" => "note_plain(";

@@ -1,7 +1,7 @@
 -- Damage by other hands. ARGV: what to look at, '1' to repair it, and then names, ids, or pairs. Answers with what is broken.
 local what, repairs = ARGV[1], ARGV[2] == '1'
 if repairs then
-  note_plain(false)
+  note_plain(nil)
 end
 local broken = {}
 

@@ -1,5 +1,5 @@
 -- R13. ARGV: ids. Answers: 0 there is none, 1 cancelled, 2 cancelled while active.
-note_plain(false)
+note_plain(nil)
 local answers = {}
 -- What each worker has to hear, packed once.
 local notes = {}

@@ -1,5 +1,5 @@
 -- Removes jobs that are not active. ARGV: ids.
-note_plain(false)
+note_plain(nil)
 local answers = {}
 for at, id in ipairs(ARGV) do
   answers[at] = 0

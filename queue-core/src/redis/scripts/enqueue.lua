@@ -6,20 +6,20 @@
 
 if ARGV[3] == 'large' and call('HGET', K.meta, 'large') ~= '1' then
   call('HSET', K.meta, 'large', '1')
-  note_plain(false)
+  note_plain(nil)
 end
 
 local answers = nil
 local total, enqueued = 0, 0
 local woken = false
-local later = {}
+local later, first_due = {}, math.huge
 local plain = true
 
 -- Once, before something out of the ordinary is stored.
 local function not_plain()
   if plain then
     plain = false
-    note_plain(false)
+    note_plain(nil)
   end
 end
 
@@ -37,7 +37,7 @@ local function place(id, priority, at)
     sparse, has_priorities = true, true
   end
   if at > now then
-    not_plain()
+    first_due = math.min(first_due, at)
     table.insert(later, ms(at))
     table.insert(later, id)
   else
@@ -114,6 +114,9 @@ while i <= #ARGV do
   end
 end
 
+if plain and first_due < math.huge then
+  plain_until(first_due)
+end
 wait(K.scheduled, later)
 if woken then
   hint()

@@ -6,7 +6,7 @@ local to = large and #ARGV - 1 or #ARGV
 --- if large: plain
 if large and call('HGET', K.meta, 'large') ~= '1' then
   call('HSET', K.meta, 'large', '1')
-  note_plain(false)
+  note_plain(nil)
 end
 local ids = {}
 for at = 3, to, 2 do

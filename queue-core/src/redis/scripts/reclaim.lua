@@ -1,6 +1,6 @@
 -- R7, sweep. ARGV: most crashes, window, delay, then triples of an id, its tag, and '1' if it is charged a crash, '0' if it
 -- goes free, 'f' if it does because its process lives, whose lane was forgotten.
-note_plain(false)
+note_plain(nil)
 local released, charged, buried, forgotten = {}, {}, 0, 0
 local window, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
 for i = 4, #ARGV, 3 do

@@ -10,7 +10,7 @@ if ARGV[3] == 'w' then
     K.suspect, K.parked
   )
   local state = call('HMGET', K.meta, 'paused', 'large')
-  note_plain(rare == 0 and state[1] ~= '1' and state[2] ~= '1')
+  note_plain(rare == 0 and state[1] ~= '1' and state[2] ~= '1' and FOREVER or nil)
 else
   call('HSET', K.producers, name, '0')
   call('ZADD', K.seen, ms(now), name)

@@ -3,7 +3,7 @@
 local items = tonumber(ARGV[1])
 
 -- Other hands may have made what nobody has told of.
-note_plain(false)
+note_plain(nil)
 
 -- A producer that has sent nothing since the last look at it is forgotten. An entry is marked by a look and written anew by each
 -- enqueue.

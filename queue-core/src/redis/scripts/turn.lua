@@ -25,7 +25,7 @@ elseif seq < last then
 elseif seq > last + 1 then
   return redis.error_reply('FORGOTTEN ' .. worker)
 end
-local paused, large, plain = meta[2] == '1', meta[4] == '1', meta[5] == '1'
+local paused, large, plain = meta[2] == '1', meta[4] == '1', meta[5] or nil
 
 local i = 10 + tonumber(ARGV[9])
 local groups, keeping, others = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
@@ -83,8 +83,8 @@ if seq == last then
 end
 
 if plain and others > 0 then
-  plain = false
-  note_plain(false)
+  plain = nil
+  note_plain(nil)
 end
 
 -- --- Finishes: nothing is believed but the tag. ---
@@ -241,10 +241,11 @@ local claim = math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)
 local more, suspected = nil, nil
 local first_due, promoted = promote(not paused)
 level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0
-local is_plain = level and not sparse and first_due == math.huge and not paused and not large
-if is_plain ~= plain then
-  plain = is_plain
-  note_plain(plain)
+local is_plain = level and not sparse and not paused and not large
+local until_ms = is_plain and whole(first_due) or nil
+if plain ~= (until_ms and ms(until_ms)) then
+  plain = until_ms
+  note_plain(until_ms)
 end
 if not paused and wanted > 0 then
   local max_bytes = large and tonumber(ARGV[6])

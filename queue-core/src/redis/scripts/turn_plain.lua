@@ -1,10 +1,12 @@
 -- R2 to R4 for a queue that is plain, and acks of what is not kept: does with a few keys what `turn.lua` would do with all.
 -- ARGV: worker, seq, lease, claim, groups of acks: claim, n ids.
--- Answers: ids, envelopes, claim number, now, more, workers. With nothing, and nothing has changed, where it takes `turn.lua`: the
--- queue is not known to be plain, or is of a newer schema; the lane is not known, or the turn is not its next; an ending is stale.
+-- Answers: ids, envelopes, claim number, now, more, time to the next that is due or '', workers. With nothing, and nothing has
+-- changed, where it takes `turn.lua`: the queue is not known to be plain, or is of a newer schema; a job that has waited is due; the
+-- lane is not known, or the turn is not its next; an ending is stale.
 
 local meta = call('HMGET', K.meta, 'schema', 'plain', 'claim')
-if meta[2] ~= '1' or meta[1] and meta[1] ~= SCHEMA then
+local plain_until = whole(meta[2] or '')
+if plain_until <= now or meta[1] and meta[1] ~= SCHEMA then
   return false
 end
 local worker, seq = ARGV[1], ARGV[2]
@@ -74,4 +76,5 @@ else
   call('HSET', K.workers, worker, seq)
 end
 call('ZADD', K.leases, ms(now + ARGV[3]), worker)
-return { ids, bodies, number, ms(micros), more, call('ZCARD', K.leases) }
+local next_due = plain_until < FOREVER and ms(plain_until * 1000 - micros) or ''
+return { ids, bodies, number, ms(micros), more, next_due, call('ZCARD', K.leases) }
