@@ -263,7 +263,7 @@ mutants! {
     REDIS "queue-core/src/redis/scripts/register.lua" {
         "plain: who registers looks": "note_plain(rare == 0 and" => "note_plain(";
         "plain: who registers sees a pause": "state[1] ~= '1' and " => "";
-        "plain: who registers sees large envelopes": " and state[2] ~= '1')" => ")";
+        "plain: who registers sees large envelopes": " and state[2] ~= '1' and" => " and";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/schema.lua" {
         "other scripts: a newer schema is left alone": "if schema and schema ~= SCHEMA then" => "if false then";
