@@ -135,8 +135,8 @@ pub struct Server {
     namespace: String,
     /// By server.
     saved: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
-    /// Every queue has something out of the ordinary.
-    unusual: bool,
+    /// A hash in which every queue has a trace of a job that is gone.
+    trace: Option<&'static str>,
 }
 
 impl Server {
@@ -145,9 +145,14 @@ impl Server {
         Server::at(&server::shared(kind))
     }
 
-    /// One server, where in every queue there is a trace of some failure, of a job that is gone: none of them is ever plain.
+    /// One server, where in every queue a job has failed.
+    pub fn with_failures(kind: Kind) -> Self {
+        Server { trace: Some("errors"), ..Server::new(kind) }
+    }
+
+    /// One server, where in every queue a job was snoozed: none of them is ever plain.
     pub fn unusual(kind: Kind) -> Self {
-        Server { unusual: true, ..Server::new(kind) }
+        Server { trace: Some("snoozes"), ..Server::new(kind) }
     }
 
     /// One server that the caller has started.
@@ -169,7 +174,7 @@ impl Server {
 
     /// A namespace that nobody else uses.
     fn on(url: String, masters: Vec<String>) -> Self {
-        Server { url, masters, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new(), unusual: false }
+        Server { url, masters, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new(), trace: None }
     }
 
     /// Each begins with `suite-`.
@@ -199,8 +204,8 @@ impl Storage for Server {
     }
 
     async fn prepare(&mut self, queue: &str) {
-        if self.unusual {
-            let key = format!("{}:{{{queue}}}:errors", self.namespace);
+        if let Some(trace) = self.trace {
+            let key = format!("{}:{{{queue}}}:{trace}", self.namespace);
             for mut connection in self.connections().await {
                 let _: i64 =
                     redis::cmd("HSET").arg(&key).arg("=gone").arg("").query_async(&mut connection).await.expect("a hash can be written");

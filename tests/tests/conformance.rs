@@ -8,6 +8,7 @@ use queue_tests::{
 };
 
 conformance!(on_redis, || Server::new(Kind::Redis));
+conformance!(on_redis_with_failures, || Server::with_failures(Kind::Redis));
 conformance!(on_unusual_redis, || Server::unusual(Kind::Redis));
 conformance!(on_valkey, || Server::new(Kind::Valkey));
 conformance!(on_redis_sentinel, || Server::sentinel(Kind::Redis));

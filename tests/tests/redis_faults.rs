@@ -10,7 +10,7 @@ use std::{
 
 use queue_core::{
     Client, Error, JobId,
-    broker::{Broker, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, NewJob, ProcessId, Register, State, SweepLimits, Turn},
+    broker::{Broker, BuryReason, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, NewJob, ProcessId, Register, State, SweepLimits, Turn},
     prelude::task,
     redis::RedisBroker,
 };
@@ -42,6 +42,7 @@ on_servers! {
     namespaces_know_nothing_of_each_other
     a_newer_schema_is_left_alone
     what_other_hands_have_brought_is_found_after_housekeeping
+    what_other_hands_have_brought_beside_a_dead_job_is_found_after_housekeeping
     a_producer_that_sends_between_two_looks_is_not_forgotten
     a_producer_is_looked_at_once_in_its_time
     a_queue_is_known_to_be_plain_after_housekeeping
@@ -341,11 +342,27 @@ async fn a_newer_schema_is_left_alone(kind: Kind) {
 
 /// A turn of a plain queue looks at few keys, and what is plain is noted by our own scripts only.
 async fn what_other_hands_have_brought_is_found_after_housekeeping(kind: Kind) {
+    found_after_housekeeping(kind, false).await;
+}
+
+/// So does one of a queue that is plain but for a job that has failed, and is dead.
+async fn what_other_hands_have_brought_beside_a_dead_job_is_found_after_housekeeping(kind: Kind) {
+    found_after_housekeeping(kind, true).await;
+}
+
+async fn found_after_housekeeping(kind: Kind, beside_a_dead_job: bool) {
     let server = Server::start(kind);
     let broker = connect(&server).await;
     let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
+    if beside_a_dead_job {
+        let other = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+        broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, jobs(1))).await.unwrap();
+        let held = broker.turn(&Turn::new("faults", other.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries;
+        let ending = Ending::Bury { reason: BuryReason::Failed, error: Some("x".to_owned()) };
+        broker.turn(&Turn::new("faults", other, 2, LEASE).finish(vec![finish(&held[0], ending)])).await.unwrap();
+    }
     let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
-    broker.enqueue(&Enqueue::new("faults", producer, 1, jobs(1))).await.unwrap();
+    broker.enqueue(&Enqueue::new("faults", producer, 2, jobs(1))).await.unwrap();
     let moved = server.command(&[
         "EVAL",
         "return redis.call('ZADD', KEYS[2], 1, redis.call('LPOP', KEYS[1]))",
@@ -366,7 +383,8 @@ async fn a_queue_is_known_to_be_plain_after_housekeeping(kind: Kind) {
     let broker = connect(&server).await;
     let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
     let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
-    let noted = || server.command(&["HGET", "queue:{faults}:meta", "plain"]).trim_end() == "4503599627370496";
+    let says = |field| server.command(&["HGET", "queue:{faults}:meta", field]).trim_end().to_owned();
+    let noted = || says("plain") == "4503599627370496";
     assert!(noted(), "who registers has looked");
     broker.sweep("faults", &SweepLimits::default()).await.unwrap();
     assert!(!noted());
@@ -377,16 +395,25 @@ async fn a_queue_is_known_to_be_plain_after_housekeeping(kind: Kind) {
     assert!(noted(), "ordinary jobs leave it so");
     let endings = vec![finish(&held[0], Ending::Nack { delay: Duration::ZERO, error: "x".to_owned() }), finish(&held[1], ack())];
     broker.turn(&Turn::new("faults", worker.clone(), 3, LEASE).finish(endings)).await.unwrap();
-    assert!(!noted(), "one has failed");
+    assert_eq!(says("failed"), "1", "one has failed");
     let mut seq = 3;
     let retried = eventually("it is due", async || {
         seq += 1;
         broker.turn(&Turn::new("faults", worker.clone(), seq, LEASE).claim(1)).await.unwrap().deliveries.pop()
     })
     .await;
-    broker.turn(&Turn::new("faults", worker.clone(), seq + 1, LEASE).finish(vec![finish(&retried, ack())])).await.unwrap();
+    let ending = Ending::Snooze { delay: Duration::from_millis(1) };
+    broker.turn(&Turn::new("faults", worker.clone(), seq + 1, LEASE).finish(vec![finish(&retried, ending)])).await.unwrap();
+    assert!(!noted(), "it is snoozed");
+    seq += 1;
+    let snoozed = eventually("it is due", async || {
+        seq += 1;
+        broker.turn(&Turn::new("faults", worker.clone(), seq, LEASE).claim(1)).await.unwrap().deliveries.pop()
+    })
+    .await;
+    broker.turn(&Turn::new("faults", worker.clone(), seq + 1, LEASE).finish(vec![finish(&snoozed, ack())])).await.unwrap();
     broker.turn(&Turn::new("faults", worker, seq + 2, LEASE)).await.unwrap();
-    assert!(noted(), "and is gone");
+    assert!(noted() && says("failed") == "0", "and is gone");
 }
 
 /// A handler may fence its own storage with the number, also when the server's clock was set back.

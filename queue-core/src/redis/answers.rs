@@ -90,8 +90,18 @@ pub(super) fn enqueued(value: Value, jobs: usize) -> Result<Vec<Enqueued>> {
     if answers.len() == jobs { Ok(answers) } else { Err(strange("the number of answers")) }
 }
 
-/// What a plain queue has answered; none where it takes the whole script.
-pub(super) fn plain_turn(value: Value) -> Result<Option<TurnAnswer>> {
+/// Whether a queue is plain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plain {
+    /// And no job in it has failed.
+    Well,
+    /// And some of its jobs have failed.
+    Failed,
+    No,
+}
+
+/// What a plain queue has answered, and how plain it is; none where it takes the whole script.
+pub(super) fn plain_turn(value: Value) -> Result<Option<(TurnAnswer, Plain)>> {
     if matches!(value, Value::Nil) {
         return Ok(None);
     }
@@ -107,7 +117,11 @@ pub(super) fn plain_turn(value: Value) -> Result<Option<TurnAnswer>> {
     answer.more = number::<i64>(next(&mut values)?)? != 0;
     answer.next_due = time_to(next(&mut values)?)?;
     answer.workers = number(next(&mut values)?)?;
-    Ok(Some(answer))
+    let Some(attempts) = values.next() else { return Ok(Some((answer, Plain::Well))) };
+    for (delivery, attempts) in answer.deliveries.iter_mut().zip(array(attempts)?) {
+        delivery.attempts = count(attempts);
+    }
+    Ok(Some((answer, Plain::Failed)))
 }
 
 /// Microseconds, or nothing.
@@ -128,7 +142,7 @@ fn clock(answer: &mut TurnAnswer, value: Value) -> Result<()> {
 
 /// What any queue has answered, and whether it is plain. `positions` are those of the finishes, in the order in which the script got
 /// them.
-pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, bool)> {
+pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, Plain)> {
     let mut values = array(value)?.into_iter();
     let mut answer = TurnAnswer::default();
     let stale = text(next(&mut values)?)?;
@@ -162,7 +176,12 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, boo
     answer.parked = number::<i64>(next(&mut values)?)? != 0;
     answer.paused = number::<i64>(next(&mut values)?)? != 0;
     answer.workers = number(next(&mut values)?)?;
-    Ok((answer, number::<i64>(next(&mut values)?)? != 0))
+    let plain = match number::<i64>(next(&mut values)?)? {
+        0 => Plain::No,
+        1 => Plain::Well,
+        _ => Plain::Failed,
+    };
+    Ok((answer, plain))
 }
 
 /// A failure as Lua packs it: time and text.
@@ -296,7 +315,7 @@ mod tests {
 
     fn seed(name: &str) -> Result<TurnAnswer> {
         let (answer, plain) = turn(value(name), &[2, 0, 1])?;
-        assert!(plain);
+        assert_eq!(plain, Plain::Well);
         Ok(answer)
     }
 
@@ -313,11 +332,15 @@ mod tests {
         assert!(seed("turn-of-nothing").expect("it is one").deliveries.is_empty());
         assert!(seed("turn-short").is_err());
 
-        let plain = plain_turn(value("turn-plain")).unwrap().expect("the queue is plain");
+        let (plain, plainness) = plain_turn(value("turn-plain")).unwrap().expect("the queue is plain");
+        assert_eq!(plainness, Plain::Well);
         let claims: Vec<_> = plain.deliveries.iter().map(|delivery| (delivery.id.as_bytes(), delivery.claim)).collect();
         assert_eq!(claims, [(&b"=a"[..], 1_700_000_000_000), (&b"0123456789abcdef"[..], 1_700_000_000_000)]);
         assert_eq!((plain.as_of, plain.more, plain.workers), (Some(1_700_000_000_001_000), true, 3));
         assert_eq!(plain.next_due, Some(Duration::from_micros(250)));
+        let (failed, plainness) = plain_turn(value("turn-failed")).unwrap().expect("the queue is plain");
+        assert_eq!(plainness, Plain::Failed);
+        assert_eq!(failed.deliveries.iter().map(|delivery| delivery.attempts).collect::<Vec<_>>(), [0, 2]);
         assert!(plain_turn(Value::Nil).unwrap().is_none(), "it takes the whole script");
     }
 }

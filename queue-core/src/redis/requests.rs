@@ -6,7 +6,7 @@ use redis::Cmd;
 
 use super::{
     keys::Keys,
-    script::{ENQUEUE, ENQUEUE_READY, Script, TURN, TURN_PLAIN},
+    script::{ENQUEUE, ENQUEUE_READY, FAILURE_KEYS, Script, TURN, TURN_PLAIN},
 };
 use crate::broker::{Confirm, Due, Durability, Ending, Enqueue, Finish, MAX_BYTES, NewJob, Priority, Turn};
 
@@ -106,15 +106,16 @@ fn with_due(call: &mut Cmd, job: &NewJob) {
     };
 }
 
-/// A turn for a plain queue; none if this one brings more than acks of what is not kept.
-pub(super) fn plain_turn(turn: &Turn, keys: &Keys) -> Option<Cmd> {
+/// A turn for a plain queue, in which jobs have failed or not; none if this one brings more than acks of what is not kept.
+pub(super) fn plain_turn(turn: &Turn, failed: bool, keys: &Keys) -> Option<Cmd> {
     if !turn.resume.is_empty() || !turn.finishes.iter().all(|finish| matches!(ack(finish), Some((None, _)))) {
         return None;
     }
     let mut acks: Vec<&Finish> = turn.finishes.iter().collect();
     acks.sort_by_key(|finish| finish.claim);
     let bytes: usize = acks.iter().map(|finish| 16 + finish.id.as_bytes().len()).sum();
-    let mut call = TURN_PLAIN.call_with(keys, &turn.queue, 4 + 3 * acks.len(), 128 + bytes);
+    let unused = if failed { 0 } else { FAILURE_KEYS };
+    let mut call = TURN_PLAIN.call_without(unused, keys, &turn.queue, 4 + 3 * acks.len(), 128 + bytes);
     call.arg(turn.worker.as_str()).arg(turn.seq).arg(ms(turn.lease)).arg(turn.claim);
     for group in acks.chunk_by(|one, other| one.claim == other.claim) {
         call.arg(group[0].claim).arg(group.len());

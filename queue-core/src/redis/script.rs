@@ -92,9 +92,11 @@ script!(
     TURN_PLAIN,
     "turn_plain",
     "flags=allow-oom",
-    &[Meta, Workers, Leases, Active, Jobs, Ready2, Counters, Tombstones],
+    &[Meta, Workers, Leases, Active, Jobs, Ready2, Counters, Tombstones, Attempts, Errors],
     ["prelude", "clock"]
 );
+/// A turn of a plain queue does without the last two keys where no job has failed.
+pub(super) const FAILURE_KEYS: usize = 2;
 script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "clock", "schema"]);
 script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude", "clock"]);
 script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude", "clock"]);
@@ -188,7 +190,8 @@ impl Script {
 
     /// A call by digest; the arguments follow.
     pub(super) fn call(&self, keys: &Keys, queue: &str) -> Cmd {
-        self.command(if self.only_reads { "EVALSHA_RO" } else { "EVALSHA" }, &self.sha, keys, queue)
+        let verb = if self.only_reads { "EVALSHA_RO" } else { "EVALSHA" };
+        complete(Cmd::new(), verb, &self.sha, self.keys, keys, queue)
     }
 
     /// The same call with the text, for a server that does not have it: the arguments are taken over.
@@ -206,24 +209,25 @@ impl Script {
 
     /// A call that is to have so many arguments of so many bytes in all: it is written without being moved.
     pub(super) fn call_with(&self, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
-        let command = Cmd::with_capacity(3 + self.keys.len() + arguments, 64 + self.keys.len() * BYTES_OF_A_KEY + bytes);
-        self.complete(command, "EVALSHA", &self.sha, keys, queue)
+        self.call_without(0, keys, queue, arguments, bytes)
     }
 
-    fn command(&self, verb: &str, what: &str, keys: &Keys, queue: &str) -> Cmd {
-        self.complete(Cmd::new(), verb, what, keys, queue)
+    /// The same, without the last few keys.
+    pub(super) fn call_without(&self, last: usize, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
+        let kinds = &self.keys[..self.keys.len() - last];
+        let command = Cmd::with_capacity(3 + kinds.len() + arguments, 64 + kinds.len() * BYTES_OF_A_KEY + bytes);
+        complete(command, "EVALSHA", &self.sha, kinds, keys, queue)
     }
+}
 
-    fn complete(&self, mut command: Cmd, verb: &str, what: &str, keys: &Keys, queue: &str) -> Cmd {
-        command.arg(verb);
-        command.arg(what).arg(self.keys.len());
-        let mut key = String::with_capacity(BYTES_OF_A_KEY);
-        for kind in self.keys {
-            keys.write(&mut key, queue, *kind);
-            command.arg(&key);
-        }
-        command
+fn complete(mut command: Cmd, verb: &str, sha: &str, kinds: &[Kind], keys: &Keys, queue: &str) -> Cmd {
+    command.arg(verb).arg(sha).arg(kinds.len());
+    let mut key = String::with_capacity(BYTES_OF_A_KEY);
+    for kind in kinds {
+        keys.write(&mut key, queue, *kind);
+        command.arg(&key);
     }
+    command
 }
 
 /// A script's text without the functions of its parts that it does not call: each would be made anew by every call.

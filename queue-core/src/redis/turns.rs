@@ -7,7 +7,9 @@ use std::{
 };
 
 use super::{
-    RedisBroker, answers, requests,
+    RedisBroker,
+    answers::{self, Plain},
+    requests,
     script::{TURN, TURN_PLAIN},
     servers::Line,
 };
@@ -19,62 +21,66 @@ use crate::{
 /// Which queues are plain, as far as is known: all, but those of which a server has said otherwise.
 #[derive(Debug, Default)]
 pub(super) struct PlainQueues {
-    others: RwLock<HashMap<Arc<str>, Until>>,
+    others: RwLock<HashMap<Arc<str>, Known>>,
 }
 
-/// How long a queue is plain.
+/// What a server has said of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Until {
-    /// It is not now.
-    Now,
-    /// A job is due then.
-    Due(Instant),
+struct Known {
+    plain: Plain,
+    /// A job is due then, and it is no longer plain.
+    until: Option<Instant>,
+}
+
+impl Known {
+    /// Of what nothing was said yet.
+    const DEFAULT: Known = Known { plain: Plain::Well, until: None };
+
+    /// The next job that waits is not due before, as the server looked at its clock after the request was sent.
+    fn from(plain: Plain, answer: &TurnAnswer, sent: Instant) -> Self {
+        let due = answer.next_due.filter(|_| plain != Plain::No);
+        Known { plain, until: due.map(|due| sent + due) }
+    }
 }
 
 impl PlainQueues {
-    fn may_be(&self, queue: &str) -> bool {
-        match self.others.read().unwrap_or_else(PoisonError::into_inner).get(queue) {
-            None => true,
-            Some(Until::Now) => false,
-            Some(Until::Due(at)) => Instant::now() < *at,
-        }
+    fn look(&self, queue: &str) -> Plain {
+        let known = self.others.read().unwrap_or_else(PoisonError::into_inner).get(queue).copied().unwrap_or(Known::DEFAULT);
+        if known.until.is_some_and(|until| Instant::now() >= until) { Plain::No } else { known.plain }
     }
 
-    fn note(&self, queue: &Arc<str>, until: Option<Until>) {
-        if self.others.read().unwrap_or_else(PoisonError::into_inner).get(queue) == until.as_ref() {
+    fn note(&self, queue: &Arc<str>, known: Known) {
+        if *self.others.read().unwrap_or_else(PoisonError::into_inner).get(queue).unwrap_or(&Known::DEFAULT) == known {
             return;
         }
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        match until {
-            Some(until) => others.insert(queue.clone(), until),
-            None => others.remove(queue),
-        };
+        if known == Known::DEFAULT {
+            others.remove(queue);
+        } else {
+            others.insert(queue.clone(), known);
+        }
     }
 }
 
 /// Takes a turn. The small script answers with nothing, and has changed nothing, where the whole one is needed, which repeats the
 /// answer to a turn that either has taken already.
 pub(super) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<TurnAnswer> {
-    if broker.plain.may_be(&turn.queue)
-        && let Some(call) = requests::plain_turn(turn, &broker.keys)
+    let plain = broker.plain.look(&turn.queue);
+    if plain != Plain::No
+        && let Some(call) = requests::plain_turn(turn, plain == Plain::Failed, &broker.keys)
     {
         let sent = Instant::now();
         let value = broker.servers.script(Line::Requests, &turn.queue, &TURN_PLAIN, call).await?;
-        if let Some(answer) = answers::plain_turn(value)? {
-            broker.plain.note(&turn.queue, due(&answer, sent));
+        if let Some((answer, plain)) = answers::plain_turn(value)? {
+            broker.plain.note(&turn.queue, Known::from(plain, &answer, sent));
             return Ok(told(broker, turn, answer, sent));
         }
     }
     let (call, positions) = requests::turn(turn, &broker.keys);
     let sent = Instant::now();
     let (answer, plain) = answers::turn(broker.servers.script(Line::Requests, &turn.queue, &TURN, call).await?, &positions)?;
-    broker.plain.note(&turn.queue, if plain { due(&answer, sent) } else { Some(Until::Now) });
+    broker.plain.note(&turn.queue, Known::from(plain, &answer, sent));
     Ok(told(broker, turn, answer, sent))
-}
-
-/// When the next job is due, if one waits: not before this time, as the server looked at its clock after the request was sent.
-fn due(answer: &TurnAnswer, sent: Instant) -> Option<Until> {
-    answer.next_due.map(|due| Until::Due(sent + due))
 }
 
 /// What an answer says of the queue is told to who listens for work in it.

@@ -1,10 +1,13 @@
 //! Changes: a lane that has known a queue with nothing but ordinary jobs sees whatever else comes into it.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use queue_core::{
     JobId,
-    broker::{CrashRule, Ending, MAX_BYTES, NewJob, Priority, State},
+    broker::{BuryReason, CrashRule, Ending, Enqueued, MAX_BYTES, NewJob, Priority, State, SweepLimits},
 };
 
 use super::bed::{Bed, Lane, ack, finish, given, nack};
@@ -42,6 +45,18 @@ pub async fn a_new_lane_sees_a_pause(bed: Bed) {
     for _ in 0..3 {
         assert_eq!(lane.claim(1).await.len(), 0);
     }
+}
+
+/// And one that comes after a failure.
+pub async fn a_new_lane_sees_what_has_failed(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    bed.put(1).await;
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, nack(Duration::ZERO)).await);
+    // It is ready again when somebody has seen that it is due.
+    let delivery = lane.wait_for_one().await;
+    assert!(lane.end(&delivery, Ending::Release).await);
+    assert_eq!(bed.lane().await.claim_one().await.attempts, 1);
 }
 
 /// A higher priority comes first.
@@ -113,6 +128,72 @@ pub async fn a_lane_at_work_sees_what_failed_elsewhere(bed: Bed) {
     let delivery = lane.wait_for_one().await;
     assert_eq!((delivery.attempts, delivery.snoozes), (1, 0));
     lane.ack(&[delivery]).await;
+}
+
+/// Of jobs that are claimed together, each comes with the count of its own failures.
+pub async fn a_lane_at_work_tells_failures_apart(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    let ids = bed.put(3).await;
+    let wanted: HashMap<&JobId, u32> = ids.iter().zip(0..).collect();
+    let mut held = Vec::new();
+    while held.len() < 3 {
+        for delivery in lane.claim(3).await {
+            if delivery.attempts == wanted[&delivery.id] {
+                held.push(delivery);
+            } else {
+                assert!(lane.end(&delivery, nack(Duration::ZERO)).await);
+            }
+        }
+    }
+    // Let go, all of them are ready at once.
+    let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, Ending::Release)).collect());
+    assert!(lane.send(&turn).await.stale.is_empty());
+    bed.put(1).await;
+    let held = lane.claim(5).await;
+    let counts: Vec<u32> = held.iter().map(|delivery| wanted.get(&delivery.id).copied().unwrap_or(0)).collect();
+    assert_eq!(held.iter().map(|delivery| delivery.attempts).collect::<Vec<_>>(), counts);
+    assert_eq!((held.len(), counts.iter().sum()), (4, 3));
+    lane.ack(&held).await;
+}
+
+/// A job that is done takes its failures along: the next of the same id begins anew.
+pub async fn a_lane_at_work_leaves_nothing_of_what_has_failed(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    for _ in 0..2 {
+        assert_eq!(bed.put_given("again", "x").await, Enqueued::Stored);
+        let delivery = lane.claim_one().await;
+        assert_eq!(delivery.attempts, 0);
+        assert_eq!(bed.show(&delivery.id).await.expect("it is held").failures, []);
+        assert!(lane.end(&delivery, nack(Duration::ZERO)).await);
+        let delivery = lane.wait_for_one().await;
+        assert_eq!(delivery.attempts, 1);
+        lane.ack(&[delivery]).await;
+        bed.broker.sweep(&bed.queue, &SweepLimits { tombstone_count: 0, ..SweepLimits::default() }).await.unwrap();
+    }
+}
+
+/// Dead jobs are in nobody's way, and one that comes back is as good as new.
+pub async fn a_lane_at_work_passes_the_dead(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    bed.put(1).await;
+    let dead = lane.claim_one().await;
+    assert!(lane.end(&dead, Ending::Bury { reason: BuryReason::Failed, error: Some("x".to_owned()) }).await);
+    for _ in 0..3 {
+        let ids = bed.put(2).await;
+        let held = lane.claim(5).await;
+        assert_eq!(held.iter().map(|delivery| (delivery.id.clone(), delivery.attempts)).collect::<Vec<_>>(), [
+            (ids[0].clone(), 0),
+            (ids[1].clone(), 0)
+        ]);
+        lane.ack(&held).await;
+    }
+    let record = bed.show(&dead.id).await.expect("it is kept");
+    assert_eq!((record.state, record.attempts, record.failures.len()), (State::Dead, 1, 1));
+    assert_eq!(bed.broker.requeue(&bed.queue, std::slice::from_ref(&dead.id)).await.unwrap(), [true]);
+    let back = lane.claim_one().await;
+    assert_eq!((&back.id, back.attempts), (&dead.id, 0));
+    lane.ack(&[back]).await;
+    assert_eq!(bed.show(&dead.id).await.map(|record| record.state), None);
 }
 
 /// And so is a snooze.

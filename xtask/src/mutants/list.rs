@@ -12,7 +12,7 @@ pub(super) struct Mutant {
     pub(super) tests: &'static [&'static str],
 }
 
-const REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_unusual_redis::"];
+const REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_with_failures::", "on_unusual_redis::"];
 const SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::"];
 const REDIS_FAULTS: &[&str] = &["-p", "queue-tests", "--test", "redis_faults", "--", "on_redis"];
 const SENTINELS: &[&str] = &["-p", "queue-tests", "--test", "sentinel_faults", "--", "on_redis"];
@@ -67,7 +67,8 @@ mutants! {
         "turn: large envelopes are nothing plain": "and not paused and not large\n" => "and not paused\n";
         "turn: a pause is nothing plain": "and not paused and not large\n" => "and not large\n";
         "turn: what waits for its time is noted": "is_plain and whole(first_due) or nil" => "is_plain and FOREVER or nil";
-        "turn: what has failed is nothing plain": "level and not sparse and" => "level and";
+        "turn: what was snoozed is nothing plain": "  and not (sparse and call('EXISTS', K.snoozes, K.crashes, K.priority, K.tomb) > 0)\n" => "";
+        "turn: failures in a plain queue are noted": "note_plain(plain, failed)" => "note_plain(plain, false)";
         "turn: what is parked is nothing plain": "local is_plain = level and" => "local is_plain =";
         "turn: what goes before other jobs is looked for": "level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0" => "level = true";
         "turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
@@ -214,7 +215,7 @@ mutants! {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
-        "turn: a queue becomes plain again": "if plain ~= (until_ms and ms(until_ms)) then" => "if plain and not until_ms then";
+        "turn: a queue becomes plain again": "if plain ~= (until_ms and ms(until_ms)) or is_plain and failed ~= has_failed then" => "if plain and not until_ms then";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/turn_plain.lua" {
         "plain turn: a newer schema is left alone": " or meta[1] and meta[1] ~= SCHEMA then" => " then";
@@ -230,6 +231,10 @@ mutants! {
     REDIS "queue-core/src/redis/scripts/turn_plain.lua" {
         "plain turn: a finish needs its tag": "if found ~= tag then" => "if false then";
         "plain turn: it is for plain queues, until a job is due": "if plain_until <= now or" => "if";
+        "plain turn: failures take their keys": "failed and not K.errors or " => "";
+        "plain turn: failures are told of": "call('HMGET', K.attempts, unpack(ids)) or {}" => "{} or {}";
+        "plain turn: attempts go with their job": "    call('HDEL', K.attempts, unpack(acked))\n" => "";
+        "plain turn: errors go with their job": "    call('HDEL', K.errors, unpack(acked))\n" => "";
         "plain turn: it is for the next turn": " or tonumber(string.match(entry, '^%d+')) ~= seq - 1 then" => " then";
         "plain turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
         "plain turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
@@ -261,9 +266,10 @@ mutants! {
         "plain: a pause is noted": "note_plain(nil)\n" => "";
     }
     REDIS "queue-core/src/redis/scripts/register.lua" {
-        "plain: who registers looks": "note_plain(rare == 0 and" => "note_plain(";
+        "plain: who registers looks": "is_plain = rare == 0 and" => "is_plain =";
+        "plain: who registers sees failures": "call('EXISTS', K.attempts, K.errors) > 0)" => "false)";
         "plain: who registers sees a pause": "state[1] ~= '1' and " => "";
-        "plain: who registers sees large envelopes": " and state[2] ~= '1' and" => " and";
+        "plain: who registers sees large envelopes": " and state[2] ~= '1'\n" => "\n";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/schema.lua" {
         "other scripts: a newer schema is left alone": "if schema and schema ~= SCHEMA then" => "if false then";

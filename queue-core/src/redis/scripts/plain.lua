@@ -1,11 +1,12 @@
--- A queue is *plain* while nothing is out of the ordinary in it: it is not paused, none of its jobs was large, and all of them
--- are of normal priority, have not failed, and may start now or wait for their time. Turns do with a few keys then. `meta` says until
--- when it is: until the first job is due that waits, or FOREVER. It says so from when somebody has looked until somebody is about to
--- change it: of what is not sure it says nothing.
+-- A queue is *plain* while nothing is out of the ordinary in it: it is not paused, none of its jobs was large, all of them are of
+-- normal priority, were not snoozed and have not crashed, and they may start now or wait for their time. Turns do with a few keys
+-- then, and two more if any of the jobs has failed. `meta` says until when it is plain, until the first job is due that waits, or
+-- FOREVER; and whether there are failures. It says so from when somebody has looked until somebody is about to change it: of what
+-- is not sure it says nothing.
 
-local function note_plain(until_ms)
+local function note_plain(until_ms, failed)
   if until_ms then
-    call('HSET', K.meta, 'plain', ms(until_ms))
+    call('HSET', K.meta, 'plain', ms(until_ms), 'failed', failed and '1' or '0')
   else
     call('HDEL', K.meta, 'plain')
   end

@@ -6,11 +6,11 @@ if ARGV[3] == 'w' then
   call('HSET', K.workers, name, '0')
   call('ZADD', K.leases, ms(now + ARGV[4]), name)
   local rare = call(
-    'EXISTS', K.scheduled, K.retry, K.attempts, K.snoozes, K.crashes, K.errors, K.priority, K.tomb, K.ready0, K.ready1, K.ready3,
-    K.suspect, K.parked
+    'EXISTS', K.scheduled, K.retry, K.snoozes, K.crashes, K.priority, K.tomb, K.ready0, K.ready1, K.ready3, K.suspect, K.parked
   )
   local state = call('HMGET', K.meta, 'paused', 'large')
-  note_plain(rare == 0 and state[1] ~= '1' and state[2] ~= '1' and FOREVER or nil)
+  local is_plain = rare == 0 and state[1] ~= '1' and state[2] ~= '1'
+  note_plain(is_plain and FOREVER or nil, call('EXISTS', K.attempts, K.errors) > 0)
 else
   call('HSET', K.producers, name, '0')
   call('ZADD', K.seen, ms(now), name)

@@ -5,10 +5,10 @@
 --     one that all have,
 --   other endings: claim, id, kind, a, b.
 -- Answers: stale positions as text, ids, envelopes, counts (none, or attempts, crashes and snoozes: of each, or none), claim number,
--- now, more (1) and suspects (2), time to the next that is due or '', parked, paused, workers, whether the queue is plain. Times are
--- in microseconds: a job starts when it is due, not a millisecond later.
+-- now, more (1) and suspects (2), time to the next that is due or '', parked, paused, workers, whether the queue is plain (1), or
+-- would be but for failures (2). Times are in microseconds: a job starts when it is due, not a millisecond later.
 
-local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large', 'plain')
+local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large', 'plain', 'failed')
 if meta[1] and meta[1] ~= SCHEMA then
   return too_new(meta[1])
 end
@@ -25,7 +25,7 @@ elseif seq < last then
 elseif seq > last + 1 then
   return redis.error_reply('FORGOTTEN ' .. worker)
 end
-local paused, large, plain = meta[2] == '1', meta[4] == '1', meta[5] or nil
+local paused, large, plain, failed = meta[2] == '1', meta[4] == '1', meta[5] or nil, meta[6] == '1'
 
 local i = 10 + tonumber(ARGV[9])
 local groups, keeping, others = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
@@ -45,7 +45,8 @@ local function answer(stale, ids, bodies, counts, claim, workers, first_due, mor
   end
   local parked = level and 0 or call('EXISTS', K.parked)
   local waiting = paused and 0 or (more and 1 or 0) + (suspected and 2 or 0)
-  return { stale, ids, bodies, counts, claim, ms(micros), waiting, next_due, parked, paused and 1 or 0, workers, plain and 1 or 0 }
+  local plainness = plain and (failed and 2 or 1) or 0
+  return { stale, ids, bodies, counts, claim, ms(micros), waiting, next_due, parked, paused and 1 or 0, workers, plainness }
 end
 
 -- Envelopes of jobs, and their counts where anything has failed: none of what no job has.
@@ -241,11 +242,13 @@ local claim = math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)
 local more, suspected = nil, nil
 local first_due, promoted = promote(not paused)
 level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0
-local is_plain = level and not sparse and not paused and not large
+local is_plain = level and not paused and not large
+  and not (sparse and call('EXISTS', K.snoozes, K.crashes, K.priority, K.tomb) > 0)
 local until_ms = is_plain and whole(first_due) or nil
-if plain ~= (until_ms and ms(until_ms)) then
-  plain = until_ms
-  note_plain(until_ms)
+local has_failed = is_plain and sparse and call('EXISTS', K.attempts, K.errors) > 0
+if plain ~= (until_ms and ms(until_ms)) or is_plain and failed ~= has_failed then
+  plain, failed = until_ms, has_failed
+  note_plain(plain, failed)
 end
 if not paused and wanted > 0 then
   local max_bytes = large and tonumber(ARGV[6])

@@ -1,12 +1,13 @@
 -- R2 to R4 for a queue that is plain, and acks of what is not kept: does with a few keys what `turn.lua` would do with all.
 -- ARGV: worker, seq, lease, claim, groups of acks: claim, n ids.
--- Answers: ids, envelopes, claim number, now, more, time to the next that is due or '', workers. With nothing, and nothing has
--- changed, where it takes `turn.lua`: the queue is not known to be plain, or is of a newer schema; a job that has waited is due; the
--- lane is not known, or the turn is not its next; an ending is stale.
+-- Answers: ids, envelopes, claim number, now, more, time to the next that is due or '', workers, and where jobs have failed their
+-- attempts. With nothing, and nothing has changed, where it takes `turn.lua`: the queue is not known to be plain, or is of a newer
+-- schema; a job that has waited is due; jobs have failed, and the last two keys are not given; the lane is not known, or the turn is
+-- not its next; an ending is stale.
 
-local meta = call('HMGET', K.meta, 'schema', 'plain', 'claim')
-local plain_until = whole(meta[2] or '')
-if plain_until <= now or meta[1] and meta[1] ~= SCHEMA then
+local meta = call('HMGET', K.meta, 'schema', 'plain', 'claim', 'failed')
+local plain_until, failed = whole(meta[2] or ''), meta[4] == '1'
+if plain_until <= now or failed and not K.errors or meta[1] and meta[1] ~= SCHEMA then
   return false
 end
 local worker, seq = ARGV[1], ARGV[2]
@@ -40,6 +41,10 @@ if #acked > 0 then
   end
   call('HDEL', K.active, unpack(acked))
   call('HDEL', K.jobs, unpack(acked))
+  if failed then
+    call('HDEL', K.attempts, unpack(acked))
+    call('HDEL', K.errors, unpack(acked))
+  end
   count('done', #acked)
 end
 
@@ -50,10 +55,16 @@ local ids = wanted > 0 and call('LPOP', K.ready2, ARGV[4]) or {}
 -- Who got less than he asked for has taken the last.
 local more = #ids == wanted and call('EXISTS', K.ready2) or 0
 local bodies = #ids > 0 and call('HMGET', K.jobs, unpack(ids)) or {}
+local attempts = failed and (#ids > 0 and call('HMGET', K.attempts, unpack(ids)) or {}) or nil
 for at = #ids, 1, -1 do
   -- What has lost its envelope, by somebody else's hand, cannot be run; nor can what no one could finish.
   if not bodies[at] or bodies[at] == '' or not is_id(ids[at]) then
     call('HDEL', K.jobs, ids[at])
+    if failed then
+      call('HDEL', K.attempts, ids[at])
+      call('HDEL', K.errors, ids[at])
+      table.remove(attempts, at)
+    end
     count('repaired', 1)
     table.remove(ids, at)
     table.remove(bodies, at)
@@ -77,4 +88,4 @@ else
 end
 call('ZADD', K.leases, ms(now + ARGV[3]), worker)
 local next_due = plain_until < FOREVER and ms(plain_until * 1000 - micros) or ''
-return { ids, bodies, number, ms(micros), more, next_due, call('ZCARD', K.leases) }
+return { ids, bodies, number, ms(micros), more, next_due, call('ZCARD', K.leases), attempts }
