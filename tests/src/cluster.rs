@@ -222,12 +222,20 @@ impl Cluster {
 
     fn join(&self) -> RedisResult<()> {
         let cluster = |number: usize, words: &[&str]| self.nodes[number].ask::<String>(&[&["CLUSTER"], words].concat());
+        let mut buses = Vec::new();
         for (number, node) in self.nodes.iter().enumerate() {
             // Different numbers from the start: two masters that claim the same one have to settle it first.
             cluster(number, &["SET-CONFIG-EPOCH", &(number + 1).to_string()])?;
-            let bus: Vec<String> = node.ask(&["CONFIG", "GET", "cluster-port"])?;
-            cluster(0, &["MEET", "127.0.0.1", &node.port().to_string(), &bus[1]])?;
+            buses.push(node.ask::<Vec<String>>(&["CONFIG", "GET", "cluster-port"])?.remove(1));
         }
+        wait_for("the nodes to meet", || {
+            let known = self.view(&self.nodes[0]);
+            // Also again: a node forgets whom it met, if that takes longer than the time after which it takes others for dead.
+            for (number, node) in self.nodes.iter().enumerate().filter(|(number, _)| !known.contains_key(number)) {
+                cluster(0, &["MEET", "127.0.0.1", &node.port().to_string(), &buses[number]]).ok()?;
+            }
+            (known.len() == self.nodes.len()).then_some(())
+        });
         for number in 0..3u16 {
             let (first, end) = (SLOTS / 3 * number, if number == 2 { SLOTS } else { SLOTS / 3 * (number + 1) });
             cluster(number.into(), &["ADDSLOTSRANGE", &first.to_string(), &(end - 1).to_string()])?;
