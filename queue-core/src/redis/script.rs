@@ -56,7 +56,6 @@ fn part(name: &str) -> &'static str {
     match name {
         "clock" => text!("clock"),
         "hint" => text!("hint"),
-        "plain" => text!("plain"),
         "ended" => text!("ended"),
         _ => unreachable!("a script asks for a part that is none: {name}"),
     }
@@ -358,6 +357,11 @@ mod tests {
             }
             assert!(!script.body.contains("K["), "{} looks for a key that is not known before it runs", script.name);
         }
+    }
+
+    #[test]
+    fn the_bound_of_an_answer_is_that_of_all_brokers() {
+        assert!(TURN_PLAIN.body.contains(&format!("local MAX_BYTES = {}\n", crate::broker::MAX_BYTES)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Changes: a lane that has known a queue with nothing but ordinary jobs sees whatever else comes into it.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -245,15 +245,21 @@ async fn large_jobs_come_by_the_bound(bed: Bed, id: impl Fn(u8) -> JobId) {
     const SIZE: usize = 200 * 1024;
     let mut lane = at_work(&bed).await;
     let mut producer = bed.producer().await;
+    let mut sizes = VecDeque::new();
     for n in 0..10 {
-        producer.stored(vec![NewJob::new(id(n), vec![n; SIZE])]).await;
+        // The last two are beyond the bound, each by itself.
+        let size = if n < 8 { SIZE } else { MAX_BYTES + 1 };
+        producer.stored(vec![NewJob::new(id(n), vec![n; size])]).await;
+        sizes.push_back(size);
     }
-    let mut left = 10;
-    while left > 0 {
-        let held = lane.claim(10).await;
+    while !sizes.is_empty() {
+        let turn = lane.next().claim(10);
+        let answer = lane.send(&turn).await;
+        let held = answer.deliveries;
         let bytes: usize = held.iter().map(|delivery| delivery.envelope.len()).sum();
-        assert!(!held.is_empty() && bytes <= MAX_BYTES + SIZE, "{} jobs of {bytes} bytes", held.len());
-        left -= held.len();
+        assert!(held.len() == 1 || !held.is_empty() && bytes <= MAX_BYTES, "{} jobs of {bytes} bytes", held.len());
+        assert_eq!(held.iter().map(|delivery| delivery.envelope.len()).collect::<Vec<_>>(), sizes.drain(..held.len()).collect::<Vec<_>>());
+        assert_eq!(answer.more, !sizes.is_empty());
         lane.ack(&held).await;
     }
 }

@@ -64,8 +64,7 @@ mutants! {
         "turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
         "turn: what the bound of bytes has left is more": "drained = level and not full" => "drained = level";
         "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then";
-        "turn: large envelopes are nothing plain": "and not paused and not large\n" => "and not paused\n";
-        "turn: a pause is nothing plain": "and not paused and not large\n" => "and not large\n";
+        "turn: a pause is nothing plain": "is_plain = level and not paused\n" => "is_plain = level\n";
         "turn: what waits for its time is noted": "is_plain and whole(first_due) or nil" => "is_plain and FOREVER or nil";
         "turn: what was snoozed is nothing plain": "  and not (sparse and call('EXISTS', K.snoozes, K.crashes, K.priority, K.tomb) > 0)\n" => "";
         "turn: failures in a plain queue are noted": "note_plain(plain, failed)" => "note_plain(plain, false)";
@@ -235,6 +234,10 @@ mutants! {
         "plain turn: failures are told of": "call('HMGET', K.attempts, unpack(ids)) or {}" => "{} or {}";
         "plain turn: attempts go with their job": "    call('HDEL', K.attempts, unpack(acked))\n" => "";
         "plain turn: errors go with their job": "    call('HDEL', K.errors, unpack(acked))\n" => "";
+        "plain turn: the bytes of an answer are bounded": "bytes > MAX_BYTES and at > 1" => "false";
+        "plain turn: a single larger envelope travels alone": "bytes > MAX_BYTES and at > 1" => "bytes > MAX_BYTES";
+        "plain turn: what does not fit goes back": "call('LPUSH', K.ready2, table.remove(ids))" => "table.remove(ids)";
+        "plain turn: what goes back is more": "    more = 1\n" => "";
         "plain turn: it is for the next turn": " or tonumber(string.match(entry, '^%d+')) ~= seq - 1 then" => " then";
         "plain turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
         "plain turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
@@ -245,7 +248,7 @@ mutants! {
         "plain turn: the last claim number is stored": "call('HSET', K.meta, 'claim', number)" => "";
     }
     REDIS "queue-core/src/redis/scripts/enqueue_ready.lua" {
-        "plain: large envelopes of ordinary jobs are noted": "'large', '1')\n  note_plain(nil)" => "'large', '1')";
+        "enqueue: that an ordinary job is large is noted": "  call('HSET', K.meta, 'large', '1')\n" => "";
     }
     REDIS_FAULTS "queue-core/src/redis/script.rs" {
         "full: a plain turn needs no room": "\"turn_plain\",\n    \"flags=allow-oom\"" => "\"turn_plain\",\n    \"\"";
@@ -254,7 +257,7 @@ mutants! {
         "plain: what is due later is noted": "  plain_until(first_due)\n" => "";
         "plain: a priority of one job is noted": "    not_plain()\n    put(" => "    put(";
         "plain: a priority of many is noted": "      not_plain()\n      local pairs_" => "      local pairs_";
-        "plain: large envelopes are noted": "'large', '1')\n  note_plain(nil)" => "'large', '1')";
+        "enqueue: that a job is large is noted": "  call('HSET', K.meta, 'large', '1')\n" => "";
     }
     REDIS "queue-core/src/redis/scripts/cancel.lua" {
         "plain: what was cancelled is noted": "note_plain(nil)\n" => "";
@@ -268,8 +271,7 @@ mutants! {
     REDIS "queue-core/src/redis/scripts/register.lua" {
         "plain: who registers looks": "is_plain = rare == 0 and" => "is_plain =";
         "plain: who registers sees failures": "call('EXISTS', K.attempts, K.errors) > 0)" => "false)";
-        "plain: who registers sees a pause": "state[1] ~= '1' and " => "";
-        "plain: who registers sees large envelopes": " and state[2] ~= '1'\n" => "\n";
+        "plain: who registers sees a pause": " and call('HGET', K.meta, 'paused') ~= '1'\n" => "\n";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/schema.lua" {
         "other scripts: a newer schema is left alone": "if schema and schema ~= SCHEMA then" => "if false then";

@@ -4,9 +4,8 @@
 --   'g', n, then n times id, envelope, priority, delay or '', time or '', digest: given ids
 -- Answers with nil when everything was stored, or else a digit per job, in the order of the groups.
 
-if ARGV[3] == 'large' and call('HGET', K.meta, 'large') ~= '1' then
+if ARGV[3] == 'large' then
   call('HSET', K.meta, 'large', '1')
-  note_plain(nil)
 end
 
 local answers = nil

@@ -3,10 +3,8 @@
 
 local large = #ARGV % 2 == 1
 local to = large and #ARGV - 1 or #ARGV
---- if large: plain
-if large and call('HGET', K.meta, 'large') ~= '1' then
+if large then
   call('HSET', K.meta, 'large', '1')
-  note_plain(nil)
 end
 local ids = {}
 for at = 3, to, 2 do

@@ -1,6 +1,6 @@
--- A queue is *plain* while nothing is out of the ordinary in it: it is not paused, none of its jobs was large, all of them are of
--- normal priority, were not snoozed and have not crashed, and they may start now or wait for their time. Turns do with a few keys
--- then, and two more if any of the jobs has failed. `meta` says until when it is plain, until the first job is due that waits, or
+-- A queue is *plain* while nothing is out of the ordinary in it: it is not paused, and its jobs are of normal priority, were not
+-- snoozed, have not crashed, and may start now or wait for their time. Turns do with a few keys then, and two more if any of the
+-- jobs has failed. `meta` says until when it is plain, until the first job is due that waits, or
 -- FOREVER; and whether there are failures. It says so from when somebody has looked until somebody is about to change it: of what
 -- is not sure it says nothing.
 

@@ -8,8 +8,7 @@ if ARGV[3] == 'w' then
   local rare = call(
     'EXISTS', K.scheduled, K.retry, K.snoozes, K.crashes, K.priority, K.tomb, K.ready0, K.ready1, K.ready3, K.suspect, K.parked
   )
-  local state = call('HMGET', K.meta, 'paused', 'large')
-  local is_plain = rare == 0 and state[1] ~= '1' and state[2] ~= '1'
+  local is_plain = rare == 0 and call('HGET', K.meta, 'paused') ~= '1'
   note_plain(is_plain and FOREVER or nil, call('EXISTS', K.attempts, K.errors) > 0)
 else
   call('HSET', K.producers, name, '0')

@@ -242,7 +242,7 @@ local claim = math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)
 local more, suspected = nil, nil
 local first_due, promoted = promote(not paused)
 level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0
-local is_plain = level and not paused and not large
+local is_plain = level and not paused
   and not (sparse and call('EXISTS', K.snoozes, K.crashes, K.priority, K.tomb) > 0)
 local until_ms = is_plain and whole(first_due) or nil
 local has_failed = is_plain and sparse and call('EXISTS', K.attempts, K.errors) > 0

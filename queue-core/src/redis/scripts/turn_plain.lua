@@ -5,8 +5,11 @@
 -- schema; a job that has waited is due; jobs have failed, and the last two keys are not given; the lane is not known, or the turn is
 -- not its next; an ending is stale.
 
-local meta = call('HMGET', K.meta, 'schema', 'plain', 'claim', 'failed')
-local plain_until, failed = whole(meta[2] or ''), meta[4] == '1'
+-- Most bytes of the envelopes of one answer; a single larger one travels alone.
+local MAX_BYTES = 1048576
+
+local meta = call('HMGET', K.meta, 'schema', 'plain', 'claim', 'failed', 'large')
+local plain_until, failed, large = whole(meta[2] or ''), meta[4] == '1', meta[5] == '1'
 if plain_until <= now or failed and not K.errors or meta[1] and meta[1] ~= SCHEMA then
   return false
 end
@@ -51,9 +54,24 @@ end
 -- --- Claim. ---
 
 local wanted = tonumber(ARGV[4])
-local ids = wanted > 0 and call('LPOP', K.ready2, ARGV[4]) or {}
+if large then
+  wanted = math.min(wanted, 64)
+end
+local ids = wanted > 0 and call('LPOP', K.ready2, large and ms(wanted) or ARGV[4]) or {}
 -- Who got less than he asked for has taken the last.
 local more = #ids == wanted and call('EXISTS', K.ready2) or 0
+local bytes = 0
+for at = 1, large and #ids or 0 do
+  bytes = bytes + call('HSTRLEN', K.jobs, ids[at])
+  if bytes > MAX_BYTES and at > 1 then
+    -- What does not fit goes back to where it was.
+    for _ = at, #ids do
+      call('LPUSH', K.ready2, table.remove(ids))
+    end
+    more = 1
+    break
+  end
+end
 local bodies = #ids > 0 and call('HMGET', K.jobs, unpack(ids)) or {}
 local attempts = failed and (#ids > 0 and call('HMGET', K.attempts, unpack(ids)) or {}) or nil
 for at = #ids, 1, -1 do
