@@ -100,6 +100,7 @@ mutants! {
     }
     REDIS_FAULTS "queue-core/src/redis/script.rs" {
         "full: finishes work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn\" { \"\" } else { flags }, with_numbers(&text, keys))";
+        "full: plain turns work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn_plain\" { \"\" } else { flags }, with_numbers(&text, keys))";
         "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"extend\" { \"\" } else { flags }, with_numbers(&text, keys))";
     }
     REDIS_FAULTS "queue-core/src/redis/link.rs" {
@@ -249,9 +250,6 @@ mutants! {
     }
     REDIS "queue-core/src/redis/scripts/enqueue_ready.lua" {
         "enqueue: that an ordinary job is large is noted": "  call('HSET', K.meta, 'large', '1')\n" => "";
-    }
-    REDIS_FAULTS "queue-core/src/redis/script.rs" {
-        "full: a plain turn needs no room": "\"turn_plain\",\n    \"flags=allow-oom\"" => "\"turn_plain\",\n    \"\"";
     }
     REDIS "queue-core/src/redis/scripts/enqueue.lua" {
         "plain: what is due later is noted": "  plain_until(first_due)\n" => "";

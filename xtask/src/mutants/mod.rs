@@ -192,7 +192,10 @@ impl Lab {
     fn fate(&self, tests: &[&str], switch: &str) -> Result<Fate, String> {
         // A filter of names is no argument of the build.
         let build = tests.iter().take_while(|argument| **argument != "--");
-        if !self.cargo().args(build).arg("--no-run").status().is_ok_and(|status| status.success()) {
+        let built = self.cargo().args(build).arg("--no-run").stderr(Stdio::piped()).output();
+        let built = built.map_err(|error| format!("cargo does not start: {error}"))?;
+        if !built.status.success() {
+            eprint!("{}", String::from_utf8_lossy(&built.stderr));
             return Ok(Fate::Invalid);
         }
         let mut command = self.cargo();
