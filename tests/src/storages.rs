@@ -145,12 +145,12 @@ impl Server {
         Server::at(&server::shared(kind))
     }
 
-    /// One server, where in every queue a job has failed.
+    /// One server, where in every queue there is a trace of a failure, of a job that is gone.
     pub fn with_failures(kind: Kind) -> Self {
         Server { trace: Some("errors"), ..Server::new(kind) }
     }
 
-    /// One server, where in every queue a job was snoozed: none of them is ever plain.
+    /// One server, where in every queue there is a trace of a snooze, of a job that is gone: none of them is ever plain.
     pub fn unusual(kind: Kind) -> Self {
         Server { trace: Some("snoozes"), ..Server::new(kind) }
     }

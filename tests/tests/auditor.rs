@@ -174,13 +174,30 @@ async fn rows_that_were_deleted_from_a_sqlite_file_are_mended() {
     assert_eq!((depth.get(&State::Active), depth[&State::Ready], depth[&State::Retry]), (None, 2, 1));
 }
 
-/// A turn that meets an id without a job passes it over, and says so.
+/// A turn that meets an id without a job passes it over, and says so, whatever else it has to look at: nothing, failures or all. What
+/// was known of the job goes along.
 #[tokio::test]
 async fn on_redis_an_id_without_a_job_stops_no_claim() {
-    let place = Place::on(Kind::Redis).await;
-    place.command("RPUSH", "ready:2", &["=ghost"]);
-    place.put(1).await;
-    let mut lane = Lane::on(&place.broker, QUEUE).await;
-    let held = lane.claim(10).await;
-    assert_eq!((held.len(), place.repaired().await), (1, 1));
+    for traces in [&[][..], &["errors"], &["attempts", "errors"], &["snoozes", "attempts", "errors"]] {
+        let place = Place::on(Kind::Redis).await;
+        let ids = ["one", "two"].map(|id| JobId::given(id).unwrap());
+        let mut producer = Producer::on(&place.broker, QUEUE).await;
+        producer.send(vec![NewJob::new(ids[0].clone(), envelope("1"))]).await;
+        place.command("RPUSH", "ready:2", &["=ghost"]);
+        producer.send(vec![NewJob::new(ids[1].clone(), envelope("2"))]).await;
+        for trace in traces {
+            place.command("HSET", trace, &["=ghost", "5"]);
+        }
+        let counted = u32::from(traces.contains(&"attempts"));
+        if counted > 0 {
+            place.command("HSET", "attempts", &["=one", "1", "=two", "2"]);
+        }
+        let mut lane = Lane::on(&place.broker, QUEUE).await;
+        let held = lane.claim(10).await;
+        let served: Vec<(&JobId, u32)> = held.iter().map(|delivery| (&delivery.id, delivery.attempts)).collect();
+        assert_eq!((served, place.repaired().await), (vec![(&ids[0], counted), (&ids[1], 2 * counted)], 1), "{traces:?}");
+        for trace in traces {
+            assert_eq!(place.command("HEXISTS", trace, &["=ghost"]).trim_end(), ":0", "{trace} of {traces:?}");
+        }
+    }
 }

@@ -46,6 +46,7 @@ on_servers! {
     a_producer_that_sends_between_two_looks_is_not_forgotten
     a_producer_is_looked_at_once_in_its_time
     a_queue_is_known_to_be_plain_after_housekeeping
+    a_turn_that_stops_half_way_leaves_no_note
     claim_numbers_grow_whatever_the_clock_says
     a_master_that_became_a_replica_is_left_at_once
     a_flushed_server_has_forgotten_everyone_and_work_goes_on
@@ -390,8 +391,8 @@ async fn a_queue_is_known_to_be_plain_after_housekeeping(kind: Kind) {
     assert!(!noted());
     broker.turn(&Turn::new("faults", worker.clone(), 1, LEASE).claim(1)).await.unwrap();
     assert!(noted());
-    broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, jobs(2))).await.unwrap();
-    let held = broker.turn(&Turn::new("faults", worker.clone(), 2, LEASE).claim(2)).await.unwrap().deliveries;
+    broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, jobs(3))).await.unwrap();
+    let held = broker.turn(&Turn::new("faults", worker.clone(), 2, LEASE).claim(3)).await.unwrap().deliveries;
     assert!(noted(), "ordinary jobs leave it so");
     let endings = vec![finish(&held[0], Ending::Nack { delay: Duration::ZERO, error: "x".to_owned() }), finish(&held[1], ack())];
     broker.turn(&Turn::new("faults", worker.clone(), 3, LEASE).finish(endings)).await.unwrap();
@@ -402,10 +403,13 @@ async fn a_queue_is_known_to_be_plain_after_housekeeping(kind: Kind) {
         broker.turn(&Turn::new("faults", worker.clone(), seq, LEASE).claim(1)).await.unwrap().deliveries.pop()
     })
     .await;
-    let ending = Ending::Snooze { delay: Duration::from_millis(1) };
+    let ending = Ending::Ack { result: None, keep: Some(Duration::from_secs(60)) };
     broker.turn(&Turn::new("faults", worker.clone(), seq + 1, LEASE).finish(vec![finish(&retried, ending)])).await.unwrap();
-    assert!(!noted(), "it is snoozed");
-    seq += 1;
+    assert!(noted() && says("failed") == "0", "it is done");
+    let ending = Ending::Snooze { delay: Duration::from_millis(1) };
+    broker.turn(&Turn::new("faults", worker.clone(), seq + 2, LEASE).finish(vec![finish(&held[2], ending)])).await.unwrap();
+    assert!(!noted(), "one is snoozed");
+    seq += 2;
     let snoozed = eventually("it is due", async || {
         seq += 1;
         broker.turn(&Turn::new("faults", worker.clone(), seq, LEASE).claim(1)).await.unwrap().deliveries.pop()
@@ -414,6 +418,20 @@ async fn a_queue_is_known_to_be_plain_after_housekeeping(kind: Kind) {
     broker.turn(&Turn::new("faults", worker.clone(), seq + 1, LEASE).finish(vec![finish(&snoozed, ack())])).await.unwrap();
     broker.turn(&Turn::new("faults", worker, seq + 2, LEASE)).await.unwrap();
     assert!(noted() && says("failed") == "0", "and is gone");
+}
+
+/// The note goes before anything else is stored.
+async fn a_turn_that_stops_half_way_leaves_no_note(kind: Kind) {
+    let server = Server::start(kind);
+    let broker = connect(&server).await;
+    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    broker.enqueue(&Enqueue::new("faults", producer, 1, jobs(1))).await.unwrap();
+    let held = broker.turn(&Turn::new("faults", worker.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries;
+    server.command(&["SET", "queue:{faults}:retry", "no set"]);
+    let ending = Ending::Nack { delay: Duration::ZERO, error: "x".to_owned() };
+    broker.turn(&Turn::new("faults", worker, 2, LEASE).finish(vec![finish(&held[0], ending)])).await.unwrap_err();
+    assert_eq!(server.command(&["HEXISTS", "queue:{faults}:meta", "plain"]).trim_end(), ":0");
 }
 
 /// A handler may fence its own storage with the number, also when the server's clock was set back.

@@ -365,6 +365,11 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_of_failures_are_the_last_of_a_plain_turn() {
+        assert!(matches!(TURN_PLAIN.keys[TURN_PLAIN.keys.len() - FAILURE_KEYS..], [Attempts, Errors]));
+    }
+
+    #[test]
     fn what_is_not_called_is_left_out() {
         let text = "local function a()\n  return 1\nend\nlocal function b()\n  return a()\nend\n-- b\nlocal function c()\n  return 2\nend\nreturn c()";
         assert_eq!(without_unused(text), "-- b\nlocal function c()\n  return 2\nend\nreturn c()");

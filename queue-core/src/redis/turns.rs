@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -18,11 +18,16 @@ use crate::{
     error::Result,
 };
 
-/// Which queues are plain, as far as is known: all, but those of which a server has said otherwise.
+/// Which queues are plain, as far as is known.
 #[derive(Debug, Default)]
 pub(super) struct PlainQueues {
+    /// But for those that are as is taken for granted: plain, and well, and with nothing that waits.
     others: RwLock<HashMap<Arc<str>, Known>>,
 }
+
+/// Times so near are taken for one, as no two answers are on their way for equally long. If they are not, some turn asks by the script
+/// that is not the right one, and no harm is done.
+const NEAR: Duration = Duration::from_millis(20);
 
 /// What a server has said of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,29 +37,45 @@ struct Known {
     until: Option<Instant>,
 }
 
-impl Known {
+impl Default for Known {
     /// Of what nothing was said yet.
-    const DEFAULT: Known = Known { plain: Plain::Well, until: None };
+    fn default() -> Self {
+        Known { plain: Plain::Well, until: None }
+    }
+}
 
+impl Known {
     /// The next job that waits is not due before, as the server looked at its clock after the request was sent.
     fn from(plain: Plain, answer: &TurnAnswer, sent: Instant) -> Self {
         let due = answer.next_due.filter(|_| plain != Plain::No);
         Known { plain, until: due.map(|due| sent + due) }
     }
+
+    fn is_near(self, other: Known) -> bool {
+        let near = match (self.until, other.until) {
+            (Some(one), Some(other)) => one.max(other) - one.min(other) < NEAR,
+            (one, other) => one == other,
+        };
+        near && self.plain == other.plain
+    }
 }
 
 impl PlainQueues {
+    fn known(&self, queue: &str) -> Known {
+        self.others.read().unwrap_or_else(PoisonError::into_inner).get(queue).copied().unwrap_or_default()
+    }
+
     fn look(&self, queue: &str) -> Plain {
-        let known = self.others.read().unwrap_or_else(PoisonError::into_inner).get(queue).copied().unwrap_or(Known::DEFAULT);
+        let known = self.known(queue);
         if known.until.is_some_and(|until| Instant::now() >= until) { Plain::No } else { known.plain }
     }
 
     fn note(&self, queue: &Arc<str>, known: Known) {
-        if *self.others.read().unwrap_or_else(PoisonError::into_inner).get(queue).unwrap_or(&Known::DEFAULT) == known {
+        if self.known(queue).is_near(known) {
             return;
         }
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        if known == Known::DEFAULT {
+        if known == Known::default() {
             others.remove(queue);
         } else {
             others.insert(queue.clone(), known);

@@ -37,11 +37,13 @@ macro_rules! __conformance_cases {
                 a_lane_at_work_sees_a_priority
                 a_lane_at_work_sees_the_priority_of_a_given_id
                 a_lane_at_work_sees_what_is_due_later
+                a_lane_at_work_sees_what_is_due_before_other_jobs
                 a_lane_at_work_passes_what_was_taken_out
                 a_lane_at_work_hears_that_an_ack_is_stale
                 a_lane_at_work_sees_what_failed_elsewhere
                 a_lane_at_work_tells_failures_apart
                 a_lane_at_work_leaves_nothing_of_what_has_failed
+                a_lane_at_work_sees_a_failure_beside_what_is_due_later
                 a_lane_at_work_passes_the_dead
                 a_lane_at_work_sees_what_was_snoozed_elsewhere
                 a_lane_at_work_sees_what_was_parked_elsewhere

@@ -7,10 +7,16 @@ use std::{
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, CrashRule, Ending, Enqueued, MAX_BYTES, NewJob, Priority, State, SweepLimits},
+    broker::{BuryReason, CrashRule, Due, Ending, Enqueued, MAX_BYTES, NewJob, Priority, State, SweepLimits},
 };
 
-use super::bed::{Bed, Lane, ack, finish, given, nack};
+use super::bed::{Bed, Lane, ack, envelope, finish, given, nack};
+
+/// Longer than some turns.
+const SOON: Duration = Duration::from_millis(200);
+
+/// Longer than any case.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// A lane that has taken ordinary jobs, ended them, and found no more.
 async fn at_work(bed: &Bed) -> Lane {
@@ -94,6 +100,24 @@ pub async fn a_lane_at_work_sees_what_is_due_later(bed: Bed) {
     assert_eq!(lane.wait_for_one().await.id, id);
 }
 
+/// What is due first comes first, also when it was not the last to be stored.
+pub async fn a_lane_at_work_sees_what_is_due_before_other_jobs(bed: Bed) {
+    let mut lane = at_work(&bed).await;
+    let id = bed.put_later(SOON).await;
+    bed.put_later(LONG).await;
+    assert_eq!(lane.wait_for_one().await.id, id);
+
+    let mut producer = bed.producer().await;
+    let jobs = [SOON, LONG].map(|delay| {
+        let mut job = NewJob::new(JobId::make(), envelope("later"));
+        job.due = Due::After(delay);
+        job
+    });
+    let id = jobs[0].id.clone();
+    producer.stored(jobs.into()).await;
+    assert_eq!(lane.wait_for_one().await.id, id);
+}
+
 /// What was cancelled or deleted is not handed out.
 pub async fn a_lane_at_work_passes_what_was_taken_out(bed: Bed) {
     let mut lane = at_work(&bed).await;
@@ -167,9 +191,23 @@ pub async fn a_lane_at_work_leaves_nothing_of_what_has_failed(bed: Bed) {
         assert!(lane.end(&delivery, nack(Duration::ZERO)).await);
         let delivery = lane.wait_for_one().await;
         assert_eq!(delivery.attempts, 1);
+        // Nothing of that is forgotten for what comes meanwhile.
+        bed.put_later(LONG).await;
         lane.ack(&[delivery]).await;
         bed.broker.sweep(&bed.queue, &SweepLimits { tombstone_count: 0, ..SweepLimits::default() }).await.unwrap();
     }
+}
+
+/// A failure is told of whatever comes meanwhile.
+pub async fn a_lane_at_work_sees_a_failure_beside_what_is_due_later(bed: Bed) {
+    let (mut lane, mut other) = (at_work(&bed).await, at_work(&bed).await);
+    bed.put(1).await;
+    let delivery = other.claim_one().await;
+    assert!(other.end(&delivery, nack(Duration::ZERO)).await);
+    // Somebody has looked.
+    lane.claim(0).await;
+    bed.put_later(LONG).await;
+    assert_eq!(lane.wait_for_one().await.attempts, 1);
 }
 
 /// Dead jobs are in nobody's way, and one that comes back is as good as new.

@@ -10,7 +10,6 @@ mod step;
 mod world;
 
 use proptest::{
-    collection::vec,
     test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
 };
 use queue_core::broker::DynBroker;
@@ -21,7 +20,7 @@ use queue_tests::{
     storages::{Server, SqliteMemory},
 };
 
-use self::{step::step, world::World};
+use self::{step::story, world::World};
 
 /// Most steps of a story.
 const STEPS: usize = 60;
@@ -60,7 +59,7 @@ fn compare(mut storage: impl Storage) {
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be started");
     let broker: DynBroker = runtime.block_on(storage.open());
-    let told = runner.run(&vec(step(), 1..=STEPS), |story| {
+    let told = runner.run(&story(STEPS), |story| {
         runtime.block_on(async {
             let mut world = World::new(broker.clone()).await;
             for (n, step) in story.iter().enumerate() {

@@ -93,7 +93,12 @@ pub(crate) const LONG: Duration = Duration::from_secs(3600);
 /// The task of all jobs, and the name under which they are parked.
 pub(crate) const TASK: &str = "model.task";
 
-pub(crate) fn step() -> impl Strategy<Value = Step> {
+/// The steps of a story: anything in half of them, and mostly ordinary jobs in the others.
+pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop_oneof![vec(step(), 1..=most), vec(ordinary_step(), 1..=most)]
+}
+
+fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => index().prop_map(|process| Step::Register { process }),
         8 => (index(), vec(new(), 1..5)).prop_map(|(producer, jobs)| Step::Enqueue { producer, jobs }),
@@ -123,6 +128,35 @@ fn new() -> impl Strategy<Value = New> {
         1 => Just(Priority::Low),
     ];
     (option::of(0..4u8), 0..2u8, priority, delay()).prop_map(|(id, payload, priority, delay)| New { id, payload, priority, delay })
+}
+
+/// What most queues see: jobs of normal priority that succeed, fail or die.
+fn ordinary_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => index().prop_map(|process| Step::Register { process }),
+        8 => (index(), vec(ordinary(), 1..5)).prop_map(|(producer, jobs)| Step::Enqueue { producer, jobs }),
+        24 => (index(), vec(ordinary_end(), 0..3), 0..3usize, any::<bool>())
+            .prop_map(|(lane, finishes, claim, suspect)| Step::Turn { lane, finishes, claim, suspect, resume: false }),
+        4 => index().prop_map(|lane| Step::TurnAgain { lane }),
+        2 => vec(index(), 1..3).prop_map(|jobs| Step::Requeue { jobs }),
+        2 => Just(Step::Wait),
+    ]
+}
+
+fn ordinary() -> impl Strategy<Value = New> {
+    // One that is due before all others is rare, if they are all due in an hour.
+    let delay = prop_oneof![4 => Just(Duration::ZERO), 1 => Just(SOON), 2 => (1..50u32).prop_map(|hours| hours * LONG)];
+    (option::of(0..4u8), 0..2u8, delay).prop_map(|(id, payload, delay)| New { id, payload, priority: Priority::Normal, delay })
+}
+
+fn ordinary_end() -> impl Strategy<Value = End> {
+    let ending = prop_oneof![
+        6 => Just(Ending::Ack { result: None, keep: None }),
+        3 => Just(Ending::Nack { delay: Duration::ZERO, error: "x".to_owned() }),
+        1 => delay().prop_map(|delay| Ending::Nack { delay, error: "x".to_owned() }),
+        1 => Just(Ending::Bury { reason: BuryReason::Failed, error: Some("x".to_owned()) }),
+    ];
+    (index(), prop::bool::weighted(0.05), ending).prop_map(|(delivery, stray, ending)| End { delivery, stray, ending })
 }
 
 fn delay() -> impl Strategy<Value = Duration> {

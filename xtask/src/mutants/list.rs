@@ -67,7 +67,7 @@ mutants! {
         "turn: a pause is nothing plain": "is_plain = level and not paused\n" => "is_plain = level\n";
         "turn: what waits for its time is noted": "is_plain and whole(first_due) or nil" => "is_plain and FOREVER or nil";
         "turn: what was snoozed is nothing plain": "  and not (sparse and call('EXISTS', K.snoozes, K.crashes, K.priority, K.tomb) > 0)\n" => "";
-        "turn: failures in a plain queue are noted": "note_plain(plain, failed)" => "note_plain(plain, false)";
+        "turn: failures in a plain queue are noted": "note_plain(noted, failed)" => "note_plain(noted, false)";
         "turn: what is parked is nothing plain": "local is_plain = level and" => "local is_plain =";
         "turn: what goes before other jobs is looked for": "level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0" => "level = true";
         "turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
@@ -215,7 +215,9 @@ mutants! {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
-        "turn: a queue becomes plain again": "if plain ~= (until_ms and ms(until_ms)) or is_plain and failed ~= has_failed then" => "if plain and not until_ms then";
+        "turn: that failures are over is noted": " or is_plain and failed ~= has_failed then" => " then";
+        "turn: what it ends otherwise is noted before": "if noted and others > 0 then" => "if false then";
+        "turn: a queue becomes plain again": "if noted ~= (until_ms and ms(until_ms)) or is_plain" => "if noted and not until_ms or is_plain";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/turn_plain.lua" {
         "plain turn: a newer schema is left alone": " or meta[1] and meta[1] ~= SCHEMA then" => " then";
@@ -226,6 +228,9 @@ mutants! {
         "sweep: what other hands have brought is looked for": "note_plain(nil)\n" => "";
     }
     AUDITOR "queue-core/src/redis/scripts/turn_plain.lua" {
+        "plain turn: counts stay with their jobs": "      table.remove(attempts, at)\n" => "";
+        "plain turn: attempts go with what has no envelope": "      call('HDEL', K.attempts, ids[at])\n" => "";
+        "plain turn: errors go with what has no envelope": "      call('HDEL', K.errors, ids[at])\n" => "";
         "plain turn: what has no envelope is not handed out": "if not bodies[at] or bodies[at] == '' or not is_id(ids[at]) then" => "if false then";
     }
     REDIS "queue-core/src/redis/scripts/turn_plain.lua" {
@@ -252,10 +257,18 @@ mutants! {
         "enqueue: that an ordinary job is large is noted": "  call('HSET', K.meta, 'large', '1')\n" => "";
     }
     REDIS "queue-core/src/redis/scripts/enqueue.lua" {
-        "plain: what is due later is noted": "  plain_until(first_due)\n" => "";
+        "plain: what is due later is noted": "  plain_at_most_until(first_due)\n" => "";
+        "plain: of jobs for later the first counts": "first_due = math.min(first_due, at)" => "first_due = at";
         "plain: a priority of one job is noted": "    not_plain()\n    put(" => "    put(";
         "plain: a priority of many is noted": "      not_plain()\n      local pairs_" => "      local pairs_";
         "enqueue: that a job is large is noted": "  call('HSET', K.meta, 'large', '1')\n" => "";
+    }
+    REDIS "queue-core/src/redis/scripts/plain.lua" {
+        "plain: what is due sooner is noted": "at < whole(noted)" => "true";
+        "plain: failures stay noted beside what is due": "call('HSET', K.meta, 'plain', ms(at))" => "note_plain(at)";
+    }
+    REDIS "queue-core/src/redis/scripts/delete.lua" {
+        "plain: what was deleted is noted": "note_plain(nil)\n" => "";
     }
     REDIS "queue-core/src/redis/scripts/cancel.lua" {
         "plain: what was cancelled is noted": "note_plain(nil)\n" => "";

@@ -114,7 +114,7 @@ while i <= #ARGV do
 end
 
 if plain and first_due < math.huge then
-  plain_until(first_due)
+  plain_at_most_until(first_due)
 end
 wait(K.scheduled, later)
 if woken then

@@ -5,8 +5,8 @@
 --     one that all have,
 --   other endings: claim, id, kind, a, b.
 -- Answers: stale positions as text, ids, envelopes, counts (none, or attempts, crashes and snoozes: of each, or none), claim number,
--- now, more (1) and suspects (2), time to the next that is due or '', parked, paused, workers, whether the queue is plain (1), or
--- would be but for failures (2). Times are in microseconds: a job starts when it is due, not a millisecond later.
+-- now, more (1) and suspects (2), time to the next that is due or '', parked, paused, workers, whether the queue is plain (1), and
+-- jobs in it have failed (2). Times are in microseconds: a job starts when it is due, not a millisecond later.
 
 local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large', 'plain', 'failed')
 if meta[1] and meta[1] ~= SCHEMA then
@@ -25,7 +25,7 @@ elseif seq < last then
 elseif seq > last + 1 then
   return redis.error_reply('FORGOTTEN ' .. worker)
 end
-local paused, large, plain, failed = meta[2] == '1', meta[4] == '1', meta[5] or nil, meta[6] == '1'
+local paused, large, noted, failed = meta[2] == '1', meta[4] == '1', meta[5] or nil, meta[6] == '1'
 
 local i = 10 + tonumber(ARGV[9])
 local groups, keeping, others = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
@@ -45,7 +45,7 @@ local function answer(stale, ids, bodies, counts, claim, workers, first_due, mor
   end
   local parked = level and 0 or call('EXISTS', K.parked)
   local waiting = paused and 0 or (more and 1 or 0) + (suspected and 2 or 0)
-  local plainness = plain and (failed and 2 or 1) or 0
+  local plainness = noted and (failed and 2 or 1) or 0
   return { stale, ids, bodies, counts, claim, ms(micros), waiting, next_due, parked, paused and 1 or 0, workers, plainness }
 end
 
@@ -83,8 +83,9 @@ if seq == last then
   return answer(last_stale, ids, bodies, counts, last_claim ~= '' and last_claim or '0', 0, promote(false), nil)
 end
 
-if plain and others > 0 then
-  plain = nil
+if noted and others > 0 then
+  -- The note comes back below, unless this stops on the way, at what other hands have broken.
+  noted = nil
   note_plain(nil)
 end
 
@@ -246,9 +247,9 @@ local is_plain = level and not paused
   and not (sparse and call('EXISTS', K.snoozes, K.crashes, K.priority, K.tomb) > 0)
 local until_ms = is_plain and whole(first_due) or nil
 local has_failed = is_plain and sparse and call('EXISTS', K.attempts, K.errors) > 0
-if plain ~= (until_ms and ms(until_ms)) or is_plain and failed ~= has_failed then
-  plain, failed = until_ms, has_failed
-  note_plain(plain, failed)
+if noted ~= (until_ms and ms(until_ms)) or is_plain and failed ~= has_failed then
+  noted, failed = until_ms, has_failed
+  note_plain(noted, failed)
 end
 if not paused and wanted > 0 then
   local max_bytes = large and tonumber(ARGV[6])

@@ -105,5 +105,5 @@ else
   call('HSET', K.workers, worker, seq)
 end
 call('ZADD', K.leases, ms(now + ARGV[3]), worker)
-local next_due = plain_until < FOREVER and ms(plain_until * 1000 - micros) or ''
+local next_due = plain_until < FOREVER and ms(whole(plain_until * 1000 - micros)) or ''
 return { ids, bodies, number, ms(micros), more, next_due, call('ZCARD', K.leases), attempts }
