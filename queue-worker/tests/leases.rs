@@ -128,7 +128,7 @@ async fn what_a_stopped_worker_leaves_is_not_waited_for() {
 /// They are looked at in groups, one after the other.
 #[tokio::test]
 async fn the_jobs_of_a_dead_worker_come_back_in_every_one_of_many_queues() {
-    const QUEUES: usize = 40;
+    const QUEUES: usize = 80;
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let names: Vec<String> = (0..QUEUES).map(|number| format!("orphans-{number}")).collect();
     for name in &names {

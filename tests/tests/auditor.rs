@@ -193,6 +193,8 @@ async fn on_redis_an_id_without_a_job_stops_no_claim() {
             place.command("HSET", "attempts", &["=one", "1", "=two", "2"]);
         }
         let mut lane = Lane::on(&place.broker, QUEUE).await;
+        // From now on it knows what it has to look at.
+        lane.claim(0).await;
         let held = lane.claim(10).await;
         let served: Vec<(&JobId, u32)> = held.iter().map(|delivery| (&delivery.id, delivery.attempts)).collect();
         assert_eq!((served, place.repaired().await), (vec![(&ids[0], counted), (&ids[1], 2 * counted)], 1), "{traces:?}");

@@ -130,6 +130,7 @@ pub async fn a_lane_at_work_passes_what_was_taken_out(bed: Bed) {
     bed.broker.delete(&bed.queue, &ids[..1]).await.unwrap();
     assert_eq!(lane.claim(5).await.into_iter().map(|delivery| delivery.id).collect::<Vec<_>>(), ids[1..]);
     assert_eq!((bed.depth(State::Ready).await, bed.depth(State::Active).await), (0, 2));
+    assert_eq!(bed.counter("repaired").await, 0, "nothing was broken");
 }
 
 /// What was cancelled under a lane ends as stale, and beside it what was not ends well.
