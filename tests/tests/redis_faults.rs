@@ -10,7 +10,10 @@ use std::{
 
 use queue_core::{
     Client, Error, JobId,
-    broker::{Broker, BuryReason, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, NewJob, ProcessId, Register, State, SweepLimits, Turn},
+    broker::{
+        Broker, BuryReason, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, NewJob, ProcessId, Register, State, SweepLimits,
+        Turn,
+    },
     prelude::task,
     redis::RedisBroker,
 };

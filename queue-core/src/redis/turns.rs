@@ -71,7 +71,8 @@ impl PlainQueues {
     }
 
     fn note(&self, queue: &Arc<str>, known: Known) {
-        if self.known(queue).is_near(known) {
+        let before = self.known(queue);
+        if before.is_near(known) && before.until.is_none_or(|until| Instant::now() < until) {
             return;
         }
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
@@ -109,4 +110,23 @@ fn told(broker: &RedisBroker, turn: &Turn, answer: TurnAnswer, sent: Instant) ->
     let awaited = (turn.claim > 0).then_some(!answer.more && !answer.paused);
     broker.announcements.answered(&turn.queue, answer.as_of.unwrap_or_default(), sent.elapsed() / 2, awaited);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_has_passed_gives_way_to_one_that_is_near() {
+        let (queues, queue, now) = (PlainQueues::default(), Arc::from("q"), Instant::now());
+        let until = |until| Known { plain: Plain::Well, until: Some(until) };
+        queues.note(&queue, until(now));
+        assert_eq!(queues.look(&queue), Plain::No);
+        let (soon, sooner) = (now + 3000 * NEAR, now + 3000 * NEAR - NEAR / 2);
+        queues.note(&queue, until(now + NEAR / 2));
+        assert_eq!(queues.known(&queue), until(now + NEAR / 2));
+        queues.note(&queue, until(soon));
+        queues.note(&queue, until(sooner));
+        assert_eq!((queues.known(&queue), queues.look(&queue)), (until(soon), Plain::Well));
+    }
 }

@@ -220,10 +220,10 @@ pub async fn a_lane_at_work_passes_the_dead(bed: Bed) {
     for _ in 0..3 {
         let ids = bed.put(2).await;
         let held = lane.claim(5).await;
-        assert_eq!(held.iter().map(|delivery| (delivery.id.clone(), delivery.attempts)).collect::<Vec<_>>(), [
-            (ids[0].clone(), 0),
-            (ids[1].clone(), 0)
-        ]);
+        assert_eq!(
+            held.iter().map(|delivery| (delivery.id.clone(), delivery.attempts)).collect::<Vec<_>>(),
+            [(ids[0].clone(), 0), (ids[1].clone(), 0)]
+        );
         lane.ack(&held).await;
     }
     let record = bed.show(&dead.id).await.expect("it is kept");

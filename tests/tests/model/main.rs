@@ -9,9 +9,7 @@ mod compare;
 mod step;
 mod world;
 
-use proptest::{
-    test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
-};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use queue_core::broker::DynBroker;
 use queue_tests::{
     conformance::Storage,

@@ -12,7 +12,8 @@ pub(super) struct Mutant {
     pub(super) tests: &'static [&'static str],
 }
 
-const REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_with_failures::", "on_unusual_redis::"];
+const REDIS: &[&str] =
+    &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_with_failures::", "on_unusual_redis::"];
 const SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::"];
 const REDIS_FAULTS: &[&str] = &["-p", "queue-tests", "--test", "redis_faults", "--", "on_redis"];
 const SENTINELS: &[&str] = &["-p", "queue-tests", "--test", "sentinel_faults", "--", "on_redis"];
