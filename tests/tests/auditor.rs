@@ -2,7 +2,7 @@
 
 use queue_core::{
     JobId,
-    broker::{Audit, Damage, DamageKind, DynBroker, NewJob, State},
+    broker::{Audit, Damage, DamageKind, DynBroker, MAX_BYTES, NewJob, State},
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
@@ -201,5 +201,23 @@ async fn on_redis_an_id_without_a_job_stops_no_claim() {
         for trace in traces {
             assert_eq!(place.command("HEXISTS", trace, &["=ghost"]).trim_end(), ":0", "{trace} of {traces:?}");
         }
+    }
+}
+
+/// A claim that asks for a job gets one, also where what stands before a job beyond the bound of bytes is none.
+#[tokio::test]
+async fn on_redis_an_id_without_a_job_leaves_no_answer_empty() {
+    for trace in ["", "snoozes"] {
+        let place = Place::on(Kind::Redis).await;
+        let mut producer = Producer::on(&place.broker, QUEUE).await;
+        place.command("RPUSH", "ready:2", &["=ghost"]);
+        producer.stored(vec![NewJob::new(JobId::make(), vec![7; MAX_BYTES + 1])]).await;
+        if !trace.is_empty() {
+            place.command("HSET", trace, &["=other", "5"]);
+        }
+        let mut lane = Lane::on(&place.broker, QUEUE).await;
+        lane.claim(0).await;
+        let answer = lane.send(&lane.next().claim(10)).await;
+        assert_eq!((answer.deliveries.len(), answer.more), (1, false), "with {trace:?}");
     }
 }

@@ -49,6 +49,7 @@ on_servers! {
     a_producer_that_sends_between_two_looks_is_not_forgotten
     a_producer_is_looked_at_once_in_its_time
     a_queue_is_known_to_be_plain_after_housekeeping
+    a_claim_takes_sixty_four_large_jobs
     a_turn_that_stops_half_way_leaves_no_note
     claim_numbers_grow_whatever_the_clock_says
     a_master_that_became_a_replica_is_left_at_once
@@ -421,6 +422,28 @@ async fn a_queue_is_known_to_be_plain_after_housekeeping(kind: Kind) {
     broker.turn(&Turn::new("faults", worker.clone(), seq + 1, LEASE).finish(vec![finish(&snoozed, ack())])).await.unwrap();
     broker.turn(&Turn::new("faults", worker, seq + 2, LEASE)).await.unwrap();
     assert!(noted() && says("failed") == "0", "and is gone");
+}
+
+/// The size of each is looked at, so that the script stays short, whichever of the two it is. A large job alone is not out of the ordinary.
+async fn a_claim_takes_sixty_four_large_jobs(kind: Kind) {
+    let server = Server::start(kind);
+    let broker = connect(&server).await;
+    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    let is_noted = || server.command(&["HEXISTS", "queue:{faults}:meta", "plain"]).trim_end() == ":1";
+    for (round, plain) in [(1, true), (2, false)] {
+        let large = (0..70).map(|n| NewJob::new(JobId::make(), vec![n; 2049])).collect();
+        broker.enqueue(&Enqueue::new("faults", producer.clone(), round, large)).await.unwrap();
+        if !plain {
+            broker.set_paused("faults", true).await.unwrap();
+            broker.set_paused("faults", false).await.unwrap();
+        }
+        assert_eq!(is_noted(), plain);
+        for (seq, (jobs, more)) in [(2 * round - 1, (64, true)), (2 * round, (6, false))] {
+            let answer = broker.turn(&Turn::new("faults", worker.clone(), seq, LEASE).claim(100)).await.unwrap();
+            assert_eq!((answer.deliveries.len(), answer.more), (jobs, more), "plain: {plain}");
+        }
+    }
 }
 
 /// The note goes before anything else is stored.

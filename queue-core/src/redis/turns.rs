@@ -25,8 +25,8 @@ pub(super) struct PlainQueues {
     others: RwLock<HashMap<Arc<str>, Known>>,
 }
 
-/// Times so near are taken for one, as no two answers are on their way for equally long. If they are not, some turn asks by the script
-/// that is not the right one, and no harm is done.
+/// Two times so near are taken for one, and the first of them is kept: no two answers travel equally long. If there are two after all,
+/// some turns are sent to the script that is not the cheaper one; each of the two gives the right answer.
 const NEAR: Duration = Duration::from_millis(20);
 
 /// What a server has said of a queue.

@@ -72,6 +72,8 @@ pub(crate) struct New {
     /// One of a few given ids, or a made one.
     pub(crate) id: Option<u8>,
     pub(crate) payload: u8,
+    /// Its envelope is over 2 KiB.
+    pub(crate) large: bool,
     pub(crate) priority: Priority,
     pub(crate) delay: Duration,
 }
@@ -127,7 +129,13 @@ fn new() -> impl Strategy<Value = New> {
         1 => Just(Priority::High),
         1 => Just(Priority::Low),
     ];
-    (option::of(0..4u8), 0..2u8, priority, delay()).prop_map(|(id, payload, priority, delay)| New { id, payload, priority, delay })
+    (option::of(0..4u8), 0..2u8, large(), priority, delay()).prop_map(|(id, payload, large, priority, delay)| New {
+        id,
+        payload,
+        large,
+        priority,
+        delay,
+    })
 }
 
 /// What most queues see: jobs of normal priority that succeed, fail or die.
@@ -146,7 +154,18 @@ fn ordinary_step() -> impl Strategy<Value = Step> {
 fn ordinary() -> impl Strategy<Value = New> {
     // One that is due before all others is rare, if they are all due in an hour.
     let delay = prop_oneof![4 => Just(Duration::ZERO), 1 => Just(SOON), 2 => (1..50u32).prop_map(|hours| hours * LONG)];
-    (option::of(0..4u8), 0..2u8, delay).prop_map(|(id, payload, delay)| New { id, payload, priority: Priority::Normal, delay })
+    (option::of(0..4u8), 0..2u8, large(), delay).prop_map(|(id, payload, large, delay)| New {
+        id,
+        payload,
+        large,
+        priority: Priority::Normal,
+        delay,
+    })
+}
+
+/// So few that half of the stories have none.
+fn large() -> impl Strategy<Value = bool> {
+    prop::bool::weighted(0.03)
 }
 
 fn ordinary_end() -> impl Strategy<Value = End> {

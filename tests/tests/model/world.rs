@@ -308,7 +308,8 @@ impl World {
 }
 
 fn new_job(new: &New) -> NewJob {
-    let envelope = Envelope::new(TASK, std::slice::from_ref(&new.payload)).encode().expect("a small envelope can be encoded");
+    let payload = vec![new.payload; if new.large { 2048 } else { 1 }];
+    let envelope = Envelope::new(TASK, &payload).encode().expect("a small envelope can be encoded");
     let id = new.id.map_or_else(JobId::make, |n| JobId::given(&format!("given-{n}")).expect("it is a name"));
     let digest = Envelope::decode(&envelope).expect("it was just encoded").digest();
     let mut job = NewJob::new(id, envelope);

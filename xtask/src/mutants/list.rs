@@ -199,7 +199,8 @@ mutants! {
     }
     REDIS "queue-core/src/redis/scripts/claim.lua" {
         "turn: tombs are dropped": "if has_tombs and list and #found > 0 then" => "if false then";
-        "turn: an answer is bounded in bytes": "if bytes > max_bytes and #ids > 0 then" => "if false then";
+        "turn: an answer is bounded in bytes": "if bytes > 0 and bytes + size > max_bytes then" => "if false then";
+        "turn: a single larger envelope travels alone": "if bytes > 0 and bytes + size > max_bytes then" => "if bytes + size > max_bytes then";
         "turn: what is due is moved in bounded steps": "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)" => "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 100000)";
         "turn: nothing starts early": "if moves and head[2] and tonumber(head[2]) <= now then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now)," => "if moves and head[2] then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', '+inf',";
     }
@@ -216,6 +217,7 @@ mutants! {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
+        "turn: a claim takes so many large jobs": "math.min(wanted, #ids + 64)" => "wanted";
         "turn: that failures are over is noted": " or is_plain and failed ~= has_failed then" => " then";
         "turn: what it ends otherwise is noted before": "if noted and others > 0 then" => "if false then";
         "turn: a queue becomes plain again": "if noted ~= (until_ms and ms(until_ms)) or is_plain" => "if noted and not until_ms or is_plain";
@@ -228,7 +230,11 @@ mutants! {
         "sweep: a look begins a producer's time anew": "many('ZADD', K.seen, looked)" => "";
         "sweep: what other hands have brought is looked for": "note_plain(nil)\n" => "";
     }
+    AUDITOR "queue-core/src/redis/scripts/claim.lua" {
+        "turn: no answer is empty that need not be": "if bytes > 0 and bytes + size > max_bytes then" => "if #ids > 0 and bytes + size > max_bytes then";
+    }
     AUDITOR "queue-core/src/redis/scripts/turn_plain.lua" {
+        "plain turn: no answer is empty that need not be": "bytes > 0 and bytes + size > MAX_BYTES" => "at > 1 and bytes + size > MAX_BYTES";
         "plain turn: counts stay with their jobs": "      table.remove(attempts, at)\n" => "";
         "plain turn: attempts go with what has no envelope": "      call('HDEL', K.attempts, ids[at])\n" => "";
         "plain turn: errors go with what has no envelope": "      call('HDEL', K.errors, ids[at])\n" => "";
@@ -241,8 +247,8 @@ mutants! {
         "plain turn: failures are told of": "call('HMGET', K.attempts, unpack(ids)) or {}" => "{} or {}";
         "plain turn: attempts go with their job": "    call('HDEL', K.attempts, unpack(acked))\n" => "";
         "plain turn: errors go with their job": "    call('HDEL', K.errors, unpack(acked))\n" => "";
-        "plain turn: the bytes of an answer are bounded": "bytes > MAX_BYTES and at > 1" => "false";
-        "plain turn: a single larger envelope travels alone": "bytes > MAX_BYTES and at > 1" => "bytes > MAX_BYTES";
+        "plain turn: the bytes of an answer are bounded": "bytes > 0 and bytes + size > MAX_BYTES" => "false";
+        "plain turn: a single larger envelope travels alone": "bytes > 0 and bytes + size > MAX_BYTES" => "bytes + size > MAX_BYTES";
         "plain turn: what does not fit goes back": "call('LPUSH', K.ready2, table.remove(ids))" => "table.remove(ids)";
         "plain turn: what goes back is more": "    more = 1\n" => "";
         "plain turn: it is for the next turn": " or tonumber(string.match(entry, '^%d+')) ~= seq - 1 then" => " then";
@@ -252,6 +258,7 @@ mutants! {
         "plain turn: that there is more is told": "call('EXISTS', K.ready2) or 0" => "0";
     }
     REDIS_FAULTS "queue-core/src/redis/scripts/turn_plain.lua" {
+        "plain turn: a claim takes so many large jobs": "math.min(wanted, 64)" => "wanted";
         "plain turn: the last claim number is stored": "call('HSET', K.meta, 'claim', number)" => "";
     }
     REDIS "queue-core/src/redis/scripts/enqueue_ready.lua" {

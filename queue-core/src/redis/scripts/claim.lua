@@ -73,11 +73,11 @@ local function take(ids, found, list, max_bytes)
     return found, #found
   end
   for at, id in ipairs(found) do
-    bytes = bytes + call('HSTRLEN', K.jobs, id)
-    if bytes > max_bytes and #ids > 0 then
+    local size = call('HSTRLEN', K.jobs, id)
+    if bytes > 0 and bytes + size > max_bytes then
       return found, at - 1
     end
-    ids[#ids + 1] = id
+    bytes, ids[#ids + 1] = bytes + size, id
   end
   return found, #found
 end

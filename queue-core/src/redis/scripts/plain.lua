@@ -1,6 +1,6 @@
 -- A queue is *plain* while nothing is out of the ordinary in it: it is not paused, and its jobs are of normal priority, and were
--- neither snoozed nor parked, nor cancelled while they were ready, nor have they crashed. Turns do with a few keys then, and two more
--- if any of the jobs has failed, those included that wait or are dead. `meta` says until when it is plain, that is until the first job
+-- neither snoozed nor parked, nor cancelled or deleted while they were ready, nor have they crashed. Turns do with a few keys then, and
+-- two more if any of the jobs has failed, those included that wait or are dead. `meta` says until when it is plain, that is until the first job
 -- is due that waits, or FOREVER; and whether there are failures, or have been a while ago. It says so from when somebody has looked
 -- until somebody is about to change it: of what is not sure it says nothing.
 

@@ -62,8 +62,8 @@ local ids = wanted > 0 and call('LPOP', K.ready2, large and ms(wanted) or ARGV[4
 local more = #ids == wanted and call('EXISTS', K.ready2) or 0
 local bytes = 0
 for at = 1, large and #ids or 0 do
-  bytes = bytes + call('HSTRLEN', K.jobs, ids[at])
-  if bytes > MAX_BYTES and at > 1 then
+  local size = call('HSTRLEN', K.jobs, ids[at])
+  if bytes > 0 and bytes + size > MAX_BYTES then
     -- What does not fit goes back to where it was.
     for _ = at, #ids do
       call('LPUSH', K.ready2, table.remove(ids))
@@ -71,6 +71,7 @@ for at = 1, large and #ids or 0 do
     more = 1
     break
   end
+  bytes = bytes + size
 end
 local bodies = #ids > 0 and call('HMGET', K.jobs, unpack(ids)) or {}
 local attempts = failed and (#ids > 0 and call('HMGET', K.attempts, unpack(ids)) or {}) or nil
