@@ -409,11 +409,14 @@ async fn a_queue_is_known_to_be_plain_after_housekeeping(kind: Kind) {
     .await;
     let ending = Ending::Ack { result: None, keep: Some(Duration::from_secs(60)) };
     broker.turn(&Turn::new("faults", worker.clone(), seq + 1, LEASE).finish(vec![finish(&retried, ending)])).await.unwrap();
-    assert!(noted() && says("failed") == "0", "it is done");
+    assert!(noted() && says("failed") == "1", "who looks at little does not see that it was the last");
+    let stale =
+        broker.turn(&Turn::new("faults", worker.clone(), seq + 2, LEASE).finish(vec![finish(&retried, ack())])).await.unwrap().stale;
+    assert!(stale == [0] && noted() && says("failed") == "0", "who looks at all does");
     let ending = Ending::Snooze { delay: Duration::from_millis(1) };
-    broker.turn(&Turn::new("faults", worker.clone(), seq + 2, LEASE).finish(vec![finish(&held[2], ending)])).await.unwrap();
+    broker.turn(&Turn::new("faults", worker.clone(), seq + 3, LEASE).finish(vec![finish(&held[2], ending)])).await.unwrap();
     assert!(!noted(), "one is snoozed");
-    seq += 2;
+    seq += 3;
     let snoozed = eventually("it is due", async || {
         seq += 1;
         broker.turn(&Turn::new("faults", worker.clone(), seq, LEASE).claim(1)).await.unwrap().deliveries.pop()

@@ -10,7 +10,7 @@
 //! | `active` | hash | id → tag |
 //! | `parked` | sorted set | `task NUL id`, by name |
 //! | `dead` | sorted set | ids by the time at which they died |
-//! | `ended` | list | `until:id` of kept jobs, in the order in which they ended |
+//! | `ended` | list | ids of kept jobs, in the order in which they ended; `until:id` of those that may come again |
 //! | `records` | hash | id → what is known of a kept job |
 //! | `attempts`, `snoozes`, `crashes`, `errors`, `priority`, `notes` | hash | by id, of the few jobs that have any |
 //! | `given`, `tombstones` | hash, sorted set | digests of given ids; those whose jobs are done, by time |

@@ -90,26 +90,34 @@ fn listed(mut jobs: Vec<JobRecord>, state: State) -> Vec<JobRecord> {
     jobs
 }
 
-/// The three states of jobs that ended share a list of `until:id`. A line whose job was removed, or whose id has ended once
-/// more, stays there until its time is over; it is known by its time, which is not that of the record.
+/// The three states of jobs that ended share a list. A line whose job was removed, or whose id has ended once more, stays there until
+/// its time is over; it is known by its time, if it has one, which is not that of the record.
 async fn ended(broker: &RedisBroker, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
     let mut command = broker.keys.on("LRANGE", queue, Kind::Ended);
     let (lines, next) = page(range(broker, queue, command.arg(offset).arg(offset + limit as u64)).await?, offset, limit);
     let (mut times, mut ids) = (Vec::new(), Vec::new());
     for line in &lines {
-        let at = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
-        if let Ok(id) = JobId::from_bytes(line.get(at + 1..).unwrap_or_default()) {
-            times.push(&line[..at]);
+        let (until, id) = until_and_id(line);
+        if let Ok(id) = JobId::from_bytes(id) {
+            times.push(until);
             ids.push(id);
         }
     }
     let mut jobs = Vec::new();
     for ((id, until), value) in ids.iter().zip(times).zip(records(broker, queue, &ids).await?) {
-        if answers::kept_until(&value) == Some(until) {
+        if answers::kept_until(&value).is_some_and(|kept| until.is_none_or(|until| kept == until)) {
             jobs.extend(answers::record(id, value)?);
         }
     }
     Ok(Page::new(listed(jobs, state), next))
+}
+
+/// The parts of a line: `until:id`, or an id alone, which does not begin with a digit then.
+fn until_and_id(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    match line.iter().position(|byte| !byte.is_ascii_digit()) {
+        Some(end) if end > 0 && line[end] == b':' => (Some(&line[..end]), &line[end + 1..]),
+        _ => (None, line),
+    }
 }
 
 type Ids = (Vec<Vec<u8>>, Option<u64>);

@@ -106,18 +106,30 @@ fn with_due(call: &mut Cmd, job: &NewJob) {
     };
 }
 
-/// A turn for a plain queue, in which jobs have failed or not; none if this one brings more than acks of what is not kept.
+/// A turn for a plain queue, in which jobs have failed or not; none if this one brings more than acks.
 pub(super) fn plain_turn(turn: &Turn, failed: bool, keys: &Keys) -> Option<Cmd> {
-    if !turn.resume.is_empty() || !turn.finishes.iter().all(|finish| matches!(ack(finish), Some((None, _)))) {
+    if !turn.resume.is_empty() || !turn.finishes.iter().all(|finish| ack(finish).is_some()) {
         return None;
     }
     let mut acks: Vec<&Finish> = turn.finishes.iter().collect();
-    acks.sort_by_key(|finish| finish.claim);
+    acks.sort_by_key(|finish| group_of(finish));
+    let keeps = acks.iter().any(|finish| kept(finish).is_some());
+    let (used, arguments) = match (keeps, failed) {
+        (true, _) => (TURN_PLAIN.keys.len(), 6 + 6 * acks.len()),
+        (false, true) => (FAILURE_KEYS.end, 4 + 3 * acks.len()),
+        (false, false) => (FAILURE_KEYS.start, 4 + 3 * acks.len()),
+    };
     let bytes: usize = acks.iter().map(|finish| 16 + finish.id.as_bytes().len()).sum();
-    let unused = if failed { 0 } else { FAILURE_KEYS };
-    let mut call = TURN_PLAIN.call_without(unused, keys, &turn.queue, 4 + 3 * acks.len(), 128 + bytes);
+    let mut call = TURN_PLAIN.call_with_first(used, keys, &turn.queue, arguments, 128 + bytes);
     call.arg(turn.worker.as_str()).arg(turn.seq).arg(ms(turn.lease)).arg(turn.claim);
-    for group in acks.chunk_by(|one, other| one.claim == other.claim) {
+    if keeps {
+        call.arg(turn.keep.count).arg(turn.keep.bytes);
+    }
+    for group in acks.chunk_by(|one, other| group_of(one) == group_of(other)) {
+        if keeps {
+            acks_of_a_group(&mut call, group.iter().copied());
+            continue;
+        }
         call.arg(group[0].claim).arg(group.len());
         for finish in group {
             call.arg(finish.id.as_bytes());
@@ -139,29 +151,12 @@ pub(super) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
     }
     // The common end, an ack, is a few variadic commands per claim.
     let (mut acks, others): (Positions, Positions) = (0..turn.finishes.len()).partition(|at| ack(&turn.finishes[*at]).is_some());
-    let group_of = |at: &usize| (turn.finishes[*at].claim, ack(&turn.finishes[*at]).and_then(|(keep, _)| keep));
-    acks.sort_by_key(group_of);
-    let groups: Vec<&[usize]> = acks.chunk_by(|one, other| group_of(one) == group_of(other)).collect();
-    let keeping = groups.iter().filter(|group| group_of(&group[0]).1.is_some()).count();
+    acks.sort_by_key(|at| group_of(&turn.finishes[*at]));
+    let groups: Vec<&[usize]> = acks.chunk_by(|one, other| group_of(&turn.finishes[*one]) == group_of(&turn.finishes[*other])).collect();
+    let keeping = groups.iter().filter(|group| kept(&turn.finishes[group[0]]).is_some()).count();
     call.arg(groups.len()).arg(keeping).arg(others.len());
     for group in groups {
-        let (claim, keep) = group_of(&group[0]);
-        call.arg(claim).arg(keep.map(|keep| keep.to_string()).unwrap_or_default()).arg(group.len());
-        for position in group {
-            call.arg(turn.finishes[*position].id.as_bytes());
-        }
-        let results = group.iter().map(|position| ack(&turn.finishes[*position]).map_or(&[][..], |(_, result)| result));
-        if keep.is_some() && results.clone().any(|result| !result.is_empty()) {
-            call.arg(group.len());
-            results.for_each(|result| {
-                call.arg(result);
-            });
-        } else {
-            call.arg(0);
-        }
-        if keep.is_some() {
-            call.arg(sizes(group.iter().map(|position| turn.finishes[*position].size)));
-        }
+        acks_of_a_group(&mut call, group.iter().map(|position| &turn.finishes[*position]));
     }
     for position in &others {
         let finish = &turn.finishes[*position];
@@ -170,6 +165,32 @@ pub(super) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
     }
     acks.extend(others);
     (call, acks)
+}
+
+/// Acks of one claim that are kept equally long: ids, results, and sizes of what is kept.
+fn acks_of_a_group<'a>(call: &mut Cmd, group: impl ExactSizeIterator<Item = &'a Finish> + Clone) {
+    let Some((claim, keep)) = group.clone().next().map(group_of) else { return };
+    call.arg(claim).arg(keep.map(|keep| keep.to_string()).unwrap_or_default()).arg(group.len());
+    for finish in group.clone() {
+        call.arg(finish.id.as_bytes());
+    }
+    let results = group.clone().map(|finish| ack(finish).map_or(&[][..], |(_, result)| result));
+    if keep.is_some() && results.clone().any(|result| !result.is_empty()) {
+        call.arg(group.len());
+        results.for_each(|result| {
+            call.arg(result);
+        });
+    } else {
+        call.arg(0);
+    }
+    if keep.is_some() {
+        call.arg(sizes(group.map(|finish| finish.size)));
+    }
+}
+
+/// Acks that have this in common travel together.
+fn group_of(finish: &Finish) -> (u64, Option<u64>) {
+    (finish.claim, kept(finish))
 }
 
 /// Of jobs that are mostly of one size: that, or each of theirs.
@@ -182,6 +203,11 @@ fn sizes(sizes: impl Iterator<Item = usize> + Clone) -> String {
         let _ = write!(all, "{}{size}", if all.is_empty() { "" } else { "," });
         all
     })
+}
+
+/// How many milliseconds the job of an ack is kept, if at all.
+fn kept(finish: &Finish) -> Option<u64> {
+    ack(finish).and_then(|(keep, _)| keep)
 }
 
 /// Of an ack: how many milliseconds its job is kept, if at all, and the result.

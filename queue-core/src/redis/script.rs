@@ -1,6 +1,6 @@
 //! The scripts: each a constant, with the keys that it declares.
 
-use std::{fmt::Write, sync::LazyLock};
+use std::{fmt::Write, ops::Range, sync::LazyLock};
 
 use redis::Cmd;
 
@@ -56,6 +56,8 @@ fn part(name: &str) -> &'static str {
     match name {
         "clock" => text!("clock"),
         "hint" => text!("hint"),
+        "tools" => text!("tools"),
+        "known" => text!("known"),
         "ended" => text!("ended"),
         _ => unreachable!("a script asks for a part that is none: {name}"),
     }
@@ -77,7 +79,7 @@ script!(
     "enqueue",
     "",
     keys![Scheduled, Producers],
-    ["prelude", "clock", "schema", "sequence", "tools", "plain", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "sequence", "tools", "plain", "hint", "sparse", "known", "ready", "ended"]
 );
 script!(ENQUEUE_READY, "enqueue_ready", "", &[Meta, Producers, Jobs, Ready2, Counters], ["prelude", "schema", "sequence"]);
 script!(
@@ -85,17 +87,17 @@ script!(
     "turn",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Leases, Gone, Parked],
-    ["prelude", "clock", "tools", "plain", "hint", "sparse", "ready", "claim"]
+    ["prelude", "clock", "tools", "plain", "hint", "sparse", "known", "ready", "claim"]
 );
 script!(
     TURN_PLAIN,
     "turn_plain",
     "flags=allow-oom",
-    &[Meta, Workers, Leases, Active, Jobs, Ready2, Counters, Tombstones, Attempts, Errors],
+    &[Meta, Workers, Leases, Active, Jobs, Ready2, Counters, Tombstones, Attempts, Errors, Snoozes, Crashes, Priority, Records, Ended],
     ["prelude", "clock"]
 );
-/// A turn of a plain queue does without the last two keys where no job has failed.
-pub(super) const FAILURE_KEYS: usize = 2;
+/// A turn of a plain queue that keeps no jobs does with the keys before the end of these, and before their start where none has failed.
+pub(super) const FAILURE_KEYS: Range<usize> = 8..10;
 script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "clock", "schema"]);
 script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude", "clock"]);
 script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude", "clock"]);
@@ -105,7 +107,7 @@ script!(
     "reclaim",
     "flags=allow-oom",
     keys![Retry, Active, Workers],
-    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "known", "ready", "ended"]
 );
 script!(FORGET, "forget", "flags=allow-oom", &[Fenced, Counters], ["prelude"]);
 script!(
@@ -113,29 +115,35 @@ script!(
     "cancel",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Gone, Parked],
-    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "known", "ready", "ended"]
 );
-script!(REQUEUE, "requeue", "flags=allow-oom", keys![], ["prelude", "clock", "schema", "tools", "hint", "sparse", "ready", "ended"]);
+script!(
+    REQUEUE,
+    "requeue",
+    "flags=allow-oom",
+    keys![],
+    ["prelude", "clock", "schema", "tools", "hint", "sparse", "known", "ready", "ended"]
+);
 script!(
     DELETE,
     "delete",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Parked],
-    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "known", "ready", "ended"]
 );
 script!(
     SWEEP,
     "sweep",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Producers, Seen],
-    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "known", "ready", "ended"]
 );
 script!(
     AUDIT,
     "audit",
     "flags=allow-oom",
     keys![Scheduled, Retry, Active, Workers, Leases, Fenced, Parked],
-    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "ready", "ended"]
+    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "known", "ready", "ended"]
 );
 script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Counters], ["prelude", "clock", "schema", "plain", "hint"]);
 script!(
@@ -208,13 +216,13 @@ impl Script {
 
     /// A call that is to have so many arguments of so many bytes in all: it is written without being moved.
     pub(super) fn call_with(&self, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
-        self.call_without(0, keys, queue, arguments, bytes)
+        self.call_with_first(self.keys.len(), keys, queue, arguments, bytes)
     }
 
-    /// The same, without the last few keys.
-    pub(super) fn call_without(&self, last: usize, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
-        let kinds = &self.keys[..self.keys.len() - last];
-        let command = Cmd::with_capacity(3 + kinds.len() + arguments, 64 + kinds.len() * BYTES_OF_A_KEY + bytes);
+    /// The same, with the first few keys.
+    pub(super) fn call_with_first(&self, used: usize, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
+        let kinds = &self.keys[..used];
+        let command = Cmd::with_capacity(3 + used + arguments, 64 + used * BYTES_OF_A_KEY + bytes);
         complete(command, "EVALSHA", &self.sha, kinds, keys, queue)
     }
 }
@@ -365,8 +373,8 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_failures_are_the_last_of_a_plain_turn() {
-        assert!(matches!(TURN_PLAIN.keys[TURN_PLAIN.keys.len() - FAILURE_KEYS..], [Attempts, Errors]));
+    fn the_keys_of_failures_of_a_plain_turn_lie_together() {
+        assert!(matches!(TURN_PLAIN.keys[FAILURE_KEYS], [Attempts, Errors]));
     }
 
     #[test]

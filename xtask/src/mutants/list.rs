@@ -55,8 +55,7 @@ pub(super) const BUILT_ALONE: &[&str] = &[
 mutants! {
     REDIS "queue-core/src/redis/scripts/turn.lua" {
         "turn: a finish needs its tag": "if tags[at] == tag then" => "if true then";
-        "turn: a kept job counts with its own size": "sizes[at] = (sizes[place] or 0)" => "sizes[at] = (sizes[at] or 0)";
-        "turn: a kept result stays with its job": "results > 0 and ARGV[i + place] or" => "results > 0 and ARGV[i + at] or";
+        "turn: what is kept is of the jobs that are the lane's": "{ unpack(ARGV, i + 1, i + results) }, places)" => "{ unpack(ARGV, i + 1, i + results) })";
         "turn: a lane must be known": "if not entry then\n  return redis.error_reply('FORGOTTEN ' .. worker)" => "if false then\n  return redis.error_reply('FORGOTTEN ' .. worker)";
         "turn: an old sequence is refused": "if seq < last then" => "if false then";
         "turn: a skipped sequence is refused": "elseif seq > last + 1 then" => "elseif false then";
@@ -245,8 +244,11 @@ mutants! {
         "plain turn: it is for plain queues, until a job is due": "if plain_until <= now or" => "if";
         "plain turn: failures take their keys": "failed and not K.errors or " => "";
         "plain turn: failures are told of": "call('HMGET', K.attempts, unpack(ids)) or {}" => "{} or {}";
-        "plain turn: attempts go with their job": "    call('HDEL', K.attempts, unpack(acked))\n" => "";
-        "plain turn: errors go with their job": "    call('HDEL', K.errors, unpack(acked))\n" => "";
+        "plain turn: attempts go with their job": "      call('HDEL', K.attempts, unpack(gone))\n" => "";
+        "plain turn: what is not kept is gone": "if K.ended and keep_ms == '' then" => "if false then";
+        "plain turn: what is kept is there": "if K.ended and keep_ms == '' then" => "if K.ended then";
+        "plain turn: kept jobs are trimmed": "trim_ended(2 * (#acked - #gone), tonumber(ARGV[5]), tonumber(ARGV[6]))" => "local _ = 0";
+        "plain turn: errors go with their job": "      call('HDEL', K.errors, unpack(gone))\n" => "";
         "plain turn: the bytes of an answer are bounded": "bytes > 0 and bytes + size > MAX_BYTES" => "false";
         "plain turn: a single larger envelope travels alone": "bytes > 0 and bytes + size > MAX_BYTES" => "bytes + size > MAX_BYTES";
         "plain turn: what does not fit goes back": "call('LPUSH', K.ready2, table.remove(ids))" => "table.remove(ids)";
@@ -305,6 +307,12 @@ mutants! {
     }
     REDIS "queue-core/src/redis/scripts/ended.lua" {
         "errors: the oldest go first": "while #failures > 10 do" => "while false do";
+        "kept: a job counts with its own size": "all_sizes[place], results[place]" => "all_sizes[at], results[place]";
+        "kept: a result stays with its job": "all_sizes[place], results[place]" => "all_sizes[place], results[at]";
+        "kept: a result counts": "sizes[at] = sizes[at] + #theirs[at]" => "local _ = 0";
+        "kept: what is known of a job goes along": "record[name] = values[i] or nil" => "local _ = 0";
+        "kept: what differs has a record of its own": "differs = differs or values[i]" => "differs = result";
+        "kept: an id that may come again has its time beside it": "string.byte(id) < 48 and id or until_ms" => "string.byte(id) < 128 and id or until_ms";
         "kept: a line of an earlier job takes nothing along": "if record and record.u == upto and not gone[id] then" => "if record and not gone[id] then";
     }
     REDIS "queue-core/src/redis/scripts/cancel.lua" {

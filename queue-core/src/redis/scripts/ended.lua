@@ -1,5 +1,5 @@
--- Jobs that ended and are kept. `ended` is a list of `until:id` in the order in which they ended; `records` has what is
--- known of each besides its envelope, which stays in `jobs`.
+-- Jobs that ended and are kept. `ended` is a list of them in the order in which they ended: ids, or `until:id` if the id may come
+-- again, as given ones do, or looks like that. `records` has what is known of each besides its envelope, which stays in `jobs`.
 
 local function state_of(record)
   return (unpacked(record) or {}).s
@@ -32,32 +32,52 @@ end
 
 -- Keeps jobs that ended in the same way: what each takes, in bytes, and its result or ''.
 local function keep_ended(ids, state, keep_ms, sizes, results, note)
-  local until_ms, total = ms(now + keep_ms), 0
-  local records, lines, alike = {}, {}, {}
+  local ended_ms, until_ms, total = ms(now), ms(now + keep_ms), 0
+  local records, lines, alike, known = {}, {}, {}, {}
+  for name, key in pairs(sparse and { a = K.attempts, z = K.snoozes, p = K.priority, f = K.errors } or {}) do
+    known[name] = is_there(key) and call('HMGET', key, unpack(ids)) or nil
+  end
   for i, id in ipairs(ids) do
     local size, result = sizes[i], results[i] ~= '' and results[i] or nil
+    local differs = result
+    for _, values in next, known do
+      differs = differs or values[i]
+    end
     total = total + size
-    local packed = not sparse and not result and alike[size]
+    local packed = not differs and alike[size]
     if not packed then
-      local record = { s = state, e = ms(now), u = until_ms, b = size, n = note, r = result }
-      if sparse then
-        record.a = call('HGET', K.attempts, id) or nil
-        record.z = call('HGET', K.snoozes, id) or nil
-        record.p = call('HGET', K.priority, id) or nil
-        record.f = call('HGET', K.errors, id) or nil
+      local record = { s = state, e = ended_ms, u = until_ms, b = size, n = note, r = result }
+      for name, values in next, known do
+        record[name] = values[i] or nil
       end
       packed = cmsgpack.pack(record)
       -- Most differ in nothing but their id.
-      alike[size] = not result and packed or nil
+      alike[size] = not differs and packed or alike[size]
     end
     records[2 * i - 1], records[2 * i] = id, packed
-    lines[i] = until_ms .. ':' .. id
+    lines[i] = string.byte(id) < 48 and id or until_ms .. ':' .. id -- '0'
   end
   put_all(K.records, records)
   many('RPUSH', K.ended, lines)
   count('.kept_bytes', total)
   count('.kept:' .. state, #ids)
   strip(ids)
+end
+
+-- Keeps jobs that were done: the sizes and results of a group, those none or of each, and which in it these jobs are, if not all.
+local function keep_done(ids, keep_ms, told, results, places)
+  local sizes, theirs = each_size(told, places and places[#places] or #ids), results
+  if places then
+    local all_sizes = sizes
+    sizes, theirs = {}, {}
+    for at, place in ipairs(places) do
+      sizes[at], theirs[at] = all_sizes[place], results[place]
+    end
+  end
+  for at = 1, #theirs do
+    sizes[at] = sizes[at] + #theirs[at]
+  end
+  keep_ended(ids, 'done', keep_ms, sizes, theirs)
 end
 
 local function keep_one(id, state, keep_ms, result, note)
@@ -74,17 +94,17 @@ local function trim_ended(items, max_count, max_bytes)
     local ids, untils = {}, {}
     for i, line in ipairs(lines) do
       local upto, id = string.match(line, '^(%d+):(.*)$')
-      ids[i], untils[i] = id or '', upto
+      ids[i], untils[i] = id or line, upto
     end
     local records = call('HMGET', K.records, unpack(ids))
     local gone, passed = {}, 0
     for i, id in ipairs(ids) do
-      local upto = untils[i]
-      if upto and tonumber(upto) > now and length <= max_count and bytes <= max_bytes then
+      local record = records[i] and (unpacked(records[i]) or { u = untils[i] })
+      local upto = untils[i] or record and record.u
+      if upto and whole(upto) > now and length <= max_count and bytes <= max_bytes then
         break
       end
       passed, length = i, length - 1
-      local record = upto and records[i] and (unpacked(records[i]) or { u = upto })
       -- A later job of the same given id has a record of its own, and a line of its own.
       if record and record.u == upto and not gone[id] then
         gone[id] = true

@@ -10,22 +10,6 @@ local has_tombs = sparse and call('EXISTS', K.tomb) == 1
 local has_priorities = sparse and call('EXISTS', K.priority) == 1
 local has_crashes = sparse and call('EXISTS', K.crashes) == 1
 
--- Which of the sparse hashes were there when one of them was first to be cleared. What a script writes into them itself is of jobs
--- that it does not strip.
-local there = {}
-
--- Everything that is known of live jobs besides their envelopes, gone.
-local function strip(ids)
-  for _, key in ipairs(sparse and { K.attempts, K.snoozes, K.crashes, K.errors, K.priority } or {}) do
-    if there[key] == nil then
-      there[key] = call('EXISTS', key) == 1
-    end
-    if there[key] then
-      many('HDEL', key, ids)
-    end
-  end
-end
-
 -- Takes an id's tomb in this list. True: so it lies there already. A tomb in another list stays, for whoever pops the id there.
 local function unearth(id, list)
   return call('HDEL', K.tomb, id .. list) == 1

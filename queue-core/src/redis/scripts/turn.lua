@@ -133,12 +133,7 @@ for _ = 1, groups do
       strip(own)
     end
   elseif mine > 0 then
-    local theirs, sizes = {}, each_size(ARGV[i + results + 1], n)
-    for at, place in ipairs(places) do
-      theirs[at] = results > 0 and ARGV[i + place] or ''
-      sizes[at] = (sizes[place] or 0) + #theirs[at]
-    end
-    keep_ended(own, 'done', keep_ms, sizes, theirs)
+    keep_done(own, keep_ms, ARGV[i + results + 1], { unpack(ARGV, i + 1, i + results) }, places)
     kept = kept + mine
   end
   done = done + mine

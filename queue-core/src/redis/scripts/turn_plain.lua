@@ -1,8 +1,9 @@
--- R2 to R4 for a queue that is plain, and acks of what is not kept: does with a few keys what `turn.lua` would do with all.
--- ARGV: worker, seq, lease, claim, groups of acks: claim, n ids.
+-- R2 to R4 for a queue that is plain, and acks: does with a few keys what `turn.lua` would do with all.
+-- ARGV: worker, seq, lease, claim, groups of acks: claim, n ids. Where jobs are kept, the last keys are given, and it is worker, seq,
+--   lease, claim, most kept, most bytes kept, and groups as those of `turn.lua`.
 -- Answers: ids, envelopes, claim number, now, more, time to the next that is due or '', workers, and where jobs have failed their
 -- attempts. With nothing, and nothing has changed, where it takes `turn.lua`: the queue is not known to be plain, or is of a newer
--- schema; a job that has waited is due; jobs have failed, and the last two keys are not given; the lane is not known, or the turn is
+-- schema; a job that has waited is due; jobs have failed, and the keys for that are not given; the lane is not known, or the turn is
 -- not its next; an ending is stale.
 
 -- Most bytes of the envelopes of one answer; a single larger one travels alone.
@@ -19,12 +20,24 @@ if not entry or tonumber(string.match(entry, '^%d+')) ~= seq - 1 then
   return false
 end
 
+-- Only those jobs have anything else that have failed.
+local sparse = failed
+
+--- if K.ended: tools, known, ended
+
 -- --- Finishes: nothing is believed but the tag, and nothing written before all of them are looked at. ---
 
 local acked, given = {}, {}
-local from = 5
+-- Of those nothing is kept; and the groups of which all are.
+local gone, keeps = K.ended and {} or acked, {}
+local from = K.ended and 7 or 5
 while from < #ARGV do
-  local tag, first, to = worker .. ':' .. ARGV[from], from + 2, from + 1 + ARGV[from + 1]
+  local tag, keep_ms = worker .. ':' .. ARGV[from], ''
+  if K.ended then
+    from = from + 1
+    keep_ms = ARGV[from]
+  end
+  local first, to = from + 2, from + 1 + ARGV[from + 1]
   for at, found in ipairs(call('HMGET', K.active, unpack(ARGV, first, to))) do
     if found ~= tag then
       return false
@@ -34,8 +47,19 @@ while from < #ARGV do
     if string.byte(id) == 61 then -- '='
       given[#given + 1], given[#given + 2] = ms(now), id
     end
+    if K.ended and keep_ms == '' then
+      gone[#gone + 1] = id
+    end
   end
   from = to + 1
+  if K.ended then
+    local results = { unpack(ARGV, from + 1, from + ARGV[from]) }
+    from = from + 1 + #results
+    if keep_ms ~= '' then
+      keeps[#keeps + 1] = { ids = { unpack(ARGV, first, to) }, ms = keep_ms, results = results, sizes = ARGV[from] }
+      from = from + 1
+    end
+  end
 end
 
 if #acked > 0 then
@@ -43,10 +67,18 @@ if #acked > 0 then
     call('ZADD', K.tombstones, unpack(given))
   end
   call('HDEL', K.active, unpack(acked))
-  call('HDEL', K.jobs, unpack(acked))
-  if failed then
-    call('HDEL', K.attempts, unpack(acked))
-    call('HDEL', K.errors, unpack(acked))
+  if #gone > 0 then
+    call('HDEL', K.jobs, unpack(gone))
+    if failed then
+      call('HDEL', K.attempts, unpack(gone))
+      call('HDEL', K.errors, unpack(gone))
+    end
+  end
+  for _, keep in ipairs(keeps) do
+    keep_done(keep.ids, keep.ms, keep.sizes, keep.results)
+  end
+  if #keeps > 0 then
+    trim_ended(2 * (#acked - #gone), tonumber(ARGV[5]), tonumber(ARGV[6]))
   end
   count('done', #acked)
 end
