@@ -40,7 +40,29 @@ pub(crate) async fn take() -> Result<Costs, Error> {
     let meter = Meter::start(&server)?;
     worker(&client, 1, 11_010).await?;
     meter.stop(&server, "redis worker", 11_010.0, &mut costs)?;
+    rarer(&server, &client, &mut costs).await?;
     Ok(costs)
+}
+
+/// Single jobs in queues as they are after some weeks.
+async fn rarer(server: &Server, client: &Client, costs: &mut Costs) -> Result<(), Error> {
+    let queues = [
+        ("kept", Hands::in_queue("kept", client).await?.keeping()),
+        ("beside a dead one", Hands::in_queue("dead", client).await?.beside_a_dead_job().await?),
+        ("kept, beside a dead one", Hands::in_queue("kept-dead", client).await?.keeping().beside_a_dead_job().await?),
+        ("large", Hands::in_queue("large", client).await?.with_large_jobs()?),
+    ];
+    for (how, mut hands) in queues {
+        hands.enqueue(ROUNDS).await?;
+        let mut held = hands.turn(1, Vec::new()).await?;
+        let meter = Meter::start(server)?;
+        for _ in 1..ROUNDS {
+            held = hands.turn(1, held).await?;
+        }
+        meter.stop(server, &format!("redis turn of 1, {how}"), (ROUNDS - 1) as f64, costs)?;
+        hands.turn(0, held).await?;
+    }
+    Ok(())
 }
 
 /// What the server and this process had done at some time.

@@ -10,7 +10,7 @@ use std::{
 
 use queue_core::{
     address::JobId,
-    broker::{DynBroker, Ending, Enqueue, Finish, NewJob, PartyName, ProcessId, Register, Turn},
+    broker::{BuryReason, DynBroker, Ending, Enqueue, Finish, NewJob, PartyName, ProcessId, Register, Turn},
     envelope::Envelope,
     prelude::*,
     registry::Registry,
@@ -29,21 +29,28 @@ pub(crate) const ROUNDS: usize = 40;
 /// A producer and a lane that speak to the broker themselves, without a client's or a worker's timing.
 pub(crate) struct Hands {
     broker: DynBroker,
+    queue: &'static str,
     producer: PartyName,
     worker: PartyName,
     envelope: Vec<u8>,
+    keep: Option<Duration>,
     enqueues: u64,
     turns: u64,
 }
 
 impl Hands {
+    /// In the queue of the worker.
     pub(crate) async fn new(client: &Client) -> Result<Self, Error> {
+        Hands::in_queue(QUEUE, client).await
+    }
+
+    pub(crate) async fn in_queue(queue: &'static str, client: &Client) -> Result<Self, Error> {
         let broker = client.broker().clone();
         let process = ProcessId::random();
-        let producer = broker.register(&Register::producer(QUEUE, process)).await?;
-        let worker = broker.register(&Register::worker(QUEUE, process, LEASE)).await?;
+        let producer = broker.register(&Register::producer(queue, process)).await?;
+        let worker = broker.register(&Register::worker(queue, process, LEASE)).await?;
         let envelope = Envelope::new("nothing", &[b'x'; 100]).encode()?;
-        let mut hands = Hands { broker, producer, worker, envelope, enqueues: 0, turns: 0 };
+        let mut hands = Hands { broker, queue, producer, worker, envelope, keep: None, enqueues: 0, turns: 0 };
         // Statements are prepared and scripts loaded by the first of each.
         hands.enqueue(1).await?;
         let claimed = hands.turn(1, Vec::new()).await?;
@@ -51,23 +58,45 @@ impl Hands {
         Ok(hands)
     }
 
+    /// Their jobs are kept for an hour.
+    pub(crate) fn keeping(mut self) -> Self {
+        self.keep = Some(Duration::from_secs(3600));
+        self
+    }
+
+    /// Their jobs have payloads of three kilobytes.
+    pub(crate) fn with_large_jobs(mut self) -> Result<Self, Error> {
+        self.envelope = Envelope::new("nothing", &[b'x'; 3000]).encode()?;
+        Ok(self)
+    }
+
+    /// There is a dead job in their queue.
+    pub(crate) async fn beside_a_dead_job(mut self) -> Result<Self, Error> {
+        self.enqueue(1).await?;
+        let mut claimed = self.turn(1, Vec::new()).await?;
+        claimed[0].ending = Ending::Bury { reason: BuryReason::Failed, error: Some("it failed".to_owned()) };
+        self.turn(0, claimed).await?;
+        Ok(self)
+    }
+
     /// One request with so many jobs.
     pub(crate) async fn enqueue(&mut self, n: usize) -> Result<(), Error> {
         self.enqueues += 1;
         let jobs = (0..n).map(|_| NewJob::new(JobId::make(), self.envelope.clone())).collect();
-        self.broker.enqueue(&Enqueue::new(QUEUE, self.producer.clone(), self.enqueues, jobs)).await?;
+        self.broker.enqueue(&Enqueue::new(self.queue, self.producer.clone(), self.enqueues, jobs)).await?;
         Ok(())
     }
 
     /// One turn that finishes these jobs and claims so many; what it claimed, done.
     pub(crate) async fn turn(&mut self, claim: usize, finishes: Vec<Finish>) -> Result<Vec<Finish>, Error> {
         self.turns += 1;
-        let turn = Turn::new(QUEUE, self.worker.clone(), self.turns, LEASE).claim(claim).finish(finishes);
+        let turn = Turn::new(self.queue, self.worker.clone(), self.turns, LEASE).claim(claim).finish(finishes);
         let answer = self.broker.turn(&turn).await?;
         if answer.deliveries.len() != claim || !answer.stale.is_empty() {
             return Err(format!("a turn for {claim} jobs brought {}, and {} stale", answer.deliveries.len(), answer.stale.len()).into());
         }
-        Ok(answer.deliveries.iter().map(|delivery| Finish::new(delivery, Ending::Ack { result: None, keep: None })).collect())
+        let keep = self.keep;
+        Ok(answer.deliveries.iter().map(|delivery| Finish::new(delivery, Ending::Ack { result: None, keep })).collect())
     }
 }
 
