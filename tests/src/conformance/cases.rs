@@ -168,6 +168,8 @@ macro_rules! __conformance_cases {
                 an_evicted_id_can_be_enqueued_again
                 kept_jobs_are_swept_when_their_time_is_over
                 a_kept_job_outlives_an_earlier_one_of_its_id
+                a_kept_job_tells_of_its_failures
+                a_kept_job_tells_of_its_snoozes_and_its_priority
                 ended_jobs_are_swept_to_the_limits_of_their_queue
                 a_round_of_housekeeping_is_bounded
                 after_a_restored_backup_lanes_are_forgotten_and_work_goes_on;

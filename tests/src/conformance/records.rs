@@ -264,6 +264,42 @@ pub async fn a_kept_job_outlives_an_earlier_one_of_its_id(bed: Bed) {
     assert_eq!(bed.state(&id).await, Some(State::Done));
 }
 
+/// What is kept of one job is not what is kept of another that ends with it.
+pub async fn a_kept_job_tells_of_its_failures(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let failing = bed.put(1).await.remove(0);
+    let held = lane.claim_one().await;
+    assert!(lane.end(&held, nack(Duration::ZERO)).await);
+    let mut held = vec![lane.wait_for_one().await];
+    let sound = bed.put(1).await.remove(0);
+    held.push(lane.claim_one().await);
+    let ending = Ending::Ack { result: None, keep: Some(LONG) };
+    let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, ending.clone())).collect());
+    assert!(lane.send(&turn).await.stale.is_empty());
+    let (failing, sound) = (bed.show(&failing).await.expect("it is kept"), bed.show(&sound).await.expect("it is kept"));
+    assert_eq!((failing.state, failing.attempts, failing.failures.len()), (State::Done, 1, 1));
+    assert_eq!((sound.state, sound.attempts, sound.failures.len()), (State::Done, 0, 0));
+}
+
+/// The same of what is rarer.
+pub async fn a_kept_job_tells_of_its_snoozes_and_its_priority(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let snoozed = bed.put(1).await.remove(0);
+    let held = lane.claim_one().await;
+    assert!(lane.end(&held, Ending::Snooze { delay: Duration::from_millis(1) }).await);
+    let mut held = vec![lane.wait_for_one().await];
+    let ids = [snoozed, bed.put_at(Priority::High).await, bed.put_at(Priority::Normal).await];
+    held.extend(lane.claim(2).await);
+    let ending = Ending::Ack { result: None, keep: Some(LONG) };
+    let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, ending.clone())).collect());
+    assert!(lane.send(&turn).await.stale.is_empty());
+    let expected = [(1, Priority::Normal), (0, Priority::High), (0, Priority::Normal)];
+    for (id, expected) in ids.iter().zip(expected) {
+        let record = bed.show(id).await.expect("it is kept");
+        assert_eq!((record.snoozes, record.priority), expected);
+    }
+}
+
 /// Cancelled and expired ones are bounded in number as well.
 pub async fn ended_jobs_are_swept_to_the_limits_of_their_queue(bed: Bed) {
     let ids = bed.put(20).await;
