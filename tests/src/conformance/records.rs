@@ -288,8 +288,13 @@ pub async fn a_kept_job_tells_of_its_snoozes_and_its_priority(bed: Bed) {
     let held = lane.claim_one().await;
     assert!(lane.end(&held, Ending::Snooze { delay: Duration::from_millis(1) }).await);
     let mut held = vec![lane.wait_for_one().await];
-    let ids = [snoozed, bed.put_at(Priority::High).await, bed.put_at(Priority::Normal).await];
+    // Two of one size, in one claim.
+    let mut jobs = [NewJob::new(JobId::make(), envelope("job")), NewJob::new(JobId::make(), envelope("job"))];
+    jobs[0].priority = Priority::High;
+    let ids = [snoozed, jobs[0].id.clone(), jobs[1].id.clone()];
+    bed.producer().await.stored(jobs.into()).await;
     held.extend(lane.claim(2).await);
+    assert_eq!(held.iter().map(|delivery| delivery.id.clone()).collect::<Vec<_>>(), ids);
     let ending = Ending::Ack { result: None, keep: Some(LONG) };
     let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, ending.clone())).collect());
     assert!(lane.send(&turn).await.stale.is_empty());
