@@ -60,7 +60,7 @@ end
 -- Adds to a counter of the queue.
 local function count(name, by)
   if by ~= 0 then
-    local answer = redis.pcall('HINCRBY', K.counters, name, ms(by))
+    local answer = redis.pcall('HINCRBY', K.counters, name, by == 1 and '1' or ms(by))
     if type(answer) == 'table' and answer.err then
       call('HSET', K.counters, name, ms(math.max(by, 0)))
     end
