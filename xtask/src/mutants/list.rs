@@ -55,7 +55,7 @@ pub(super) const BUILT_ALONE: &[&str] = &[
 mutants! {
     REDIS "queue-core/src/redis/scripts/turn.lua" {
         "turn: a finish needs its tag": "if tags[at] == tag then" => "if true then";
-        "turn: what is kept is of the jobs that are the lane's": "{ unpack(ARGV, i + 1, i + results) }, places)" => "{ unpack(ARGV, i + 1, i + results) })";
+        "turn: what is kept is of the jobs that are the lane's": "{ unpack(ARGV, i + 1, i + results) }, nil, places)" => "{ unpack(ARGV, i + 1, i + results) })";
         "turn: a lane must be known": "if not entry then\n  return redis.error_reply('FORGOTTEN ' .. worker)" => "if false then\n  return redis.error_reply('FORGOTTEN ' .. worker)";
         "turn: an old sequence is refused": "if seq < last then" => "if false then";
         "turn: a skipped sequence is refused": "elseif seq > last + 1 then" => "elseif false then";
@@ -307,12 +307,12 @@ mutants! {
     }
     REDIS "queue-core/src/redis/scripts/ended.lua" {
         "errors: the oldest go first": "while #failures > 10 do" => "while false do";
-        "kept: a job counts with its own size": "all_sizes[place], results[place]" => "all_sizes[at], results[place]";
-        "kept: a result stays with its job": "all_sizes[place], results[place]" => "all_sizes[place], results[at]";
-        "kept: a result counts": "sizes[at] = sizes[at] + #theirs[at]" => "local _ = 0";
+        "kept: a job counts with its own size": "(one_size or sizes[place] or 0)" => "(one_size or sizes[i] or 0)";
+        "kept: a result stays with its job": "local result = results[place] or" => "local result = results[i] or";
+        "kept: a result counts": "(one_size or sizes[place] or 0) + #result" => "(one_size or sizes[place] or 0)";
         "kept: what is known of a job goes along": "record[name] = values[i] or nil" => "local _ = 0";
-        "kept: what differs has a record of its own": "differs = differs or values[i]" => "differs = result";
-        "kept: an id that may come again has its time beside it": "string.byte(id) < 48 and id or until_ms" => "string.byte(id) < 128 and id or until_ms";
+        "kept: what differs has a record of its own": "differs = differs or values[i]" => "differs = result ~= ''";
+        "kept: an id that may come again has its time beside it": "if string.byte(id) >= 48 then" => "if false then";
         "kept: a line of an earlier job takes nothing along": "if record and record.u == upto and not gone[id] then" => "if record and not gone[id] then";
     }
     REDIS "queue-core/src/redis/scripts/cancel.lua" {

@@ -15,47 +15,54 @@ local function forget_record(id, record)
   end
 end
 
--- The sizes of n jobs.
-local function each_size(told, n)
-  local sizes, alike = {}, not string.find(told, ',', 1, true) and whole(told)
-  if alike then
-    for at = 1, n do
-      sizes[at] = alike
-    end
-    return sizes
+-- The sizes of jobs as they are told, or the one that all have.
+local function sizes_of(told)
+  if not string.find(told, ',', 1, true) then
+    return whole(told)
   end
+  local sizes = {}
   for size in string.gmatch(told, '%d+') do
     sizes[#sizes + 1] = whole(size)
   end
   return sizes
 end
 
--- Keeps jobs that ended in the same way: what each takes, in bytes, and its result or ''.
-local function keep_ended(ids, state, keep_ms, sizes, results, note)
+-- Keeps jobs that ended in the same way: their sizes, or the one that all have, and results, or none; and at which places of those they
+-- are, if they are not all of them.
+local function keep_ended(ids, state, keep_ms, sizes, results, note, places)
   local ended_ms, until_ms, total = ms(now), ms(now + keep_ms), 0
-  local records, lines, alike, known = {}, {}, {}, {}
+  local one_size, known = type(sizes) == 'number' and sizes, nil
   for name, key in pairs(sparse and { a = K.attempts, z = K.snoozes, p = K.priority, f = K.errors } or {}) do
-    known[name] = is_there(key) and call('HMGET', key, unpack(ids)) or nil
-  end
-  for i, id in ipairs(ids) do
-    local size, result = sizes[i], results[i] ~= '' and results[i] or nil
-    local differs = result
-    for _, values in next, known do
-      differs = differs or values[i]
+    if is_there(key) then
+      known = known or {}
+      known[name] = call('HMGET', key, unpack(ids))
     end
-    total = total + size
+  end
+  local records, lines, alike = {}, { unpack(ids) }, {}
+  for i = 1, #ids do
+    local place = places and places[i] or i
+    local result = results[place] or ''
+    local size, differs = (one_size or sizes[place] or 0) + #result, result ~= ''
+    if known then
+      for _, values in pairs(known) do
+        differs = differs or values[i]
+      end
+    end
     local packed = not differs and alike[size]
     if not packed then
-      local record = { s = state, e = ended_ms, u = until_ms, b = size, n = note, r = result }
-      for name, values in next, known do
+      local record = { s = state, e = ended_ms, u = until_ms, b = size, n = note, r = result ~= '' and result or nil }
+      for name, values in pairs(known or {}) do
         record[name] = values[i] or nil
       end
       packed = cmsgpack.pack(record)
       -- Most differ in nothing but their id.
       alike[size] = not differs and packed or alike[size]
     end
-    records[2 * i - 1], records[2 * i] = id, packed
-    lines[i] = string.byte(id) < 48 and id or until_ms .. ':' .. id -- '0'
+    local id = ids[i]
+    total, records[2 * i - 1], records[2 * i] = total + size, id, packed
+    if string.byte(id) >= 48 then -- '0'
+      lines[i] = until_ms .. ':' .. id
+    end
   end
   put_all(K.records, records)
   many('RPUSH', K.ended, lines)
@@ -64,24 +71,8 @@ local function keep_ended(ids, state, keep_ms, sizes, results, note)
   strip(ids)
 end
 
--- Keeps jobs that were done: the sizes and results of a group, those none or of each, and which in it these jobs are, if not all.
-local function keep_done(ids, keep_ms, told, results, places)
-  local sizes, theirs = each_size(told, places and places[#places] or #ids), results
-  if places then
-    local all_sizes = sizes
-    sizes, theirs = {}, {}
-    for at, place in ipairs(places) do
-      sizes[at], theirs[at] = all_sizes[place], results[place]
-    end
-  end
-  for at = 1, #theirs do
-    sizes[at] = sizes[at] + #theirs[at]
-  end
-  keep_ended(ids, 'done', keep_ms, sizes, theirs)
-end
-
 local function keep_one(id, state, keep_ms, result, note)
-  keep_ended({ id }, state, keep_ms, { call('HSTRLEN', K.jobs, id) + #result }, { result }, note)
+  keep_ended({ id }, state, keep_ms, call('HSTRLEN', K.jobs, id), { result }, note)
 end
 
 -- Removes at most `items` of the oldest kept jobs, while they are past their time or over a limit.

@@ -133,7 +133,7 @@ for _ = 1, groups do
       strip(own)
     end
   elseif mine > 0 then
-    keep_done(own, keep_ms, ARGV[i + results + 1], { unpack(ARGV, i + 1, i + results) }, places)
+    keep_ended(own, 'done', keep_ms, sizes_of(ARGV[i + results + 1]), { unpack(ARGV, i + 1, i + results) }, nil, places)
     kept = kept + mine
   end
   done = done + mine

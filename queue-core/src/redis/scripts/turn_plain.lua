@@ -75,7 +75,7 @@ if #acked > 0 then
     end
   end
   for _, keep in ipairs(keeps) do
-    keep_done(keep.ids, keep.ms, keep.sizes, keep.results)
+    keep_ended(keep.ids, 'done', keep.ms, sizes_of(keep.sizes), keep.results)
   end
   if #keeps > 0 then
     trim_ended(2 * (#acked - #gone), tonumber(ARGV[5]), tonumber(ARGV[6]))
