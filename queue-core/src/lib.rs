@@ -145,6 +145,8 @@ pub use queue_macros::Task;
 #[doc = include_str!("docs/task.md")]
 pub use queue_macros::task;
 
+#[doc(hidden)]
+pub use self::io::Near;
 pub use self::{
     address::{JobAddress, JobId},
     client::{Client, Handle, Job, Pending},

@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use queue_core::{
-    BoxFuture, Error, JobId, Result,
+    BoxFuture, Error, JobId, Near, Result,
     alarm::Alarm,
     broker::{
         Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints,
@@ -168,6 +168,10 @@ impl Broker for FailingBroker {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.inner.spawn(task);
+    }
+
+    fn near(&self) -> Option<Near> {
+        self.inner.near()
     }
 
     fn alarm(&self) -> Alarm {

@@ -3,14 +3,16 @@
 use std::{
     future::Future,
     pin::pin,
-    sync::Arc,
+    sync::{Arc, mpsc},
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use queue_core::{broker::State, prelude::*};
 use queue_tests::server::{Kind, Server};
+use tokio::runtime::{Builder, Runtime};
 
 #[task(queue = "anywhere")]
 async fn number(n: u64) {
@@ -81,4 +83,59 @@ fn a_server_that_is_down_for_a_while() {
         let _server = restarted.join().unwrap();
         assert_eq!(client.inspector().stats("anywhere").await.unwrap().depth[&State::Ready], 3);
     });
+}
+
+/// A call from a task of a runtime, which has handed its job over and waits.
+fn begun_in(runtime: &Runtime, client: &Client, n: u64) -> BoxFuture<'static, queue_core::Result<Handle<number>>> {
+    let (begun, call) = mpsc::channel();
+    let client = client.clone();
+    drop(runtime.spawn(async move {
+        let mut call: BoxFuture<'static, _> = Box::pin(async move { number::job(n).enqueue(&client).await });
+        assert!(futures_util::poll!(&mut call).is_pending(), "there is a name to wait for");
+        begun.send(call).ok();
+    }));
+    call.recv().expect("the task ends well")
+}
+
+/// An embedded broker serves the tasks of a runtime from within.
+#[test]
+fn a_runtime_that_ends_leaves_no_call_behind() {
+    let runtime = Runtime::new().unwrap();
+    let client = block_on(Client::connect("sqlite://:memory:")).unwrap();
+    let call = begun_in(&runtime, &client, 0);
+    runtime.shutdown_background();
+    block_on(call).unwrap();
+    let next = Runtime::new().unwrap();
+    block_on(next.spawn(async move {
+        for n in 1..5 {
+            number::job(n).enqueue(&client).await.unwrap();
+        }
+        assert_eq!(client.inspector().stats("anywhere").await.unwrap().depth[&State::Ready], 5);
+    }))
+    .unwrap();
+}
+
+#[test]
+fn a_runtime_that_is_blocked_delays_nobody_outside() {
+    let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let client = block_on(Client::connect("sqlite://:memory:")).unwrap();
+    block_on(begun_in(&runtime, &client, 0)).unwrap();
+    let (go_on, blocks) = mpsc::channel::<()>();
+    let blocked = runtime.spawn(async move { blocks.recv_timeout(Duration::from_secs(20)) });
+    let outside = Runtime::new().unwrap();
+    // From another runtime, from one that waits for the blocked one, and from none.
+    for (n, runtime) in [(1, Some(&outside)), (4, Some(&runtime)), (7, None)] {
+        let calls = futures_util::future::join_all((n..n + 3).map(|n| {
+            let client = client.clone();
+            async move { number::job(n).enqueue(&client).await.map(drop) }
+        }));
+        let stored = match runtime {
+            Some(runtime) if n == 1 => block_on(runtime.spawn(calls)).unwrap(),
+            Some(runtime) => runtime.block_on(calls),
+            None => block_on(calls),
+        };
+        assert!(stored.iter().all(Result::is_ok));
+    }
+    go_on.send(()).unwrap();
+    block_on(blocked).unwrap().unwrap();
 }

@@ -36,7 +36,12 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use self::{audit::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
-use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
+use crate::{
+    address::JobId,
+    alarm::Alarm,
+    error::Result,
+    io::{BoxFuture, Near},
+};
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.
 pub const MAX_ITEMS: usize = 500;
@@ -64,6 +69,13 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Runs a task on the broker's own I/O thread: heartbeats, lanes, batching. It must never block.
     fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// The runtime of the calling task, if what serves its tasks alone is to run there instead: for a broker within this
+    /// process, whose answers take little longer than a hop to another thread.
+    #[doc(hidden)]
+    fn near(&self) -> Option<Near> {
+        None
+    }
 
     /// A timer for a task on that thread; called there. By default it is as exact as the runtime's clock.
     fn alarm(&self) -> Alarm {

@@ -1,19 +1,21 @@
 //! Smart batching.
 //!
-//! A queue has one *batcher* on the broker's I/O thread. While its calls are in flight, further jobs gather and leave as the
-//! next batch. Who is alone sends from where it is: a lone job is handed to nobody. Bulk enqueues go beside, in a few lanes.
+//! A queue has one *batcher* on the broker's I/O thread, or, where the broker is within this process, among the tasks that enqueue.
+//! While its calls are in flight, further jobs gather and leave as the next batch. Who is alone sends from where it is: a lone
+//! job is handed to nobody. Bulk enqueues go beside, in a few lanes.
 
 use std::{
     collections::VecDeque,
     mem,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::{
+    runtime,
     sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard, Semaphore, mpsc, oneshot},
     time::Instant,
 };
@@ -22,7 +24,7 @@ use super::producer::{Answer, Failure, Line, Producer, after};
 use crate::{
     broker::{Enqueue, MAX_BYTES, MAX_ITEMS, NewJob},
     error::{Error, Result},
-    io::on_broker,
+    io::{Near, on_broker},
 };
 
 /// Jobs that wait for the batcher before `enqueue` itself has to wait.
@@ -38,12 +40,21 @@ pub(super) const BULK_LANES: usize = 4;
 #[derive(Debug)]
 pub(super) struct Producers {
     line: Line,
-    /// Who sends single jobs, if not the batcher alone: a caller who is alone.
+    /// Single jobs, from anywhere.
+    far: Singles,
+    /// Those of the tasks of one runtime, where the broker serves it from within.
+    near: OnceLock<(runtime::Id, Singles)>,
+    bulk: Bulk,
+}
+
+/// A way for single jobs.
+#[derive(Debug)]
+struct Singles {
+    /// Who sends them, if not the batcher alone: a caller who is alone.
     single: Arc<AsyncMutex<Producer>>,
     crowd: Arc<Crowd>,
     /// `None` until the first job; a new one takes the place of one that has ended.
     batcher: Mutex<Option<mpsc::Sender<Waiting>>>,
-    bulk: Bulk,
 }
 
 /// The bulk lanes, and the producers that none of them uses now.
@@ -98,46 +109,24 @@ struct Waiting {
 impl Producers {
     pub(super) fn new(line: Line) -> Self {
         Producers {
-            single: Arc::new(AsyncMutex::new(Producer::new(line.clone()))),
+            far: Singles::new(&line),
+            near: OnceLock::new(),
             line,
-            crowd: Arc::default(),
-            batcher: Mutex::default(),
             bulk: Bulk { lanes: Arc::new(Semaphore::new(BULK_LANES)), idle: Arc::default() },
         }
     }
 
     /// Stores one job, in the company of others that come at the same time.
     pub(super) async fn enqueue(&self, job: NewJob) -> Result<Answer> {
-        let until = after(self.line.deadline);
-        let caller = Caller::among(&self.crowd);
-        let job = match self.single.clone().try_lock_owned() {
-            Ok(mut producer) if caller.is_alone => match producer.next(job) {
-                Ok(request) => return self.enqueue_alone(producer, request, until).await,
-                Err(job) => job,
-            },
-            _ => job,
-        };
-        let gone = || Error::Internal("the batcher of this client has ended; it is not known whether the job is stored".to_owned());
-        let (answer, answered) = oneshot::channel();
-        let batcher = self.batcher();
-        batcher.send(Waiting { job, until, answer }).await.map_err(|_| gone())?;
-        if self.crowd.is_worth(batcher.max_capacity() - batcher.capacity()) {
-            self.crowd.bell.notify_one();
-        }
-        answered.await.map_err(|_| gone())?
+        let (singles, near) = self.singles(self.line.broker.near());
+        singles.enqueue(&self.line, near, job).await
     }
 
-    /// Sends a request from here, once. What takes longer happens on the I/O thread: this may be no runtime with a clock.
-    async fn enqueue_alone(&self, mut producer: OwnedMutexGuard<Producer>, request: Enqueue, until: Instant) -> Result<Answer> {
-        let answers = match self.line.attempt(&request).await {
-            Ok(answers) => Ok(answers),
-            Err(error) => {
-                let concluded = async move { producer.conclude(request, Some(error), until).await };
-                on_broker(&self.line.broker, concluded).await?
-            }
-        };
-        let answers = answers.map_err(|failure| failure.of(0))?;
-        answers.into_iter().next().ok_or_else(|| Error::Internal("an enqueue of one job has no answer".to_owned()))
+    /// The way from here. From another runtime than the first it is the far one, too.
+    fn singles(&self, near: Option<Near>) -> (&Singles, Option<Near>) {
+        let Some(near) = near else { return (&self.far, None) };
+        let (first, singles) = self.near.get_or_init(|| (near.id(), Singles::new(&self.line)));
+        if *first == near.id() { (singles, Some(near)) } else { (&self.far, None) }
     }
 
     /// Stores one bounded batch, beside at most three others. Once begun, it goes on although its caller is dropped.
@@ -156,21 +145,64 @@ impl Producers {
         });
         stored.await.map_err(Failure::Refused)?
     }
+}
 
-    fn batcher(&self) -> mpsc::Sender<Waiting> {
+impl Singles {
+    fn new(line: &Line) -> Self {
+        Singles { single: Arc::new(AsyncMutex::new(Producer::new(line.clone()))), crowd: Arc::default(), batcher: Mutex::default() }
+    }
+
+    async fn enqueue(&self, line: &Line, near: Option<Near>, job: NewJob) -> Result<Answer> {
+        let until = after(line.deadline);
+        let caller = Caller::among(&self.crowd);
+        let job = match self.single.clone().try_lock_owned() {
+            Ok(mut producer) if caller.is_alone => match producer.next(job) {
+                Ok(request) => return enqueue_alone(line, producer, request, until).await,
+                Err(job) => job,
+            },
+            _ => job,
+        };
+        let gone = || Error::Internal("the batcher of this client has ended; it is not known whether the job is stored".to_owned());
+        let (answer, answered) = oneshot::channel();
+        let batcher = self.batcher(line, near);
+        batcher.send(Waiting { job, until, answer }).await.map_err(|_| gone())?;
+        if self.crowd.is_worth(batcher.max_capacity() - batcher.capacity()) {
+            self.crowd.bell.notify_one();
+        }
+        answered.await.map_err(|_| gone())?
+    }
+
+    fn batcher(&self, line: &Line, near: Option<Near>) -> mpsc::Sender<Waiting> {
         let mut batcher = self.batcher.lock().unwrap_or_else(PoisonError::into_inner);
         match &*batcher {
             Some(sender) if !sender.is_closed() => sender.clone(),
             _ => {
                 let (sender, receiver) = mpsc::channel(WAITING);
-                let lanes = VecDeque::from([self.single.clone(), Arc::new(AsyncMutex::new(Producer::new(self.line.clone())))]);
-                let sending = Batcher { line: self.line.clone(), crowd: self.crowd.clone(), idle: lanes, gathered: Vec::new() };
-                self.line.broker.spawn(Box::pin(sending.run(receiver)));
+                let lanes = VecDeque::from([self.single.clone(), Arc::new(AsyncMutex::new(Producer::new(line.clone())))]);
+                let sending = Batcher { line: line.clone(), crowd: self.crowd.clone(), idle: lanes, gathered: Vec::new() };
+                let sending = Box::pin(sending.run(receiver));
+                match near {
+                    Some(near) => near.spawn(sending),
+                    None => line.broker.spawn(sending),
+                }
                 *batcher = Some(sender.clone());
                 sender
             }
         }
     }
+}
+
+/// Sends a request from here, once. What takes longer happens on the I/O thread: this may be no runtime with a clock.
+async fn enqueue_alone(line: &Line, mut producer: OwnedMutexGuard<Producer>, request: Enqueue, until: Instant) -> Result<Answer> {
+    let answers = match line.attempt(&request).await {
+        Ok(answers) => Ok(answers),
+        Err(error) => {
+            let concluded = async move { producer.conclude(request, Some(error), until).await };
+            on_broker(&line.broker, concluded).await?
+        }
+    };
+    let answers = answers.map_err(|failure| failure.of(0))?;
+    answers.into_iter().next().ok_or_else(|| Error::Internal("an enqueue of one job has no answer".to_owned()))
 }
 
 /// Sends what gathers, in batches.

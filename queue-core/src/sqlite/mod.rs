@@ -45,7 +45,7 @@ use crate::{
         Swept, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
-    io::{BoxFuture, IoThread},
+    io::{BoxFuture, IoThread, Near},
 };
 
 /// The URL of a database file: `sqlite://` and its path, with what has a meaning in URLs written as `%XX`.
@@ -190,6 +190,10 @@ impl Broker for SqliteBroker {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.io.spawn(task);
+    }
+
+    fn near(&self) -> Option<Near> {
+        self.io.near()
     }
 
     fn alarm(&self) -> Alarm {

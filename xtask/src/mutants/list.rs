@@ -19,6 +19,7 @@ const REDIS_FAULTS: &[&str] = &["-p", "queue-tests", "--test", "redis_faults", "
 const SENTINELS: &[&str] = &["-p", "queue-tests", "--test", "sentinel_faults", "--", "on_redis"];
 const CLUSTER: &[&str] = &["-p", "queue-tests", "--test", "cluster_faults", "--", "on_redis"];
 const CLIENT: &[&str] = &["-p", "queue-tests", "--test", "client_faults"];
+const RUNTIMES: &[&str] = &["-p", "queue-tests", "--test", "any_runtime"];
 const OUTAGES: &[&str] = &["-p", "queue-tests", "--test", "worker_outages"];
 const WORKER: &[&str] = &["-p", "queue-worker", "--tests"];
 const DISK: &[&str] = &["-p", "queue-core", "--test", "sqlite_full_disk"];
@@ -453,6 +454,12 @@ mutants! {
     }
     CLIENT "queue-core/src/client/batcher.rs" {
         "client: lanes take turns": "self.idle.pop_front()" => "self.idle.pop_back()";
+    }
+    RUNTIMES "queue-core/src/client/batcher.rs" {
+        "client: one runtime waits for no other": "if *first == near.id()" => "if true";
+    }
+    RUNTIMES "queue-core/src/io.rs" {
+        "client: a batcher outlives its runtime": "drop(self.home.spawn(task));" => "drop(task);";
     }
     WORKER "queue-worker/src/reclaimer.rs" {
         "worker: the reclaimer looks twice": "asked.saturating_duration_since(first) >= confirm" => "true";
