@@ -170,6 +170,22 @@ impl Server {
         Ok(entries.iter().filter(|entry| is_script(&entry.3)).map(|entry| entry.2).fold(0.0, f64::max))
     }
 
+    /// Has the hashes of jobs moved to the tables that they are growing into: one bucket with each command on them, so that there
+    /// are fewer of those than fields.
+    pub(crate) fn end_growth(&self) -> Result<(), Error> {
+        const STEPS: u64 = 50_000;
+        let mut connection = self.connection()?;
+        let hashes: Vec<String> = redis::cmd("KEYS").arg("queue:{*}:jobs").query(&mut connection)?;
+        for hash in hashes {
+            let fields: u64 = redis::cmd("HLEN").arg(&hash).query(&mut connection)?;
+            let looks = format!("for _ = 1, {STEPS} do redis.call('HEXISTS', KEYS[1], '') end");
+            for _ in 0..fields.div_ceil(STEPS) {
+                redis::cmd("EVAL").arg(&looks).arg(1).arg(&hash).query::<()>(&mut connection)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn flush(&self) -> Result<(), Error> {
         Ok(redis::cmd("FLUSHALL").query(&mut self.connection()?)?)
     }

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use queue_core::Client;
 
-use super::process::{drain_all, process};
+use super::{
+    enqueue,
+    process::{drain_all, process},
+};
 use crate::{
     Error,
     frame::{Against, Bar, Figure, Reading, Readings, When},
@@ -20,15 +23,26 @@ const FEW: usize = 10_000;
 pub(crate) fn figures() -> Vec<Figure> {
     let pending =
         |name: &'static str, about: &'static str, n: usize| Figure::redis(name, about, move |server| pending(server, n).boxed()).raw(50);
-    let scheduled = "`process` while a million jobs are scheduled for tomorrow, beside `process` without them in the same run.";
+    let scheduled = "`process` while a million jobs are scheduled for tomorrow, beside `process` without them in the same run; `_at_once` \
+                     and without as for `growth`.";
     let failed = "`process` while 1,000 jobs are dead and 1,000 wait for a retry, beside `process` without them in the same run; and what a \
                   job costs the server beside them and without, at concurrency 256 and 10.";
     vec![
-        pending("growth_1m", "The first 200,000 of a million pending jobs, beside 20 drains of 10 thousand in the same run.", 1_000_000)
-            .most_runs(3),
-        pending("growth", "The first 200,000 of 10 million pending jobs, beside 20 drains of 10 thousand in the same run.", 10_000_000)
-            .when(When::Long)
-            .most_runs(3),
+        pending(
+            "growth_1m",
+            "200,000 of a million pending jobs, beside 20 drains of 10 thousand in the same run; `_at_once` and without as for `growth`.",
+            1_000_000,
+        )
+        .most_runs(3),
+        pending(
+            "growth",
+            "200,000 of 10 million pending jobs, beside 20 drains of 10 thousand in the same run: `_at_once` right after they were \
+             enqueued, while Redis may still move the hash of the jobs to a larger table, one bucket with each command on it; without, \
+             once that has come to its end.",
+            10_000_000,
+        )
+        .when(When::Long)
+        .most_runs(3),
         Figure::redis("growth_scheduled", scheduled, |server| beside_scheduled(server).boxed()).most_runs(3),
         Figure::redis("growth_failed", failed, |server| beside_failed(server).boxed()),
         Figure::redis(
@@ -44,26 +58,38 @@ async fn pending(server: &Server, n: usize) -> Readings {
     let url = server.url();
     let mut few = 0.0;
     for _ in 0..20 {
-        few += seconds(&url, FEW, FEW).await?;
+        enqueue::all(&url, FEW).await?;
+        few += seconds(&url, FEW).await?;
     }
     let few = (20 * FEW) as f64 / few;
     let measured = 200_000;
-    let rate = measured as f64 / seconds(&url, n, measured).await?;
+    enqueue::all(&url, n).await?;
+    let growing = measured as f64 / seconds(&url, measured).await?;
+    server.end_growth()?;
+    let rate = measured as f64 / seconds(&url, measured).await?;
+    let fewer = "the same with 10 thousand pending";
     Ok(vec![
-        Reading::new("", rate, "jobs/s").beside(few, "the same with 10 thousand pending").bar(Bar::RatioAtLeast(0.9)),
+        Reading::new("", rate, "jobs/s").beside(few, fewer).bar(Bar::RatioAtLeast(0.9)),
+        Reading::new("_at_once", growing, "jobs/s").beside(few, fewer),
         Reading::new("_raw", rate, "jobs/s").against(Against::Raw),
         Reading::new("_10k", few, "jobs/s").against(Against::Raw),
     ])
 }
 
 async fn beside_scheduled(server: &Server) -> Readings {
-    let n = 200_000;
-    let usual = process(&server.url(), 256, n).await?;
+    let (url, n) = (server.url(), 200_000);
+    let usual = process(&url, 256, n).await?;
     server.flush()?;
-    let client = Client::connect(&server.url()).await?;
+    let client = Client::connect(&url).await?;
     client.enqueue_all(jobs(1_000_000).map(|job| job.delay(Duration::from_secs(24 * 3600)))).await?;
-    let rate = process(&server.url(), 256, n).await?;
-    Ok(vec![Reading::new("", rate, "jobs/s").beside(usual, "the same without them").bar(Bar::RatioAtLeast(0.9))])
+    let growing = process(&url, 256, n).await?;
+    server.end_growth()?;
+    let rate = process(&url, 256, n).await?;
+    let without = "the same without them";
+    Ok(vec![
+        Reading::new("", rate, "jobs/s").beside(usual, without).bar(Bar::RatioAtLeast(0.9)),
+        Reading::new("_at_once", growing, "jobs/s").beside(usual, without),
+    ])
 }
 
 async fn beside_failed(server: &Server) -> Readings {
@@ -106,12 +132,11 @@ async fn payloads(server: &Server) -> Readings {
     Ok(readings)
 }
 
-/// How long the first `measured` of so many jobs take, from the start of the very first.
-async fn seconds(url: &str, n: usize, measured: usize) -> Result<f64, Error> {
+/// How long the first so many of the jobs take that are there, from the start of the very first.
+async fn seconds(url: &str, n: usize) -> Result<f64, Error> {
     let client = Client::connect(url).await?;
-    client.enqueue_all(jobs(n)).await?;
     let running = Running::start(&client, 256);
-    running.counter.want(measured);
+    running.counter.want(n);
     running.counter.all(PATIENCE).await?;
     let seconds = running.counter.first().ok_or("no job ran")?.elapsed().as_secs_f64();
     running.stop().await;
