@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{DynBroker, Ending, NewJob, Priority, ProcessId, Register, Turn},
+    broker::{DynBroker, Ending, KeepLimits, NewJob, Priority, ProcessId, Register, State, SweepLimits, Turn},
     redis::RedisBroker,
 };
 use queue_tests::{
-    conformance::{Producer, envelope, finish},
+    conformance::{Lane, Producer, envelope, finish},
     on_servers,
     server::{Kind, Server},
 };
 
 on_servers! {
     what_is_looked_up_for_each_job_is_no_list_to_the_server
+    a_line_of_a_kept_job_may_say_until_when
 }
 
 const QUEUE: &str = "encodings";
@@ -38,4 +39,27 @@ async fn what_is_looked_up_for_each_job_is_no_list_to_the_server(kind: Kind) {
     for key in ["jobs", "active", "priority", "attempts", "snoozes"] {
         assert_eq!(server.command(&["OBJECT", "ENCODING", &format!("queue:{{{QUEUE}}}:{key}")]).trim(), "hashtable", "{key}");
     }
+}
+
+/// As those of given ids do; of a made one it stands there twice, and is one job.
+async fn a_line_of_a_kept_job_may_say_until_when(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let jobs = (0..3).map(|number| NewJob::new(JobId::make(), envelope(&number.to_string()))).collect();
+    Producer::on(&broker, QUEUE).await.stored(jobs).await;
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    for delivery in lane.claim(3).await {
+        assert!(lane.end(&delivery, Ending::Ack { result: None, keep: Some(LEASE) }).await);
+    }
+    let [ended, records, jobs] = ["ended", "records", "jobs"].map(|key| format!("queue:{{{QUEUE}}}:{key}"));
+    let rewrite = "local first, second = unpack(redis.call('LRANGE', KEYS[1], 0, 1))
+        redis.call('LSET', KEYS[1], 1, cmsgpack.unpack(redis.call('HGET', KEYS[2], second)).u .. ':' .. second)
+        return redis.call('RPUSH', KEYS[1], first)";
+    assert_eq!(server.command(&["EVAL", rewrite, "2", &ended, &records]).trim(), ":4");
+    assert_eq!(broker.list(QUEUE, State::Done, 0, 10).await.unwrap().jobs.len(), 3);
+    let limits = SweepLimits { keep: KeepLimits { count: 0, bytes: u64::MAX }, ..SweepLimits::default() };
+    broker.sweep(QUEUE, &limits).await.unwrap();
+    let left = [("LLEN", &ended), ("HLEN", &records), ("HLEN", &jobs)].map(|(verb, key)| server.command(&[verb, key]).trim().to_owned());
+    assert_eq!(left, [":0", ":0", ":0"]);
+    assert_eq!(broker.stats(QUEUE).await.unwrap().depth.get(&State::Done), None);
 }

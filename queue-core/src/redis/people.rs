@@ -103,16 +103,17 @@ async fn ended(broker: &RedisBroker, queue: &str, state: State, offset: u64, lim
             ids.push(id);
         }
     }
-    let mut jobs = Vec::new();
+    let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
     for ((id, until), value) in ids.iter().zip(times).zip(records(broker, queue, &ids).await?) {
-        if answers::kept_until(&value).is_some_and(|kept| until.is_none_or(|until| kept == until)) {
+        // What other hands made run once more has ended twice, and has one record.
+        if answers::kept_until(&value).is_some_and(|kept| until.is_none_or(|until| kept == until)) && seen.insert(id) {
             jobs.extend(answers::record(id, value)?);
         }
     }
     Ok(Page::new(listed(jobs, state), next))
 }
 
-/// The parts of a line: `until:id`, or an id alone, which does not begin with a digit then.
+/// The parts of a line: `until:id`, or an id alone, which does not look like that then.
 fn until_and_id(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match line.iter().position(|byte| !byte.is_ascii_digit()) {
         Some(end) if end > 0 && line[end] == b':' => (Some(&line[..end]), &line[end + 1..]),
@@ -167,4 +168,19 @@ async fn active(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) ->
     let skip = usize::try_from(offset).unwrap_or(usize::MAX).min(ids.len());
     ids.drain(..skip);
     Ok(page(ids, offset, limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_an_id_or_a_time_and_an_id() {
+        let made = b"\x01\x9a:34:\x00rest of it";
+        assert_eq!(until_and_id(made), (None, &made[..]));
+        assert_eq!(until_and_id(b"1764000000000:=mine"), (Some(&b"1764000000000"[..]), &b"=mine"[..]));
+        assert_eq!(until_and_id(b"1764000000000:12:rest"), (Some(&b"1764000000000"[..]), &b"12:rest"[..]));
+        assert_eq!(until_and_id(b":7 made ids begin as they like"), (None, &b":7 made ids begin as they like"[..]));
+        assert_eq!(until_and_id(b"1234567890123456"), (None, &b"1234567890123456"[..]));
+    }
 }

@@ -270,9 +270,12 @@ pub async fn a_kept_job_tells_of_its_failures(bed: Bed) {
     let failing = bed.put(1).await.remove(0);
     let held = lane.claim_one().await;
     assert!(lane.end(&held, nack(Duration::ZERO)).await);
-    let mut held = vec![lane.wait_for_one().await];
+    let held = lane.wait_for_one().await;
+    assert!(lane.end(&held, Ending::Release).await);
+    // Two of one size, in one claim.
     let sound = bed.put(1).await.remove(0);
-    held.push(lane.claim_one().await);
+    let held = lane.claim(2).await;
+    assert_eq!(held.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&failing, &sound]);
     let ending = Ending::Ack { result: None, keep: Some(LONG) };
     let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, ending.clone())).collect());
     assert!(lane.send(&turn).await.stale.is_empty());

@@ -233,6 +233,16 @@ mutants! {
     AUDITOR "queue-core/src/redis/scripts/claim.lua" {
         "turn: no answer is empty that need not be": "if bytes > 0 and bytes + size > max_bytes then" => "if #ids > 0 and bytes + size > max_bytes then";
     }
+    AUDITOR "queue-core/src/redis/scripts/audit.lua" {
+        "audit: what is kept stays until its time": "whole((unpacked(record) or {}).u) <= now" => "true";
+        "audit: what is kept too long goes with its bytes": "forget_record(id, record)" => "call('HDEL', K.records, id)";
+    }
+    AUDITOR "queue-core/src/redis/audit.rs" {
+        "audit: what is kept too long is looked for": "if unlisted > 0 {" => "if false {";
+    }
+    ENCODINGS "queue-core/src/redis/people.rs" {
+        "kept: a job is listed once": " && seen.insert(id)" => "";
+    }
     AUDITOR "queue-core/src/redis/scripts/turn_plain.lua" {
         "plain turn: no answer is empty that need not be": "bytes > 0 and bytes + size > MAX_BYTES" => "at > 1 and bytes + size > MAX_BYTES";
         "plain turn: counts stay with their jobs": "      table.remove(attempts, at)\n" => "";
