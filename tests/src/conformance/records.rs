@@ -260,8 +260,11 @@ pub async fn a_kept_job_outlives_an_earlier_one_of_its_id(bed: Bed) {
         (lane.send(&turn).await.now_ms > first_ended + 1_000).then_some(())
     })
     .await;
-    sweep(&bed, SweepLimits::default()).await;
-    assert_eq!(bed.state(&id).await, Some(State::Done));
+    // And there is only one.
+    for count in [u64::MAX, 1] {
+        sweep(&bed, SweepLimits { keep: KeepLimits { count, bytes: u64::MAX }, ..SweepLimits::default() }).await;
+        assert_eq!(bed.state(&id).await, Some(State::Done), "at most {count}");
+    }
 }
 
 /// What is kept of one job is not what is kept of another that ends with it.
