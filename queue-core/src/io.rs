@@ -1,19 +1,9 @@
 //! The I/O thread: a thread of a broker's own with a small runtime, so that a handler that blocks its runtime delays no
 //! heartbeat and no reply.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Mutex,
-    task::{Context, Poll},
-    thread::JoinHandle,
-};
+use std::{future::Future, pin::Pin, sync::Mutex, thread::JoinHandle};
 
-use tokio::{
-    runtime::{self, Handle},
-    sync::oneshot,
-    task,
-};
+use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::context::TokioContext;
 
 use crate::{
@@ -61,62 +51,9 @@ impl IoThread {
         TokioContext::new(work, self.handle.clone())
     }
 
-    /// The runtime of the task that calls this. Whoever is no task, or one of this thread, is near to nothing else.
-    pub(crate) fn near(&self) -> Option<Near> {
-        task::try_id()?;
-        let runtime = Handle::try_current().ok().filter(|runtime| runtime.id() != self.handle.id())?;
-        Some(Near { runtime, home: self.handle.clone() })
-    }
-
     /// The runtime, for code that opens sockets on it.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
-    }
-}
-
-/// A runtime of the application, for what serves nobody but its tasks: they wake it, and it them, without a hop to another thread.
-#[derive(Debug)]
-pub struct Near {
-    runtime: Handle,
-    home: Handle,
-}
-
-impl Near {
-    /// Which runtime it is.
-    pub(crate) fn id(&self) -> runtime::Id {
-        self.runtime.id()
-    }
-
-    /// Runs a task within it, and on the I/O thread from when it has ended. The clock is that of the I/O thread in both.
-    pub(crate) fn spawn(self, task: BoxFuture<'static, ()>) {
-        drop(self.runtime.spawn(Guest { task: Some(task), home: self.home }));
-    }
-}
-
-/// A task in a runtime that may end before it.
-struct Guest {
-    task: Option<BoxFuture<'static, ()>>,
-    home: Handle,
-}
-
-impl Future for Guest {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // Meanwhile it is nowhere: one that panics is not taken home.
-        let Some(mut task) = self.task.take() else { return Poll::Ready(()) };
-        let _clock = self.home.enter();
-        let polled = task.as_mut().poll(context);
-        self.task = polled.is_pending().then_some(task);
-        polled
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            drop(self.home.spawn(task));
-        }
     }
 }
 
@@ -141,34 +78,5 @@ impl Drop for IoThread {
                 let _ = thread.join();
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{panic::AssertUnwindSafe, task::Waker};
-
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn who_is_no_task_or_one_of_the_thread_itself_is_near_to_nothing_else() {
-        let io = std::sync::Arc::new(IoThread::start("near").unwrap());
-        assert!(io.near().is_none());
-        let (here, there) = (io.clone(), io.clone());
-        let here = tokio::spawn(async move { here.near().map(|near| near.id()) });
-        assert_eq!(here.await.unwrap(), Some(Handle::current().id()));
-        let (tell, told) = oneshot::channel();
-        io.spawn(Box::pin(async move { tell.send(there.near().is_none()).unwrap() }));
-        assert!(told.await.unwrap());
-    }
-
-    #[test]
-    fn a_guest_that_panics_is_not_taken_home() {
-        let io = IoThread::start("near").unwrap();
-        let mut guest = Guest { task: Some(Box::pin(async { panic!("on purpose") })), home: io.handle().clone() };
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| guest.poll_unpin(&mut Context::from_waker(Waker::noop()))));
-        assert!(polled.is_err() && guest.task.is_none());
     }
 }

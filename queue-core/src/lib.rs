@@ -130,6 +130,7 @@ pub mod envelope;
 mod error;
 pub mod inspector;
 mod io;
+mod near;
 pub mod outcome;
 pub mod payload;
 pub mod prelude;
@@ -146,7 +147,7 @@ pub use queue_macros::Task;
 pub use queue_macros::task;
 
 #[doc(hidden)]
-pub use self::io::Near;
+pub use self::near::Near;
 pub use self::{
     address::{JobAddress, JobId},
     client::{Client, Handle, Job, Pending},

@@ -10,8 +10,11 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use queue_core::{broker::State, prelude::*};
-use queue_tests::server::{Kind, Server};
+use queue_core::{broker::State, prelude::*, sqlite::SqliteBroker};
+use queue_tests::{
+    patience::wait_for,
+    server::{Kind, Server},
+};
 use tokio::runtime::{Builder, Runtime};
 
 #[task(queue = "anywhere")]
@@ -97,6 +100,13 @@ fn begun_in(runtime: &Runtime, client: &Client, n: u64) -> BoxFuture<'static, qu
     call.recv().expect("the task ends well")
 }
 
+/// What ends, on a thread of its own.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || tell.send(work()));
+    told.recv_timeout(Duration::from_secs(20)).expect("it has not ended")
+}
+
 /// An embedded broker serves the tasks of a runtime from within.
 #[test]
 fn a_runtime_that_ends_leaves_no_call_behind() {
@@ -104,7 +114,7 @@ fn a_runtime_that_ends_leaves_no_call_behind() {
     let client = block_on(Client::connect("sqlite://:memory:")).unwrap();
     let call = begun_in(&runtime, &client, 0);
     runtime.shutdown_background();
-    block_on(call).unwrap();
+    in_time(move || block_on(call)).unwrap();
     let next = Runtime::new().unwrap();
     block_on(next.spawn(async move {
         for n in 1..5 {
@@ -123,7 +133,9 @@ fn a_runtime_that_is_blocked_delays_nobody_outside() {
     let (go_on, blocks) = mpsc::channel::<()>();
     let blocked = runtime.spawn(async move { blocks.recv_timeout(Duration::from_secs(20)) });
     let outside = Runtime::new().unwrap();
-    // From another runtime, from one that waits for the blocked one, and from none.
+    let in_pool = client.clone();
+    block_on(runtime.spawn_blocking(move || block_on(number::job(10).enqueue(&in_pool)))).unwrap().unwrap();
+    // From another runtime, from a thread that waits in the blocked one, and from none.
     for (n, runtime) in [(1, Some(&outside)), (4, Some(&runtime)), (7, None)] {
         let calls = futures_util::future::join_all((n..n + 3).map(|n| {
             let client = client.clone();
@@ -138,4 +150,29 @@ fn a_runtime_that_is_blocked_delays_nobody_outside() {
     }
     go_on.send(()).unwrap();
     block_on(blocked).unwrap().unwrap();
+}
+
+/// Its thread is the one that would run what it waits for.
+#[test]
+fn a_task_that_keeps_its_thread_while_it_waits_is_answered() {
+    let runtimes = [Builder::new_multi_thread().worker_threads(2).build().unwrap(), Builder::new_current_thread().build().unwrap()];
+    for runtime in runtimes {
+        let client = block_on(Client::connect("sqlite://:memory:")).unwrap();
+        in_time(move || {
+            let task = async move { block_on(number::job(0).enqueue(&client)).map(drop) };
+            runtime.block_on(runtime.spawn(task))
+        })
+        .unwrap()
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_runtime_that_is_no_longer_driven_keeps_no_broker() {
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let broker = SqliteBroker::open("sqlite://:memory:").unwrap();
+    let (alive, client) = (Arc::downgrade(&broker), Client::with_broker(broker));
+    runtime.block_on(runtime.spawn(async move { number::job(0).enqueue(&client).await.map(drop) })).unwrap().unwrap();
+    wait_for("the broker has ended", || alive.upgrade().is_none().then_some(()));
+    drop(runtime);
 }

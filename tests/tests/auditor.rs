@@ -1,17 +1,14 @@
 //! What other hands break is found, told and repaired, and nothing else is touched.
 
-use std::time::Duration;
-
 use queue_core::{
     JobId,
-    broker::{Audit, Damage, DamageKind, DynBroker, Ending, MAX_BYTES, NewJob, State},
+    broker::{Audit, Damage, DamageKind, DynBroker, MAX_BYTES, NewJob, State},
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
 use queue_tests::{
     conformance::{Lane, Producer, ack, envelope},
     on_servers,
-    patience::until,
     server::{Kind, Server},
 };
 
@@ -22,7 +19,6 @@ on_servers! {
     ids_without_a_job_are_taken_out_wherever_they_wait
     a_job_that_waits_nowhere_is_found_and_runs
     damage_that_is_balanced_is_found_by_a_thorough_look
-    kept_jobs_that_nothing_would_remove_go_when_their_time_is_over
 }
 
 const QUEUE: &str = "audited";
@@ -151,27 +147,6 @@ async fn damage_that_is_balanced_is_found_by_a_thorough_look(kind: Kind) {
     let found = place.audit(Audit { repair: true, thorough: true }).await;
     assert_eq!(found, [DamageKind::IdWithoutJob, DamageKind::JobWithoutPlace]);
     assert_eq!(place.depth(State::Ready).await, 2);
-}
-
-async fn kept_jobs_that_nothing_would_remove_go_when_their_time_is_over(kind: Kind) {
-    let place = Place::on(kind).await;
-    let ids = place.put(3).await;
-    let mut lane = Lane::on(&place.broker, QUEUE).await;
-    let held = lane.claim(3).await;
-    for (delivery, keep) in held.iter().zip([Duration::from_secs(3600), Duration::from_millis(1), Duration::from_millis(1)]) {
-        assert!(lane.end(delivery, Ending::Ack { result: None, keep: Some(keep) }).await);
-    }
-    let kept_bytes = || place.command("HGET", "counters", &[".kept_bytes"]).trim().parse::<u64>().unwrap();
-    let all = kept_bytes();
-    place.command("RENAME", "ended", &["queue:{audited}:elsewhere"]);
-    until("their time is over", async || place.audit(LOOK).await == [DamageKind::KeptTooLong; 2]).await;
-    place.command("RENAME", "elsewhere", &["queue:{audited}:ended"]);
-    assert_eq!(place.audit(Audit { thorough: true, ..LOOK }).await, [], "housekeeping will remove them");
-    place.command("DEL", "ended", &[]);
-    place.mends(&[DamageKind::KeptTooLong; 2]).await;
-    assert_eq!((place.depth(State::Done).await, kept_bytes()), (1, all / 3), "the other is still known");
-    assert!(place.broker.show(QUEUE, &ids[0]).await.unwrap().is_some());
-    assert!(place.broker.show(QUEUE, &ids[1]).await.unwrap().is_none());
 }
 
 #[tokio::test]

@@ -17,8 +17,6 @@ pub enum DamageKind {
     /// A job waits nowhere, so that nobody would ever find it. Repair: it goes to the end of `ready`; what has no id of ours, or no
     /// content, is taken out.
     JobWithoutPlace,
-    /// A job that ended and was kept is past its time, and nothing would ever remove it. Repair: it goes, and what is known of it.
-    KeptTooLong,
 }
 
 impl DamageKind {
@@ -30,7 +28,6 @@ impl DamageKind {
             DamageKind::IdWithoutJob => "id without job",
             DamageKind::ParkedWithoutTask => "parked without task",
             DamageKind::JobWithoutPlace => "job without place",
-            DamageKind::KeptTooLong => "kept too long",
         }
     }
 }

@@ -36,12 +36,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use self::{audit::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
-use crate::{
-    address::JobId,
-    alarm::Alarm,
-    error::Result,
-    io::{BoxFuture, Near},
-};
+use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture, near::Near};
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.
 pub const MAX_ITEMS: usize = 500;

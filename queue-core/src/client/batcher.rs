@@ -24,7 +24,8 @@ use super::producer::{Answer, Failure, Line, Producer, after};
 use crate::{
     broker::{Enqueue, MAX_BYTES, MAX_ITEMS, NewJob},
     error::{Error, Result},
-    io::{Near, on_broker},
+    io::on_broker,
+    near::Near,
 };
 
 /// Jobs that wait for the batcher before `enqueue` itself has to wait.
@@ -182,7 +183,7 @@ impl Singles {
                 let sending = Batcher { line: line.clone(), crowd: self.crowd.clone(), idle: lanes, gathered: Vec::new() };
                 let sending = Box::pin(sending.run(receiver));
                 match near {
-                    Some(near) => near.spawn(sending),
+                    Some(near) => near.spawn(line.broker.clone(), sending),
                     None => line.broker.spawn(sending),
                 }
                 *batcher = Some(sender.clone());
@@ -230,7 +231,9 @@ impl Batcher {
                     self.gathered.push(job);
                 }
                 let Some(batch) = self.next_batch() else { break };
-                flying.extend(self.idle.pop_front().map(|lane| batch.send(lane)));
+                // Who sends by himself may keep his, and need not be run while he does.
+                let free = self.idle.iter().position(|lane| lane.try_lock().is_ok()).unwrap_or(0);
+                flying.extend(self.idle.remove(free).map(|lane| batch.send(lane)));
             }
             tokio::select! {
                 Some(lane) = flying.next() => self.idle.push_back(lane),

@@ -41,14 +41,10 @@ pub(super) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Resu
     }
     pass.held(&mut damages).await?;
     let call = pass.call("balance", &[]);
-    let mut answer = array(broker.script(queue, &AUDIT, call).await?)?.into_iter();
-    let (balance, unlisted): (i64, i64) = (number(next(&mut answer)?)?, number(next(&mut answer)?)?);
+    let balance: i64 = number(broker.script(queue, &AUDIT, call).await?)?;
     if balance != 0 || how.thorough {
         pass.hollow(&mut damages).await?;
         pass.strays(&mut damages).await?;
-    }
-    if unlisted > 0 {
-        pass.kept(&mut damages).await?;
     }
     Ok(damages)
 }
@@ -169,22 +165,6 @@ impl Pass<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Kept jobs that nothing else would ever remove.
-    async fn kept(&self, damages: &mut Vec<Damage>) -> Result<()> {
-        let mut cursor = "0".to_owned();
-        loop {
-            let (records, further) = self.scan("HSCAN", Kind::Records, &cursor).await?;
-            let ids: Vec<Vec<u8>> = records.into_iter().map(|(id, _)| id).collect();
-            for ids in ids.chunks(STEP) {
-                self.note("records", ids, DamageKind::KeptTooLong, damages).await?;
-            }
-            cursor = further;
-            if cursor == "0" {
-                return Ok(());
-            }
-        }
     }
 
     /// Jobs that wait nowhere. Those that are in no place that can be looked up are looked for in `ready`.

@@ -45,7 +45,8 @@ use crate::{
         Swept, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
-    io::{BoxFuture, IoThread, Near},
+    io::{BoxFuture, IoThread},
+    near::Near,
 };
 
 /// The URL of a database file: `sqlite://` and its path, with what has a meaning in URLs written as `%XX`.
@@ -193,7 +194,7 @@ impl Broker for SqliteBroker {
     }
 
     fn near(&self) -> Option<Near> {
-        self.io.near()
+        Near::to(self.io.handle())
     }
 
     fn alarm(&self) -> Alarm {

@@ -233,13 +233,6 @@ mutants! {
     AUDITOR "queue-core/src/redis/scripts/claim.lua" {
         "turn: no answer is empty that need not be": "if bytes > 0 and bytes + size > max_bytes then" => "if #ids > 0 and bytes + size > max_bytes then";
     }
-    AUDITOR "queue-core/src/redis/scripts/audit.lua" {
-        "audit: what is kept stays until its time": "whole((unpacked(record) or {}).u) <= now" => "true";
-        "audit: what is kept too long goes with its bytes": "forget_record(id, record)" => "call('HDEL', K.records, id)";
-    }
-    AUDITOR "queue-core/src/redis/audit.rs" {
-        "audit: what is kept too long is looked for": "if unlisted > 0 {" => "if false {";
-    }
     ENCODINGS "queue-core/src/redis/people.rs" {
         "kept: a job is listed once": "seen.insert(id)" => "true";
     }
@@ -463,13 +456,13 @@ mutants! {
         "sqlite: a commit waits for half of a trip at most": "(self.trip / 2).min(LONGEST)" => "self.trip";
     }
     CLIENT "queue-core/src/client/batcher.rs" {
-        "client: lanes take turns": "self.idle.pop_front()" => "self.idle.pop_back()";
+        "client: lanes take turns": "self.idle.iter().position(|lane| lane.try_lock().is_ok()).unwrap_or(0)" => "self.idle.len() - 1";
     }
     RUNTIMES "queue-core/src/client/batcher.rs" {
         "client: one runtime waits for no other": "if *first == near.id() {" => "if true {";
     }
-    RUNTIMES "queue-core/src/io.rs" {
-        "client: a batcher outlives its runtime": "drop(self.home.spawn(task));" => "drop(task);";
+    RUNTIMES "queue-core/src/near.rs" {
+        "client: a batcher that is not run goes home": "if woken && self.go_home() {" => "if false {";
     }
     WORKER "queue-worker/src/reclaimer.rs" {
         "worker: the reclaimer looks twice": "asked.saturating_duration_since(first) >= confirm" => "true";

@@ -74,7 +74,7 @@ local function spare_ready(ids, marked_life, marked_pushes)
 end
 
 if what == 'balance' then
-  -- More jobs than places, or more places than jobs; and more kept ones than lines that would remove them.
+  -- More jobs than places, or more places than jobs.
   local places = -call('HLEN', K.tomb) + call('HLEN', K.active) + call('HLEN', K.records)
   for _, key in ipairs({ K.scheduled, K.retry, K.parked, K.dead }) do
     places = places + call('ZCARD', key)
@@ -82,7 +82,7 @@ if what == 'balance' then
   for _, list in pairs(LISTS) do
     places = places + call('LLEN', list)
   end
-  return { call('HLEN', K.jobs) - places, call('HLEN', K.records) - call('LLEN', K.ended) }
+  return call('HLEN', K.jobs) - places
 elseif what == 'lanes' then
   for i = 3, #ARGV do
     if call('HEXISTS', K.workers, ARGV[i]) == 1 and not has_lease(ARGV[i]) then
@@ -157,20 +157,6 @@ elseif what == 'names' then
       found(id)
       if repairs then
         call('HSET', K.notes, id, task)
-      end
-    end
-  end
-elseif what == 'records' then
-  -- Kept jobs that are past their time, where some have no line that would remove them. ARGV: ids.
-  local lacks = call('HLEN', K.records) > call('LLEN', K.ended)
-  for i = 3, lacks and #ARGV or 0 do
-    local id = ARGV[i]
-    local record = call('HGET', K.records, id)
-    if record and whole((unpacked(record) or {}).u) <= now then
-      found(id)
-      if repairs then
-        forget_record(id, record)
-        call('HDEL', K.jobs, id)
       end
     end
   end
