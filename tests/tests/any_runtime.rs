@@ -134,7 +134,8 @@ fn a_runtime_that_is_blocked_delays_nobody_outside() {
     let blocked = runtime.spawn(async move { blocks.recv_timeout(Duration::from_secs(20)) });
     let outside = Runtime::new().unwrap();
     let in_pool = client.clone();
-    block_on(runtime.spawn_blocking(move || block_on(number::job(10).enqueue(&in_pool)))).unwrap().unwrap();
+    let in_pool = move || block_on(futures_util::future::try_join_all((10..13).map(|n| number::job(n).enqueue(&in_pool)))).map(drop);
+    block_on(runtime.spawn_blocking(in_pool)).unwrap().unwrap();
     // From another runtime, from a thread that waits in the blocked one, and from none.
     for (n, runtime) in [(1, Some(&outside)), (4, Some(&runtime)), (7, None)] {
         let calls = futures_util::future::join_all((n..n + 3).map(|n| {
