@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "the server wants another password from everybody, then the old one again",
         grade: Grade::A,
         columns: REDIS,
-        setup: || Setup { mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() },
+        setup: outlasting,
         harm: |bed| locked_out(bed, &["resetpass", ">another"], &["nopass"]),
         expect: survived,
     },
@@ -59,7 +59,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "the server takes the right to run scripts away, and gives it back",
         grade: Grade::A,
         columns: REDIS,
-        setup: || Setup { mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() },
+        setup: outlasting,
         harm: |bed| locked_out(bed, &["-eval", "-evalsha"], &["+@all"]),
         expect: survived,
     },
@@ -69,6 +69,13 @@ pub(super) const ROWS: &[Row] = &[
 fn lossy() -> Setup {
     let setup = Setup::default();
     let terms = Terms { volatile: true, ..setup.terms };
+    Setup { terms, ..setup }
+}
+
+/// Leases outlast that nobody is let in, twice in a row.
+fn outlasting() -> Setup {
+    let setup = Setup { mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() };
+    let terms = Terms { lease_ms: 5_000, ..setup.terms };
     Setup { terms, ..setup }
 }
 
