@@ -170,8 +170,8 @@ impl Server {
         Ok(entries.iter().filter(|entry| is_script(&entry.3)).map(|entry| entry.2).fold(0.0, f64::max))
     }
 
-    /// Has the hashes of jobs moved to the tables that they are growing into: one bucket with each command on them, so that there
-    /// are fewer of those than fields.
+    /// Has the hashes of jobs moved to the tables that they are growing into: one bucket of the old one with each command on them. A
+    /// table grows when it has as many fields as buckets, and those are a power of two.
     pub(crate) fn end_growth(&self) -> Result<(), Error> {
         const STEPS: u64 = 50_000;
         let mut connection = self.connection()?;
@@ -179,7 +179,7 @@ impl Server {
         for hash in hashes {
             let fields: u64 = redis::cmd("HLEN").arg(&hash).query(&mut connection)?;
             let looks = format!("for _ = 1, {STEPS} do redis.call('HEXISTS', KEYS[1], '') end");
-            for _ in 0..fields.div_ceil(STEPS) {
+            for _ in 0..fields.next_power_of_two().div_ceil(STEPS) {
                 redis::cmd("EVAL").arg(&looks).arg(1).arg(&hash).query::<()>(&mut connection)?;
             }
         }

@@ -34,7 +34,8 @@ pub struct Near {
 }
 
 impl Near {
-    /// That of the task that calls this. Who is no task, or one of the I/O thread, is near to nothing else.
+    /// That of the task that calls this; work on a runtime's blocking pool is one as well. Who is no task, or one of the I/O thread,
+    /// is near to nothing else.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "only an embedded broker is near to anything"))]
     pub(crate) fn to(home: &Handle) -> Option<Self> {
         task::try_id()?;

@@ -227,6 +227,9 @@ impl Server {
     }
 
     fn launch(&mut self) -> bool {
+        // A server opens this after its port. Where another has the port, that one answers, and this is never there.
+        let opened = self.folder.path().join("opened");
+        let _ = std::fs::remove_file(&opened);
         let mut command = Command::new(self.kind.program());
         if self.by_cpu {
             command.env(preload::VARIABLE, preload::cpu_clock(self.folder.path()).expect("the clock can be compiled"));
@@ -236,6 +239,8 @@ impl Server {
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .arg("--dir")
             .arg(self.folder.path())
+            .arg("--unixsocket")
+            .arg(&opened)
             .args(&self.further)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -243,7 +248,9 @@ impl Server {
         let until = Instant::now() + Duration::from_secs(20);
         while Instant::now() < until {
             // Any reply will do: one that wants a password has it for those who know.
-            if exchange(self.port, &["PING"]).is_ok_and(|reply| reply.starts_with("+PONG") || reply.starts_with("-NOAUTH")) {
+            if opened.exists()
+                && exchange(self.port, &["PING"]).is_ok_and(|reply| reply.starts_with("+PONG") || reply.starts_with("-NOAUTH"))
+            {
                 return true;
             }
             if process.ended().is_some() {
@@ -307,4 +314,18 @@ macro_rules! on_servers {
             })*
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_server_on_the_port_is_not_taken_for_this_one() {
+        let other = Server::start(Kind::Redis);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let port = other.port();
+        let mut late = Server { kind: Kind::Redis, port, options: plain(&[]), further: Vec::new(), by_cpu: false, folder, process: None };
+        assert!(!late.launch(), "the port was taken");
+    }
 }

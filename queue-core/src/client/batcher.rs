@@ -1,8 +1,8 @@
 //! Smart batching.
 //!
-//! A queue has one *batcher* on the broker's I/O thread, or, where the broker is within this process, among the tasks that enqueue.
-//! While its calls are in flight, further jobs gather and leave as the next batch. Who is alone sends from where it is: a lone
-//! job is handed to nobody. Bulk enqueues go beside, in a few lanes.
+//! A queue has a *batcher* on the broker's I/O thread, and, where the broker is within this process, another among the tasks of one
+//! runtime that enqueues. While a batcher's calls are in flight, further jobs gather and leave as the next batch. Who is alone sends
+//! from where it is: a lone job is handed to nobody. Bulk enqueues go beside, in a few lanes.
 
 use std::{
     collections::VecDeque,
