@@ -74,7 +74,7 @@ impl Ringer {
         while Instant::now() < time {
             {
                 let mut order = self.0.lock();
-                if order.at != Some(time) {
+                if order.at.is_none_or(|at| time < at) {
                     order.at = Some(time);
                     self.0.changed.notify_one();
                 }
