@@ -4,10 +4,11 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
+use queue_core::{broker::Broker, redis::RedisBroker};
 use redis::{FromRedisValue, RedisResult};
 
 use crate::{patience::PATIENCE, preload, process::Process, wire::Wire};
@@ -181,6 +182,16 @@ impl Server {
 
     fn signal(&self, signal: &str) {
         self.process.as_ref().expect("the server runs").signal(signal);
+    }
+
+    /// A broker that has looked at it.
+    ///
+    /// # Panics
+    /// When it is not what a broker needs.
+    pub async fn broker(&self) -> Arc<RedisBroker> {
+        let broker = RedisBroker::connect(&self.url()).await.expect("the URL of a server of ours");
+        broker.check().await.expect("a server that will do");
+        broker
     }
 
     /// Sends one command and gives the reply as it came.

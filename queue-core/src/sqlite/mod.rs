@@ -14,6 +14,7 @@ mod enqueue;
 mod finish;
 mod jobs;
 mod lenient;
+mod operation;
 mod people;
 mod reclaim;
 mod schema;
@@ -34,7 +35,8 @@ use async_trait::async_trait;
 
 use self::{
     doorbell::{Bell, Listeners},
-    writer::{Commit, Writer},
+    operation::Commit,
+    writer::Writer,
 };
 use crate::{
     address::{JobId, check_name},

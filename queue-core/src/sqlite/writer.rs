@@ -15,6 +15,7 @@ use super::{
     busy,
     company::Company,
     doorbell::Bell,
+    operation::{Call, Commit, Op},
     schema,
     tx::{Failed, Tx},
 };
@@ -27,65 +28,6 @@ use crate::{
 const GROUP: usize = 256;
 const GROUP_TIME: Duration = Duration::from_millis(20);
 const GROUP_BYTES: usize = 2 * 1024 * 1024;
-
-/// What an operation's commit has to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Commit {
-    /// It adds jobs, so many bytes of them: a promise like the next, and refused when the disk is full.
-    Jobs(usize),
-    /// The same for somebody who asked for it to be on disk, whatever the database's durability.
-    ConfirmedJobs(usize),
-    /// The answer is a promise: on disk before it, unless the database's durability is less.
-    Synced,
-    /// Safe from the end of the process at once, and on disk with the next synced commit. For what the end of the machine
-    /// undoes anyway: claims, leases, names. The log keeps the order, so that no later commit survives without it.
-    Soon,
-}
-
-impl Commit {
-    /// How many bytes of jobs it adds.
-    fn added(self) -> Option<usize> {
-        match self {
-            Commit::Jobs(bytes) | Commit::ConfirmedJobs(bytes) => Some(bytes),
-            Commit::Synced | Commit::Soon => None,
-        }
-    }
-}
-
-/// What is done in a transaction. It may be run again: when another of its group was refused, or the disk turned out to be full.
-trait Op: Send {
-    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), Failed>;
-    fn commit(&self) -> Commit;
-    /// Answers the caller, after the commit or the failure.
-    fn answer(self: Box<Self>, failure: Option<Error>);
-}
-
-struct Call<T, F> {
-    work: F,
-    commit: Commit,
-    result: Option<T>,
-    caller: oneshot::Sender<Result<T>>,
-}
-
-impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T, Failed> + Send> Op for Call<T, F> {
-    fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), Failed> {
-        self.result = Some((self.work)(tx)?);
-        Ok(())
-    }
-
-    fn commit(&self) -> Commit {
-        self.commit
-    }
-
-    fn answer(self: Box<Self>, failure: Option<Error>) {
-        let result = match failure {
-            Some(error) => Err(error),
-            None => self.result.ok_or_else(|| Error::Internal("an operation was committed without a result".to_owned())),
-        };
-        // A caller that was dropped has no use for the answer.
-        let _ = self.caller.send(result);
-    }
-}
 
 /// The way to a database thread. The thread ends with the last clone, after what it was given.
 #[derive(Clone)]
@@ -140,7 +82,7 @@ impl Writer {
     ) -> Result<T> {
         let (caller, answer) = oneshot::channel();
         let gone = || Error::Unavailable { broker: self.shown.clone(), problem: "its thread has ended".to_owned() };
-        self.ops.send(Box::new(Call { work, commit, result: None, caller })).map_err(|_| gone())?;
+        self.ops.send(Box::new(Call::new(work, commit, caller))).map_err(|_| gone())?;
         match tokio::time::timeout(CALL_DEADLINE, answer).await {
             Ok(answer) => answer.map_err(|_| gone())?,
             Err(_) => Err(Error::Ambiguous { broker: self.shown.clone(), after: CALL_DEADLINE }),

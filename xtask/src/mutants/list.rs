@@ -16,6 +16,7 @@ const REDIS: &[&str] =
     &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_with_failures::", "on_unusual_redis::"];
 const SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::"];
 const REDIS_FAULTS: &[&str] = &["-p", "queue-tests", "--test", "redis_faults", "--", "on_redis"];
+const REDIS_NOTES: &[&str] = &["-p", "queue-tests", "--test", "redis_notes", "--", "on_redis"];
 const SENTINELS: &[&str] = &["-p", "queue-tests", "--test", "sentinel_faults", "--", "on_redis"];
 const CLUSTER: &[&str] = &["-p", "queue-tests", "--test", "cluster_faults", "--", "on_redis"];
 const CLIENT: &[&str] = &["-p", "queue-tests", "--test", "client_faults"];
@@ -216,7 +217,7 @@ mutants! {
     ENCODINGS "queue-core/src/redis/scripts/prelude.lua" {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
-    REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
+    REDIS_NOTES "queue-core/src/redis/scripts/turn.lua" {
         "turn: a claim takes so many large jobs": "math.min(wanted, #ids + 64)" => "wanted";
         "turn: that failures are over is noted": " or is_plain and failed ~= has_failed then" => " then";
         "turn: what it ends otherwise is noted before": "if noted and others > 0 then" => "if false then";
@@ -225,7 +226,7 @@ mutants! {
     REDIS_FAULTS "queue-core/src/redis/scripts/turn_plain.lua" {
         "plain turn: a newer schema is left alone": " or meta[1] and meta[1] ~= SCHEMA then" => " then";
     }
-    REDIS_FAULTS "queue-core/src/redis/scripts/sweep.lua" {
+    REDIS_NOTES "queue-core/src/redis/scripts/sweep.lua" {
         "sweep: a producer that sends is kept": "string.sub(entries[at], -1) ~= '?'" => "false";
         "sweep: a look begins a producer's time anew": "many('ZADD', K.seen, looked)" => "";
         "sweep: what other hands have brought is looked for": "note_plain(nil)\n" => "";
@@ -263,7 +264,7 @@ mutants! {
         "plain turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
         "plain turn: that there is more is told": "call('EXISTS', K.ready2) or 0" => "0";
     }
-    REDIS_FAULTS "queue-core/src/redis/scripts/turn_plain.lua" {
+    REDIS_NOTES "queue-core/src/redis/scripts/turn_plain.lua" {
         "plain turn: a claim takes so many large jobs": "math.min(wanted, 64)" => "wanted";
         "plain turn: the last claim number is stored": "call('HSET', K.meta, 'claim', number)" => "";
     }
