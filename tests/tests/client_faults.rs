@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     future::poll_fn,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -11,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::join_all;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, join_all, maybe_done},
+};
 use queue_core::{
     Error,
     broker::{DynBroker, State as JobState},
@@ -19,7 +23,7 @@ use queue_core::{
     sqlite::SqliteBroker,
 };
 use queue_tests::{failing::FailingBroker, lossy_enqueues::EnqueueFault as Fault, patience::until};
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, oneshot};
 
 #[task(queue = "numbers")]
 async fn number(n: u64) {
@@ -101,6 +105,55 @@ async fn who_is_alone_sends_from_where_it_is() {
     broker.enqueues.plan([Fault::Cut; 2]);
     assert!(matches!(number::job(0).enqueue(&client).await, Err(Error::Unknown(_))));
     assert!(sends_from_here().await, "after one whose fate is not known");
+}
+
+/// Calls from tasks of their own, which have handed their jobs over and go on when they are let.
+async fn begun(client: &Client, n: usize) -> (oneshot::Sender<()>, BoxFuture<'static, Vec<queue_core::Result<()>>>) {
+    let gathered = Arc::new(Barrier::new(n + 1));
+    let (go, told) = oneshot::channel();
+    let told = async move { drop(told.await) }.boxed().shared();
+    let begin = |n| {
+        let (mut call, gathered, told) =
+            (maybe_done(Box::pin(number::job(n as u64).enqueue_owned(client))), gathered.clone(), told.clone());
+        tokio::spawn(async move {
+            _ = futures_util::poll!(&mut call);
+            gathered.wait().await;
+            told.await;
+            (&mut call).await;
+            Pin::new(&mut call).take_output().expect("it has ended").map(drop)
+        })
+    };
+    let calls = join_all((0..n).map(begin).collect::<Vec<_>>());
+    gathered.wait().await;
+    (go, calls.map(|calls| calls.into_iter().map(|call| call.expect("a call ends well")).collect()).boxed())
+}
+
+/// It keeps the lane by which it sends, and may be left alone: by a `select!` that is busy with another branch.
+#[tokio::test]
+async fn a_call_that_is_not_run_delays_no_other() {
+    let broker = broker();
+    let client = client(&broker, LONG);
+    let all_stored = async |(go, calls): (oneshot::Sender<()>, BoxFuture<'static, Vec<queue_core::Result<()>>>)| {
+        go.send(()).unwrap();
+        let answers = tokio::time::timeout(LONG / 3, calls).await.expect("nobody waits for another one's call");
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    };
+    // Each lane has a name then, without which nobody sends by himself.
+    for n in [100, 1, 1] {
+        all_stored(begun(&client, n).await).await;
+    }
+    let seen = broker.enqueues.seen().len();
+    broker.enqueues.close();
+    let left = begun(&client, 1).await;
+    broker.enqueues.has_seen(seen + 1).await;
+    let first = begun(&client, 100).await;
+    broker.enqueues.has_seen(seen + 2).await;
+    let second = begun(&client, 200).await;
+    broker.enqueues.open();
+    all_stored(first).await;
+    all_stored(second).await;
+    all_stored(left).await;
+    assert_eq!(stored(&client).await, 403);
 }
 
 #[tokio::test]

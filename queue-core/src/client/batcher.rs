@@ -230,10 +230,10 @@ impl Batcher {
                 {
                     self.gathered.push(job);
                 }
+                let Some(lane) = self.free_lane() else { break };
                 let Some(batch) = self.next_batch() else { break };
-                // Who sends by himself may keep his, and need not be run while he does.
-                let free = self.idle.iter().position(|lane| lane.try_lock().is_ok()).unwrap_or(0);
-                flying.extend(self.idle.remove(free).map(|lane| batch.send(lane)));
+                self.idle.retain(|idle| !Arc::ptr_eq(idle, OwnedMutexGuard::mutex(&lane)));
+                flying.push(batch.send(lane));
             }
             tokio::select! {
                 Some(lane) = flying.next() => self.idle.push_back(lane),
@@ -241,6 +241,11 @@ impl Batcher {
                 else => {}
             }
         }
+    }
+
+    /// `None`: all that are idle are kept by one who sends by himself, and he need not be run while he does.
+    fn free_lane(&self) -> Option<OwnedMutexGuard<Producer>> {
+        self.idle.iter().find_map(|lane| lane.clone().try_lock_owned().ok())
     }
 
     /// `None`: nobody is left who waits.
@@ -272,14 +277,17 @@ struct Batch {
 
 impl Batch {
     /// Gives the lane back.
-    async fn send(self, lane: Arc<AsyncMutex<Producer>>) -> Arc<AsyncMutex<Producer>> {
-        let outcome = lane.lock().await.send(self.jobs, self.until).await;
+    async fn send(self, mut lane: OwnedMutexGuard<Producer>) -> Arc<AsyncMutex<Producer>> {
+        let outcome = lane.send(self.jobs, self.until).await;
+        // Unlocked before anybody hears: who comes back alone wants it.
+        let idle = OwnedMutexGuard::mutex(&lane).clone();
+        drop(lane);
         // Nobody waits any more who was dropped meanwhile; the others' answers are what counts.
         match outcome {
             Ok(results) => self.answers.into_iter().zip(results).for_each(|(answer, result)| drop(answer.send(Ok(result)))),
             Err(failure) => self.answers.into_iter().enumerate().for_each(|(i, answer)| drop(answer.send(Err(failure.of(i))))),
         }
-        lane
+        idle
     }
 }
 

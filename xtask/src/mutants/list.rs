@@ -457,7 +457,7 @@ mutants! {
         "sqlite: a commit waits for half of a trip at most": "(self.trip / 2).min(LONGEST)" => "self.trip";
     }
     CLIENT "queue-core/src/client/batcher.rs" {
-        "client: lanes take turns": "self.idle.iter().position(|lane| lane.try_lock().is_ok()).unwrap_or(0)" => "self.idle.len() - 1";
+        "client: lanes take turns": "self.idle.iter().find_map(" => "self.idle.iter().rev().find_map(";
     }
     RUNTIMES "queue-core/src/client/batcher.rs" {
         "client: one runtime waits for no other": "if *first == near.id() {" => "if true {";
