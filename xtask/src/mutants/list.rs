@@ -457,7 +457,7 @@ mutants! {
         "sqlite: a commit waits for half of a trip at most": "(self.trip / 2).min(LONGEST)" => "self.trip";
     }
     CLIENT "queue-core/src/client/batcher.rs" {
-        "client: lanes take turns": "self.idle.iter().find_map(" => "self.idle.iter().rev().find_map(";
+        "client: lanes take turns": "self.idle.iter().find_map(|lane| lane.clone().try_lock_owned().ok())" => "self.idle.iter().rev().find_map(|lane| lane.clone().try_lock_owned().ok())";
     }
     RUNTIMES "queue-core/src/client/batcher.rs" {
         "client: one runtime waits for no other": "if *first == near.id() {" => "if true {";
