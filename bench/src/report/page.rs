@@ -144,13 +144,14 @@ pub(crate) fn number(value: f64) -> String {
         let text = format!("{value:.digits$}");
         return if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text };
     }
-    let digits = format!("{value:.0}");
+    let sign = if value < 0.0 { "-" } else { "" };
+    let digits = format!("{:.0}", value.abs());
     let first = digits.len() % 3;
     let groups: Vec<&str> = std::iter::once(&digits[..first])
         .chain((first..digits.len()).step_by(3).map(|at| &digits[at..at + 3]))
         .filter(|group| !group.is_empty())
         .collect();
-    groups.join(",")
+    format!("{sign}{}", groups.join(","))
 }
 
 #[cfg(test)]
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        let read = [0.0, 0.0625, 1.5, 12.34, 123.4, 99_999.6, 1_234_567.0].map(number);
-        assert_eq!(read, ["0", "0.062", "1.5", "12.3", "123", "100,000", "1,234,567"]);
+        let read = [0.0, 0.0625, 1.5, 12.34, 123.4, -482.1, 99_999.6, 1_234_567.0].map(number);
+        assert_eq!(read, ["0", "0.062", "1.5", "12.3", "123", "-482", "100,000", "1,234,567"]);
     }
 }
