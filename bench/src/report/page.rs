@@ -115,15 +115,20 @@ fn side_by_side(lines: &[Line]) -> String {
     let heads: Vec<&str> = others.iter().map(|broker| if *broker == "ours" { "ours, beside them" } else { broker }).collect();
     let _ = writeln!(text, "| figure | ours | {} |", heads.join(" | "));
     let _ = writeln!(text, "|---|---:|{}", "---:|".repeat(others.len()));
-    for own in lines.iter().filter(|line| ours(line)) {
-        let other = |broker: &&str| lines.iter().find(|line| line.broker == *broker && line.name == own.name);
-        if others.iter().any(|broker| other(broker).is_some()) {
-            let shown = |line: &Line| {
-                let ratio = line.ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2})"));
-                value(line) + &ratio
-            };
-            let cells: Vec<String> = others.iter().map(|broker| other(broker).map_or_else(String::new, shown)).collect();
-            let _ = writeln!(text, "| `{}` | {} | {} |", own.name, shown(own), cells.join(" | "));
+    let mut names: Vec<&str> = lines.iter().filter(|line| ours(line)).map(|line| &*line.name).collect();
+    // What is measured in their frame alone, such as the death of a worker.
+    names.extend(
+        lines.iter().filter(|line| line.broker == "ours" && !names.contains(&&*line.name)).map(|line| &*line.name).collect::<Vec<_>>(),
+    );
+    let shown = |line: Option<&Line>| {
+        line.map_or_else(String::new, |line| value(line) + &line.ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2})")))
+    };
+    for name in names {
+        let own = lines.iter().find(|line| ours(line) && line.name == name);
+        let of = |broker: &&str| lines.iter().find(|line| line.broker == *broker && line.name == name);
+        if others.iter().any(|broker| of(broker).is_some()) {
+            let cells: Vec<String> = others.iter().map(|broker| shown(of(broker))).collect();
+            let _ = writeln!(text, "| `{name}` | {} | {} |", shown(own), cells.join(" | "));
         }
     }
     text
