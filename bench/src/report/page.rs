@@ -1,6 +1,6 @@
 //! The page itself.
 
-use std::fmt::Write as _;
+use std::{collections::HashSet, fmt::Write as _};
 
 use super::{
     machine::is_busy,
@@ -103,23 +103,22 @@ pub(crate) fn page(lines: &[Line], plots: &[Plot], folder: &str, facts: &[(&'sta
     page
 }
 
-/// Ours beside what has a number of the same name.
+/// Our numbers beside those of the same name that others have.
 fn side_by_side(lines: &[Line]) -> String {
     let mut others: Vec<&str> = lines.iter().filter(|line| !ours(line)).map(|line| &*line.broker).collect();
     others.dedup();
     if others.is_empty() {
         return String::new();
     }
-    let mut text = "\n## Side by side\n\nThe same payloads and concurrency, in the same run; in brackets the ratio to raw.\n\n".to_owned();
+    let mut text = "\n## Side by side\n\nThe same payloads and concurrency; in brackets the ratio to raw, read around each run. *Ours* is of the figures above, \
+         which may be of another day; *ours, beside them* was measured in the run of the peers.\n\n".to_owned();
     // Ours, once more, measured in the frame of the others and beside them.
     let heads: Vec<&str> = others.iter().map(|broker| if *broker == "ours" { "ours, beside them" } else { broker }).collect();
     let _ = writeln!(text, "| figure | ours | {} |", heads.join(" | "));
     let _ = writeln!(text, "|---|---:|{}", "---:|".repeat(others.len()));
-    let mut names: Vec<&str> = lines.iter().filter(|line| ours(line)).map(|line| &*line.name).collect();
-    // What is measured in their frame alone, such as the death of a worker.
-    names.extend(
-        lines.iter().filter(|line| line.broker == "ours" && !names.contains(&&*line.name)).map(|line| &*line.name).collect::<Vec<_>>(),
-    );
+    // In their frame alone is measured, for one, the death of a worker.
+    let mut seen = HashSet::new();
+    let names = lines.iter().filter(|line| ours(line) || line.broker == "ours").map(|line| &*line.name).filter(|name| seen.insert(*name));
     let shown = |line: Option<&Line>| {
         line.map_or_else(String::new, |line| value(line) + &line.ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2})")))
     };
@@ -162,6 +161,30 @@ pub(crate) fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_only_contestants_have_stands_side_by_side_too() {
+        let lines = [("redis", "process"), ("ours", "process"), ("ours", "killed_lost"), ("list", "killed_lost"), ("list", "growth")];
+        let lines = lines.map(|(broker, name)| Line {
+            broker: broker.to_owned(),
+            name: name.to_owned(),
+            value: 7.0,
+            unit: "jobs".to_owned(),
+            raw: None,
+            ratio: None,
+            against: None,
+            low: 7.0,
+            high: 7.0,
+            runs: 1,
+            bar: None,
+            met: None,
+            figure: name.to_owned(),
+            about: String::new(),
+        });
+        let table = side_by_side(&lines);
+        let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(rows, ["| `process` | 7 jobs | 7 jobs |  |", "| `killed_lost` |  | 7 jobs | 7 jobs |"]);
+    }
 
     #[test]
     fn numbers_read_well() {
