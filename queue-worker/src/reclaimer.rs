@@ -1,6 +1,10 @@
 //! Takes back the jobs of workers that died, in two looks: a lane whose lease has run out is a suspect, and is fenced only if
 //! it has not been heard of when it is looked at again, by this process's own clock. After any failure of the broker the
 //! looks start over: a Redis that stood still makes nobody a suspect.
+//!
+//! A lane whose deadline lies further ahead than its lease is long is a suspect, too: the broker's clock was put back, and says
+//! nothing about that lane. Between its two looks lies a whole lease more, so that its jobs are taken back no sooner than they
+//! would have been by a clock that is right.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,7 +15,7 @@ use std::{
 use futures_util::future::join_all;
 use queue_core::{
     Error, Result,
-    broker::{MAX_ITEMS, Suspect, Suspects},
+    broker::{Ahead, MAX_ITEMS, Suspect, Suspects},
 };
 
 use crate::{engine::Shared, patience::Patience, time::now};
@@ -25,8 +29,21 @@ const TOGETHER: usize = 16;
 /// Between two looks at least.
 const SHORTEST: Duration = Duration::from_millis(2);
 
-/// The lanes whose leases have run out, of which queues, and since when that is known.
-type Seen = HashMap<(usize, Suspect), Instant>;
+/// The lanes that may be dead, by the number of their queue.
+type Seen = HashMap<(usize, Suspect), Sighting>;
+
+/// The first look at a suspect.
+struct Sighting {
+    at: Instant,
+    /// How long it must not show a sign of life from then on.
+    wait: Duration,
+}
+
+impl Sighting {
+    fn due(&self) -> Instant {
+        self.at + self.wait
+    }
+}
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     let (pass, confirm) = shared.settings.reclaim();
@@ -38,7 +55,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut refusals = Patience::new(pass);
     loop {
         let asked = now();
-        let mut queues = due(&seen, asked, confirm);
+        let mut queues = due(&seen, asked);
         if queues.is_empty() && step_at <= asked {
             let from = group * TOGETHER;
             queues = (from..shared.queues.len().min(from + TOGETHER)).collect();
@@ -73,7 +90,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 }
             }
         }
-        let next = seen.values().map(|first| *first + confirm).fold(step_at, Instant::min);
+        let next = seen.values().map(Sighting::due).fold(step_at, Instant::min);
         tokio::time::sleep(next.saturating_duration_since(now()).max(SHORTEST)).await;
     }
 }
@@ -84,8 +101,8 @@ fn start_over(seen: &mut Seen) {
 }
 
 /// Some queues with suspects whose time for the second look has come.
-fn due(seen: &Seen, now: Instant, confirm: Duration) -> Vec<usize> {
-    let due: BTreeSet<usize> = seen.iter().filter(|(_, first)| **first + confirm <= now).map(|((queue, _), _)| *queue).collect();
+fn due(seen: &Seen, now: Instant) -> Vec<usize> {
+    let due: BTreeSet<usize> = seen.iter().filter(|(_, first)| first.due() <= now).map(|((queue, _), _)| *queue).collect();
     due.into_iter().take(TOGETHER).collect()
 }
 
@@ -97,18 +114,23 @@ struct Found {
     fenced: bool,
 }
 
-/// Notes the suspects of a queue. Who is no longer one, or has been renewed and is one anew, starts from the beginning.
+/// Notes the suspects of a queue. One that is a suspect no longer, that was renewed meanwhile, or that is suspected for the other
+/// reason now, starts from the beginning.
 fn confirmed(seen: &mut Seen, queue: usize, (asked, answered): (Instant, Instant), suspects: Suspects, confirm: Duration) -> Found {
-    seen.retain(|(of, suspect), _| *of != queue || suspects.expired.contains(suspect));
+    let fenced = suspects.fenced > 0;
+    let expired = suspects.expired.into_iter().map(|suspect| (suspect, confirm));
+    let ahead = suspects.ahead.into_iter().map(|Ahead { suspect, term }| (suspect, term.saturating_add(confirm)));
+    let found: HashMap<Suspect, Duration> = expired.chain(ahead).collect();
+    seen.retain(|(of, suspect), first| *of != queue || found.get(suspect) == Some(&first.wait));
     let mut confirmed = Vec::new();
-    for suspect in suspects.expired {
-        let first = *seen.entry((queue, suspect.clone())).or_insert(answered);
-        if asked.saturating_duration_since(first) >= confirm {
+    for (suspect, wait) in found {
+        let first = seen.entry((queue, suspect.clone())).or_insert(Sighting { at: answered, wait });
+        if first.due() <= asked {
             seen.remove(&(queue, suspect.clone()));
             confirmed.push(suspect);
         }
     }
-    Found { confirmed, fenced: suspects.fenced > 0 }
+    Found { confirmed, fenced }
 }
 
 /// Fences who is confirmed to be dead, and takes back what it held.
@@ -162,5 +184,23 @@ mod tests {
         assert!(is_confirmed(0, 16, 17), "six seconds after the answer");
         assert!(!is_confirmed(1, 16, 16), "each queue by itself");
         assert!(!is_confirmed(0, 17, 18), "whoever is one anew starts from the beginning");
+    }
+
+    #[test]
+    fn a_lease_that_ends_too_late_is_watched_for_its_whole_length() {
+        const CONFIRM: Duration = Duration::from_secs(6);
+        let (mut seen, began) = (Seen::new(), now());
+        let suspect = Suspect { worker: PartyName::new("lane"), deadline_ms: 3_600_000 };
+        let ahead = |term| Suspects::new(Vec::new(), 0).ahead(vec![Ahead { suspect: suspect.clone(), term: Duration::from_secs(term) }]);
+        let expired = Suspects::new(vec![suspect.clone()], 0);
+        let mut is_confirmed = |at: u64, suspects: Suspects| {
+            let at = began + Duration::from_secs(at);
+            !confirmed(&mut seen, 0, (at, at), suspects, CONFIRM).confirmed.is_empty()
+        };
+        assert!(!is_confirmed(0, ahead(30)) && !is_confirmed(35, ahead(30)));
+        assert!(is_confirmed(36, ahead(30)), "its lease, and the time between two looks");
+        assert!(!is_confirmed(40, ahead(30)) && !is_confirmed(60, Suspects::default()) && !is_confirmed(80, ahead(30)), "it was renewed");
+        assert!(!is_confirmed(90, expired.clone()), "the clock is right again: that is another reason");
+        assert!(is_confirmed(96, expired));
     }
 }

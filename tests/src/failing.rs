@@ -15,9 +15,9 @@ use queue_core::{
     BoxFuture, Error, JobId, Near, Result,
     alarm::Alarm,
     broker::{
-        Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Durability, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints,
-        Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn,
-        TurnAnswer, sealed,
+        Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue, Enqueued, Extend,
+        Extended, Hints, Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
+        SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
 };
 use tokio::sync::watch;
@@ -286,5 +286,9 @@ impl Inspect for FailingBroker {
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
         self.around(self.inner.set_paused(queue, paused)).await
+    }
+
+    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
+        self.around(self.inner.audit(queue, how)).await
     }
 }

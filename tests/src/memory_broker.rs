@@ -13,9 +13,9 @@ use queue_core::{
     BoxFuture, Error, JobId, Result,
     address::check_name,
     broker::{
-        Announcer, Broker, BrokerInfo, CancelAnswer, CrashRule, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord,
-        MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer,
-        sealed,
+        Announcer, Audit, Broker, BrokerInfo, CancelAnswer, CrashRule, Damage, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints,
+        Inspect, JobRecord, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept,
+        Turn, TurnAnswer, sealed,
     },
 };
 use tokio::time::Instant;
@@ -228,6 +228,10 @@ impl Inspect for MemoryBroker {
         check_name("queue", queue)?;
         self.transition(queue, |model| model.set_paused(paused));
         Ok(())
+    }
+
+    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
+        Ok(self.transition(queue, |model| model.audit(how)))
     }
 }
 

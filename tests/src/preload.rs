@@ -40,6 +40,17 @@ pub fn cpu_clock(folder: &Path) -> io::Result<PathBuf> {
     library(folder, "cpu_clock", include_str!("cpu_clock.c"))
 }
 
+/// The library that gives a program a wall clock which is moved while it runs: see `moved_clock.c`.
+///
+/// # Errors
+/// When there is no C compiler (`cc`).
+pub fn moved_clock(folder: &Path) -> io::Result<PathBuf> {
+    library(folder, "moved_clock", include_str!("moved_clock.c"))
+}
+
+/// The environment variable that names the file with the milliseconds by which a [moved clock](moved_clock) is wrong.
+pub const MOVED: &str = "QUEUE_TEST_CLOCK";
+
 /// Whether a server, by its `INFO server`, asks the system for the time, and not the processor, as Valkey does.
 pub fn asks_for_the_time(info: &str) -> bool {
     info.lines().any(|line| line.starts_with("monotonic_clock:POSIX"))

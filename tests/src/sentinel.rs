@@ -37,10 +37,22 @@ impl Sentinels {
     /// # Panics
     /// When they do not find each other in time.
     pub fn with(kind: Kind, down_after: Duration, options: &[&str]) -> Sentinels {
+        Sentinels::of(kind, down_after, options, Server::with)
+    }
+
+    /// The same with servers whose clocks can be [moved](Server::move_clock).
+    ///
+    /// # Panics
+    /// When they do not find each other in time, or there is no C compiler.
+    pub fn with_own_clocks(kind: Kind, down_after: Duration) -> Sentinels {
+        Sentinels::of(kind, down_after, &["--appendonly", "no"], Server::with_own_clock)
+    }
+
+    fn of(kind: Kind, down_after: Duration, options: &[&str], start: fn(Kind, &[&str]) -> Server) -> Sentinels {
         let options = [&["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"], options].concat();
-        let master = Server::with(kind, &options);
+        let master = start(kind, &options);
         let port = master.port().to_string();
-        let replica = Server::with(kind, &[&options[..], &["--replicaof", "127.0.0.1", &port]].concat());
+        let replica = start(kind, &[&options[..], &["--replicaof", "127.0.0.1", &port]].concat());
         let config = |folder: &Path| config(folder, &port, down_after);
         let sentinels: Vec<Server> = (0..3).map(|_| Server::launched(kind, config)).collect();
         for sentinel in &sentinels {

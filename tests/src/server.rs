@@ -1,6 +1,8 @@
 //! Real servers: started by the test on a free port, stopped when dropped.
 
 use std::{
+    fs::OpenOptions,
+    io::Write,
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -45,6 +47,17 @@ impl Kind {
     }
 }
 
+/// What a server takes for the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clock {
+    /// That of the machine.
+    Right,
+    /// The CPU time of its main thread, while a command runs.
+    Cpu,
+    /// That of the machine, and what a test adds.
+    Moved,
+}
+
 /// A running server with a folder of its own. It ends with the test, and with the test's process at the latest.
 #[derive(Debug)]
 pub struct Server {
@@ -53,8 +66,7 @@ pub struct Server {
     options: Vec<String>,
     /// Of one run alone.
     further: Vec<String>,
-    /// Whether it measures commands by the CPU time that they take.
-    by_cpu: bool,
+    clock: Clock,
     /// Before the folder, which is removed when nobody writes there any more.
     process: Option<Process>,
     folder: tempfile::TempDir,
@@ -85,7 +97,15 @@ impl Server {
     /// # Panics
     /// When it does not answer in time, or there is no C compiler.
     pub fn by_cpu(kind: Kind, options: &[&str]) -> Server {
-        Server::somewhere(kind, |_| plain(options), true)
+        Server::somewhere(kind, |_| plain(options), Clock::Cpu)
+    }
+
+    /// Starts a server with further options whose clock can be [moved](Server::move_clock).
+    ///
+    /// # Panics
+    /// When it does not answer in time, or there is no C compiler.
+    pub fn with_own_clock(kind: Kind, options: &[&str]) -> Server {
+        Server::somewhere(kind, |_| plain(options), Clock::Moved)
     }
 
     /// Starts a server whose options depend on its folder or on a choice that may have to be made anew.
@@ -93,15 +113,18 @@ impl Server {
     /// # Panics
     /// When it does not answer in time.
     pub fn launched(kind: Kind, options: impl Fn(&Path) -> Vec<String>) -> Server {
-        Server::somewhere(kind, options, false)
+        Server::somewhere(kind, options, Clock::Right)
     }
 
-    fn somewhere(kind: Kind, options: impl Fn(&Path) -> Vec<String>, by_cpu: bool) -> Server {
+    fn somewhere(kind: Kind, options: impl Fn(&Path) -> Vec<String>, clock: Clock) -> Server {
         // Another process may take the port between the look and the start; then another one is tried.
         for _ in 0..10 {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let options = options(folder.path());
-            let mut server = Server { kind, port: free_port(), options, further: Vec::new(), by_cpu, folder, process: None };
+            let mut server = Server { kind, port: free_port(), options, further: Vec::new(), clock, folder, process: None };
+            if clock == Clock::Moved {
+                server.move_clock(0);
+            }
             if server.launch() {
                 return server;
             }
@@ -139,7 +162,22 @@ impl Server {
     /// When the server cannot be reached.
     pub fn measures_by_cpu(&self) -> bool {
         let info: String = self.ask(&["INFO", "server"]).expect("the server tells what it is");
-        self.by_cpu && preload::asks_for_the_time(&info)
+        self.clock == Clock::Cpu && preload::asks_for_the_time(&info)
+    }
+
+    /// Lets its clock be wrong by so many milliseconds from now on, in whole seconds.
+    ///
+    /// # Panics
+    /// When it was started without a [clock of its own](Server::with_own_clock).
+    pub fn move_clock(&self, by_ms: i64) {
+        assert_eq!(self.clock, Clock::Moved, "its clock is that of the machine");
+        // Not cut to nothing first: the server reads it where it lies.
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(self.moved());
+        file.and_then(|mut file| file.write_all(&by_ms.to_ne_bytes())).expect("the folder can be written to");
+    }
+
+    fn moved(&self) -> PathBuf {
+        self.folder.path().join("clock")
     }
 
     /// Kills it (`kill -9`).
@@ -242,8 +280,13 @@ impl Server {
         let opened = self.folder.path().join("opened");
         let _ = std::fs::remove_file(&opened);
         let mut command = Command::new(self.kind.program());
-        if self.by_cpu {
-            command.env(preload::VARIABLE, preload::cpu_clock(self.folder.path()).expect("the clock can be compiled"));
+        let library = match self.clock {
+            Clock::Right => None,
+            Clock::Cpu => Some(preload::cpu_clock(self.folder.path())),
+            Clock::Moved => Some(preload::moved_clock(self.folder.path())),
+        };
+        if let Some(library) = library {
+            command.env(preload::VARIABLE, library.expect("the clock can be compiled")).env(preload::MOVED, self.moved());
         }
         command
             .args(&self.options)
@@ -336,7 +379,8 @@ mod tests {
         let other = Server::start(Kind::Redis);
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = other.port();
-        let mut late = Server { kind: Kind::Redis, port, options: plain(&[]), further: Vec::new(), by_cpu: false, folder, process: None };
+        let mut late =
+            Server { kind: Kind::Redis, port, options: plain(&[]), further: Vec::new(), clock: Clock::Right, folder, process: None };
         assert!(!late.launch(), "the port was taken");
     }
 }

@@ -118,7 +118,11 @@ impl Place {
     pub(super) fn start(column: Column, setup: &Setup, folder: &Path) -> Result<Place, Problem> {
         Ok(match column {
             Column::Redis if setup.by_cpu => Place::Server { server: Server::by_cpu(Kind::Redis, setup.server) },
+            Column::Redis if setup.own_clocks => Place::Server { server: Server::with_own_clock(Kind::Redis, setup.server) },
             Column::Redis => Place::Server { server: Server::with(Kind::Redis, setup.server) },
+            Column::Sentinel if setup.own_clocks => {
+                Place::Sentinels { all: Sentinels::with_own_clocks(Kind::Redis, DOWN_AFTER), killed: None }
+            }
             Column::Sentinel => Place::Sentinels { all: Sentinels::start(Kind::Redis, DOWN_AFTER), killed: None },
             Column::Cluster => Place::Cluster { all: Cluster::start(Kind::Redis, DOWN_AFTER), killed: None },
             Column::Sqlite => {
@@ -194,6 +198,16 @@ impl Place {
                 all.wait_for_agreement();
             }
             Place::Server { .. } | Place::File { .. } => return Err("this row needs sentinels or a cluster".into()),
+        }
+        Ok(())
+    }
+
+    /// Lets the clock of the master be wrong by so much from now on.
+    pub(super) fn move_clock(&self, by_ms: i64) -> Result<(), Problem> {
+        match self {
+            Place::Server { server } => server.move_clock(by_ms),
+            Place::Sentinels { all, .. } => all.server(all.master()).move_clock(by_ms),
+            Place::Cluster { .. } | Place::File { .. } => return Err("this row needs a server or sentinels".into()),
         }
         Ok(())
     }

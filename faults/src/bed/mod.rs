@@ -152,6 +152,15 @@ impl Bed {
         tokio::task::block_in_place(|| self.place.hand_over())
     }
 
+    /// Lets the clock of the server, or of the master, be wrong by so much from now on. In whole seconds.
+    ///
+    /// # Errors
+    /// On SQLite and a cluster.
+    pub fn move_clock(&mut self, by: i64) -> Result<(), Problem> {
+        self.harm("move clock", "broker");
+        tokio::task::block_in_place(|| self.place.move_clock(by * 1_000))
+    }
+
     /// Kills the master.
     ///
     /// # Errors

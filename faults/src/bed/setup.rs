@@ -27,6 +27,8 @@ pub struct Setup {
     pub server: &'static [&'static str],
     /// Whether the server measures commands by the CPU time that they take.
     pub by_cpu: bool,
+    /// Whether the clocks of the servers can be moved.
+    pub own_clocks: bool,
     /// Megabytes of a file system of its own for the SQLite file; `None`: where temporary files lie.
     pub disk_mb: Option<u32>,
     /// Megabytes of address space that a worker may have; `None`: as many as it likes.
@@ -55,6 +57,7 @@ impl Default for Setup {
             mix: Mix::default(),
             server: &["--appendonly", "yes", "--appendfsync", "everysec"],
             by_cpu: false,
+            own_clocks: false,
             disk_mb: None,
             memory_mb: None,
             recorded: false,

@@ -75,6 +75,11 @@ pub(super) struct Finish {
 }
 
 impl Delivery<'_> {
+    /// When the broker gave it, in milliseconds: by the broker's clock, or, where that moves, when the worker had the answer.
+    pub(super) fn given_ms(&self, terms: &Terms) -> u64 {
+        if terms.clock_moves { self.claimed_us / 1000 } else { u64::try_from(self.at_ms).unwrap_or(0) }
+    }
+
     /// The finishes that counted, or may have.
     pub(super) fn possible(&self) -> impl Iterator<Item = &Finish> {
         self.finishes.values().filter(|finish| finish.fate != Fate::Refused)

@@ -91,6 +91,8 @@ pub struct Terms {
     pub drain_ms: u64,
     /// Whether the broker may lose what it acknowledged, by its settings.
     pub volatile: bool,
+    /// Whether the broker's clock is put forward or back: then it does not tell which of two claims came first.
+    pub clock_moves: bool,
     /// How much more of each resource may be in use afterwards.
     pub slack: Resources,
 }
@@ -108,6 +110,7 @@ impl Default for Terms {
             resume_ms: 12_000,
             drain_ms: 60_000,
             volatile: false,
+            clock_moves: false,
             slack: Resources { keys: 16, connections: 4, descriptors: 16, log_bytes: 16 << 20 },
         }
     }

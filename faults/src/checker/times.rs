@@ -19,7 +19,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
 /// I10 and I11 of the first delivery: not before the delay is over, and not long after it.
 fn first_start(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     let (Some(enqueue), Some(first)) = (facts.enqueue_of(job), job.deliveries.values().next()) else { return };
-    let at_ms = u64::try_from(first.at_ms).unwrap_or(0);
+    let at_ms = first.given_ms(facts.terms);
     let due_ms = enqueue.span.from_us / 1000 + enqueue.delay_ms;
     if at_ms + ROUNDING_MS < due_ms {
         broken(found, Invariant::NeverEarly, id, format!("claim {} came {} ms before it was due", first.claim, due_ms - at_ms));
@@ -50,7 +50,7 @@ fn later_starts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Find
             ending => (ending.delay_ms(), Invariant::NeverEarly),
         };
         let due_ms = finish.span.from_us / 1000 + delay_ms;
-        let at_ms = u64::try_from(later.at_ms).unwrap_or(0);
+        let at_ms = later.given_ms(facts.terms);
         if at_ms + ROUNDING_MS < due_ms {
             let what = format!("claim {} came {} ms too early after failure {failures}", later.claim, due_ms - at_ms);
             broken(found, invariant, id, what);

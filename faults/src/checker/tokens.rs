@@ -60,7 +60,7 @@ fn fencing(id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
 /// I4 to I7 between two deliveries that follow each other by number.
 fn successor(facts: &Facts<'_>, id: &str, job: &Job<'_>, earlier: &Delivery<'_>, later: &Delivery<'_>, found: &mut Vec<Finding>) {
     let (first, second) = (earlier.claim, later.claim);
-    if earlier.at_ms > later.at_ms {
+    if earlier.given_ms(facts.terms) > later.given_ms(facts.terms) {
         broken(found, Invariant::Fencing, id, format!("claim {first} is smaller than {second}, and came later"));
         return;
     }

@@ -4,6 +4,7 @@
 //! pass for one that was survived. That every promise held is for the [checker](crate::checker) to say, in every row.
 
 mod bytes;
+mod clocks;
 mod crowds;
 mod deaths;
 mod failovers;
@@ -73,6 +74,7 @@ pub fn all() -> Vec<&'static Row> {
         lines::ROWS,
         servers::ROWS,
         states::ROWS,
+        clocks::ROWS,
         crowds::ROWS,
         bytes::ROWS,
         files::ROWS,

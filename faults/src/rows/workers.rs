@@ -102,15 +102,6 @@ pub(super) const ROWS: &[Row] = &[
             }
         },
     },
-    Row {
-        number: "M52",
-        name: "clocks of workers are wrong by an hour and a day, either way",
-        grade: Grade::S,
-        columns: REDIS,
-        setup: || Setup { mix: Mix { ms: 40, delayed: 3, ..Mix::default() }, ..Setup::default() },
-        harm: wrong_clocks,
-        expect: anything,
-    },
 ];
 
 fn zombie(bed: &mut Bed) -> Harming<'_> {
@@ -182,24 +173,6 @@ fn rolling(bed: &mut Bed) -> Harming<'_> {
             let worker = bed.any_worker();
             bed.end(worker, Duration::from_secs(20)).await?;
             bed.start_worker_with(None, true)?;
-        }
-        Ok(())
-    })
-}
-
-fn wrong_clocks(bed: &mut Bed) -> Harming<'_> {
-    const HOUR_MS: i64 = 3_600_000;
-    Box::pin(async move {
-        for moved_ms in [HOUR_MS, -HOUR_MS, 24 * HOUR_MS, -24 * HOUR_MS] {
-            let worker = bed.start_worker_at(moved_ms)?;
-            let name = bed.workers[worker].name().to_owned();
-            bed.harm("wrong clock", &name);
-            let right = bed.any_worker();
-            // Its jobs are taken back by those whose clocks are wrong.
-            bed.kill(right);
-            bed.start_worker()?;
-            let pause = bed.ms(300, 900);
-            bed.pass(pause).await?;
         }
         Ok(())
     })

@@ -8,6 +8,9 @@ use std::fmt;
 pub enum DamageKind {
     /// A lane has no lease, so that it would never run out. Repair: one that is over; a lane that lives renews it.
     LaneWithoutLease,
+    /// The lease of a lane ends later than it can: the broker's clock has been put back since it was renewed. Repair: it ends when a
+    /// renewal would end now.
+    LeaseTooLong,
     /// An active job is held by a lane that does not exist. Repair: it is taken back like that of a worker that died.
     HeldByNobody,
     /// An id waits somewhere, and there is no job of that id. Repair: the id is taken out.
@@ -24,6 +27,7 @@ impl DamageKind {
     pub fn name(self) -> &'static str {
         match self {
             DamageKind::LaneWithoutLease => "lane without lease",
+            DamageKind::LeaseTooLong => "lease that ends too late (the broker's clock was put back)",
             DamageKind::HeldByNobody => "held by nobody",
             DamageKind::IdWithoutJob => "id without job",
             DamageKind::ParkedWithoutTask => "parked without task",

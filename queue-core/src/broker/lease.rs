@@ -41,7 +41,7 @@ impl Extended {
     }
 }
 
-/// A lane whose lease has run out.
+/// A lane that may be dead, and the deadline by which it was found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Suspect {
     /// The lane.
@@ -50,20 +50,42 @@ pub struct Suspect {
     pub deadline_ms: i64,
 }
 
+/// A lane whose deadline lies further ahead than its lease is long.
+///
+/// The broker's clock has been put back since that lane was last heard of, or another server with a slower clock has taken over. By
+/// that clock nobody can tell whether the lane lives. It is dead if its deadline does not move for its `term` by the observer's
+/// own clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The lane and its deadline.
+    pub suspect: Suspect,
+    /// How long its lease is: what it was registered with.
+    pub term: Duration,
+}
+
 /// Look one of the reclaimer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Suspects {
     /// Lanes whose deadline is past.
     pub expired: Vec<Suspect>,
+    /// Lanes whose deadline lies further ahead than their lease is long.
+    pub ahead: Vec<Ahead>,
     /// How many lanes are fenced and not yet swept to the end.
     pub fenced: usize,
 }
 
 impl Suspects {
-    /// What was seen.
+    /// Lanes whose deadline is past, and how many are fenced.
     pub fn new(expired: Vec<Suspect>, fenced: usize) -> Self {
-        Suspects { expired, fenced }
+        Suspects { expired, ahead: Vec::new(), fenced }
+    }
+
+    /// Lanes whose deadline lies further ahead than their lease is long.
+    #[must_use]
+    pub fn ahead(mut self, ahead: Vec<Ahead>) -> Self {
+        self.ahead = ahead;
+        self
     }
 }
 

@@ -136,10 +136,12 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// One answer per lane, in order: `Forgotten` when the entry is gone or older than the last answered turn.
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>>;
 
-    /// The lanes of a queue whose lease has run out (R7, look one), at most `limit`; and those already fenced.
+    /// The lanes of a queue whose lease has run out, and those whose deadline lies further ahead than their lease is long (R7, look
+    /// one), at most `limit` of each; and how many are fenced already.
     async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects>;
 
-    /// Takes away the entry of each lane whose deadline is still exactly the one that was seen, and past (R7, look two).
+    /// Takes away the entry of each lane whose deadline is still exactly the one that was seen, and is past or lies further ahead
+    /// than the lease is long (R7, look two).
     /// Answers which were fenced, in order. At most [`MAX_ITEMS`].
     async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>>;
 

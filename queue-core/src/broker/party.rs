@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc, time::Duration};
 pub enum Party {
     /// One lane of a worker process.
     Worker {
-        /// How long its jobs stay its own without a sign of life.
+        /// The term of its lease: how long its jobs stay its own without a sign of life. Its turns and beats must not ask for more.
         lease: Duration,
     },
     /// Somebody who enqueues.

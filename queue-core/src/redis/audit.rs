@@ -32,12 +32,10 @@ pub(super) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Resu
     let lanes = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Workers)).await?)?;
     let lanes: Vec<Vec<u8>> = lanes.into_iter().map(bytes).collect::<Result<_>>()?;
     for lanes in lanes.chunks(STEP) {
-        damages.extend(
-            pass.ask("lanes", lanes)
-                .await?
-                .into_iter()
-                .map(|name| Damage { kind: DamageKind::LaneWithoutLease, subject: String::from_utf8_lossy(&name).into_owned() }),
-        );
+        for (what, kind) in [("lanes", DamageKind::LaneWithoutLease), ("terms", DamageKind::LeaseTooLong)] {
+            let broken = pass.ask(what, lanes).await?.into_iter();
+            damages.extend(broken.map(|name| Damage { kind, subject: String::from_utf8_lossy(&name).into_owned() }));
+        }
     }
     pass.held(&mut damages).await?;
     let call = pass.call("balance", &[]);

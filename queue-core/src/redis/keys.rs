@@ -17,6 +17,7 @@
 //! | `tomb` | hash | cancelled id and the digit of the list in which it still lies → nothing |
 //! | `workers` | hash | lane → sequence and last answer |
 //! | `leases` | sorted set | lanes by deadline |
+//! | `terms` | sorted set | lanes by the length of their lease |
 //! | `fenced` | set | lanes whose jobs are being taken back |
 //! | `gone` | hash | lane → ids that were cancelled under it |
 //! | `producers`, `seen` | hash, sorted set | sequence and last answer; when registered, or looked at by housekeeping |
@@ -53,6 +54,7 @@ pub(super) enum Kind {
     Tomb,
     Workers,
     Leases,
+    Terms,
     Fenced,
     Gone,
     Producers,
@@ -90,6 +92,7 @@ impl Kind {
             Kind::Tomb => "tomb",
             Kind::Workers => "workers",
             Kind::Leases => "leases",
+            Kind::Terms => "terms",
             Kind::Fenced => "fenced",
             Kind::Gone => "gone",
             Kind::Producers => "producers",

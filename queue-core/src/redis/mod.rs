@@ -29,7 +29,7 @@ mod strays;
 mod turns;
 mod url;
 
-use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll};
+use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -48,7 +48,7 @@ use crate::{
     address::{JobId, check_name},
     alarm::Alarm,
     broker::{
-        Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Due, Durability, Enqueue, Enqueued, Extend,
+        Ahead, Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Due, Durability, Enqueue, Enqueued, Extend,
         Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
         SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
@@ -240,7 +240,15 @@ impl Broker for RedisBroker {
                 expired.push(Suspect { worker: PartyName::new(worker), deadline_ms });
             }
         }
-        Ok(Suspects::new(expired, number(next(&mut values)?)?))
+        let fenced = number(next(&mut values)?)?;
+        let (mut lanes, mut ahead) = (array(next(&mut values)?)?.into_iter(), Vec::new());
+        while let Some(worker) = lanes.next() {
+            let (deadline_ms, term) = (number(next(&mut lanes)?)?, Duration::from_millis(number(next(&mut lanes)?)?));
+            if let Ok(worker) = text(worker) {
+                ahead.push(Ahead { suspect: Suspect { worker: PartyName::new(worker), deadline_ms }, term });
+            }
+        }
+        Ok(Suspects::new(expired, fenced).ahead(ahead))
     }
 
     async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {

@@ -22,7 +22,7 @@ pub(super) struct Script {
 
 use Kind::{
     Active, Attempts, Counters, Crashes, Dead, Ended, Errors, Fenced, Given, Gone, Jobs, Leases, Meta, Notes, Parked, Priority, Producers,
-    Ready0, Ready1, Ready2, Ready3, Records, Retry, Scheduled, Seen, Snoozes, Suspect, Tomb, Tombstones, Workers,
+    Ready0, Ready1, Ready2, Ready3, Records, Retry, Scheduled, Seen, Snoozes, Suspect, Terms, Tomb, Tombstones, Workers,
 };
 
 /// What most keys fit into.
@@ -69,8 +69,8 @@ script!(
     "register",
     "flags=allow-oom",
     &[
-        Meta, Workers, Leases, Producers, Seen, Counters, Scheduled, Retry, Attempts, Snoozes, Crashes, Errors, Priority, Tomb, Ready0,
-        Ready1, Ready3, Suspect, Parked
+        Meta, Workers, Leases, Terms, Producers, Seen, Counters, Scheduled, Retry, Attempts, Snoozes, Crashes, Errors, Priority, Tomb,
+        Ready0, Ready1, Ready3, Suspect, Parked
     ],
     ["prelude", "clock", "schema", "plain"]
 );
@@ -99,9 +99,15 @@ script!(
 /// A turn of a plain queue that keeps no jobs does with the keys before the end of these, and before their start where none has failed.
 pub(super) const FAILURE_KEYS: Range<usize> = 8..10;
 script!(EXTEND, "extend", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Counters], ["prelude", "clock", "schema"]);
-script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Fenced, Counters], ["prelude", "clock"]);
+script!(SUSPECTS, "suspects", "flags=no-writes", &[Leases, Terms, Fenced, Counters], ["prelude", "clock", "terms"]);
 script!(ALIVE, "alive", "flags=no-writes", &[Leases, Counters], ["prelude", "clock"]);
-script!(FENCE, "fence", "flags=allow-oom", &[Meta, Workers, Leases, Gone, Fenced, Counters], ["prelude", "clock", "schema"]);
+script!(
+    FENCE,
+    "fence",
+    "flags=allow-oom",
+    &[Meta, Workers, Leases, Terms, Gone, Fenced, Counters],
+    ["prelude", "clock", "schema", "terms"]
+);
 script!(
     RECLAIM,
     "reclaim",
@@ -142,8 +148,8 @@ script!(
     AUDIT,
     "audit",
     "flags=allow-oom",
-    keys![Scheduled, Retry, Active, Workers, Leases, Fenced, Parked],
-    ["prelude", "clock", "schema", "tools", "plain", "hint", "sparse", "known", "ready", "ended"]
+    keys![Scheduled, Retry, Active, Workers, Leases, Terms, Fenced, Parked],
+    ["prelude", "clock", "schema", "terms", "tools", "plain", "hint", "sparse", "known", "ready", "ended"]
 );
 script!(PAUSE, "pause", "flags=allow-oom", &[Meta, Counters], ["prelude", "clock", "schema", "plain", "hint"]);
 script!(

@@ -35,6 +35,19 @@ pub(super) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damag
         }
     }
 
+    let ahead = rows(
+        tx,
+        "SELECT name, worker FROM queue_workers WHERE queue = ?1 AND NOT fenced AND typeof(deadline) = 'integer' AND deadline > ?2 + term LIMIT ?3",
+        queue.key,
+        tx.now,
+    )?;
+    for (lane, worker) in &ahead {
+        damages.push(Damage { kind: DamageKind::LeaseTooLong, subject: shown(lane) });
+        if repair {
+            tx.sql("UPDATE queue_workers SET deadline = ?2 + term WHERE worker = ?1")?.execute(params![worker, tx.now])?;
+        }
+    }
+
     let held = rows(
         tx,
         "SELECT id, rank FROM queue_jobs WHERE queue = ?1 AND state = ?2
@@ -121,9 +134,9 @@ pub(super) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damag
     Ok(damages)
 }
 
-fn rows(tx: &Tx<'_>, sql: &str, queue: i64, state: i64) -> rusqlite::Result<Vec<(Value, Value)>> {
+fn rows(tx: &Tx<'_>, sql: &str, queue: i64, than: i64) -> rusqlite::Result<Vec<(Value, Value)>> {
     let mut statement = tx.sql(sql)?;
-    statement.query_map(params![queue, state, STEP], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    statement.query_map(params![queue, than, STEP], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 fn shown(subject: &Value) -> String {

@@ -21,11 +21,12 @@ pub(super) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
     let name = PartyName::new(format!("{}.{nonce:016x}.{number}", request.process));
     match request.party {
         Party::Worker { lease } => {
-            tx.sql("INSERT INTO queue_workers (queue, name, process, deadline) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            tx.sql("INSERT INTO queue_workers (queue, name, process, deadline, term) VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
                 queue.key,
                 name.as_str(),
                 name.process(),
-                after(tx.now, lease)
+                after(tx.now, lease),
+                after(0, lease)
             ])?;
         }
         Party::Producer => {

@@ -1,5 +1,7 @@
 //! Leases: beats, and what becomes of the jobs of a lane that lost its own (R6, R7).
 
+use std::time::Duration;
+
 use rusqlite::{OptionalExtension, params};
 
 use super::{
@@ -8,7 +10,7 @@ use super::{
     tx::{Failed, Tx, after, due_after},
 };
 use crate::{
-    broker::{BuryReason, CrashRule, Extend, Extended, PartyName, RECLAIM_ITEMS, Reclaimed, Suspect, Suspects},
+    broker::{Ahead, BuryReason, CrashRule, Extend, Extended, PartyName, RECLAIM_ITEMS, Reclaimed, Suspect, Suspects},
     error::Error,
 };
 
@@ -43,8 +45,16 @@ pub(super) fn suspects(tx: &mut Tx<'_>, queue: &str, limit: usize) -> Result<Sus
             Ok(Suspect { worker: PartyName::new(row.get::<_, Words>(0)?.0), deadline_ms: row.get::<_, Number>(1)?.0 })
         })?
         .collect::<rusqlite::Result<_>>()?;
+    let mut lanes =
+        tx.sql("SELECT name, deadline, term FROM queue_workers WHERE queue = ?1 AND NOT fenced AND deadline > ?2 + term LIMIT ?3")?;
+    let ahead = lanes
+        .query_map(params![queue.key, tx.now, limit], |row| {
+            let suspect = Suspect { worker: PartyName::new(row.get::<_, Words>(0)?.0), deadline_ms: row.get::<_, Number>(1)?.0 };
+            Ok(Ahead { suspect, term: Duration::from_millis(row.get::<_, Number>(2)?.0.max(0).unsigned_abs()) })
+        })?
+        .collect::<rusqlite::Result<_>>()?;
     let fenced = tx.sql("SELECT count(*) FROM queue_workers WHERE queue = ?1 AND fenced")?.query_row([queue.key], |row| row.get(0))?;
-    Ok(Suspects::new(expired, fenced))
+    Ok(Suspects::new(expired, fenced).ahead(ahead))
 }
 
 /// Look two.
@@ -55,7 +65,7 @@ pub(super) fn fence(tx: &mut Tx<'_>, queue: &str, suspects: &[Suspect]) -> Resul
         let fenced = tx
             .sql(
                 "UPDATE queue_workers SET fenced = 1, answer = NULL
-                 WHERE queue = ?1 AND name = ?2 AND deadline = ?3 AND deadline <= ?4 AND NOT fenced",
+                 WHERE queue = ?1 AND name = ?2 AND deadline = ?3 AND (deadline <= ?4 OR deadline > ?4 + term) AND NOT fenced",
             )?
             .execute(params![queue.key, suspect.worker.as_str(), suspect.deadline_ms, tx.now])?;
         answers.push(fenced == 1);

@@ -188,8 +188,13 @@ impl Bed {
     /// Waits until the leases of these lanes are over, fences them and takes their jobs back.
     pub async fn reclaim(&self, lanes: &[&Lane], rule: CrashRule) -> Reclaimed {
         self.fence(lanes).await;
+        self.sweep(lanes.len(), rule).await
+    }
+
+    /// Takes back the jobs of so many fenced lanes.
+    pub async fn sweep(&self, lanes: usize, rule: CrashRule) -> Reclaimed {
         let mut all = Reclaimed::default();
-        while all.forgotten < lanes.len() {
+        while all.forgotten < lanes {
             let step = self.broker.sweep_fenced(&self.queue, &rule).await.expect("a sweep is answered");
             all.released += step.released;
             all.charged += step.charged;

@@ -1,8 +1,10 @@
 //! Leases: who holds one, how it is renewed, and who loses it.
 
+use std::time::Duration;
+
 use queue_core::{
     Error,
-    broker::{CancelAnswer, CrashRule, Extend, PartyName, ProcessId, State, Suspect, Turn},
+    broker::{Audit, CancelAnswer, CrashRule, Damage, DamageKind, Extend, PartyName, ProcessId, State, Suspect, Turn},
 };
 
 use super::bed::{Bed, LONG, SHORT, ack, eventually};
@@ -177,4 +179,47 @@ pub async fn a_turn_tells_how_many_lanes_there_are(bed: Bed) {
     let _others = [bed.lane().await, bed.lane().await];
     let turn = lane.next();
     assert_eq!(lane.send(&turn).await.workers, 3);
+}
+
+/// A deadline further ahead than the lease is long comes of a clock that was put back: the look tells it apart, with the length.
+pub async fn a_lease_that_ends_later_than_it_can_is_told_apart(bed: Bed) {
+    let (alive, lane) = (bed.lane().await, bed.dying_lane().await);
+    // Registered for `SHORT`: what a clock that is put back leaves of a lease that is too long for it.
+    assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok());
+    let suspects = bed.broker.suspects(&bed.queue, 10).await.unwrap();
+    assert!(suspects.expired.is_empty());
+    let [ahead] = &suspects.ahead[..] else { panic!("one lane is ahead: {suspects:?}") };
+    assert_eq!((&ahead.suspect.worker, ahead.term), (&lane.name, SHORT));
+    assert!(suspects.ahead.iter().all(|ahead| ahead.suspect.worker != alive.name));
+    assert!(bed.broker.extend(&[lane.beat(SHORT)]).await[0].is_ok());
+    assert!(bed.broker.suspects(&bed.queue, 10).await.unwrap().ahead.is_empty(), "a renewal by the clock of now puts it right");
+}
+
+/// A lane whose deadline lies too far ahead is fenced like one whose lease is over, if the deadline is the one that was seen.
+pub async fn a_lane_whose_lease_ends_later_than_it_can_is_fenced(bed: Bed) {
+    bed.put(1).await;
+    let mut lane = bed.dying_lane().await;
+    lane.lease = LONG;
+    let held = lane.claim_one().await;
+    let seen = bed.broker.suspects(&bed.queue, 10).await.unwrap().ahead.pop().expect("it is ahead").suspect;
+    let other = Suspect { deadline_ms: seen.deadline_ms - 1, ..seen.clone() };
+    assert_eq!(bed.broker.fence(&bed.queue, &[other, seen.clone(), seen]).await.unwrap(), [false, true, false]);
+    assert!(matches!(bed.broker.turn(&lane.next()).await, Err(Error::Forgotten(_))));
+    bed.sweep(1, CrashRule { delay: Duration::ZERO, ..CrashRule::default() }).await;
+    assert!(bed.broker.suspects(&bed.queue, 10).await.unwrap() == Default::default(), "nothing is left of it");
+    let mut heir = bed.lane().await;
+    let again = eventually("its job comes back", async || heir.claim(1).await.pop()).await;
+    assert!(again.id == held.id && again.claim > held.claim, "the claim number grows, whatever the clock says");
+}
+
+/// The auditor tells a lease that ends later than it can, and cuts it to what a renewal would give.
+pub async fn the_auditor_cuts_a_lease_that_ends_later_than_it_can(bed: Bed) {
+    let (_alive, lane) = (bed.lane().await, bed.dying_lane().await);
+    assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok());
+    let told = [Damage { kind: DamageKind::LeaseTooLong, subject: lane.name.as_str().to_owned() }];
+    for repair in [false, true] {
+        assert_eq!(bed.broker.audit(&bed.queue, Audit { repair, thorough: false }).await.unwrap(), told);
+    }
+    assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
+    eventually("its lease ends", async || bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.pop()).await;
 }

@@ -1,10 +1,15 @@
 //! R6 and R7: beats, and what becomes of the jobs of a lane that was not heard of.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use queue_core::{
     JobId, Result,
-    broker::{BuryReason, CrashRule, Extend, Extended, PartyName, RECLAIM_ITEMS, Reclaimed, Suspect, Suspects},
+    broker::{
+        Ahead, Audit, BuryReason, CrashRule, Damage, DamageKind, Extend, Extended, PartyName, RECLAIM_ITEMS, Reclaimed, Suspect, Suspects,
+    },
 };
 
 use super::{Model, Place, enqueues::forgotten};
@@ -14,6 +19,8 @@ use super::{Model, Place, enqueues::forgotten};
 pub(super) struct Worker {
     pub(super) seq: u64,
     pub(super) deadline: i64,
+    /// How long its lease is.
+    term: Duration,
     pub(super) fenced: bool,
     /// Jobs that were cancelled under it, for which it has not answered.
     gone: BTreeSet<(JobId, u64)>,
@@ -22,8 +29,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(deadline: i64) -> Self {
-        Worker { seq: 0, deadline, fenced: false, gone: BTreeSet::new(), last: (0, Vec::new(), Vec::new()) }
+    pub(super) fn new(deadline: i64, term: Duration) -> Self {
+        Worker { seq: 0, deadline, term, fenced: false, gone: BTreeSet::new(), last: (0, Vec::new(), Vec::new()) }
     }
 }
 
@@ -68,15 +75,35 @@ impl Model {
             .collect();
         expired.sort_by_key(|suspect| suspect.deadline_ms);
         expired.truncate(limit);
-        Suspects::new(expired, self.workers.values().filter(|worker| worker.fenced).count())
+        let ahead = self.workers.iter().filter(|(_, worker)| !worker.fenced && worker.deadline > self.after(worker.term));
+        let ahead = ahead
+            .map(|(name, worker)| Ahead { suspect: Suspect { worker: name.clone(), deadline_ms: worker.deadline }, term: worker.term });
+        let ahead = ahead.take(limit).collect();
+        Suspects::new(expired, self.workers.values().filter(|worker| worker.fenced).count()).ahead(ahead)
+    }
+
+    /// The only damage that comes of a broker's own doing: that its clock was put back.
+    pub fn audit(&mut self, how: Audit) -> Vec<Damage> {
+        let mut damages = Vec::new();
+        for Ahead { suspect, term } in self.suspects(usize::MAX).ahead {
+            if how.repair {
+                let deadline_ms = self.after(term);
+                self.set_deadline(&Suspect { deadline_ms, ..suspect.clone() });
+            }
+            damages.push(Damage { kind: DamageKind::LeaseTooLong, subject: suspect.worker.as_str().to_owned() });
+        }
+        damages
     }
 
     /// Look two.
     pub fn fence(&mut self, suspects: &[Suspect]) -> Vec<bool> {
         let now = self.now;
         let mut fence = |suspect: &Suspect| {
+            let Some(term) = self.workers.get(&suspect.worker).map(|worker| worker.term) else { return false };
+            let latest = self.after(term);
             let Some(worker) = self.workers.get_mut(&suspect.worker) else { return false };
-            if worker.fenced || worker.deadline != suspect.deadline_ms || worker.deadline > now {
+            let stands = (now + 1..=latest).contains(&worker.deadline);
+            if worker.fenced || worker.deadline != suspect.deadline_ms || stands {
                 return false;
             }
             worker.fenced = true;

@@ -73,7 +73,7 @@ impl Model {
     pub fn registered(&mut self, request: &Register, name: PartyName) {
         match request.party {
             queue_core::broker::Party::Worker { lease } => {
-                self.workers.insert(name, Worker::new(self.after(lease)));
+                self.workers.insert(name, Worker::new(self.after(lease), lease));
             }
             _ => {
                 self.producers.insert(name, Producer { seen: self.now, ..Producer::default() });

@@ -92,7 +92,11 @@ mutants! {
     }
     REDIS "queue-core/src/redis/scripts/fence.lua" {
         "fence: only the lease that was seen": "whole(deadline) == tonumber(ARGV[i + 1])" => "true";
+        "fence: a lease that ends too late is over": " or is_ahead(ARGV[i], deadline)" => "";
         "fence: the lane is forgotten": "call('HDEL', K.workers, ARGV[i])" => "";
+    }
+    REDIS "queue-core/src/redis/scripts/suspects.lua" {
+        "suspects: a lease that ends too late is one": "    if term then" => "    if false then";
     }
     REDIS "queue-core/src/redis/scripts/ready.lua" {
         "ready: who lies in the list already is not pushed": "return call('HDEL', K.tomb, id .. list) == 1" => "return call('HDEL', K.tomb, id .. list) == 2";
@@ -138,6 +142,8 @@ mutants! {
     }
     SQLITE "queue-core/src/sqlite/reclaim.rs" {
         "sqlite extend: lost turns are noticed": "\"UPDATE queue_workers SET deadline = ?4 WHERE queue = ?1 AND name = ?2 AND seq >= ?3 AND NOT fenced RETURNING worker\"" => "\"UPDATE queue_workers SET deadline = ?4 WHERE queue = ?1 AND name = ?2 AND ?3 NOT NULL AND NOT fenced RETURNING worker\"";
+        "sqlite suspects: a lease that ends too late is one": "AND NOT fenced AND deadline > ?2 + term LIMIT ?3" => "AND NOT fenced AND deadline > ?2 + term AND 0 LIMIT ?3";
+        "sqlite fence: a lease that ends too late is over": "OR deadline > ?4 + term" => "";
         "sqlite fence: only the lease that was seen": "suspect.deadline_ms" => "tx.sql(\"SELECT deadline FROM queue_workers WHERE name = ?1\")?.query_row([suspect.worker.as_str()], |row| row.get::<_, i64>(0)).unwrap_or(0)";
     }
     ROWS "queue-core/src/sqlite/reclaim.rs" {
@@ -466,7 +472,8 @@ mutants! {
         "client: a batcher that is not run goes home": "if woken && self.go_home() {" => "if false {";
     }
     WORKER "queue-worker/src/reclaimer.rs" {
-        "worker: the reclaimer looks twice": "asked.saturating_duration_since(first) >= confirm" => "true";
+        "worker: the reclaimer looks twice": "first.due() <= asked" => "true";
+        "worker: a lease that ends too late is watched for its length": "term.saturating_add(confirm)" => "confirm";
         "worker: the reclaimer looks at all queues": "(group + 1) % groups" => "group";
     }
     WORKER "queue-core/src/sqlite/mod.rs" {

@@ -92,6 +92,18 @@ elseif what == 'lanes' then
       end
     end
   end
+elseif what == 'terms' then
+  -- Lanes whose deadline lies further ahead than their lease is long; the repair is the end that a renewal would give it now.
+  for i = 3, #ARGV do
+    local deadline = call('ZSCORE', K.leases, ARGV[i])
+    local term = deadline and is_ahead(ARGV[i], deadline)
+    if term then
+      found(ARGV[i])
+      if repairs then
+        call('ZADD', K.leases, ms(now + term), ARGV[i])
+      end
+    end
+  end
 elseif what == 'active' then
   for i = 3, #ARGV, 2 do
     local id, tag = ARGV[i], ARGV[i + 1]

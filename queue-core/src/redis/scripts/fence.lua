@@ -2,9 +2,10 @@
 local answers = {}
 for i = 1, #ARGV, 2 do
   local deadline = call('ZSCORE', K.leases, ARGV[i])
-  if deadline and whole(deadline) == tonumber(ARGV[i + 1]) and whole(deadline) <= now then
+  if deadline and whole(deadline) == tonumber(ARGV[i + 1]) and (whole(deadline) <= now or is_ahead(ARGV[i], deadline)) then
     call('HDEL', K.workers, ARGV[i])
     call('ZREM', K.leases, ARGV[i])
+    call('ZREM', K.terms, ARGV[i])
     call('HDEL', K.gone, ARGV[i])
     call('SADD', K.fenced, ARGV[i])
     table.insert(answers, 1)

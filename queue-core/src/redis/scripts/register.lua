@@ -5,6 +5,7 @@ local name = ARGV[1] .. '.' .. ARGV[2] .. '.' .. number
 if ARGV[3] == 'w' then
   call('HSET', K.workers, name, '0')
   call('ZADD', K.leases, ms(now + ARGV[4]), name)
+  call('ZADD', K.terms, ARGV[4], name)
   -- What waits is left to the next turn, which looks when the first of that is due.
   local rare = call(
     'EXISTS', K.scheduled, K.retry, K.snoozes, K.crashes, K.priority, K.tomb, K.ready0, K.ready1, K.ready3, K.suspect, K.parked

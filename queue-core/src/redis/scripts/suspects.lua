@@ -1,6 +1,18 @@
--- R7, look one. ARGV: limit. Answers: names and deadlines, and how many are fenced.
-local suspects = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', 'LIMIT', 0, ARGV[1])
-for i = 2, #suspects, 2 do
-  suspects[i] = ms(whole(suspects[i]))
+-- R7, look one. ARGV: limit. Answers: names and deadlines of lanes whose lease is over; how many are fenced; names, deadlines and
+-- terms of lanes whose deadline lies further ahead than their lease is long.
+local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+for i = 2, #expired, 2 do
+  expired[i] = ms(whole(expired[i]))
 end
-return { suspects, call('SCARD', K.fenced) }
+-- While the clock is right and all leases are equally long, no lane lies beyond the shortest term.
+local ahead, shortest = {}, call('ZRANGE', K.terms, 0, 0, 'WITHSCORES')[2]
+if shortest then
+  local far = call('ZRANGEBYSCORE', K.leases, '(' .. ms(now + whole(shortest)), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+  for i = 1, #far, 2 do
+    local term = is_ahead(far[i], far[i + 1])
+    if term then
+      ahead[#ahead + 1], ahead[#ahead + 2], ahead[#ahead + 3] = far[i], ms(whole(far[i + 1])), ms(term)
+    end
+  end
+end
+return { expired, call('SCARD', K.fenced), ahead }

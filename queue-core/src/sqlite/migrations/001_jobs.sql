@@ -41,6 +41,7 @@ CREATE TABLE queue_workers (
     process TEXT NOT NULL,
     seq INTEGER NOT NULL DEFAULT 0,
     deadline INTEGER NOT NULL,
+    term INTEGER NOT NULL DEFAULT 4503599627370496,
     fenced INTEGER NOT NULL DEFAULT 0,
     answer BLOB,
     UNIQUE (queue, name)
