@@ -118,15 +118,15 @@ macro_rules! __conformance_cases {
                 a_late_turn_of_a_lane_that_nobody_fenced_counts
                 a_lane_that_showed_life_between_the_looks_is_not_fenced
                 a_fence_wants_the_exact_deadline_and_its_end
-                a_lease_that_ends_later_than_it_can_is_told_apart
-                a_lane_whose_lease_ends_later_than_it_can_is_fenced
-                the_auditor_cuts_a_lease_that_ends_later_than_it_can
                 a_fenced_lane_is_forgotten_in_every_request
                 a_fence_takes_one_lane_not_its_process
                 a_beat_brings_the_cancels
                 an_answer_to_an_old_delivery_leaves_the_cancel_of_a_newer_one
                 a_turn_renews_the_lease
-                a_turn_tells_how_many_lanes_there_are;
+                a_turn_tells_how_many_lanes_there_are
+                a_lease_that_ends_later_than_it_can_is_told_apart
+                a_lane_whose_lease_ends_later_than_it_can_is_fenced
+                the_auditor_cuts_a_lease_that_ends_later_than_it_can;
             reclaims:
                 a_lost_process_charges_a_crash_to_what_it_held
                 a_suspect_is_charged_alone_and_its_neighbours_go_free

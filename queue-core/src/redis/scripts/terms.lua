@@ -3,6 +3,6 @@
 
 -- Whether the deadline of a lane lies further ahead than its lease is long. A lane without a term is not known to be so.
 local function is_ahead(lane, deadline)
-  local term = call('ZSCORE', K.terms, lane)
-  return term and whole(deadline) < FOREVER and whole(deadline) > now + whole(term) and whole(term)
+  local term = whole(call('ZSCORE', K.terms, lane) or '')
+  return term > 0 and whole(deadline) < FOREVER and whole(deadline) > now + term and term
 end
