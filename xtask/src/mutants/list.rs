@@ -49,6 +49,8 @@ macro_rules! mutants {
 pub(super) const BUILT_ALONE: &[&str] = &[
     "sqlite cancel: a worker hears of it",
     "sqlite: what is acknowledged is on disk",
+    "sqlite suspects: a lease that ends too late is one",
+    "sqlite fence: a lease that ends too late is over",
     "sqlite fence: only a lease that is over",
     "worker: a panic is contained",
     "worker: an unanswered turn is sent again",
@@ -401,7 +403,7 @@ mutants! {
         "other hands: what lives is not evicted": "if not stays then" => "if true then";
     }
     CORRUPT "queue-core/src/redis/scripts/suspects.lua" {
-        "other hands: a deadline is a whole number": "suspects[i] = ms(whole(suspects[i]))" => "suspects[i] = suspects[i]";
+        "other hands: a deadline is a whole number": "expired[i] = ms(whole(expired[i]))" => "expired[i] = expired[i]";
     }
     CORRUPT "queue-core/src/redis/scripts/ready.lua" {
         "other hands: a priority that is none is normal": "list and list <= 3 and LISTS[list] and list or 2" => "list";
