@@ -1,8 +1,11 @@
 //! The one error type of this crate, grouped by what the caller can do about it.
 
-use std::time::Duration;
+use std::{error::Error as StdError, sync::Arc};
 
 use crate::address::JobAddress;
+
+/// The error below one of ours: what the operating system, the server or the database said.
+pub type Cause = Arc<dyn StdError + Send + Sync>;
 
 /// What can go wrong between an application and its queue.
 ///
@@ -103,14 +106,20 @@ pub enum Error {
         broker: String,
         /// What was seen.
         problem: String,
+        /// The error behind it, if there is one.
+        #[source]
+        cause: Option<Cause>,
     },
     /// No answer within the deadline, or the connection broke before it. What was asked for **may** have been done.
-    #[error("the broker at {broker} has not answered: the connection broke, or {after:?} have passed; it may have acted")]
+    #[error("the broker at {broker} has not answered: {problem}; it may have acted")]
     Ambiguous {
         /// The broker's URL without secrets.
         broker: String,
-        /// How long an answer is waited for.
-        after: Duration,
+        /// How long an answer was waited for, or what became of the connection.
+        problem: String,
+        /// The error behind it, if there is one.
+        #[source]
+        cause: Option<Cause>,
     },
     /// The broker has no room; nothing was stored.
     #[error("the broker at {broker} is full: {problem}; nothing was stored")]
@@ -132,8 +141,8 @@ pub enum Error {
         seq: u64,
     },
     /// An enqueue without an answer: the jobs may or may not be stored. [`Pending::retry`](crate::Pending::retry) finds out
-    /// without making a second job.
-    #[error("enqueue of {} job(s) got no answer in time; `retry()` of the pending call settles it without doubling", .0.jobs().len())]
+    /// without making a second job. Its [`source`](std::error::Error::source) is what the last try met with.
+    #[error(transparent)]
     Unknown(Box<crate::client::Pending>),
     /// A bug of ours, or data of somebody else's under our keys.
     #[error("unexpected answer from the broker: {0}")]
@@ -151,15 +160,37 @@ impl Error {
         matches!(self, Error::Ambiguous { .. } | Error::Unknown(_))
     }
 
+    /// An [`Unavailable`](Self::Unavailable) without an error behind it.
+    pub fn unavailable(broker: impl Into<String>, problem: impl Into<String>) -> Self {
+        Error::Unavailable { broker: broker.into(), problem: problem.into(), cause: None }
+    }
+
+    /// An [`Ambiguous`](Self::Ambiguous) without an error behind it.
+    pub fn ambiguous(broker: impl Into<String>, problem: impl Into<String>) -> Self {
+        Error::Ambiguous { broker: broker.into(), problem: problem.into(), cause: None }
+    }
+
+    /// The same with the error behind it.
+    pub fn caused_by(mut self, error: impl StdError + Send + Sync + 'static) -> Self {
+        if let Error::Unavailable { cause, .. } | Error::Ambiguous { cause, .. } = &mut self {
+            *cause = Some(Arc::new(error));
+        }
+        self
+    }
+
     /// The same error once more, for each of several callers. Of a pending call only the message is repeated.
     pub(crate) fn duplicate(&self) -> Self {
         match self {
             Error::Invalid { field, value, problem } => Error::Invalid { field, value: value.clone(), problem: problem.clone() },
             Error::AccessDenied { broker, problem } => Error::AccessDenied { broker: broker.clone(), problem: problem.clone() },
-            Error::Unavailable { broker, problem } => Error::Unavailable { broker: broker.clone(), problem: problem.clone() },
+            Error::Unavailable { broker, problem, cause } => {
+                Error::Unavailable { broker: broker.clone(), problem: problem.clone(), cause: cause.clone() }
+            }
             Error::BrokerFull { broker, problem } => Error::BrokerFull { broker: broker.clone(), problem: problem.clone() },
             Error::SchemaTooNew { queue, found, known } => Error::SchemaTooNew { queue: queue.clone(), found: *found, known: *known },
-            Error::Ambiguous { broker, after } => Error::Ambiguous { broker: broker.clone(), after: *after },
+            Error::Ambiguous { broker, problem, cause } => {
+                Error::Ambiguous { broker: broker.clone(), problem: problem.clone(), cause: cause.clone() }
+            }
             Error::Forgotten(name) => Error::Forgotten(name.clone()),
             Error::Config(problem) => Error::Config(problem.clone()),
             Error::Internal(problem) => Error::Internal(problem.clone()),

@@ -1,23 +1,31 @@
 //! What people do with jobs and queues: look, repair, stop.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use crate::{
     address::{JobAddress, JobId, check_name},
     broker::{Audit, CancelAnswer, Damage, Durability, DynBroker, JobRecord, MAX_ITEMS, Page, QueueStats, State},
+    client::after,
     error::{Error, Result},
-    io::on_broker,
+    io::{on_broker, on_broker_until},
 };
 
 /// Lists, shows and repairs: what the command line and a dashboard stand on. From [`Client::inspector`](crate::Client::inspector).
 ///
-/// Like all of this crate, it works from any async runtime: the broker's own thread does the talking.
+/// Like all of this crate, it works from any async runtime: the broker's own thread does the talking. Every call but
+/// [`audit`](Self::audit) returns within the [deadline](crate::Client::with_deadline) of its client, with
+/// [`Error::Ambiguous`] if there is no answer by then.
 #[derive(Clone, Debug)]
 pub struct Inspector {
     broker: DynBroker,
+    deadline: Duration,
 }
 
 impl Inspector {
-    pub(crate) fn new(broker: DynBroker) -> Self {
-        Inspector { broker }
+    pub(crate) fn new(broker: DynBroker, deadline: Duration) -> Self {
+        Inspector { broker, deadline }
     }
 
     /// What acknowledged jobs survive, at least: a server that does not tell may keep more.
@@ -43,8 +51,9 @@ impl Inspector {
     /// Those of the broker.
     pub async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
         check_name("queue", queue)?;
-        let queue = queue.to_owned();
-        self.run(|broker| async move { broker.audit(&queue, how).await }).await
+        let (queue, broker) = (queue.to_owned(), self.broker.clone());
+        // No deadline: it is a long series of calls, each of which ends.
+        on_broker(&self.broker, async move { broker.audit(&queue, how).await }).await?
     }
 
     /// Depth and counters of a queue.
@@ -75,7 +84,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::NoSuchJob`].
     pub async fn show(&self, job: &JobAddress) -> Result<JobRecord> {
-        self.look(job).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))
+        self.look(self.until(), job).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))
     }
 
     /// Finds a job by `queue/id`, or by its bare id in all registered queues.
@@ -87,10 +96,10 @@ impl Inspector {
             return text.parse();
         }
         let id: JobId = text.parse()?;
-        let mut found = Vec::new();
-        for queue in self.queues().await? {
+        let (until, mut found) = (self.until(), Vec::new());
+        for queue in self.run_until(until, |broker| async move { broker.queues().await }).await? {
             let address = JobAddress { queue: queue.into(), id: id.clone() };
-            if self.look(&address).await?.is_some() {
+            if self.look(until, &address).await?.is_some() {
                 found.push(address);
             }
         }
@@ -109,8 +118,9 @@ impl Inspector {
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it has ended.
     pub async fn cancel(&self, job: &JobAddress) -> Result<CancelAnswer> {
-        match self.cancel_many(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
-            Some(CancelAnswer::NotFound) | None => Err(self.refused(job, "cancel").await?),
+        let until = self.until();
+        match self.cancel_until(until, &job.queue, std::slice::from_ref(&job.id)).await?.first() {
+            Some(CancelAnswer::NotFound) | None => Err(self.refused(until, job, "cancel").await?),
             Some(answer) => Ok(*answer),
         }
     }
@@ -120,9 +130,10 @@ impl Inspector {
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is not dead.
     pub async fn requeue(&self, job: &JobAddress) -> Result<()> {
-        match self.requeue_many(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
+        let until = self.until();
+        match self.requeue_until(until, &job.queue, std::slice::from_ref(&job.id)).await?.first() {
             Some(true) => Ok(()),
-            _ => Err(self.refused(job, "requeue").await?),
+            _ => Err(self.refused(until, job, "requeue").await?),
         }
     }
 
@@ -131,9 +142,10 @@ impl Inspector {
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is running: cancel it first.
     pub async fn delete(&self, job: &JobAddress) -> Result<()> {
-        match self.delete_many(&job.queue, std::slice::from_ref(&job.id)).await?.first() {
+        let until = self.until();
+        match self.delete_until(until, &job.queue, std::slice::from_ref(&job.id)).await?.first() {
             Some(true) => Ok(()),
-            _ => Err(self.refused(job, "delete").await?),
+            _ => Err(self.refused(until, job, "delete").await?),
         }
     }
 
@@ -142,9 +154,13 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`] for more of them, here and below.
     pub async fn cancel_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
+        self.cancel_until(self.until(), queue, ids).await
+    }
+
+    async fn cancel_until(&self, until: Instant, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
         check_many(queue, ids)?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.run(|broker| async move { broker.cancel(&queue, &ids).await }).await
+        self.run_until(until, |broker| async move { broker.cancel(&queue, &ids).await }).await
     }
 
     /// [`requeue`](Self::requeue) for many. One answer per id, in order: false when there is none or it is not dead.
@@ -152,9 +168,13 @@ impl Inspector {
     /// # Errors
     /// Those of the broker.
     pub async fn requeue_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        self.requeue_until(self.until(), queue, ids).await
+    }
+
+    async fn requeue_until(&self, until: Instant, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
         check_many(queue, ids)?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.run(|broker| async move { broker.requeue(&queue, &ids).await }).await
+        self.run_until(until, |broker| async move { broker.requeue(&queue, &ids).await }).await
     }
 
     /// [`delete`](Self::delete) for many. One answer per id, in order: false when there is none or it is running.
@@ -162,9 +182,13 @@ impl Inspector {
     /// # Errors
     /// Those of the broker.
     pub async fn delete_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        self.delete_until(self.until(), queue, ids).await
+    }
+
+    async fn delete_until(&self, until: Instant, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
         check_many(queue, ids)?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.run(|broker| async move { broker.delete(&queue, &ids).await }).await
+        self.run_until(until, |broker| async move { broker.delete(&queue, &ids).await }).await
     }
 
     /// Stops claiming from a queue, for all workers. What runs goes on, enqueues too.
@@ -189,23 +213,36 @@ impl Inspector {
         self.run(|broker| async move { broker.set_paused(&queue, paused).await }).await
     }
 
-    async fn look(&self, job: &JobAddress) -> Result<Option<JobRecord>> {
+    async fn look(&self, until: Instant, job: &JobAddress) -> Result<Option<JobRecord>> {
         let job = job.clone();
-        self.run(|broker| async move { broker.show(&job.queue, &job.id).await }).await
+        self.run_until(until, |broker| async move { broker.show(&job.queue, &job.id).await }).await
     }
 
-    /// On the broker's thread, so that any runtime will do.
+    /// When a call that begins now has to end.
+    fn until(&self) -> Instant {
+        after(self.deadline)
+    }
+
     async fn run<T, F>(&self, work: impl FnOnce(DynBroker) -> F) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        on_broker(&self.broker, work(self.broker.clone())).await?
+        self.run_until(self.until(), work).await
+    }
+
+    /// On the broker's thread, so that any runtime will do.
+    async fn run_until<T, F>(&self, until: Instant, work: impl FnOnce(DynBroker) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        on_broker_until(&self.broker, until, work(self.broker.clone())).await
     }
 
     /// The error for a job that a verb does not apply to.
-    async fn refused(&self, job: &JobAddress, verb: &'static str) -> Result<Error> {
-        Ok(match self.look(job).await? {
+    async fn refused(&self, until: Instant, job: &JobAddress, verb: &'static str) -> Result<Error> {
+        Ok(match self.look(until, job).await? {
             Some(record) => Error::WrongState { job: job.clone(), verb, state: record.state.name() },
             None => Error::NoSuchJob(job.to_string()),
         })

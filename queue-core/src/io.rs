@@ -3,7 +3,7 @@
 
 use std::{future::Future, pin::Pin, sync::Mutex, thread::JoinHandle};
 
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 use tokio_util::context::TokioContext;
 
 use crate::{
@@ -64,8 +64,23 @@ pub(crate) async fn on_broker<T: Send + 'static>(broker: &DynBroker, work: impl 
         // A caller that was dropped has no use for the result.
         let _ = sender.send(work.await);
     }));
-    let ended = || Error::Unavailable { broker: broker.info().location, problem: "its I/O thread has ended".to_owned() };
+    let ended = || Error::unavailable(broker.info().location, "its I/O thread has ended");
     receiver.await.map_err(|_| ended())
+}
+
+/// The same for a caller who wants to know by then.
+///
+/// # Errors
+/// [`Error::Ambiguous`] when the time is up.
+pub(crate) async fn on_broker_until<T: Send + 'static>(
+    broker: &DynBroker,
+    until: Instant,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let begun = Instant::now();
+    let timed = async move { tokio::time::timeout_at(until, work).await };
+    let late = |_| Error::ambiguous(broker.info().location, format!("{:.1?} have passed", begun.elapsed()));
+    on_broker(broker, timed).await?.map_err(late)?
 }
 
 impl Drop for IoThread {

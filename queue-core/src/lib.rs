@@ -152,7 +152,7 @@ pub use self::{
     address::{JobAddress, JobId},
     client::{Client, Handle, Job, Pending},
     context::{JobContext, State},
-    error::{Error, Result},
+    error::{Cause, Error, Result},
     inspector::Inspector,
     io::BoxFuture,
     outcome::Outcome,

@@ -7,7 +7,6 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -135,7 +134,7 @@ impl FailingBroker {
     /// Fails before the call.
     fn before(&self) -> Result<()> {
         if self.take(Fault::RequestLost) {
-            return Err(Error::Unavailable { broker: self.location(), problem: "it was made to fail".to_owned() });
+            return Err(Error::unavailable(self.location(), "it was made to fail"));
         }
         Ok(())
     }
@@ -143,7 +142,7 @@ impl FailingBroker {
     /// Fails after the call.
     fn after<T>(&self, answer: Result<T>) -> Result<T> {
         if self.take(Fault::ReplyLost) {
-            return Err(Error::Ambiguous { broker: self.location(), after: Duration::ZERO });
+            return Err(Error::ambiguous(self.location(), "its answer was lost"));
         }
         answer
     }
@@ -215,10 +214,7 @@ impl Broker for FailingBroker {
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
         if self.before().is_err() {
-            return lanes
-                .iter()
-                .map(|_| Err(Error::Unavailable { broker: self.location(), problem: "it was made to fail".to_owned() }))
-                .collect();
+            return lanes.iter().map(|_| Err(Error::unavailable(self.location(), "it was made to fail"))).collect();
         }
         let mut answers = self.inner.extend(lanes).await;
         for (answer, lane) in answers.iter_mut().zip(lanes) {

@@ -5,7 +5,6 @@ use std::{
     fmt,
     sync::{Mutex, PoisonError},
     thread::{self, ThreadId},
-    time::Duration,
 };
 
 use queue_core::{
@@ -138,7 +137,7 @@ impl Enqueues {
         self.seen.send_modify(|all| all.push(seen));
         let _pass = self.gate.acquire().await.expect("the gate is never closed for good");
         let broker = broker.to_owned();
-        let lost = || Error::Ambiguous { broker: broker.clone(), after: Duration::from_millis(1) };
+        let lost = || Error::ambiguous(&broker, "1ms have passed");
         let full = || Error::BrokerFull { broker: broker.clone(), problem: "no room".to_owned() };
         match self.next() {
             EnqueueFault::Cut | EnqueueFault::CutBefore if again => Err(full()),
@@ -148,7 +147,7 @@ impl Enqueues {
                 carried_out.await?;
                 Err(lost())
             }
-            EnqueueFault::Unavailable => Err(Error::Unavailable { broker, problem: "it is away".to_owned() }),
+            EnqueueFault::Unavailable => Err(Error::unavailable(broker, "it is away")),
             EnqueueFault::Full => Err(full()),
             EnqueueFault::Forgotten => Err(Error::Forgotten(request.producer.to_string())),
             EnqueueFault::Torn => carried_out.await.map(|mut answers| {

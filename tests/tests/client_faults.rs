@@ -283,6 +283,48 @@ async fn nobody_waits_much_longer_than_the_deadline() {
     assert!(begin.elapsed() < deadline * 4, "{:?}", begin.elapsed());
 }
 
+/// Brokers end their calls by themselves. Should one not, callers are told all the same, each at its own deadline, and may ask again.
+#[tokio::test]
+async fn a_broker_that_does_not_answer_keeps_nobody_beyond_its_deadline() {
+    const DEADLINE: Duration = Duration::from_millis(400);
+    let broker = broker();
+    let client = client(&broker, DEADLINE);
+    // Each lane has a name then.
+    for _ in 0..2 {
+        let number = join_all((0..100).map(|n| number::job(n).enqueue(&client))).await;
+        assert!(number.iter().all(Result::is_ok));
+    }
+    let seen = broker.enqueues.seen().len();
+    broker.enqueues.close();
+    // Who is alone relies on the broker, which has a deadline.
+    let mut alone = Box::pin(number::job(0).enqueue(&client));
+    assert!(futures_util::poll!(&mut alone).is_pending());
+    broker.enqueues.has_seen(seen + 1).await;
+    let crowd = join_all((0..40_u32).map(async |n| {
+        tokio::time::sleep(DEADLINE.mul_f64(f64::from(n) / 40.0)).await;
+        let begun = std::time::Instant::now();
+        let outcome = number::job(u64::from(n)).enqueue(&client).await;
+        let took = begun.elapsed();
+        assert!(took >= DEADLINE - Duration::from_millis(15) && took < DEADLINE + Duration::from_millis(600), "{took:?}: {outcome:?}");
+        outcome.expect_err("nobody has an answer")
+    }));
+    let errors = tokio::time::timeout(LONG, crowd).await.expect("nobody is kept");
+    broker.enqueues.open();
+    alone.await.unwrap();
+    let mut unknown = 0;
+    for error in errors {
+        assert!(std::error::Error::source(&error).is_some() || matches!(error, Error::Unavailable { .. }), "{error:?}");
+        match error {
+            Error::Unknown(pending) => drop(pending.retry().await.unwrap()),
+            Error::Unavailable { .. } => continue,
+            other => panic!("{other:?}"),
+        }
+        unknown += 1;
+    }
+    assert_ne!(unknown, 0);
+    assert_eq!(stored(&client).await, 201 + unknown, "what was not known is there once, and what was not sent is not");
+}
+
 #[tokio::test]
 async fn a_call_that_is_dropped_leaves_a_whole_job_or_none() {
     let broker = broker();

@@ -81,7 +81,7 @@ impl Link {
             // Refused, or lost on the way there: at once, or without a word.
             90 => {
                 wait(20).await;
-                Err(Error::Unavailable { broker: "simulated".to_owned(), problem: "refused".to_owned() })
+                Err(Error::unavailable("simulated", "refused"))
             }
             91 | 92 => {
                 tokio::time::sleep(CALL_DEADLINE).await;
@@ -125,7 +125,7 @@ impl Link {
 }
 
 fn ambiguous() -> Error {
-    Error::Ambiguous { broker: "simulated".to_owned(), after: CALL_DEADLINE }
+    Error::ambiguous("simulated", format!("{CALL_DEADLINE:?} have passed"))
 }
 
 impl fmt::Debug for Link {

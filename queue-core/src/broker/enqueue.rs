@@ -1,6 +1,9 @@
 //! Enqueue: the jobs that go in, and what became of each.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::PartyName;
 use crate::address::JobId;
@@ -92,12 +95,14 @@ pub struct Enqueue {
     pub seq: u64,
     /// The jobs, in order.
     pub jobs: Vec<NewJob>,
+    /// When its caller wants to know, if that is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not sent to the broker.
+    pub until: Option<Instant>,
 }
 
 impl Enqueue {
     /// An enqueue of `jobs`.
     pub fn new(queue: impl Into<Arc<str>>, producer: PartyName, seq: u64, jobs: Vec<NewJob>) -> Self {
-        Enqueue { queue: queue.into(), producer, seq, jobs }
+        Enqueue { queue: queue.into(), producer, seq, jobs, until: None }
     }
 }
 

@@ -1,6 +1,10 @@
 //! Who asks: worker lanes and producers, and their names.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Who registers with a queue.
 #[derive(Clone, Debug)]
@@ -25,17 +29,19 @@ pub struct Register {
     pub party: Party,
     /// Random per process start. Lanes of one process share it, so that a crash is judged over all they held.
     pub process: ProcessId,
+    /// When the answer is wanted, if that is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not sent to the broker.
+    pub until: Option<Instant>,
 }
 
 impl Register {
     /// A worker lane that asks for a name.
     pub fn worker(queue: impl Into<Arc<str>>, process: ProcessId, lease: Duration) -> Self {
-        Register { queue: queue.into(), party: Party::Worker { lease }, process }
+        Register { queue: queue.into(), party: Party::Worker { lease }, process, until: None }
     }
 
     /// A producer that asks for a name.
     pub fn producer(queue: impl Into<Arc<str>>, process: ProcessId) -> Self {
-        Register { queue: queue.into(), party: Party::Producer, process }
+        Register { queue: queue.into(), party: Party::Producer, process, until: None }
     }
 }
 

@@ -7,20 +7,29 @@
 use std::{
     collections::VecDeque,
     mem,
+    pin::pin,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::{
     runtime,
-    sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard, Semaphore, mpsc, oneshot},
-    time::Instant,
+    sync::{
+        Mutex as AsyncMutex, Notify, OwnedMutexGuard, Semaphore,
+        mpsc::{self, error::TrySendError},
+        oneshot,
+    },
+    time::{Instant, sleep, timeout_at},
 };
 
-use super::producer::{Answer, Failure, Line, Producer, after};
+use super::{
+    callers::{Callers, Waiter},
+    producer::{Answer, Failure, Line, Producer, after},
+};
 use crate::{
     broker::{Enqueue, MAX_BYTES, MAX_ITEMS, NewJob},
     error::{Error, Result},
@@ -29,7 +38,10 @@ use crate::{
 };
 
 /// Jobs that wait for the batcher before `enqueue` itself has to wait.
-const WAITING: usize = 4096;
+const WAITING: usize = 65_536;
+
+/// How often the batcher looks, while all lanes are busy, whose time is up.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Batches of single jobs in flight at once: while the server stores one, the callers of the other come back with new jobs.
 const LANES: usize = 2;
@@ -102,9 +114,7 @@ impl Drop for Caller<'_> {
 #[derive(Debug)]
 struct Waiting {
     job: NewJob,
-    /// When its caller wants to know.
-    until: Instant,
-    answer: oneshot::Sender<Result<Answer>>,
+    caller: Waiter,
 }
 
 impl Producers {
@@ -132,14 +142,16 @@ impl Producers {
 
     /// Stores one bounded batch, beside at most three others. Once begun, it goes on although its caller is dropped.
     pub(super) async fn enqueue_batch(&self, jobs: Vec<NewJob>) -> Result<Vec<Answer>, Failure> {
-        let closed = || Failure::Refused(Error::Internal("the bulk lanes are closed".to_owned()));
+        let until = after(self.line.deadline);
         let Bulk { lanes, idle } = self.bulk.clone();
-        let lane = lanes.acquire_owned().await.map_err(|_| closed())?;
         let line = self.line.clone();
         let stored = on_broker(&self.line.broker, async move {
+            let closed = |_| Failure::Refused(Error::Internal("the bulk lanes are closed".to_owned()));
+            let late = |_| Failure::Refused(line.late());
+            let lane = timeout_at(until, lanes.acquire_owned()).await.map_err(late)?.map_err(closed)?;
             let spare = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let mut producer = spare.unwrap_or_else(|| Producer::new(line.clone()));
-            let outcome = producer.send(jobs, after(line.deadline)).await;
+            let outcome = producer.send(jobs, &mut Callers::One(until)).await;
             idle.lock().unwrap_or_else(PoisonError::into_inner).push(producer);
             drop(lane);
             outcome
@@ -157,7 +169,7 @@ impl Singles {
         let until = after(line.deadline);
         let caller = Caller::among(&self.crowd);
         let job = match self.single.clone().try_lock_owned() {
-            Ok(mut producer) if caller.is_alone => match producer.next(job) {
+            Ok(mut producer) if caller.is_alone => match producer.next(job, until) {
                 Ok(request) => return enqueue_alone(line, producer, request, until).await,
                 Err(job) => job,
             },
@@ -166,7 +178,15 @@ impl Singles {
         let gone = || Error::Internal("the batcher of this client has ended; it is not known whether the job is stored".to_owned());
         let (answer, answered) = oneshot::channel();
         let batcher = self.batcher(line, near);
-        batcher.send(Waiting { job, until, answer }).await.map_err(|_| gone())?;
+        match batcher.try_send(Waiting { job, caller: Waiter { until, answer } }) {
+            Ok(()) => {}
+            Err(TrySendError::Closed(_)) => return Err(gone()),
+            Err(TrySendError::Full(waiting)) => {
+                let (full, late) = (batcher.clone(), line.late());
+                let sent = async move { timeout_at(until, full.send(waiting)).await };
+                on_broker(&line.broker, sent).await?.map_err(|_| late)?.map_err(|_| gone())?;
+            }
+        }
         if self.crowd.is_worth(batcher.max_capacity() - batcher.capacity()) {
             self.crowd.bell.notify_one();
         }
@@ -198,7 +218,7 @@ async fn enqueue_alone(line: &Line, mut producer: OwnedMutexGuard<Producer>, req
     let answers = match line.attempt(&request).await {
         Ok(answers) => Ok(answers),
         Err(error) => {
-            let concluded = async move { producer.conclude(request, Some(error), until).await };
+            let concluded = async move { producer.conclude(request, Some(error), &mut Callers::One(until)).await };
             on_broker(&line.broker, concluded).await?
         }
     };
@@ -220,6 +240,7 @@ impl Batcher {
     /// Ends when the last client is gone and everything that it gave is answered.
     async fn run(mut self, mut waiting: mpsc::Receiver<Waiting>) {
         let mut flying = FuturesUnordered::new();
+        let mut look = pin!(sleep(LOOK));
         loop {
             if flying.is_empty() && self.gathered.is_empty() && waiting.recv_many(&mut self.gathered, MAX_ITEMS).await == 0 {
                 return;
@@ -237,6 +258,10 @@ impl Batcher {
             }
             tokio::select! {
                 Some(lane) = flying.next() => self.idle.push_back(lane),
+                () = look.as_mut(), if !flying.is_empty() => {
+                    self.tell_those_due(&mut waiting);
+                    look.as_mut().reset(Instant::now() + LOOK);
+                }
                 () = self.crowd.bell.notified(), if !self.idle.is_empty() && !flying.is_empty() => {}
                 else => {}
             }
@@ -248,21 +273,33 @@ impl Batcher {
         self.idle.iter().find_map(|lane| lane.clone().try_lock_owned().ok())
     }
 
+    /// Tells those whose time is up before a lane was free. Nothing of theirs was sent.
+    fn tell_those_due(&mut self, waiting: &mut mpsc::Receiver<Waiting>) {
+        while self.gathered.len() < WAITING
+            && let Ok(job) = waiting.try_recv()
+        {
+            self.gathered.push(job);
+        }
+        let now = Instant::now();
+        for Waiting { caller, .. } in self.gathered.extract_if(.., |waiting| waiting.caller.until <= now) {
+            drop(caller.answer.send(Err(self.line.late())));
+        }
+    }
+
     /// `None`: nobody is left who waits.
     fn next_batch(&mut self) -> Option<Batch> {
         let size = batch_size(self.gathered.iter().map(|waiting| waiting.job.envelope.len())).min(self.gathered.len());
         let rest = self.gathered.split_off(size);
         let now = Instant::now();
-        let mut batch = Batch { jobs: Vec::with_capacity(size), answers: Vec::with_capacity(size), until: now };
-        for Waiting { job, until, answer } in mem::replace(&mut self.gathered, rest) {
-            if until < now {
+        let mut batch = Batch { jobs: Vec::with_capacity(size), callers: Vec::with_capacity(size) };
+        for Waiting { job, caller } in mem::replace(&mut self.gathered, rest) {
+            if caller.until <= now {
                 // It waited behind a batch that used up its time. Nothing of it was sent.
-                drop(answer.send(Err(self.line.unavailable("it did not answer to the jobs before this one"))));
+                drop(caller.answer.send(Err(self.line.late())));
                 continue;
             }
-            batch.until = batch.until.max(until);
             batch.jobs.push(job);
-            batch.answers.push(answer);
+            batch.callers.push(Some(caller));
         }
         (!batch.jobs.is_empty()).then_some(batch)
     }
@@ -271,22 +308,18 @@ impl Batcher {
 /// Jobs that travel together, and who waits for them.
 struct Batch {
     jobs: Vec<NewJob>,
-    answers: Vec<oneshot::Sender<Result<Answer>>>,
-    until: Instant,
+    callers: Vec<Option<Waiter>>,
 }
 
 impl Batch {
     /// Gives the lane back.
     async fn send(self, mut lane: OwnedMutexGuard<Producer>) -> Arc<AsyncMutex<Producer>> {
-        let outcome = lane.send(self.jobs, self.until).await;
+        let mut callers = Callers::Each(self.callers);
+        let outcome = lane.send(self.jobs, &mut callers).await;
         // Unlocked before anybody hears: who comes back alone wants it.
         let idle = OwnedMutexGuard::mutex(&lane).clone();
         drop(lane);
-        // Nobody waits any more who was dropped meanwhile; the others' answers are what counts.
-        match outcome {
-            Ok(results) => self.answers.into_iter().zip(results).for_each(|(answer, result)| drop(answer.send(Ok(result)))),
-            Err(failure) => self.answers.into_iter().enumerate().for_each(|(i, answer)| drop(answer.send(Err(failure.of(i))))),
-        }
+        callers.answer(outcome);
         idle
     }
 }

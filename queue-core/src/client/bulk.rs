@@ -195,7 +195,7 @@ pub(super) async fn enqueue_all<T: Task>(
             let why = "an earlier batch was refused, this one was not sent";
             let broker = client.info().location;
             for position in batch.positions {
-                answers.set(position, Err(Error::Unavailable { broker: broker.clone(), problem: why.to_owned() }));
+                answers.set(position, Err(Error::unavailable(&broker, why)));
             }
         } else {
             in_flight.push(send(queue, batch));

@@ -5,15 +5,18 @@ use std::{fmt, marker::PhantomData, time::Duration};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::{Client, LONGEST};
+use super::{Client, LONGEST, after};
 use crate::{
     address::{JobAddress, JobId},
     broker::{Confirmed, JobRecord, State},
     codec,
     error::{Error, Result},
-    io::on_broker,
+    io::{on_broker, on_broker_until},
     task::{Task, TaskOutput},
 };
+
+/// How long the last look of a `wait` may take when its time is up.
+const LAST_LOOK: Duration = Duration::from_millis(40);
 
 /// A job that was enqueued. Its [`address`](Self::address) is all there is to keep: [`Client::handle`] rebuilds the rest.
 pub struct Handle<T> {
@@ -79,12 +82,12 @@ impl<T> Handle<T> {
     /// # Errors
     /// Those of the broker.
     pub async fn status(&self) -> Result<Option<State>> {
-        Ok(self.record().await?.map(|record| record.state))
+        Ok(self.record(after(self.client.deadline())).await?.map(|record| record.state))
     }
 
-    async fn record(&self) -> Result<Option<JobRecord>> {
+    async fn record(&self, until: Instant) -> Result<Option<JobRecord>> {
         let (broker, address) = (self.client.broker().clone(), self.address.clone());
-        on_broker(self.client.broker(), async move { broker.show(&address.queue, &address.id).await }).await?
+        on_broker_until(self.client.broker(), until, async move { broker.show(&address.queue, &address.id).await }).await
     }
 }
 
@@ -97,7 +100,11 @@ where
     /// # Errors
     /// Those of the broker; [`Error::Decode`] when the result is not of the task's type, or was over its cap.
     pub async fn result(&self) -> Result<JobResult<TaskOutput<T>>> {
-        let Some(record) = self.record().await? else {
+        self.result_until(after(self.client.deadline())).await
+    }
+
+    async fn result_until(&self, until: Instant) -> Result<JobResult<TaskOutput<T>>> {
+        let Some(record) = self.record(until).await? else {
             return Ok(JobResult::Gone);
         };
         Ok(match record.state {
@@ -118,12 +125,19 @@ where
     /// Waits until it has ended, at most for `timeout`, looking at growing intervals of 5 ms to 1 s.
     ///
     /// # Errors
-    /// Those of [`result`](Self::result). A timeout is none: it gives [`JobResult::Pending`].
+    /// Those of [`result`](Self::result), at the latest 50 ms after `timeout` where the broker does not answer. That the job has not ended
+    /// is none: it gives [`JobResult::Pending`].
     pub async fn wait(&self, timeout: Duration) -> Result<JobResult<TaskOutput<T>>> {
         let end = Instant::now() + timeout.min(LONGEST);
-        let mut pause = Duration::from_millis(5);
+        let (mut pause, mut looked) = (Duration::from_millis(5), false);
         loop {
-            let result = self.result().await?;
+            let look = end.max(Instant::now() + LAST_LOOK);
+            let result = match self.result_until(look.min(after(self.client.deadline()))).await {
+                // It had not ended when it was looked at before, and there is no time for another look.
+                Err(Error::Ambiguous { .. }) if looked && Instant::now() >= end => return Ok(JobResult::Pending),
+                result => result?,
+            };
+            looked = true;
             let left = end.saturating_duration_since(Instant::now());
             if !result.is_pending() || left.is_zero() {
                 return Ok(result);

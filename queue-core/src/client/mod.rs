@@ -2,6 +2,7 @@
 
 mod batcher;
 mod bulk;
+mod callers;
 mod handle;
 mod job;
 mod pending;
@@ -15,7 +16,6 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use self::url::nearest;
 #[cfg(feature = "fuzz")]
 pub(crate) use self::url::redacted as __fuzz_redacted;
 #[cfg(feature = "redis")]
@@ -27,6 +27,7 @@ pub use self::{
     job::{Job, LONGEST, RawJob},
     pending::Pending,
 };
+pub(crate) use self::{producer::after, url::nearest};
 use crate::{
     address::JobAddress,
     broker::{BrokerInfo, Confirm, Confirmed, Durability, DynBroker, ProcessId},
@@ -36,8 +37,8 @@ use crate::{
     task::Task,
 };
 
-/// How long an enqueue is tried before it returns [`Error::Unknown`] or [`Error::Unavailable`]. One that gathered with younger
-/// ones behind a call without an answer shares their time: it waits at most twice as long.
+/// How long an enqueue is tried before it returns [`Error::Unknown`] or [`Error::Unavailable`], if
+/// [`with_deadline`](Client::with_deadline) says nothing else.
 pub const ENQUEUE_DEADLINE: Duration = Duration::from_secs(15);
 
 /// Where a program without `QUEUE_URL` keeps its queue.
@@ -142,7 +143,17 @@ impl Client {
         Client::with(broker, ENQUEUE_DEADLINE, None)
     }
 
-    /// The same broker, with another time for which an enqueue is tried. Default: [`ENQUEUE_DEADLINE`].
+    /// The same broker with another deadline. Default: [`ENQUEUE_DEADLINE`].
+    ///
+    /// Every call of this client, of its handles and of its inspector returns within the deadline, and 50 ms at most for telling it,
+    /// whatever state the connection and the broker are in. An enqueue uses the whole of it: a broker that comes back within the deadline
+    /// gets the job. What is done when the deadline has passed:
+    ///
+    /// - Nothing of the job was sent: [`Error::Unavailable`]. The job is not stored and will not be.
+    /// - It was sent and there is no answer: [`Error::Unknown`]. The job may be stored, now or a little later, and `retry()` finds out.
+    /// - [`enqueue_all`](Self::enqueue_all) counts the deadline for each of its batches. It sends no further batch after one that
+    ///   failed, and so returns within the deadline from when the broker last answered.
+    /// - [`Inspector::audit`](crate::Inspector::audit) takes as long as there are jobs to look at; the deadline does not apply to it.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
         Client::with(self.0.broker.clone(), deadline, self.0.confirm)
@@ -196,7 +207,7 @@ impl Client {
 
     /// Lists, shows and repairs jobs and queues.
     pub fn inspector(&self) -> Inspector {
-        Inspector::new(self.0.broker.clone())
+        Inspector::new(self.0.broker.clone(), self.0.deadline)
     }
 
     /// Stores a job. When this returns `Ok`, it will be run, or a person can read why not.
@@ -239,6 +250,11 @@ impl Client {
         self.enqueue_prepared(job.prepare()?).await.map(|(address, existing, _)| (address, existing))
     }
 
+    /// How long a call of this client may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
+
     /// A handle of a job that was enqueued before, perhaps by another process.
     pub fn handle<T: Task>(&self, address: JobAddress) -> Handle<T> {
         Handle::new(self.clone(), address, true, None)
@@ -257,7 +273,14 @@ impl Client {
             return found.clone();
         }
         let Inner { broker, process, deadline, confirm, .. } = &*self.0;
-        let line = Line { broker: broker.clone(), queue: queue.clone(), process: *process, deadline: *deadline, confirm: *confirm };
+        let line = Line {
+            broker: broker.clone(),
+            queue: queue.clone(),
+            process: *process,
+            deadline: *deadline,
+            confirm: *confirm,
+            met: Arc::default(),
+        };
         let made = Arc::new(Producers::new(line));
         producers.insert(queue.clone(), made.clone());
         made

@@ -1,10 +1,16 @@
 //! Enqueues whose fate is not known.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-use tokio::sync::Mutex;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout_at},
+};
 
-use super::producer::{Answer, Line, Unsettled, after};
+use super::{
+    callers::{LATE, Pauses},
+    producer::{Answer, Line, after, may_pass},
+};
 use crate::{
     address::JobAddress,
     broker::Enqueue,
@@ -34,6 +40,25 @@ pub struct Pending {
     lost: Arc<Lost>,
     position: usize,
     jobs: [JobAddress; 1],
+    /// What the last try met with.
+    cause: Error,
+}
+
+impl fmt::Display for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let broker = self.lost.line.broker.info().location;
+        let [job] = &self.jobs;
+        write!(
+            f,
+            "the broker at {broker} has not confirmed in time that job `{job}` is stored; `retry()` of the pending call settles it without doubling"
+        )
+    }
+}
+
+impl std::error::Error for Pending {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
 }
 
 /// A batch without an answer. Its name and number are kept for asking again, and for nothing else.
@@ -41,30 +66,55 @@ pub struct Pending {
 pub(super) struct Lost {
     line: Line,
     request: Enqueue,
+    cause: Error,
     /// What the first retry was told serves those of the other callers of the batch.
     settled: Mutex<Option<Vec<Answer>>>,
 }
 
 impl Lost {
-    pub(super) fn new(line: Line, request: Enqueue) -> Self {
-        Lost { line, request, settled: Mutex::default() }
+    pub(super) fn new(line: Line, request: Enqueue, cause: Error) -> Self {
+        Lost { line, request, cause, settled: Mutex::default() }
     }
 
-    async fn settle(&self) -> Result<Vec<Answer>, Unsettled> {
+    /// It was answered after all, when some of its callers did not wait any more.
+    pub(super) fn is_settled(&self, answers: &[Answer]) {
+        // Who asks again at this very moment hears the same of the broker.
+        if let Ok(mut settled) = self.settled.try_lock() {
+            *settled = Some(answers.to_vec());
+        }
+    }
+
+    async fn settle(&self) -> Result<Vec<Answer>> {
         let until = after(self.line.deadline);
-        let mut settled = self.settled.lock().await;
+        let silent = || self.line.ambiguous("it has not answered in time");
+        let mut settled = timeout_at(until, self.settled.lock()).await.map_err(|_| silent())?;
         if let Some(answers) = &*settled {
             return Ok(answers.clone());
         }
-        let answers = self.line.settle(&self.request, None, until).await?;
-        Ok(settled.insert(answers).clone())
+        let mut request = self.request.clone();
+        request.until = Some(until.into_std());
+        let mut pauses = Pauses::default();
+        loop {
+            let error = match timeout_at(until + LATE, self.line.attempt(&request)).await {
+                Ok(Ok(answers)) => return Ok(settled.insert(answers).clone()),
+                Ok(Err(error)) => error,
+                Err(_) => return Err(silent()),
+            };
+            if may_pass(&error) {
+                pauses.rest(until).await;
+            }
+            if !may_pass(&error) || Instant::now() >= until {
+                return Err(error);
+            }
+        }
     }
 }
 
 impl Pending {
-    pub(super) fn new(lost: Arc<Lost>, position: usize) -> Self {
+    pub(super) fn unknown(lost: Arc<Lost>, position: usize) -> Error {
         let jobs = [JobAddress { queue: lost.request.queue.clone(), id: lost.request.jobs[position].id.clone() }];
-        Pending { lost, position, jobs }
+        let cause = lost.cause.duplicate();
+        Error::Unknown(Box::new(Pending { lost, position, jobs, cause }))
     }
 
     /// The jobs that it is about.
@@ -77,14 +127,17 @@ impl Pending {
     /// # Errors
     /// [`Error::Unknown`] again, without an answer. [`Error::Forgotten`], when the broker no longer has the producer, so that
     /// it cannot be known: look for the job by its address. [`Error::IdConflict`] for a job that is in conflict.
-    pub async fn retry(self) -> Result<Vec<(JobAddress, bool)>> {
+    pub async fn retry(mut self) -> Result<Vec<(JobAddress, bool)>> {
         let lost = self.lost.clone();
         let settled = on_broker(&self.lost.line.broker, async move { lost.settle().await }).await;
         let answers = match settled {
             Ok(Ok(answers)) => answers,
-            Ok(Err(Unsettled::Refused(error @ (Error::Forgotten(_) | Error::Old { .. })))) => return Err(error),
+            Ok(Err(error @ (Error::Forgotten(_) | Error::Old { .. }))) => return Err(error),
             // Whatever is said now, the first sending may have arrived.
-            Ok(Err(Unsettled::Refused(_) | Unsettled::Unknown)) | Err(_) => return Err(Error::Unknown(Box::new(self))),
+            Ok(Err(error)) | Err(error) => {
+                self.cause = error;
+                return Err(Error::Unknown(Box::new(self)));
+            }
         };
         let [address] = self.jobs;
         let (existed, _) = answers[self.position].of(&address)?;

@@ -1,14 +1,21 @@
 //! The producer protocol.
 //!
 //! A producer has a registered name and a sequence. A batch is sent again under the same number until it is answered or
-//! its time is up; then its callers hold a [`Pending`], and the producer goes on under a new name, since the old number
-//! could no longer be repeated safely once a later one was accepted.
+//! the time of its last caller is up. Each caller is told when its own time is up: that its job was not stored, if nothing was sent,
+//! or it gets a [`Pending`]. Then the producer goes on under a new name, since the old number could no longer be repeated safely
+//! once a later one was accepted.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    mem,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::{
+    callers::{Callers, LATE, Pauses},
     job::LONGEST,
     pending::{Lost, Pending},
 };
@@ -18,9 +25,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The first pause before a request is sent again; doubles up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// An error that was met so long ago explains nothing any more.
+const STALE: Duration = Duration::from_secs(20);
 
 /// What became of a job, and how safe it is, if somebody wanted to know.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +47,7 @@ impl Answer {
 }
 
 /// So long from now, in a hundred years at the latest.
-pub(super) fn after(time: Duration) -> Instant {
+pub(crate) fn after(time: Duration) -> Instant {
     Instant::now() + time.min(LONGEST)
 }
 
@@ -54,6 +60,8 @@ pub(super) struct Line {
     pub(super) deadline: Duration,
     /// What an enqueue waits for beyond being stored.
     pub(super) confirm: Option<Confirm>,
+    /// What a request met with last, and when.
+    pub(super) met: Arc<Mutex<Option<(Instant, Error)>>>,
 }
 
 /// One registered name with its sequence. One request in flight at a time.
@@ -78,22 +86,22 @@ impl Producer {
         Producer { line, name: None, seq: 0 }
     }
 
-    /// Stores a batch, and tries to until then.
-    pub(super) async fn send(&mut self, jobs: Vec<NewJob>, until: Instant) -> Result<Vec<Answer>, Failure> {
+    /// Stores a batch, and tries to until nobody waits for it any more. Gives the answers for those callers that have not been told.
+    pub(super) async fn send(&mut self, mut jobs: Vec<NewJob>, callers: &mut Callers) -> Result<Vec<Answer>, Failure> {
         let name = match &self.name {
             Some(name) => name.clone(),
-            None => self.register(until).await?,
+            None => self.register(&mut jobs, callers).await?,
         };
         let request = self.number(name, jobs);
-        self.conclude(request, None, until).await
+        self.conclude(request, None, callers).await
     }
 
     /// The request that is next, if this producer has a name.
-    pub(super) fn next(&mut self, job: NewJob) -> Result<Enqueue, NewJob> {
-        match self.name.clone() {
-            Some(name) => Ok(self.number(name, vec![job])),
-            None => Err(job),
-        }
+    pub(super) fn next(&mut self, job: NewJob, until: Instant) -> Result<Enqueue, NewJob> {
+        let Some(name) = self.name.clone() else { return Err(job) };
+        let mut request = self.number(name, vec![job]);
+        request.until = Some(until.into_std());
+        Ok(request)
     }
 
     fn number(&mut self, name: PartyName, jobs: Vec<NewJob>) -> Enqueue {
@@ -101,56 +109,155 @@ impl Producer {
         Enqueue::new(self.line.queue.clone(), name, self.seq, jobs)
     }
 
-    /// Sends a request until it is answered or the time is up; it may have been sent once, and this is what came of it.
-    pub(super) async fn conclude(&mut self, mut request: Enqueue, mut met: Option<Error>, until: Instant) -> Result<Vec<Answer>, Failure> {
-        let mut pause = FIRST_PAUSE;
+    /// Sends a request until it is answered or nobody waits any more; it may have been sent once, and this is what came of it.
+    pub(super) async fn conclude(
+        &mut self,
+        mut request: Enqueue,
+        mut met: Option<Error>,
+        callers: &mut Callers,
+    ) -> Result<Vec<Answer>, Failure> {
+        let mut pauses = Pauses::default();
+        let mut fate = Fate::default();
         let mut forgotten = false;
         loop {
-            match self.line.settle(&request, met.take(), until).await {
-                Ok(answers) => return Ok(answers),
-                // Nothing of this number was stored, so it may be sent under a new name.
-                Err(Unsettled::Refused(Error::Forgotten(_))) if Instant::now() + pause < until => {
-                    self.name = None;
-                    if std::mem::replace(&mut forgotten, true) {
-                        rest(&mut pause).await;
+            let error = match met.take() {
+                Some(error) => error,
+                None => {
+                    self.tell_those_due(&mut request, &mut fate, callers)?;
+                    match self.try_once(&mut request, &mut fate, callers).await {
+                        Ok(answers) => {
+                            if let Some(lost) = &fate.lost {
+                                self.name = None;
+                                lost.is_settled(&answers);
+                            }
+                            return Ok(answers);
+                        }
+                        Err(error) => error,
                     }
-                    let name = self.register(until).await?;
-                    request = self.number(name, request.jobs);
                 }
-                Err(Unsettled::Refused(error)) => return Err(Failure::Refused(error)),
-                Err(Unsettled::Unknown) => {
+            };
+            fate.sent |= matches!(error, Error::Ambiguous { .. });
+            self.line.met(&error);
+            fate.error = Some(error.duplicate());
+            if may_pass(&error) {
+                pauses.rest(callers.next()).await;
+                continue;
+            }
+            if fate.sent {
+                // Whatever is said now, an earlier sending may have arrived.
+                self.name = None;
+                return Err(Failure::Unknown(fate.lost(&self.line, &request)));
+            }
+            match error {
+                // Nothing of this number was stored, so it may be sent under a new name.
+                Error::Forgotten(_) if !callers.is_due(Instant::now()) => {
                     self.name = None;
-                    return Err(Failure::Unknown(Arc::new(Lost::new(self.line.clone(), request))));
+                    if mem::replace(&mut forgotten, true) {
+                        pauses.rest(callers.next()).await;
+                    }
+                    let mut jobs = request.jobs;
+                    let name = self.register(&mut jobs, callers).await?;
+                    request = self.number(name, jobs);
+                }
+                error => return Err(Failure::Refused(error)),
+            }
+        }
+    }
+
+    /// Sends a request once, for those who wait. Whoever does not wait any longer is told meanwhile.
+    async fn try_once(&self, request: &mut Enqueue, fate: &mut Fate, callers: &mut Callers) -> Result<Vec<Answer>> {
+        // As long as nothing was sent, an end of the call in time can tell that.
+        let until = if fate.sent { callers.last() } else { callers.next() };
+        request.until = Some(until.into_std());
+        let mut attempt = pin!(self.line.attempt(request));
+        loop {
+            match timeout_at(callers.next() + LATE, &mut attempt).await {
+                Ok(outcome) => return outcome,
+                Err(_) => {
+                    let silent = || self.line.ambiguous("it has not answered in time");
+                    let now = Instant::now();
+                    fate.sent = true;
+                    fate.error.get_or_insert_with(silent);
+                    callers.tell(now, &fate.lost(&self.line, request));
+                    if callers.is_over(now) {
+                        return Err(silent());
+                    }
                 }
             }
         }
     }
 
-    async fn register(&mut self, until: Instant) -> Result<PartyName, Failure> {
-        let request = Register::producer(self.line.queue.clone(), self.line.process);
-        let mut pause = FIRST_PAUSE;
+    /// Tells those whose time is up, before a request is sent again. Fails when nobody else waits.
+    fn tell_those_due(&mut self, request: &mut Enqueue, fate: &mut Fate, callers: &mut Callers) -> Result<(), Failure> {
+        let now = Instant::now();
+        if !callers.is_due(now) {
+            return Ok(());
+        }
+        if fate.sent {
+            let lost = fate.lost(&self.line, request);
+            callers.tell(now, &lost);
+            if callers.is_over(now) {
+                self.name = None;
+                return Err(Failure::Unknown(lost));
+            }
+            return Ok(());
+        }
+        let refused = Failure::Refused(fate.error.as_ref().map_or_else(|| self.line.late(), Error::duplicate));
+        callers.withdraw(now, &mut request.jobs, &refused);
+        // It is another request now.
+        self.seq += 1;
+        request.seq = self.seq;
+        if callers.is_over(now) { Err(refused) } else { Ok(()) }
+    }
+
+    async fn register(&mut self, jobs: &mut Vec<NewJob>, callers: &mut Callers) -> Result<PartyName, Failure> {
+        let mut request = Register::producer(self.line.queue.clone(), self.line.process);
+        let mut pauses = Pauses::default();
         loop {
-            match self.line.broker.register(&request).await {
+            request.until = Some(callers.next().into_std());
+            let registered = timeout_at(callers.next() + LATE, self.line.broker.register(&request)).await;
+            let error = match registered.unwrap_or_else(|_| Err(self.line.ambiguous("it has not answered in time"))) {
                 Ok(name) => {
                     (self.name, self.seq) = (Some(name.clone()), 0);
                     return Ok(name);
                 }
                 // A name that was given and lost is nobody's.
-                Err(error) if may_pass(&error) && Instant::now() + pause < until => rest(&mut pause).await,
-                Err(Error::Ambiguous { broker, .. }) => {
-                    let problem = "it has not answered".to_owned();
-                    return Err(Failure::Refused(Error::Unavailable { broker, problem }));
+                Err(Error::Ambiguous { broker, problem, cause }) => {
+                    Error::Unavailable { broker, problem: format!("it has not answered: {problem}"), cause }
                 }
+                Err(error) if may_pass(&error) => error,
                 Err(error) => return Err(Failure::Refused(error)),
+            };
+            self.line.met(&error);
+            pauses.rest(callers.next()).await;
+            let now = Instant::now();
+            if callers.is_due(now) {
+                let refused = Failure::Refused(error);
+                callers.withdraw(now, jobs, &refused);
+                if callers.is_over(now) {
+                    return Err(refused);
+                }
             }
         }
     }
 }
 
-/// Why a request was given up.
-pub(super) enum Unsettled {
-    Refused(Error),
-    Unknown,
+/// What is known of a request that has no answer yet.
+#[derive(Default)]
+struct Fate {
+    /// Whether it may have arrived.
+    sent: bool,
+    /// What the last try met with.
+    error: Option<Error>,
+    /// What those hold that do not wait any longer.
+    lost: Option<Arc<Lost>>,
+}
+
+impl Fate {
+    fn lost(&mut self, line: &Line, request: &Enqueue) -> Arc<Lost> {
+        let error = || self.error.as_ref().map_or_else(|| line.ambiguous("it has not answered in time"), Error::duplicate);
+        self.lost.get_or_insert_with(|| Arc::new(Lost::new(line.clone(), request.clone(), error()))).clone()
+    }
 }
 
 impl Line {
@@ -169,40 +276,32 @@ impl Line {
         Ok(answers.into_iter().map(|enqueued| Answer { enqueued, confirmed }).collect())
     }
 
-    /// Sends one request, unchanged, until it is answered or the time is up. It may have met with an error already.
-    pub(super) async fn settle(&self, request: &Enqueue, mut met: Option<Error>, until: Instant) -> Result<Vec<Answer>, Unsettled> {
-        let mut pause = FIRST_PAUSE;
-        let mut may_have_arrived = false;
-        loop {
-            let error = match met.take() {
-                Some(error) => error,
-                None => match self.attempt(request).await {
-                    Ok(answers) => return Ok(answers),
-                    Err(error) => error,
-                },
-            };
-            may_have_arrived |= matches!(error, Error::Ambiguous { .. });
-            if may_pass(&error) && Instant::now() + pause < until {
-                rest(&mut pause).await;
-                continue;
-            }
-            return Err(if may_have_arrived { Unsettled::Unknown } else { Unsettled::Refused(error) });
+    /// Notes what a request met with, for those who wait behind it.
+    fn met(&self, error: &Error) {
+        *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), error.duplicate()));
+    }
+
+    /// Nothing of a job was sent before its deadline, because those before it have no answer.
+    pub(super) fn late(&self) -> Error {
+        let late = self.unavailable("it has not answered to the jobs before this one");
+        match &*self.met.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((when, error)) if when.elapsed() < self.deadline.saturating_add(STALE) => late.caused_by(error.duplicate()),
+            _ => late,
         }
     }
 
-    pub(super) fn unavailable(&self, problem: impl Into<String>) -> Error {
-        Error::Unavailable { broker: self.broker.info().location, problem: problem.into() }
+    fn unavailable(&self, problem: impl Into<String>) -> Error {
+        Error::unavailable(self.broker.info().location, problem)
+    }
+
+    pub(super) fn ambiguous(&self, problem: impl Into<String>) -> Error {
+        Error::ambiguous(self.broker.info().location, problem)
     }
 }
 
 /// A full broker is not waited for: its users have to hear of it.
-fn may_pass(error: &Error) -> bool {
+pub(super) fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Ambiguous { .. } | Error::Unavailable { .. })
-}
-
-async fn rest(pause: &mut Duration) {
-    tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-    *pause = (*pause * 2).min(LONGEST_PAUSE);
 }
 
 impl Failure {
@@ -210,7 +309,7 @@ impl Failure {
     pub(super) fn of(&self, position: usize) -> Error {
         match self {
             Failure::Refused(error) => error.duplicate(),
-            Failure::Unknown(lost) => Error::Unknown(Box::new(Pending::new(lost.clone(), position))),
+            Failure::Unknown(lost) => Pending::unknown(lost.clone(), position),
         }
     }
 }

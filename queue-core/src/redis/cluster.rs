@@ -230,7 +230,7 @@ impl Cluster {
     }
 
     fn unavailable(&self, problem: String) -> Error {
-        Error::Unavailable { broker: self.location.to_string(), problem }
+        Error::unavailable(&*self.location, problem)
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Map> {

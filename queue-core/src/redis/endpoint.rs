@@ -94,7 +94,7 @@ impl Endpoint {
     }
 
     pub(super) fn unavailable(&self, problem: impl Into<String>) -> Error {
-        Error::Unavailable { broker: self.shown.to_string(), problem: problem.into() }
+        Error::unavailable(&*self.shown, problem)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Place> {

@@ -14,10 +14,13 @@ use redis::{
     AsyncConnectionConfig, Cmd, ProtocolVersion, RedisError, RedisResult, ServerErrorKind, Value,
     aio::{ConnectionLike, MultiplexedConnection},
 };
-use tokio::{runtime::Handle, time::timeout};
+use tokio::{
+    runtime::Handle,
+    time::{timeout, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
-use super::{endpoint::Endpoint, refusal::Refusal};
+use super::{endpoint::Endpoint, refusal::Refusal, servers::within};
 use crate::{
     broker::CALL_DEADLINE,
     error::{Error, Result},
@@ -29,8 +32,11 @@ const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 /// Callers who waited for an attempt to connect that failed so lately share its failure.
 const FRESH: Duration = Duration::from_millis(50);
 
-/// Unanswered calls in a row after which a connection is given up.
+/// Unanswered calls in a row after which a connection is given up, if the first was sent [`CALL_DEADLINE`] ago.
 const TIMEOUTS: u32 = 2;
+
+/// A caller who waited less than this says nothing about the connection.
+const PATIENT: Duration = Duration::from_millis(50);
 
 /// Whenever a call has taken so much longer, we look whether the servers are where they were.
 const SLOW: Duration = Duration::from_millis(500);
@@ -38,10 +44,16 @@ const SLOW: Duration = Duration::from_millis(500);
 /// One supervised connection. Calls may come from any runtime; its I/O happens on the broker's.
 #[derive(Debug)]
 pub(super) struct Link {
-    endpoint: Arc<Endpoint>,
+    ends: Arc<Ends>,
     io: Handle,
+    connecting: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// What an attempt to connect needs, which goes on when nobody waits for it any more: the next caller may have more time.
+#[derive(Debug)]
+struct Ends {
+    endpoint: Arc<Endpoint>,
     state: Mutex<State>,
-    connecting: tokio::sync::Mutex<()>,
 }
 
 /// What travels together.
@@ -52,12 +64,16 @@ pub(super) struct Message<'a> {
     pub(super) asking: bool,
     /// Commands that follow it on the same connection, whatever becomes of it.
     pub(super) then: &'a [Cmd],
+    /// When its answer is wanted, if that is before [`CALL_DEADLINE`].
+    pub(super) until: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     standing: Option<Standing>,
+    /// Calls in a row that have no answer, and when the first of them was sent.
     timeouts: u32,
+    silent: Option<Instant>,
     /// Why the last attempt to connect failed, for those who waited for it.
     failed: Option<(Instant, Error)>,
 }
@@ -78,29 +94,32 @@ impl std::fmt::Debug for Standing {
 
 impl Link {
     pub(super) fn new(endpoint: Arc<Endpoint>, io: Handle) -> Self {
-        Link { endpoint, io, state: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
+        Link { ends: Arc::new(Ends { endpoint, state: Mutex::default() }), io, connecting: Arc::default() }
     }
 
     /// Sends a command once.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Refusal> {
-        self.exchange(Message { command, asking: false, then: &[] }).await.map(|(value, _)| value)
+        self.exchange(Message { command, asking: false, then: &[], until: None }).await.map(|(value, _)| value)
     }
 
     /// Sends a message once. Gives the answers to what follows the command, too: errors are in there as values.
     pub(super) async fn exchange(&self, message: Message<'_>) -> Result<(Value, Vec<Value>), Refusal> {
-        let standing = match timeout(CALL_DEADLINE, self.standing_or_new()).await {
+        let Ends { endpoint, .. } = &*self.ends;
+        let standing = match timeout_at(within(message.until).into(), self.standing_or_new()).await {
             Ok(connected) => connected.map_err(Refusal::Unconnected)?,
-            Err(_) => return Err(Refusal::Unconnected(self.endpoint.unavailable("it does not answer a connection attempt"))),
+            Err(_) => return Err(Refusal::Unconnected(endpoint.unavailable("it does not answer a connection attempt in time"))),
         };
+        let (begun, end) = (Instant::now(), within(message.until));
+        // A caller may be dropped while it waits, and that it did not wait longer must not make a dead connection look alive.
+        let mut waits = Waits { ends: &self.ends, standing: &standing, begun, answered: false };
         let mut connection = standing.connection.clone();
         let mut answer = pin!(message.exchange(&mut connection));
         let in_time = async {
-            let end = Instant::now() + CALL_DEADLINE;
             loop {
                 let left = end.saturating_duration_since(Instant::now());
                 match timeout(SLOW.min(left), &mut answer).await {
                     // Again and again: who takes the place of a server that stands still is not known at once.
-                    Err(_) if left > SLOW => self.endpoint.suspect(),
+                    Err(_) if left > SLOW => endpoint.suspect(),
                     outcome => return outcome,
                 }
             }
@@ -108,60 +127,66 @@ impl Link {
         let outcome = tokio::select! {
             biased;
             outcome = in_time => outcome,
-            () = standing.over.cancelled() => return Err(Refusal::Unanswered),
+            () = standing.over.cancelled() => {
+                waits.answered = true;
+                return Err(Refusal::Unanswered("its connection was given up".to_owned(), None));
+            }
         };
+        waits.answered = outcome.is_ok();
         match outcome {
             Ok(Ok(value)) => {
-                self.lock().timeouts = 0;
+                self.ends.lock().heard();
                 Ok(value)
             }
             Ok(Err(error)) => {
                 if error.kind() == redis::ErrorKind::Server(ServerErrorKind::ReadOnly) {
-                    self.endpoint.start_over();
+                    endpoint.start_over();
                 }
                 if breaks_connection(&error) {
-                    self.give_up(&standing);
+                    self.ends.give_up(&standing);
                 }
-                Err(if error.is_io_error() || error.is_connection_dropped() { Refusal::Unanswered } else { Refusal::Server(error) })
+                Err(match error.is_io_error() || error.is_connection_dropped() {
+                    true => Refusal::Unanswered(format!("the connection broke ({error})"), Some(error)),
+                    false => Refusal::Server(error),
+                })
             }
-            Err(_) => {
-                let timeouts = {
-                    let mut state = self.lock();
-                    state.timeouts += 1;
-                    state.timeouts
-                };
-                if timeouts >= TIMEOUTS {
-                    self.give_up(&standing);
-                }
-                Err(Refusal::Unanswered)
-            }
+            Err(_) => Err(Refusal::Unanswered(format!("{:.1?} have passed", begun.elapsed()), None)),
         }
     }
 
     async fn standing_or_new(&self) -> Result<Standing> {
-        if let Some(standing) = self.standing() {
+        if let Some(standing) = self.ends.standing() {
             return Ok(standing);
         }
-        let _alone = self.connecting.lock().await;
-        if let Some(standing) = self.standing() {
+        let alone = self.connecting.clone().lock_owned().await;
+        if let Some(standing) = self.ends.standing() {
             return Ok(standing);
         }
-        if let Some((_, error)) = self.lock().failed.as_ref().filter(|(when, _)| when.elapsed() < FRESH) {
+        if let Some((_, error)) = self.ends.lock().failed.as_ref().filter(|(when, _)| when.elapsed() < FRESH) {
             return Err(error.duplicate());
         }
-        let outcome = self.connect().await;
-        if let Err(error) = &outcome {
-            self.lock().failed = Some((Instant::now(), error.duplicate()));
-            self.endpoint.suspect();
-        }
-        outcome
+        let ends = self.ends.clone();
+        // On the broker's runtime: the connection's driver stays where it was made.
+        let made = self.io.spawn(async move {
+            let _alone = alone;
+            let outcome = timeout(CALL_DEADLINE, ends.connect()).await;
+            let silent = |_| Err(ends.endpoint.unavailable("it does not answer a connection attempt"));
+            let outcome = outcome.unwrap_or_else(silent);
+            if let Err(error) = &outcome {
+                ends.lock().failed = Some((Instant::now(), error.duplicate()));
+                ends.endpoint.suspect();
+            }
+            outcome
+        });
+        made.await.unwrap_or_else(|_| Err(self.ends.endpoint.unavailable("the I/O thread of its broker has ended")))
     }
+}
 
+impl Ends {
     async fn connect(&self) -> Result<Standing> {
         let (client, era) = self.endpoint.client(ProtocolVersion::RESP2)?;
         let asks_role = self.endpoint.may_be_replica();
-        // On the broker's runtime: the connection's driver stays where it was made.
-        let made = self.io.spawn(async move {
+        let made = async {
             let config = AsyncConnectionConfig::new()
                 .set_response_timeout(None)
                 .set_connection_timeout(Some(CALL_DEADLINE))
@@ -169,12 +194,8 @@ impl Link {
             let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
             let role = if asks_role { Some(connection.req_packed_command(&redis::cmd("ROLE")).await) } else { None };
             RedisResult::Ok((connection, role))
-        });
-        let (connection, role) = match made.await {
-            Ok(Ok(made)) => made,
-            Ok(Err(error)) => return Err(Refusal::Server(error).told(&self.endpoint)),
-            Err(_) => return Err(self.endpoint.unavailable("the I/O thread of its broker has ended")),
         };
+        let (connection, role) = made.await.map_err(|error| Refusal::Server(error).told(&self.endpoint))?;
         // Sentinels may be late, and a server that was a master may have come back as a replica, which would be read from.
         if let Some(Ok(Value::Array(role))) = role
             && matches!(role.first(), Some(Value::BulkString(role)) if role != b"master")
@@ -183,7 +204,7 @@ impl Link {
         }
         let standing = Standing { connection, since: Instant::now(), over: era.child_token() };
         let mut state = self.lock();
-        state.timeouts = 0;
+        state.heard();
         state.failed = None;
         state.standing = Some(standing.clone());
         Ok(standing)
@@ -206,6 +227,38 @@ impl Link {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The server has answered.
+    fn heard(&mut self) {
+        (self.timeouts, self.silent) = (0, None);
+    }
+}
+
+/// A caller who waits for an answer. When it leaves without one, a connection that was silent for long is given up.
+struct Waits<'a> {
+    ends: &'a Ends,
+    standing: &'a Standing,
+    begun: Instant,
+    answered: bool,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        if self.answered || self.begun.elapsed() < PATIENT {
+            return;
+        }
+        let is_dead = {
+            let mut state = self.ends.lock();
+            state.timeouts += 1;
+            let silent = *state.silent.get_or_insert(self.begun);
+            state.timeouts >= TIMEOUTS && silent.elapsed() >= CALL_DEADLINE
+        };
+        if is_dead {
+            self.ends.give_up(self.standing);
+        }
     }
 }
 

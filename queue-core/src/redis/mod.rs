@@ -29,7 +29,14 @@ mod strays;
 mod turns;
 mod url;
 
-use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    fmt,
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -41,7 +48,7 @@ use self::{
     keys::{Keys, Kind},
     requests::ms,
     script::{CANCEL, DELETE, EXTEND, FENCE, PAUSE, REGISTER, REQUEUE, SUSPECTS, SWEEP, Script},
-    servers::{Line, Servers},
+    servers::{Line, Servers, within},
     turns::PlainQueues,
 };
 use crate::{
@@ -109,16 +116,23 @@ impl RedisBroker {
     }
 
     /// Writes a queue into the registry, which lies in a slot of its own. On a Redis that is full a worker does without.
-    async fn list_queue(&self, queue: &str) -> Result<()> {
+    async fn list_queue(&self, queue: &str, until: Option<Instant>) -> Result<()> {
         let registry = self.keys.queues();
-        let listed = self.servers.command(Line::Requests, &registry, redis::cmd("SISMEMBER").arg(&registry).arg(queue)).await?;
+        let ask = redis::cmd("SISMEMBER").arg(&registry).arg(queue).clone();
+        let listed = self.servers.command_until(until, Line::Requests, &registry, &ask).await?;
         if number::<i64>(listed)? == 1 {
             return Ok(());
         }
-        match self.servers.command(Line::Requests, &registry, redis::cmd("SADD").arg(&registry).arg(queue)).await {
+        match self.servers.command_until(until, Line::Requests, &registry, redis::cmd("SADD").arg(&registry).arg(queue)).await {
             Ok(_) | Err(Error::BrokerFull { .. }) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// What a job that is stored survives, as far as the servers tell in time.
+    async fn durability_until(&self, until: Option<Instant>) -> Durability {
+        let asked = self.io.clocked(tokio::time::timeout_at(within(until).into(), self.servers.durability()));
+        asked.await.ok().and_then(Result::ok).unwrap_or(Durability::Volatile)
     }
 
     async fn extend_one(&self, lane: &Extend) -> Result<Extended> {
@@ -168,15 +182,15 @@ impl Broker for RedisBroker {
             Party::Worker { lease } => call.arg("w").arg(ms(lease)),
             Party::Producer => call.arg("p").arg(0),
         };
-        let name = PartyName::new(text(self.servers.script(Line::Requests, &request.queue, &REGISTER, call).await?)?);
-        self.list_queue(&request.queue).await?;
-        Ok(name)
+        let name = self.servers.script_until(request.until, Line::Requests, &request.queue, &REGISTER, call).await?;
+        self.list_queue(&request.queue, request.until).await?;
+        Ok(PartyName::new(text(name)?))
     }
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         bounded("jobs", request.jobs.len())?;
         let (script, call) = requests::enqueue(request, &self.keys);
-        let mut sent = pin!(self.io.clocked(self.servers.script(Line::Requests, &request.queue, script, call)));
+        let mut sent = pin!(self.io.clocked(self.servers.script_until(request.until, Line::Requests, &request.queue, script, call)));
         let begun = poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await;
         // Now it is on its way. A given id may exist already, and bring nothing.
         if request.jobs.iter().any(|job| job.due == Due::Now && !job.id.is_given()) {
@@ -193,13 +207,13 @@ impl Broker for RedisBroker {
         bounded("jobs", request.jobs.len())?;
         let (script, call) = requests::enqueue(request, &self.keys);
         // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
-        let then = requests::confirm(confirm);
-        let sent = self.servers.script_then(Line::Confirmed, &request.queue, script, call, &then);
+        let then = requests::confirm(confirm, request.until);
+        let sent = self.servers.script_then(request.until, Line::Confirmed, &request.queue, script, call, &then);
         let (answer, then) = self.io.clocked(sent).await?;
         let answers = answers::enqueued(answer, request.jobs.len())?;
         let (synced, replicas) = answers::confirmed(then);
         // The jobs are stored: whatever goes wrong with the question, this is no error.
-        let durability = if synced { Durability::PowerLoss } else { self.servers.durability().await.unwrap_or(Durability::Volatile) };
+        let durability = if synced { Durability::PowerLoss } else { self.durability_until(request.until).await };
         Ok((answers, Confirmed { durability, replicas }))
     }
 

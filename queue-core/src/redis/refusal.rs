@@ -3,15 +3,15 @@
 use redis::{ErrorKind, RedisError};
 
 use super::endpoint::Endpoint;
-use crate::{broker::CALL_DEADLINE, error::Error};
+use crate::error::Error;
 
 /// Why a call brought nothing.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// It was never sent.
     Unconnected(Error),
-    /// It may have been carried out.
-    Unanswered,
+    /// It may have been carried out: why there is no answer, and the error of the connection if it has one.
+    Unanswered(String, Option<RedisError>),
     /// The server said no.
     Server(RedisError),
 }
@@ -29,7 +29,7 @@ impl Refusal {
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Refusal::Unconnected(error) => error.is_transient(),
-            Refusal::Unanswered => false,
+            Refusal::Unanswered(..) => false,
             Refusal::Server(_) => {
                 matches!(self.code(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN"))
             }
@@ -40,13 +40,19 @@ impl Refusal {
     pub(super) fn told(self, endpoint: &Endpoint) -> Error {
         match self {
             Refusal::Unconnected(error) => error,
-            Refusal::Unanswered => Error::Ambiguous { broker: endpoint.shown().to_owned(), after: CALL_DEADLINE },
-            Refusal::Server(error) => sorted(&error, endpoint),
+            Refusal::Unanswered(problem, cause) => {
+                let ambiguous = Error::ambiguous(endpoint.shown(), problem);
+                match cause {
+                    Some(cause) => ambiguous.caused_by(cause),
+                    None => ambiguous,
+                }
+            }
+            Refusal::Server(error) => sorted(error, endpoint),
         }
     }
 }
 
-fn sorted(error: &RedisError, endpoint: &Endpoint) -> Error {
+fn sorted(error: RedisError, endpoint: &Endpoint) -> Error {
     let broker = endpoint.shown().to_owned();
     let detail = error.detail().unwrap_or_default().to_owned();
     match error.code() {
@@ -64,12 +70,12 @@ fn sorted(error: &RedisError, endpoint: &Endpoint) -> Error {
         Some(
             code @ ("READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY" | "MISCONF" | "NOREPLICAS" | "MOVED"
             | "ASK"),
-        ) => endpoint.unavailable(format!("{code} {detail}")),
-        Some("ERR") if detail.contains("max number of clients") => endpoint.unavailable(detail),
+        ) => endpoint.unavailable(format!("{code} {detail}")).caused_by(error),
+        Some("ERR") if detail.contains("max number of clients") => endpoint.unavailable(detail).caused_by(error),
         Some(code) => Error::Internal(format!("{code} {detail}")),
         None if error.kind() == ErrorKind::AuthenticationFailed => {
             Error::AccessDenied { broker, problem: "wrong user name or password".to_owned() }
         }
-        None => endpoint.unavailable(error.to_string()),
+        None => endpoint.unavailable(error.to_string()).caused_by(error),
     }
 }

@@ -1,6 +1,9 @@
 //! Requests as calls of scripts.
 
-use std::{fmt::Write, time::Duration};
+use std::{
+    fmt::Write,
+    time::{Duration, Instant},
+};
 
 use redis::Cmd;
 
@@ -44,12 +47,17 @@ const CONFIRM: Duration = Duration::from_secs(2);
 
 /// Commands that wait until what their connection has seen is as safe as that. Their answers are read by
 /// [`confirmed`](super::answers::confirmed).
-pub(super) fn confirm(confirm: &Confirm) -> Vec<Cmd> {
+///
+/// They wait for half of the time that their caller has left at most, so that their answers come in time.
+pub(super) fn confirm(confirm: &Confirm, until: Option<Instant>) -> Vec<Cmd> {
+    let left = until.map_or(CONFIRM, |until| (until.saturating_duration_since(Instant::now()) / 2).min(CONFIRM));
+    // Zero would be for ever.
+    let wait = ms(left).max(1);
     let mut commands = vec![redis::cmd("WAIT")];
-    commands[0].arg(confirm.replicas).arg(ms(CONFIRM));
+    commands[0].arg(confirm.replicas).arg(wait);
     if confirm.durability >= Durability::PowerLoss {
         let mut synced = redis::cmd("WAITAOF");
-        synced.arg(1).arg(0).arg(ms(CONFIRM));
+        synced.arg(1).arg(0).arg(wait);
         commands.push(synced);
     }
     commands

@@ -155,7 +155,7 @@ impl Sentinels {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         let problem = format!("none of its {} sentinels answers: {}", self.sentinels.len(), problems.join("; "));
         let silent = format!("none of its {} sentinels answers in time", self.sentinels.len());
-        Error::Unavailable { broker: self.location.to_string(), problem: if problems.is_empty() { silent } else { problem } }
+        Error::unavailable(&*self.location, if problems.is_empty() { silent } else { problem })
     }
 
     async fn ask(&self, sentinel: &Node) -> Result<View> {
@@ -227,8 +227,7 @@ fn view(shown: &str, address: Value, about: Value) -> Result<View> {
     let port = number(address.next().ok_or_else(strange)?)?;
     // A sentinel that cannot resolve the name of the master has none; a longer one is no name.
     if host.is_empty() || host.len() > NAME_MAX || port == 0 {
-        let problem = "it tells no address of the master that could be used".to_owned();
-        return Err(Error::Unavailable { broker: shown.to_owned(), problem });
+        return Err(Error::unavailable(shown, "it tells no address of the master that could be used"));
     }
     let about: Vec<String> = array(about)?.into_iter().map(text).collect::<Result<_>>()?;
     let epoch = about.chunks(2).find(|pair| pair[0] == "config-epoch").and_then(|pair| pair.get(1)?.parse().ok());

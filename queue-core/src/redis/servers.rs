@@ -111,6 +111,12 @@ pub(super) enum Redirect {
     Ask(Arc<Node>),
 }
 
+/// When a call has to end whose answer is wanted by then.
+pub(super) fn within(wanted: Option<Instant>) -> Instant {
+    let latest = Instant::now() + CALL_DEADLINE;
+    wanted.map_or(latest, |wanted| wanted.min(latest))
+}
+
 /// One server that stands alone.
 #[derive(Debug)]
 struct Standalone(Arc<Node>);
@@ -133,6 +139,7 @@ impl Topology for Standalone {
 /// The servers of a broker.
 #[derive(Debug)]
 pub(super) struct Servers {
+    location: Arc<str>,
     topology: Arc<dyn Topology>,
     /// Counts up when a queue may have moved to another server.
     moves: watch::Receiver<u64>,
@@ -161,29 +168,40 @@ impl Servers {
             #[cfg(not(feature = "cluster"))]
             Engine::Cluster { .. } => return Err(Error::FeatureOff { scheme: "redis+cluster".to_owned(), feature: "cluster" }),
         };
-        Ok(Servers { topology, moves, reached: AtomicBool::new(false) })
+        Ok(Servers { location: location.clone(), topology, moves, reached: AtomicBool::new(false) })
     }
 
     /// Calls a script on the server of a queue, with its text where the server does not have it.
     pub(super) async fn script(&self, line: Line, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
-        self.call(line, queue, Some(script), call, &[]).await.map(|(answer, _)| answer)
+        self.script_until(None, line, queue, script, call).await
+    }
+
+    /// The same for a caller who waits until then at most.
+    pub(super) async fn script_until(&self, until: Option<Instant>, line: Line, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
+        self.call(until, line, queue, Some(script), call, &[]).await.map(|(answer, _)| answer)
     }
 
     /// The same, followed by commands on the same connection. Gives their answers, too: errors are in there as values.
     pub(super) async fn script_then(
         &self,
+        until: Option<Instant>,
         line: Line,
         queue: &str,
         script: &Script,
         call: Cmd,
         then: &[Cmd],
     ) -> Result<(Value, Vec<Value>)> {
-        self.call(line, queue, Some(script), call, then).await
+        self.call(until, line, queue, Some(script), call, then).await
     }
 
     /// Sends a command to the server of a queue, or of another hash tag.
     pub(super) async fn command(&self, line: Line, tag: &str, command: &Cmd) -> Result<Value> {
-        self.call(line, tag, None, command.clone(), &[]).await.map(|(answer, _)| answer)
+        self.command_until(None, line, tag, command).await
+    }
+
+    /// The same for a caller who waits until then at most.
+    pub(super) async fn command_until(&self, until: Option<Instant>, line: Line, tag: &str, command: &Cmd) -> Result<Value> {
+        self.call(until, line, tag, None, command.clone(), &[]).await.map(|(answer, _)| answer)
     }
 
     /// What the least durable of all servers keeps.
@@ -217,8 +235,16 @@ impl Servers {
         self.moves.clone()
     }
 
-    async fn call(&self, line: Line, tag: &str, script: Option<&Script>, mut command: Cmd, then: &[Cmd]) -> Result<(Value, Vec<Value>)> {
-        let until = Instant::now() + CALL_DEADLINE;
+    async fn call(
+        &self,
+        wanted: Option<Instant>,
+        line: Line,
+        tag: &str,
+        script: Option<&Script>,
+        mut command: Cmd,
+        then: &[Cmd],
+    ) -> Result<(Value, Vec<Value>)> {
+        let until = within(wanted);
         let mut moves = self.moves.clone();
         let mut pause = FIRST_PAUSE;
         let mut with_body = false;
@@ -227,17 +253,18 @@ impl Servers {
         loop {
             moves.mark_unchanged();
             let mut goes_with_moves = true;
-            let error = match self.node(tag, asked.as_ref()).await {
+            let error = match self.node(tag, asked.as_ref(), wanted).await {
                 Err(error) if !self.waits_for(&error) => return Err(error),
                 Err(error) => error,
                 Ok(node) => {
-                    let refusal = match node.link(line).exchange(Message { command: &command, asking: asked.is_some(), then }).await {
-                        Ok(answers) => {
-                            self.reached.store(true, Ordering::Relaxed);
-                            return Ok(answers);
-                        }
-                        Err(refusal) => refusal,
-                    };
+                    let refusal =
+                        match node.link(line).exchange(Message { command: &command, asking: asked.is_some(), then, until: wanted }).await {
+                            Ok(answers) => {
+                                self.reached.store(true, Ordering::Relaxed);
+                                return Ok(answers);
+                            }
+                            Err(refusal) => refusal,
+                        };
                     if let (Some("NOSCRIPT"), Some(script), false) = (refusal.code(), script, with_body) {
                         command = script.with_body(&command);
                         with_body = true;
@@ -286,11 +313,17 @@ impl Servers {
         error.is_transient() && self.reached.load(Ordering::Relaxed)
     }
 
-    async fn node(&self, tag: &str, asked: Option<&Arc<Node>>) -> Result<Arc<Node>> {
+    async fn node(&self, tag: &str, asked: Option<&Arc<Node>>, wanted: Option<Instant>) -> Result<Arc<Node>> {
         if let Some(node) = asked {
             return Ok(node.clone());
         }
-        self.known().await?;
+        match wanted {
+            Some(wanted) if !self.topology.is_known() => {
+                let late = || Error::unavailable(&*self.location, "none of the servers that the URL names has answered in time");
+                tokio::time::timeout_at(wanted.into(), self.topology.find()).await.map_err(|_| late())??;
+            }
+            _ => self.known().await?,
+        }
         self.topology.node(tag)
     }
 

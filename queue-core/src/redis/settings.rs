@@ -73,7 +73,7 @@ pub(super) fn judge(info: &str, location: &str, role: Role) -> Result<()> {
         return Err(Error::Config(format!("{location} is a node of a cluster; {way_out}")));
     }
     if field("role") == Some("slave") {
-        return Err(Error::Unavailable { broker: location.to_owned(), problem: "it is a replica; connect to its master".to_owned() });
+        return Err(Error::unavailable(location, "it is a replica; connect to its master"));
     }
     if let Some(policy) = field("maxmemory_policy").filter(|policy| policy.starts_with("allkeys")) {
         return Err(Error::Config(format!(

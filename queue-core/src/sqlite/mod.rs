@@ -146,7 +146,8 @@ impl SqliteBroker {
         bounded("jobs", request.jobs.len())?;
         let request = request.clone();
         let bytes = request.jobs.iter().map(|job| job.envelope.len()).sum();
-        self.io.clocked(self.writer().call(commit(bytes), move |tx| enqueue::enqueue(tx, &request))).await
+        let until = request.until;
+        self.io.clocked(self.writer().call_until(until, commit(bytes), move |tx| enqueue::enqueue(tx, &request))).await
     }
 
     fn writer(&self) -> &Writer {
@@ -210,7 +211,7 @@ impl Broker for SqliteBroker {
     async fn register(&self, request: &Register) -> Result<PartyName> {
         check_name("queue", &request.queue)?;
         let (request, nonce) = (request.clone(), fastrand::u64(..));
-        self.writer().call(Commit::Soon, move |tx| enqueue::register(tx, &request, nonce)).await
+        self.writer().call_until(request.until, Commit::Soon, move |tx| enqueue::register(tx, &request, nonce)).await
     }
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {

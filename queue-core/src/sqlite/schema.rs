@@ -221,10 +221,17 @@ fn refused(shown: &str, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             Error::Config(format!("cannot open the database {shown}: {error}; check the permissions of the file and its folder"))
         }
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            Error::Unavailable { broker: shown.to_owned(), problem: "another process has held its lock for 4 s".to_owned() }
-        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(shown, "another process has held its lock for 4 s", error),
         Some(ErrorCode::DiskFull) => Error::BrokerFull { broker: shown.to_owned(), problem: "the disk is full".to_owned() },
-        _ => Error::Unavailable { broker: shown.to_owned(), problem: error.to_string() },
+        _ => unavailable(shown, error.to_string(), error),
+    }
+}
+
+/// With what SQLite itself has said behind it.
+pub(super) fn unavailable(shown: &str, problem: impl Into<String>, error: &rusqlite::Error) -> Error {
+    let unavailable = Error::unavailable(shown, problem);
+    match error.sqlite_error() {
+        Some(error) => unavailable.caused_by(*error),
+        None => unavailable,
     }
 }

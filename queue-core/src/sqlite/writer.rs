@@ -80,12 +80,25 @@ impl Writer {
         commit: Commit,
         work: impl FnMut(&mut Tx<'_>) -> Result<T, Failed> + Send + 'static,
     ) -> Result<T> {
+        self.call_until(None, commit, work).await
+    }
+
+    /// The same for a caller who waits until then at most. What the thread was given is done, although nobody waits any more.
+    pub(super) async fn call_until<T: Send + 'static>(
+        &self,
+        until: Option<Instant>,
+        commit: Commit,
+        work: impl FnMut(&mut Tx<'_>) -> Result<T, Failed> + Send + 'static,
+    ) -> Result<T> {
         let (caller, answer) = oneshot::channel();
-        let gone = || Error::Unavailable { broker: self.shown.clone(), problem: "its thread has ended".to_owned() };
+        let gone = || Error::unavailable(&self.shown, "its thread has ended");
         self.ops.send(Box::new(Call::new(work, commit, caller))).map_err(|_| gone())?;
-        match tokio::time::timeout(CALL_DEADLINE, answer).await {
+        let wait = until.map_or(CALL_DEADLINE, |until| until.saturating_duration_since(Instant::now()).min(CALL_DEADLINE));
+        match tokio::time::timeout(wait, answer).await {
             Ok(answer) => answer.map_err(|_| gone())?,
-            Err(_) => Err(Error::Ambiguous { broker: self.shown.clone(), after: CALL_DEADLINE }),
+            Err(_) => {
+                Err(Error::ambiguous(&self.shown, format!("its writer is busy, or another process holds its lock, since {wait:.1?}")))
+            }
         }
     }
 }
@@ -307,11 +320,10 @@ impl Group {
         };
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                let problem = format!("another process has held its write lock for {:?}", busy::PATIENCE);
-                Error::Unavailable { broker, problem }
+                schema::unavailable(&broker, format!("another process has held its write lock for {:?}", busy::PATIENCE), &error)
             }
-            Some(ErrorCode::DiskFull) => Error::Unavailable { broker, problem: "the disk is full, and its ballast is spent".to_owned() },
-            _ => Error::Unavailable { broker, problem: error.to_string() },
+            Some(ErrorCode::DiskFull) => schema::unavailable(&broker, "the disk is full, and its ballast is spent", &error),
+            _ => schema::unavailable(&broker, error.to_string(), &error),
         }
     }
 }

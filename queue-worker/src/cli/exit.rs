@@ -81,7 +81,8 @@ impl From<Error> for Failure {
         let message = match &error {
             Error::Unknown(pending) => {
                 let jobs: Vec<String> = pending.jobs().iter().map(ToString::to_string).collect();
-                format!("no answer from the broker in time; look with `jobs show {}` whether it is stored", jobs.join(" "))
+                let cause = std::error::Error::source(&**pending).map_or_else(String::new, error_text);
+                format!("no answer from the broker in time; look with `jobs show {}` whether it is stored: {cause}", jobs.join(" "))
             }
             Error::Unavailable { .. } => format!("{}; does it run, and is the URL right (`--url` or QUEUE_URL)?", error_text(&error)),
             error => error_text(error),

@@ -171,6 +171,7 @@ mutants! {
     }
     CLIENT "queue-core/src/client/producer.rs" {
         "client: an ambiguous enqueue is unknown": "matches!(error, Error::Ambiguous { .. })" => "false";
+        "client: a call ends at its deadline": "timeout_at(callers.next() + LATE, &mut attempt)" => "timeout_at(callers.next() + LATE * 500, &mut attempt)";
     }
     WORKER "queue-worker/src/executor.rs" {
         "worker: a panic is contained": "Ok(handler) => AssertUnwindSafe(handler).catch_unwind()," => "Ok(handler) => handler.map(Ok::<_, Box<dyn Any + Send>>),";

@@ -1,0 +1,195 @@
+//! Who waits for the answers to a request, and until when.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{
+    pending::{Lost, Pending},
+    producer::{Answer, Failure},
+};
+use crate::{broker::NewJob, error::Result};
+
+/// A broker ends a call at its deadline by itself and says what it knows. This much later it is not waited for any longer.
+pub(super) const LATE: Duration = Duration::from_millis(20);
+
+/// Callers whose deadlines lie so close together are told together.
+const TOGETHER: Duration = Duration::from_millis(10);
+
+/// The first pause before a request is sent again; doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The last try of a request begins so long before its deadline: a broker that comes back late is not missed.
+const LAST_TRY: Duration = Duration::from_millis(100);
+
+/// The caller of a single job.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    /// When it wants to know.
+    pub(super) until: Instant,
+    pub(super) answer: oneshot::Sender<Result<Answer>>,
+}
+
+/// The callers of a request.
+#[derive(Debug)]
+pub(super) enum Callers {
+    /// One for all of its jobs.
+    One(Instant),
+    /// One for each of them, in order; those that have been told are gone.
+    Each(Vec<Option<Waiter>>),
+}
+
+impl Callers {
+    /// When the first of those who wait wants to know. `None`: nobody waits.
+    pub(super) fn first(&self) -> Option<Instant> {
+        match self {
+            Callers::One(until) => Some(*until),
+            Callers::Each(callers) => callers.iter().flatten().map(|caller| caller.until).min(),
+        }
+    }
+
+    /// When the last of them does.
+    pub(super) fn last(&self) -> Instant {
+        match self {
+            Callers::One(until) => *until,
+            Callers::Each(callers) => callers.iter().flatten().map(|caller| caller.until).max().unwrap_or_else(Instant::now),
+        }
+    }
+
+    /// When those want to know that are told with the first.
+    pub(super) fn next(&self) -> Instant {
+        let Some(first) = self.first() else { return Instant::now() };
+        match self {
+            Callers::One(until) => *until,
+            Callers::Each(callers) => {
+                let together = callers.iter().flatten().map(|caller| caller.until).filter(|until| *until <= first + TOGETHER);
+                together.max().unwrap_or(first)
+            }
+        }
+    }
+
+    /// Whether somebody's time is up.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.first().is_none_or(|first| first <= now)
+    }
+
+    /// Whether nobody waits any more.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        match self {
+            Callers::One(until) => *until <= now,
+            Callers::Each(callers) => callers.iter().all(Option::is_none),
+        }
+    }
+
+    /// Tells those whose time is up that their jobs were not stored, and takes these out of what will be sent.
+    pub(super) fn withdraw(&mut self, now: Instant, jobs: &mut Vec<NewJob>, failure: &Failure) {
+        let Callers::Each(callers) = self else { return };
+        let mut position = 0;
+        jobs.retain(|_| {
+            position += 1;
+            callers.get(position - 1).is_some_and(|caller| caller.as_ref().is_some_and(|caller| caller.until > now))
+        });
+        for (position, caller) in callers.iter_mut().enumerate() {
+            if let Some(caller) = caller.take_if(|caller| caller.until <= now) {
+                drop(caller.answer.send(Err(failure.of(position))));
+            }
+        }
+        callers.retain(Option::is_some);
+    }
+
+    /// Tells those whose time is up that the fate of their jobs is not known.
+    pub(super) fn tell(&mut self, now: Instant, lost: &Arc<Lost>) {
+        let Callers::Each(callers) = self else { return };
+        for (position, caller) in callers.iter_mut().enumerate() {
+            if let Some(caller) = caller.take_if(|caller| caller.until <= now) {
+                let unknown = Pending::unknown(lost.clone(), position);
+                drop(caller.answer.send(Err(unknown)));
+            }
+        }
+    }
+
+    /// Gives those who still wait their answers. Nobody waits any more who was dropped meanwhile.
+    pub(super) fn answer(self, outcome: Result<Vec<Answer>, Failure>) {
+        let Callers::Each(callers) = self else { return };
+        match outcome {
+            Ok(answers) => callers.into_iter().zip(answers).for_each(|(caller, answer)| {
+                if let Some(caller) = caller {
+                    drop(caller.answer.send(Ok(answer)));
+                }
+            }),
+            Err(failure) => callers.into_iter().enumerate().for_each(|(position, caller)| {
+                if let Some(caller) = caller {
+                    drop(caller.answer.send(Err(failure.of(position))));
+                }
+            }),
+        }
+    }
+}
+
+/// The pauses between the tries of a request.
+pub(super) struct Pauses(Duration);
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Pauses(FIRST_PAUSE)
+    }
+}
+
+impl Pauses {
+    /// Rests before the next try, at most until `end`, and not so long that there would be no last one.
+    pub(super) async fn rest(&mut self, end: Instant) {
+        let now = Instant::now();
+        let wake = (now + self.0.mul_f64(0.5 + fastrand::f64() / 2.0)).min(end);
+        let last = end.checked_sub(LAST_TRY).filter(|last| now < *last && wake > *last);
+        tokio::time::sleep_until(last.unwrap_or(wake)).await;
+        self.0 = (self.0 * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{JobId, error::Error};
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_use_the_whole_time_and_leave_room_for_a_last_try() {
+        for millis in [50, 200, 1_000, 15_000] {
+            let (begun, mut pauses) = (Instant::now(), Pauses::default());
+            let end = begun + Duration::from_millis(millis);
+            let mut tries = vec![begun];
+            while Instant::now() < end {
+                pauses.rest(end).await;
+                tries.push(Instant::now());
+            }
+            assert!(end.elapsed() <= Duration::from_millis(1), "{millis} ms: {:?} too late", end.elapsed());
+            let last = tries[tries.len() - 2];
+            assert!(end - last <= Duration::from_millis(101), "{millis} ms: the last try came {:?} before the end", end - last);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whose_time_is_up_is_told_and_nobody_else() {
+        let now = Instant::now();
+        let (callers, mut answers): (Vec<_>, Vec<_>) = [100, 5, 107, 5_000]
+            .into_iter()
+            .map(|millis| {
+                let (answer, answered) = oneshot::channel();
+                (Some(Waiter { until: now + Duration::from_millis(millis), answer }), answered)
+            })
+            .unzip();
+        let mut jobs: Vec<NewJob> = (0..4_u8).map(|n| NewJob::new(JobId::make(), vec![n])).collect();
+        let mut callers = Callers::Each(callers);
+        assert_eq!((callers.first(), callers.next()), (Some(now + Duration::from_millis(5)), now + Duration::from_millis(5)));
+        let failure = Failure::Refused(Error::unavailable("here", "it is away"));
+        callers.withdraw(now + Duration::from_millis(5), &mut jobs, &failure);
+        assert!(matches!(answers[1].try_recv(), Ok(Err(Error::Unavailable { .. }))));
+        assert_eq!(jobs.iter().map(|job| job.envelope[0]).collect::<Vec<_>>(), [0, 2, 3]);
+        assert_eq!((callers.next(), callers.last()), (now + Duration::from_millis(107), now + Duration::from_millis(5_000)));
+        assert!(!callers.is_due(now + Duration::from_millis(99)) && callers.is_due(now + Duration::from_millis(100)));
+        callers.answer(Err(failure));
+        for position in [0, 2, 3] {
+            assert!(answers[position].try_recv().is_ok(), "{position}");
+        }
+    }
+}
