@@ -89,7 +89,7 @@ pub enum CancelCause {
     LeaseLost,
     /// It ran longer than its timeout.
     TimedOut,
-    /// The worker stops and its grace time is over.
+    /// The worker stops and its grace time is over, but for a last second, or a quarter of it if that is shorter.
     Shutdown,
 }
 

@@ -8,6 +8,8 @@ use queue_core::{
     task::DEFAULT_MAX_ATTEMPTS,
 };
 
+use crate::executor::CANCEL_GRACE;
+
 /// One queue that a worker serves.
 ///
 /// ```
@@ -116,6 +118,12 @@ impl Settings {
     /// reclaimer's two looks, so that none of them passes for a sign of life.
     pub(crate) fn beat(&self) -> Duration {
         (self.lease / 6).min(Duration::from_secs(5))
+    }
+
+    /// How long a handler that is told to stop, because the worker stops, may take for it before it is dropped: the last part of the
+    /// grace time.
+    pub(crate) fn notice(&self) -> Duration {
+        (self.grace / 4).min(CANCEL_GRACE)
     }
 
     /// Between two looks for handlers that should have ended.

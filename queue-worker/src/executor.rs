@@ -150,7 +150,7 @@ impl Job {
         let span = self.span(&context);
         let handled = async {
             match known.task.run {
-                RunFn::Async(run) => poll_handler(run, call, &context).await,
+                RunFn::Async(run) => poll_handler(run, call, &context, self.shared.settings.notice()).await,
                 RunFn::Blocking(run) => block_on_handler(run, call, &context, span.clone()).await,
             }
         };
@@ -293,7 +293,12 @@ enum End {
     Stopped(CancelCause),
 }
 
-async fn poll_handler(run: fn(Call) -> queue_core::BoxFuture<'static, HandlerEnd>, call: Call, context: &JobContext) -> End {
+async fn poll_handler(
+    run: fn(Call) -> queue_core::BoxFuture<'static, HandlerEnd>,
+    call: Call,
+    context: &JobContext,
+    notice: Duration,
+) -> End {
     // The first steps of a handler may panic, too.
     let mut handler = match catch_unwind(AssertUnwindSafe(|| run(call))) {
         Ok(handler) => AssertUnwindSafe(handler).catch_unwind(),
@@ -316,7 +321,8 @@ async fn poll_handler(run: fn(Call) -> queue_core::BoxFuture<'static, HandlerEnd
         end = &mut handler => return returned(end),
         cause = stop => cause,
     };
-    match tokio::time::timeout(CANCEL_GRACE, &mut handler).await {
+    let patience = if cause == CancelCause::Shutdown { notice } else { CANCEL_GRACE };
+    match tokio::time::timeout(patience, &mut handler).await {
         Ok(end) => returned(end),
         Err(_) => {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(handler))) {

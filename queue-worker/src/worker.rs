@@ -136,6 +136,14 @@ impl Worker {
     }
 
     /// How long running jobs may take to end after the worker was told to stop. Default: 25 s.
+    ///
+    /// In the last second of it, or the last quarter if that is shorter, handlers are told to stop
+    /// ([`JobContext::cancelled`](queue_core::JobContext::cancelled)). Those that still run at its end are dropped, and their jobs are given
+    /// back uncharged. What may take longer than the grace time:
+    ///
+    /// - A handler that blocks its thread cannot be dropped; it is waited for one second longer. Its job comes back when the lease has
+    ///   run out.
+    /// - The last answers to the broker: milliseconds, and at most 3 seconds if the broker does not answer.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
         self

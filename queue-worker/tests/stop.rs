@@ -21,6 +21,13 @@ async fn never_ends(probe: State<Probe>) {
     std::future::pending::<()>().await;
 }
 
+#[task(queue = "obedient")]
+async fn ends_when_told(probe: State<Probe>, ctx: JobContext) {
+    probe.note("started");
+    ctx.cancelled().await;
+    probe.note("told");
+}
+
 #[task(queue = "complains")]
 async fn complains(probe: State<Probe>, ctx: JobContext) -> Result<(), String> {
     probe.note("started");
@@ -32,6 +39,9 @@ async fn blocks_its_thread(probe: State<Probe>) {
     probe.note("started");
     probe.gate.block();
 }
+
+/// Clocks of different threads may be so far apart.
+const MOMENT: Duration = Duration::from_millis(20);
 
 fn start(worker: Worker, shutdown: &Shutdown) -> JoinHandle<Result<Stopped, WorkerError>> {
     tokio::spawn(worker.run_with(shutdown.clone()))
@@ -68,6 +78,29 @@ async fn what_does_not_end_in_the_grace_time_is_given_back_uncharged() {
     assert_eq!((stopped.released, stopped.stuck, stopped.is_clean()), (1, 0, false));
     let record = client.inspector().show(job.address()).await.unwrap();
     assert_eq!((record.state, record.attempts, record.crashes), (JobState::Ready, 0, 0));
+}
+
+#[tokio::test]
+async fn the_grace_time_is_what_it_says() {
+    const GRACE: Duration = Duration::from_secs(2);
+    let (client, probe, shutdown) = (memory().await, Arc::new(Probe::default()), Shutdown::new());
+    never_ends::job().enqueue(&client).await.unwrap();
+    ends_when_told::job().enqueue(&client).await.unwrap();
+    let running = start(worker(&client, &probe).grace(GRACE), &shutdown);
+    probe.noted("started", 2).await;
+    let begun = Instant::now();
+    shutdown.drain();
+    probe.noted("told", 1).await;
+    let told = begun.elapsed();
+    let stopped = ended(running).await;
+    let took = begun.elapsed();
+    assert!(told >= GRACE.mul_f64(0.75) - MOMENT, "a handler is told to stop in the last quarter, and not after {told:?}");
+    assert!(took >= GRACE - MOMENT && took < GRACE + Duration::from_millis(450), "a grace of {GRACE:?} took {took:?}");
+    assert_eq!(
+        (stopped.finished, stopped.released, stopped.stuck),
+        (2, 1, 0),
+        "one has ended well when it was told, the other was dropped"
+    );
 }
 
 #[tokio::test]

@@ -104,7 +104,7 @@ pub(super) struct WorkArgs {
     /// Run at most so many jobs at once
     #[arg(long, value_name = "JOBS")]
     pub(super) concurrency: Option<usize>,
-    /// Give running jobs so long to end after a signal
+    /// Give running jobs so long to end after a signal; they are told to stop in the last second of it
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) grace: Option<Duration>,
     /// Answer GET /health on this address

@@ -9,17 +9,20 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use queue_core::{broker::Turn, context::CancelCause};
 
 use super::Pump;
-use crate::{executor::CANCEL_GRACE, shutdown::Stage, time::now, worker::Stopped};
+use crate::{shutdown::Stage, time::now, worker::Stopped};
 
 /// The times of a stop.
 pub(super) struct Stopping {
-    /// The end of the grace time.
-    grace: Instant,
-    /// Handlers were told to stop; whoever still runs then is stuck.
+    /// When handlers are told to stop, so that they can by the end of the grace time.
+    notice: Instant,
+    /// Handlers were told to stop; one that still runs then is stuck.
     hurried: Option<Instant>,
     /// Since when nothing runs.
     idle: Option<Instant>,
 }
+
+/// How long a handler is waited for that was told to stop and could not be dropped, because it blocks its thread.
+const STUCK: Duration = Duration::from_secs(1);
 
 /// How long the last turns may take when the broker does not answer. With the default grace time, everything ends within
 /// the 30 seconds that service managers usually allow.
@@ -38,11 +41,12 @@ impl Pump {
             return;
         }
         let now = now();
-        let grace = now + self.shared.settings.grace;
-        let stopping = self.stopping.get_or_insert(Stopping { grace, hurried: None, idle: None });
+        let settings = &self.shared.settings;
+        let notice = now + (settings.grace - settings.notice());
+        let stopping = self.stopping.get_or_insert(Stopping { notice, hurried: None, idle: None });
         self.shared.stopping.store(true, Ordering::Relaxed);
-        if stopping.hurried.is_none() && (stage == Stage::Hurrying || gone || now >= stopping.grace) {
-            stopping.hurried = Some(now + CANCEL_GRACE * 2);
+        if stopping.hurried.is_none() && (stage == Stage::Hurrying || gone || now >= stopping.notice) {
+            stopping.hurried = Some(now + settings.notice() + STUCK);
             self.cancel(CancelCause::Shutdown, |_| true);
         }
     }
@@ -71,7 +75,7 @@ impl Pump {
         let stopping = self.stopping.as_ref()?;
         let now = now();
         let steps = [
-            Some(stopping.grace).filter(|_| stopping.hurried.is_none()),
+            Some(stopping.notice).filter(|_| stopping.hurried.is_none()),
             stopping.hurried,
             stopping.hurried.map(|end| end + LAST_TURNS),
             stopping.idle.map(|idle| idle + LAST_TURNS),

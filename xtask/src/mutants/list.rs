@@ -179,6 +179,9 @@ mutants! {
     WORKER "queue-worker/src/pump/turns.rs" {
         "worker: suspects of all queues come to their turn": "self.suspects.told(id.queue, answer.suspects)" => "()";
     }
+    WORKER "queue-worker/src/pump/stop.rs" {
+        "worker: the grace time is what it says": "now + (settings.grace - settings.notice())" => "now + settings.grace";
+    }
     WORKER "queue-worker/src/pump/suspects.rs" {
         "worker: one suspect at a time": "self.running == 0 && self.asked.is_none()" => "true";
     }
