@@ -153,7 +153,7 @@ pub use self::{
     client::{Client, Handle, Job, Pending},
     context::{JobContext, State},
     error::{Cause, Error, Result},
-    inspector::Inspector,
+    inspector::{Inspector, Walk},
     io::BoxFuture,
     outcome::Outcome,
     task::{Backoff, Handler, Task},

@@ -6,7 +6,10 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-use queue_tests::patience::wait_for;
+use queue_tests::{
+    patience::wait_for,
+    server::{Kind, Server},
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -257,25 +260,33 @@ fn several_jobs_are_repaired_at_once_and_a_missing_one_does_not_stop_the_others(
 #[test]
 fn all_jobs_of_a_state_are_repaired_over_several_pages() {
     let place = Place::new();
-    let client_jobs = 1200;
+    all_of_a_state(&place, &format!("sqlite://{}", place.file().display()));
+    let server = Server::start(Kind::Redis);
+    all_of_a_state(&place, &server.url());
+}
+
+/// Cancels and deletes more jobs than a page of any listing has.
+fn all_of_a_state(place: &Place, url: &str) {
+    const JOBS: usize = 20_000;
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let client = queue_core::Client::connect(&format!("sqlite://{}", place.file().display())).await.unwrap();
-        for n in 0..client_jobs {
-            let mut payload = queue_core::payload::PayloadWriter::new(0).finish("close_order").unwrap();
-            payload.truncate(1);
-            let job = queue_core::client::RawJob::new("close_order", payload).queue("orders").id(format!("o-{n}"));
-            client.enqueue_raw(job).await.unwrap();
+        let client = queue_core::Client::connect(url).await.unwrap();
+        let job = |n| queue_core::client::RawJob::new("close_order", vec![0x80]).queue("orders").id(format!("o-{n}"));
+        let jobs: Vec<_> = (0..JOBS).map(job).collect();
+        for jobs in jobs.chunks(500) {
+            futures_util::future::try_join_all(jobs.iter().map(|job| client.enqueue_raw(job.clone()))).await.unwrap();
         }
     });
-    let listed = place.json(&["jobs", "list", "--state", "ready", "--limit", "5000", "--json"]);
-    assert_eq!(listed.as_array().unwrap().len(), client_jobs);
-    let part = place.run(&["jobs", "list", "--state", "ready"]);
+    let at = |arguments: &[&str]| place.ok(&[arguments, &["--url", url]].concat());
+    let listed: Value = serde_json::from_str(&at(&["jobs", "list", "--state", "ready", "--limit", "1200", "--json"])).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), 1200);
+    let part = place.run(&["jobs", "list", "--state", "ready", "--url", url]);
     assert_eq!(part.stdout.lines().count(), 51, "a heading and fifty jobs");
     assert!(part.stderr.contains("--limit"));
-    assert_eq!(place.ok(&["jobs", "cancel", "--all", "--state", "ready"]), "orders: 1200 ready jobs cancelled");
-    assert_eq!(place.ok(&["jobs", "delete", "--all", "--state", "cancelled", "--queue", "orders"]), "orders: 1200 cancelled jobs deleted");
-    assert_eq!(place.json(&["jobs", "list", "--json"]), serde_json::json!([]));
+    assert_eq!(at(&["jobs", "cancel", "--all", "--state", "ready"]), format!("orders: {JOBS} ready jobs cancelled"));
+    assert_eq!(at(&["jobs", "cancel", "--all", "--state", "ready"]), "");
+    assert_eq!(at(&["jobs", "delete", "--all", "--state", "cancelled", "--queue", "orders"]), format!("orders: {JOBS} cancelled jobs deleted"));
+    assert_eq!(at(&["jobs", "list", "--json"]), "[]");
 }
 
 #[test]

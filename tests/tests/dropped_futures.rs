@@ -74,17 +74,15 @@ async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> 
 /// The numbers of all jobs that wait. Each is there once, and can be read.
 async fn waiting(client: &Client) -> BTreeSet<u32> {
     let inspector = client.inspector();
-    let (mut numbers, mut listed, mut offset) = (BTreeSet::new(), 0, Some(0));
-    while let Some(from) = offset {
-        let page = inspector.list(QUEUE, State::Ready, from, 500).await.unwrap();
-        for job in page.jobs {
+    let (mut numbers, mut listed, mut walk) = (BTreeSet::new(), 0, inspector.walk(QUEUE, State::Ready));
+    while let Some(jobs) = walk.next().await.unwrap() {
+        for job in jobs {
             let record = inspector.show(&format!("{QUEUE}/{}", job.id).parse().unwrap()).await.unwrap();
             let envelope = Envelope::decode(&record.envelope).unwrap();
             let number = *envelope.payload.last().unwrap();
             listed += 1;
             assert!(numbers.insert(number.into()), "{number} is there twice");
         }
-        offset = page.next;
     }
     let stats = inspector.stats(QUEUE).await.unwrap();
     assert_eq!(stats.depth.get(&State::Ready).copied().unwrap_or(0), listed);

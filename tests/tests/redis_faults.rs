@@ -421,13 +421,11 @@ fn request(reader: &mut impl BufRead) -> Option<Vec<String>> {
 
 /// The ids of a state, each of which has to be listed once.
 async fn ids(broker: &DynBroker, queue: &str, state: State) -> HashSet<JobId> {
-    let (mut ids, mut offset) = (HashSet::new(), Some(0));
-    while let Some(from) = offset {
-        let page = broker.list(queue, state, from, 500).await.unwrap();
-        for job in page.jobs {
+    let (mut ids, mut walk) = (HashSet::new(), Client::with_broker(broker.clone()).inspector().walk(queue, state));
+    while let Some(jobs) = walk.next().await.unwrap() {
+        for job in jobs {
             assert!(ids.insert(job.id.clone()), "{} is listed twice", job.id);
         }
-        offset = page.next;
     }
     ids
 }

@@ -196,15 +196,13 @@ async fn look(database: &Path) -> Result<BTreeMap<String, State>, Problem> {
     }
     let mut there = BTreeMap::new();
     for state in State::ALL {
-        let mut offset = Some(0);
-        while let Some(from) = offset {
-            let page = inspector.list(QUEUE, state, from, 500).await?;
-            for job in page.jobs {
+        let mut walk = inspector.walk(QUEUE, state);
+        while let Some(jobs) = walk.next().await? {
+            for job in jobs {
                 if there.insert(job.id.to_string(), state).is_some() {
                     return Err(format!("job {} is there twice", job.id).into());
                 }
             }
-            offset = page.next;
         }
     }
     drop(client);

@@ -23,16 +23,14 @@ pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot,
     let inspector = client.inspector();
     let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
     for state in State::ALL {
-        let mut offset = Some(0);
-        while let Some(from) = offset {
-            let page = inspector.list(QUEUE, state, from, 500).await?;
-            for listed in page.jobs {
+        let mut walk = inspector.walk(QUEUE, state);
+        while let Some(jobs_of_page) = walk.next().await? {
+            for listed in jobs_of_page {
                 let address = JobAddress { queue: QUEUE.into(), id: listed.id.clone() };
                 let shown = inspector.show(&address).await;
                 seen.insert(listed.id);
                 jobs.push(held(state, &address.id, shown.as_ref().ok()));
             }
-            offset = page.next;
         }
     }
     let Inside { lanes, bodies } = place.inside()?;

@@ -107,7 +107,7 @@ fn newer() -> Vec<Vec<u8>> {
 
 /// As a person does who has read why they wait.
 async fn delete_parked(bed: &mut Bed) -> Result<(), Problem> {
-    for job in bed.client.inspector().list(QUEUE, State::Parked, 0, 100).await?.jobs {
+    for job in bed.client.inspector().walk(QUEUE, State::Parked).at_most(100).next().await?.unwrap_or_default() {
         let note = || Operation::Delete { id: job.id.to_string() };
         bed.recorder().note(Phase::Invoke, note());
         bed.client.inspector().delete(&JobAddress { queue: QUEUE.into(), id: job.id.clone() }).await?;

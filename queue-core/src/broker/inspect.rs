@@ -179,9 +179,11 @@ impl JobRecord {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Page {
-    /// The jobs, in the order in which they will be served or have ended. Failures and results are left out.
+    /// The jobs, in the order in which they will be served or have ended. Failures and results are left out. There may be fewer than
+    /// were asked for, or none, although the listing goes on: some listings have gaps where jobs were taken out.
     pub jobs: Vec<JobRecord>,
-    /// Where the next page begins; `None`: this was the last.
+    /// Where the next page begins; `None`: this was the last, and nothing else says so. It is greater than where this page began, and
+    /// may grow by more than the number of the jobs.
     pub next: Option<u64>,
 }
 
@@ -217,7 +219,8 @@ pub trait Inspect: Send + Sync {
     /// Depth and counters of a queue.
     async fn stats(&self, queue: &str) -> Result<QueueStats>;
 
-    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`.
+    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the `next` of the page before. A page may be
+    /// empty while `next` is set: only `None` is the end.
     async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page>;
 
     /// Everything about one job; `None` when the broker does not have it.

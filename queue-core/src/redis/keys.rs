@@ -102,6 +102,18 @@ impl Kind {
         }
     }
 
+    /// The digit that stands for a list of `ready` in the name of a tomb.
+    pub(super) fn digit(self) -> &'static str {
+        match self {
+            Kind::Ready0 => "0",
+            Kind::Ready1 => "1",
+            Kind::Ready2 => "2",
+            Kind::Ready3 => "3",
+            Kind::Suspect => "9",
+            other => unreachable!("{} is no list of `ready`", other.name()),
+        }
+    }
+
     fn suffix(self) -> &'static str {
         match self {
             Kind::Ready0 => "ready:0",

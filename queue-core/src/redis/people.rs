@@ -121,6 +121,9 @@ fn until_and_id(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
+/// Most places of `ready` that one page looks at, however few jobs are there.
+const PLACES: u64 = 500;
+
 type Ids = (Vec<Vec<u8>>, Option<u64>);
 
 /// One more than the limit was asked for, to see whether there is a next page.
@@ -134,18 +137,43 @@ async fn range(broker: &RedisBroker, queue: &str, command: &redis::Cmd) -> Resul
     array(broker.read(queue, command).await?)?.into_iter().map(bytes).collect()
 }
 
+/// Some places of the lists of `ready`, and the ids of those that are no gap: an id that was cancelled keeps its place, under a tomb.
 async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
-    let (mut skip, mut ids) = (offset, Vec::new());
+    let (mut skip, mut passed, mut ids) = (offset, 0, Vec::new());
     for list in READY {
         let length: u64 = number(broker.read(queue, &broker.keys.on("LLEN", queue, list)).await?)?;
-        let wanted = limit + 1 - ids.len();
-        if skip < length && wanted > 0 {
+        let behind = length.saturating_sub(skip);
+        let looks = behind.min(PLACES - passed);
+        if looks > 0 {
             let mut command = broker.keys.on("LRANGE", queue, list);
-            ids.extend(range(broker, queue, command.arg(skip).arg(skip + wanted as u64 - 1)).await?);
+            let found = range(broker, queue, command.arg(skip).arg(skip + looks - 1)).await?;
+            for id in without_tombs(broker, queue, list, found).await? {
+                if id.is_some() && ids.len() == limit {
+                    return Ok((ids, Some(offset + passed)));
+                }
+                passed += 1;
+                ids.extend(id);
+            }
+        }
+        if looks < behind {
+            return Ok((ids, Some(offset + passed.max(1))));
         }
         skip = skip.saturating_sub(length);
     }
-    Ok(page(ids, offset, limit))
+    Ok((ids, None))
+}
+
+/// Ids of a list; `None` for each that lies there under a tomb.
+async fn without_tombs(broker: &RedisBroker, queue: &str, list: Kind, ids: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut command = broker.keys.on("HMGET", queue, Kind::Tomb);
+    for id in &ids {
+        command.arg([id, list.digit().as_bytes()].concat());
+    }
+    let tombs = array(broker.read(queue, &command).await?)?;
+    Ok(ids.into_iter().zip(tombs).map(|(id, tomb)| (tomb == Value::Nil).then_some(id)).collect())
 }
 
 async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limit: usize) -> Result<Ids> {

@@ -16,8 +16,8 @@ use super::{
     queues, repair, show,
 };
 
-/// Most jobs of one page.
-pub(super) const PAGE: usize = 500;
+/// Rows that are printed together.
+const PAGE: usize = 500;
 
 pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Failure> {
     match command {
@@ -73,20 +73,11 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let mut left_out = false;
     for queue in queues::chosen(client, args.queue.as_deref()).await? {
         for state in states {
-            let (mut offset, mut left) = (args.offset, args.limit);
-            loop {
-                let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
-                let page = inspector.list(&queue, *state, offset, limit).await?;
-                left = left.saturating_sub(page.jobs.len() as u64);
-                pages.add(page.jobs.iter().map(|record| Row::new(&queue, record)))?;
-                match page.next {
-                    Some(next) if left > 0 && next > offset => offset = next,
-                    next => {
-                        left_out |= next.is_some();
-                        break;
-                    }
-                }
+            let mut walk = inspector.walk(&queue, *state).from(args.offset).at_most(args.limit);
+            while let Some(jobs) = walk.next().await? {
+                pages.add(jobs.iter().map(|record| Row::new(&queue, record)))?;
             }
+            left_out |= walk.goes_on_at().is_some();
         }
     }
     if pages.end()? == 0 && !args.format.json {

@@ -1,7 +1,7 @@
 //! `jobs requeue`, `cancel` and `delete`: of named jobs, or of all in a state.
 
 use queue_core::{
-    Client, Error, Inspector, JobAddress, JobId,
+    Client, Error, Inspector, JobAddress,
     broker::{CancelAnswer, State},
     outcome::error_text,
 };
@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::{
     args::{Select, SelectDead},
     exit::{Exit, Failure, exit_of, note, tell},
-    jobs::PAGE,
     output::{print, print_json},
     queues,
 };
@@ -43,18 +42,6 @@ impl Verb {
             }
         }
         Ok(self.done())
-    }
-
-    /// Says of each whether it was done.
-    async fn many(self, inspector: &Inspector, queue: &str, ids: &[JobId]) -> queue_core::Result<Vec<bool>> {
-        match self {
-            Verb::Requeue => inspector.requeue_many(queue, ids).await,
-            Verb::Delete => inspector.delete_many(queue, ids).await,
-            Verb::Cancel => {
-                let answers = inspector.cancel_many(queue, ids).await?;
-                Ok(answers.into_iter().map(|answer| answer != CancelAnswer::NotFound).collect())
-            }
-        }
     }
 }
 
@@ -144,21 +131,11 @@ async fn all(client: &Client, verb: Verb, state: State, select: &Select) -> Resu
     let inspector = client.inspector();
     let mut totals = Vec::new();
     for queue in queues::chosen(client, select.queue.as_deref()).await? {
-        let mut left = inspector.stats(&queue).await?.depth.get(&state).copied().unwrap_or(0);
-        let (mut done, mut offset) = (0, 0);
-        while left > 0 {
-            let page = inspector.list(&queue, state, offset, usize::try_from(left).map_or(PAGE, |left| left.min(PAGE))).await?;
-            if page.jobs.is_empty() {
-                break;
-            }
-            let ids: Vec<JobId> = page.jobs.into_iter().map(|record| record.id).collect();
-            let answers = verb.many(&inspector, &queue, &ids).await?;
-            let changed = answers.iter().filter(|changed| **changed).count() as u64;
-            // What has changed is gone from this state; what has not stays before the next page.
-            done += changed;
-            offset += ids.len() as u64 - changed;
-            left = left.saturating_sub(ids.len() as u64);
-        }
+        let done = match verb {
+            Verb::Requeue => inspector.requeue_all(&queue).await?,
+            Verb::Cancel => inspector.cancel_all(&queue, state).await?,
+            Verb::Delete => inspector.delete_all(&queue, state).await?,
+        };
         if !select.format.json && done > 0 {
             print(&format!("{queue}: {done} {state} {} {}", if done == 1 { "job" } else { "jobs" }, verb.done()))?;
         }

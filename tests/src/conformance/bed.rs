@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use queue_core::{
-    JobId,
+    Client, Inspector, JobId,
     broker::{
         CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Enqueued, Extend, Finish, JobRecord, NewJob, PartyName, Priority, ProcessId,
         QueueStats, Reclaimed, Register, State, Turn, TurnAnswer,
@@ -87,6 +87,11 @@ impl Bed {
         self.storage.restore().await;
         self.broker = self.storage.open().await;
         self
+    }
+
+    /// What people look and repair with.
+    pub fn inspector(&self) -> Inspector {
+        Client::with_broker(self.broker.clone()).inspector()
     }
 
     /// A lane of a process of its own that keeps its lease.
@@ -176,11 +181,9 @@ impl Bed {
 
     /// The ids of a state, all pages.
     pub async fn ids(&self, state: State) -> Vec<JobId> {
-        let (mut ids, mut offset) = (Vec::new(), Some(0));
-        while let Some(from) = offset {
-            let page = self.broker.list(&self.queue, state, from, 500).await.expect("jobs can be listed");
-            ids.extend(page.jobs.into_iter().map(|job| job.id));
-            offset = page.next;
+        let (mut ids, mut walk) = (Vec::new(), self.inspector().walk(&self.queue, state));
+        while let Some(jobs) = walk.next().await.expect("jobs can be listed") {
+            ids.extend(jobs.into_iter().map(|job| job.id));
         }
         ids
     }

@@ -157,6 +157,13 @@ macro_rules! __conformance_cases {
                 resuming_a_queue_is_announced
                 a_cancelled_job_keeps_its_payload
                 a_queue_that_nobody_touched_has_no_damage;
+            bulk:
+                a_listing_goes_on_behind_a_page_without_jobs
+                a_job_that_was_cancelled_in_another_line_is_listed_once
+                twenty_thousand_ready_jobs_are_cancelled_and_deleted
+                all_jobs_of_a_state_are_deleted
+                all_jobs_of_a_state_are_cancelled_or_put_back
+                all_are_cancelled_beside_a_lane_that_claims;
             records:
                 every_state_is_listed_in_order
                 a_listing_comes_in_pages

@@ -9,6 +9,7 @@
 //! generates a module `on_sqlite_memory` with a `#[test]` per case.
 
 mod bed;
+pub mod bulk;
 mod cases;
 pub mod changes;
 pub mod endings;

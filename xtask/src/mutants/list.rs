@@ -246,6 +246,14 @@ mutants! {
     AUDITOR "queue-core/src/redis/scripts/claim.lua" {
         "turn: no answer is empty that need not be": "if bytes > 0 and bytes + size > max_bytes then" => "if #ids > 0 and bytes + size > max_bytes then";
     }
+    REDIS "queue-core/src/inspector/walk.rs" {
+        "a walk passes what is empty": "self.from = page.next.filter(|next| *next > from)" => "self.from = page.next.filter(|_| !page.jobs.is_empty())";
+        "all of a state: an empty page is no end": "place = page.next.filter(|next| *next > from)" => "place = page.next.filter(|_| changed > 0)";
+        "all of a state: jobs that moved up are met again": "left == 0 || left == before" => "true";
+    }
+    REDIS "queue-core/src/redis/people.rs" {
+        "a listing of ready has no cancelled job": "(tomb == Value::Nil).then_some(id)" => "Some(id)";
+    }
     ENCODINGS "queue-core/src/redis/people.rs" {
         "kept: a job is listed once": "seen.insert(id)" => "true";
     }

@@ -1,4 +1,8 @@
-//! What people do with jobs and queues: look, repair, stop.
+//! What people do with jobs and queues: look, repair, stop. `walk` does it to all jobs of a state.
+
+mod walk;
+
+pub use self::walk::Walk;
 
 use std::time::Duration;
 
@@ -66,7 +70,10 @@ impl Inspector {
         self.run(|broker| async move { broker.stats(&queue).await }).await
     }
 
-    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`.
+    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the [`next`](Page::next) of the page before.
+    ///
+    /// A page may be empty although the listing goes on: only `next` says that it is over. [`walk`](Self::walk) follows it, and
+    /// [`cancel_all`](Self::cancel_all) and its like change all jobs of a state.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range.

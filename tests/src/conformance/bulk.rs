@@ -1,0 +1,172 @@
+//! What people do to all jobs of a state at once, and listings of any length.
+
+use std::{cell::Cell, time::Duration};
+
+use queue_core::{
+    JobId,
+    broker::{BuryReason, CancelAnswer, Due, Ending, NewJob, Priority, State},
+};
+
+use super::bed::{Bed, LONG, envelope, finish, nack};
+
+/// More than two pages of a listing.
+const PAGES: usize = 1_100;
+
+/// A listing that has a gap as long as several pages says that it goes on.
+pub async fn a_listing_goes_on_behind_a_page_without_jobs(bed: Bed) {
+    let ids = bed.put(1_700).await;
+    let (gone, left) = ids.split_at(1_650);
+    for piece in gone.chunks(500) {
+        assert!(bed.broker.cancel(&bed.queue, piece).await.unwrap().iter().all(|answer| *answer == CancelAnswer::Cancelled));
+    }
+    let (mut seen, mut place) = (Vec::new(), Some(0));
+    while let Some(from) = place {
+        let page = bed.broker.list(&bed.queue, State::Ready, from, 20).await.unwrap();
+        assert!(page.jobs.len() <= 20 && page.next.is_none_or(|next| next > from), "from {from}: {:?}", page.next);
+        seen.extend(page.jobs.into_iter().map(|job| job.id));
+        place = page.next;
+    }
+    assert_eq!(seen, left);
+    let mut walk = bed.inspector().walk(&bed.queue, State::Ready).at_most(30);
+    let mut walked = Vec::new();
+    while let Some(jobs) = walk.next().await.unwrap() {
+        assert!(!jobs.is_empty(), "a walk passes what is empty");
+        walked.extend(jobs.into_iter().map(|job| job.id));
+    }
+    let rest = walk.goes_on_at().expect("twenty are left");
+    let mut walk = bed.inspector().walk(&bed.queue, State::Ready).from(rest);
+    while let Some(jobs) = walk.next().await.unwrap() {
+        walked.extend(jobs.into_iter().map(|job| job.id));
+    }
+    assert_eq!((walked.as_slice(), walk.goes_on_at()), (left, None));
+}
+
+/// An id that waits in one line, and was cancelled in another, is listed once.
+pub async fn a_job_that_was_cancelled_in_another_line_is_listed_once(bed: Bed) {
+    let job = |priority: Priority| {
+        let mut job = super::bed::given("again", "x");
+        job.priority = priority;
+        job
+    };
+    bed.put_job(job(Priority::Low)).await;
+    // More than a page between the two lines.
+    bed.put(PAGES).await;
+    let id = JobId::given("again").unwrap();
+    assert_eq!(bed.broker.cancel(&bed.queue, std::slice::from_ref(&id)).await.unwrap(), [CancelAnswer::Cancelled]);
+    bed.put_job(job(Priority::Critical)).await;
+    let listed = bed.ids(State::Ready).await;
+    assert_eq!((listed.len(), listed.iter().filter(|listed| **listed == id).count()), (PAGES + 1, 1));
+}
+
+/// However many there are, all of them are taken out.
+pub async fn twenty_thousand_ready_jobs_are_cancelled_and_deleted(bed: Bed) {
+    const MANY: usize = 20_000;
+    bed.put(MANY).await;
+    let inspector = bed.inspector();
+    assert_eq!(inspector.cancel_all(&bed.queue, State::Ready).await.unwrap(), MANY as u64);
+    assert_eq!((bed.depth(State::Ready).await, bed.depth(State::Cancelled).await), (0, MANY as u64));
+    assert_eq!(inspector.cancel_all(&bed.queue, State::Ready).await.unwrap(), 0, "none is left");
+    assert_eq!(inspector.delete_all(&bed.queue, State::Cancelled).await.unwrap(), MANY as u64);
+    assert!(bed.stats().await.depth.values().all(|depth| *depth == 0));
+    assert_eq!(bed.ids(State::Cancelled).await, []);
+    let last = bed.put(1).await;
+    assert_eq!(bed.ids(State::Ready).await, last, "what comes later is found behind all gaps");
+}
+
+/// Jobs of any state are deleted together, those that share a list with others as well.
+pub async fn all_jobs_of_a_state_are_deleted(bed: Bed) {
+    let keep = || Ending::Ack { result: None, keep: Some(LONG) };
+    let bury = || Ending::Bury { reason: BuryReason::Buried, error: None };
+    let park = || Ending::Park { task: "unknown".to_owned() };
+    let cancel = || Ending::Cancel { reason: "unwanted".to_owned() };
+    // Of those that end three ways stand in turn, so that no page is of one state.
+    end_all(&bed, 3 * PAGES, |n| [keep(), cancel(), Ending::Expire][n % 3].clone()).await;
+    end_all(&bed, PAGES, |_| bury()).await;
+    end_all(&bed, PAGES, |_| nack(LONG)).await;
+    end_all(&bed, PAGES, |_| park()).await;
+    put_later(&bed, PAGES).await;
+    bed.put(PAGES).await;
+    use State::{Cancelled, Dead, Done, Expired, Parked, Ready, Retry, Scheduled};
+    for state in [Expired, Cancelled, Done, Dead, Retry, Parked, Scheduled, Ready] {
+        let before = bed.stats().await.depth;
+        assert_eq!(bed.inspector().delete_all(&bed.queue, state).await.unwrap(), PAGES as u64, "{state}");
+        let mut after = bed.stats().await.depth;
+        after.insert(state, before[&state] - after.get(&state).copied().unwrap_or(0));
+        assert!(before.iter().all(|(state, depth)| after.get(state) == Some(depth)), "{state}: {before:?}, {after:?}");
+    }
+    assert!(bed.stats().await.depth.values().all(|depth| *depth == 0));
+}
+
+/// Jobs that wait for anything, or run, are cancelled together; the dead are put back together.
+pub async fn all_jobs_of_a_state_are_cancelled_or_put_back(bed: Bed) {
+    end_all(&bed, PAGES, |_| nack(LONG)).await;
+    end_all(&bed, PAGES, |_| Ending::Park { task: "unknown".to_owned() }).await;
+    end_all(&bed, PAGES, |_| Ending::Bury { reason: BuryReason::Buried, error: None }).await;
+    put_later(&bed, PAGES).await;
+    let inspector = bed.inspector();
+    assert_eq!(inspector.requeue_all(&bed.queue).await.unwrap(), PAGES as u64);
+    let mut lane = bed.lane().await;
+    let mut held = 0;
+    while held < PAGES {
+        held += lane.claim(500).await.len();
+    }
+    for state in [State::Retry, State::Parked, State::Scheduled, State::Active] {
+        assert_eq!(inspector.cancel_all(&bed.queue, state).await.unwrap(), PAGES as u64, "{state}");
+        assert_eq!((bed.depth(state).await, inspector.cancel_all(&bed.queue, state).await.unwrap()), (0, 0), "{state}");
+    }
+    assert_eq!(bed.depth(State::Cancelled).await, 4 * PAGES as u64);
+}
+
+/// A worker that claims meanwhile moves no job out of sight: each is cancelled, or held.
+pub async fn all_are_cancelled_beside_a_lane_that_claims(bed: Bed) {
+    const JOBS: u64 = 5_000;
+    bed.put(JOBS as usize).await;
+    let (inspector, queue) = (bed.inspector(), bed.queue.clone());
+    let mut lane = bed.lane().await;
+    let is_over = Cell::new(false);
+    let cancels = async {
+        let cancelled = inspector.cancel_all(&queue, State::Ready).await.unwrap();
+        is_over.set(true);
+        cancelled
+    };
+    let claims = async {
+        // Its claims take the gaps at the head away, so that jobs move up to where the walk has been.
+        while !is_over.get() {
+            if bed.depth(State::Cancelled).await > JOBS / 3 {
+                lane.claim(5).await;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let (cancelled, ()) = tokio::join!(cancels, claims);
+    let depth = bed.stats().await.depth;
+    let of = |state: State| depth.get(&state).copied().unwrap_or(0);
+    assert_eq!((of(State::Ready), of(State::Cancelled), of(State::Cancelled) + of(State::Active)), (0, cancelled, JOBS));
+}
+
+/// Claims so many jobs, which are put before, and ends each.
+async fn end_all(bed: &Bed, jobs: usize, ending: impl Fn(usize) -> Ending) {
+    bed.put(jobs).await;
+    let mut lane = bed.lane().await;
+    let mut ended = 0;
+    while ended < jobs {
+        let held = lane.claim(500).await;
+        assert!(!held.is_empty(), "{ended} of {jobs}");
+        let finishes = held.iter().enumerate().map(|(at, delivery)| finish(delivery, ending(ended + at))).collect();
+        let turn = lane.next().finish(finishes);
+        assert!(lane.send(&turn).await.stale.is_empty());
+        ended += held.len();
+    }
+}
+
+async fn put_later(bed: &Bed, jobs: usize) {
+    let mut producer = bed.producer().await;
+    for piece in (0..jobs).collect::<Vec<_>>().chunks(500) {
+        let later = |_: &usize| {
+            let mut job = NewJob::new(JobId::make(), envelope("later"));
+            job.due = Due::After(LONG + Duration::from_secs(1));
+            job
+        };
+        producer.stored(piece.iter().map(later).collect()).await;
+    }
+}
