@@ -285,7 +285,10 @@ fn all_of_a_state(place: &Place, url: &str) {
     assert!(part.stderr.contains("--limit"));
     assert_eq!(at(&["jobs", "cancel", "--all", "--state", "ready"]), format!("orders: {JOBS} ready jobs cancelled"));
     assert_eq!(at(&["jobs", "cancel", "--all", "--state", "ready"]), "");
-    assert_eq!(at(&["jobs", "delete", "--all", "--state", "cancelled", "--queue", "orders"]), format!("orders: {JOBS} cancelled jobs deleted"));
+    assert_eq!(
+        at(&["jobs", "delete", "--all", "--state", "cancelled", "--queue", "orders"]),
+        format!("orders: {JOBS} cancelled jobs deleted")
+    );
     assert_eq!(at(&["jobs", "list", "--json"]), "[]");
 }
 
