@@ -11,8 +11,8 @@ use queue_core::{
     BoxFuture, JobId, Near, Result,
     alarm::Alarm,
     broker::{
-        self, Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue, Enqueued,
-        Extend, Extended, Hints, Inspect, JobRecord, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
+        self, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue,
+        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
         SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
 };
@@ -124,6 +124,10 @@ impl Broker for RecordingBroker {
 
     async fn durability(&self) -> Result<Durability> {
         self.inner.durability().await
+    }
+
+    async fn condition(&self) -> Result<Condition> {
+        self.inner.condition().await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {

@@ -89,6 +89,14 @@ pub enum Error {
         /// The newest number this library knows.
         known: u64,
     },
+    /// Whoever only looks has found no database of ours, and makes none.
+    #[error("no database at {path}: {problem}; an enqueue or a worker makes one, or name another file")]
+    NoDatabase {
+        /// The absolute path of the file.
+        path: String,
+        /// What is there instead.
+        problem: String,
+    },
     /// The broker refuses who we are or what we do.
     #[error("the broker at {broker} denies access: {problem}")]
     AccessDenied {
@@ -191,6 +199,7 @@ impl Error {
             Error::Ambiguous { broker, problem, cause } => {
                 Error::Ambiguous { broker: broker.clone(), problem: problem.clone(), cause: cause.clone() }
             }
+            Error::NoDatabase { path, problem } => Error::NoDatabase { path: path.clone(), problem: problem.clone() },
             Error::Forgotten(name) => Error::Forgotten(name.clone()),
             Error::Config(problem) => Error::Config(problem.clone()),
             Error::Internal(problem) => Error::Internal(problem.clone()),

@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     panic::AssertUnwindSafe,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -14,7 +14,7 @@ use std::{
 use futures_util::FutureExt;
 use queue_core::{
     Client,
-    broker::{DynBroker, ProcessId},
+    broker::{Condition, DynBroker, ProcessId},
     context::{Environment, LeaseClock},
     registry::Registry,
     task::TaskDef,
@@ -26,7 +26,7 @@ use crate::{
     arrival,
     config::{QueueConfig, Settings},
     error::WorkerError,
-    executor, health, janitor, lane,
+    executor, health, janitor, lane, lookout,
     pump::{Event, Pump},
     reclaimer,
     shutdown::Stage,
@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) reached: AtomicBool,
     /// When the broker last answered.
     pub(crate) contact: LeaseClock,
+    /// How the broker was when it was last looked at.
+    condition: Mutex<Condition>,
 }
 
 /// A task, and its name to be shared.
@@ -76,6 +78,16 @@ impl Shared {
     /// The broker has answered.
     pub(crate) fn heard(&self) {
         self.contact.set(now());
+    }
+
+    /// Notes how the broker is.
+    pub(crate) fn note(&self, condition: Condition) {
+        *self.condition.lock().unwrap_or_else(PoisonError::into_inner) = condition;
+    }
+
+    /// How the broker was when it was last looked at.
+    pub(crate) fn condition(&self) -> Condition {
+        self.condition.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether three beats have passed without an answer.
@@ -105,6 +117,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
         stopping: AtomicBool::new(false),
         reached: AtomicBool::new(false),
         contact: LeaseClock::default(),
+        condition: Mutex::default(),
     });
     let (events, received) = mpsc::unbounded_channel::<Event>();
     let (batches, dispatched) = mpsc::unbounded_channel();
@@ -134,6 +147,10 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     duty(&over, &broker, "janitor", {
         let shared = shared.clone();
         move || janitor::run(shared.clone())
+    });
+    duty(&over, &broker, "lookout", {
+        let shared = shared.clone();
+        move || lookout::run(shared.clone())
     });
     duty(&over, &broker, "hints", {
         let (shared, events) = (shared.clone(), events.clone());

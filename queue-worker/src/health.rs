@@ -36,6 +36,17 @@ struct Health<'a> {
     stuck: usize,
     finished: u64,
     last_contact_ms: u128,
+    /// Whether the broker refuses new jobs for lack of room. Those at hand are claimed and finished, so that the worker is well.
+    full: bool,
+    /// What is wrong with the broker, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free_bytes: Option<u64>,
 }
 
 /// Takes the address, before the worker starts anything.
@@ -103,9 +114,12 @@ async fn read_request(stream: &mut TcpStream) -> io::Result<String> {
 
 fn health(shared: &Shared) -> (&'static str, String) {
     let (reached, isolated) = (shared.reached.load(Ordering::Relaxed), shared.is_isolated());
+    let condition = shared.condition();
+    let lost = condition.is_lost();
     let health = Health {
         status: match (reached, isolated, shared.stopping.load(Ordering::Relaxed)) {
             (false, ..) => "waiting",
+            _ if lost => "lost",
             (true, true, _) => "isolated",
             (true, false, true) => "stopping",
             (true, false, false) => "ok",
@@ -117,7 +131,12 @@ fn health(shared: &Shared) -> (&'static str, String) {
         stuck: shared.stuck.load(Ordering::Relaxed),
         finished: shared.finished.load(Ordering::Relaxed),
         last_contact_ms: shared.contact.until().elapsed().as_millis(),
+        full: condition.is_full(),
+        trouble: condition.trouble.as_ref().map(ToString::to_string),
+        used_bytes: condition.used,
+        limit_bytes: condition.limit,
+        free_bytes: condition.free,
     };
     let body = serde_json::to_string(&health).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
-    (if isolated || !reached { "503 Service Unavailable" } else { "200 OK" }, body)
+    (if isolated || lost || !reached { "503 Service Unavailable" } else { "200 OK" }, body)
 }

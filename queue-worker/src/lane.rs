@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use queue_core::{
     Error,
-    broker::{Finish, PartyName, Register, Turn, TurnAnswer},
+    broker::{Ending, Finish, PartyName, Register, Turn, TurnAnswer},
     context::LeaseClock,
 };
 use tokio::sync::mpsc;
@@ -109,6 +109,25 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
             Err(error) => wait(&mut patience, &queue, &error).await,
         }
     }
+}
+
+/// Releases what a turn has claimed for a lane that was given up meanwhile: its jobs need not wait for the end of its lease. This is
+/// sent once. If it does not arrive, the jobs come back when the lease has run out.
+pub(crate) fn give_back(shared: &Shared, end: TurnEnd) {
+    let TurnEnd::Answered { name, turn, answer, .. } = end else { return };
+    let claimed = answer.deliveries.iter().filter(|delivery| !delivery.void);
+    let finishes: Vec<Finish> = claimed.map(|delivery| Finish::new(delivery, Ending::Release)).collect();
+    if finishes.is_empty() {
+        return;
+    }
+    let release = Turn::new(turn.queue, name, turn.seq + 1, turn.lease).finish(finishes);
+    let broker = shared.broker.clone();
+    shared.broker.spawn(Box::pin(async move {
+        if let Err(error) = broker.turn(&release).await {
+            let (queue, jobs) = (&release.queue, release.finishes.len());
+            tracing::debug!(%queue, jobs, "jobs that a forgotten lane has claimed wait for the end of its lease: {error}");
+        }
+    }));
 }
 
 /// Tells why a request has no answer, and waits before it is sent again.

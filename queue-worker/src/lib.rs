@@ -8,6 +8,7 @@
 //! - `pump` claims and finishes. It owns the slots and the lanes; nothing else decides who runs where.
 //! - `heartbeat` renews leases and brings cancels.
 //! - `reclaimer` takes back what dead workers held; `janitor` removes what was kept long enough.
+//! - `lookout` looks whether the broker is full, or its file has gone.
 //! - `health` answers whether all this goes on.
 //!
 //! `executor` runs the handlers, on the runtime that called [`Worker::run`]. `cli` is the command line, `run`: it uses the
@@ -24,6 +25,7 @@ mod health;
 mod heartbeat;
 mod janitor;
 mod lane;
+mod lookout;
 mod patience;
 mod pump;
 mod reclaimer;

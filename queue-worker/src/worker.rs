@@ -185,8 +185,9 @@ impl Worker {
         self
     }
 
-    /// Answers `GET /health` on this address: 200 while the broker is in reach, 503 when it is not. Port 0 takes a free one,
-    /// which is logged.
+    /// Answers `GET /health` on this address: 200 while the broker is in reach, 503 when it is not, or when the SQLite file was
+    /// deleted, moved or replaced. A broker that refuses new jobs for lack of room is told by `"full": true` and leaves the answer
+    /// at 200, since the jobs at hand are still claimed and finished. Port 0 takes a free one, which is logged.
     pub fn health(mut self, address: SocketAddr) -> Self {
         self.health = Some(address);
         self

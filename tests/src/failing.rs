@@ -14,9 +14,9 @@ use queue_core::{
     BoxFuture, Error, JobId, Near, Result,
     alarm::Alarm,
     broker::{
-        Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
-        SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue,
+        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect,
+        Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
 };
 use tokio::sync::watch;
@@ -202,6 +202,10 @@ impl Broker for FailingBroker {
 
     async fn durability(&self) -> Result<Durability> {
         self.around(self.inner.durability()).await
+    }
+
+    async fn condition(&self) -> Result<Condition> {
+        self.around(self.inner.condition()).await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {

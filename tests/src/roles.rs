@@ -10,9 +10,9 @@ use queue_core::{
     BoxFuture, JobId, Result,
     alarm::Alarm,
     broker::{
-        Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
-        SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue,
+        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect,
+        Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
     redis::RedisBroker,
 };
@@ -122,6 +122,10 @@ impl Broker for RolesBroker {
 
     async fn durability(&self) -> Result<Durability> {
         self.dashboard.durability().await
+    }
+
+    async fn condition(&self) -> Result<Condition> {
+        self.worker.condition().await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {

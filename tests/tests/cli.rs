@@ -318,6 +318,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 #[test]
 fn only_work_runs_the_setup_and_its_failure_is_told() {
     let place = Place::new();
+    place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);
     place.ok(&["status"]);
     let ended = place.run(&["work"]);
     assert_eq!(ended.code, 6);

@@ -22,6 +22,7 @@
 //! `docs/protocol.md` of the repository.
 
 mod audit;
+mod condition;
 mod durability;
 mod enqueue;
 mod hints;
@@ -35,7 +36,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-pub use self::{audit::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
+pub use self::{audit::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture, near::Near};
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.
@@ -112,6 +113,12 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// What acknowledged jobs survive, at least: a server that does not tell may keep more.
     async fn durability(&self) -> Result<Durability> {
         Ok(Durability::Volatile)
+    }
+
+    /// What room there is, and whether new jobs are refused. A worker asks with its beats, people with `status` and `doctor`;
+    /// it is no part of any job. A broker that cannot tell answers [`Condition::default`].
+    async fn condition(&self) -> Result<Condition> {
+        Ok(Condition::default())
     }
 
     /// Hands in finishes, then promotes what is due and claims up to [`Turn::claim`] jobs, in one transition (R2 to R5).

@@ -100,10 +100,22 @@ impl Client {
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`], [`Error::Unavailable`],
     /// [`Error::AccessDenied`], [`Error::SchemaTooNew`], and [`Error::Config`] for a broker whose settings lose jobs.
     pub async fn connect(url: &str) -> Result<Client> {
-        let client = Client::open(url).await?;
-        let checked = client.broker().clone();
-        on_broker(client.broker(), async move { checked.check().await }).await??;
-        Ok(client)
+        Client::open(url).await?.checked().await
+    }
+
+    /// The same for those who look and repair, as the command line does: where a `sqlite://` URL names no database of ours,
+    /// nothing is made and nothing changed.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect), and [`Error::NoDatabase`].
+    pub async fn connect_existing(url: &str) -> Result<Client> {
+        Client::with_broker(url::open(url, url::Missing::Refused).await?).checked().await
+    }
+
+    async fn checked(self) -> Result<Client> {
+        let checked = self.broker().clone();
+        on_broker(self.broker(), async move { checked.check().await }).await??;
+        Ok(self)
     }
 
     /// The same without a look at the broker: a server is reached for by the first call. For a worker, which waits for a
@@ -113,7 +125,7 @@ impl Client {
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`]; for a SQLite file also those of
     /// [`connect`](Self::connect), since it is opened.
     pub async fn open(url: &str) -> Result<Client> {
-        Ok(Client::with_broker(url::open(url).await?))
+        Ok(Client::with_broker(url::open(url, url::Missing::Made).await?))
     }
 
     /// Connects to the URL in the environment variable `QUEUE_URL`, or else to `sqlite://queue.db`.

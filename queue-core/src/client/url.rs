@@ -7,8 +7,16 @@ use crate::{
 
 const SCHEMES: [&str; 7] = ["sqlite", "redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
 
+/// What becomes of a database file that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "there are no files"))]
+pub(super) enum Missing {
+    Made,
+    Refused,
+}
+
 /// Opens the broker that a URL names.
-pub(super) async fn open(url: &str) -> Result<DynBroker> {
+pub(super) async fn open(url: &str, missing: Missing) -> Result<DynBroker> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(Error::invalid(
             "URL",
@@ -22,6 +30,8 @@ pub(super) async fn open(url: &str) -> Result<DynBroker> {
         return Err(Error::invalid("URL", redacted(url), way_out));
     }
     match scheme {
+        #[cfg(feature = "sqlite")]
+        "sqlite" if missing == Missing::Refused => Ok(crate::sqlite::SqliteBroker::open_existing(url)?),
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(crate::sqlite::SqliteBroker::open(url)?),
         #[cfg(not(feature = "sqlite"))]
@@ -113,7 +123,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_url_that_cannot_be_meant_says_what_can() {
-        let problem = async |url: &str| open(url).await.unwrap_err().to_string();
+        let problem = async |url: &str| open(url, Missing::Made).await.unwrap_err().to_string();
         assert!(problem("queue.db").await.contains("sqlite://queue.db"));
         assert!(problem("reddis://localhost").await.contains("did you mean `redis://`"));
         assert!(problem("amqp://localhost").await.contains("`rediss://`"));

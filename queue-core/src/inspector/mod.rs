@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{Audit, CancelAnswer, Damage, Durability, DynBroker, JobRecord, MAX_ITEMS, Page, QueueStats, State},
+    broker::{Audit, CancelAnswer, Condition, Damage, Durability, DynBroker, JobRecord, MAX_ITEMS, Page, QueueStats, State},
     client::after,
     error::{Error, Result},
     io::{on_broker, on_broker_until},
@@ -38,6 +38,14 @@ impl Inspector {
     /// Those of the broker.
     pub async fn durability(&self) -> Result<Durability> {
         self.run(|broker| async move { broker.durability().await }).await
+    }
+
+    /// What room the broker has, and whether it refuses new jobs.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn condition(&self) -> Result<Condition> {
+        self.run(|broker| async move { broker.condition().await }).await
     }
 
     /// The queues that anything was ever enqueued to, or that a worker serves, sorted by name.

@@ -12,6 +12,7 @@ mod answers;
 mod audit;
 #[cfg(feature = "cluster")]
 mod cluster;
+mod condition;
 mod endpoint;
 mod hints;
 mod keys;
@@ -55,9 +56,9 @@ use crate::{
     address::{JobId, check_name},
     alarm::Alarm,
     broker::{
-        Ahead, Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Due, Durability, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
-        SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Ahead, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Due, Durability, Enqueue,
+        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page, Party, PartyName, QueueStats, Reclaimed, Register, State,
+        Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -219,6 +220,10 @@ impl Broker for RedisBroker {
 
     async fn durability(&self) -> Result<Durability> {
         self.servers.durability().await
+    }
+
+    async fn condition(&self) -> Result<Condition> {
+        self.servers.condition().await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {

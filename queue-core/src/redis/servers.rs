@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use super::{
+    condition,
     endpoint::Endpoint,
     link::{Link, Message},
     refusal::Refusal,
@@ -28,7 +29,7 @@ use super::{
     url::Engine,
 };
 use crate::{
-    broker::{CALL_DEADLINE, Durability},
+    broker::{CALL_DEADLINE, Condition, Durability},
     error::{Error, Result},
     io::IoThread,
 };
@@ -211,6 +212,20 @@ impl Servers {
             least = least.min(settings::durability(&node).await?);
         }
         Ok(least)
+    }
+
+    /// How the server is that is worst off.
+    pub(super) async fn condition(&self) -> Result<Condition> {
+        let mut worst = Err(Error::Internal("there are no masters".to_owned()));
+        for node in self.topology.masters().await? {
+            // One that is away says nothing of the others.
+            worst = match (worst, condition::of(&node).await) {
+                (Ok(worst), Ok(condition)) => Ok(condition::worse(worst, condition)),
+                (Err(_), answer) => answer,
+                (worst, Err(_)) => worst,
+            };
+        }
+        worst
     }
 
     /// Takes a good look at every server that holds queues.

@@ -11,6 +11,7 @@ mod busy;
 mod company;
 mod doorbell;
 mod enqueue;
+mod file;
 mod finish;
 mod jobs;
 mod lenient;
@@ -27,24 +28,26 @@ mod writer;
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError},
     thread::JoinHandle,
 };
 
 use async_trait::async_trait;
 
 use self::{
+    ballast::Ballast,
     doorbell::{Bell, Listeners},
+    file::{Access, File, Lost},
     operation::Commit,
-    writer::Writer,
+    writer::{Opened, Writer},
 };
 use crate::{
     address::{JobId, check_name},
     alarm::Alarm,
     broker::{
-        Audit, Broker, BrokerInfo, CancelAnswer, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend, Extended,
-        Hints, Inspect, JobRecord, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits,
-        Swept, Turn, TurnAnswer, sealed,
+        Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
+        Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
+        SweepLimits, Swept, Trouble, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -77,6 +80,7 @@ pub struct SqliteBroker {
     databases: Option<Databases>,
     threads: Vec<JoinHandle<()>>,
     path: Option<PathBuf>,
+    lost: Lost,
     durability: Durability,
     listeners: Listeners,
     io: IoThread,
@@ -97,7 +101,15 @@ impl SqliteBroker {
     /// [`Error::Invalid`] for a URL or path that cannot be used, [`Error::Config`] for a file that is no database or cannot
     /// be written, [`Error::SchemaTooNew`], [`Error::Unavailable`] when another process holds it.
     pub fn open(url: &str) -> Result<Arc<SqliteBroker>> {
-        Self::at(url::target(url)?)
+        Self::at(url::target(url)?, Access::Make)
+    }
+
+    /// Opens the database of a `sqlite://` URL, for those who look: where there is none, nothing is made.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and [`Error::NoDatabase`].
+    pub fn open_existing(url: &str) -> Result<Arc<SqliteBroker>> {
+        Self::at(url::target(url)?, Access::Existing)
     }
 
     /// Opens the database at a path, and makes it if it is missing.
@@ -108,10 +120,16 @@ impl SqliteBroker {
         Self::open(&url::url(path.as_ref()))
     }
 
-    fn at(url::Target { path, durability }: url::Target) -> Result<Arc<SqliteBroker>> {
+    fn at(url::Target { path, durability }: url::Target, access: Access) -> Result<Arc<SqliteBroker>> {
         let file = path.as_deref();
+        let lost = Lost::default();
         // Made first: the doorbell hangs at the file's canonical path.
-        let connection = schema::open_writer(file)?;
+        let opened = open(file, access, &lost)?;
+        let ballast = match (file, access) {
+            (None, _) => Ballast::none(),
+            (Some(path), Access::Make) => Ballast::of(path),
+            (Some(path), _) => Ballast::looked_at(path),
+        };
         let listeners = Listeners::default();
         let io = IoThread::start("queue-sqlite-io")?;
         #[cfg(unix)]
@@ -120,11 +138,11 @@ impl SqliteBroker {
         let bell = Bell::new(listeners.clone(), file, house.as_ref());
         #[cfg(not(unix))]
         let bell = Bell::new(listeners.clone());
-        let (writer, thread) = Writer::start(connection, file, durability, bell)?;
+        let (writer, thread) = Writer::start(opened, ballast, durability, bell)?;
         let mut threads = vec![thread];
         let reader = match file {
-            Some(path) => {
-                let (reader, thread) = Writer::start_reader(schema::open_reader(path)?, path)?;
+            Some(_) => {
+                let (reader, thread) = Writer::start_reader(open(file, Access::Read, &lost)?)?;
                 threads.push(thread);
                 reader
             }
@@ -134,6 +152,7 @@ impl SqliteBroker {
             databases: Some(Databases { writer, reader }),
             threads,
             path,
+            lost,
             durability,
             listeners,
             io,
@@ -177,6 +196,14 @@ impl fmt::Debug for SqliteBroker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteBroker").field("path", &self.path).finish_non_exhaustive()
     }
+}
+
+/// Opens a file, or a database in memory.
+fn open(path: Option<&Path>, access: Access, lost: &Lost) -> Result<Opened> {
+    let location = schema::shown(path);
+    let Some(path) = path else { return Ok(Opened { connection: schema::open_writer(None)?, file: None, location }) };
+    let (connection, file) = File::open(path, access, lost.clone())?;
+    Ok(Opened { connection, file: Some(file), location })
 }
 
 fn bounded(what: &'static str, items: usize) -> Result<()> {
@@ -228,6 +255,17 @@ impl Broker for SqliteBroker {
 
     async fn durability(&self) -> Result<Durability> {
         Ok(self.durability)
+    }
+
+    async fn condition(&self) -> Result<Condition> {
+        let Some(path) = self.path.clone() else { return Ok(Condition::default()) };
+        // By the writer, so that it looks for its file, however idle it is.
+        let asked = self.writer().call(Commit::Soon, move |_| Ok(ballast::condition(&path))).await;
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match lost {
+            Some(why) => Ok(Condition { trouble: Some(Trouble::Lost(why)), ..Condition::default() }),
+            None => asked,
+        }
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {

@@ -26,14 +26,15 @@
 
 use std::{
     fs,
-    path::Path,
+    io::ErrorKind,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, config::DbConfig};
 
-use super::busy;
+use super::{busy, file::logs_of};
 use crate::error::{Error, Result};
 
 /// What makes each schema of the one before it; the last is the one that this library writes. Only ever added to.
@@ -53,27 +54,55 @@ pub(super) fn shown(path: Option<&Path>) -> String {
     path.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string())
 }
 
-/// Opens the file for writing, makes it and its tables where they are missing, and refuses what it should not touch.
+/// Opens a file that [`make_file`] has made, or that was there, for writing; makes its tables where they are missing, and refuses
+/// what it should not touch. Without a path it is in memory.
 pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection> {
     let shown = shown(path);
     let connection = match path {
-        Some(path) => {
-            check_path(path)?;
-            Connection::open(path)
-        }
+        Some(path) => Connection::open_with_flags(path, EXISTING),
         None => Connection::open_in_memory(),
     };
-    let mut connection = connection.map_err(|error| refused(&shown, &error))?;
+    prepared(connection.map_err(|error| refused(&shown, &error))?, &shown)
+}
+
+/// Opens a database that has our tables, for writing. Where there is none, nothing is made and nothing changed.
+pub(super) fn open_existing(path: &Path) -> Result<Connection> {
+    let shown = shown(Some(path));
+    let none = |problem: String| Err(Error::NoDatabase { path: shown.clone(), problem });
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return Err(Error::invalid("SQLite path", &shown, "is a folder; name a file in it")),
+        Ok(found) if found.len() == 0 => return none("the file is empty".to_owned()),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let problem =
+                left_behind(path).map_or_else(|| "no such file".to_owned(), |log| format!("only its log {} is left", log.display()));
+            return none(problem);
+        }
+        Err(error) => return none(error.to_string()),
+    }
+    let mut connection = Connection::open_with_flags(path, EXISTING).map_err(|error| refused(&shown, &error))?;
+    connection.busy_handler(Some(busy::wait)).map_err(|error| refused(&shown, &error))?;
+    let ours = connection.query_row("SELECT 1 FROM sqlite_schema WHERE name = 'queue_meta'", [], |_| Ok(())).optional();
+    if ours.map_err(|error| refused(&shown, &error))?.is_none() {
+        return none("it is a SQLite database without a queue in it".to_owned());
+    }
+    prepared(connection, &shown)
+}
+
+/// For a file that is there: SQLite makes none.
+const EXISTING: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
+
+fn prepared(mut connection: Connection, shown: &str) -> Result<Connection> {
     let began = Instant::now();
     loop {
-        match prepare(&mut connection, &shown) {
+        match prepare(&mut connection, shown) {
             Ok(()) => break,
             // Not every lock is waited for by SQLite: where two could wait for each other, as both make a new file, it says so.
             Err(Refusal::Sqlite(error)) if is_busy(&error) && began.elapsed() < busy::PATIENCE => {
                 thread::sleep(Duration::from_millis(fastrand::u64(1..5)));
             }
             Err(Refusal::Ours(error)) => return Err(error),
-            Err(Refusal::Sqlite(error)) => return Err(refused(&shown, &error)),
+            Err(Refusal::Sqlite(error)) => return Err(refused(shown, &error)),
         }
     }
     Ok(connection)
@@ -81,9 +110,8 @@ pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection> {
 
 /// Opens the file for reading beside the writer.
 pub(super) fn open_reader(path: &Path) -> Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let shown = shown(Some(path));
-    let mut connection = Connection::open_with_flags(path, flags).map_err(|error| refused(&shown, &error))?;
+    let mut connection = Connection::open_with_flags(path, EXISTING).map_err(|error| refused(&shown, &error))?;
     connection.busy_handler(Some(busy::wait)).map_err(|error| refused(&shown, &error))?;
     connection.pragma_update(None, "query_only", true).map_err(|error| refused(&shown, &error))?;
     keep_statements(&connection).map_err(|error| refused(&shown, &error))?;
@@ -183,8 +211,15 @@ pub(super) fn check(found: u64, shown: &str) -> Result<()> {
     Ok(())
 }
 
-/// Says what SQLite would only call "unable to open", and makes a new file private to its user.
-fn check_path(path: &Path) -> Result<()> {
+/// The log of a database, where that is missing. SQLite would delete it as soon as there is a new file beside it.
+fn left_behind(path: &Path) -> Option<PathBuf> {
+    let log = logs_of(path).into_iter().find(|log| log.exists());
+    // In this order: a log comes after its file.
+    log.filter(|_| !path.exists())
+}
+
+/// Makes a file for a new database, private to its user, where there is none. Says what SQLite would only call "unable to open".
+pub(super) fn make_file(path: &Path) -> Result<()> {
     let invalid = |problem: &str| Err(Error::invalid("SQLite path", path.to_string_lossy(), problem));
     if path.is_dir() {
         return invalid("is a folder; name a file in it");
@@ -201,13 +236,20 @@ fn check_path(path: &Path) -> Result<()> {
         }
         _ => {}
     }
+    if let Some(log) = left_behind(path) {
+        let (path, log) = (path.display(), log.display());
+        return Err(Error::Config(format!(
+            "the database {path} is gone, and {log} is left of it, with what was written last; move the database back, or remove its \
+             -wal and -shm to begin with an empty one"
+        )));
+    }
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     match options.open(path) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => invalid(&format!("cannot be created: {error}")),
     }
 }

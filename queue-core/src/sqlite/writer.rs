@@ -2,7 +2,6 @@
 
 use std::{
     collections::VecDeque,
-    path::Path,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -15,6 +14,7 @@ use super::{
     busy,
     company::Company,
     doorbell::Bell,
+    file::{File, Looked},
     operation::{Call, Commit, Op},
     schema,
     tx::{Failed, Tx},
@@ -39,14 +39,15 @@ pub(super) struct Writer {
 impl Writer {
     /// Gives an opened database to a thread of its own. `bell` rings for what was committed.
     /// Its commits reach the disk before their answers if they have to survive the loss of power.
-    pub(super) fn start(connection: Connection, path: Option<&Path>, durability: Durability, bell: Bell) -> Result<(Self, JoinHandle<()>)> {
-        let location = schema::shown(path);
+    pub(super) fn start(opened: Opened, ballast: Ballast, durability: Durability, bell: Bell) -> Result<(Self, JoinHandle<()>)> {
+        let Opened { connection, file, location } = opened;
         let group = Group {
             connection,
+            file,
             begin: "BEGIN IMMEDIATE",
             location,
             bell,
-            ballast: Ballast::of(path),
+            ballast,
             roomy: true,
             durability,
             syncs: true,
@@ -57,14 +58,15 @@ impl Writer {
     }
 
     /// The same for a connection that only reads. Its operations see one snapshot each.
-    pub(super) fn start_reader(connection: Connection, path: &Path) -> Result<(Self, JoinHandle<()>)> {
-        let location = schema::shown(Some(path));
+    pub(super) fn start_reader(opened: Opened) -> Result<(Self, JoinHandle<()>)> {
+        let Opened { connection, file, location } = opened;
         let group = Group {
             connection,
+            file,
             begin: "BEGIN",
             location,
             bell: Bell::silent(),
-            ballast: Ballast::of(None),
+            ballast: Ballast::none(),
             roomy: true,
             durability: Durability::Volatile,
             syncs: true,
@@ -113,8 +115,18 @@ fn start(name: &str, group: Group) -> Result<(Writer, JoinHandle<()>)> {
     Ok((Writer { ops, shown }, thread))
 }
 
+/// A database that was opened.
+pub(super) struct Opened {
+    pub(super) connection: Connection,
+    /// Nothing in memory.
+    pub(super) file: Option<File>,
+    pub(super) location: String,
+}
+
 struct Group {
     connection: Connection,
+    /// Which file that is; nothing in memory.
+    file: Option<File>,
     /// A reader must not ask for the write lock.
     begin: &'static str,
     location: String,
@@ -136,6 +148,9 @@ impl Group {
         while !self.waiting.is_empty() || self.wait(&mut receiver) {
             self.commit_group(&mut receiver);
         }
+        if let Some(file) = &self.file {
+            file.leave(&self.connection);
+        }
     }
 
     fn wait(&mut self, receiver: &mut mpsc::UnboundedReceiver<Box<dyn Op>>) -> bool {
@@ -148,6 +163,10 @@ impl Group {
             && let Ok(op) = receiver.try_recv()
         {
             self.waiting.push_back(op);
+        }
+        if let Err(error) = self.find_file() {
+            self.waiting.drain(..).for_each(|op| op.answer(Some(error.duplicate())));
+            return;
         }
         let durability = self.durability;
         let waits = |op: &dyn Op| match op.commit() {
@@ -213,11 +232,26 @@ impl Group {
                 answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate()));
             }
         }
+        if answers.iter().any(|(op, _)| op.commit() != Commit::Soon) && self.file.as_ref().is_some_and(|file| !file.is_there()) {
+            // What was stored is in a file that nobody will find here. It may have been moved, and be opened elsewhere.
+            let lost = || Error::ambiguous(self.location.clone(), "its file was deleted or moved while the call was carried out");
+            answers.iter_mut().filter(|(_, failure)| failure.is_none()).for_each(|(_, failure)| *failure = Some(lost()));
+        }
         let promised = answers.iter().filter(|(op, _)| waits(&**op)).count();
         self.company.ended(self.waiting.len() + receiver.len(), promised);
         for (op, failure) in answers {
             op.answer(failure);
         }
+    }
+
+    /// Looks whether the database is still at its path, and opens what has come there since it was lost.
+    fn find_file(&mut self) -> Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        if file.look(&mut self.connection)? == Looked::Reopened {
+            // As a new connection is.
+            (self.roomy, self.syncs) = (true, true);
+        }
+        Ok(())
     }
 
     /// The group once more, so that a refused operation undoes what it wrote. They are rare; the others need no copies of pages.
@@ -335,79 +369,4 @@ fn is_full(error: &rusqlite::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc as std_mpsc;
-
-    use super::*;
-
-    fn add(tx: &mut Tx<'_>, name: &str) -> Result<(), Failed> {
-        tx.queue_made(name)?;
-        Ok(())
-    }
-
-    /// Operations of one commit: they come while the first of them runs.
-    async fn together(writer: &Writer, refused: impl Fn() -> Failed + Send + 'static) -> [Result<()>; 3] {
-        let (begun, has_begun) = oneshot::channel();
-        let (go, may_go) = std_mpsc::channel::<()>();
-        let mut begun = Some(begun);
-        let first = writer.call(Commit::Synced, move |tx| {
-            add(tx, "first")?;
-            if let Some(begun) = begun.take() {
-                begun.send(()).expect("the test waits");
-                may_go.recv().expect("the test lets it go");
-            }
-            Ok(())
-        });
-        let rest = async {
-            has_begun.await.expect("the first is run");
-            let second = writer.call(Commit::Synced, move |tx| {
-                add(tx, "second")?;
-                tx.count(1, "second", 1);
-                tx.hint("second", 0);
-                Err(refused())
-            });
-            let third = writer.call(Commit::Synced, |tx| add(tx, "third"));
-            let both = futures_util::future::join(second, third);
-            tokio::pin!(both);
-            // Both are on their way after the first look at them.
-            assert!(futures_util::poll!(&mut both).is_pending());
-            go.send(()).expect("the first waits");
-            both.await
-        };
-        let (first, (second, third)) = futures_util::future::join(first, rest).await;
-        [first, second, third]
-    }
-
-    #[tokio::test]
-    async fn a_refused_operation_undoes_what_it_wrote_and_no_more() {
-        let refusals: [fn() -> Failed; 2] = [
-            || Failed::Refused(Error::Forgotten("second".to_owned())),
-            || Failed::Sqlite(rusqlite::Error::InvalidColumnType(0, "value".to_owned(), rusqlite::types::Type::Text)),
-        ];
-        for refused in refusals {
-            let connection = schema::open_writer(None).expect("a database in memory");
-            let listeners = super::super::doorbell::Listeners::default();
-            let mut hints = listeners.of("second");
-            #[cfg(unix)]
-            let bell = Bell::new(listeners, None, None);
-            #[cfg(not(unix))]
-            let bell = Bell::new(listeners);
-            let (writer, thread) = Writer::start(connection, None, Durability::PowerLoss, bell).expect("a thread");
-            let [first, second, third] = together(&writer, refused).await;
-            first.expect("it was not refused");
-            second.expect_err("it was refused");
-            third.expect("it was not refused");
-            let stored = |tx: &mut Tx<'_>| {
-                let names: Vec<String> = tx
-                    .sql("SELECT name FROM queue_queues UNION ALL SELECT name FROM queue_counters ORDER BY name")?
-                    .query_map([], |row| row.get(0))?
-                    .collect::<rusqlite::Result<_>>()?;
-                Ok(names)
-            };
-            assert_eq!(writer.call(Commit::Soon, stored).await.expect("it reads"), ["first", "third"]);
-            assert!(futures_util::poll!(Box::pin(hints.next())).is_pending(), "nobody hears of what was undone");
-            drop(writer);
-            thread.join().expect("the thread ends");
-        }
-    }
-}
+mod tests;

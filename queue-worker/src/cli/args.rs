@@ -23,7 +23,8 @@ use queue_core::broker::{Priority, State};
   QUEUE_URL=redis://127.0.0.1:6379 {bin}       the same on Redis
 
 Exit codes:
-  0 done                      3 no such job or queue      6 the set-up is wrong
+  0 done                      3 no such job, queue or     6 the set-up is wrong
+                                database file
   1 something unforeseen      4 wrong state, or id taken  7 stopped, and jobs were given back
   2 wrong command line        5 broker away or full       8 no answer: it may have been done
   9 doctor: something is wrong")]

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::{
     args::DoctorArgs,
+    condition,
     exit::{Exit, Failure},
     output::{print, print_json},
     queues,
@@ -22,12 +23,14 @@ const LARGE: u64 = 1_000_000;
 struct Report {
     location: String,
     durability: &'static str,
+    #[serde(flatten)]
+    condition: condition::Shown,
     queues: usize,
     problems: Vec<Problem>,
 }
 
 #[derive(Serialize)]
-struct Problem {
+pub(super) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<String>,
     problem: String,
@@ -38,7 +41,12 @@ struct Problem {
 }
 
 impl Problem {
-    fn advice(queue: Option<&str>, problem: impl Into<String>, advice: impl Into<String>) -> Self {
+    /// What is wrong with the broker, and for a person to mend.
+    pub(super) fn of_broker(problem: impl Into<String>, advice: impl Into<String>) -> Self {
+        Problem { is_fault: true, ..Problem::advice(None, problem, advice) }
+    }
+
+    pub(super) fn advice(queue: Option<&str>, problem: impl Into<String>, advice: impl Into<String>) -> Self {
         Problem { queue: queue.map(str::to_owned), problem: problem.into(), repaired: false, advice: Some(advice.into()), is_fault: false }
     }
 }
@@ -49,7 +57,8 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
     let info = client.info();
     let durability = inspector.durability().await?;
     let queues = queues::chosen(client, args.queue.as_deref()).await?;
-    let mut problems = Vec::new();
+    let condition = inspector.condition().await?;
+    let mut problems = condition::problems(&condition);
     if durability == Durability::Volatile {
         let advice = if info.kind == "redis" { "turn on `appendonly`" } else { "use a file" };
         problems.push(Problem::advice(None, durability.meaning(), advice));
@@ -69,7 +78,8 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
         }
     }
     let sick = problems.iter().any(|problem| problem.is_fault && !problem.repaired);
-    let report = Report { location: info.location, durability: durability.name(), queues: queues.len(), problems };
+    let report =
+        Report { location: info.location, durability: durability.name(), condition: condition.into(), queues: queues.len(), problems };
     if args.format.json {
         print_json(&report)?;
     } else {

@@ -67,7 +67,7 @@ pub(super) fn note(message: &str) {
 pub(super) fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Invalid { .. } | Error::PayloadTooLarge { .. } | Error::Encode { .. } => Exit::Usage,
-        Error::NoSuchJob(_) => Exit::NotFound,
+        Error::NoSuchJob(_) | Error::NoDatabase { .. } => Exit::NotFound,
         Error::WrongState { .. } | Error::IdConflict(_) => Exit::WrongState,
         Error::Unavailable { .. } | Error::BrokerFull { .. } => Exit::Unavailable,
         Error::Ambiguous { .. } | Error::Unknown(_) => Exit::Unknown,
@@ -83,6 +83,9 @@ impl From<Error> for Failure {
                 let jobs: Vec<String> = pending.jobs().iter().map(ToString::to_string).collect();
                 let cause = std::error::Error::source(&**pending).map_or_else(String::new, error_text);
                 format!("no answer from the broker in time; look with `jobs show {}` whether it is stored: {cause}", jobs.join(" "))
+            }
+            Error::NoDatabase { path, problem } => {
+                format!("no database at {path}: {problem}; `enqueue` or `work` makes one, or check the URL (`--url` or QUEUE_URL)")
             }
             Error::Unavailable { .. } => format!("{}; does it run, and is the URL right (`--url` or QUEUE_URL)?", error_text(&error)),
             error => error_text(error),

@@ -4,6 +4,7 @@
 //! wrong into an exit code. Everything but `work` goes through [`Client`] and [`Inspector`](queue_core::Inspector) alone.
 
 mod args;
+mod condition;
 mod doctor;
 mod enqueue;
 mod exit;
@@ -54,6 +55,8 @@ use crate::Worker;
 /// | `jobs list`, `show`, `requeue`, `cancel`, `delete` | looks at jobs and repairs |
 /// | `queues list`, `pause`, `resume` | stops and resumes claiming |
 ///
+/// Only `work` and `enqueue` make a SQLite database where there is none.
+///
 /// The queue is the one of `--url`, else of the environment variable `QUEUE_URL`, else `sqlite://queue.db`. Each command
 /// explains itself with `--help`, and prints JSON with `--json`.
 ///
@@ -67,7 +70,7 @@ use crate::Worker;
 /// | 0 | done; `work`: stopped, and every job had ended |
 /// | 1 | something unforeseen |
 /// | 2 | the command line is wrong: nothing was done |
-/// | 3 | there is no such job or queue |
+/// | 3 | there is no such job or queue, or no database at the path: nothing was made |
 /// | 4 | the job is in a state in which this cannot be done, or its id is taken by another job |
 /// | 5 | the broker is out of reach or full: nothing was stored, try again |
 /// | 6 | the set-up is wrong: settings, tasks, states, `setup` itself, credentials, versions |
@@ -93,22 +96,21 @@ where
     F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
 {
     let Args { url, command } = args;
-    let connect = async || match &url {
-        Some(url) => Client::connect(url).await,
-        None => Client::from_env().await,
-    };
+    let url_or_env = || url.clone().map_or_else(Client::url_from_env, Ok);
+    // Where there is no database, who looks makes none.
+    let look = async || Client::connect_existing(&url_or_env()?).await;
     match command.unwrap_or_default() {
         Command::Work(args) => return work::work(url.as_deref(), args, setup).await,
         Command::Tasks(args) => tasks::tasks(&Registry::linked(), &args)?,
         Command::Enqueue(args) => {
             // What is wrong with the command is told before the broker is reached for.
             let job = enqueue::job(&Registry::linked(), &args)?;
-            enqueue::enqueue(&connect().await?, job, &args).await?;
+            enqueue::enqueue(&Client::connect(&url_or_env()?).await?, job, &args).await?;
         }
-        Command::Status(args) => status::status(&connect().await?, &args).await?,
-        Command::Doctor(args) => return doctor::doctor(&connect().await?, &args).await,
-        Command::Jobs { command } => jobs::jobs(&connect().await?, command).await?,
-        Command::Queues { command } => queues::queues(&connect().await?, command).await?,
+        Command::Status(args) => status::status(&look().await?, &args).await?,
+        Command::Doctor(args) => return doctor::doctor(&look().await?, &args).await,
+        Command::Jobs { command } => jobs::jobs(&look().await?, command).await?,
+        Command::Queues { command } => queues::queues(&look().await?, command).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

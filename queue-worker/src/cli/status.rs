@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::{
     args::StatusArgs,
+    condition,
     exit::Failure,
     output::{print, print_json, table},
     queues,
@@ -21,6 +22,8 @@ struct Status {
     location: String,
     /// What acknowledged jobs survive, at least.
     durability: &'static str,
+    #[serde(flatten)]
+    condition: condition::Shown,
     queues: Vec<QueueStatus>,
 }
 
@@ -52,15 +55,18 @@ impl QueueStatus {
 pub(super) async fn status(client: &Client, args: &StatusArgs) -> Result<(), Failure> {
     let info = client.info();
     let durability = client.inspector().durability().await?;
+    let condition = client.inspector().condition().await?;
     let mut rows = Vec::new();
     for queue in queues::chosen(client, args.queue.as_deref()).await? {
         let stats = client.inspector().stats(&queue).await?;
         rows.push(QueueStatus::new(queue, stats));
     }
     if args.format.json {
-        return Ok(print_json(&Status { broker: info.kind, location: info.location, durability: durability.name(), queues: rows })?);
+        let (durability, condition) = (durability.name(), condition.into());
+        return Ok(print_json(&Status { broker: info.kind, location: info.location, durability, condition, queues: rows })?);
     }
     let mut text = format!("{} {}\n{durability}: {}\n", info.kind, info.location, durability.meaning());
+    text.push_str(&condition::text(&condition));
     if rows.is_empty() {
         text.push_str("no queue yet: nothing was ever enqueued, and no worker has run");
     } else {

@@ -15,7 +15,7 @@ use super::{Held, Pump, SlotId, clock::poll_interval, shares::served};
 use crate::{
     engine::Shared,
     executor::Batch,
-    lane::{LANES, Lane, LaneId, TurnEnd, settle},
+    lane::{LANES, Lane, LaneId, TurnEnd, give_back, settle},
     time::now,
 };
 
@@ -210,8 +210,9 @@ impl Pump {
         lane.sending = 0;
         state.introduced = true;
         if lane.generation != generation {
-            // It was given up while this turn was on its way; what it claimed runs out with its lease.
+            // It was given up while this turn was on its way.
             state.look();
+            give_back(&self.shared, end);
             return self.look_for_suspects();
         }
         match end {

@@ -34,6 +34,8 @@ const ANNOUNCED: &[&str] = &["-p", "queue-tests", "--test", "announcements", "--
 const LOST: &[&str] = &["-p", "queue-tests", "--test", "lost_jobs", "--", "on_redis"];
 const ROWS: &[&str] = &["-p", "queue-tests", "--test", "corrupt", "--", "sqlite"];
 const FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_files"];
+const LOST_FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_lost_files"];
+const PLACES: &[&str] = &["-p", "queue-tests", "--test", "places"];
 const POWER: &[&str] = &["-p", "queue-faults", "--test", "rows", "--", "on_sqlite_a_power_cut"];
 const ACCESS: &[&str] = &["-p", "queue-tests", "--test", "access", "--", "password"];
 
@@ -471,6 +473,21 @@ mutants! {
     }
     CORE "queue-core/src/client/batcher.rs" {
         "client: a batch is bounded in bytes": "bytes <= MAX_BYTES" => "true";
+    }
+    LOST_FILES "queue-core/src/sqlite/file.rs" {
+        "sqlite: a file that has gone is not used": "if !self.lost && self.is_there() {" => "if !self.lost {";
+        "sqlite: a replaced file is not used": "self.database.is_none_or(|opened| found == opened)" => "true";
+        "sqlite: the log of another database is left alone": "if self.lost || !self.is_there() {" => "if false {";
+        "sqlite: no database is opened with the log of another": "!is_old && self.beside.contains(log)" => "false";
+    }
+    LOST_FILES "queue-core/src/sqlite/schema.rs" {
+        "sqlite: a log without its database is kept": "if let Some(log) = left_behind(path) {" => "if let Some(log) = left_behind(path).filter(|_| false) {";
+    }
+    CORE "queue-core/src/sqlite/writer.rs" {
+        "sqlite: a promise is for a file that is there": "self.file.as_ref().is_some_and(|file| !file.is_there())" => "false";
+    }
+    PLACES "queue-worker/src/cli/mod.rs" {
+        "looking makes no database": "Client::connect_existing(&url_or_env()?).await" => "Client::connect(&url_or_env()?).await";
     }
     CORE "queue-core/src/sqlite/company.rs" {
         "sqlite: who is alone waits for nobody": "if there >= self.expected {" => "if false {";

@@ -1,0 +1,116 @@
+//! How a broker is: what room it has, and whether it takes new jobs.
+
+use std::fmt;
+
+/// What [`Broker::condition`](super::Broker::condition) answers. A figure that the broker does not tell is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Condition {
+    /// Bytes of memory that the server uses, as it counts them against its limit.
+    pub used: Option<u64>,
+    /// Bytes of memory that the server may use.
+    pub limit: Option<u64>,
+    /// Bytes that are free on the disk of the database file.
+    pub free: Option<u64>,
+    /// What is wrong; `None` while the broker takes new jobs.
+    pub trouble: Option<Trouble>,
+}
+
+/// Why a broker that can be reached does not take new jobs. The text says why, with figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// There is no room: enqueues are refused with [`Error::BrokerFull`](crate::Error::BrokerFull). Jobs are still claimed
+    /// and finished, and leases renewed.
+    Full(String),
+    /// The server refuses every write, so that nothing is claimed or finished either.
+    ReadOnly(String),
+    /// The database file was deleted, moved or replaced while it was open: nothing is read or written.
+    Lost(String),
+}
+
+impl Trouble {
+    /// One word for it, as reports have it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Trouble::Full(_) => "full",
+            Trouble::ReadOnly(_) => "read-only",
+            Trouble::Lost(_) => "lost",
+        }
+    }
+
+    /// What can be done about it.
+    pub fn way_out(&self) -> &'static str {
+        match self {
+            Trouble::Full(_) => "make room (raise `maxmemory`, or free space on the disk), or let workers catch up",
+            Trouble::ReadOnly(_) => "see the log of the server",
+            Trouble::Lost(_) => "move the file back, or start a worker anew to begin with an empty one",
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Full(why) => write!(f, "new jobs are refused: {why}"),
+            Trouble::ReadOnly(why) => write!(f, "every write is refused: {why}"),
+            Trouble::Lost(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Condition {
+    /// Whether new jobs are refused for lack of room.
+    pub fn is_full(&self) -> bool {
+        matches!(self.trouble, Some(Trouble::Full(_)))
+    }
+
+    /// Whether the database file is gone.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.trouble, Some(Trouble::Lost(_)))
+    }
+
+    /// The share of the memory limit that is used, in percent; `None` without a limit.
+    pub fn percent(&self) -> Option<u64> {
+        let (used, limit) = (self.used?, self.limit.filter(|limit| *limit > 0)?);
+        Some(used.saturating_mul(100) / limit)
+    }
+
+    /// The figures, for people: "1.5 MiB of 2.0 MiB of memory used". Nothing where none is known that matters.
+    pub fn room(&self) -> Option<String> {
+        match (self.used, self.limit, self.free) {
+            (Some(used), Some(limit), _) => Some(format!("{} of {} of memory used", bytes(used), bytes(limit))),
+            (Some(used), None, _) => Some(format!("{} of memory used, without a limit (`maxmemory` is 0)", bytes(used))),
+            (None, _, Some(free)) => Some(format!("{} free on the disk", bytes(free))),
+            _ => None,
+        }
+    }
+}
+
+/// A number of bytes as people read it.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} bytes");
+    }
+    let (mut tenths, mut unit) = (u128::from(bytes) * 10 / 1024, 0);
+    while tenths >= 10_240 && unit + 1 < UNITS.len() {
+        tenths /= 1024;
+        unit += 1;
+    }
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_written_for_people() {
+        assert_eq!([bytes(0), bytes(1023), bytes(1024), bytes(1536)], ["0 bytes", "1023 bytes", "1.0 KiB", "1.5 KiB"]);
+        assert_eq!([bytes(8 << 20), bytes(u64::MAX)], ["8.0 MiB", "16383.9 PiB"]);
+        let server = Condition { used: Some(3 << 20), limit: Some(2 << 20), ..Condition::default() };
+        assert_eq!((server.percent(), server.room().unwrap()), (Some(150), "3.0 MiB of 2.0 MiB of memory used".to_owned()));
+        assert_eq!(Condition { used: Some(1), limit: Some(0), ..Condition::default() }.percent(), None);
+    }
+}

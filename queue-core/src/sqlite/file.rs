@@ -1,0 +1,306 @@
+//! Whether the path of a database still leads to the file that is open.
+//!
+//! SQLite goes on with its open file when that is deleted, moved or replaced: jobs would be stored where nobody runs them, and
+//! the write-ahead log, which is found by its name, would come to lie beside a database that it does not belong to. So device
+//! and inode of the path are compared with those of the open file before each commit and after one that is a promise. From the
+//! moment on which they differ, this process writes nothing to the old file, nor to its log, and every call is answered
+//! [`Error::Unavailable`]. It makes no new file where one has vanished. When there is a database at the path again, it is opened:
+//! the old file, put back, or another one, in which nobody knows this process.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rusqlite::{Connection, config::DbConfig};
+
+use super::schema;
+use crate::error::{Error, Result};
+
+/// How a connection of ours is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// By the writer, which makes the file if it is missing.
+    Make,
+    /// By the writer, to a database that has to be there: by those who only look.
+    Existing,
+    /// By the reader, beside a writer of this process.
+    Read,
+}
+
+/// Why the file cannot be used; nothing while it can. Set by the writer, read by those who ask how the broker is.
+pub(super) type Lost = Arc<Mutex<Option<String>>>;
+
+/// The file of a connection.
+#[derive(Debug)]
+pub(super) struct File {
+    path: PathBuf,
+    access: Access,
+    /// Which it was when it was opened; nothing where the file system does not answer the same twice.
+    database: Option<Identity>,
+    /// Its write-ahead log and the index of that, as they were then.
+    beside: Vec<(PathBuf, Identity)>,
+    lost: bool,
+    told: Lost,
+}
+
+/// What distinguishes a file from all others that exist at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum There {
+    Nothing,
+    File(Identity),
+    /// The file system does not tell.
+    Unknown,
+}
+
+/// What came of a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looked {
+    Same,
+    /// The connection is another one than before.
+    Reopened,
+}
+
+/// Why there is no database to go on with.
+struct Problem {
+    problem: String,
+    /// Somebody may be making one just now.
+    making: bool,
+}
+
+const WAY_OUT: &str = "move it back, or start a worker anew to begin with an empty one";
+
+/// How often a path is looked at before it is said not to answer the same twice. A layered file system gives a file another
+/// inode when it is first opened for writing.
+const LOOKS: usize = 3;
+
+impl File {
+    /// Opens the database at a path, and notes which file that is.
+    pub(super) fn open(path: &Path, access: Access, told: Lost) -> Result<(Connection, File)> {
+        let mut file = File { path: path.to_owned(), access, database: None, beside: Vec::new(), lost: false, told };
+        if access == Access::Make {
+            schema::make_file(path)?;
+        }
+        let connection = file.connect()?;
+        Ok((connection, file))
+    }
+
+    fn connect(&mut self) -> Result<Connection> {
+        let mut before = there(&self.path);
+        for look in 1.. {
+            let connection = match self.access {
+                Access::Make if !self.lost => schema::open_writer(Some(&self.path))?,
+                Access::Make | Access::Existing => schema::open_existing(&self.path)?,
+                Access::Read => schema::open_reader(&self.path)?,
+            };
+            let after = there(&self.path);
+            if before == after || look == LOOKS {
+                self.database = match after {
+                    There::File(identity) if before == after => Some(identity),
+                    _ => None,
+                };
+                self.beside = beside(&self.path);
+                return Ok(connection);
+            }
+            leave_alone(&connection);
+            before = after;
+        }
+        unreachable!("the last look returns")
+    }
+
+    /// Whether the path leads to the open file. A file system that does not answer is believed to have it.
+    pub(super) fn is_there(&self) -> bool {
+        match there(&self.path) {
+            There::Nothing => false,
+            There::File(found) => self.database.is_none_or(|opened| found == opened),
+            There::Unknown => true,
+        }
+    }
+
+    /// Looks where the file is. If it has gone, `connection` is not used any more; if there is a database at its path again, it
+    /// becomes a connection to that.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] while there is none.
+    pub(super) fn look(&mut self, connection: &mut Connection) -> Result<Looked> {
+        if !self.lost && self.is_there() {
+            return Ok(Looked::Same);
+        }
+        if !self.lost {
+            self.lost = true;
+            leave_alone(connection);
+        }
+        match self.reopen() {
+            Ok(new) => {
+                // The old one was kept until now: while it is open, nobody else's file can have its inode.
+                *connection = new;
+                self.lost = false;
+                self.tell(None, false);
+                Ok(Looked::Reopened)
+            }
+            Err(Problem { problem, making }) => {
+                self.tell(Some(&problem), making);
+                Err(Error::unavailable(schema::shown(Some(&self.path)), problem))
+            }
+        }
+    }
+
+    fn reopen(&mut self) -> Result<Connection, Problem> {
+        let (old, found) = (self.database, there(&self.path));
+        let told = |problem: String| Err(Problem { problem, making: false });
+        if found == There::Nothing {
+            return told(format!("its file was deleted or moved while it was open; {WAY_OUT}"));
+        }
+        let is_old = matches!((found, old), (There::File(found), Some(old)) if found == old);
+        // The log of another database would be taken for that of this one, and destroy it.
+        let left = beside(&self.path).into_iter().find(|log| !is_old && self.beside.contains(log));
+        if let Some((log, _)) = left {
+            let log = log.display();
+            return told(format!(
+                "its file was replaced while it was open, and {log} beside it still belongs to the old one; end all processes that \
+                 use this database, remove its -wal and -shm, and start them again"
+            ));
+        }
+        let connection = match self.connect() {
+            Ok(connection) => connection,
+            Err(Error::NoDatabase { problem, .. }) => {
+                let problem =
+                    format!("its file was deleted or moved while it was open, and what is at its path is none ({problem}); {WAY_OUT}");
+                return Err(Problem { problem, making: true });
+            }
+            Err(error) => return told(format!("its file was replaced while it was open, by one that cannot be used: {error}")),
+        };
+        if self.access != Access::Read {
+            if is_old {
+                tracing::warn!(database = %self.path.display(), "the database file is back: work goes on with it");
+            } else {
+                tracing::warn!(
+                    database = %self.path.display(),
+                    "opened the database file that is at the path now: jobs of the old one are not in it, and leases on them are lost"
+                );
+            }
+        }
+        Ok(connection)
+    }
+
+    /// Tells the log, once, and those who ask how the broker is.
+    fn tell(&self, problem: Option<&str>, making: bool) {
+        if self.access == Access::Read {
+            return;
+        }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match (problem, told.as_deref()) {
+            (Some(problem), None) => {
+                tracing::error!(database = %self.path.display(), "the database is lost, and nothing is read or written any more: {problem}");
+            }
+            // A file that is being made has no queue in it yet: what becomes of it is told soon enough.
+            (Some(problem), Some(before)) if problem != before && !making => {
+                tracing::warn!(database = %self.path.display(), "the database is still lost: {problem}");
+            }
+            _ => {}
+        }
+        *told = problem.map(str::to_owned);
+    }
+
+    /// The end of the connection. SQLite merges and removes the log when the last connection closes, by the log's name: it must
+    /// not be that of another file.
+    pub(super) fn leave(&self, connection: &Connection) {
+        if self.lost || !self.is_there() {
+            leave_alone(connection);
+        }
+    }
+}
+
+/// From now on the connection does nothing to files, even when it is closed.
+fn leave_alone(connection: &Connection) {
+    if let Err(error) = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+        tracing::warn!(%error, "cannot tell SQLite to leave the log of a lost database alone");
+    }
+}
+
+/// What is at a path, behind all links.
+fn there(path: &Path) -> There {
+    match fs::metadata(path) {
+        Ok(found) => There::File(identity(&found)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::StaleNetworkFileHandle) => {
+            There::Nothing
+        }
+        Err(_) => There::Unknown,
+    }
+}
+
+/// The write-ahead log of a database and its index, as far as they exist. SQLite puts them beside the file itself, not beside a link.
+fn beside(path: &Path) -> Vec<(PathBuf, Identity)> {
+    let logs = logs_of(path);
+    logs.into_iter().filter_map(|log| if let There::File(found) = there(&log) { Some((log, found)) } else { None }).collect()
+}
+
+/// Where the write-ahead log of a database is, and the index of that.
+pub(super) fn logs_of(path: &Path) -> [PathBuf; 2] {
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    ["-wal", "-shm"].map(|end| {
+        let mut name = real.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    })
+}
+
+#[cfg(unix)]
+fn identity(found: &fs::Metadata) -> Identity {
+    use std::os::unix::fs::MetadataExt;
+    Identity { device: found.dev(), inode: found.ino() }
+}
+
+/// Here an open file can be neither deleted nor moved.
+#[cfg(not(unix))]
+fn identity(_: &fs::Metadata) -> Identity {
+    Identity { device: 0, inode: 0 }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::{
+        super::{
+            ballast::Ballast,
+            doorbell::Bell,
+            operation::Commit,
+            writer::{Opened, Writer},
+        },
+        *,
+    };
+    use crate::broker::Durability;
+
+    #[tokio::test]
+    async fn a_promise_is_not_given_for_a_file_that_goes_during_its_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("queue.db");
+        let (connection, file) = File::open(&path, Access::Make, Lost::default()).unwrap();
+        let opened = Opened { connection, file: Some(file), location: "here".to_owned() };
+        let (writer, thread) = Writer::start(opened, Ballast::none(), Durability::PowerLoss, Bell::silent()).unwrap();
+        let moved = folder.path().join("moved.db");
+        let answer = writer
+            .call(Commit::Jobs(1), {
+                let path = path.clone();
+                move |tx| {
+                    tx.queue_made("orders")?;
+                    fs::rename(&path, &moved).expect("it is there");
+                    Ok(())
+                }
+            })
+            .await;
+        assert!(matches!(answer, Err(Error::Ambiguous { .. })), "{answer:?}");
+        let next = writer.call(Commit::Soon, |_| Ok(())).await;
+        assert!(matches!(next, Err(Error::Unavailable { .. })), "{next:?}");
+        drop(writer);
+        thread.join().unwrap();
+    }
+}

@@ -1,0 +1,78 @@
+//! What shares a commit, and what is undone.
+
+use std::sync::mpsc as std_mpsc;
+
+use super::*;
+
+fn add(tx: &mut Tx<'_>, name: &str) -> Result<(), Failed> {
+    tx.queue_made(name)?;
+    Ok(())
+}
+
+/// Operations of one commit: they come while the first of them runs.
+async fn together(writer: &Writer, refused: impl Fn() -> Failed + Send + 'static) -> [Result<()>; 3] {
+    let (begun, has_begun) = oneshot::channel();
+    let (go, may_go) = std_mpsc::channel::<()>();
+    let mut begun = Some(begun);
+    let first = writer.call(Commit::Synced, move |tx| {
+        add(tx, "first")?;
+        if let Some(begun) = begun.take() {
+            begun.send(()).expect("the test waits");
+            may_go.recv().expect("the test lets it go");
+        }
+        Ok(())
+    });
+    let rest = async {
+        has_begun.await.expect("the first is run");
+        let second = writer.call(Commit::Synced, move |tx| {
+            add(tx, "second")?;
+            tx.count(1, "second", 1);
+            tx.hint("second", 0);
+            Err(refused())
+        });
+        let third = writer.call(Commit::Synced, |tx| add(tx, "third"));
+        let both = futures_util::future::join(second, third);
+        tokio::pin!(both);
+        // Both are on their way after the first look at them.
+        assert!(futures_util::poll!(&mut both).is_pending());
+        go.send(()).expect("the first waits");
+        both.await
+    };
+    let (first, (second, third)) = futures_util::future::join(first, rest).await;
+    [first, second, third]
+}
+
+#[tokio::test]
+async fn a_refused_operation_undoes_what_it_wrote_and_no_more() {
+    let refusals: [fn() -> Failed; 2] = [
+        || Failed::Refused(Error::Forgotten("second".to_owned())),
+        || Failed::Sqlite(rusqlite::Error::InvalidColumnType(0, "value".to_owned(), rusqlite::types::Type::Text)),
+    ];
+    for refused in refusals {
+        let connection = schema::open_writer(None).expect("a database in memory");
+        let listeners = crate::sqlite::doorbell::Listeners::default();
+        let mut hints = listeners.of("second");
+        #[cfg(unix)]
+        let bell = Bell::new(listeners, None, None);
+        #[cfg(not(unix))]
+        let bell = Bell::new(listeners);
+        let (writer, thread) =
+            Writer::start(Opened { connection, file: None, location: schema::shown(None) }, Ballast::none(), Durability::PowerLoss, bell)
+                .expect("a thread");
+        let [first, second, third] = together(&writer, refused).await;
+        first.expect("it was not refused");
+        second.expect_err("it was refused");
+        third.expect("it was not refused");
+        let stored = |tx: &mut Tx<'_>| {
+            let names: Vec<String> = tx
+                .sql("SELECT name FROM queue_queues UNION ALL SELECT name FROM queue_counters ORDER BY name")?
+                .query_map([], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?;
+            Ok(names)
+        };
+        assert_eq!(writer.call(Commit::Soon, stored).await.expect("it reads"), ["first", "third"]);
+        assert!(futures_util::poll!(Box::pin(hints.next())).is_pending(), "nobody hears of what was undone");
+        drop(writer);
+        thread.join().expect("the thread ends");
+    }
+}

@@ -1,0 +1,57 @@
+//! How the broker is, as `status` and `doctor` tell it.
+
+use queue_core::broker::Condition;
+use serde::Serialize;
+
+use super::doctor::Problem;
+
+/// From which share of its memory on a server is soon full.
+const SOON_FULL: u64 = 90;
+
+/// The fields of it in JSON.
+#[derive(Serialize)]
+pub(super) struct Shown {
+    /// Whether new jobs are refused for lack of room.
+    full: bool,
+    /// What is wrong, while something is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free_bytes: Option<u64>,
+}
+
+impl From<Condition> for Shown {
+    fn from(condition: Condition) -> Self {
+        Shown {
+            full: condition.is_full(),
+            trouble: condition.trouble.map(|trouble| trouble.to_string()),
+            used_bytes: condition.used,
+            limit_bytes: condition.limit,
+            free_bytes: condition.free,
+        }
+    }
+}
+
+/// The lines of it in a text.
+pub(super) fn text(condition: &Condition) -> String {
+    let room = condition.room().map(|room| format!("{room}\n"));
+    let trouble =
+        condition.trouble.as_ref().map(|trouble| format!("{}: {trouble}; {}\n", trouble.name().to_uppercase(), trouble.way_out()));
+    [room, trouble].into_iter().flatten().collect()
+}
+
+/// What a doctor has to say of it.
+pub(super) fn problems(condition: &Condition) -> Vec<Problem> {
+    if let Some(trouble) = &condition.trouble {
+        return vec![Problem::of_broker(format!("{}: {trouble}", trouble.name()), trouble.way_out())];
+    }
+    let soon = condition.percent().filter(|percent| *percent >= SOON_FULL);
+    let room = soon.and(condition.room());
+    room.map(|room| Problem::advice(None, format!("it is nearly full: {room}"), "raise `maxmemory`, or let workers catch up"))
+        .into_iter()
+        .collect()
+}
