@@ -92,7 +92,8 @@ macro_rules! __conformance_cases {
                 an_expired_id_can_be_enqueued_again
                 a_requeued_id_is_answered_as_existing
                 an_enqueue_of_nothing_is_answered_with_nothing
-                a_confirmed_enqueue_says_how_safe_its_jobs_are;
+                a_confirmed_enqueue_says_how_safe_its_jobs_are
+                a_broker_that_takes_jobs_tells_of_no_trouble;
             times:
                 a_delayed_job_is_never_early
                 a_failed_job_is_never_early

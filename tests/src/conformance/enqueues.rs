@@ -269,6 +269,13 @@ pub async fn a_confirmed_enqueue_says_how_safe_its_jobs_are(bed: Bed) {
     assert_eq!(bed.lane().await.claim(10).await.len(), 1);
 }
 
+/// Nobody is warned of a broker that takes jobs.
+pub async fn a_broker_that_takes_jobs_tells_of_no_trouble(bed: Bed) {
+    bed.put(1).await;
+    let condition = bed.broker.condition().await.unwrap();
+    assert!(condition.trouble.is_none() && !condition.is_full() && !condition.is_lost(), "{condition:?}");
+}
+
 async fn cancel(bed: &Bed, id: &JobId) -> CancelAnswer {
     bed.broker.cancel(&bed.queue, std::slice::from_ref(id)).await.unwrap()[0]
 }

@@ -1,114 +1,14 @@
-//! A SQLite file that is not there, or is so no longer: as those see it who run a worker and type commands.
+//! A SQLite file that is not there, or is so no longer, and a broker without room: as those see it who run a worker and type
+//! commands.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
-    thread,
-};
+mod full;
+mod scene;
+
+use std::fs;
 
 use queue_tests::patience::wait_for;
-use tempfile::TempDir;
 
-/// A folder, and commands that are given in it.
-struct Place {
-    folder: TempDir,
-    file: PathBuf,
-}
-
-impl Place {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Place { file: folder.path().join("queue.db"), folder }
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
-        command.args(arguments).current_dir(self.folder.path()).env("SHOP_NAME", "Ada").env("NO_COLOR", "1").env_remove("RUST_LOG");
-        command.env("QUEUE_URL", format!("sqlite://{}", self.file.display()));
-        command
-    }
-
-    /// Exit code, and what was printed to stdout and stderr.
-    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
-        let output = self.command(arguments).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-    }
-
-    fn ok(&self, arguments: &[&str]) -> String {
-        let (code, stdout, stderr) = self.run(arguments);
-        assert_eq!(code, 0, "{arguments:?}: {stderr}");
-        stdout.trim_end().to_owned()
-    }
-
-    fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    fn greet(&self, id: &str) -> String {
-        self.ok(&["enqueue", "greet", "--args", r#"{"name":"Bo"}"#, "--id", id])
-    }
-
-    fn is_done(&self, job: &str) -> bool {
-        self.run(&["jobs", "show", job]).1.contains("done")
-    }
-
-    fn work(&self) -> Working {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut command = self.command(&["work", "--health", &address.to_string()]);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let (log, stderr) = (Arc::<Mutex<Vec<String>>>::default(), child.stderr.take().unwrap());
-        let lines = log.clone();
-        thread::spawn(move || BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| lines.lock().unwrap().push(line)));
-        let working = Working { child, address, log };
-        working.until_health("200 OK", r#""status":"ok""#);
-        working
-    }
-}
-
-/// A worker process, killed with the test.
-struct Working {
-    child: Child,
-    address: SocketAddr,
-    log: Arc<Mutex<Vec<String>>>,
-}
-
-impl Working {
-    fn health(&self) -> Option<String> {
-        let mut stream = TcpStream::connect(self.address).ok()?;
-        stream.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
-    }
-
-    fn until_health(&self, code: &str, says: &str) {
-        let told = || self.health().filter(|health| health.starts_with(&format!("HTTP/1.1 {code}")) && health.contains(says));
-        wait_for(&format!("a health of {code} with {says}"), || told().map(drop));
-    }
-
-    /// The lines of its log with this in them.
-    fn told(&self, what: &str) -> Vec<String> {
-        self.log.lock().unwrap().iter().filter(|line| line.contains(what)).cloned().collect()
-    }
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            eprintln!("{:#?}\n{:?}", self.log.lock().unwrap(), self.health());
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use self::scene::Place;
 
 /// Every command that is not there to bring jobs, or to run them.
 const LOOKS: &[&[&str]] = &[
