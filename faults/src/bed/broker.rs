@@ -255,6 +255,14 @@ impl Place {
         Ok(())
     }
 
+    /// The database file, where there is one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Place::File { path, .. } => Some(path),
+            Place::Server { .. } | Place::Sentinels { .. } | Place::Cluster { .. } => None,
+        }
+    }
+
     pub(super) fn disk(&self) -> Option<&Disk> {
         match self {
             Place::File { disk, .. } => disk.as_ref(),

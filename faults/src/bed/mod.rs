@@ -19,7 +19,10 @@ use std::{
 };
 
 use fastrand::Rng;
-use queue_core::{Client, broker::State};
+use queue_core::{
+    Client,
+    broker::{Condition, State},
+};
 use queue_tests::proxy::Harm;
 use tempfile::TempDir;
 
@@ -218,6 +221,23 @@ impl Bed {
     /// When it has none of its own.
     pub fn disk(&self) -> Result<&Disk, Problem> {
         self.place.disk().ok_or_else(|| "this row needs a disk of its own".into())
+    }
+
+    /// The database file.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn file(&self) -> Result<PathBuf, Problem> {
+        self.place.file().map(Path::to_owned).ok_or_else(|| "this row needs a file".into())
+    }
+
+    /// Waits until the broker says this of its condition, as workers, `/health`, `status` and `doctor` hear it.
+    ///
+    /// # Errors
+    /// When it does not in time.
+    pub async fn until_told(&mut self, what: &str, holds: fn(&Condition) -> bool) -> Result<(), Problem> {
+        let told = async |bed: &mut Bed| bed.client.inspector().condition().await.is_ok_and(|condition| holds(&condition));
+        self.until(what, PATIENCE, told).await
     }
 
     /// Notes that harm is done: to a process by its name, to the broker, or to a line.

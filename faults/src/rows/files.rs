@@ -1,11 +1,17 @@
 //! What happens to a SQLite file and those who share it.
 
-use std::time::Duration;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use queue_core::{broker::Condition, sqlite::SqliteBroker};
 
 use super::{Grade, Harming, Row, SQLITE, anything, refused};
 use crate::{
-    bed::{Bed, Setup},
-    checker::Terms,
+    bed::{Bed, Problem, Setup},
+    checker::{Summary, Terms},
     power::Keeps,
     process::Mix,
 };
@@ -90,14 +96,41 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M63",
-        name: "the disk is full; jobs are acknowledged; it is freed, and all goes on",
+        name: "the disk is full, which is told; jobs are acknowledged; it is freed, and all goes on",
         grade: Grade::S,
         columns: SQLITE,
         setup: || Setup { disk_mb: Some(60), mix: Mix { ms: 20, bytes: 4_000, ..Mix::default() }, pause_ms: 1, ..Setup::default() },
         harm: full,
         expect: refused,
     },
+    Row {
+        number: "M66",
+        name: "the file is made read-only, then moved away and back",
+        grade: Grade::S,
+        columns: SQLITE,
+        setup: || Setup { workers: 3, mix: Mix { ms: 40, ..Mix::default() }, ..Setup::default() },
+        harm: moved,
+        expect: anything,
+    },
+    Row {
+        number: "M66b",
+        name: "the file is deleted, and a fresh start makes a new one; then another one takes its place",
+        grade: Grade::S,
+        columns: SQLITE,
+        setup: || {
+            let setup = Setup::default();
+            let terms = Terms { volatile: true, ..setup.terms };
+            Setup { workers: 3, mix: Mix { ms: 40, ..Mix::default() }, terms, ..setup }
+        },
+        harm: deleted,
+        expect: refused_at_all,
+    },
 ];
+
+/// Enqueues into a file that is not there were refused.
+fn refused_at_all(summary: &Summary) -> Result<(), String> {
+    if summary.refused > 0 { Ok(()) } else { Err("nothing was refused: the harm has hit nothing".to_owned()) }
+}
 
 /// Jobs that leave a trace when they are done, and enough of them for the log to be merged a few times.
 fn recorded(setup: Setup) -> Setup {
@@ -121,11 +154,85 @@ fn full(bed: &mut Bed) -> Harming<'_> {
             bed.progress(100).await?;
             bed.harm("disk full", "broker");
             bed.disk()?.fill()?;
+            bed.until_told("the disk to be told as full", Condition::is_full).await?;
             let time = bed.lease() + bed.ms(0, 1_000);
             bed.pass(time).await?;
             bed.disk()?.free();
+            bed.until_told("jobs to be taken again", |condition| condition.trouble.is_none()).await?;
             bed.pass(Duration::from_millis(300)).await?;
         }
         Ok(())
     })
+}
+
+fn moved(bed: &mut Bed) -> Harming<'_> {
+    Box::pin(async move {
+        let (path, away) = (bed.file()?, bed.file()?.with_extension("away"));
+        bed.progress(50).await?;
+        bed.harm("read-only", "broker");
+        let writable = fs::metadata(&path)?.permissions();
+        let mut read_only = writable.clone();
+        read_only.set_readonly(true);
+        fs::set_permissions(&path, read_only)?;
+        let more = bed.counter("done").await + 50;
+        bed.progress(more).await?;
+        fs::set_permissions(&path, writable)?;
+        for _ in 0..3 {
+            bed.harm("move away", "broker");
+            fs::rename(&path, &away)?;
+            bed.until_told("the file to be told as lost", Condition::is_lost).await?;
+            let time = bed.ms(0, 2 * 1_500);
+            bed.pass(time).await?;
+            none_made(&path)?;
+            fs::rename(&away, &path)?;
+            bed.until_told("the file to be found", |condition| condition.trouble.is_none()).await?;
+            let more = bed.counter("done").await + 20;
+            bed.progress(more).await?;
+        }
+        Ok(())
+    })
+}
+
+fn deleted(bed: &mut Bed) -> Harming<'_> {
+    Box::pin(async move {
+        let path = bed.file()?;
+        let beside = |end: &str| {
+            let mut name = path.clone().into_os_string();
+            name.push(end);
+            PathBuf::from(name)
+        };
+        bed.progress(50).await?;
+        bed.harm("delete", "broker");
+        for end in ["", "-wal", "-shm", "-ballast"] {
+            let _ = fs::remove_file(beside(end));
+        }
+        bed.until_told("the file to be told as lost", Condition::is_lost).await?;
+        // Longer than an enqueue is tried.
+        bed.pass(Duration::from_millis(bed.setup().deadline_ms + 500)).await?;
+        none_made(&path)?;
+        bed.start_worker()?;
+        bed.until_told("the new file to be opened", |condition| condition.trouble.is_none()).await?;
+        bed.progress(50).await?;
+
+        let other = path.with_extension("other");
+        drop(SqliteBroker::open_path(&other)?);
+        let before = fs::read(&other)?;
+        bed.harm("replace", "broker");
+        fs::rename(&other, &path)?;
+        bed.until_told("the file to be told as lost", Condition::is_lost).await?;
+        let time = bed.ms(1_000, 2_000);
+        bed.pass(time).await?;
+        if fs::read(&path)? != before {
+            return Err("the new file was changed while the log of the old one lay beside it".into());
+        }
+        for end in ["-wal", "-shm"] {
+            fs::remove_file(beside(end))?;
+        }
+        bed.until_told("the new file to be opened", |condition| condition.trouble.is_none()).await
+    })
+}
+
+/// Nobody makes a new file where one has vanished.
+fn none_made(path: &Path) -> Result<(), Problem> {
+    if path.exists() { Err("a new file was made".into()) } else { Ok(()) }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use queue_core::broker::Condition;
+
 use super::{Grade, Harming, REDIS, Row, anything, no_duplicates, refused, taken_back};
 use crate::{
     bed::{Bed, PATIENCE, Setup},
@@ -184,7 +186,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M36",
-        name: "the server is full while jobs are acknowledged and leases extended",
+        name: "the server is full and says so, while jobs are acknowledged and leases extended",
         grade: Grade::S,
         columns: REDIS,
         setup: || Setup { mix: Mix { ms: 300, bytes: 2_000, ..Mix::default() }, pause_ms: 8, ..Setup::default() },
@@ -194,9 +196,11 @@ pub(super) const ROWS: &[Row] = &[
                 for _ in 0..2 {
                     bed.harm("maxmemory", "broker");
                     bed.set("maxmemory", "1mb")?;
+                    bed.until_told("the server to say that it is full", Condition::is_full).await?;
                     let time = bed.lease() * 3 / 2 + bed.ms(0, 500);
                     bed.pass(time).await?;
                     bed.set("maxmemory", "0")?;
+                    bed.until_told("the server to take jobs again", |condition| condition.trouble.is_none()).await?;
                     bed.pass(Duration::from_millis(200)).await?;
                 }
                 Ok(())
