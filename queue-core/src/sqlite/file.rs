@@ -4,7 +4,8 @@
 //! the write-ahead log, which is found by its name, would come to lie beside a database that it does not belong to. So device
 //! and inode of the path are compared with those of the open file before each commit and after one that is a promise. From the
 //! moment on which they differ, this process writes nothing to the old file, nor to its log, and every call is answered
-//! [`Error::Unavailable`]. It makes no new file where one has vanished. When there is a database at the path again, it is opened:
+//! [`Error::Unavailable`]. SQLite itself neither merges nor removes the log of a file that has moved, when its connection is
+//! closed. This process makes no new file where one has vanished. When there is a database at the path again, it is opened:
 //! the old file, put back, or another one, in which nobody knows this process.
 
 use std::{
@@ -14,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use rusqlite::{Connection, config::DbConfig};
+use rusqlite::Connection;
 
 use super::schema;
 use crate::error::{Error, Result};
@@ -111,7 +112,6 @@ impl File {
                 self.beside = beside(&self.path);
                 return Ok(connection);
             }
-            leave_alone(&connection);
             before = after;
         }
         unreachable!("the last look returns")
@@ -135,13 +135,10 @@ impl File {
         if !self.lost && self.is_there() {
             return Ok(Looked::Same);
         }
-        if !self.lost {
-            self.lost = true;
-            leave_alone(connection);
-        }
+        self.lost = true;
         match self.reopen() {
             Ok(new) => {
-                // The old one was kept until now: while it is open, nobody else's file can have its inode.
+                // The old one was kept until now: while it is open, no other file can have its inode.
                 *connection = new;
                 self.lost = false;
                 self.tell(None, false);
@@ -209,21 +206,6 @@ impl File {
             _ => {}
         }
         *told = problem.map(str::to_owned);
-    }
-
-    /// The end of the connection. SQLite merges and removes the log when the last connection closes, by the log's name: it must
-    /// not be that of another file.
-    pub(super) fn leave(&self, connection: &Connection) {
-        if self.lost || !self.is_there() {
-            leave_alone(connection);
-        }
-    }
-}
-
-/// From now on the connection does nothing to files, even when it is closed.
-fn leave_alone(connection: &Connection) {
-    if let Err(error) = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
-        tracing::warn!(%error, "cannot tell SQLite to leave the log of a lost database alone");
     }
 }
 

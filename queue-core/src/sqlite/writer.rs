@@ -148,9 +148,6 @@ impl Group {
         while !self.waiting.is_empty() || self.wait(&mut receiver) {
             self.commit_group(&mut receiver);
         }
-        if let Some(file) = &self.file {
-            file.leave(&self.connection);
-        }
     }
 
     fn wait(&mut self, receiver: &mut mpsc::UnboundedReceiver<Box<dyn Op>>) -> bool {

@@ -477,7 +477,6 @@ mutants! {
     LOST_FILES "queue-core/src/sqlite/file.rs" {
         "sqlite: a file that has gone is not used": "if !self.lost && self.is_there() {" => "if !self.lost {";
         "sqlite: a replaced file is not used": "self.database.is_none_or(|opened| found == opened)" => "true";
-        "sqlite: the log of another database is left alone": "if self.lost || !self.is_there() {" => "if false {";
         "sqlite: no database is opened with the log of another": "!is_old && self.beside.contains(log)" => "false";
     }
     LOST_FILES "queue-core/src/sqlite/schema.rs" {
