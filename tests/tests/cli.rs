@@ -363,13 +363,27 @@ fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
     assert_eq!(sound["durability"], "power-loss");
     let problems: Vec<&str> = sound["problems"].as_array().unwrap().iter().map(|problem| problem["problem"].as_str().unwrap()).collect();
     assert_eq!(problems, ["1 jobs wait and no worker serves it"]);
+    assert_eq!(sound["problems"][0]["is_fault"], false);
+    let advised = place.ok(&["doctor"]);
+    assert!(advised.contains("\n- advice: ") && advised.ends_with("1 piece of advice in 1 queue"), "{advised}");
+    let help = place.ok(&["doctor", "--help"]);
+    assert!(
+        help.contains("0 no fault, or every fault is repaired; there may be advice") && help.contains("9 a fault that is not repaired"),
+        "{help}"
+    );
 
     let database = rusqlite::Connection::open(place.file()).unwrap();
     database.execute("UPDATE queue_jobs SET state = 4, rank = 77", []).unwrap();
     let sick = place.run(&["doctor"]);
     assert_eq!(sick.code, 9);
-    assert!(sick.stdout.contains("held by nobody") && sick.stdout.contains("--repair"), "{}", sick.stdout);
-    assert!(place.ok(&["doctor", "--repair"]).contains("repaired"));
+    assert!(sick.stdout.contains("- fault: ") && sick.stdout.contains("held by nobody"), "{}", sick.stdout);
+    assert!(
+        sick.stdout.contains("; `doctor --repair` puts it right\n") && sick.stdout.ends_with("1 fault in 1 queue\n"),
+        "{}",
+        sick.stdout
+    );
+    let repaired = place.ok(&["doctor", "--repair"]);
+    assert!(repaired.contains("- repaired: ") && repaired.ends_with("1 fault repaired in 1 queue"), "{repaired}");
     assert_eq!(place.json(&["doctor", "--json"])["problems"], sound["problems"], "the job waits again");
     assert_eq!(place.run(&["doctor", "--queue", "nowhere"]).code, 3);
 }

@@ -27,7 +27,7 @@ Exit codes:
                                 database file
   1 something unforeseen      4 wrong state, or id taken  7 stopped, and jobs were given back
   2 wrong command line        5 broker away or full       8 no answer: it may have been done
-  9 doctor: something is wrong")]
+  9 doctor: a fault that is not repaired (advice alone is 0)")]
 pub(super) struct Args {
     /// The queue: sqlite://FILE, redis://HOST[:PORT][/DB], redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST, rediss… for TLS [default: $QUEUE_URL, else sqlite://queue.db]
     #[arg(long, global = true, value_name = "URL")]
@@ -69,7 +69,9 @@ pub(super) enum Command {
   {bin} doctor --repair
   {bin} doctor --queue orders --json | jq '.problems[]'
 
-Exit codes: 0 all is well, or repaired; 9 something is wrong")]
+Exit codes:
+  0 no fault, or every fault is repaired; there may be advice, such as \"no worker serves it\"
+  9 a fault that is not repaired")]
     Doctor(DoctorArgs),
     /// Look at jobs, and repair
     #[command(after_help = "Examples:

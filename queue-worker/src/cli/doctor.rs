@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use queue_core::{
     Client, Inspector,
-    broker::{Audit, Durability, State},
+    broker::{Audit, Damage, Durability, State},
 };
 use serde::Serialize;
 
@@ -35,8 +35,9 @@ pub(super) struct Problem {
     queue: Option<String>,
     problem: String,
     repaired: bool,
-    /// What a person can do. It is advice, and nothing is wrong yet, where `advice` alone is said.
+    /// What a person can do.
     advice: Option<String>,
+    /// It is damage: the exit code tells it, unless it is repaired. Otherwise nothing is wrong yet.
     is_fault: bool,
 }
 
@@ -48,6 +49,13 @@ impl Problem {
 
     pub(super) fn advice(queue: Option<&str>, problem: impl Into<String>, advice: impl Into<String>) -> Self {
         Problem { queue: queue.map(str::to_owned), problem: problem.into(), repaired: false, advice: Some(advice.into()), is_fault: false }
+    }
+
+    /// A fault without a way out is repaired.
+    fn fault(queue: &str, damage: &Damage, way_out: Option<&str>) -> Self {
+        let problem = format!("{}: {}", damage.kind, damage.subject);
+        let advice = way_out.map(str::to_owned);
+        Problem { queue: Some(queue.to_owned()), problem, repaired: way_out.is_none(), advice, is_fault: true }
     }
 }
 
@@ -66,16 +74,7 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
     let clustered = info.location.contains("+cluster://");
     for queue in &queues {
         advise(&inspector, queue, clustered, &mut problems).await?;
-        for damage in inspector.audit(queue, Audit { repair: args.repair, thorough: true }).await? {
-            let advice = if args.repair { None } else { Some("`doctor --repair` puts it right".to_owned()) };
-            problems.push(Problem {
-                queue: Some(queue.clone()),
-                problem: format!("{}: {}", damage.kind, damage.subject),
-                repaired: args.repair,
-                advice,
-                is_fault: true,
-            });
-        }
+        faults(&inspector, queue, args.repair, &mut problems).await?;
     }
     let sick = problems.iter().any(|problem| problem.is_fault && !problem.repaired);
     let report =
@@ -86,6 +85,22 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
         print(&text(&report))?;
     }
     Ok(if sick { Exit::Sick.into() } else { ExitCode::SUCCESS })
+}
+
+/// Damage in a queue. After a repair the auditor looks again: what it still finds is not repaired.
+async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut Vec<Problem>) -> Result<(), Failure> {
+    let found = inspector.audit(queue, Audit { repair, thorough: true }).await?;
+    let left = match repair {
+        true if found.is_empty() => Vec::new(),
+        true => inspector.audit(queue, Audit { repair: false, thorough: true }).await?,
+        false => found.clone(),
+    };
+    let repaired = found.iter().filter(|damage| !left.contains(damage)).map(|damage| Problem::fault(queue, damage, None));
+    let way_out =
+        if repair { "it is still there after the repair: run `doctor --repair` again" } else { "`doctor --repair` puts it right" };
+    problems.extend(repaired);
+    problems.extend(left.iter().map(|damage| Problem::fault(queue, damage, Some(way_out))));
+    Ok(())
 }
 
 /// What is not damage, and should be known nevertheless.
@@ -117,19 +132,26 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
 
 fn text(report: &Report) -> String {
     let mut text = format!("{} ({})\n", report.location, report.durability);
-    for Problem { queue, problem, repaired, advice, .. } in &report.problems {
-        let queue = queue.as_deref().map(|queue| format!("{queue}: ")).unwrap_or_default();
-        let end = match (repaired, advice) {
-            (true, _) => "; repaired".to_owned(),
-            (false, Some(advice)) => format!("; {advice}"),
-            (false, None) => String::new(),
+    let (mut faults, mut repaired, mut pieces) = (0, 0, 0);
+    for problem in &report.problems {
+        let (word, count) = match problem {
+            Problem { is_fault: true, repaired: true, .. } => ("repaired", &mut repaired),
+            Problem { is_fault: true, .. } => ("fault", &mut faults),
+            Problem { is_fault: false, .. } => ("advice", &mut pieces),
         };
-        text.push_str(&format!("- {queue}{problem}{end}\n"));
+        *count += 1;
+        let queue = problem.queue.as_deref().map(|queue| format!("{queue}: ")).unwrap_or_default();
+        let way_out = problem.advice.as_deref().map(|advice| format!("; {advice}")).unwrap_or_default();
+        text.push_str(&format!("- {word}: {queue}{}{way_out}\n", problem.problem));
     }
-    let queues = report.queues;
-    text.push_str(&match report.problems.len() {
-        0 => format!("all is well in {queues} queues"),
-        count => format!("{count} findings in {queues} queues"),
-    });
+    let counted = |count: usize, one: &str, more: &str| (count > 0).then(|| format!("{count} {}", if count == 1 { one } else { more }));
+    let counts = [
+        counted(faults, "fault", "faults"),
+        counted(repaired, "fault repaired", "faults repaired"),
+        counted(pieces, "piece of advice", "pieces of advice"),
+    ];
+    let said: Vec<String> = counts.into_iter().flatten().collect();
+    let said = if said.is_empty() { "all is well".to_owned() } else { said.join(", ") };
+    text.push_str(&format!("{said} in {}", counted(report.queues, "queue", "queues").unwrap_or_else(|| "0 queues".to_owned())));
     text
 }
