@@ -1,22 +1,26 @@
 //! The first contact with the broker. A worker whose broker is not there yet waits for it, as it would in the middle of its
 //! work: whoever starts both needs no order, and an outage ends no process that starts during it.
 
+use std::sync::Arc;
+
 use queue_core::broker::{Durability, DynBroker};
 use tokio::sync::oneshot;
 
 use crate::{
+    engine::Shared,
     error::WorkerError,
     patience::{LONGEST_PAUSE, Patience},
+    time::now,
 };
 
 /// Waits until the broker is in reach and can be relied on.
 ///
 /// # Errors
 /// What does not pass by itself, at once: credentials, settings that lose jobs, a newer schema.
-pub(crate) async fn reach(broker: &DynBroker) -> Result<(), WorkerError> {
+pub(crate) async fn reach(shared: &Arc<Shared>) -> Result<(), WorkerError> {
     let (mut tell, told) = oneshot::channel();
-    let waiting = broker.clone();
-    broker.spawn(Box::pin(async move {
+    let waiting = shared.clone();
+    shared.broker.spawn(Box::pin(async move {
         tokio::select! {
             // Whoever waited may have been stopped just now.
             reached = try_until_reached(&waiting) => drop(tell.send(reached)),
@@ -33,28 +37,31 @@ pub(crate) async fn tell_durability(broker: &DynBroker) {
     let (tell, told) = oneshot::channel();
     broker.spawn(Box::pin(async move { drop(tell.send(asking.durability().await)) }));
     match told.await {
-        Ok(Ok(Durability::Volatile)) => tracing::warn!(durability = %Durability::Volatile, "{}", Durability::Volatile.meaning()),
-        Ok(Ok(durability)) => tracing::info!(%durability, "{}", durability.meaning()),
+        Ok(Ok(Durability::Volatile)) => {
+            tracing::warn!(broker = broker.info().location, durability = %Durability::Volatile, "{}", Durability::Volatile.meaning())
+        }
+        Ok(Ok(durability)) => tracing::info!(broker = broker.info().location, %durability, "{}", durability.meaning()),
         // It may well have gone away again; that is told by those who work with it.
-        Ok(Err(error)) => tracing::debug!("cannot ask what the broker keeps: {error}"),
+        Ok(Err(error)) => tracing::debug!(broker = broker.info().location, %error, "cannot ask what the broker keeps"),
         Err(_) => {}
     }
 }
 
-async fn try_until_reached(broker: &DynBroker) -> queue_core::Result<()> {
+async fn try_until_reached(shared: &Shared) -> queue_core::Result<()> {
     let mut patience = Patience::new(LONGEST_PAUSE);
+    let mut waiting = None;
     loop {
-        match broker.check().await {
-            Ok(()) if patience.tries() == 0 => return Ok(()),
+        let sent = now();
+        match shared.broker.check().await {
             Ok(()) => {
-                tracing::info!(tries = patience.tries(), "the broker is there now");
+                drop(waiting.take());
+                shared.outage.answered();
                 return Ok(());
             }
             Err(error) if error.is_transient() => {
+                waiting.get_or_insert_with(|| shared.outage.met(sent, &error));
+                shared.outage.look(now());
                 patience.failed();
-                if patience.is_news() {
-                    tracing::warn!(tries = patience.tries(), "cannot start yet, trying again: {error}");
-                }
                 patience.pause().await;
             }
             Err(error) => return Err(error),

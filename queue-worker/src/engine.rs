@@ -27,6 +27,7 @@ use crate::{
     config::{QueueConfig, Settings},
     error::WorkerError,
     executor, health, janitor, lane, lookout,
+    outage::Outage,
     pump::{Event, Pump},
     reclaimer,
     shutdown::Stage,
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
     pub(crate) contact: LeaseClock,
     /// How the broker was when it was last looked at.
     condition: Mutex<Condition>,
+    pub(crate) outage: Arc<Outage>,
 }
 
 /// A task, and its name to be shared.
@@ -78,6 +80,7 @@ impl Shared {
     /// The broker has answered.
     pub(crate) fn heard(&self) {
         self.contact.set(now());
+        self.outage.answered();
     }
 
     /// Notes how the broker is.
@@ -118,6 +121,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
         reached: AtomicBool::new(false),
         contact: LeaseClock::default(),
         condition: Mutex::default(),
+        outage: Outage::new(broker.clone()),
     });
     let (events, received) = mpsc::unbounded_channel::<Event>();
     let (batches, dispatched) = mpsc::unbounded_channel();
@@ -133,7 +137,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
         });
     }
     tokio::select! {
-        reached = arrival::reach(&broker) => reached?,
+        reached = arrival::reach(&shared) => reached?,
         // It was told to stop, or nobody can tell it any more.
         _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
     }
@@ -180,11 +184,8 @@ where
     broker.spawn(Box::pin(async move {
         let again_and_again = async move {
             while let Err(panic) = AssertUnwindSafe(start()).catch_unwind().await {
-                tracing::error!(
-                    duty = name,
-                    "a duty of the worker panicked and is started again: {}",
-                    executor::panic_text(panic.as_ref())
-                );
+                let error = executor::panic_text(panic.as_ref());
+                tracing::error!(duty = name, error, "a duty of the worker panicked and is started again");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         };

@@ -22,6 +22,7 @@ use tracing::Instrument;
 use crate::{
     config::FailedAttempt,
     engine::{Known, Shared, count},
+    letters::address,
     pump::{Event, SlotId},
     time::now,
 };
@@ -123,7 +124,6 @@ impl Job {
         let envelope = match Envelope::decode(&delivery.envelope) {
             Ok(envelope) => envelope,
             Err(error) => {
-                tracing::error!(queue = %self.queue, job = %delivery.id, "buried: {error}");
                 return Ending::Bury { reason: BuryReason::Undecodable, error: Some(error.to_string()) };
             }
         };
@@ -135,7 +135,8 @@ impl Job {
             return Ending::Expire;
         }
         let Some(known) = self.shared.tasks.get(envelope.task.as_ref()) else {
-            tracing::warn!(queue = %self.queue, job = %delivery.id, "parked: no task `{}` is known here", envelope.task);
+            let (job, task) = (address(&self.queue, &delivery.id), &*envelope.task);
+            tracing::warn!(%job, task, "parked: no task of this name is known here; a worker that knows it takes the job back");
             return Ending::Park { task: envelope.task.into_owned() };
         };
         let options = Options::of(&self.shared, known.task, &envelope);
@@ -155,7 +156,7 @@ impl Job {
             }
         };
         let end = if span.is_disabled() { handled.await } else { handled.instrument(span.clone()).await };
-        tracing::trace!(queue = %self.queue, task = known.task.name, job = %context.id(), claim, "ended: {end:?}");
+        tracing::trace!(job = %address(&self.queue, context.id()), task = known.task.name, claim, "ended: {end:?}");
         self.settle(end, known.task, &options, attempts.saturating_add(1), &context)
     }
 
@@ -167,7 +168,8 @@ impl Job {
     /// What the handler logs belongs to its job, and to the trace of whoever enqueued it.
     fn span(&self, context: &JobContext) -> tracing::Span {
         let trace = context.header("traceparent");
-        tracing::info_span!("job", queue = &*self.queue, task = context.task(), id = %context.id(), attempt = context.attempt(), traceparent = trace)
+        let (job, task) = (address(&self.queue, context.id()), context.task());
+        tracing::info_span!("job", %job, task, attempt = context.attempt(), traceparent = trace)
     }
 
     fn context(
@@ -207,7 +209,8 @@ impl Job {
                 let result = match result {
                     Some(Ok(result)) => Some(result),
                     Some(Err(problem)) => {
-                        tracing::error!(queue = %self.queue, task = task.name, job = %context.id(), "done, but without its result: {problem}");
+                        let job = address(&self.queue, context.id());
+                        tracing::error!(%job, task = task.name, attempt, error = problem, "done, but without its result");
                         None
                     }
                     None => None,
@@ -215,10 +218,7 @@ impl Job {
                 Ending::Ack { result, keep: options.keep }
             }
             HandlerEnd::Failed(error) => self.failed(task, options, attempt, None, error, context),
-            HandlerEnd::Undecodable(problem) => {
-                tracing::error!(queue = %self.queue, task = task.name, job = %context.id(), "buried: {problem}");
-                Ending::Bury { reason: BuryReason::Undecodable, error: Some(problem) }
-            }
+            HandlerEnd::Undecodable(problem) => Ending::Bury { reason: BuryReason::Undecodable, error: Some(problem) },
             HandlerEnd::Steered(outcome) => match outcome {
                 Outcome::Retry(why) => self.failed(task, options, attempt, None, why, context),
                 Outcome::RetryAfter(delay, why) => self.failed(task, options, attempt, Some(delay), why, context),
@@ -241,9 +241,8 @@ impl Job {
         error: String,
         context: &JobContext,
     ) -> Ending {
-        let (queue, name, id) = (&*self.queue, task.name, context.id());
+        let (queue, name) = (&*self.queue, task.name);
         if attempt >= options.max_attempts {
-            tracing::error!(queue, task = name, job = %id, attempt, "failed for the last time, buried: {error}");
             return Ending::Bury { reason: BuryReason::Failed, error: Some(error) };
         }
         let settings = &self.shared.settings;
@@ -256,7 +255,8 @@ impl Job {
                 delay
             })
         });
-        tracing::warn!(queue, task = name, job = %id, attempt, retry_in = ?delay, "failed: {error}");
+        let job = address(queue, context.id());
+        tracing::warn!(%job, task = name, attempt, retry_in = ?delay, error, "the job has failed and will run again");
         Ending::Nack { delay: delay.min(LONGEST), error }
     }
 }
@@ -326,7 +326,8 @@ async fn poll_handler(
         Ok(end) => returned(end),
         Err(_) => {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(handler))) {
-                tracing::error!("a handler panicked while it was dropped: {}", panic_text(panic.as_ref()));
+                let job = address(context.queue(), context.id());
+                tracing::error!(%job, task = context.task(), error = panic_text(panic.as_ref()), "the handler panicked while it was dropped");
             }
             End::Stopped(cause)
         }

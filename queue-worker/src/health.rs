@@ -53,7 +53,7 @@ struct Health<'a> {
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
-    tracing::info!("health on http://{}/health", listener.local_addr()?);
+    tracing::info!(address = %listener.local_addr()?, "GET /health is answered");
     Ok(listener)
 }
 
@@ -61,7 +61,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: io::Result<TcpListener>
     let listener = match listener.and_then(tokio::net::TcpListener::from_std) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!("no health is served: {error}");
+            tracing::error!(%error, "GET /health is not answered");
             return;
         }
     };

@@ -30,11 +30,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     Ok(swept) if swept.is_empty() => break,
                     Ok(swept) => tracing::debug!(queue = %queue, ?swept, "housekeeping"),
                     Err(error) if error.is_transient() => {
-                        tracing::debug!(queue = %queue, "housekeeping waits for the next round: {error}");
+                        tracing::debug!(queue = %queue, %error, "housekeeping waits for the next round");
                         break;
                     }
                     Err(error) => {
-                        tracing::warn!(queue = %queue, "what was kept long enough is not removed from here: {error}");
+                        tracing::warn!(queue = %queue, %error, "what was kept long enough is not removed from here");
                         break;
                     }
                 }
@@ -57,6 +57,6 @@ async fn repair(shared: &Shared, queue: &str) {
                 tracing::warn!(queue, repaired = damages.len(), "and more; `doctor` looks through everything");
             }
         }
-        Err(error) => tracing::debug!(queue, "the look for damage waits for the next round: {error}"),
+        Err(error) => tracing::debug!(queue, %error, "the look for damage waits for the next round"),
     }
 }

@@ -13,6 +13,8 @@ use tokio::sync::mpsc;
 
 use crate::{
     engine::Shared,
+    letters::Burial,
+    outage::Waiting,
     patience::{LONGEST_PAUSE, Patience},
     pump::Event,
     time::now,
@@ -37,6 +39,8 @@ pub(crate) struct Lane {
     pub(crate) sent: Option<Instant>,
     /// Endings of its deliveries that wait for its next turn.
     pub(crate) finishes: Vec<Finish>,
+    /// What is told of those endings among them, and among those on their way, that make dead letters.
+    pub(crate) burials: Vec<Burial>,
     /// How many travel with the turn that is on its way.
     pub(crate) sending: usize,
     /// How many of its deliveries have not ended.
@@ -85,15 +89,21 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
     let queue = turn.queue.clone();
     // A replay does not renew the lease (R5), so that the next beat after it must not come too late.
     let mut patience = Patience::new(LONGEST_PAUSE.min(turn.lease / 6));
+    let mut waiting = None;
     let name = match name {
         Some(name) => name,
         None => loop {
             let request = Register::worker(queue.clone(), shared.process, turn.lease);
             let sent = now();
-            match shared.broker.register(&request).await {
+            let registered = shared.broker.register(&request).await;
+            if registered.is_ok() {
+                waiting = None;
+                shared.outage.answered();
+            }
+            match registered {
                 Ok(name) if turn.claim == 0 && turn.finishes.is_empty() => return TurnEnd::Registered { name, sent },
                 Ok(name) => break name,
-                Err(error) => wait(&mut patience, &queue, &error).await,
+                Err(error) => wait(&shared, &mut waiting, &mut patience, &queue, sent, &error).await,
             }
         },
     };
@@ -102,11 +112,16 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
         let sent = now();
         match shared.broker.turn(&turn).await {
             Ok(answer) => {
+                drop(waiting);
                 shared.heard();
                 return TurnEnd::Answered { name, turn, answer, sent };
             }
-            Err(Error::Forgotten(_) | Error::Old { .. }) => return TurnEnd::Forgotten,
-            Err(error) => wait(&mut patience, &queue, &error).await,
+            Err(Error::Forgotten(_) | Error::Old { .. }) => {
+                drop(waiting);
+                shared.outage.answered();
+                return TurnEnd::Forgotten;
+            }
+            Err(error) => wait(&shared, &mut waiting, &mut patience, &queue, sent, &error).await,
         }
     }
 }
@@ -130,20 +145,21 @@ pub(crate) fn give_back(shared: &Shared, end: TurnEnd) {
     }));
 }
 
-/// Tells why a request has no answer, and waits before it is sent again.
-async fn wait(patience: &mut Patience, queue: &str, error: &Error) {
+/// Tells why a request that was sent then has no answer, and waits before it is sent again.
+async fn wait(shared: &Shared, waiting: &mut Option<Waiting>, patience: &mut Patience, queue: &str, sent: Instant, error: &Error) {
     patience.failed();
     let tries = patience.tries();
     if error.is_transient() {
-        match patience.is_news() {
-            true => tracing::warn!(queue, tries, "the broker does not answer, trying again: {error}"),
-            false => tracing::debug!(queue, tries, "the broker does not answer, trying again: {error}"),
-        }
+        waiting.get_or_insert_with(|| shared.outage.met(sent, error));
+        shared.outage.look(now());
+        tracing::debug!(queue, tries, %error, "the broker does not answer, trying again");
         return patience.pause().await;
     }
+    *waiting = None;
+    shared.outage.answered();
     // Credentials that are being rotated, or a bug: no job is given up for it.
     if patience.is_news() {
-        tracing::error!(queue, tries, "the broker refuses a turn, trying again: {error}");
+        tracing::error!(queue, tries, %error, "the broker refuses a turn, trying again");
     }
     patience.longest_pause().await;
 }

@@ -9,7 +9,8 @@
 //! - `heartbeat` renews leases and brings cancels.
 //! - `reclaimer` takes back what dead workers held; `janitor` removes what was kept long enough.
 //! - `lookout` looks whether the broker is full, or its file has gone.
-//! - `health` answers whether all this goes on.
+//! - `health` answers whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the log, and an
+//!   outage two.
 //!
 //! `executor` runs the handlers, on the runtime that called [`Worker::run`]. `cli` is the command line, `run`: it uses the
 //! [`Worker`] as any application does.
@@ -26,6 +27,8 @@ mod heartbeat;
 mod janitor;
 mod lane;
 mod lookout;
+mod letters;
+mod outage;
 mod patience;
 mod pump;
 mod reclaimer;

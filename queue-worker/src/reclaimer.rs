@@ -18,7 +18,7 @@ use queue_core::{
     broker::{Ahead, MAX_ITEMS, Suspect, Suspects},
 };
 
-use crate::{engine::Shared, patience::Patience, time::now};
+use crate::{engine::Shared, letters, patience::Patience, time::now};
 
 /// Steps of one pass over a queue; the next pass goes on.
 const STEPS: usize = 200;
@@ -78,14 +78,14 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 Ok(()) => {}
                 Err(error) if error.is_transient() => {
                     start_over(&mut seen);
-                    tracing::debug!(queue = %shared.queues[queue], "the reclaimer starts over: {error}");
+                    tracing::debug!(queue = %shared.queues[queue], %error, "the reclaimer starts over");
                 }
                 Err(error) => {
                     // That is an answer, and says nothing of other queues.
                     seen.retain(|(of, _), _| *of != queue);
                     refusals.failed();
                     if refusals.is_news() {
-                        tracing::error!(queue = %shared.queues[queue], "jobs of workers that died are not taken back from here: {error}");
+                        tracing::error!(queue = %shared.queues[queue], %error, "jobs of workers that died are not taken back from here");
                     }
                 }
             }
@@ -147,16 +147,17 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
             break;
         }
         let reclaimed = shared.broker.sweep_fenced(name, &shared.settings.crashes).await?;
-        let moved = reclaimed.released + reclaimed.charged + reclaimed.buried;
+        let moved = reclaimed.moved();
         if moved > 0 {
             tracing::warn!(
                 queue = name,
                 released = reclaimed.released,
                 charged = reclaimed.charged,
-                buried = reclaimed.buried,
+                buried = reclaimed.buried.len(),
                 "took back the jobs of workers that were not heard of"
             );
         }
+        letters::crashed(shared, name, &reclaimed.buried).await;
         fenced = moved + reclaimed.forgotten > 0;
     }
     Ok(())

@@ -301,7 +301,10 @@ impl Worker {
         for queue in queues.iter().filter(|queue| !known.contains(queue.name.as_str())) {
             let near = queue_core::__private::nearest(&queue.name, known.iter().copied());
             let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            tracing::warn!("queue `{}` is no known task's own: only jobs that were enqueued into it by name are run{near}", queue.name);
+            tracing::warn!(
+                queue = queue.name,
+                "the queue is no known task's own: only jobs that were enqueued into it by name are run{near}"
+            );
         }
     }
 

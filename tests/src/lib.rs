@@ -8,6 +8,7 @@ pub mod conformance;
 pub mod failing;
 pub mod fleet;
 pub mod history;
+pub mod log_lines;
 pub mod lossy_enqueues;
 pub mod memory_broker;
 pub mod model;

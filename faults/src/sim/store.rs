@@ -386,7 +386,7 @@ impl Store {
             let crashes = job.crashes;
             if crashes >= rule.max_crashes {
                 job.place = Place::Dead(BuryReason::Crashed);
-                reclaimed.buried += 1;
+                reclaimed.buried.push(id.clone());
                 self.add("dead");
             } else {
                 self.wait(id, now + ms(rule.delay) * i64::from(crashes), "retry");

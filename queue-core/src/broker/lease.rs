@@ -113,15 +113,22 @@ impl Default for CrashRule {
 }
 
 /// What a sweep of fenced lanes did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reclaimed {
     /// Jobs returned to `ready`, uncharged.
     pub released: usize,
     /// Jobs charged with a crash and sent to `retry`.
     pub charged: usize,
-    /// Jobs buried as `crashed`.
-    pub buried: usize,
+    /// Jobs buried as `crashed`: these.
+    pub buried: Vec<JobId>,
     /// Fenced names that were swept to the end and forgotten.
     pub forgotten: usize,
+}
+
+impl Reclaimed {
+    /// How many jobs no longer belong to a fenced lane.
+    pub fn moved(&self) -> usize {
+        self.released + self.charged + self.buried.len()
+    }
 }

@@ -96,7 +96,7 @@ impl Cluster {
                 if watching.is_known()
                     && let Err(error) = watching.look().await
                 {
-                    tracing::debug!("cannot ask for the slots of the cluster: {error}");
+                    tracing::debug!(%error, "cannot ask for the slots of the cluster");
                 }
                 tokio::time::sleep(RATE).await;
             }
@@ -199,7 +199,7 @@ impl Cluster {
         let holders: HashSet<&Address> = ranges.iter().map(|(_, _, address)| address).collect();
         let gone: Vec<Arc<Node>> = map.nodes.extract_if(|address, _| !holders.contains(address)).map(|(_, node)| node).collect();
         drop(map);
-        tracing::debug!("the slots of {} are held by {} nodes", self.location, holders.len());
+        tracing::debug!(broker = &*self.location, nodes = holders.len(), "the slots of the cluster are held by other nodes now");
         for node in gone {
             node.endpoint.end();
         }

@@ -12,6 +12,7 @@ use super::{
     script::{ALIVE, FORGET, RECLAIM},
 };
 use crate::{
+    address::JobId,
     broker::{CrashRule, PartyName, RECLAIM_ITEMS, Reclaimed},
     error::Result,
 };
@@ -64,7 +65,9 @@ pub(super) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -
         let mut answer = array(broker.script(queue, &RECLAIM, call).await?)?.into_iter();
         reclaimed.released = number(next(&mut answer)?)?;
         reclaimed.charged = number(next(&mut answer)?)?;
-        reclaimed.buried = number(next(&mut answer)?)?;
+        // What is no id is no job of ours: nobody could look at it.
+        let buried = array(next(&mut answer)?)?.into_iter().filter_map(|id| JobId::from_bytes(&bytes(id).ok()?).ok());
+        reclaimed.buried = buried.collect();
     }
     if complete && all <= RECLAIM_ITEMS {
         // The scan began after the fencing, and everything that it found has been moved.

@@ -107,7 +107,7 @@ impl Sentinels {
                 if watching.is_known()
                     && let Err(error) = watching.find().await
                 {
-                    tracing::debug!("cannot ask where the master is: {error}");
+                    tracing::debug!(%error, "cannot ask where the master is");
                 }
                 tokio::time::sleep(RATE).await;
             }
@@ -193,12 +193,12 @@ impl Topology for Sentinels {
     async fn find(&self) -> Result<()> {
         let View { epoch, master } = self.ask_all().await?;
         if !self.counts(epoch) {
-            tracing::debug!("{} said that the master is {master}, which is older than what is known", self.location);
+            tracing::debug!(broker = &*self.location, %master, "a sentinel names a master that is older than what is known");
             return Ok(());
         }
         self.found.store(true, Ordering::Relaxed);
         if self.master.endpoint.move_to(master.clone()) {
-            tracing::info!("the master of {} is {master}", self.location);
+            tracing::info!(broker = &*self.location, %master, "there is a new master");
             self.moved.send_modify(|moves| *moves += 1);
         }
         Ok(())

@@ -32,7 +32,7 @@ pub(super) async fn check(node: &Node, role: Role) -> Result<()> {
         Ok(info) => super::answers::text(info)?,
         // A user who may not look at the server may still use it.
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => {
-            tracing::warn!("cannot check version and settings of {location}: {}", refusal.told(&node.endpoint));
+            tracing::warn!(broker = location, error = %refusal.told(&node.endpoint), "cannot check version and settings of the server");
             return Ok(());
         }
         Err(refusal) => return Err(refusal.told(&node.endpoint)),

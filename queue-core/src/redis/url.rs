@@ -155,7 +155,10 @@ pub(super) fn target(url: &str) -> Result<Target> {
         }
     };
     if parts.scheme == "redis" && !engine.addresses().all(Address::is_local) {
-        tracing::warn!("{location} is another machine and is spoken to without TLS; `rediss` in place of `redis` is safer");
+        tracing::warn!(
+            broker = location,
+            "the broker is another machine and is spoken to without TLS; `rediss` in place of `redis` is safer"
+        );
     }
     Ok(Target { engine, namespace: parts.parameters.namespace.to_owned(), location })
 }

@@ -10,6 +10,7 @@ use super::{
     tx::{Failed, Tx, after, due_after},
 };
 use crate::{
+    address::JobId,
     broker::{Ahead, BuryReason, CrashRule, Extend, Extended, PartyName, RECLAIM_ITEMS, Reclaimed, Suspect, Suspects},
     error::Error,
 };
@@ -82,7 +83,7 @@ pub(super) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Res
     let lanes: Vec<(i64, String)> =
         lanes.query_map([queue.key], |row| Ok((row.get(0)?, row.get::<_, Words>(1)?.0)))?.collect::<rusqlite::Result<_>>()?;
     let mut left = RECLAIM_ITEMS;
-    let mut forgotten = 0;
+    let (mut forgotten, mut buried) = (0, 0);
     for process in lanes.chunk_by(|one, other| one.1 == other.1) {
         let mut held = Vec::new();
         for (worker, _) in process {
@@ -119,7 +120,9 @@ pub(super) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Res
         for job in charged.iter().take(left) {
             if job.charge(tx, queue.key, rule)? {
                 tx.bury(&queue, &job.id, BuryReason::Crashed.name())?;
-                reclaimed.buried += 1;
+                buried += 1;
+                // What is no id is no job of ours: nobody could look at it.
+                reclaimed.buried.extend(JobId::from_bytes(&job.id).ok());
             } else {
                 reclaimed.charged += 1;
             }
@@ -135,13 +138,13 @@ pub(super) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Res
         }
     }
     tx.save(&queue)?;
-    let moved = reclaimed.released + reclaimed.charged + reclaimed.buried;
+    let moved = reclaimed.released + reclaimed.charged + buried;
     if moved > 0 {
         tx.hint(name, tx.now);
     }
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     tx.count(queue.key, "reclaimed", number(moved));
-    tx.count(queue.key, "crashed", number(reclaimed.charged + reclaimed.buried));
+    tx.count(queue.key, "crashed", number(reclaimed.charged + buried));
     tx.count(queue.key, "forgotten", forgotten);
     Ok(reclaimed)
 }

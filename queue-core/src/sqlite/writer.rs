@@ -291,7 +291,7 @@ impl Group {
             // Without the ballast the write-ahead log must stay small: it is merged and started over all the time.
             let pages = if roomy { schema::CHECKPOINT_PAGES } else { schema::CHECKPOINT_PAGES / 16 };
             if let Err(error) = self.connection.pragma_update(None, "wal_autocheckpoint", pages) {
-                tracing::warn!(database = self.location, %error, "cannot change how often the write-ahead log is merged");
+                tracing::warn!(broker = self.location, %error, "cannot change how often the write-ahead log is merged");
             }
         }
         roomy
@@ -300,7 +300,7 @@ impl Group {
     /// Gives the ballast away, and what it frees to merging the write-ahead log, which can then be started over.
     fn make_room(&mut self) {
         if self.ballast.drop_it() {
-            tracing::warn!(database = self.location, "the disk is full: jobs are refused, those at hand can still be finished");
+            tracing::warn!(broker = self.location, "the disk is full: jobs are refused, those at hand can still be finished");
         }
         self.look_for_room();
         // Whether it succeeds is seen by what comes next.

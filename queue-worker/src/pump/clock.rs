@@ -11,6 +11,7 @@ use super::{Pump, far};
 use crate::{
     executor::CANCEL_GRACE,
     heartbeat::{self, Beat},
+    letters::address,
     time::now,
 };
 
@@ -39,7 +40,9 @@ impl Pump {
             self.beat_at = now + self.shared.settings.beat();
             let due = heartbeat::due(&self.queues, &self.shared);
             // A beat that is still waited for is not doubled: it ends at its deadline.
-            if !due.is_empty() && self.beats.len() < 2 {
+            if due.is_empty() {
+                self.silent = None;
+            } else if self.beats.len() < 2 {
                 self.beats.push(Box::pin(heartbeat::send(self.shared.clone(), due)));
             }
         }
@@ -47,6 +50,7 @@ impl Pump {
             self.tick_at = now + self.shared.settings.tick();
             self.look_at_handlers(now);
             self.look_at_turns(now);
+            self.shared.outage.look(now);
         }
     }
 
@@ -101,8 +105,18 @@ impl Pump {
             }
         }
         // One line, however many lanes there are.
-        if let Some((count, error)) = unanswered {
-            tracing::warn!("leases were not renewed, {count} of {lanes}: {error}");
+        match unanswered {
+            Some((count, error)) if error.is_transient() => {
+                self.silent.get_or_insert_with(|| self.shared.outage.met(sent, &error));
+                tracing::debug!(leases = count, of = lanes, %error, "leases were not renewed");
+            }
+            Some((count, error)) => {
+                tracing::warn!(broker = self.shared.broker.info().location, leases = count, of = lanes, %error, "leases were not renewed");
+            }
+            None => {
+                self.silent = None;
+                self.shared.outage.answered();
+            }
         }
     }
 
@@ -126,8 +140,8 @@ impl Pump {
             }
             stuck += 1;
             if !mem::replace(&mut held.stuck, true) {
-                let (queue, task, job) = (handler.context.queue(), handler.context.task(), &held.id);
-                tracing::error!(queue, task, %job, "stuck: its handler was told to stop and runs on; it blocks its slot until it ends");
+                let (job, task) = (address(handler.context.queue(), &held.id), handler.context.task());
+                tracing::error!(%job, task, "stuck: its handler was told to stop and runs on; it blocks its slot until it ends");
             }
         }
         self.shared.stuck.store(stuck, std::sync::atomic::Ordering::Relaxed);

@@ -40,6 +40,8 @@ use crate::{
     executor::Batch,
     heartbeat::Beat,
     lane::{LANES, Lane, LaneId},
+    letters::Burial,
+    outage::Waiting,
     shutdown::Stage,
     time::now,
     worker::Stopped,
@@ -71,6 +73,8 @@ struct Held {
     claim: u64,
     /// Bytes of its envelope.
     size: usize,
+    /// Those before this one.
+    attempts: u32,
     since: Instant,
     suspect: bool,
     handler: Option<Handler>,
@@ -182,6 +186,8 @@ pub(crate) struct Pump {
     stage: watch::Receiver<Stage>,
     turns: FuturesUnordered<BoxFuture<'static, TurnDone>>,
     beats: FuturesUnordered<BoxFuture<'static, (Instant, Vec<Beat>)>>,
+    /// The latest beats have no answer.
+    silent: Option<Waiting>,
     /// Polls of calm queues: which, and whether it is still calm.
     looks: FuturesUnordered<BoxFuture<'static, (usize, bool)>>,
     beat_at: Instant,
@@ -246,6 +252,7 @@ impl Pump {
             stage,
             turns: FuturesUnordered::new(),
             beats: FuturesUnordered::new(),
+            silent: None,
             looks: FuturesUnordered::new(),
             beat_at: now + shared.settings.beat(),
             tick_at: now + shared.settings.tick(),
@@ -332,6 +339,11 @@ impl Pump {
             return;
         }
         lane.held -= 1;
+        if matches!(ending, Ending::Bury { .. }) {
+            let task = held.handler.map(|handler| handler.context.task().to_owned());
+            let attempts = held.attempts.saturating_add(1);
+            lane.burials.push(Burial { id: held.id.clone(), claim: held.claim, task, attempts });
+        }
         lane.finishes.push(Finish { id: held.id, claim: held.claim, size: held.size, ending });
         self.soil(held.lane.queue);
     }

@@ -9,7 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use queue_core::{broker::Turn, context::CancelCause};
 
 use super::Pump;
-use crate::{shutdown::Stage, time::now, worker::Stopped};
+use crate::{letters, shutdown::Stage, time::now, worker::Stopped};
 
 /// The times of a stop.
 pub(super) struct Stopping {
@@ -95,6 +95,9 @@ impl Pump {
             self.stopped.stuck += u64::from(lane.generation == held.lane_generation);
         }
         self.stopped.unconfirmed = self.unconfirmed() as u64;
+        for queue in &mut self.queues {
+            queue.lanes.iter_mut().for_each(|lane| letters::unconfirmed(&queue.name, &mut lane.burials));
+        }
         let mut last = FuturesUnordered::new();
         for queue in &self.queues {
             for lane in queue.lanes.iter().filter(|lane| lane.held == 0 && !lane.in_flight && lane.finishes.is_empty()) {

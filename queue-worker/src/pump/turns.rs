@@ -16,6 +16,7 @@ use crate::{
     engine::Shared,
     executor::Batch,
     lane::{LANES, Lane, LaneId, TurnEnd, give_back, settle},
+    letters::{self, address},
     time::now,
 };
 
@@ -239,8 +240,13 @@ impl Pump {
             if let Some(finish) = turn.finishes.get(*position)
                 && !matches!(finish.ending, Ending::Void | Ending::Release)
             {
-                tracing::warn!(queue = %turn.queue, job = %finish.id, claim = finish.claim, "its lease was lost: this ending changed nothing");
+                let job = address(&turn.queue, &finish.id);
+                tracing::warn!(%job, claim = finish.claim, "its lease was lost: this ending changed nothing");
             }
+        }
+        let burials = &mut self.queues[id.queue].lanes[id.lane].burials;
+        if !burials.is_empty() {
+            letters::confirmed(&turn.queue, burials, &turn.finishes, &answer.stale);
         }
         let now = now();
         let state = &mut self.queues[id.queue];
@@ -310,6 +316,7 @@ impl Pump {
             id: delivery.id.clone(),
             claim: delivery.claim,
             size: delivery.envelope.len(),
+            attempts: delivery.attempts,
             since,
             suspect,
             handler: None,
@@ -330,6 +337,7 @@ impl Pump {
             tracing::error!(queue = %state.name, jobs = lost, "the broker has forgotten this worker: the leases of its jobs are lost");
         }
         for lane in &concerned {
+            letters::unconfirmed(&state.name, &mut state.lanes[*lane].burials);
             state.lanes[*lane].forget();
         }
         state.look();

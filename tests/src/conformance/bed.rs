@@ -201,7 +201,7 @@ impl Bed {
             let step = self.broker.sweep_fenced(&self.queue, &rule).await.expect("a sweep is answered");
             all.released += step.released;
             all.charged += step.charged;
-            all.buried += step.buried;
+            all.buried.extend(step.buried);
             all.forgotten += step.forgotten;
         }
         all

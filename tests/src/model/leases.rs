@@ -138,7 +138,7 @@ impl Model {
             let (charged, free): (Vec<JobId>, Vec<JobId>) =
                 held.into_iter().map(|(_, id)| id).partition(|id| !lives && (!has_suspect || self.jobs[id].crashes > 0));
             let all = free.len() + charged.len();
-            let room = RECLAIM_ITEMS - (reclaimed.released + reclaimed.charged + reclaimed.buried);
+            let room = RECLAIM_ITEMS - reclaimed.moved();
             let released = free.len().min(room);
             for id in free[..released].iter().rev() {
                 self.make_ready(id, true);
@@ -147,7 +147,7 @@ impl Model {
             forgotten += if lives { released } else { 0 };
             for id in charged.iter().take(room - released) {
                 if self.charge(id, rule) {
-                    reclaimed.buried += 1;
+                    reclaimed.buried.push(id.clone());
                 } else {
                     reclaimed.charged += 1;
                 }
@@ -160,8 +160,8 @@ impl Model {
                 self.workers.remove(&lane);
             }
         }
-        self.count("reclaimed", reclaimed.released + reclaimed.charged + reclaimed.buried);
-        self.count("crashed", reclaimed.charged + reclaimed.buried);
+        self.count("reclaimed", reclaimed.moved());
+        self.count("crashed", reclaimed.charged + reclaimed.buried.len());
         self.count("forgotten", forgotten);
         reclaimed
     }

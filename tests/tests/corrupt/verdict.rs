@@ -86,7 +86,7 @@ async fn mend(case: &Case) -> Result<bool, String> {
 async fn sweep(case: &Case) -> Result<(), String> {
     for _ in 0..10 {
         let reclaimed = case.broker.sweep_fenced(&case.queue, &RULE).await.map_err(|error| format!("sweep: {error}"))?;
-        if reclaimed.released + reclaimed.charged + reclaimed.buried + reclaimed.forgotten == 0 {
+        if reclaimed.moved() + reclaimed.forgotten == 0 {
             return Ok(());
         }
     }

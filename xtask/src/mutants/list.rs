@@ -22,6 +22,7 @@ const CLUSTER: &[&str] = &["-p", "queue-tests", "--test", "cluster_faults", "--"
 const CLIENT: &[&str] = &["-p", "queue-tests", "--test", "client_faults"];
 const RUNTIMES: &[&str] = &["-p", "queue-tests", "--test", "any_runtime"];
 const OUTAGES: &[&str] = &["-p", "queue-tests", "--test", "worker_outages"];
+const LOG_LINES: &[&str] = &["-p", "queue-tests", "--test", "log_lines"];
 const WORKER: &[&str] = &["-p", "queue-worker", "--tests"];
 const DISK: &[&str] = &["-p", "queue-core", "--test", "sqlite_full_disk"];
 const CORE: &[&str] = &["-p", "queue-core", "--lib", "--all-features"];
@@ -180,6 +181,15 @@ mutants! {
     }
     WORKER "queue-worker/src/pump/turns.rs" {
         "worker: suspects of all queues come to their turn": "self.suspects.told(id.queue, answer.suspects)" => "()";
+    }
+    LOG_LINES "queue-worker/src/pump/mod.rs" {
+        "worker: who buries a job says so": "matches!(ending, Ending::Bury { .. })" => "false";
+    }
+    LOG_LINES "queue-worker/src/reclaimer.rs" {
+        "worker: a job that died with its processes is told of": "letters::crashed(shared, name, &reclaimed.buried).await" => "()";
+    }
+    LOG_LINES "queue-worker/src/outage.rs" {
+        "worker: an outage is not over while a request has no answer": "state.waiting > 0" => "false";
     }
     WORKER "queue-worker/src/pump/stop.rs" {
         "worker: the grace time is what it says": "now + (settings.grace - settings.notice())" => "now + settings.grace";

@@ -1,7 +1,7 @@
 -- R7, sweep. ARGV: most crashes, window, delay, then triples of an id, its tag, and '1' if it is charged a crash, '0' if it
 -- goes free, 'f' if it does because its process lives, whose lane was forgotten.
 note_plain(nil)
-local released, charged, buried, forgotten = {}, {}, 0, 0
+local released, charged, buried, forgotten = {}, {}, {}, 0
 local window, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
 for i = 4, #ARGV, 3 do
   local id, tag = ARGV[i], ARGV[i + 1]
@@ -22,7 +22,7 @@ for i = 4, #ARGV, 3 do
       add_failure(id, 'the process that ran it died, or lost the broker')
       if crashes >= tonumber(ARGV[1]) then
         bury(id, 'crashed')
-        buried = buried + 1
+        table.insert(buried, id)
       else
         table.insert(charged, ms(after(delay * crashes)))
         table.insert(charged, id)
@@ -40,7 +40,7 @@ wait(K.retry, charged)
 if #released > 0 then
   hint()
 end
-count('reclaimed', #released + #charged / 2 + buried)
-count('crashed', #charged / 2 + buried)
+count('reclaimed', #released + #charged / 2 + #buried)
+count('crashed', #charged / 2 + #buried)
 count('forgotten', forgotten)
 return { #released, #charged / 2, buried }

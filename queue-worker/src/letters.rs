@@ -1,0 +1,86 @@
+//! Dead letters: each is one line, whichever way its job died.
+
+use std::fmt;
+
+use queue_core::{
+    JobId,
+    broker::{BuryReason, Ending, Finish},
+    envelope::Envelope,
+};
+
+use crate::engine::Shared;
+
+/// A job as the commands take it: `queue/id`.
+pub(crate) fn address<'a>(queue: &'a str, id: &'a JobId) -> impl fmt::Display + fmt::Debug + 'a {
+    struct Address<'a>(&'a str, &'a JobId);
+    impl fmt::Display for Address<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{}/{}", self.0, self.1)
+        }
+    }
+    impl fmt::Debug for Address<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            fmt::Display::fmt(self, f)
+        }
+    }
+    Address(queue, id)
+}
+
+/// A job that this worker buries, until the broker has confirmed it.
+#[derive(Debug)]
+pub(crate) struct Burial {
+    pub(crate) id: JobId,
+    pub(crate) claim: u64,
+    /// `None` where the envelope cannot be read.
+    pub(crate) task: Option<String>,
+    /// The one that has buried it among them.
+    pub(crate) attempts: u32,
+}
+
+/// Tells which of these endings have made dead letters; the broker has taken them in, but for the `stale`.
+pub(crate) fn confirmed(queue: &str, burials: &mut Vec<Burial>, finishes: &[Finish], stale: &[usize]) {
+    for (position, finish) in finishes.iter().enumerate() {
+        let Ending::Bury { reason, error } = &finish.ending else { continue };
+        let Some(at) = burials.iter().position(|burial| burial.claim == finish.claim && burial.id == finish.id) else { continue };
+        let burial = burials.swap_remove(at);
+        if !stale.contains(&position) {
+            tell(queue, &burial.id, burial.task.as_deref(), *reason, burial.attempts, None, error.as_deref());
+        }
+    }
+}
+
+/// The broker has not answered, and will not be asked again.
+pub(crate) fn unconfirmed(queue: &str, burials: &mut Vec<Burial>) {
+    for Burial { id, task, attempts, .. } in burials.drain(..) {
+        tracing::error!(
+            job = %address(queue, &id),
+            task,
+            attempts,
+            "the job was to become a dead letter and the broker has not confirmed it; if it did not, the job will run again"
+        );
+    }
+}
+
+/// Tells of jobs that were buried because the processes that ran them died too often.
+pub(crate) async fn crashed(shared: &Shared, queue: &str, ids: &[JobId]) {
+    for id in ids {
+        // Without an answer, or if somebody has removed it since, the address has to do.
+        let record = shared.broker.show(queue, id).await.ok().flatten();
+        let task = record.as_ref().and_then(|record| Some(Envelope::decode(&record.envelope).ok()?.task.into_owned()));
+        let (attempts, crashes) = record.as_ref().map_or((0, None), |record| (record.attempts, Some(record.crashes)));
+        let error = record.as_ref().and_then(|record| Some(record.failures.last()?.message.as_str()));
+        tell(queue, id, task.as_deref(), BuryReason::Crashed, attempts, crashes, error);
+    }
+}
+
+fn tell(queue: &str, id: &JobId, task: Option<&str>, reason: BuryReason, attempts: u32, crashes: Option<u32>, error: Option<&str>) {
+    tracing::error!(
+        job = %address(queue, id),
+        task,
+        reason = reason.name(),
+        attempts,
+        crashes,
+        error,
+        "the job is a dead letter and will not run again; `jobs show` tells its history, and `jobs requeue` runs it again"
+    );
+}

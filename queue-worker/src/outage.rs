@@ -1,0 +1,100 @@
+//! Outages of the broker: one line when one begins and one when it is over, however many queues, lanes and beats meet with it.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use queue_core::{Error, broker::DynBroker};
+
+use crate::time::now;
+
+/// A connection that broke and was made anew is no outage.
+const TOLD_AFTER: Duration = Duration::from_millis(500);
+
+/// Whether the broker answers, as far as this worker knows.
+pub(crate) struct Outage {
+    broker: DynBroker,
+    /// For those who come often.
+    is_on: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    begun: Option<Begun>,
+    /// When the latest was over.
+    ended: Option<Instant>,
+    /// Requests that have met with it and have no answer yet.
+    waiting: usize,
+}
+
+struct Begun {
+    since: Instant,
+    error: String,
+    told: bool,
+}
+
+/// A request that has met with the outage. As long as there is one the outage is not over: a part of the broker may answer.
+pub(crate) struct Waiting(Arc<Outage>);
+
+impl Outage {
+    pub(crate) fn new(broker: DynBroker) -> Arc<Self> {
+        Arc::new(Outage { broker, is_on: AtomicBool::new(false), state: Mutex::default() })
+    }
+
+    /// A request was sent at this time and has no answer; it will be sent again.
+    pub(crate) fn met(self: &Arc<Self>, sent: Instant, error: &Error) -> Waiting {
+        let mut state = self.lock();
+        state.waiting += 1;
+        // What was sent during the latest and has failed only now is no new one.
+        let since = state.ended.map_or(sent, |ended| sent.max(ended));
+        state.begun.get_or_insert_with(|| Begun { since, error: error.to_string(), told: false });
+        self.is_on.store(true, Ordering::Relaxed);
+        Waiting(self.clone())
+    }
+
+    /// Tells that there is one, if that is so for long enough.
+    pub(crate) fn look(&self, now: Instant) {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.lock();
+        let Some(begun) = &mut state.begun else { return };
+        if !begun.told && now.saturating_duration_since(begun.since) >= TOLD_AFTER {
+            begun.told = true;
+            let (broker, error) = (self.broker.info().location, &begun.error);
+            tracing::warn!(broker, error, "the broker does not answer; running jobs go on, and the worker tries until it answers");
+        }
+    }
+
+    /// The broker has answered.
+    pub(crate) fn answered(&self) {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.lock();
+        if state.waiting > 0 {
+            return;
+        }
+        self.is_on.store(false, Ordering::Relaxed);
+        state.ended = Some(now());
+        if let Some(Begun { since, told: true, .. }) = state.begun.take() {
+            let lasted = Duration::from_millis(u64::try_from(now().saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX));
+            tracing::warn!(broker = self.broker.info().location, ?lasted, "the broker answers again");
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
+    }
+}

@@ -1,0 +1,245 @@
+//! What operators read: a dead letter is one line, whichever way its job died, and an outage is two.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use queue_core::{
+    JobAddress, JobId,
+    broker::{DynBroker, Enqueue, NewJob, ProcessId, Register, Turn},
+    client::RawJob,
+    prelude::*,
+    registry::Registry,
+    sqlite::SqliteBroker,
+};
+use queue_tests::{
+    failing::{FailingBroker, Fault},
+    log_lines::{Line, lines, note},
+    on_servers,
+    patience::until,
+    server::{Kind, Server},
+};
+use queue_worker::{Shutdown, Stopped, Worker};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tracing::Level;
+
+const LEASE: Duration = Duration::from_millis(1200);
+
+#[task]
+async fn sound(_n: u32) {}
+
+#[task]
+async fn gives_up() -> Result<(), Outcome> {
+    Err(Outcome::Bury("there is no such account".to_owned()))
+}
+
+#[task(max_attempts = 2, backoff(base = "1ms"))]
+async fn hopeless() -> Result<(), String> {
+    Err("the card was declined".to_owned())
+}
+
+#[task]
+async fn kills_its_process() {}
+
+#[task]
+async fn runs_on(gate: State<Gate>) {
+    gate.0.subscribe().wait_for(|open| *open).await.unwrap();
+}
+
+#[derive(Default)]
+struct Gate(tokio::sync::watch::Sender<bool>);
+
+on_servers! {
+    every_dead_letter_on_a_server_is_one_line
+    an_outage_of_a_server_is_two_lines
+    a_worker_that_starts_before_its_server_says_so_once
+}
+
+fn worker(client: &Client, gate: &Arc<Gate>) -> Worker {
+    let worker = Worker::new(client.clone()).registry(Registry::empty());
+    let worker = worker.register::<sound>().register::<gives_up>().register::<hopeless>().register::<kills_its_process>();
+    worker.register::<runs_on>().shared_state(gate.clone()).lease(LEASE)
+}
+
+fn start(worker: Worker, shutdown: &Shutdown) -> JoinHandle<Stopped> {
+    let running = worker.run_with(shutdown.clone());
+    tokio::spawn(async { running.await.unwrap() })
+}
+
+async fn every_dead_letter_on_a_server_is_one_line(kind: Kind) {
+    let server = Server::start(kind);
+    every_dead_letter_is_one_line(&server.url(), &format!("letters-{kind:?}")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_dead_letter_in_a_file_is_one_line() {
+    let folder = TempDir::new().unwrap();
+    every_dead_letter_is_one_line(&format!("sqlite://{}", folder.path().join("queue.db").display()), "letters-sqlite").await;
+}
+
+async fn every_dead_letter_is_one_line(url: &str, queue: &str) {
+    note();
+    let client = Client::connect(url).await.unwrap();
+    let mut expected = BTreeMap::new();
+    let mut expect = |job: &JobAddress, task: &str, reason: &str, attempts: u32, error: &str| {
+        let line = [task, reason, &attempts.to_string(), error].map(str::to_owned);
+        expected.insert(job.to_string(), line);
+    };
+    // Its process is gone, with a job in its hands; nobody has to wait for the lease of the worker then.
+    let killed = kills_its_process::job().queue(queue).id("killed").enqueue(&client).await.unwrap();
+    expect(killed.address(), "kills_its_process", "crashed", 0, "the process that ran it died, or lost the broker");
+    die_with_one(client.broker(), queue).await;
+    let buried = gives_up::job().queue(queue).enqueue(&client).await.unwrap();
+    expect(buried.address(), "gives_up", "buried", 1, "there is no such account");
+    let failed = hopeless::job().queue(queue).enqueue(&client).await.unwrap();
+    expect(failed.address(), "hopeless", "failed", 2, "the card was declined");
+    let (misfit, _) = client.enqueue_raw(RawJob::new("sound", vec![0x80]).queue(queue)).await.unwrap();
+    expect(&misfit, "sound", "undecodable", 1, "parameter `_n` is missing");
+    let junk = JobAddress { queue: queue.into(), id: JobId::make() };
+    put_junk(client.broker(), &junk).await;
+    expect(&junk, "", "undecodable", 1, "envelope");
+
+    let shutdown = Shutdown::new();
+    let running = start(worker(&client, &Arc::default()).queue(queue).max_crashes(1), &shutdown);
+    let letters = || lines(|line| line.level == Level::ERROR && line.field("job").starts_with(&format!("{queue}/")));
+    until("a line for each", async || letters().len() >= expected.len()).await;
+    shutdown.drain();
+    assert!(running.await.unwrap().is_clean());
+    let mut found = letters();
+    found.sort_by_key(|line| line.field("job").to_owned());
+    assert_eq!(found.len(), expected.len(), "one line each: {found:#?}");
+    for line in found {
+        println!("{line:?}");
+        let [task, reason, attempts, error] = &expected[line.field("job")];
+        assert_eq!(["task", "reason", "attempts"].map(|name| line.field(name)), [task, reason, attempts], "{line:?}");
+        assert!(line.field("error").contains(error.as_str()), "{line:?}");
+        // A person takes it from there to the commands.
+        let job = client.inspector().find(line.field("job")).await.unwrap();
+        let record = client.inspector().show(&job).await.unwrap();
+        let reason = record.reason.map(|reason| reason.name());
+        assert_eq!((reason, record.attempts.to_string().as_str()), (Some(line.field("reason")), attempts.as_str()));
+    }
+}
+
+/// Claims a job as a process that dies.
+async fn die_with_one(broker: &DynBroker, queue: &str) {
+    let lease = Duration::from_secs(1);
+    let name = broker.register(&Register::worker(queue, ProcessId::random(), lease)).await.unwrap();
+    let mut turn = Turn::new(queue, name, 1, lease);
+    turn.claim = 1;
+    assert_eq!(broker.turn(&turn).await.unwrap().deliveries.len(), 1);
+}
+
+/// Stores a job whose envelope nobody can read.
+async fn put_junk(broker: &DynBroker, job: &JobAddress) {
+    let name = broker.register(&Register::producer(job.queue.clone(), ProcessId::random())).await.unwrap();
+    let junk = NewJob::new(job.id.clone(), b"junk".to_vec());
+    broker.enqueue(&Enqueue::new(job.queue.clone(), name, 1, vec![junk])).await.unwrap();
+}
+
+/// The lines of an outage, and whatever else was said of the broker or of these queues: warnings and worse, but for those of a start.
+fn of_the_outage(location: &str, queues: &str) -> Vec<Line> {
+    lines(|line| {
+        let about = line.field("broker") == location || line.field("queue").starts_with(queues) || line.field("job").starts_with(queues);
+        let of_a_start = !line.field("durability").is_empty() || line.message.contains("no known task's own");
+        line.level <= Level::WARN && about && !of_a_start
+    })
+}
+
+/// Two lines, whatever the worker did meanwhile: one for the begin and one for the end.
+fn are_two(found: &[Line], location: &str) {
+    let [begin, end] = found else { panic!("a line for the begin and one for the end: {found:#?}") };
+    println!("{begin:?}\n{end:?}");
+    assert!(begin.message.starts_with("the broker does not answer") && !begin.field("error").is_empty(), "{begin:?}");
+    assert!(end.message.starts_with("the broker answers again") && end.field("lasted").ends_with('s'), "{end:?}");
+    for line in [begin, end] {
+        assert_eq!((line.level, line.field("broker"), line.field("queue")), (Level::WARN, location, ""));
+    }
+}
+
+async fn an_outage_of_a_server_is_two_lines(kind: Kind) {
+    note();
+    let mut server = Server::durable(kind);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let (gate, shutdown, queues) = (Arc::new(Gate::default()), Shutdown::new(), format!("away-{kind:?}-"));
+    let running = start(serving(&client, &gate, &queues), &shutdown);
+    for n in 0..QUEUES {
+        let queue = format!("{queues}{n}");
+        // One runs through the outage, and one is handed in in the middle of it.
+        runs_on::job().queue(&queue).enqueue(&client).await.unwrap();
+        until("a job to run", async || active(&client, &queue).await == 1).await;
+    }
+    let location = client.info().location;
+    for outage in 1..=2 {
+        server.kill();
+        until("a line for the begin", async || of_the_outage(&location, &queues).len() == 2 * outage - 1).await;
+        if outage == 2 {
+            gate.0.send_replace(true);
+        }
+        // Beats, turns of all queues, and the reclaimer meet with it.
+        tokio::time::sleep(LEASE * 2).await;
+        server.restart();
+        until("a line for the end", async || of_the_outage(&location, &queues).len() == 2 * outage).await;
+        // It works again, on every queue.
+        for n in 0..QUEUES {
+            let sound = sound::job(1).queue(format!("{queues}{n}")).retention(Duration::from_secs(60)).enqueue(&client).await.unwrap();
+            until("a job to be done", async || sound.status().await.unwrap() == Some(queue_core::broker::State::Done)).await;
+        }
+        are_two(&of_the_outage(&location, &queues)[2 * outage - 2..], &location);
+    }
+    shutdown.drain();
+    running.await.unwrap();
+}
+
+/// Queues of a worker that meet with an outage.
+const QUEUES: usize = 8;
+
+fn serving(client: &Client, gate: &Arc<Gate>, queues: &str) -> Worker {
+    (0..QUEUES).fold(worker(client, gate), |worker, n| worker.queue(format!("{queues}{n}").as_str()))
+}
+
+async fn active(client: &Client, queue: &str) -> u64 {
+    let depth = client.inspector().stats(queue).await.unwrap().depth;
+    depth.get(&queue_core::broker::State::Active).copied().unwrap_or_default()
+}
+
+async fn a_worker_that_starts_before_its_server_says_so_once(kind: Kind) {
+    note();
+    let mut server = Server::start(kind);
+    server.kill();
+    let client = Client::open(&server.url()).await.unwrap();
+    let (shutdown, location, queues) = (Shutdown::new(), client.info().location, format!("early-{kind:?}-"));
+    let running = start(serving(&client, &Arc::default(), &queues), &shutdown);
+    until("a line for the begin", async || of_the_outage(&location, &queues).len() == 1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    server.restart();
+    until("its work to begin", async || client.inspector().queues().await.is_ok_and(|queues| queues.len() == QUEUES)).await;
+    are_two(&of_the_outage(&location, &queues), &location);
+    shutdown.drain();
+    running.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_of_a_file_is_two_lines_and_a_worker_that_stops_in_it_does_not_say_that_it_is_over() {
+    note();
+    let folder = TempDir::new().unwrap();
+    let inner = SqliteBroker::open(&format!("sqlite://{}", folder.path().join("queue.db").display())).unwrap() as DynBroker;
+    let cut = FailingBroker::new(inner.clone());
+    let client = Client::with_broker(cut.clone() as DynBroker);
+    let (gate, shutdown, queues, location) = (Arc::new(Gate::default()), Shutdown::new(), "cut-", inner.info().location);
+    let running = start(serving(&client, &gate, queues).grace(Duration::from_millis(400)), &shutdown);
+    let (sound, job) = (Client::with_broker(inner), runs_on::job().queue("cut-0"));
+    job.enqueue(&sound).await.unwrap();
+    until("a job to run", async || active(&sound, "cut-0").await == 1).await;
+    cut.fail(Fault::RequestLost, u32::MAX);
+    until("a line for the begin", async || of_the_outage(&location, queues).len() == 1).await;
+    let failed = cut.failed();
+    until("all to meet with it", async || cut.failed() > failed + 40).await;
+    cut.fail(Fault::RequestLost, 0);
+    until("a line for the end", async || of_the_outage(&location, queues).len() == 2).await;
+    are_two(&of_the_outage(&location, queues), &location);
+    cut.fail(Fault::RequestLost, u32::MAX);
+    until("a line for the begin", async || of_the_outage(&location, queues).len() == 3).await;
+    shutdown.drain();
+    running.await.unwrap();
+    assert_eq!(of_the_outage(&location, queues).len(), 3, "nobody knows that it is over");
+}
