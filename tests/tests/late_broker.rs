@@ -111,7 +111,7 @@ fn the_command_says_what_it_waits_for_and_a_signal_ends_it_cleanly() {
     command.args(["work", "--url", &url]).env("SHOP_NAME", "Ada").env_remove("RUST_LOG").stderr(Stdio::piped());
     let mut process = Process(command.spawn().unwrap());
     let mut lines = BufReader::new(process.0.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let said = lines.find(|line| line.contains("trying again")).expect("it says that it tries again");
+    let said = lines.find(|line| line.contains("the broker does not answer")).expect("it says what it waits for");
     assert!(said.contains(&url), "{said}");
     let pid = process.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
