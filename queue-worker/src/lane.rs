@@ -116,11 +116,7 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
                 shared.heard();
                 return TurnEnd::Answered { name, turn, answer, sent };
             }
-            Err(Error::Forgotten(_) | Error::Old { .. }) => {
-                drop(waiting);
-                shared.outage.answered();
-                return TurnEnd::Forgotten;
-            }
+            Err(Error::Forgotten(_) | Error::Old { .. }) => return TurnEnd::Forgotten,
             Err(error) => wait(&shared, &mut waiting, &mut patience, &queue, sent, &error).await,
         }
     }

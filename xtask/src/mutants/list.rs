@@ -115,7 +115,7 @@ mutants! {
         "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"extend\" { \"\" } else { flags }, with_numbers(&text, keys))";
     }
     REDIS_FAULTS "queue-core/src/redis/link.rs" {
-        "link: a silent connection is given up": "if timeouts >= TIMEOUTS {" => "if false {";
+        "link: a silent connection is given up": "if is_dead {" => "if false {";
     }
     SENTINELS "queue-core/src/redis/sentinel.rs" {
         "sentinel: connections to the old master are dropped": "self.master.endpoint.move_to(master.clone())" => "false";
