@@ -106,6 +106,25 @@ pub enum Error {
         problem: String,
     },
 
+    /// Another program has written to a key of the broker, so that the queue cannot be used until `doctor --repair` has renamed the
+    /// key. What was asked for may have been done in part; the repair completes it.
+    #[error(
+        "key `{key}`{} at {broker} holds a {found} where a {expected} belongs, so another program wrote to it: run `doctor`, which renames it with `--repair`",
+        queue.as_ref().map(|queue| format!(" of queue `{queue}`")).unwrap_or_default()
+    )]
+    WrongType {
+        /// The broker's URL without secrets.
+        broker: String,
+        /// The queue; `None`: it is the list of all queues.
+        queue: Option<String>,
+        /// The key.
+        key: String,
+        /// The type that it has, as the server names it.
+        found: String,
+        /// The type that it should have.
+        expected: &'static str,
+    },
+
     // --- The broker's state: wait, or make room. ---
     /// The broker cannot be reached or cannot work now. What was asked for has **not** been done.
     #[error("the broker at {broker} is unavailable: {problem}")]
@@ -165,7 +184,7 @@ impl Error {
 
     /// True when the call may have been carried out although it failed.
     pub fn is_ambiguous(&self) -> bool {
-        matches!(self, Error::Ambiguous { .. } | Error::Unknown(_))
+        matches!(self, Error::Ambiguous { .. } | Error::Unknown(_) | Error::WrongType { .. })
     }
 
     /// An [`Unavailable`](Self::Unavailable) without an error behind it.
@@ -200,6 +219,10 @@ impl Error {
                 Error::Ambiguous { broker: broker.clone(), problem: problem.clone(), cause: cause.clone() }
             }
             Error::NoDatabase { path, problem } => Error::NoDatabase { path: path.clone(), problem: problem.clone() },
+            Error::WrongType { broker, queue, key, found, expected } => {
+                let (broker, queue, key, found) = (broker.clone(), queue.clone(), key.clone(), found.clone());
+                Error::WrongType { broker, queue, key, found, expected }
+            }
             Error::Forgotten(name) => Error::Forgotten(name.clone()),
             Error::Config(problem) => Error::Config(problem.clone()),
             Error::Internal(problem) => Error::Internal(problem.clone()),

@@ -57,6 +57,7 @@ async fn repair(shared: &Shared, queue: &str) {
                 tracing::warn!(queue, repaired = damages.len(), "and more; `doctor` looks through everything");
             }
         }
-        Err(error) => tracing::debug!(queue, %error, "the look for damage waits for the next round"),
+        Err(error) if error.is_transient() => tracing::debug!(queue, %error, "the look for damage waits for the next round"),
+        Err(error) => tracing::warn!(queue, %error, "damage is not looked for"),
     }
 }

@@ -284,6 +284,10 @@ impl Inspect for FailingBroker {
         self.around(self.inner.delete(queue, ids)).await
     }
 
+    async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
+        self.around(self.inner.audit_queues(repair)).await
+    }
+
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
         self.around(self.inner.set_paused(queue, paused)).await
     }

@@ -199,6 +199,10 @@ impl Inspect for RolesBroker {
         broker.audit(queue, how).await
     }
 
+    async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
+        self.admin.audit_queues(repair).await
+    }
+
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
         self.admin.set_paused(queue, paused).await
     }

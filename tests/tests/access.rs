@@ -24,6 +24,7 @@ on_servers! {
     a_producer_sees_what_became_of_its_job_and_nothing_of_others
     a_password_in_a_file_can_be_replaced_while_we_run
     the_janitor_of_a_worker_and_the_doctor_of_an_admin_may_repair
+    a_key_of_another_type_is_named_to_every_user_and_renamed_for_the_admin
 }
 
 #[task(queue = "access")]
@@ -54,6 +55,23 @@ async fn a_dashboard_cannot_write(kind: Kind) {
     assert!(is_denied(&inspector.delete(job.address()).await));
     assert!(is_denied(&inspector.pause("access").await));
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::State::Ready));
+}
+
+async fn a_key_of_another_type_is_named_to_every_user_and_renamed_for_the_admin(kind: Kind) {
+    let server = admitted(kind).await;
+    let all = RedisBroker::connect(&server.url()).await.unwrap();
+    server.command(&["SET", "queue:{access}:jobs", "theirs"]);
+    server.command(&["SET", "queue:queues", "theirs"]);
+    for role in ["producer", "worker", "admin", "dashboard"] {
+        let broker = RedisBroker::connect(&roles::url(&server, role)).await.unwrap();
+        let error = broker.show("access", &JobId::make()).await.unwrap_err();
+        assert!(matches!(&error, Error::WrongType { key, .. } if key == "queue:{access}:jobs"), "{role}: {error}");
+    }
+    let admin = RedisBroker::connect(&roles::url(&server, "admin")).await.unwrap();
+    assert!(matches!(admin.queues().await, Err(Error::WrongType { queue: None, .. })));
+    assert_eq!(admin.audit("access", Audit { repair: true, thorough: true }).await.unwrap().len(), 1);
+    assert_eq!(admin.audit_queues(true).await.unwrap().len(), 1);
+    assert_eq!(all.audit("access", Audit { repair: false, thorough: true }).await.unwrap(), []);
 }
 
 async fn the_janitor_of_a_worker_and_the_doctor_of_an_admin_may_repair(kind: Kind) {

@@ -383,7 +383,7 @@ fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
         sick.stdout
     );
     let repaired = place.ok(&["doctor", "--repair"]);
-    assert!(repaired.contains("- repaired: ") && repaired.ends_with("1 fault repaired in 1 queue"), "{repaired}");
+    assert!(repaired.contains("- repaired: ") && repaired.ends_with("1 fault repaired, 1 piece of advice in 1 queue"), "{repaired}");
     assert_eq!(place.json(&["doctor", "--json"])["problems"], sound["problems"], "the job waits again");
     assert_eq!(place.run(&["doctor", "--queue", "nowhere"]).code, 3);
 }

@@ -6,6 +6,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DamageKind {
+    /// A key of the broker holds something of another type, because another program wrote to it: every command of the queue fails. A
+    /// [thorough](Audit::thorough) audit finds it. Repair: the key is renamed, and what was in it stays under the new name.
+    KeyOfAnotherType,
     /// A lane has no lease, so that it would never run out. Repair: one that is over; a lane that lives renews it.
     LaneWithoutLease,
     /// The lease of a lane ends later than it can: the broker's clock has been put back since it was renewed. Repair: it ends when a
@@ -26,6 +29,7 @@ impl DamageKind {
     /// The name, as reports have it.
     pub fn name(self) -> &'static str {
         match self {
+            DamageKind::KeyOfAnotherType => "key of another type",
             DamageKind::LaneWithoutLease => "lane without lease",
             DamageKind::LeaseTooLong => "lease that ends too late (the broker's clock was put back)",
             DamageKind::HeldByNobody => "held by nobody",
@@ -47,7 +51,7 @@ impl fmt::Display for DamageKind {
 pub struct Damage {
     /// What is wrong with it.
     pub kind: DamageKind,
-    /// The job's id, or the lane's name.
+    /// The job's id, the lane's name, or what is to be known of the key.
     pub subject: String,
 }
 

@@ -238,6 +238,12 @@ pub trait Inspect: Send + Sync {
         let _ = (queue, how);
         Ok(Vec::new())
     }
+
+    /// Looks whether the list of all queues is what it should be, and repairs it if it may.
+    async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
+        let _ = repair;
+        Ok(Vec::new())
+    }
 }
 
 /// What became of a cancel.

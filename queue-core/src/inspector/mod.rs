@@ -68,6 +68,16 @@ impl Inspector {
         on_broker(&self.broker, async move { broker.audit(&queue, how).await }).await?
     }
 
+    /// Looks whether the list of all queues can be read: where another program has written to its key, [`queues`](Self::queues) fails.
+    /// With `repair` that key is renamed; each queue is listed again when its workers look through it, within minutes, or when
+    /// somebody registers with it.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
+        self.run(|broker| async move { broker.audit_queues(repair).await }).await
+    }
+
     /// Depth and counters of a queue.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use super::{
     keys::{Kind, READY},
     script::AUDIT,
     strays::Search,
+    types,
 };
 use crate::{
     address::JobId,
@@ -28,7 +29,14 @@ const SLICE: usize = 50_000;
 
 pub(super) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Result<Vec<Damage>> {
     let pass = Pass { broker, queue, how };
-    let mut damages = Vec::new();
+    // A look through a queue of which a key holds something else would fail. Only a person has such a key renamed.
+    let mut damages = if how.thorough { types::audit(broker, queue, how.repair).await? } else { Vec::new() };
+    if !damages.is_empty() && !how.repair {
+        return Ok(damages);
+    }
+    if how.repair {
+        broker.list_again(queue).await?;
+    }
     let lanes = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Workers)).await?)?;
     let lanes: Vec<Vec<u8>> = lanes.into_iter().map(bytes).collect::<Result<_>>()?;
     for lanes in lanes.chunks(STEP) {

@@ -63,6 +63,44 @@ pub(super) enum Kind {
     Hint,
 }
 
+/// The type of the set of all queues.
+pub(super) const QUEUES_HOLD: &str = "set";
+
+/// All keys of a queue.
+pub(super) const STORED: &[Kind] = &[
+    Kind::Meta,
+    Kind::Jobs,
+    Kind::Ready0,
+    Kind::Ready1,
+    Kind::Ready2,
+    Kind::Ready3,
+    Kind::Suspect,
+    Kind::Scheduled,
+    Kind::Retry,
+    Kind::Active,
+    Kind::Parked,
+    Kind::Dead,
+    Kind::Ended,
+    Kind::Records,
+    Kind::Attempts,
+    Kind::Snoozes,
+    Kind::Crashes,
+    Kind::Errors,
+    Kind::Priority,
+    Kind::Notes,
+    Kind::Given,
+    Kind::Tombstones,
+    Kind::Tomb,
+    Kind::Workers,
+    Kind::Leases,
+    Kind::Terms,
+    Kind::Fenced,
+    Kind::Gone,
+    Kind::Producers,
+    Kind::Seen,
+    Kind::Counters,
+];
+
 impl Kind {
     /// The name in Lua, and the last part of the key with `:` before the number of a list.
     pub(super) fn name(self) -> &'static str {
@@ -111,6 +149,34 @@ impl Kind {
             Kind::Ready3 => "3",
             Kind::Suspect => "9",
             other => unreachable!("{} is no list of `ready`", other.name()),
+        }
+    }
+
+    /// The type of the key, as the command `TYPE` names it.
+    pub(super) fn holds(self) -> &'static str {
+        match self {
+            Kind::Ready0 | Kind::Ready1 | Kind::Ready2 | Kind::Ready3 | Kind::Suspect | Kind::Ended => "list",
+            Kind::Scheduled | Kind::Retry | Kind::Parked | Kind::Dead | Kind::Tombstones | Kind::Leases | Kind::Terms | Kind::Seen => {
+                "zset"
+            }
+            Kind::Fenced => "set",
+            Kind::Hint => "channel",
+            Kind::Meta
+            | Kind::Jobs
+            | Kind::Active
+            | Kind::Records
+            | Kind::Attempts
+            | Kind::Snoozes
+            | Kind::Crashes
+            | Kind::Errors
+            | Kind::Priority
+            | Kind::Notes
+            | Kind::Given
+            | Kind::Tomb
+            | Kind::Workers
+            | Kind::Gone
+            | Kind::Producers
+            | Kind::Counters => "hash",
         }
     }
 
@@ -166,6 +232,11 @@ impl Keys {
         format!("{}:queues", self.namespace)
     }
 
+    /// A name beside that set, in the same slot of a cluster: the hash tag is the whole name of the set.
+    pub(super) fn beside_queues(&self, end: &str) -> String {
+        format!("{}:aside:{{{}}}:{end}", self.namespace, self.queues())
+    }
+
     /// The queue of a channel of ours.
     pub(super) fn queue_of_channel<'a>(&self, channel: &'a str) -> Option<&'a str> {
         channel.strip_prefix(&self.namespace)?.strip_prefix(":{")?.strip_suffix("}:hint")
@@ -182,6 +253,7 @@ mod tests {
         assert_eq!(keys.of("mail", Kind::Jobs), "queue:{mail}:jobs");
         assert_eq!(keys.of("mail", Kind::Ready2), "queue:{mail}:ready:2");
         assert_eq!(keys.queues(), "queue:queues");
+        assert_eq!(keys.beside_queues("1"), "queue:aside:{queue:queues}:1");
         assert_eq!(keys.queue_of_channel("queue:{mail}:hint"), Some("mail"));
         assert_eq!(keys.queue_of_channel("other:{mail}:hint"), None);
     }

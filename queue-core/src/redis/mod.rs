@@ -28,6 +28,7 @@ mod servers;
 mod settings;
 mod strays;
 mod turns;
+mod types;
 mod url;
 
 use std::{
@@ -88,7 +89,7 @@ impl RedisBroker {
         let io = IoThread::start("queue-redis-io")?;
         let location: Arc<str> = target.location.into();
         let keys = Keys::new(&target.namespace);
-        let servers = Arc::new(Servers::start(target.engine, &location, &io)?);
+        let servers = Arc::new(Servers::start(keys.clone(), target.engine, &location, &io)?);
         let announcements = Announcements::start(servers.clone(), keys.clone(), &io);
         Ok(Arc::new(RedisBroker { location, keys, servers, announcements, plain: PlainQueues::default(), io }))
     }
@@ -134,6 +135,14 @@ impl RedisBroker {
     async fn durability_until(&self, until: Option<Instant>) -> Durability {
         let asked = self.io.clocked(tokio::time::timeout_at(within(until).into(), self.servers.durability()));
         asked.await.ok().and_then(Result::ok).unwrap_or(Durability::Volatile)
+    }
+
+    /// Writes a queue that exists into the registry, from which it may have been lost.
+    async fn list_again(&self, queue: &str) -> Result<()> {
+        match number::<i64>(self.read(queue, &self.keys.on("EXISTS", queue, Kind::Meta)).await?)? {
+            0 => Ok(()),
+            _ => self.list_queue(queue, None).await,
+        }
     }
 
     async fn extend_one(&self, lane: &Extend) -> Result<Extended> {
@@ -183,8 +192,9 @@ impl Broker for RedisBroker {
             Party::Worker { lease } => call.arg("w").arg(ms(lease)),
             Party::Producer => call.arg("p").arg(0),
         };
-        let name = self.servers.script_until(request.until, Line::Requests, &request.queue, &REGISTER, call).await?;
+        // First of all: a queue of which a key is broken is found by `doctor` too, if nobody has ever registered with it.
         self.list_queue(&request.queue, request.until).await?;
+        let name = self.servers.script_until(request.until, Line::Requests, &request.queue, &REGISTER, call).await?;
         Ok(PartyName::new(text(name)?))
     }
 
@@ -349,6 +359,10 @@ impl Inspect for RedisBroker {
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
         check_name("queue", queue)?;
         audit::audit(self, queue, how).await
+    }
+
+    async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
+        types::audit_registry(self, repair).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

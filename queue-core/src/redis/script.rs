@@ -4,7 +4,7 @@ use std::{fmt::Write, ops::Range, sync::LazyLock};
 
 use redis::Cmd;
 
-use super::keys::{Keys, Kind};
+use super::keys::{Keys, Kind, STORED};
 
 /// A script, ready to be called.
 #[derive(Debug)]
@@ -159,6 +159,8 @@ script!(
     &[Jobs, Records, Active, Notes, Scheduled, Retry, Dead, Priority, Attempts, Crashes, Snoozes, Errors, Counters],
     ["prelude"]
 );
+script!(TYPES, "types", "flags=no-writes", STORED, ["prelude"]);
+script!(ASIDE, "aside", "flags=allow-oom", STORED, ["prelude"]);
 script!(
     STATS,
     "stats",
@@ -169,7 +171,7 @@ script!(
 
 /// All of them.
 #[cfg(test)]
-fn all() -> [&'static Script; 19] {
+fn all() -> [&'static Script; 21] {
     [
         &REGISTER,
         &ENQUEUE,
@@ -190,6 +192,8 @@ fn all() -> [&'static Script; 19] {
         &SHOW,
         &STATS,
         &AUDIT,
+        &TYPES,
+        &ASIDE,
     ]
 }
 

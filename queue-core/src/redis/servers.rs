@@ -22,10 +22,12 @@ use tokio::{
 use super::{
     condition,
     endpoint::Endpoint,
+    keys::Keys,
     link::{Link, Message},
     refusal::Refusal,
     script::Script,
     settings::{self, Role},
+    types,
     url::Engine,
 };
 use crate::{
@@ -141,6 +143,7 @@ impl Topology for Standalone {
 #[derive(Debug)]
 pub(super) struct Servers {
     location: Arc<str>,
+    keys: Keys,
     topology: Arc<dyn Topology>,
     /// Counts up when a queue may have moved to another server.
     moves: watch::Receiver<u64>,
@@ -150,7 +153,7 @@ pub(super) struct Servers {
 
 impl Servers {
     /// Opens no connection yet.
-    pub(super) fn start(engine: Engine, location: &Arc<str>, io: &IoThread) -> Result<Self> {
+    pub(super) fn start(keys: Keys, engine: Engine, location: &Arc<str>, io: &IoThread) -> Result<Self> {
         let (moved, moves) = watch::channel(0);
         let topology: Arc<dyn Topology> = match engine {
             Engine::Standalone(access, address) => {
@@ -169,7 +172,7 @@ impl Servers {
             #[cfg(not(feature = "cluster"))]
             Engine::Cluster { .. } => return Err(Error::FeatureOff { scheme: "redis+cluster".to_owned(), feature: "cluster" }),
         };
-        Ok(Servers { location: location.clone(), topology, moves, reached: AtomicBool::new(false) })
+        Ok(Servers { location: location.clone(), keys, topology, moves, reached: AtomicBool::new(false) })
     }
 
     /// Calls a script on the server of a queue, with its text where the server does not have it.
@@ -296,6 +299,11 @@ impl Servers {
                             continue;
                         }
                         _ => asked = None,
+                    }
+                    if refusal.code() == Some("WRONGTYPE")
+                        && let Some(error) = Box::pin(types::explained(&self.keys, tag, node.link(line), node.endpoint.shown())).await
+                    {
+                        return Err(error);
                     }
                     // Two nodes that point at each other are given time to agree.
                     goes_with_moves = !matches!(refusal.code(), Some("MOVED" | "ASK"));

@@ -27,7 +27,7 @@ Exit codes:
                                 database file
   1 something unforeseen      4 wrong state, or id taken  7 stopped, and jobs were given back
   2 wrong command line        5 broker away or full       8 no answer: it may have been done
-  9 doctor: a fault that is not repaired (advice alone is 0)")]
+  9 doctor: a fault that is not repaired (advice alone is 0); others: another program wrote to a key, run doctor")]
 pub(super) struct Args {
     /// The queue: sqlite://FILE, redis://HOST[:PORT][/DB], redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST, rediss… for TLS [default: $QUEUE_URL, else sqlite://queue.db]
     #[arg(long, global = true, value_name = "URL")]

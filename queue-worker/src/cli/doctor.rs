@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use queue_core::{
-    Client, Inspector,
+    Client, Error, Inspector,
     broker::{Audit, Damage, Durability, State},
 };
 use serde::Serialize;
@@ -52,10 +52,10 @@ impl Problem {
     }
 
     /// A fault without a way out is repaired.
-    fn fault(queue: &str, damage: &Damage, way_out: Option<&str>) -> Self {
+    fn fault(queue: Option<&str>, damage: &Damage, way_out: Option<&str>) -> Self {
         let problem = format!("{}: {}", damage.kind, damage.subject);
         let advice = way_out.map(str::to_owned);
-        Problem { queue: Some(queue.to_owned()), problem, repaired: way_out.is_none(), advice, is_fault: true }
+        Problem { queue: queue.map(str::to_owned), problem, repaired: way_out.is_none(), advice, is_fault: true }
     }
 }
 
@@ -64,17 +64,21 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
     let inspector = client.inspector();
     let info = client.info();
     let durability = inspector.durability().await?;
-    let queues = queues::chosen(client, args.queue.as_deref()).await?;
     let condition = inspector.condition().await?;
     let mut problems = condition::problems(&condition);
+    let queues = queues_of(client, args, &mut problems).await?;
     if durability == Durability::Volatile {
         let advice = if info.kind == "redis" { "turn on `appendonly`" } else { "use a file" };
         problems.push(Problem::advice(None, durability.meaning(), advice));
     }
     let clustered = info.location.contains("+cluster://");
     for queue in &queues {
-        advise(&inspector, queue, clustered, &mut problems).await?;
         faults(&inspector, queue, args.repair, &mut problems).await?;
+        match advise(&inspector, queue, clustered, &mut problems).await {
+            // That fault was told.
+            Err(Error::WrongType { .. }) => {}
+            advised => advised?,
+        }
     }
     let sick = problems.iter().any(|problem| problem.is_fault && !problem.repaired);
     let report =
@@ -87,6 +91,22 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
     Ok(if sick { Exit::Sick.into() } else { ExitCode::SUCCESS })
 }
 
+/// The queues to look through. Where the list of all queues cannot be read, that is a fault, and only a queue that was named is looked
+/// through.
+async fn queues_of(client: &Client, args: &DoctorArgs, problems: &mut Vec<Problem>) -> Result<Vec<String>, Failure> {
+    let broken = client.inspector().audit_queues(args.repair).await?;
+    let way_out = (!args.repair).then_some("`doctor --repair` renames it");
+    problems.extend(broken.iter().map(|damage| Problem::fault(None, damage, way_out)));
+    if broken.is_empty() {
+        return queues::chosen(client, args.queue.as_deref()).await;
+    }
+    if args.repair {
+        let advice = "its workers list a queue again within minutes, and the next enqueue of a new process does so at once";
+        problems.push(Problem::advice(None, "the list of all queues is empty now", advice));
+    }
+    Ok(args.queue.iter().cloned().collect())
+}
+
 /// Damage in a queue. After a repair the auditor looks again: what it still finds is not repaired.
 async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut Vec<Problem>) -> Result<(), Failure> {
     let found = inspector.audit(queue, Audit { repair, thorough: true }).await?;
@@ -95,16 +115,16 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
         true => inspector.audit(queue, Audit { repair: false, thorough: true }).await?,
         false => found.clone(),
     };
-    let repaired = found.iter().filter(|damage| !left.contains(damage)).map(|damage| Problem::fault(queue, damage, None));
+    let repaired = found.iter().filter(|damage| !left.contains(damage)).map(|damage| Problem::fault(Some(queue), damage, None));
     let way_out =
         if repair { "it is still there after the repair: run `doctor --repair` again" } else { "`doctor --repair` puts it right" };
     problems.extend(repaired);
-    problems.extend(left.iter().map(|damage| Problem::fault(queue, damage, Some(way_out))));
+    problems.extend(left.iter().map(|damage| Problem::fault(Some(queue), damage, Some(way_out))));
     Ok(())
 }
 
 /// What is not damage, and should be known nevertheless.
-async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &mut Vec<Problem>) -> Result<(), Failure> {
+async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     let stats = inspector.stats(queue).await?;
     let depth = |state: State| stats.depth.get(&state).copied().unwrap_or(0);
     let waiting = depth(State::Ready) + depth(State::Scheduled) + depth(State::Retry);

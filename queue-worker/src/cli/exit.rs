@@ -69,6 +69,7 @@ pub(super) fn exit_of(error: &Error) -> Exit {
         Error::Invalid { .. } | Error::PayloadTooLarge { .. } | Error::Encode { .. } => Exit::Usage,
         Error::NoSuchJob(_) | Error::NoDatabase { .. } => Exit::NotFound,
         Error::WrongState { .. } | Error::IdConflict(_) => Exit::WrongState,
+        Error::WrongType { .. } => Exit::Sick,
         Error::Unavailable { .. } | Error::BrokerFull { .. } => Exit::Unavailable,
         Error::Ambiguous { .. } | Error::Unknown(_) => Exit::Unknown,
         Error::Config(_) | Error::FeatureOff { .. } | Error::SchemaTooNew { .. } | Error::AccessDenied { .. } => Exit::Setup,

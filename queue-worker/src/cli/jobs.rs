@@ -13,7 +13,8 @@ use super::{
     args::{JobsCommand, ListArgs},
     exit::{Failure, note},
     output::{print, relative, short, table, utc, write},
-    queues, repair, show,
+    queues::{self, Unreadable},
+    repair, show,
 };
 
 /// Rows that are printed together.
@@ -70,23 +71,30 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
     let states = args.state.as_ref().map_or(&State::ALL[..], std::slice::from_ref);
     let mut pages = Pages { json: args.format.json, rows: Vec::new(), printed: 0 };
-    let mut left_out = false;
-    for queue in queues::chosen(client, args.queue.as_deref()).await? {
+    let (mut left_out, mut unreadable) = (false, Vec::new());
+    'queues: for queue in queues::chosen(client, args.queue.as_deref()).await? {
         for state in states {
             let mut walk = inspector.walk(&queue, *state).from(args.offset).at_most(args.limit);
-            while let Some(jobs) = walk.next().await? {
-                pages.add(jobs.iter().map(|record| Row::new(&queue, record)))?;
+            loop {
+                match walk.next().await {
+                    Ok(Some(jobs)) => pages.add(jobs.iter().map(|record| Row::new(&queue, record)))?,
+                    Ok(None) => break,
+                    Err(error) => {
+                        unreadable.push(Unreadable::from(&queue, error)?);
+                        continue 'queues;
+                    }
+                }
             }
             left_out |= walk.goes_on_at().is_some();
         }
     }
-    if pages.end()? == 0 && !args.format.json {
+    if pages.end()? == 0 && !args.format.json && unreadable.is_empty() {
         note("no such job");
     }
     if left_out {
         note("there are more: raise --limit, or go on with --offset");
     }
-    Ok(())
+    Unreadable::tell(&unreadable)
 }
 
 /// Gathers rows into one table, or one array, and prints what has gathered once it is a page.

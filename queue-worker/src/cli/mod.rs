@@ -76,7 +76,7 @@ use crate::Worker;
 /// | 6 | the set-up is wrong: settings, tasks, states, `setup` itself, credentials, versions |
 /// | 7 | `work`: stopped, and jobs that had not ended were given back |
 /// | 8 | no answer from the broker: what was asked for may have been done |
-/// | 9 | `doctor`: there is a fault that is not repaired; advice alone is 0 |
+/// | 9 | `doctor`: there is a fault that is not repaired; advice alone is 0. Other commands: another program wrote to a key of the broker |
 pub async fn run<F>(setup: F) -> ExitCode
 where
     F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,

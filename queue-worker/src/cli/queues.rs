@@ -1,11 +1,11 @@
 //! `queues`: which there are, pause and resume.
 
-use queue_core::Client;
+use queue_core::{Client, Error, broker::QueueStats, outcome::error_text};
 use serde::Serialize;
 
 use super::{
     args::QueuesCommand,
-    exit::{Exit, Failure, note},
+    exit::{Exit, Failure, note, tell},
     output::{print, print_json, table},
 };
 
@@ -16,24 +16,61 @@ struct QueueRow {
     lanes: u64,
 }
 
+/// A queue that cannot be read, because another program wrote to one of its keys. The other queues are shown without it.
+#[derive(Debug, Serialize)]
+pub(super) struct Unreadable {
+    queue: String,
+    problem: String,
+}
+
+impl Unreadable {
+    /// The error of a queue, if the other queues can be shown nevertheless.
+    pub(super) fn from(queue: &str, error: Error) -> Result<Self, Failure> {
+        match error {
+            Error::WrongType { .. } => Ok(Unreadable { queue: queue.to_owned(), problem: error_text(&error) }),
+            error => Err(error.into()),
+        }
+    }
+
+    /// Tells of these queues at the end of a command, and fails if there are any.
+    pub(super) fn tell(all: &[Unreadable]) -> Result<(), Failure> {
+        for Unreadable { problem, .. } in all {
+            tell(problem);
+        }
+        if all.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Sick)) }
+    }
+}
+
+/// What can be told of some queues: the figures of each, and those that cannot be read.
+pub(super) async fn figures(client: &Client, queues: Vec<String>) -> Result<(Vec<(String, QueueStats)>, Vec<Unreadable>), Failure> {
+    let (mut figures, mut unreadable) = (Vec::new(), Vec::new());
+    for queue in queues {
+        match client.inspector().stats(&queue).await {
+            Ok(stats) => figures.push((queue, stats)),
+            Err(error) => unreadable.push(Unreadable::from(&queue, error)?),
+        }
+    }
+    Ok((figures, unreadable))
+}
+
 pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<(), Failure> {
     let inspector = client.inspector();
     match command {
         QueuesCommand::List(format) => {
-            let mut rows = Vec::new();
-            for queue in inspector.queues().await? {
-                let stats = inspector.stats(&queue).await?;
-                rows.push(QueueRow { queue, paused: stats.paused, lanes: stats.workers });
-            }
+            let (figures, unreadable) = self::figures(client, inspector.queues().await?).await?;
+            let of_each = figures.into_iter();
+            let rows: Vec<_> = of_each.map(|(queue, stats)| QueueRow { queue, paused: stats.paused, lanes: stats.workers }).collect();
             if format.json {
-                return Ok(print_json(&rows)?);
+                print_json(&rows)?;
+                return Unreadable::tell(&unreadable);
             }
-            if rows.is_empty() {
+            if rows.is_empty() && unreadable.is_empty() {
                 note(&none_yet(client));
                 return Ok(());
             }
             let cells = rows.into_iter().map(|row| [row.queue, row.lanes.to_string(), if row.paused { "yes" } else { "" }.to_owned()]);
-            Ok(print(&table(["queue", "#lanes", "paused"], cells))?)
+            print(&table(["queue", "#lanes", "paused"], cells))?;
+            Unreadable::tell(&unreadable)
         }
         QueuesCommand::Pause { queues } => {
             for queue in known(client, queues).await? {

@@ -11,7 +11,7 @@ use super::{
     args::{Select, SelectDead},
     exit::{Exit, Failure, exit_of, note, tell},
     output::{print, print_json},
-    queues,
+    queues::{self, Unreadable},
 };
 
 /// What is done to jobs.
@@ -129,12 +129,19 @@ struct Total {
 /// Takes as many as there were when it began, so that it ends although new ones arrive.
 async fn all(client: &Client, verb: Verb, state: State, select: &Select) -> Result<(), Failure> {
     let inspector = client.inspector();
-    let mut totals = Vec::new();
+    let (mut totals, mut unreadable) = (Vec::new(), Vec::new());
     for queue in queues::chosen(client, select.queue.as_deref()).await? {
         let done = match verb {
-            Verb::Requeue => inspector.requeue_all(&queue).await?,
-            Verb::Cancel => inspector.cancel_all(&queue, state).await?,
-            Verb::Delete => inspector.delete_all(&queue, state).await?,
+            Verb::Requeue => inspector.requeue_all(&queue).await,
+            Verb::Cancel => inspector.cancel_all(&queue, state).await,
+            Verb::Delete => inspector.delete_all(&queue, state).await,
+        };
+        let done = match done {
+            Ok(done) => done,
+            Err(error) => {
+                unreadable.push(Unreadable::from(&queue, error)?);
+                continue;
+            }
         };
         if !select.format.json && done > 0 {
             print(&format!("{queue}: {done} {state} {} {}", if done == 1 { "job" } else { "jobs" }, verb.done()))?;
@@ -143,8 +150,8 @@ async fn all(client: &Client, verb: Verb, state: State, select: &Select) -> Resu
     }
     if select.format.json {
         print_json(&totals)?;
-    } else if totals.iter().all(|total| total.done == 0) {
+    } else if totals.iter().all(|total| total.done == 0) && unreadable.is_empty() {
         note(&format!("no job is {state}"));
     }
-    Ok(())
+    Unreadable::tell(&unreadable)
 }

@@ -13,7 +13,7 @@ use super::{
     condition,
     exit::Failure,
     output::{print, print_json, table},
-    queues,
+    queues::{self, Unreadable},
 };
 
 #[derive(Serialize)]
@@ -25,6 +25,9 @@ struct Status {
     #[serde(flatten)]
     condition: condition::Shown,
     queues: Vec<QueueStatus>,
+    /// Those that cannot be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<Unreadable>,
 }
 
 #[derive(Serialize)]
@@ -56,23 +59,23 @@ pub(super) async fn status(client: &Client, args: &StatusArgs) -> Result<(), Fai
     let info = client.info();
     let durability = client.inspector().durability().await?;
     let condition = client.inspector().condition().await?;
-    let mut rows = Vec::new();
-    for queue in queues::chosen(client, args.queue.as_deref()).await? {
-        let stats = client.inspector().stats(&queue).await?;
-        rows.push(QueueStatus::new(queue, stats));
-    }
+    let (figures, unreadable) = queues::figures(client, queues::chosen(client, args.queue.as_deref()).await?).await?;
+    let rows: Vec<_> = figures.into_iter().map(|(queue, stats)| QueueStatus::new(queue, stats)).collect();
     if args.format.json {
         let (durability, condition) = (durability.name(), condition.into());
-        return Ok(print_json(&Status { broker: info.kind, location: info.location, durability, condition, queues: rows })?);
+        let status = Status { broker: info.kind, location: info.location, durability, condition, queues: rows, unreadable };
+        print_json(&status)?;
+        return Unreadable::tell(&status.unreadable);
     }
     let mut text = format!("{} {}\n{durability}: {}\n", info.kind, info.location, durability.meaning());
     text.push_str(&condition::text(&condition));
-    if rows.is_empty() {
+    if rows.is_empty() && unreadable.is_empty() {
         text.push_str("no queue yet: nothing was ever enqueued, and no worker has run");
     } else {
         text.push_str(&depths(&rows));
     }
-    Ok(print(&text)?)
+    print(&text)?;
+    Unreadable::tell(&unreadable)
 }
 
 fn depths(rows: &[QueueStatus]) -> String {

@@ -145,9 +145,10 @@ impl Damage {
         keeper.ask::<i64>(&command).await;
     }
 
-    /// What a person does who reads the error: what is no longer of our type is taken away, and so is a schema number that is none.
+    /// What a person does who reads the error: a schema number that is none is taken away. What is no longer of our type is left to the
+    /// auditor.
     pub(crate) async fn remove(&self, case: &Case, keeper: &mut Keeper) {
-        if self.how == How::Retyped || self.kind == "meta" {
+        if self.how != How::Retyped && self.kind == "meta" {
             keeper.ask::<i64>(redis::cmd("DEL").arg(case.key(&self.kind))).await;
         }
     }
@@ -171,7 +172,7 @@ impl Harm for Damage {
     /// somebody is, or of which version the data are.
     fn explains(&self, error: &Error) -> bool {
         match (error, &self.how) {
-            (Error::Internal(problem), How::Retyped) => problem.contains("WRONGTYPE"),
+            (Error::WrongType { key, .. }, How::Retyped) => key.ends_with(&self.kind),
             (Error::Forgotten(_), _) => matches!(self.kind.as_str(), "workers" | "producers"),
             (Error::Old { .. }, How::Filled(_)) => matches!(self.kind.as_str(), "workers" | "producers"),
             (Error::SchemaTooNew { .. }, How::Filled(_)) => self.kind == "meta",

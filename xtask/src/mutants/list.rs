@@ -38,6 +38,7 @@ const FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_files"];
 const LOST_FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_lost_files"];
 const PLACES: &[&str] = &["-p", "queue-tests", "--test", "places"];
 const POWER: &[&str] = &["-p", "queue-faults", "--test", "rows", "--", "on_sqlite_a_power_cut"];
+const TYPES: &[&str] = &["-p", "queue-tests", "--test", "other_types", "--", "on_redis"];
 const ACCESS: &[&str] = &["-p", "queue-tests", "--test", "access", "--", "password"];
 
 macro_rules! mutants {
@@ -265,6 +266,15 @@ mutants! {
     }
     REDIS "queue-core/src/redis/people.rs" {
         "a listing of ready has no cancelled job": "(tomb == Value::Nil).then_some(id)" => "Some(id)";
+    }
+    TYPES "queue-core/src/redis/types.rs" {
+        "types: a key that is right is left alone": "found != \"none\" && found != expected" => "found != \"none\"";
+    }
+    TYPES "queue-core/src/redis/scripts/aside.lua" {
+        "types: a repair renames only what is of another type": "found ~= 'none' and found ~= ARGV[at + 1] and call" => "found ~= 'none' and call";
+    }
+    TYPES "queue-core/src/redis/servers.rs" {
+        "types: an error names the key": "refusal.code() == Some(\"WRONGTYPE\")" => "false";
     }
     ENCODINGS "queue-core/src/redis/people.rs" {
         "kept: a job is listed once": "seen.insert(id)" => "true";
