@@ -1,8 +1,10 @@
 //! What other hands break is found, told and repaired, and nothing else is touched.
 
+use std::{collections::BTreeSet, time::Duration};
+
 use queue_core::{
     JobId,
-    broker::{Audit, Damage, DamageKind, DynBroker, MAX_BYTES, NewJob, State},
+    broker::{Audit, BuryReason, CancelAnswer, Damage, DamageKind, DynBroker, Ending, MAX_BYTES, NewJob, State},
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
@@ -19,6 +21,10 @@ on_servers! {
     ids_without_a_job_are_taken_out_wherever_they_wait
     a_job_that_waits_nowhere_is_found_and_runs
     damage_that_is_balanced_is_found_by_a_thorough_look
+    an_id_that_is_twice_in_ready_is_left_there_once
+    an_id_in_ready_of_a_job_that_is_elsewhere_is_taken_out
+    doubles_are_found_in_long_lists_while_others_push_and_claim
+    a_claim_hands_out_no_job_that_runs
 }
 
 const QUEUE: &str = "audited";
@@ -42,6 +48,16 @@ impl Place {
         let jobs: Vec<NewJob> = (0..jobs).map(|number| NewJob::new(JobId::make(), envelope(&number.to_string()))).collect();
         let ids = jobs.iter().map(|job| job.id.clone()).collect();
         producer.send(jobs).await;
+        ids
+    }
+
+    /// Jobs with ids that a command can name.
+    async fn put_given(&self, jobs: usize) -> Vec<JobId> {
+        let mut producer = Producer::on(&self.broker, QUEUE).await;
+        let ids: Vec<JobId> = (0..jobs).map(|number| JobId::given(&format!("job-{number}")).unwrap()).collect();
+        for some in ids.chunks(500) {
+            producer.stored(some.iter().map(|id| NewJob::new(id.clone(), envelope("x"))).collect()).await;
+        }
         ids
     }
 
@@ -147,6 +163,136 @@ async fn damage_that_is_balanced_is_found_by_a_thorough_look(kind: Kind) {
     let found = place.audit(Audit { repair: true, thorough: true }).await;
     assert_eq!(found, [DamageKind::IdWithoutJob, DamageKind::JobWithoutPlace]);
     assert_eq!(place.depth(State::Ready).await, 2);
+}
+
+async fn an_id_that_is_twice_in_ready_is_left_there_once(kind: Kind) {
+    let place = Place::on(kind).await;
+    let ids = place.put_given(5).await;
+    place.command("RPUSH", "ready:2", &["=job-0"]);
+    place.command("LPUSH", "ready:2", &["=job-1", "=job-1"]);
+    place.command("RPUSH", "ready:0", &["=job-2", "=job-2"]);
+    place.command("RPUSH", "suspect", &["=job-3"]);
+    let found = place.broker.audit(QUEUE, LOOK).await.unwrap();
+    let mut named: Vec<&str> = found.iter().map(|damage| damage.subject.as_str()).collect();
+    named.sort_unstable();
+    assert_eq!(named, ["job-0", "job-1", "job-2", "job-3"]);
+    place.mends(&[DamageKind::IdInTwoPlaces; 4]).await;
+    assert_eq!(place.depth(State::Ready).await, 5);
+    // One that is cancelled now, and one that comes back, are where they belong once more.
+    assert_eq!(place.broker.cancel(QUEUE, &ids[1..2]).await.unwrap(), [CancelAnswer::Cancelled]);
+    let mut lane = Lane::on(&place.broker, QUEUE).await;
+    let held = lane.claim(100).await;
+    let mut served: Vec<String> = held.iter().map(|delivery| delivery.id.to_string()).collect();
+    served.sort_unstable();
+    assert_eq!(served, ["job-0", "job-2", "job-3", "job-4"]);
+    let (answer, looked) = (lane.claim(100).await, place.audit(Audit { thorough: true, ..LOOK }).await);
+    assert_eq!((answer.len(), looked, place.depth(State::Ready).await), (0, vec![], 0));
+}
+
+async fn an_id_in_ready_of_a_job_that_is_elsewhere_is_taken_out(kind: Kind) {
+    let place = Place::on(kind).await;
+    place.put_given(5).await;
+    let mut lane = Lane::on(&place.broker, QUEUE).await;
+    let held = lane.claim(5).await;
+    let ends = [
+        Ending::Ack { result: None, keep: Some(Duration::from_secs(60)) },
+        Ending::Nack { error: "not yet".to_owned(), delay: Duration::from_secs(60) },
+        Ending::Bury { reason: BuryReason::Buried, error: None },
+        Ending::Park { task: "unknown".to_owned() },
+    ];
+    for (delivery, end) in held.iter().zip(ends) {
+        assert!(lane.end(delivery, end).await);
+    }
+    for id in ["=job-0", "=job-1", "=job-2", "=job-3", "=job-4"] {
+        place.command("RPUSH", "ready:2", &[id]);
+    }
+    // It lies there already, under a tomb.
+    let cancelled = JobId::given("cancelled").unwrap();
+    Producer::on(&place.broker, QUEUE).await.stored(vec![NewJob::new(cancelled.clone(), envelope("x"))]).await;
+    assert_eq!(place.broker.cancel(QUEUE, &[cancelled]).await.unwrap(), [CancelAnswer::Cancelled]);
+    place.command("RPUSH", "ready:2", &["=cancelled"]);
+    place.mends(&[DamageKind::IdInTwoPlaces; 6]).await;
+    assert_eq!(place.depth(State::Ready).await, 0);
+    assert_eq!((lane.claim(10).await.len(), place.command("EXISTS", "tomb", &[]).trim_end()), (0, ":0"));
+    // The one that runs goes back once.
+    assert!(lane.end(&held[4], Ending::Release).await);
+    assert_eq!((place.depth(State::Ready).await, lane.claim(10).await.len()), (1, 1));
+}
+
+/// Neither what others push and claim meanwhile, nor the border between two reads, is taken for a double.
+async fn doubles_are_found_in_long_lists_while_others_push_and_claim(kind: Kind) {
+    const DOUBLES: usize = 200;
+    let place = Place::on(kind).await;
+    let ids = place.put_given(12_000).await;
+    let doubled: Vec<&JobId> = ids.iter().skip(6_000).step_by(17).take(DOUBLES).collect();
+    for id in &doubled {
+        place.command("RPUSH", "ready:2", &[&format!("={id}")]);
+    }
+    let is_over = std::cell::Cell::new(false);
+    let audits = async {
+        let mut found = Vec::new();
+        // What is not found again in time is left to the next audit.
+        for _ in 0..20 {
+            found.extend(place.broker.audit(QUEUE, REPAIR).await.unwrap());
+            if found.len() >= DOUBLES {
+                break;
+            }
+        }
+        is_over.set(true);
+        found
+    };
+    let others = async {
+        let (mut lane, mut producer, mut held) = (Lane::on(&place.broker, QUEUE).await, Producer::on(&place.broker, QUEUE).await, 0);
+        while !is_over.get() {
+            producer.send((0..50).map(|_| NewJob::new(JobId::make(), envelope("x"))).collect()).await;
+            held += lane.claim(20).await.len();
+            tokio::task::yield_now().await;
+        }
+        held
+    };
+    let (found, held) = tokio::join!(audits, others);
+    assert!(held > 0 && held < 5_000, "the doubles were not claimed: {held}");
+    let mut named: Vec<&str> = found.iter().map(|damage| damage.subject.as_str()).collect();
+    let mut expected: Vec<String> = doubled.iter().map(ToString::to_string).collect();
+    named.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(named, expected);
+    assert_eq!(place.audit(Audit { thorough: true, ..LOOK }).await, []);
+}
+
+/// Whatever a turn looks at: nothing else, failures, or all.
+async fn a_claim_hands_out_no_job_that_runs(kind: Kind) {
+    for (trace, size) in [("", 10), ("attempts", 10), ("snoozes", 10), ("", 3_000), ("snoozes", 3_000)] {
+        let place = Place::on(kind).await;
+        let mut producer = Producer::on(&place.broker, QUEUE).await;
+        let ids: Vec<JobId> = (0..20).map(|number| JobId::given(&format!("job-{number}")).unwrap()).collect();
+        producer.stored(ids.iter().map(|id| NewJob::new(id.clone(), vec![7; size])).collect()).await;
+        if !trace.is_empty() {
+            place.command("HSET", trace, &["=other", "5"]);
+        }
+        // Twice in one claim, and once more in the next.
+        place.command("LPUSH", "ready:2", &["=job-0"]);
+        place.command("RPUSH", "ready:2", &["=job-1", "=job-2"]);
+        let mut lane = Lane::on(&place.broker, QUEUE).await;
+        lane.claim(0).await;
+        let mut answers = vec![lane.send(&lane.next().claim(11)).await];
+        // And a third time, at the head, while it runs.
+        place.command("LPUSH", "ready:2", &["=job-0"]);
+        answers.push(lane.send(&lane.next().claim(5)).await);
+        assert!(answers.iter().all(|answer| answer.more), "{trace:?}, {size}");
+        while answers.last().is_some_and(|answer| answer.more) {
+            answers.push(lane.send(&lane.next().claim(11)).await);
+        }
+        let held: Vec<_> = answers.iter().flat_map(|answer| &answer.deliveries).collect();
+        let served: BTreeSet<&JobId> = held.iter().map(|delivery| &delivery.id).collect();
+        assert_eq!((served.len(), held.len(), place.repaired().await), (20, 20, 4), "{trace:?}, {size}");
+        for delivery in held {
+            assert!(delivery.envelope.len() == size && lane.end(delivery, ack()).await, "each finish counts");
+        }
+        let stats = place.broker.stats(QUEUE).await.unwrap();
+        assert_eq!((stats.counters["done"], stats.depth.values().sum::<u64>()), (20, 0));
+        assert_eq!(place.audit(Audit { thorough: true, ..LOOK }).await, []);
+    }
 }
 
 #[tokio::test]

@@ -18,6 +18,9 @@ pub enum DamageKind {
     HeldByNobody,
     /// An id waits somewhere, and there is no job of that id. Repair: the id is taken out.
     IdWithoutJob,
+    /// The id of a job is in `ready` more than once, or in `ready` although the job runs, waits elsewhere or has ended: it would run
+    /// twice. Repair: it stays in one place.
+    IdInTwoPlaces,
     /// A parked job does not say any more of which task it is, and would be taken for one that waits nowhere. Repair: it is told.
     ParkedWithoutTask,
     /// A job waits nowhere, so that nobody would ever find it. Repair: it goes to the end of `ready`; what has no id of ours, or no
@@ -34,6 +37,7 @@ impl DamageKind {
             DamageKind::LeaseTooLong => "lease that ends too late (the broker's clock was put back)",
             DamageKind::HeldByNobody => "held by nobody",
             DamageKind::IdWithoutJob => "id without job",
+            DamageKind::IdInTwoPlaces => "id in two places",
             DamageKind::ParkedWithoutTask => "parked without task",
             DamageKind::JobWithoutPlace => "job without place",
         }

@@ -10,6 +10,7 @@ use redis::Value;
 use super::{
     RedisBroker,
     answers::{array, bytes, next, number, text},
+    doubles::{self, Anchor, Suspicious},
     keys::{Kind, READY},
     script::AUDIT,
     strays::Search,
@@ -50,6 +51,8 @@ pub(super) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Resu
     let balance: i64 = number(broker.script(queue, &AUDIT, call).await?)?;
     if balance != 0 || how.thorough {
         pass.hollow(&mut damages).await?;
+        let doubled = doubles::find(&pass).await?;
+        damages.extend(doubled.iter().map(|id| damage(DamageKind::IdInTwoPlaces, id)));
         pass.strays(&mut damages).await?;
     }
     Ok(damages)
@@ -82,7 +85,7 @@ impl Pass<'_> {
     }
 
     /// Those of the subjects that are broken.
-    async fn ask(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    pub(super) async fn ask(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
         if subjects.is_empty() {
             return Ok(Vec::new());
         }
@@ -105,6 +108,26 @@ impl Pass<'_> {
     pub(super) async fn lost(&self, mark: &Mark, ids: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
         let mut call = self.call("strays", &[]);
         call.arg(&mark.life).arg(mark.pushes).arg(ids);
+        match self.broker.script(self.queue, &AUDIT, call).await? {
+            Value::Nil => Ok(None),
+            answer => Ok(Some(array(answer)?.into_iter().map(bytes).collect::<Result<_>>()?)),
+        }
+    }
+
+    /// Those of the ids that are in several places, if these can be found again: not too much was pushed since the anchor was cast.
+    pub(super) async fn doubled(&self, anchor: &Anchor, suspicious: &[Suspicious]) -> Result<Option<Vec<Vec<u8>>>> {
+        let mut call = self.call("doubled", &[]);
+        call.arg(&anchor.mark.life).arg(anchor.mark.pushes).arg(anchor.arguments().count());
+        for (list, tail) in anchor.arguments() {
+            call.arg(list).arg(tail.len()).arg(tail);
+        }
+        for (id, places) in suspicious {
+            call.arg(id).arg(places.len());
+            for place in places {
+                let (list, distance) = place.arguments();
+                call.arg(list).arg(distance);
+            }
+        }
         match self.broker.script(self.queue, &AUDIT, call).await? {
             Value::Nil => Ok(None),
             answer => Ok(Some(array(answer)?.into_iter().map(bytes).collect::<Result<_>>()?)),

@@ -13,6 +13,7 @@ mod audit;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod condition;
+mod doubles;
 mod endpoint;
 mod hints;
 mod keys;

@@ -108,6 +108,6 @@ impl<'a> Search<'a> {
 }
 
 /// The most ids that were pushed between two marks.
-fn come_since(last: &Mark, mark: &Mark) -> usize {
+pub(super) fn come_since(last: &Mark, mark: &Mark) -> usize {
     usize::try_from(mark.pushes - last.pushes).unwrap_or(0)
 }

@@ -160,7 +160,8 @@ impl Harm for Damage {
     }
 
     fn may_double(&self) -> bool {
-        matches!(self.how, How::Doubled(_))
+        // What is in `ready` and elsewhere is found by the auditor, and a claim hands out nothing that runs.
+        matches!(self.how, How::Doubled(_)) && !LISTS[..5].contains(&self.kind.as_str())
     }
 
     /// No script asks for the type of each key before it begins.

@@ -257,7 +257,18 @@ mutants! {
         "sweep: what other hands have brought is looked for": "note_plain(nil)\n" => "";
     }
     AUDITOR "queue-core/src/redis/scripts/claim.lua" {
+        "turn: what runs is not handed out": "local left = leave_active(found)" => "local left = nil";
         "turn: no answer is empty that need not be": "if bytes > 0 and bytes + size > max_bytes then" => "if #ids > 0 and bytes + size > max_bytes then";
+    }
+    AUDITOR "queue-core/src/redis/scripts/turn.lua" {
+        "turn: an id that is there twice is handed out once": "if put_all(K.active, pairs_) < #ids then" => "put_all(K.active, pairs_)\n  if false then";
+        "turn: a list is not empty for what was left out": "if popped < asked then" => "if #found < asked then";
+    }
+    AUDITOR "queue-core/src/redis/scripts/audit.lua" {
+        "audit: one of two places stays": "if stays then\n            others" => "if true then\n            others";
+        "audit: what is elsewhere is not ready": "local stays = is_held(id) or" => "local stays = false and";
+        "audit: what a tomb is for is left to it": "call('HEXISTS', K.tomb, id .. list) == 1 and 2 or 1" => "1";
+        "audit: a list that has grown is looked at behind that": " - ARGV[at + 1] - grown[list] or -1" => " - ARGV[at + 1] or -1";
     }
     REDIS "queue-core/src/inspector/walk.rs" {
         "a walk passes what is empty": "self.from = page.next.filter(|next| *next > from)" => "self.from = page.next.filter(|_| !page.jobs.is_empty())";
@@ -284,10 +295,12 @@ mutants! {
         "plain turn: counts stay with their jobs": "      table.remove(attempts, at)\n" => "";
         "plain turn: attempts go with what has no envelope": "      call('HDEL', K.attempts, ids[at])\n" => "";
         "plain turn: errors go with what has no envelope": "      call('HDEL', K.errors, ids[at])\n" => "";
-        "plain turn: what has no envelope is not handed out": "if not bodies[at] or bodies[at] == '' or not is_id(ids[at]) then" => "if false then";
+        "plain turn: what has no envelope is not handed out": "if not body or body == '' or not is_id(ids[at]) then" => "if false then";
+        "plain turn: what runs is not handed out": "local doubled = leave_active(ids)" => "local doubled = nil";
+        "plain turn: an id that is there twice is handed out once": "if put_all(K.active, pairs_) < #ids then" => "put_all(K.active, pairs_)\n  if false then";
     }
     REDIS "queue-core/src/redis/scripts/turn_plain.lua" {
-        "plain turn: a finish needs its tag": "if found ~= tag then" => "if false then";
+        "plain turn: a finish needs its tag": "if tags[at] ~= tag then" => "if false then";
         "plain turn: it is for plain queues, until a job is due": "if plain_until <= now or" => "if";
         "plain turn: failures take their keys": "failed and not K.errors or " => "";
         "plain turn: failures are told of": "call('HMGET', K.attempts, unpack(ids)) or {}" => "{} or {}";

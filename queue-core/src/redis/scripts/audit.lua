@@ -9,11 +9,16 @@ local function found(subject)
   broken[#broken + 1] = subject
 end
 
--- Whether an id is where it can be looked up at once.
-local function is_placed(id)
+-- Whether the job of an id runs, waits for something or has ended, and is not dead.
+local function is_held(id)
   local task = call('HGET', K.notes, id)
   return call('HEXISTS', K.active, id) == 1 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.scheduled, id)
-    or call('ZSCORE', K.retry, id) or call('ZSCORE', K.dead, id) or (task and call('ZSCORE', K.parked, task .. '\0' .. id))
+    or call('ZSCORE', K.retry, id) or (task and call('ZSCORE', K.parked, task .. '\0' .. id))
+end
+
+-- Whether an id is where it can be looked up at once.
+local function is_placed(id)
+  return is_held(id) or call('ZSCORE', K.dead, id)
 end
 
 -- A lease that never ends is none either.
@@ -45,13 +50,58 @@ local function pushes()
   return sum
 end
 
+-- The most ids that were pushed since a mark.
+local function come_since(marked_life, marked_pushes)
+  local come = pushes() - marked_pushes
+  if come < 0 or marked_life == '' or marked_life ~= life() then
+    return math.huge
+  end
+  return come
+end
+
+-- By how many ids a list has grown behind those that were its last when at most so many were pushed since; nothing where those are gone.
+local function growth(list, tail, come)
+  local ids = call('LRANGE', LISTS[list], -(come + #tail), -1)
+  for grown = 0, #ids - #tail do
+    local from, at = #ids - #tail - grown, 1
+    while at <= #tail and ids[from + at] == tail[at] do
+      at = at + 1
+    end
+    if at > #tail then
+      return grown
+    end
+  end
+end
+
+-- The places of an id in the lists: of each list its indices, the nearest to the head first. ARGV from a number to another: lists, and
+-- distances from their tails before they have grown.
+local function places_of(id, from, to, grown)
+  local places = {}
+  for at = from, to, 2 do
+    local list = tonumber(ARGV[at])
+    local index = grown[list] and call('LLEN', LISTS[list]) - 1 - ARGV[at + 1] - grown[list] or -1
+    if index >= 0 and call('LRANGE', LISTS[list], index, index)[1] == id then
+      places[list] = places[list] or {}
+      table.insert(places[list], index)
+    end
+  end
+  for _, indices in pairs(places) do
+    table.sort(indices)
+  end
+  return places
+end
+
+-- What remains in a list of an id that is elsewhere as well: to take it out would move others. A tomb for it lies there already.
+local function blank(list, index, id)
+  local name = '~' .. id .. ':' .. ms(now) .. ':' .. list .. ':' .. index
+  call('LSET', LISTS[list], index, name)
+  put(K.tomb, name .. list, '')
+end
+
 -- Takes those out of a set that are ready and may have been pushed since a mark. What was pushed at one end of a list has nothing
 -- beyond it but what was pushed later. False: that may be too many to look through.
 local function spare_ready(ids, marked_life, marked_pushes)
-  local come, passed, looks = pushes() - marked_pushes, 0, {}
-  if come < 0 or marked_life == '' or marked_life ~= life() then
-    come = math.huge
-  end
+  local come, passed, looks = come_since(marked_life, marked_pushes), 0, {}
   for _, list in pairs(LISTS) do
     local length = call('LLEN', list)
     if length > 0 and length <= 2 * come then
@@ -160,6 +210,66 @@ elseif what == 'strays' then
     if push(sound, false) then
       hint()
     end
+  end
+elseif what == 'elsewhere' then
+  -- Those of some ids, which were seen in `ready`, that are in another place.
+  local ids, elsewhere = { unpack(ARGV, 3) }, {}
+  for _, look in ipairs({
+    { 'HMGET', K.active }, { 'HMGET', K.records }, { 'ZMSCORE', K.scheduled }, { 'ZMSCORE', K.retry }, { 'ZMSCORE', K.dead },
+  }) do
+    for at, found in ipairs(call('EXISTS', look[2]) == 1 and call(look[1], look[2], unpack(ids)) or {}) do
+      elsewhere[at] = elsewhere[at] or found
+    end
+  end
+  for at, task in ipairs(call('EXISTS', K.parked) == 1 and call('HMGET', K.notes, unpack(ids)) or {}) do
+    elsewhere[at] = elsewhere[at] or task and call('ZSCORE', K.parked, task .. '\0' .. ids[at])
+  end
+  for at, id in ipairs(ids) do
+    if elsewhere[at] then
+      found(id)
+    end
+  end
+  return broken
+elseif what == 'doubled' then
+  -- Ids of jobs that are in several places. ARGV: a mark's life and pushes; how many lists, and of each its digit, a number of ids, and so
+  -- many that were its last; of each suspicious id: it, how many places it was seen at, and of each the list and the distance from its
+  -- tail. False: it would take too long to find them again.
+  local come = come_since(ARGV[3], tonumber(ARGV[4]))
+  if (come + 1) * ARGV[5] > MOST then
+    return false
+  end
+  local grown, at = {}, 6
+  for _ = 1, ARGV[5] do
+    local list, to = tonumber(ARGV[at]), at + 1 + ARGV[at + 1]
+    grown[list], at = growth(list, { unpack(ARGV, at + 2, to) }, come), to + 1
+  end
+  while at <= #ARGV do
+    local id, to = ARGV[at], at + 1 + 2 * ARGV[at + 1]
+    if call('HEXISTS', K.jobs, id) == 1 then
+      local places = places_of(id, at + 2, to, grown)
+      local belongs = call('HEXISTS', K.crashes, id) == 1 and 9 or list_of(call('HGET', K.priority, id))
+      -- A job that has died has a note; one that has none is not dead.
+      local stays = is_held(id) or call('HEXISTS', K.notes, id) == 1 and call('ZSCORE', K.dead, id)
+      local others = {}
+      for _, list in ipairs({ belongs, 9, 0, 1, 2, 3 }) do
+        local indices = places[list] or {}
+        places[list] = nil
+        -- A tomb takes the first, whenever that is popped.
+        for nth = call('HEXISTS', K.tomb, id .. list) == 1 and 2 or 1, #indices do
+          if stays then
+            others[#others + 1] = { list, indices[nth] }
+          end
+          stays = true
+        end
+      end
+      if #others > 0 then
+        found(id)
+        for _, other in ipairs(repairs and others or {}) do
+          blank(other[1], other[2], id)
+        end
+      end
+    end
+    at = to + 1
   end
 elseif what == 'names' then
   -- Parked jobs that no longer say of which task they are: nobody could tell that they are parked. ARGV: members.

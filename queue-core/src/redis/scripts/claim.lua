@@ -47,7 +47,7 @@ local function pass_tombs(list)
   end
 end
 
-local bytes = 0
+local bytes, doubled = 0, 0
 
 -- Takes over what was found, popped from a list or not, as long as the bodies fit into so many bytes, if there are large ones;
 -- says what of it is alive, and how many of those were taken.
@@ -64,6 +64,10 @@ local function take(ids, found, list, max_bytes)
       end
     end
     found = alive
+  end
+  if list then
+    local left = leave_active(found)
+    doubled = doubled + (left and #left or 0)
   end
   if not max_bytes then
     local n = #ids

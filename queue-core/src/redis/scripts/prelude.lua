@@ -1,7 +1,7 @@
 -- What every script begins with. K and a kind (jobs, meta) stand for the key of that kind.
 
 local call = redis.call
-local unpack = unpack
+local unpack, byte = unpack, string.byte
 
 local SCHEMA = '1'
 
@@ -12,11 +12,46 @@ local PIECE = 1000
 -- `hash-max-listpack-value` makes it a table until it is empty: it goes first, and what belongs there takes its place.
 local LONG = '-----------------------------------------------------------------'
 
--- Pairs of a field and a value, into a hash that is a table.
+-- Pairs of a field and a value, into a hash that is a table. Gives how many fields are new in it.
 local function put_all(key, pairs_)
+  local new = 0
   for from = 1, #pairs_, PIECE do
-    call('HSET', key, pairs_[from], LONG, unpack(pairs_, from, math.min(from + PIECE - 1, #pairs_)))
+    new = new + call('HSET', key, pairs_[from], LONG, unpack(pairs_, from, math.min(from + PIECE - 1, #pairs_)))
   end
+  return new
+end
+
+-- Takes the ids of jobs that run already out of a list, and gives these, or nothing. Another program has put them into `ready`: a second
+-- run would be beside the first.
+local function leave_active(ids)
+  local left, all = nil, #ids
+  local tags = all > 0 and call('HMGET', K.active, unpack(ids))
+  for at = 1, all do
+    if tags[at] then
+      left = left or {}
+      left[#left + 1] = ids[at]
+    elseif left then
+      ids[at - #left] = ids[at]
+    end
+  end
+  for _ = 1, left and #left or 0 do
+    table.remove(ids)
+  end
+  return left
+end
+
+-- Leaves an id in a list once; gives how many there were too many.
+local function leave_doubles(ids)
+  local seen, left, all = {}, 0, #ids
+  for at = 1, all do
+    local id = ids[at]
+    left = left + (seen[id] and 1 or 0)
+    ids[at] = nil
+    if not seen[id] then
+      seen[id], ids[at - left] = true, id
+    end
+  end
+  return left
 end
 
 -- Other hands may have left anything under our keys. What they left is no reason to stop half-way, which would leave worse, or
@@ -69,7 +104,7 @@ end
 
 -- Whether an id can be one of ours.
 local function is_id(id)
-  if string.byte(id) == 61 then -- '='
+  if byte(id) == 61 then -- '='
     return #id <= 129 and string.find(id, '^=[%w._-]+$') ~= nil
   end
   return #id == 16

@@ -256,6 +256,10 @@ if not paused and wanted > 0 then
     for at, member in ipairs(parked) do
       found[at] = string.sub(member, #task + 2)
     end
+    for _, id in ipairs(leave_active(found) or {}) do
+      call('ZREM', K.parked, task .. '\0' .. id)
+      doubled = doubled + 1
+    end
     if has_crashes and #found > 0 then
       -- A suspect is one here too; those that are passed over stay parked.
       local crashes, fit = call('HMGET', K.crashes, unpack(found)), {}
@@ -297,6 +301,7 @@ if not paused and wanted > 0 then
       end
       local asked = wanted - #ids
       local found = call('LPOP', LISTS[list], ms(asked)) or {}
+      local popped = #found
       local alive, taken = take(ids, found, list, max_bytes)
       if taken < #alive then
         full = true
@@ -304,7 +309,7 @@ if not paused and wanted > 0 then
           call('LPUSH', LISTS[list], alive[at])
         end
       end
-      if #found < asked then
+      if popped < asked then
         drained = level and not full
         break
       end
@@ -345,9 +350,14 @@ if #ids > 0 then
   for at, id in ipairs(ids) do
     pairs_[2 * at - 1], pairs_[2 * at] = id, tag
   end
-  put_all(K.active, pairs_)
+  if put_all(K.active, pairs_) < #ids then
+    -- An id was there more than once, and is handed out once.
+    doubled = doubled + leave_doubles(ids)
+    bodies, counts = describe(ids)
+  end
   call('HSET', K.meta, 'claim', number)
 end
+count('repaired', doubled)
 if woken or (promoted and (more or suspected)) then
   hint()
 end

@@ -27,7 +27,7 @@ local sparse = failed
 
 -- --- Finishes: nothing is believed but the tag, and nothing written before all of them are looked at. ---
 
-local acked, given = {}, {}
+local acked, n_acked, given = {}, 0, {}
 -- Of those nothing is kept; and the groups of which all are.
 local gone, keeps = K.ended and {} or acked, {}
 local from = K.ended and 7 or 5
@@ -38,13 +38,15 @@ while from < #ARGV do
     keep_ms = ARGV[from]
   end
   local first, to = from + 2, from + 1 + ARGV[from + 1]
-  for at, found in ipairs(call('HMGET', K.active, unpack(ARGV, first, to))) do
-    if found ~= tag then
+  local tags = call('HMGET', K.active, unpack(ARGV, first, to))
+  for at = 1, #tags do
+    if tags[at] ~= tag then
       return false
     end
     local id = ARGV[from + 1 + at]
-    acked[#acked + 1] = id
-    if string.byte(id) == 61 then -- '='
+    n_acked = n_acked + 1
+    acked[n_acked] = id
+    if byte(id) == 61 then -- '='
       given[#given + 1], given[#given + 2] = ms(now), id
     end
     if K.ended and keep_ms == '' then
@@ -92,6 +94,8 @@ end
 local ids = wanted > 0 and call('LPOP', K.ready2, large and ms(wanted) or ARGV[4]) or {}
 -- Who got less than he asked for has taken the last.
 local more = #ids == wanted and call('EXISTS', K.ready2) or 0
+local doubled = leave_active(ids)
+count('repaired', doubled and #doubled or 0)
 local bytes = 0
 for at = 1, large and #ids or 0 do
   local size = call('HSTRLEN', K.jobs, ids[at])
@@ -109,7 +113,8 @@ local bodies = #ids > 0 and call('HMGET', K.jobs, unpack(ids)) or {}
 local attempts = failed and (#ids > 0 and call('HMGET', K.attempts, unpack(ids)) or {}) or nil
 for at = #ids, 1, -1 do
   -- What has lost its envelope, by somebody else's hand, cannot be run; nor can what no one could finish.
-  if not bodies[at] or bodies[at] == '' or not is_id(ids[at]) then
+  local body = bodies[at]
+  if not body or body == '' or not is_id(ids[at]) then
     call('HDEL', K.jobs, ids[at])
     if failed then
       call('HDEL', K.attempts, ids[at])
@@ -128,10 +133,15 @@ if #ids > 0 then
   -- A number near the end of all numbers would not grow any more.
   number = ms(math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now))
   local tag, pairs_ = worker .. ':' .. number, {}
-  for at, id in ipairs(ids) do
-    pairs_[2 * at - 1], pairs_[2 * at] = id, tag
+  for at = 1, #ids do
+    pairs_[2 * at - 1], pairs_[2 * at] = ids[at], tag
   end
-  put_all(K.active, pairs_)
+  if put_all(K.active, pairs_) < #ids then
+    -- An id was there more than once, and is handed out once.
+    count('repaired', leave_doubles(ids))
+    bodies = call('HMGET', K.jobs, unpack(ids))
+    attempts = failed and call('HMGET', K.attempts, unpack(ids)) or nil
+  end
   call('HSET', K.meta, 'claim', number)
   call('HSET', K.workers, worker, seq .. ':' .. number .. '::' .. cmsgpack.pack(ids))
 else

@@ -1,0 +1,270 @@
+//! Looking for ids that are in `ready` and in another place as well, or in `ready` twice: such a job would run twice. In bounded steps,
+//! while others push and pop.
+//!
+//! The lists are read from the tail to the head (see `strays`), so that a place is known by its distance from the tail as it was when the
+//! reading began. What was pushed behind since has moved all places of a list by the same distance, which is known as soon as the ids that
+//! were the last then, the *anchor*, are found again. So a script finds all places of what is suspicious, in the moment of the repair.
+//! Where so much has been pushed that the anchor cannot be found in one call, a new one is cast.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
+};
+
+use redis::Value;
+
+use super::{
+    answers::{array, bytes},
+    audit::{Mark, Pass},
+    keys::{Kind, READY},
+    strays::come_since,
+};
+use crate::error::Result;
+
+/// Ids of one read at most, and at least: no two audits have all their borders between the same ids.
+const READ: usize = 2_000;
+const SHORT_READ: usize = 1_000;
+
+/// Ids of one call that asks where else they are.
+const STEP: usize = 500;
+
+/// Ids that are remembered at a time. Longer lists are read several times, for a part of the ids each time.
+const PART: usize = 1_000_000;
+
+/// Suspicious ids of one call.
+const TOGETHER: usize = 50;
+
+/// Suspicious ids of one audit; the others are left to the next.
+const MOST: usize = 10_000;
+
+/// Ids of an anchor.
+const ANCHOR: usize = 8;
+
+/// How often an anchor is cast for some suspicious ids.
+const TRIES: usize = 10;
+
+/// Where an id was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    /// Its position in `READY`.
+    list: u8,
+    /// The number of ids between it and the end of the anchor.
+    distance: u32,
+}
+
+impl Place {
+    /// The digit of the list, and the distance.
+    pub(super) fn arguments(self) -> (&'static str, u32) {
+        (READY[usize::from(self.list)].digit(), self.distance)
+    }
+}
+
+/// The last ids of each list at some moment.
+pub(super) struct Anchor {
+    /// From before that moment.
+    pub(super) mark: Mark,
+    tails: [Vec<Vec<u8>>; READY.len()],
+}
+
+impl Anchor {
+    /// The lists that are not empty: their digits and last ids.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = (&'static str, &[Vec<u8>])> {
+        READY.iter().zip(&self.tails).filter(|(_, tail)| !tail.is_empty()).map(|(list, tail)| (list.digit(), tail.as_slice()))
+    }
+}
+
+/// An id that may be in several places.
+pub(super) type Suspicious = (Vec<u8>, Vec<Place>);
+
+/// Those that are in several places. They are repaired, if that is asked for.
+pub(super) async fn find(pass: &Pass<'_>) -> Result<Vec<Vec<u8>>> {
+    let mut doubled = Vec::new();
+    let ids: usize = pass.mark().await?.lengths.iter().sum();
+    let parts = ids / PART + 1;
+    for part in 0..parts {
+        let mark = pass.mark().await?;
+        let lengths = mark.lengths;
+        let anchor = Anchor { mark, tails: Default::default() };
+        let mut look = Look { pass, part, parts, hasher: RandomState::new(), anchor, seen: HashMap::new(), suspicious: HashMap::new() };
+        for (list, length) in (0..).zip(lengths) {
+            if length > 0 {
+                look.read(list).await?;
+            }
+        }
+        let suspicious = look.suspicious.into_iter().collect();
+        doubled.extend(verified(pass, look.anchor, suspicious).await?);
+    }
+    Ok(doubled)
+}
+
+/// One look through all lists.
+struct Look<'a> {
+    pass: &'a Pass<'a>,
+    part: usize,
+    parts: usize,
+    hasher: RandomState,
+    anchor: Anchor,
+    /// Digests of the ids of this part. Two ids of one digest are suspicious, and no more.
+    seen: HashMap<u64, Place>,
+    suspicious: HashMap<Vec<u8>, Vec<Place>>,
+}
+
+impl Look<'_> {
+    /// Reads a list towards its head.
+    async fn read(&mut self, list: u8) -> Result<()> {
+        let (mut from, mut counted, mut last) = (0, 0, Vec::new());
+        loop {
+            let size = fastrand::usize(SHORT_READ..=READ);
+            let ids = range(self.pass, list, from, size).await?;
+            if from == 0 {
+                self.anchor.tails[usize::from(list)] = tail(&ids);
+            }
+            // What was pushed meanwhile has moved what was read last into this read.
+            let new: Vec<&Vec<u8>> = ids.iter().rev().skip(overlap(&ids, &last)).collect();
+            let place = |at: usize| Place { list, distance: u32::try_from(counted + at).unwrap_or(u32::MAX) };
+            let places: Vec<(&Vec<u8>, Place)> = new.into_iter().enumerate().map(|(at, id)| (id, place(at))).collect();
+            counted += places.len();
+            if self.part == 0 {
+                self.note_elsewhere(&places).await?;
+            }
+            places.iter().for_each(|(id, place)| self.note(id, *place));
+            if ids.len() < size {
+                return Ok(());
+            }
+            (from, last) = (from + size, ids);
+        }
+    }
+
+    fn note(&mut self, id: &[u8], place: Place) {
+        let digest = self.hasher.hash_one(id);
+        if digest % self.parts as u64 != self.part as u64 {
+            return;
+        }
+        if let Some(first) = self.seen.get(&digest) {
+            suspect(&mut self.suspicious, id, [*first, place]);
+        } else {
+            self.seen.insert(digest, place);
+        }
+    }
+
+    async fn note_elsewhere(&mut self, places: &[(&Vec<u8>, Place)]) -> Result<()> {
+        for some in places.chunks(STEP) {
+            let ids: Vec<Vec<u8>> = some.iter().map(|(id, _)| (*id).clone()).collect();
+            let elsewhere: HashSet<Vec<u8>> = self.pass.ask("elsewhere", &ids).await?.into_iter().collect();
+            for (id, place) in some.iter().filter(|(id, _)| elsewhere.contains(*id)) {
+                suspect(&mut self.suspicious, id, [*place]);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn suspect<const N: usize>(suspicious: &mut HashMap<Vec<u8>, Vec<Place>>, id: &[u8], places: [Place; N]) {
+    if suspicious.len() >= MOST && !suspicious.contains_key(id) {
+        return;
+    }
+    let known = suspicious.entry(id.to_owned()).or_default();
+    for place in places {
+        if !known.contains(&place) {
+            known.push(place);
+        }
+    }
+}
+
+/// How many ids at the end of a read are the first of the read before.
+fn overlap(ids: &[Vec<u8>], last: &[Vec<u8>]) -> usize {
+    let Some(border) = last.first() else {
+        return 0;
+    };
+    let starts = ids.iter().enumerate().rev().filter(|(_, id)| *id == border).map(|(at, _)| at);
+    starts.map(|at| ids.len() - at).find(|again| *again <= last.len() && ids[ids.len() - again..] == last[..*again]).unwrap_or(0)
+}
+
+/// The last few of what was read at the tail of a list.
+fn tail(ids: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    ids[ids.len().saturating_sub(ANCHOR)..].to_vec()
+}
+
+/// Those that the script finds in several places.
+async fn verified(pass: &Pass<'_>, mut anchor: Anchor, mut suspicious: Vec<Suspicious>) -> Result<Vec<Vec<u8>>> {
+    let (mut doubled, mut tries) = (Vec::new(), TRIES);
+    while !suspicious.is_empty() {
+        let some = &suspicious[suspicious.len().saturating_sub(TOGETHER)..];
+        if let Some(found) = pass.doubled(&anchor, some).await? {
+            doubled.extend(found);
+            suspicious.truncate(suspicious.len().saturating_sub(TOGETHER));
+            tries = TRIES;
+        } else if tries > 0 {
+            tries -= 1;
+            let Some(cast) = cast(pass, &anchor, &mut suspicious).await? else {
+                break;
+            };
+            anchor = cast;
+        } else {
+            break;
+        }
+    }
+    // What is left is for the next audit.
+    Ok(doubled)
+}
+
+/// A new anchor, and the distances from it. `None`: the lists are another copy of the queue than they were.
+async fn cast(pass: &Pass<'_>, last: &Anchor, suspicious: &mut [Suspicious]) -> Result<Option<Anchor>> {
+    let mark = pass.mark().await?;
+    if mark.life != last.mark.life || mark.life.is_empty() || mark.pushes < last.mark.pushes {
+        return Ok(None);
+    }
+    let come = come_since(&last.mark, &mark);
+    let mut anchor = Anchor { mark, tails: Default::default() };
+    let mut moved = [None; READY.len()];
+    for (number, tail_then) in (0..).zip(&last.tails) {
+        let list = usize::from(number);
+        let mut ids: Vec<Vec<u8>> = Vec::new();
+        // The anchor may lie over the border between two reads, and more may come between them.
+        while !tail_then.is_empty() && moved[list].is_none() && ids.len() <= come + ANCHOR {
+            let read = range(pass, number, ids.len(), READ).await?;
+            let is_last = read.len() < READ;
+            ids.splice(0..0, read);
+            if anchor.tails[list].is_empty() {
+                anchor.tails[list] = tail(&ids);
+            }
+            let found = ids.windows(tail_then.len()).rposition(|window| window == tail_then);
+            moved[list] = found.map(|at| ids.len() - at - tail_then.len());
+            if is_last {
+                break;
+            }
+        }
+    }
+    for (_, places) in suspicious {
+        places.retain_mut(|place| {
+            let by = moved[usize::from(place.list)].and_then(|by| u32::try_from(by).ok());
+            place.distance = place.distance.saturating_add(by.unwrap_or(0));
+            by.is_some()
+        });
+    }
+    Ok(Some(anchor))
+}
+
+/// So many ids from a distance from the tail on, the nearest to the head first.
+async fn range(pass: &Pass<'_>, list: u8, from: usize, size: usize) -> Result<Vec<Vec<u8>>> {
+    let kind: Kind = READY[usize::from(list)];
+    let mut command = pass.broker.keys.on("LRANGE", pass.queue, kind);
+    command.arg(format!("-{}", from + size)).arg(format!("-{}", from + 1));
+    let ids: Value = pass.broker.read(pass.queue, &command).await?;
+    array(ids)?.into_iter().map(bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_again_is_known_by_what_was_read_last() {
+        let ids = |text: &str| text.bytes().map(|byte| vec![byte]).collect::<Vec<_>>();
+        assert_eq!(overlap(&ids("abcdef"), &[]), 0);
+        assert_eq!(overlap(&ids("abcdef"), &ids("ghi")), 0);
+        assert_eq!(overlap(&ids("abcgh"), &ids("ghi")), 2, "two were pushed meanwhile");
+        assert_eq!(overlap(&ids("abcghi"), &ids("ghi")), 3);
+        assert_eq!(overlap(&ids("agcdef"), &ids("ghi")), 0, "an id that is there twice is not passed over");
+    }
+}
