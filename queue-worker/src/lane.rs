@@ -37,6 +37,10 @@ pub(crate) struct Lane {
     /// Slots that are reserved for the answer of the turn that is on its way, and since when.
     pub(crate) reserved: usize,
     pub(crate) sent: Option<Instant>,
+    /// Jobs that the turn on its way may hold at the broker: those whose endings it carries, or those that it claims.
+    pub(crate) in_doubt: usize,
+    /// The turn on its way is not answered in time: what the lane holds at the broker takes no slots from other lanes.
+    pub(crate) late: bool,
     /// Endings of its deliveries that wait for its next turn.
     pub(crate) finishes: Vec<Finish>,
     /// What is told of those endings among them, and among those on their way, that make dead letters.

@@ -168,6 +168,9 @@ pub(crate) struct Pump {
     free: Vec<usize>,
     /// Slots that are reserved for turns in flight.
     reserved: usize,
+    /// Jobs that hold no slot any more and that the broker may still hold for this worker: endings that wait for a turn, and what
+    /// turns on their way end or claim. Without those of lanes that are late.
+    unsettled: usize,
     next_generation: u64,
     suspects: Suspects,
     /// The queues whose first lanes are still to be registered, and those that are being so, since when.
@@ -241,6 +244,7 @@ impl Pump {
             slots: (0..capacity).map(|_| None).collect(),
             free: (0..capacity).rev().collect(),
             reserved: 0,
+            unsettled: 0,
             next_generation: 0,
             suspects: Suspects::default(),
             dirty: Vec::new(),
@@ -344,6 +348,7 @@ impl Pump {
             let attempts = held.attempts.saturating_add(1);
             lane.burials.push(Burial { id: held.id.clone(), claim: held.claim, task, attempts });
         }
+        self.unsettled += usize::from(!lane.late);
         lane.finishes.push(Finish { id: held.id, claim: held.claim, size: held.size, ending });
         self.soil(held.lane.queue);
     }

@@ -133,11 +133,14 @@ impl Pump {
             None => return false,
         };
         let finishes = state.lanes[lane].finishes.len();
-        if !self.is_worth(queue, claim.max(finishes), now) {
+        // The broker never holds more jobs for this worker than it can run: what is claimed takes the place of what is ended.
+        let room = self.free.len().saturating_sub(self.unsettled) + state.lanes[lane].fitting();
+        let part = claim.min(room);
+        if part == 0 || !self.is_worth(queue, part.max(finishes), now) {
             return false;
         }
-        self.send(LaneId { queue, lane }, claim);
-        true
+        self.send(LaneId { queue, lane }, part);
+        part == claim
     }
 
     fn send(&mut self, id: LaneId, claim: usize) {
@@ -150,6 +153,8 @@ impl Pump {
         // An unregistered lane's name is filled in by `settle`.
         let mut turn = Turn::new(state.name.clone(), worker.clone().unwrap_or_else(nobody), lane.answered + 1, shared.settings.lease);
         lane.sending = finishes.len();
+        lane.in_doubt = finishes.len().max(claim);
+        self.unsettled += lane.in_doubt - finishes.len();
         turn.finishes = finishes;
         turn.claim = claim;
         turn.suspect = asked;
@@ -184,11 +189,15 @@ impl Pump {
     /// Jobs that such an answer brings in the end, and that find no slot or may not run, are released at once.
     pub(super) fn look_at_turns(&mut self, now: Instant) {
         for (index, queue) in self.queues.iter_mut().enumerate() {
-            for (number, lane) in queue.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.reserved > 0) {
+            for (number, lane) in queue.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.in_flight && !lane.late) {
                 if lane.sent.is_some_and(|sent| now >= sent + LATE) {
-                    self.reserved -= mem::take(&mut lane.reserved);
-                    queue.claiming -= 1;
-                    self.suspects.answered(LaneId { queue: index, lane: number });
+                    lane.late = true;
+                    self.unsettled -= lane.finishes.len() + mem::take(&mut lane.in_doubt);
+                    if lane.reserved > 0 {
+                        self.reserved -= mem::take(&mut lane.reserved);
+                        queue.claiming -= 1;
+                        self.suspects.answered(LaneId { queue: index, lane: number });
+                    }
                 }
             }
         }
@@ -209,6 +218,10 @@ impl Pump {
         self.reserved -= mem::take(&mut lane.reserved);
         lane.in_flight = false;
         lane.sending = 0;
+        self.unsettled -= mem::take(&mut lane.in_doubt);
+        if mem::take(&mut lane.late) {
+            self.unsettled += lane.finishes.len();
+        }
         state.introduced = true;
         if lane.generation != generation {
             // It was given up while this turn was on its way.
@@ -274,6 +287,7 @@ impl Pump {
                 // Taken away since, or claimed by a turn whose slots were given away, or that was under way when the worker was
                 // told to stop.
                 let ending = if delivery.void { Ending::Void } else { Ending::Release };
+                self.unsettled += 1;
                 self.queues[id.queue].lanes[id.lane].finishes.push(Finish::new(&delivery, ending));
             }
         }
@@ -337,8 +351,12 @@ impl Pump {
             tracing::error!(queue = %state.name, jobs = lost, "the broker has forgotten this worker: the leases of its jobs are lost");
         }
         for lane in &concerned {
-            letters::unconfirmed(&state.name, &mut state.lanes[*lane].burials);
-            state.lanes[*lane].forget();
+            let lane = &mut state.lanes[*lane];
+            if !lane.late {
+                self.unsettled -= lane.finishes.len();
+            }
+            letters::unconfirmed(&state.name, &mut lane.burials);
+            lane.forget();
         }
         state.look();
         self.cancel(CancelCause::LeaseLost, |held| held.lane.queue == id.queue && concerned.contains(&held.lane.lane));
@@ -354,15 +372,19 @@ const MOST_WORK: usize = 256;
 impl Lane {
     /// What fits into one turn; the rest stays for the next.
     fn take_finishes(&mut self) -> Vec<Finish> {
+        let rest = self.finishes.split_off(self.fitting());
+        mem::replace(&mut self.finishes, rest)
+    }
+
+    /// How many of its endings fit into one turn.
+    fn fitting(&self) -> usize {
         let (mut bytes, mut done) = (0, 0);
         let fit = self.finishes.iter().take_while(|finish| {
             bytes += size(&finish.ending);
             done += work(&finish.ending);
             bytes <= MAX_BYTES && done <= MOST_WORK
         });
-        let fit = fit.count().max(1).min(self.finishes.len());
-        let rest = self.finishes.split_off(fit);
-        mem::replace(&mut self.finishes, rest)
+        fit.count().max(1).min(self.finishes.len())
     }
 }
 

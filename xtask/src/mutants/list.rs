@@ -23,6 +23,7 @@ const CLIENT: &[&str] = &["-p", "queue-tests", "--test", "client_faults"];
 const RUNTIMES: &[&str] = &["-p", "queue-tests", "--test", "any_runtime"];
 const OUTAGES: &[&str] = &["-p", "queue-tests", "--test", "worker_outages"];
 const LOG_LINES: &[&str] = &["-p", "queue-tests", "--test", "log_lines"];
+const HELD: &[&str] = &["-p", "queue-tests", "--test", "held_jobs", "--", "on_redis"];
 const WORKER: &[&str] = &["-p", "queue-worker", "--tests"];
 const DISK: &[&str] = &["-p", "queue-core", "--test", "sqlite_full_disk"];
 const CORE: &[&str] = &["-p", "queue-core", "--lib", "--all-features"];
@@ -538,6 +539,9 @@ mutants! {
         "worker: the reclaimer looks twice": "first.due() <= asked" => "true";
         "worker: a lease that ends too late is watched for its length": "term.saturating_add(confirm)" => "confirm";
         "worker: the reclaimer looks at all queues": "(group + 1) % groups" => "group";
+    }
+    HELD "queue-worker/src/pump/turns.rs" {
+        "worker: no more jobs are held than run": "claim.min(room)" => "claim";
     }
     WORKER "queue-core/src/sqlite/mod.rs" {
         "worker: beats have a thread of their own": "self.io.spawn(task)" => "drop(tokio::spawn(task))";

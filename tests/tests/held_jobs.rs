@@ -1,0 +1,62 @@
+//! What a worker holds at the broker: never more jobs than it may run. The jobs of a worker that dies are charged with a crash, and one
+//! that it only held would be charged for nothing.
+
+use std::time::{Duration, Instant};
+
+use queue_core::{broker::State, prelude::*};
+use queue_tests::{
+    on_servers,
+    server::{Kind, Server},
+};
+use queue_worker::Worker;
+
+const CONCURRENCY: usize = 32;
+const JOBS: u64 = 6_000;
+
+#[task(queue = "held")]
+async fn short() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
+on_servers! {
+    a_worker_never_holds_more_jobs_than_it_runs
+}
+
+async fn a_worker_never_holds_more_jobs_than_it_runs(kind: Kind) {
+    let server = Server::start(kind);
+    let most = most_held(&server.url()).await;
+    assert!((2..=CONCURRENCY as u64).contains(&most), "{most} jobs were active at once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_sqlite_a_worker_never_holds_more_jobs_than_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let most = most_held(&format!("sqlite://{}", folder.path().join("queue.db").display())).await;
+    assert!((2..=CONCURRENCY as u64).contains(&most), "{most} jobs were active at once");
+}
+
+/// The most jobs that were active at once while a worker drained a queue of short ones.
+async fn most_held(url: &str) -> u64 {
+    let client = Client::connect(url).await.unwrap();
+    client.enqueue_all((0..JOBS).map(|_| short::job())).await.unwrap();
+    let (inspector, mut most) = (client.inspector(), 0);
+    let looking = async {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let stats = inspector.stats("held").await.unwrap();
+            most = most.max(stats.depth.get(&State::Active).copied().unwrap_or(0));
+            if stats.counters.get("done").copied().unwrap_or(0) == JOBS {
+                return;
+            }
+            assert!(Instant::now() < end, "the queue is not drained: {stats:?}");
+        }
+    };
+    // A worker with a client of its own, as in a process of its own.
+    let worker = Worker::new(Client::connect(url).await.unwrap()).queue("held").concurrency(CONCURRENCY);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(worker.run(async { drop(stopped.await) }));
+    looking.await;
+    drop(stop);
+    assert!(running.await.unwrap().unwrap().is_clean());
+    most
+}
