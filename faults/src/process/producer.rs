@@ -192,8 +192,8 @@ impl Caller {
                         (address.id.to_string(), existing)
                     });
                 }
-                // The broker has lost this producer: nobody can say.
-                Err(QueueError::Forgotten(_)) => return None,
+                // The broker has lost this producer, or stopped in the middle: nobody can say.
+                Err(QueueError::Forgotten(_) | QueueError::WrongType { .. }) => return None,
                 Err(_) => {
                     self.recorder.note(Phase::Fail, draft.note(None, false));
                     tokio::time::sleep(Duration::from_millis(20)).await;

@@ -9,6 +9,7 @@ mod crowds;
 mod deaths;
 mod failovers;
 mod files;
+mod foreign;
 mod lines;
 mod servers;
 mod soak;
@@ -74,6 +75,7 @@ pub fn all() -> Vec<&'static Row> {
         lines::ROWS,
         servers::ROWS,
         states::ROWS,
+        foreign::ROWS,
         clocks::ROWS,
         crowds::ROWS,
         bytes::ROWS,

@@ -12,7 +12,7 @@ use super::{
     servers::Line,
 };
 use crate::{
-    broker::{Damage, DamageKind},
+    broker::{CALL_DEADLINE, Damage, DamageKind},
     error::{Error, Result},
 };
 
@@ -32,19 +32,23 @@ impl Misfit {
     }
 }
 
-/// The error for whoever was told `WRONGTYPE`: names the first key of the queue (or of the list of all queues) to which this applies.
-/// `None`: there is no such key any more, or the server does not let us look.
+/// The error for whoever was told `WRONGTYPE`: names the first key of the queue (or of the list of all queues) to which this applies. If
+/// there is none any more, a repair was faster than we are, and what was asked for may be asked for again. `None`: the server does not
+/// let us look.
 pub(super) async fn explained(keys: &Keys, tag: &str, link: &Link, broker: &str) -> Option<Error> {
     let registry = keys.queues();
     let (queue, misfit) = if tag == registry {
         let found = link.send(redis::cmd("TYPE").arg(&registry)).await.ok()?;
-        (None, of_registry(registry, found).ok()??)
+        (None, of_registry(registry, found).ok()?)
     } else {
         let types = link.send(&TYPES.with_body(&TYPES.call(keys, tag))).await.ok()?;
-        (Some(tag.to_owned()), of_queue(keys, tag, types).ok()?.into_iter().next()?)
+        (Some(tag.to_owned()), of_queue(keys, tag, types).ok()?.into_iter().next())
     };
-    let Misfit { key, found, expected } = misfit;
-    Some(Error::WrongType { broker: broker.to_owned(), queue, key, found, expected })
+    let broker = broker.to_owned();
+    Some(match misfit {
+        Some(Misfit { key, found, expected }) => Error::WrongType { broker, queue, key, found, expected },
+        None => Error::Ambiguous { broker, after: CALL_DEADLINE },
+    })
 }
 
 /// The keys of a queue that hold something of another type. With `repair` each is renamed, never over another key.

@@ -89,6 +89,9 @@ if noted and others > 0 then
   note_plain(nil)
 end
 
+-- Where another program has made something else of this list, the script stops here, and no finish is carried out without an answer.
+call('LLEN', K.ready2)
+
 -- --- Finishes: nothing is believed but the tag. ---
 
 local stale, answered = {}, {}

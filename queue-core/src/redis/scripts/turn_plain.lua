@@ -64,6 +64,17 @@ while from < #ARGV do
   end
 end
 
+-- Taken before anything is written: where another program has made something else of the list, the script stops here, and no finish is
+-- carried out without an answer. Nor is a job that ends just now one that may be handed out.
+local wanted = tonumber(ARGV[4])
+if large then
+  wanted = math.min(wanted, 64)
+end
+local ids = wanted > 0 and call('LPOP', K.ready2, large and ms(wanted) or ARGV[4]) or {}
+-- Who got less than he asked for has taken the last.
+local more = #ids == wanted and call('EXISTS', K.ready2) or 0
+local doubled = leave_active(ids)
+
 if #acked > 0 then
   if #given > 0 then
     call('ZADD', K.tombstones, unpack(given))
@@ -87,14 +98,6 @@ end
 
 -- --- Claim. ---
 
-local wanted = tonumber(ARGV[4])
-if large then
-  wanted = math.min(wanted, 64)
-end
-local ids = wanted > 0 and call('LPOP', K.ready2, large and ms(wanted) or ARGV[4]) or {}
--- Who got less than he asked for has taken the last.
-local more = #ids == wanted and call('EXISTS', K.ready2) or 0
-local doubled = leave_active(ids)
 count('repaired', doubled and #doubled or 0)
 local bytes = 0
 for at = 1, large and #ids or 0 do
