@@ -12,7 +12,7 @@ use super::{
     servers::Line,
 };
 use crate::{
-    broker::{CALL_DEADLINE, Damage, DamageKind},
+    broker::{Damage, DamageKind},
     error::{Error, Result},
 };
 
@@ -47,7 +47,7 @@ pub(super) async fn explained(keys: &Keys, tag: &str, link: &Link, broker: &str)
     let broker = broker.to_owned();
     Some(match misfit {
         Some(Misfit { key, found, expected }) => Error::WrongType { broker, queue, key, found, expected },
-        None => Error::Ambiguous { broker, after: CALL_DEADLINE },
+        None => Error::ambiguous(broker, "a key of another type was in the way, and has been moved aside meanwhile"),
     })
 }
 
