@@ -14,14 +14,15 @@ const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut told = Told::default();
+    let broker = shared.broker.info().location;
     loop {
         match shared.broker.condition().await {
             Ok(condition) => {
-                told.tell(&condition, now());
+                told.tell(&broker, &condition, now());
                 shared.note(condition);
             }
             // Those who work with it say so.
-            Err(error) => tracing::debug!("cannot ask how the broker is: {error}"),
+            Err(error) => tracing::debug!(broker, %error, "cannot ask how the broker is"),
         }
         tokio::time::sleep(shared.settings.beat().mul_f64(0.75 + fastrand::f64() / 4.0)).await;
     }
@@ -40,12 +41,12 @@ enum News {
 
 impl Told {
     /// Tells of trouble when it begins, once in a while as long as it lasts, and when it ends.
-    fn tell(&mut self, condition: &Condition, now: Instant) {
+    fn tell(&mut self, broker: &str, condition: &Condition, now: Instant) {
         let Condition { used, limit, free, trouble, .. } = condition;
         match (self.news(trouble.as_ref(), now), trouble) {
-            (Some(News::Over), _) => tracing::info!(used, limit, free, "the broker takes new jobs again"),
+            (Some(News::Over), _) => tracing::info!(broker, used, limit, free, "the broker takes new jobs again"),
             (Some(News::Trouble), Some(trouble)) => {
-                tracing::warn!(used, limit, free, "the broker is {}: {trouble}; {}", trouble.name(), trouble.way_out());
+                tracing::warn!(broker, used, limit, free, "the broker is {}: {trouble}; {}", trouble.name(), trouble.way_out());
             }
             _ => {}
         }

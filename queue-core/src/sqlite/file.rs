@@ -178,10 +178,10 @@ impl File {
         };
         if self.access != Access::Read {
             if is_old {
-                tracing::warn!(database = %self.path.display(), "the database file is back: work goes on with it");
+                tracing::warn!(broker = %self.path.display(), "the database file is back: work goes on with it");
             } else {
                 tracing::warn!(
-                    database = %self.path.display(),
+                    broker = %self.path.display(),
                     "opened the database file that is at the path now: jobs of the old one are not in it, and leases on them are lost"
                 );
             }
@@ -197,11 +197,11 @@ impl File {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         match (problem, told.as_deref()) {
             (Some(problem), None) => {
-                tracing::error!(database = %self.path.display(), "the database is lost, and nothing is read or written any more: {problem}");
+                tracing::error!(broker = %self.path.display(), "the database is lost, and nothing is read or written any more: {problem}");
             }
             // A file that is being made has no queue in it yet: what becomes of it is told soon enough.
             (Some(problem), Some(before)) if problem != before && !making => {
-                tracing::warn!(database = %self.path.display(), "the database is still lost: {problem}");
+                tracing::warn!(broker = %self.path.display(), "the database is still lost: {problem}");
             }
             _ => {}
         }
