@@ -362,7 +362,7 @@ fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
     let sound = place.json(&["doctor", "--json"]);
     assert_eq!(sound["durability"], "power-loss");
     let problems: Vec<&str> = sound["problems"].as_array().unwrap().iter().map(|problem| problem["problem"].as_str().unwrap()).collect();
-    assert_eq!(problems, ["1 jobs wait and no worker serves it"]);
+    assert_eq!(problems, ["no worker serves it, and 1 job is waiting"]);
     assert_eq!(sound["problems"][0]["is_fault"], false);
     let advised = place.ok(&["doctor"]);
     assert!(advised.contains("\n- advice: ") && advised.ends_with("1 piece of advice in 1 queue"), "{advised}");

@@ -133,13 +133,13 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
         problems.push(Problem::advice(queue, "it is paused", "`queues resume` lets it be served"));
     }
     if stats.workers == 0 && waiting > 0 {
-        problems.push(Problem::advice(queue, format!("{waiting} jobs wait and no worker serves it"), "start a worker"));
+        problems.push(Problem::advice(queue, format!("no worker serves it, and {} waiting", are(waiting)), "start a worker"));
     }
     if depth(State::Parked) > 0 {
         let parked = depth(State::Parked);
         problems.push(Problem::advice(
             queue,
-            format!("{parked} jobs are of tasks that no worker knows"),
+            format!("{} parked, of tasks that no worker knows", are(parked)),
             "deploy the binary that has them",
         ));
     }
@@ -148,6 +148,10 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
         problems.push(Problem::advice(queue, problem, "spread the work over several queues"));
     }
     Ok(())
+}
+
+fn are(jobs: u64) -> String {
+    if jobs == 1 { "1 job is".to_owned() } else { format!("{jobs} jobs are") }
 }
 
 fn text(report: &Report) -> String {
