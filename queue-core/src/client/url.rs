@@ -9,7 +9,6 @@ const SCHEMES: [&str; 7] = ["sqlite", "redis", "rediss", "redis+sentinel", "redi
 
 /// What becomes of a database file that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "there are no files"))]
 pub(super) enum Missing {
     Made,
     Refused,
@@ -35,7 +34,10 @@ pub(super) async fn open(url: &str, missing: Missing) -> Result<DynBroker> {
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(crate::sqlite::SqliteBroker::open(url)?),
         #[cfg(not(feature = "sqlite"))]
-        "sqlite" => Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "sqlite" }),
+        "sqlite" => {
+            let _ = missing;
+            Err(Error::FeatureOff { scheme: scheme.to_owned(), feature: "sqlite" })
+        }
         #[cfg(feature = "tls")]
         "rediss" => Ok(crate::redis::RedisBroker::connect(url).await?),
         #[cfg(not(feature = "tls"))]
