@@ -25,6 +25,7 @@ on_servers! {
     an_id_in_ready_of_a_job_that_is_elsewhere_is_taken_out
     doubles_are_found_in_long_lists_while_others_push_and_claim
     a_claim_hands_out_no_job_that_runs
+    a_claim_hands_out_no_job_that_has_ended_and_is_kept
 }
 
 const QUEUE: &str = "audited";
@@ -365,5 +366,30 @@ async fn on_redis_an_id_without_a_job_leaves_no_answer_empty() {
         lane.claim(0).await;
         let answer = lane.send(&lane.next().claim(10)).await;
         assert_eq!((answer.deliveries.len(), answer.more), (1, false), "with {trace:?}");
+    }
+}
+
+/// Its envelope is there as well, so nothing but its record tells that it has run.
+async fn a_claim_hands_out_no_job_that_has_ended_and_is_kept(kind: Kind) {
+    for snoozes in [false, true] {
+        let place = Place::on(kind).await;
+        place.put_given(4).await;
+        let (mut lane, mut other) = (Lane::on(&place.broker, QUEUE).await, Lane::on(&place.broker, QUEUE).await);
+        let held = lane.claim(4).await;
+        if snoozes {
+            // A job out of the ordinary has turns go by the whole script.
+            assert!(lane.end(&held[3], Ending::Snooze { delay: Duration::from_secs(600) }).await);
+        }
+        let keep = Some(Duration::from_secs(60));
+        for delivery in &held[..3] {
+            assert!(lane.end(delivery, Ending::Ack { result: None, keep }).await);
+        }
+        place.command("RPUSH", "ready:2", &["=job-0", "=job-1"]);
+        place.command("LPUSH", "ready:2", &["=job-2"]);
+        place.put(1).await;
+        let (first, second) = (other.claim(100).await, lane.claim(100).await);
+        assert_eq!((first.len(), second.len()), (1, 0), "{first:?}");
+        assert_eq!(place.broker.stats(QUEUE).await.unwrap().counters["done"], 3);
+        assert_eq!(place.depth(State::Done).await, 3, "they are kept as they were");
     }
 }

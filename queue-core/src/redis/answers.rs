@@ -97,6 +97,8 @@ pub(super) enum Plain {
     Well,
     /// And some of its jobs have failed.
     Failed,
+    /// And jobs that have ended are kept; others may have failed.
+    Kept,
     No,
 }
 
@@ -118,10 +120,11 @@ pub(super) fn plain_turn(value: Value) -> Result<Option<(TurnAnswer, Plain)>> {
     answer.next_due = time_to(next(&mut values)?)?;
     answer.workers = number(next(&mut values)?)?;
     let Some(attempts) = values.next() else { return Ok(Some((answer, Plain::Well))) };
+    let plain = if values.next().is_some() { Plain::Kept } else { Plain::Failed };
     for (delivery, attempts) in answer.deliveries.iter_mut().zip(array(attempts)?) {
         delivery.attempts = count(attempts);
     }
-    Ok(Some((answer, Plain::Failed)))
+    Ok(Some((answer, plain)))
 }
 
 /// Microseconds, or nothing.
@@ -179,7 +182,8 @@ pub(super) fn turn(value: Value, positions: &[usize]) -> Result<(TurnAnswer, Pla
     let plain = match number::<i64>(next(&mut values)?)? {
         0 => Plain::No,
         1 => Plain::Well,
-        _ => Plain::Failed,
+        2 => Plain::Failed,
+        _ => Plain::Kept,
     };
     Ok((answer, plain))
 }

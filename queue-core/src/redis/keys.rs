@@ -2,7 +2,7 @@
 //!
 //! | kind | type | holds |
 //! |---|---|---|
-//! | `meta` | hash | `schema`, `paused`, `claim`, `registrations`, `large`, `plain`, `failed` |
+//! | `meta` | hash | `schema`, `paused`, `claim`, `registrations`, `large`, `plain`, `failed`, `kept` |
 //! | `jobs` | hash | id → envelope, of every job in whatever state |
 //! | `ready:0` … `ready:3` | list | ids that may start now, by priority |
 //! | `suspect` | list | ids that may start now, of jobs with crashes |

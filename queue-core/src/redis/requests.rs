@@ -8,6 +8,7 @@ use std::{
 use redis::Cmd;
 
 use super::{
+    answers::Plain,
     keys::Keys,
     script::{ENQUEUE, ENQUEUE_READY, FAILURE_KEYS, Script, TURN, TURN_PLAIN},
 };
@@ -114,15 +115,15 @@ fn with_due(call: &mut Cmd, job: &NewJob) {
     };
 }
 
-/// A turn for a plain queue, in which jobs have failed or not; none if this one brings more than acks.
-pub(super) fn plain_turn(turn: &Turn, failed: bool, keys: &Keys) -> Option<Cmd> {
-    if !turn.resume.is_empty() || !turn.finishes.iter().all(|finish| ack(finish).is_some()) {
+/// A turn for a plain queue, as far as is known; none if this one brings more than acks, or the queue is not plain.
+pub(super) fn plain_turn(turn: &Turn, plain: Plain, keys: &Keys) -> Option<Cmd> {
+    if plain == Plain::No || !turn.resume.is_empty() || !turn.finishes.iter().all(|finish| ack(finish).is_some()) {
         return None;
     }
     let mut acks: Vec<&Finish> = turn.finishes.iter().collect();
     acks.sort_by_key(|finish| group_of(finish));
-    let keeps = acks.iter().any(|finish| kept(finish).is_some());
-    let (used, arguments) = match (keeps, failed) {
+    let keeps = plain == Plain::Kept || acks.iter().any(|finish| kept(finish).is_some());
+    let (used, arguments) = match (keeps, plain == Plain::Failed) {
         (true, _) => (TURN_PLAIN.keys.len(), 6 + 6 * acks.len()),
         (false, true) => (FAILURE_KEYS.end, 4 + 3 * acks.len()),
         (false, false) => (FAILURE_KEYS.start, 4 + 3 * acks.len()),

@@ -88,9 +88,7 @@ impl PlainQueues {
 /// answer to a turn that either has taken already.
 pub(super) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<TurnAnswer> {
     let plain = broker.plain.look(&turn.queue);
-    if plain != Plain::No
-        && let Some(call) = requests::plain_turn(turn, plain == Plain::Failed, &broker.keys)
-    {
+    if let Some(call) = requests::plain_turn(turn, plain, &broker.keys) {
         let sent = Instant::now();
         let value = broker.servers.script(Line::Requests, &turn.queue, &TURN_PLAIN, call).await?;
         if let Some((answer, plain)) = answers::plain_turn(value)? {

@@ -258,7 +258,8 @@ mutants! {
         "sweep: what other hands have brought is looked for": "note_plain(nil)\n" => "";
     }
     AUDITOR "queue-core/src/redis/scripts/claim.lua" {
-        "turn: what runs is not handed out": "local left = leave_active(found)" => "local left = nil";
+        "turn: what runs is not handed out": "local left = leave_those_in(K.active, found)" => "local left = nil";
+        "turn: what is kept is not handed out": "left = is_there(K.records) and leave_those_in(K.records, found)" => "left = nil";
         "turn: no answer is empty that need not be": "if bytes > 0 and bytes + size > max_bytes then" => "if #ids > 0 and bytes + size > max_bytes then";
     }
     AUDITOR "queue-core/src/redis/scripts/turn.lua" {
@@ -297,7 +298,8 @@ mutants! {
         "plain turn: attempts go with what has no envelope": "      call('HDEL', K.attempts, ids[at])\n" => "";
         "plain turn: errors go with what has no envelope": "      call('HDEL', K.errors, ids[at])\n" => "";
         "plain turn: what has no envelope is not handed out": "if not body or body == '' or not is_id(ids[at]) then" => "if false then";
-        "plain turn: what runs is not handed out": "local doubled = leave_active(ids)" => "local doubled = nil";
+        "plain turn: what runs is not handed out": "local doubled = leave_those_in(K.active, ids)" => "local doubled = nil";
+        "plain turn: what is kept is not handed out": "doubled = has_kept and leave_those_in(K.records, ids)" => "doubled = nil";
         "plain turn: an id that is there twice is handed out once": "if put_all(K.active, pairs_) < #ids then" => "put_all(K.active, pairs_)\n  if false then";
     }
     REDIS "queue-core/src/redis/scripts/turn_plain.lua" {

@@ -66,7 +66,9 @@ local function take(ids, found, list, max_bytes)
     found = alive
   end
   if list then
-    local left = leave_active(found)
+    local left = leave_those_in(K.active, found)
+    doubled = doubled + (left and #left or 0)
+    left = is_there(K.records) and leave_those_in(K.records, found)
     doubled = doubled + (left and #left or 0)
   end
   if not max_bytes then

@@ -65,6 +65,7 @@ local function keep_ended(ids, state, keep_ms, sizes, results, note, places)
     end
   end
   put_all(K.records, records)
+  call('HSET', K.meta, 'kept', '1')
   many('RPUSH', K.ended, lines)
   count('.kept_bytes', total)
   count('.kept:' .. state, #ids)
@@ -116,6 +117,9 @@ local function trim_ended(items, max_count, max_bytes)
     if passed < #lines then
       break
     end
+  end
+  if removed > 0 and call('EXISTS', K.records) == 0 then
+    call('HDEL', K.meta, 'kept')
   end
   count('.kept_bytes', -freed)
   for state, n in pairs(states) do

@@ -21,13 +21,13 @@ local function put_all(key, pairs_)
   return new
 end
 
--- Takes the ids of jobs that run already out of a list, and gives these, or nothing. Another program has put them into `ready`: a second
--- run would be beside the first.
-local function leave_active(ids)
+-- Takes the ids that a hash has out of a list, and gives these, or nothing. A job that runs already (`active`), or that has ended and is
+-- kept (`records`), was put into `ready` by another program: it would run twice.
+local function leave_those_in(key, ids)
   local left, all = nil, #ids
-  local tags = all > 0 and call('HMGET', K.active, unpack(ids))
+  local found = all > 0 and call('HMGET', key, unpack(ids))
   for at = 1, all do
-    if tags[at] then
+    if found[at] then
       left = left or {}
       left[#left + 1] = ids[at]
     elseif left then

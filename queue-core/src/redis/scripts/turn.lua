@@ -6,9 +6,9 @@
 --   other endings: claim, id, kind, a, b.
 -- Answers: stale positions as text, ids, envelopes, counts (none, or attempts, crashes and snoozes: of each, or none), claim number,
 -- now, more (1) and suspects (2), time to the next that is due or '', parked, paused, workers, whether the queue is plain (1), and
--- jobs in it have failed (2). Times are in microseconds: a job starts when it is due, not a millisecond later.
+-- jobs in it have failed (2) or are kept (3). Times are in microseconds: a job starts when it is due, not a millisecond later.
 
-local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large', 'plain', 'failed')
+local meta = call('HMGET', K.meta, 'schema', 'paused', 'claim', 'large', 'plain', 'failed', 'kept')
 if meta[1] and meta[1] ~= SCHEMA then
   return too_new(meta[1])
 end
@@ -26,6 +26,8 @@ elseif seq > last + 1 then
   return redis.error_reply('FORGOTTEN ' .. worker)
 end
 local paused, large, noted, failed = meta[2] == '1', meta[4] == '1', meta[5] or nil, meta[6] == '1'
+-- Whether jobs that have ended are kept.
+local has_kept = meta[7] == '1'
 
 local i = 10 + tonumber(ARGV[9])
 local groups, keeping, others = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
@@ -45,7 +47,7 @@ local function answer(stale, ids, bodies, counts, claim, workers, first_due, mor
   end
   local parked = level and 0 or call('EXISTS', K.parked)
   local waiting = paused and 0 or (more and 1 or 0) + (suspected and 2 or 0)
-  local plainness = noted and (failed and 2 or 1) or 0
+  local plainness = noted and (has_kept and 3 or failed and 2 or 1) or 0
   return { stale, ids, bodies, counts, claim, ms(micros), waiting, next_due, parked, paused and 1 or 0, workers, plainness }
 end
 
@@ -136,6 +138,7 @@ for _ = 1, groups do
       strip(own)
     end
   elseif mine > 0 then
+    has_kept = true
     keep_ended(own, 'done', keep_ms, sizes_of(ARGV[i + results + 1]), { unpack(ARGV, i + 1, i + results) }, nil, places)
     kept = kept + mine
   end
@@ -188,10 +191,12 @@ for _ = 1, others do
       end
       bury(id, a)
     elseif kind == 'cancel' then
+      has_kept = true
       keep_one(id, 'cancelled', 86400000, '', a)
       free_id(id)
       count('cancelled', 1)
     elseif kind == 'expire' then
+      has_kept = true
       keep_one(id, 'expired', 86400000, '')
       free_id(id)
       count('expired', 1)
@@ -259,7 +264,7 @@ if not paused and wanted > 0 then
     for at, member in ipairs(parked) do
       found[at] = string.sub(member, #task + 2)
     end
-    for _, id in ipairs(leave_active(found) or {}) do
+    for _, id in ipairs(leave_those_in(K.active, found) or {}) do
       call('ZREM', K.parked, task .. '\0' .. id)
       doubled = doubled + 1
     end

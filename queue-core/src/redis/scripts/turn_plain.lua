@@ -2,16 +2,16 @@
 -- ARGV: worker, seq, lease, claim, groups of acks: claim, n ids. Where jobs are kept, the last keys are given, and it is worker, seq,
 --   lease, claim, most kept, most bytes kept, and groups as those of `turn.lua`.
 -- Answers: ids, envelopes, claim number, now, more, time to the next that is due or '', workers, and where jobs have failed their
--- attempts. With nothing, and nothing has changed, where it takes `turn.lua`: the queue is not known to be plain, or is of a newer
--- schema; a job that has waited is due; jobs have failed, and the keys for that are not given; the lane is not known, or the turn is
+-- attempts, and 1 where jobs are kept. With nothing, and nothing has changed, where it takes `turn.lua`: the queue is not known to be plain, or is of a newer
+-- schema; a job that has waited is due; jobs have failed or are kept, and the keys for that are not given; the lane is not known, or the turn is
 -- not its next; an ending is stale.
 
 -- Most bytes of the envelopes of one answer; a single larger one travels alone.
 local MAX_BYTES = 1048576
 
-local meta = call('HMGET', K.meta, 'schema', 'plain', 'claim', 'failed', 'large')
-local plain_until, failed, large = whole(meta[2] or ''), meta[4] == '1', meta[5] == '1'
-if plain_until <= now or failed and not K.errors or meta[1] and meta[1] ~= SCHEMA then
+local meta = call('HMGET', K.meta, 'schema', 'plain', 'claim', 'failed', 'large', 'kept')
+local plain_until, failed, large, has_kept = whole(meta[2] or ''), meta[4] == '1', meta[5] == '1', meta[6] == '1'
+if plain_until <= now or failed and not K.errors or has_kept and not K.records or meta[1] and meta[1] ~= SCHEMA then
   return false
 end
 local worker, seq = ARGV[1], ARGV[2]
@@ -73,7 +73,9 @@ end
 local ids = wanted > 0 and call('LPOP', K.ready2, large and ms(wanted) or ARGV[4]) or {}
 -- Who got less than he asked for has taken the last.
 local more = #ids == wanted and call('EXISTS', K.ready2) or 0
-local doubled = leave_active(ids)
+local doubled = leave_those_in(K.active, ids)
+count('repaired', doubled and #doubled or 0)
+doubled = has_kept and leave_those_in(K.records, ids)
 
 if #acked > 0 then
   if #given > 0 then
@@ -87,6 +89,7 @@ if #acked > 0 then
       call('HDEL', K.errors, unpack(gone))
     end
   end
+  has_kept = has_kept or #keeps > 0
   for _, keep in ipairs(keeps) do
     keep_ended(keep.ids, 'done', keep.ms, sizes_of(keep.sizes), keep.results)
   end
@@ -152,4 +155,8 @@ else
 end
 call('ZADD', K.leases, ms(now + ARGV[3]), worker)
 local next_due = plain_until < FOREVER and ms(whole(plain_until * 1000 - micros)) or ''
-return { ids, bodies, number, ms(micros), more, next_due, call('ZCARD', K.leases), attempts }
+local answer = { ids, bodies, number, ms(micros), more, next_due, call('ZCARD', K.leases), attempts }
+if has_kept then
+  answer[8], answer[9] = attempts or false, 1
+end
+return answer
