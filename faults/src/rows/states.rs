@@ -111,7 +111,11 @@ fn tail_cut(bed: &mut Bed, anew: bool) -> Harming<'_> {
             }
         }
         if !anew {
-            bed.client.inspector().audit(QUEUE, Audit { repair: true, thorough: true }).await?;
+            // The first call finds that its connection has ended with the server.
+            bed.until("the auditor to have looked", PATIENCE, async |bed| {
+                bed.client.inspector().audit(QUEUE, Audit { repair: true, thorough: true }).await.is_ok()
+            })
+            .await?;
         }
         Ok(())
     })
