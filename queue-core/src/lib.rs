@@ -1,6 +1,7 @@
 //! Typed background jobs: a function with `#[task]` on it is enqueued by one program and run by another, at least once.
 //!
-//! This crate is what a program needs that declares tasks or enqueues them. `queue-worker` runs them.
+//! A program that declares tasks or enqueues them needs this crate alone. `queue-worker` runs them. The glossary in `docs/README.md` of
+//! the repository says what the words mean.
 //!
 //! # A first job
 //!

@@ -1,4 +1,5 @@
-//! `#[task]` and `#[derive(Task)]` of [queue-core](https://docs.rs/queue-core), where they are documented and re-exported.
+//! `#[task]` and `#[derive(Task)]` of [queue-core](https://docs.rs/queue-core), where they are documented and re-exported. The glossary in
+//! `docs/README.md` of the repository says what the words mean.
 //!
 //! Each mistake is told once, at the token that has to change: the macros check what can be seen in the syntax, and route
 //! every requirement on a type through exactly one expression that carries the span of that type.

@@ -1,4 +1,5 @@
-//! Runs the jobs of [`queue_core`]: the [`Worker`], its duties, and the command line of a worker binary.
+//! Runs the jobs of [`queue_core`]: the [`Worker`], its duties, and the command line of a worker binary. The glossary in
+//! `docs/README.md` of the repository says what the words mean.
 //!
 //! # Where things are
 //!
