@@ -1,17 +1,11 @@
-//! What the tests of the workspace share: real servers, sentinels and clusters, a proxy that does them harm, a broker that fails
-//! on demand, and the one conformance suite. The author of another broker implements [`Storage`](conformance::Storage) and
-//! writes `conformance!(on_mine, Mine::new)`.
+//! What the tests of the workspace share: real servers, sentinels and clusters, a proxy that does them harm, and
+//! the [storages] on which the conformance suite of `queue-testing` runs.
 
 pub mod chronicle;
 pub mod cluster;
-pub mod conformance;
-pub mod failing;
 pub mod fleet;
 pub mod history;
 pub mod log_lines;
-pub mod lossy_enqueues;
-pub mod memory_broker;
-pub mod model;
 pub mod patience;
 pub mod preload;
 pub mod process;

@@ -16,9 +16,9 @@ use queue_core::{
     },
     redis::RedisBroker,
 };
+use queue_testing::conformance::Storage;
 
 use crate::{
-    conformance::Storage,
     server::{Kind, Server},
     storages,
 };

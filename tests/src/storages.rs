@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use queue_core::{broker::DynBroker, redis::RedisBroker, sqlite::SqliteBroker};
+use queue_testing::{conformance::Storage, failing::FailingBroker};
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
 use crate::{
-    cluster,
-    conformance::Storage,
-    failing::FailingBroker,
-    sentinel,
+    cluster, sentinel,
     server::{self, Kind},
 };
 

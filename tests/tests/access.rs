@@ -8,9 +8,11 @@ use queue_core::{
     prelude::*,
     redis::RedisBroker,
 };
-use queue_tests::{
+use queue_testing::{
     conformance,
     conformance::{Lane, Producer, envelope},
+};
+use queue_tests::{
     on_servers,
     roles::{self, Roles},
     server::{Kind, Server, free_port},

@@ -15,8 +15,8 @@ use queue_core::{
     redis::RedisBroker,
     registry::Registry,
 };
+use queue_testing::conformance::{Lane, Producer, envelope};
 use queue_tests::{
-    conformance::{Lane, Producer, envelope},
     on_servers,
     patience::until,
     server::{Kind, Server},

@@ -8,8 +8,8 @@ use queue_core::{
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
+use queue_testing::conformance::{Lane, Producer, ack, envelope};
 use queue_tests::{
-    conformance::{Lane, Producer, ack, envelope},
     on_servers,
     server::{Kind, Server},
 };

@@ -22,7 +22,8 @@ use queue_core::{
     prelude::*,
     sqlite::SqliteBroker,
 };
-use queue_tests::{failing::FailingBroker, lossy_enqueues::EnqueueFault as Fault, patience::until};
+use queue_testing::failing::{EnqueueFault as Fault, FailingBroker};
+use queue_tests::patience::until;
 use tokio::sync::{Barrier, oneshot};
 
 #[task(queue = "numbers")]

@@ -11,15 +11,8 @@ use queue_core::{
     broker::{DynBroker, NewJob},
     redis::RedisBroker,
 };
-use queue_tests::{
-    cluster::Cluster,
-    conformance::{Producer, envelope},
-    fleet::Fleet,
-    history::History,
-    on_servers,
-    sentinel::Promotion,
-    server::Kind,
-};
+use queue_testing::conformance::{Producer, envelope};
+use queue_tests::{cluster::Cluster, fleet::Fleet, history::History, on_servers, sentinel::Promotion, server::Kind};
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(1500);
 

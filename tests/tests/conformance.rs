@@ -1,8 +1,7 @@
 //! The conformance suite, on every broker.
 
+use queue_testing::{conformance, memory_broker::Memory};
 use queue_tests::{
-    conformance,
-    memory_broker::Memory,
     server::Kind,
     storages::{Server, SqliteFile, SqliteMemory, Wrapped},
 };

@@ -7,8 +7,8 @@ use queue_core::{
     broker::{DynBroker, Ending, KeepLimits, NewJob, Priority, ProcessId, Register, State, SweepLimits, Turn},
     redis::RedisBroker,
 };
+use queue_testing::conformance::{Lane, Producer, envelope, finish};
 use queue_tests::{
-    conformance::{Lane, Producer, envelope, finish},
     on_servers,
     server::{Kind, Server},
 };

@@ -7,8 +7,8 @@ use std::{
 };
 
 use queue_core::{Error, broker::DynBroker, prelude::*, registry::Registry, sqlite::SqliteBroker};
+use queue_testing::failing::{FailingBroker, Fault};
 use queue_tests::{
-    failing::{FailingBroker, Fault},
     patience::{PATIENCE, until, wait_for},
     server::{Kind, Server, free_port},
 };

@@ -10,8 +10,8 @@ use queue_core::{
     registry::Registry,
     sqlite::SqliteBroker,
 };
+use queue_testing::failing::{FailingBroker, Fault};
 use queue_tests::{
-    failing::{FailingBroker, Fault},
     log_lines::{Line, lines, note},
     on_servers,
     patience::until,

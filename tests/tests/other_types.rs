@@ -12,10 +12,9 @@ use queue_core::{
     broker::{Audit, DamageKind, DynBroker, Inspect, NewJob},
     redis::RedisBroker,
 };
+use queue_testing::conformance::{Lane, Producer, ack, envelope};
 use queue_tests::{
-    cluster,
-    conformance::{Lane, Producer, ack, envelope},
-    on_servers,
+    cluster, on_servers,
     patience::wait_for,
     server::{Kind, Server},
 };

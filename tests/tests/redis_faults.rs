@@ -14,8 +14,8 @@ use queue_core::{
     prelude::task,
     redis::RedisBroker,
 };
+use queue_testing::conformance::{ack, envelope, eventually, finish};
 use queue_tests::{
-    conformance::{ack, envelope, eventually, finish},
     on_servers,
     proxy::{Harm, Proxy},
     server::{Kind, Server, free_port},

@@ -6,8 +6,8 @@ use queue_core::{
     Error, JobId,
     broker::{Broker, BuryReason, Ending, Enqueue, Inspect, NewJob, ProcessId, Register, SweepLimits, Turn},
 };
+use queue_testing::conformance::{ack, envelope, eventually, finish};
 use queue_tests::{
-    conformance::{ack, envelope, eventually, finish},
     on_servers,
     server::{Kind, Server},
 };

@@ -8,7 +8,7 @@ use queue_core::{
     prelude::task,
     sqlite::SqliteBroker,
 };
-use queue_tests::conformance::{ack, finish};
+use queue_testing::conformance::{ack, finish};
 use tempfile::TempDir;
 
 const LEASE: Duration = Duration::from_secs(60);

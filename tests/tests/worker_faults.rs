@@ -11,10 +11,8 @@ use queue_core::{
     prelude::*,
     sqlite::SqliteBroker,
 };
-use queue_tests::{
-    failing::{FailingBroker, Fault},
-    patience::until,
-};
+use queue_testing::failing::{FailingBroker, Fault};
+use queue_tests::patience::until;
 use queue_worker::Worker;
 
 #[derive(Default)]

@@ -9,10 +9,8 @@ use queue_core::{
     envelope::Envelope,
     redis::RedisBroker,
 };
-use queue_tests::{
-    conformance::eventually,
-    server::{self, Server},
-};
+use queue_testing::conformance::eventually;
+use queue_tests::server::{self, Server};
 use redis::aio::MultiplexedConnection;
 
 /// A lease that no case outlives.

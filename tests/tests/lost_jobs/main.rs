@@ -12,10 +12,8 @@ use queue_core::{
     envelope::Envelope,
     redis::RedisBroker,
 };
-use queue_tests::{
-    conformance::{Lane, Producer, envelope},
-    server::Server,
-};
+use queue_testing::conformance::{Lane, Producer, envelope};
+use queue_tests::server::Server;
 
 const QUEUE: &str = "lost";
 

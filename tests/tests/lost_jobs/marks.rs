@@ -6,8 +6,8 @@ use queue_core::{
     broker::{BuryReason, CrashRule, DynBroker, Ending, ProcessId, Register, State},
     redis::RedisBroker,
 };
+use queue_testing::conformance::{Lane, Producer, nack};
 use queue_tests::{
-    conformance::{Lane, Producer, nack},
     on_servers,
     patience::until,
     server::{Kind, Server},

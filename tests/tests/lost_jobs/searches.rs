@@ -14,8 +14,8 @@ use queue_core::{
     broker::{Damage, Delivery, DynBroker, Ending, Inspect, State},
     redis::RedisBroker,
 };
+use queue_testing::conformance::{Lane, ack, eventually, finish, nack};
 use queue_tests::{
-    conformance::{Lane, ack, eventually, finish, nack},
     on_servers,
     patience::{PATIENCE, until},
     proxy::Proxy,

@@ -6,8 +6,8 @@ use queue_core::{
     JobId,
     broker::{CrashRule, DamageKind, Priority, ProcessId, Register, State, SweepLimits, Turn},
 };
+use queue_testing::conformance::{Lane, Producer};
 use queue_tests::{
-    conformance::{Lane, Producer},
     on_servers,
     patience::until,
     server::{Kind, Server},

@@ -7,7 +7,7 @@ use queue_core::{
     Error, JobId,
     broker::{BuryReason, DynBroker, JobRecord, Priority, State, TurnAnswer},
 };
-use queue_tests::model::Model;
+use queue_testing::model::Model;
 
 /// What is wrong.
 pub(crate) type Check = Result<(), String>;

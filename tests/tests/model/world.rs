@@ -13,7 +13,7 @@ use queue_core::{
     },
     envelope::Envelope,
 };
-use queue_tests::model::{Model, Place, Seen};
+use queue_testing::model::{Model, Place, Seen};
 
 use crate::{
     compare::{Check, outcome, same, same_jobs, same_turn},

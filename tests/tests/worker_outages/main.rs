@@ -12,7 +12,8 @@ use queue_core::{
     broker::{ProcessId, Register},
     prelude::*,
 };
-use queue_tests::{failing::Fault, patience::until};
+use queue_testing::failing::Fault;
+use queue_tests::patience::until;
 use queue_worker::Shutdown;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -6,10 +6,8 @@ use std::{
 };
 
 use queue_core::{broker::DynBroker, context::CancelCause, prelude::*, registry::Registry, sqlite::SqliteBroker};
-use queue_tests::{
-    failing::{FailingBroker, Fault},
-    patience::until,
-};
+use queue_testing::failing::{FailingBroker, Fault};
+use queue_tests::patience::until;
 use queue_worker::{Shutdown, Stopped, Worker};
 use tokio::task::JoinHandle;
 

@@ -1,10 +1,11 @@
-//! What befalls the enqueues of a [`FailingBroker`](crate::failing::FailingBroker), one by one, and how they looked as they came.
+//! What befalls the enqueues of a [`FailingBroker`](super::FailingBroker), one by one, and how they looked as they came.
 
 use std::{
     collections::VecDeque,
     fmt,
     sync::{Mutex, PoisonError},
     thread::{self, ThreadId},
+    time::Duration,
 };
 
 use queue_core::{
@@ -13,7 +14,8 @@ use queue_core::{
 };
 use tokio::sync::{Semaphore, watch};
 
-use crate::patience::PATIENCE;
+/// How long [`Enqueues::has_seen`] waits.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What happens to an enqueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +117,7 @@ impl Enqueues {
     /// Waits until so many have come.
     ///
     /// # Panics
-    /// When they have not come in [`PATIENCE`].
+    /// When they have not come within 30 seconds.
     pub async fn has_seen(&self, enqueues: usize) {
         let mut seen = self.seen.subscribe();
         let arrived = seen.wait_for(|seen| seen.len() >= enqueues);
@@ -124,7 +126,7 @@ impl Enqueues {
     }
 
     /// Carries one out, or not.
-    pub(crate) async fn pass(
+    pub(super) async fn pass(
         &self,
         broker: &str,
         request: &Enqueue,

@@ -1,6 +1,8 @@
 //! A broker that fails on demand, around a real one: for every path on which storage is down, and as the example of a broker
 //! of somebody else's.
 
+mod enqueues;
+
 use std::{
     fmt,
     sync::{
@@ -21,7 +23,7 @@ use queue_core::{
 };
 use tokio::sync::watch;
 
-use crate::lossy_enqueues::Enqueues;
+pub use self::enqueues::{EnqueueFault, Enqueues, Seen};
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! One suite for every broker: plain async functions over a [`Bed`], one per behaviour that the conformance asks for.
 //!
 //! ```
-//! use queue_tests::{conformance, storages::SqliteMemory};
+//! use queue_testing::{conformance, memory_broker::Memory};
 //!
-//! conformance!(on_sqlite_memory, SqliteMemory::new);
+//! conformance!(on_memory, Memory::new);
 //! ```
 //!
-//! generates a module `on_sqlite_memory` with a `#[test]` per case.
+//! generates a module `on_memory` with a `#[test]` per case.
 
 mod bed;
 pub mod bulk;
