@@ -5,25 +5,17 @@
 //! A doorbell wakes the other processes within milliseconds. The states and transitions are those of Redis,
 //! in the same order; the tables are described in `schema`.
 
-mod audit;
-mod ballast;
-mod busy;
-mod company;
-mod doorbell;
+mod connection;
+mod doors;
+
 mod enqueue;
-mod file;
-mod finish;
-mod jobs;
-mod lenient;
-mod operation;
-mod people;
-mod reclaim;
-mod schema;
-mod sweep;
 mod turn;
-mod tx;
-mod url;
-mod writer;
+
+mod lease;
+
+mod people;
+
+mod audit;
 
 use std::{
     fmt,
@@ -34,11 +26,13 @@ use std::{
 
 use async_trait::async_trait;
 
-use self::{
+use self::connection::{
     ballast::Ballast,
-    doorbell::{Bell, Listeners},
+    condition,
+    doorbell::{self, Bell, Listeners},
     file::{Access, File, Lost},
     operation::Commit,
+    schema, url,
     writer::{Opened, Writer},
 };
 use crate::{
@@ -62,7 +56,7 @@ pub fn url_of(path: &Path) -> String {
 /// A job's failures, read for [`crate::__fuzz`].
 #[cfg(feature = "fuzz")]
 pub(crate) fn __fuzz_failures(bytes: &[u8]) {
-    let read = jobs::failures(Some(bytes));
+    let read = doors::row::failures(Some(bytes));
     if let Err(error) = read {
         assert!(error.to_string().len() <= crate::envelope::ERROR_MAX, "a message of {} bytes", error.to_string().len());
     }
@@ -260,7 +254,7 @@ impl Broker for SqliteBroker {
     async fn condition(&self) -> Result<Condition> {
         let Some(path) = self.path.clone() else { return Ok(Condition::default()) };
         // By the writer, so that it looks for its file, however idle it is.
-        let asked = self.writer().call(Commit::Soon, move |_| Ok(ballast::condition(&path))).await;
+        let asked = self.writer().call(Commit::Soon, move |_| Ok(condition::condition(&path))).await;
         let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match lost {
             Some(why) => Ok(Condition { trouble: Some(Trouble::Lost(why)), ..Condition::default() }),
@@ -278,24 +272,24 @@ impl Broker for SqliteBroker {
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
         // All travel before the first is waited for, and so share a commit.
-        let calls = lanes.iter().cloned().map(|lane| self.writer().call(Commit::Soon, move |tx| reclaim::extend(tx, &lane)));
+        let calls = lanes.iter().cloned().map(|lane| self.writer().call(Commit::Soon, move |tx| lease::extend(tx, &lane)));
         futures_util::future::join_all(calls).await
     }
 
     async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
         let queue = queue.to_owned();
-        self.reader().call(Commit::Soon, move |tx| reclaim::suspects(tx, &queue, limit)).await
+        self.reader().call(Commit::Soon, move |tx| lease::suspects(tx, &queue, limit)).await
     }
 
     async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
         bounded("suspects", suspects.len())?;
         let (queue, suspects) = (queue.to_owned(), suspects.to_vec());
-        self.writer().call(Commit::Soon, move |tx| reclaim::fence(tx, &queue, &suspects)).await
+        self.writer().call(Commit::Soon, move |tx| lease::fence(tx, &queue, &suspects)).await
     }
 
     async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
         let (queue, rule) = (queue.to_owned(), *rule);
-        self.writer().call(Commit::Soon, move |tx| reclaim::sweep_fenced(tx, &queue, &rule)).await
+        self.writer().call(Commit::Soon, move |tx| lease::sweep_fenced(tx, &queue, &rule)).await
     }
 
     async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
@@ -312,7 +306,7 @@ impl Broker for SqliteBroker {
 
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         let (queue, limits) = (queue.to_owned(), *limits);
-        self.writer().call(Commit::Soon, move |tx| sweep::sweep(tx, &queue, &limits)).await
+        self.writer().call(Commit::Soon, move |tx| audit::sweep::sweep(tx, &queue, &limits)).await
     }
 
     fn hints(&self, queue: &str) -> Hints {

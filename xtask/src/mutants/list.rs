@@ -131,35 +131,35 @@ mutants! {
     ACCESS "queue-core/src/redis/url.rs" {
         "access: a password file is read again": "settings.set_password(password(file)?)" => "{ static ONCE: std::sync::OnceLock<String> = std::sync::OnceLock::new(); settings.set_password(ONCE.get_or_init(|| password(file).unwrap_or_default()).clone()) }";
     }
-    SQLITE "queue-core/src/sqlite/turn.rs" {
+    SQLITE "queue-core/src/sqlite/turn/mod.rs" {
         "sqlite turn: a fenced lane is unknown": "\"SELECT worker, seq, answer FROM queue_workers WHERE queue = ?1 AND name = ?2 AND NOT fenced AND typeof(seq) = 'integer' AND seq >= 0\"" => "\"SELECT worker, seq, answer FROM queue_workers WHERE queue = ?1 AND name = ?2\"";
         "sqlite turn: an old sequence is refused": "if turn.seq < last {" => "if false {";
         "sqlite turn: a skipped sequence is refused": "if turn.seq - last > 1 {" => "if false {";
         "sqlite turn: a replay is recognised": "if turn.seq == last {" => "if false {";
         "sqlite turn: claim numbers grow": "tx.now.max(queue.last_claim() + 1)" => "1";
     }
-    SQLITE "queue-core/src/sqlite/finish.rs" {
+    SQLITE "queue-core/src/sqlite/turn/finish.rs" {
         "sqlite finish: an ack needs its tag": "\"DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5\"" => "\"DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND ?3 + ?4 + ?5 NOT NULL\"";
         "sqlite finish: another ending needs its tag": "\"SELECT digest, failures, length(envelope) FROM queue_jobs\n             WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5\"" => "\"SELECT digest, failures, length(envelope) FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND ?3 + ?4 + ?5 NOT NULL\"";
     }
-    SQLITE "queue-core/src/sqlite/enqueue.rs" {
+    SQLITE "queue-core/src/sqlite/enqueue/mod.rs" {
         "sqlite enqueue: a replay is recognised": "if request.seq == last {" => "if false {";
         "sqlite enqueue: an old sequence is refused": "if request.seq < last {" => "if false {";
         "sqlite enqueue: another payload is a conflict": "digest == job.digest.cast_signed()" => "true";
     }
-    SQLITE "queue-core/src/sqlite/reclaim.rs" {
+    SQLITE "queue-core/src/sqlite/lease/mod.rs" {
         "sqlite extend: lost turns are noticed": "\"UPDATE queue_workers SET deadline = ?4 WHERE queue = ?1 AND name = ?2 AND seq >= ?3 AND NOT fenced RETURNING worker\"" => "\"UPDATE queue_workers SET deadline = ?4 WHERE queue = ?1 AND name = ?2 AND ?3 NOT NULL AND NOT fenced RETURNING worker\"";
         "sqlite suspects: a lease that ends too late is one": "AND NOT fenced AND deadline > ?2 + term LIMIT ?3" => "AND NOT fenced AND deadline > ?2 + term AND 0 LIMIT ?3";
         "sqlite fence: a lease that ends too late is over": "OR deadline > ?4 + term" => "";
         "sqlite fence: only the lease that was seen": "suspect.deadline_ms" => "tx.sql(\"SELECT deadline FROM queue_workers WHERE name = ?1\")?.query_row([suspect.worker.as_str()], |row| row.get::<_, i64>(0)).unwrap_or(0)";
     }
-    ROWS "queue-core/src/sqlite/reclaim.rs" {
+    ROWS "queue-core/src/sqlite/lease/mod.rs" {
         "sqlite fence: only a lease that is over": "suspect.deadline_ms, tx.now]" => "suspect.deadline_ms, i64::MAX]";
     }
-    DISK "queue-core/src/sqlite/writer.rs" {
+    DISK "queue-core/src/sqlite/connection/writer.rs" {
         "sqlite: a full disk refuses enqueues, not finishes": "self.commit_without_adding(&mut answers)" => "{ let error = self.full(); answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate())) }";
     }
-    POWER "queue-core/src/sqlite/writer.rs" {
+    POWER "queue-core/src/sqlite/connection/writer.rs" {
         "sqlite: what is acknowledged is on disk": "Commit::Jobs(_) | Commit::Synced => durability == Durability::PowerLoss," => "Commit::Jobs(_) | Commit::Synced => false,";
     }
     POWER "queue-core/src/sqlite/mod.rs" {
@@ -475,30 +475,30 @@ mutants! {
     REDIS_FAULTS "queue-core/src/redis/link.rs" {
         "link: a demoted master is left at once": "if error.kind() == redis::ErrorKind::Server(ServerErrorKind::ReadOnly) {" => "if false {";
     }
-    SQLITE "queue-core/src/sqlite/turn.rs" {
+    SQLITE "queue-core/src/sqlite/turn/mod.rs" {
         "sqlite turn: a paused queue gives nothing out": "if !queue.paused {" => "if true {";
         "sqlite turn: an answer is bounded in bytes": "bytes > MAX_BYTES && !(taken.is_empty() && self.deliveries.is_empty())" => "false";
         "sqlite turn: a lease is renewed": "\"UPDATE queue_workers SET seq = ?2, answer = ?3, deadline = ?4 WHERE worker = ?1\"" => "\"UPDATE queue_workers SET seq = ?2, answer = ?3, deadline = iif(?4, deadline, 0) WHERE worker = ?1\"";
         "sqlite turn: nothing starts early": "\"SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND pos <= ?3 ORDER BY pos LIMIT ?4\"" => "\"SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND ?3 NOT NULL ORDER BY pos LIMIT ?4\"";
     }
-    SQLITE "queue-core/src/sqlite/reclaim.rs" {
+    SQLITE "queue-core/src/sqlite/lease/mod.rs" {
         "sqlite reclaim: who lives, and a suspect's neighbours, go free": "!lives && (!has_suspect || job.crashes > 0)" => "true";
         "sqlite reclaim: a lane is forgotten when all its jobs are moved": "if charged.len() > left || all > RECLAIM_ITEMS {" => "if false {";
         "sqlite reclaim: the last crash buries": "crashes >= i64::from(rule.max_crashes)" => "false";
     }
-    SQLITE "queue-core/src/sqlite/people.rs" {
+    SQLITE "queue-core/src/sqlite/people/mod.rs" {
         "sqlite cancel: a worker hears of it": "if state == ACTIVE {\n                    tx.sql(\"INSERT" => "if false {\n                    tx.sql(\"INSERT";
     }
-    FILES "queue-core/src/sqlite/schema.rs" {
+    FILES "queue-core/src/sqlite/connection/schema.rs" {
         "sqlite: a newer schema is left alone": "if found > SCHEMA {" => "if false {";
     }
-    ROWS "queue-core/src/sqlite/jobs.rs" {
+    ROWS "queue-core/src/sqlite/doors/row.rs" {
         "sqlite, other hands: failures that cannot be read give way": "failures(bytes).unwrap_or_default()" => "failures(bytes)?";
     }
-    ROWS "queue-core/src/sqlite/tx.rs" {
+    ROWS "queue-core/src/sqlite/connection/tx.rs" {
         "sqlite, other hands: claim numbers end nowhere": "if self.claim < 1 << 50 {" => "if true {";
     }
-    ROWS "queue-core/src/sqlite/audit.rs" {
+    ROWS "queue-core/src/sqlite/audit/mod.rs" {
         "sqlite audit: no lane gets a number from elsewhere": "*worker <= last" => "true";
     }
     CORE "queue-core/src/codec.rs" {
@@ -510,21 +510,21 @@ mutants! {
     CORE "queue-core/src/client/batcher.rs" {
         "client: a batch is bounded in bytes": "bytes <= MAX_BYTES" => "true";
     }
-    LOST_FILES "queue-core/src/sqlite/file.rs" {
+    LOST_FILES "queue-core/src/sqlite/connection/file.rs" {
         "sqlite: a file that has gone is not used": "if !self.lost && self.is_there() {" => "if !self.lost {";
         "sqlite: a replaced file is not used": "self.database.is_none_or(|opened| found == opened)" => "true";
         "sqlite: no database is opened with the log of another": "!is_old && self.beside.contains(log)" => "false";
     }
-    LOST_FILES "queue-core/src/sqlite/schema.rs" {
+    LOST_FILES "queue-core/src/sqlite/connection/schema.rs" {
         "sqlite: a log without its database is kept": "if let Some(log) = left_behind(path) {" => "if let Some(log) = left_behind(path).filter(|_| false) {";
     }
-    CORE "queue-core/src/sqlite/writer.rs" {
+    CORE "queue-core/src/sqlite/connection/writer.rs" {
         "sqlite: a promise is for a file that is there": "self.file.as_ref().is_some_and(|file| !file.is_there())" => "false";
     }
     PLACES "queue-worker/src/cli/mod.rs" {
         "looking makes no database": "Client::connect_existing(&url_or_env()?).await" => "Client::connect(&url_or_env()?).await";
     }
-    CORE "queue-core/src/sqlite/company.rs" {
+    CORE "queue-core/src/sqlite/connection/company.rs" {
         "sqlite: who is alone waits for nobody": "if there >= self.expected {" => "if false {";
         "sqlite: a commit waits for half of a trip at most": "(self.trip / 2).min(LONGEST)" => "self.trip";
     }
@@ -568,7 +568,7 @@ mutants! {
     LATE "queue-core/src/redis/scripts/cancel.lua" {
         "cancel: what a worker hears is bounded": "if #gone < 500 then" => "if true then";
     }
-    SQLITE "queue-core/src/sqlite/tx.rs" {
+    SQLITE "queue-core/src/sqlite/connection/tx.rs" {
         "sqlite: a delay counts from the end of its millisecond": "i64::from(!delay.is_zero())" => "0";
     }
     DECODERS "queue-core/src/redis/hints.rs" {

@@ -16,10 +16,10 @@ use crate::broker::{Announcer, Hints};
 
 /// The listeners of this process, by queue.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Listeners(Arc<Mutex<HashMap<String, Announcer>>>);
+pub(crate) struct Listeners(Arc<Mutex<HashMap<String, Announcer>>>);
 
 impl Listeners {
-    pub(super) fn of(&self, queue: &str) -> Hints {
+    pub(crate) fn of(&self, queue: &str) -> Hints {
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.entry(queue.to_owned()).or_default().hints()
     }
@@ -35,7 +35,7 @@ impl Listeners {
 
 /// The ringing end, held by the writer.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
+pub(crate) struct Bell {
     listeners: Listeners,
     #[cfg(unix)]
     street: Option<street::Street>,
@@ -43,24 +43,24 @@ pub(super) struct Bell {
 
 impl Bell {
     /// A bell that nobody hears.
-    pub(super) fn silent() -> Self {
+    pub(crate) fn silent() -> Self {
         Bell::default()
     }
 
     /// A bell for the listeners of this process, and for those of other processes that have the same file open.
     /// All but the broker's own house, which hears of it by the channel.
     #[cfg(unix)]
-    pub(super) fn new(listeners: Listeners, database: Option<&Path>, own: Option<&Guard>) -> Self {
+    pub(crate) fn new(listeners: Listeners, database: Option<&Path>, own: Option<&Guard>) -> Self {
         Bell { listeners, street: database.and_then(|database| street::Street::of(database, own)) }
     }
 
     /// A bell for the listeners of this process; the others poll.
     #[cfg(not(unix))]
-    pub(super) fn new(listeners: Listeners) -> Self {
+    pub(crate) fn new(listeners: Listeners) -> Self {
         Bell { listeners }
     }
 
-    pub(super) fn ring(&mut self, hints: HintsOut) {
+    pub(crate) fn ring(&mut self, hints: HintsOut) {
         for (queue, at) in hints {
             self.listeners.tell(&queue, at);
             #[cfg(unix)]
@@ -72,7 +72,7 @@ impl Bell {
 }
 
 #[cfg(unix)]
-pub(super) use street::{Guard, listen};
+pub(crate) use street::{Guard, listen};
 
 #[cfg(unix)]
 mod street {
@@ -104,7 +104,7 @@ mod street {
 
     /// The neighbours' sockets.
     #[derive(Debug)]
-    pub(in crate::sqlite) struct Street {
+    pub(crate) struct Street {
         folder: PathBuf,
         socket: UnixDatagram,
         own: PathBuf,
@@ -114,7 +114,7 @@ mod street {
     }
 
     impl Street {
-        pub(in crate::sqlite) fn of(database: &Path, own: Option<&Guard>) -> Option<Self> {
+        pub(crate) fn of(database: &Path, own: Option<&Guard>) -> Option<Self> {
             let socket = UnixDatagram::unbound().ok()?;
             socket.set_nonblocking(true).ok()?;
             // Without a house of its own in it, it is not known to be our street.
@@ -122,7 +122,7 @@ mod street {
             Some(Street { folder: folder(database)?, socket, own, houses: Vec::new(), changed: None, read: None })
         }
 
-        pub(in crate::sqlite) fn ring(&mut self, queue: &str, at: i64) {
+        pub(crate) fn ring(&mut self, queue: &str, at: i64) {
             self.look();
             let message = format!("{at} {queue}");
             let socket = &self.socket;
@@ -150,7 +150,7 @@ mod street {
     }
 
     /// Takes a house in the street; the socket goes with the guard.
-    pub(in crate::sqlite) fn listen(database: &Path, listeners: Listeners, io: &IoThread) -> Option<Guard> {
+    pub(crate) fn listen(database: &Path, listeners: Listeners, io: &IoThread) -> Option<Guard> {
         let folder = folder(database)?;
         let path = folder.join(format!("{}-{}", std::process::id(), ProcessId::random()));
         let socket = settle(&folder, &path)?;
@@ -193,7 +193,7 @@ mod street {
     }
 
     #[derive(Debug)]
-    pub(in crate::sqlite) struct Guard(PathBuf);
+    pub(crate) struct Guard(PathBuf);
 
     impl Drop for Guard {
         fn drop(&mut self) {

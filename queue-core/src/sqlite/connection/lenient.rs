@@ -4,7 +4,7 @@
 use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 
 /// A whole number.
-pub(super) struct Number(pub(super) i64);
+pub(crate) struct Number(pub(crate) i64);
 
 impl FromSql for Number {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
@@ -13,7 +13,7 @@ impl FromSql for Number {
 }
 
 /// A number that counts something.
-pub(super) struct Count(pub(super) u32);
+pub(crate) struct Count(pub(crate) u32);
 
 impl FromSql for Count {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
@@ -23,7 +23,7 @@ impl FromSql for Count {
 }
 
 /// Bytes.
-pub(super) struct Bytes(pub(super) Vec<u8>);
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
 impl FromSql for Bytes {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
@@ -35,7 +35,7 @@ impl FromSql for Bytes {
 }
 
 /// A text.
-pub(super) struct Words(pub(super) String);
+pub(crate) struct Words(pub(crate) String);
 
 impl FromSql for Words {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {

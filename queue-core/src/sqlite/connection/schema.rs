@@ -47,16 +47,16 @@ const SCHEMA: u64 = MIGRATIONS.len() as u64;
 const OLDEST_SQLITE: i32 = 3_051_003;
 
 /// How long the write-ahead log gets before it is merged into the file. What it holds by then has to fit into the ballast.
-pub(super) const CHECKPOINT_PAGES: u32 = 1000;
+pub(crate) const CHECKPOINT_PAGES: u32 = 1000;
 
 /// A database for people.
-pub(super) fn shown(path: Option<&Path>) -> String {
+pub(crate) fn shown(path: Option<&Path>) -> String {
     path.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string())
 }
 
 /// Opens a file that [`make_file`] has made, or that was there, for writing; makes its tables where they are missing, and refuses
 /// what it should not touch. Without a path it is in memory.
-pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection> {
+pub(crate) fn open_writer(path: Option<&Path>) -> Result<Connection> {
     let shown = shown(path);
     let connection = match path {
         Some(path) => Connection::open_with_flags(path, EXISTING),
@@ -66,7 +66,7 @@ pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection> {
 }
 
 /// Opens a database that has our tables, for writing. Where there is none, nothing is made and nothing changed.
-pub(super) fn open_existing(path: &Path) -> Result<Connection> {
+pub(crate) fn open_existing(path: &Path) -> Result<Connection> {
     let shown = shown(Some(path));
     let none = |problem: String| Err(Error::NoDatabase { path: shown.clone(), problem });
     match fs::metadata(path) {
@@ -109,7 +109,7 @@ fn prepared(mut connection: Connection, shown: &str) -> Result<Connection> {
 }
 
 /// Opens the file for reading beside the writer.
-pub(super) fn open_reader(path: &Path) -> Result<Connection> {
+pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     let shown = shown(Some(path));
     let mut connection = Connection::open_with_flags(path, EXISTING).map_err(|error| refused(&shown, &error))?;
     connection.busy_handler(Some(busy::wait)).map_err(|error| refused(&shown, &error))?;
@@ -195,7 +195,7 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
 }
 
 /// The schema number in the file; 0 when nothing was made yet.
-pub(super) fn found(connection: &Connection) -> rusqlite::Result<u64> {
+pub(crate) fn found(connection: &Connection) -> rusqlite::Result<u64> {
     connection
         .prepare_cached("SELECT value FROM queue_meta WHERE name = 'schema'")?
         .query_row([], |row| row.get(0))
@@ -204,7 +204,7 @@ pub(super) fn found(connection: &Connection) -> rusqlite::Result<u64> {
 }
 
 /// Refuses the tables of a newer library, which another process may have brought while this one runs.
-pub(super) fn check(found: u64, shown: &str) -> Result<()> {
+pub(crate) fn check(found: u64, shown: &str) -> Result<()> {
     if found > SCHEMA {
         return Err(Error::SchemaTooNew { queue: shown.to_owned(), found, known: SCHEMA });
     }
@@ -219,7 +219,7 @@ fn left_behind(path: &Path) -> Option<PathBuf> {
 }
 
 /// Makes a file for a new database, private to its user, where there is none. Says what SQLite would only call "unable to open".
-pub(super) fn make_file(path: &Path) -> Result<()> {
+pub(crate) fn make_file(path: &Path) -> Result<()> {
     let invalid = |problem: &str| Err(Error::invalid("SQLite path", path.to_string_lossy(), problem));
     if path.is_dir() {
         return invalid("is a folder; name a file in it");
@@ -270,7 +270,7 @@ fn refused(shown: &str, error: &rusqlite::Error) -> Error {
 }
 
 /// With what SQLite itself has said behind it.
-pub(super) fn unavailable(shown: &str, problem: impl Into<String>, error: &rusqlite::Error) -> Error {
+pub(crate) fn unavailable(shown: &str, problem: impl Into<String>, error: &rusqlite::Error) -> Error {
     let unavailable = Error::unavailable(shown, problem);
     match error.sqlite_error() {
         Some(error) => unavailable.caused_by(*error),

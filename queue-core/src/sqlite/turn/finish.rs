@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::{
-    jobs::{self, ACTIVE, CANCELLED, DONE, EXPIRED, PARKED, RETRY, SCHEDULED, Tag},
-    lenient::{Bytes, Number},
-    turn::answered,
-    tx::{Failed, Queue, Tx, after, due_after},
-};
 use crate::broker::{Ending, Finish, KeepLimits};
+use crate::sqlite::{
+    connection::lenient::{Bytes, Number},
+    connection::tx::{Failed, Queue, Tx, after, due_after},
+    doors::row::{self, ACTIVE, CANCELLED, DONE, EXPIRED, PARKED, RETRY, SCHEDULED, Tag},
+    turn::answered,
+};
 
 /// Applies one finish. False: it is stale, and changed nothing.
-pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, finish: &Finish, keep: KeepLimits) -> Result<bool, Failed> {
+pub(crate) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, finish: &Finish, keep: KeepLimits) -> Result<bool, Failed> {
     let id = finish.id.as_bytes();
     // The common case is one statement: a made id that leaves nothing.
     if let (Ending::Ack { keep: None, .. }, false) = (&finish.ending, finish.id.is_given()) {
@@ -57,7 +57,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, f
             tx.count(key, "done", 1);
         }
         Ending::Nack { delay, error } => {
-            let failures = jobs::one_more_failure(failures.as_deref(), tx.now, error)?;
+            let failures = row::one_more_failure(failures.as_deref(), tx.now, error)?;
             tx.sql("UPDATE queue_jobs SET attempts = attempts + 1, failures = ?3 WHERE queue = ?1 AND id = ?2")?
                 .execute(params![key, id, failures])?;
             wait(tx, name, queue, id, RETRY, *delay)?;
@@ -81,7 +81,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, name: &str, queue: &mut Queue, tag: Tag, f
         }
         Ending::Bury { reason, error } => {
             if let Some(error) = error {
-                let failures = jobs::one_more_failure(failures.as_deref(), tx.now, error)?;
+                let failures = row::one_more_failure(failures.as_deref(), tx.now, error)?;
                 tx.sql("UPDATE queue_jobs SET attempts = attempts + 1, failures = ?3 WHERE queue = ?1 AND id = ?2")?
                     .execute(params![key, id, failures])?;
                 tx.count(key, "failed", 1);
@@ -129,6 +129,6 @@ fn done_and_kept(
     tx.count(queue.key, ".kept", 1);
     tx.count(queue.key, ".kept_bytes", bytes + i64::try_from(result.map_or(0, <[u8]>::len)).unwrap_or(0));
     // Two go for one that comes, so that a lowered limit is reached.
-    super::sweep::trim_kept(tx, queue.key, limits, 2)?;
+    crate::sqlite::audit::sweep::trim_kept(tx, queue.key, limits, 2)?;
     Ok(())
 }

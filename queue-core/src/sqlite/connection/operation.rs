@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 /// What an operation's commit has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Commit {
+pub(crate) enum Commit {
     /// It adds jobs, so many bytes of them: a promise like the next, and refused when the disk is full.
     Jobs(usize),
     /// The same for somebody who asked for it to be on disk, whatever the database's durability.
@@ -21,7 +21,7 @@ pub(super) enum Commit {
 
 impl Commit {
     /// How many bytes of jobs it adds.
-    pub(super) fn added(self) -> Option<usize> {
+    pub(crate) fn added(self) -> Option<usize> {
         match self {
             Commit::Jobs(bytes) | Commit::ConfirmedJobs(bytes) => Some(bytes),
             Commit::Synced | Commit::Soon => None,
@@ -30,7 +30,7 @@ impl Commit {
 }
 
 /// What is done in a transaction. It may be run again: when another of its group was refused, or the disk turned out to be full.
-pub(super) trait Op: Send {
+pub(crate) trait Op: Send {
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), Failed>;
     fn commit(&self) -> Commit;
     /// Answers the caller, after the commit or the failure.
@@ -38,7 +38,7 @@ pub(super) trait Op: Send {
 }
 
 /// What a caller who waits for its result wants done.
-pub(super) struct Call<T, F> {
+pub(crate) struct Call<T, F> {
     work: F,
     commit: Commit,
     result: Option<T>,
@@ -46,7 +46,7 @@ pub(super) struct Call<T, F> {
 }
 
 impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T, Failed> + Send> Call<T, F> {
-    pub(super) fn new(work: F, commit: Commit, caller: oneshot::Sender<Result<T>>) -> Self {
+    pub(crate) fn new(work: F, commit: Commit, caller: oneshot::Sender<Result<T>>) -> Self {
         Call { work, commit, result: None, caller }
     }
 }

@@ -22,7 +22,7 @@ const GAIN: f64 = 1.0 / 8.0;
 
 /// What is known of those who share commits.
 #[derive(Debug, Default)]
-pub(super) struct Company {
+pub(crate) struct Company {
     /// Operations that may be there for the next commit: of those who came while the last ran, or were answered by it.
     expected: usize,
     /// What a trip to the disk takes, on average.
@@ -31,24 +31,24 @@ pub(super) struct Company {
 
 impl Company {
     /// A commit came back from the disk after this time.
-    pub(super) fn came_back(&mut self, took: Duration) {
+    pub(crate) fn came_back(&mut self, took: Duration) {
         self.trip = if self.trip.is_zero() { took } else { self.trip.mul_f64(1.0 - GAIN) + took.mul_f64(GAIN) };
     }
 
     /// So many wait already, and so many that waited for the disk are answered now.
-    pub(super) fn ended(&mut self, waiting: usize, answered: usize) {
+    pub(crate) fn ended(&mut self, waiting: usize, answered: usize) {
         self.expected = waiting + answered;
     }
 
     /// For the commit that begins.
-    pub(super) fn wait(&self) -> Wait {
+    pub(crate) fn wait(&self) -> Wait {
         Wait { expected: self.expected, most: (self.trip / 2).min(LONGEST), until: None }
     }
 }
 
 /// One commit's wait.
 #[derive(Debug)]
-pub(super) struct Wait {
+pub(crate) struct Wait {
     expected: usize,
     most: Duration,
     until: Option<Instant>,
@@ -56,7 +56,7 @@ pub(super) struct Wait {
 
 impl Wait {
     /// The next of those who come, once nobody else is there. `there` have come.
-    pub(super) fn next<T>(&mut self, there: usize, receiver: &mut UnboundedReceiver<T>) -> Option<T> {
+    pub(crate) fn next<T>(&mut self, there: usize, receiver: &mut UnboundedReceiver<T>) -> Option<T> {
         if there >= self.expected {
             return None;
         }

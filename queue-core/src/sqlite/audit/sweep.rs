@@ -2,14 +2,14 @@
 
 use rusqlite::{params, types::Value};
 
-use super::{
-    jobs::{CANCELLED, DEAD, DONE, EXPIRED},
-    lenient::Number,
-    tx::{Failed, Tx},
-};
 use crate::broker::{KeepLimits, SweepLimits, Swept};
+use crate::sqlite::{
+    connection::lenient::Number,
+    connection::tx::{Failed, Tx},
+    doors::row::{CANCELLED, DEAD, DONE, EXPIRED},
+};
 
-pub(super) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Result<Swept, Failed> {
+pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Result<Swept, Failed> {
     let mut swept = Swept::default();
     let Some(queue) = tx.queue(queue)? else { return Ok(swept) };
     let key = queue.key;
@@ -53,7 +53,7 @@ pub(super) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
 }
 
 /// Removes at most `items` kept jobs while there are too many of them.
-pub(super) fn trim_kept(tx: &mut Tx<'_>, queue: i64, limits: KeepLimits, items: usize) -> Result<usize, Failed> {
+pub(crate) fn trim_kept(tx: &mut Tx<'_>, queue: i64, limits: KeepLimits, items: usize) -> Result<usize, Failed> {
     let mut removed = 0;
     if !too_many(tx, queue, limits)? {
         return Ok(removed);

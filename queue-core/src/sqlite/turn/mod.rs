@@ -1,13 +1,15 @@
 //! The turn: finishes, then promotion and claim, in one transaction (R2 to R5).
 
+mod finish;
+
 use rusqlite::{OptionalExtension, params, types::Value};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    finish::finish,
-    jobs::{ACTIVE, PARKED, READY, RETRY, SCHEDULED, SUSPECT, Tag},
-    lenient::{Bytes, Count, Number},
-    tx::{Failed, Queue, Tx, after},
+use crate::sqlite::{
+    connection::lenient::{Bytes, Count, Number},
+    connection::tx::{Failed, Queue, Tx, after},
+    doors::row::{ACTIVE, PARKED, READY, RETRY, SCHEDULED, SUSPECT, Tag},
+    turn::finish::finish,
 };
 use crate::{
     address::JobId,
@@ -24,7 +26,7 @@ struct Kept {
     stale: Vec<usize>,
 }
 
-pub(super) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
+pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     let name = turn.worker.as_str();
     let forgotten = || Error::Forgotten(name.to_owned());
     let mut queue = tx.queue(&turn.queue)?.ok_or_else(forgotten)?;
@@ -112,7 +114,7 @@ fn replay(tx: &mut Tx<'_>, queue: &Queue, worker: i64, name: &str, kept: Option<
 }
 
 /// Moves what is due to the tail of `ready`.
-pub(super) fn promote(tx: &mut Tx<'_>, queue: &mut Queue) -> Result<(), Failed> {
+pub(crate) fn promote(tx: &mut Tx<'_>, queue: &mut Queue) -> Result<(), Failed> {
     for state in [SCHEDULED, RETRY] {
         let mut due =
             tx.sql("SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND pos <= ?3 ORDER BY pos LIMIT ?4")?;
@@ -270,6 +272,6 @@ fn outlook(tx: &mut Tx<'_>, queue: &Queue) -> Result<TurnAnswer, Failed> {
 }
 
 /// Forgets which jobs were cancelled under a lane once it has answered for them.
-pub(super) fn answered(tx: &Tx<'_>, tag: Tag, id: &[u8]) -> rusqlite::Result<()> {
+pub(crate) fn answered(tx: &Tx<'_>, tag: Tag, id: &[u8]) -> rusqlite::Result<()> {
     tx.sql("DELETE FROM queue_gone WHERE worker = ?1 AND id = ?2 AND claim = ?3")?.execute(params![tag.worker, id, tag.claim]).map(drop)
 }

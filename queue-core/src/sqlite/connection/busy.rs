@@ -11,7 +11,7 @@ use std::{
 };
 
 /// How long a statement waits for another process's transaction. Less than the deadline of a call.
-pub(super) const PATIENCE: Duration = Duration::from_secs(4);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
 
 thread_local! {
     /// When this thread's present wait began.
@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Called by SQLite whenever the lock is held; `seen` counts the calls of one wait. False gives up.
-pub(super) fn wait(seen: i32) -> bool {
+pub(crate) fn wait(seen: i32) -> bool {
     let began = BEGAN.get().filter(|_| seen > 0).unwrap_or_else(Instant::now);
     BEGAN.set(Some(began));
     if began.elapsed() >= PATIENCE {

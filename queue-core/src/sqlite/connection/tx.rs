@@ -12,7 +12,7 @@ use crate::error::Error;
 
 /// Why an operation was not done: the operation's own refusal, or the database's.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(crate) enum Failed {
     /// It wrote nothing that stays; the others of its group go on.
     Refused(Error),
     /// The whole group has to be given up.
@@ -32,40 +32,40 @@ impl From<Error> for Failed {
 }
 
 /// What a queue's listeners have to hear: that there is work now, or at this time (broker milliseconds).
-pub(super) type HintsOut = BTreeMap<String, i64>;
+pub(crate) type HintsOut = BTreeMap<String, i64>;
 
-pub(super) struct Tx<'a> {
+pub(crate) struct Tx<'a> {
     connection: &'a Connection,
     /// The broker's clock, read once per operation, and the same in whole milliseconds.
     clock: Duration,
-    pub(super) now: i64,
+    pub(crate) now: i64,
     counters: BTreeMap<(i64, &'static str), i64>,
     hints: HintsOut,
 }
 
 /// A row of `queue_queues`.
 #[derive(Clone, Debug)]
-pub(super) struct Queue {
-    pub(super) key: i64,
-    pub(super) paused: bool,
-    pub(super) claim: i64,
-    pub(super) head: i64,
-    pub(super) tail: i64,
+pub(crate) struct Queue {
+    pub(crate) key: i64,
+    pub(crate) paused: bool,
+    pub(crate) claim: i64,
+    pub(crate) head: i64,
+    pub(crate) tail: i64,
 }
 
 impl<'a> Tx<'a> {
-    pub(super) fn new(connection: &'a Connection) -> Self {
+    pub(crate) fn new(connection: &'a Connection) -> Self {
         let clock = since_1970();
         Tx { connection, clock, now: in_ms(clock), counters: BTreeMap::new(), hints: HintsOut::new() }
     }
 
     /// How long it is until the clock reads this. To the microsecond and more: whoever waits so long finds it due.
-    pub(super) fn until(&self, at: i64) -> Duration {
+    pub(crate) fn until(&self, at: i64) -> Duration {
         between(self.clock, at)
     }
 
     /// Runs one operation, and tells why it was refused. What a refused one wrote is still there.
-    pub(super) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
+    pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
         // It may have been asked for after this transaction began: its delays begin no earlier than it. Never backwards, though.
         self.clock = self.clock.max(since_1970());
         self.now = in_ms(self.clock);
@@ -78,7 +78,7 @@ impl<'a> Tx<'a> {
     }
 
     /// The same so that a refusal undoes what the operation wrote, and nothing else. SQLite keeps a copy of each page for that.
-    pub(super) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
+    pub(crate) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
         let (counters, hints) = (self.counters.clone(), self.hints.clone());
         self.sql("SAVEPOINT operation")?.execute([])?;
         let refusal = self.attempt(work)?;
@@ -91,7 +91,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Writes what was gathered; gives the hints to be rung after the commit.
-    pub(super) fn finish(self) -> rusqlite::Result<HintsOut> {
+    pub(crate) fn finish(self) -> rusqlite::Result<HintsOut> {
         for ((queue, name), value) in &self.counters {
             self.sql(
                 "INSERT INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)
@@ -103,26 +103,26 @@ impl<'a> Tx<'a> {
     }
 
     /// A statement, prepared once per connection.
-    pub(super) fn sql(&self, sql: &str) -> rusqlite::Result<CachedStatement<'a>> {
+    pub(crate) fn sql(&self, sql: &str) -> rusqlite::Result<CachedStatement<'a>> {
         self.connection.prepare_cached(sql)
     }
 
     /// Counts in the queue's statistics. Names that begin with a dot are for the broker itself.
-    pub(super) fn count(&mut self, queue: i64, name: &'static str, by: i64) {
+    pub(crate) fn count(&mut self, queue: i64, name: &'static str, by: i64) {
         if by != 0 {
             *self.counters.entry((queue, name)).or_default() += by;
         }
     }
 
     /// A counter's value, with what this transaction added.
-    pub(super) fn counter(&self, queue: i64, name: &'static str) -> rusqlite::Result<i64> {
+    pub(crate) fn counter(&self, queue: i64, name: &'static str) -> rusqlite::Result<i64> {
         let stored = self.sql("SELECT value FROM queue_counters WHERE queue = ?1 AND name = ?2")?;
         let stored: Option<Number> = { stored }.query_row(params![queue, name], |row| row.get(0)).optional()?;
         Ok(stored.map_or(0, |Number(stored)| stored).saturating_add(self.counters.get(&(queue, name)).copied().unwrap_or(0)))
     }
 
     /// Tells the queue's listeners of work at this time.
-    pub(super) fn hint(&mut self, queue: &str, at: i64) {
+    pub(crate) fn hint(&mut self, queue: &str, at: i64) {
         match self.hints.get_mut(queue) {
             Some(earliest) => *earliest = at.min(*earliest),
             None => drop(self.hints.insert(queue.to_owned(), at)),
@@ -130,7 +130,7 @@ impl<'a> Tx<'a> {
     }
 
     /// The queue's row; `None` when nobody has registered with it.
-    pub(super) fn queue(&self, name: &str) -> rusqlite::Result<Option<Queue>> {
+    pub(crate) fn queue(&self, name: &str) -> rusqlite::Result<Option<Queue>> {
         self.sql("SELECT queue, paused, claim, head, tail FROM queue_queues WHERE name = ?1")?
             .query_row([name], |row| {
                 let (Number(paused), Number(claim), Number(head), Number(tail)) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
@@ -140,7 +140,7 @@ impl<'a> Tx<'a> {
     }
 
     /// The queue's row, made if it is missing.
-    pub(super) fn queue_made(&self, name: &str) -> rusqlite::Result<Queue> {
+    pub(crate) fn queue_made(&self, name: &str) -> rusqlite::Result<Queue> {
         if let Some(queue) = self.queue(name)? {
             return Ok(queue);
         }
@@ -149,7 +149,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Writes back what changed in a queue's row.
-    pub(super) fn save(&self, queue: &Queue) -> rusqlite::Result<()> {
+    pub(crate) fn save(&self, queue: &Queue) -> rusqlite::Result<()> {
         self.sql("UPDATE queue_queues SET claim = ?2, head = ?3, tail = ?4 WHERE queue = ?1")?
             .execute(params![queue.key, queue.claim, queue.head, queue.tail])
             .map(drop)
@@ -166,25 +166,25 @@ fn is_of_the_data(error: &rusqlite::Error) -> bool {
 
 impl Queue {
     /// The next place at the tail of `ready`.
-    pub(super) fn next_tail(&mut self) -> i64 {
+    pub(crate) fn next_tail(&mut self) -> i64 {
         self.tail = self.tail.saturating_add(1);
         self.tail
     }
 
     /// The next place at the head of `ready`.
-    pub(super) fn next_head(&mut self) -> i64 {
+    pub(crate) fn next_head(&mut self) -> i64 {
         self.head = self.head.saturating_sub(1);
         self.head
     }
 
     /// The last number of a claim. One near the end of all numbers, which somebody else has written, would not grow any more.
-    pub(super) fn last_claim(&self) -> i64 {
+    pub(crate) fn last_claim(&self) -> i64 {
         if self.claim < 1 << 50 { self.claim } else { 0 }
     }
 }
 
 /// How long it is until this machine's clock reads this.
-pub(super) fn until(at: i64) -> Duration {
+pub(crate) fn until(at: i64) -> Duration {
     between(since_1970(), at)
 }
 
@@ -202,12 +202,12 @@ fn since_1970() -> Duration {
 }
 
 /// When a job may start that is to wait so long. The clock is cut to whole milliseconds, so it is one more, and nothing starts early.
-pub(super) fn due_after(now: i64, delay: Duration) -> i64 {
+pub(crate) fn due_after(now: i64, delay: Duration) -> i64 {
     after(now, delay).saturating_add(i64::from(!delay.is_zero()))
 }
 
 /// A time so long after `now`.
-pub(super) fn after(now: i64, delay: Duration) -> i64 {
+pub(crate) fn after(now: i64, delay: Duration) -> i64 {
     // Rounded up, so that nothing starts early.
     let ms = delay.as_nanos().div_ceil(1_000_000);
     now.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX))

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 
 /// How a connection of ours is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(crate) enum Access {
     /// By the writer, which makes the file if it is missing.
     Make,
     /// By the writer, to a database that has to be there: by those who only look.
@@ -32,11 +32,11 @@ pub(super) enum Access {
 }
 
 /// Why the file cannot be used; nothing while it can. Set by the writer, read by those who ask how the broker is.
-pub(super) type Lost = Arc<Mutex<Option<String>>>;
+pub(crate) type Lost = Arc<Mutex<Option<String>>>;
 
 /// The file of a connection.
 #[derive(Debug)]
-pub(super) struct File {
+pub(crate) struct File {
     path: PathBuf,
     access: Access,
     /// Which it was when it was opened; nothing where the file system does not answer the same twice.
@@ -65,7 +65,7 @@ enum There {
 
 /// What came of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Looked {
+pub(crate) enum Looked {
     Same,
     /// The connection is another one than before.
     Reopened,
@@ -86,7 +86,7 @@ const LOOKS: usize = 3;
 
 impl File {
     /// Opens the database at a path, and notes which file that is.
-    pub(super) fn open(path: &Path, access: Access, told: Lost) -> Result<(Connection, File)> {
+    pub(crate) fn open(path: &Path, access: Access, told: Lost) -> Result<(Connection, File)> {
         let mut file = File { path: path.to_owned(), access, database: None, beside: Vec::new(), lost: false, told };
         if access == Access::Make {
             schema::make_file(path)?;
@@ -118,7 +118,7 @@ impl File {
     }
 
     /// Whether the path leads to the open file. A file system that does not answer is believed to have it.
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         match there(&self.path) {
             There::Nothing => false,
             There::File(found) => self.database.is_none_or(|opened| found == opened),
@@ -131,7 +131,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Unavailable`] while there is none.
-    pub(super) fn look(&mut self, connection: &mut Connection) -> Result<Looked> {
+    pub(crate) fn look(&mut self, connection: &mut Connection) -> Result<Looked> {
         if !self.lost && self.is_there() {
             return Ok(Looked::Same);
         }
@@ -227,7 +227,7 @@ fn beside(path: &Path) -> Vec<(PathBuf, Identity)> {
 }
 
 /// Where the write-ahead log of a database is, and the index of that.
-pub(super) fn logs_of(path: &Path) -> [PathBuf; 2] {
+pub(crate) fn logs_of(path: &Path) -> [PathBuf; 2] {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     ["-wal", "-shm"].map(|end| {
         let mut name = real.as_os_str().to_owned();

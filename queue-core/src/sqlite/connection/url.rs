@@ -9,14 +9,14 @@ use crate::{
 
 /// What a URL says.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(crate) struct Target {
     /// `None`: in memory.
-    pub(super) path: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
     /// What an answered call survives.
-    pub(super) durability: Durability,
+    pub(crate) durability: Durability,
 }
 
-pub(super) fn target(url: &str) -> Result<Target> {
+pub(crate) fn target(url: &str) -> Result<Target> {
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let path = path(base)?;
     let mut durability = if path.is_some() { Durability::PowerLoss } else { Durability::Volatile };
@@ -58,7 +58,7 @@ fn path(url: &str) -> Result<Option<PathBuf>> {
 }
 
 /// The URL of a database file: what [`path`] reads back.
-pub(super) fn url(path: &Path) -> String {
+pub(crate) fn url(path: &Path) -> String {
     let mut url = String::from("sqlite://");
     for byte in bytes(path) {
         match byte {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::{
-    jobs::{self, ACTIVE, RETRY},
-    lenient::{Bytes, Number, Words},
-    tx::{Failed, Tx, after, due_after},
+use crate::sqlite::{
+    connection::lenient::{Bytes, Number, Words},
+    connection::tx::{Failed, Tx, after, due_after},
+    doors::row::{self, ACTIVE, RETRY},
 };
 use crate::{
     address::JobId,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// R6.
-pub(super) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed> {
+pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed> {
     let forgotten = || Error::Forgotten(lane.worker.as_str().to_owned());
     let queue = tx.queue(&lane.queue)?.ok_or_else(forgotten)?;
     let worker: i64 = tx
@@ -29,7 +29,7 @@ pub(super) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed>
     let mut cancelled = Vec::new();
     while let Some(row) = rows.next()? {
         // A hint that cannot be read is no reason to let the lease run out.
-        if let Ok(id) = jobs::id(row, 0) {
+        if let Ok(id) = row::id(row, 0) {
             cancelled.push((id, row.get::<_, Number>(1)?.0.cast_unsigned()));
         }
     }
@@ -37,7 +37,7 @@ pub(super) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed>
 }
 
 /// Look one.
-pub(super) fn suspects(tx: &mut Tx<'_>, queue: &str, limit: usize) -> Result<Suspects, Failed> {
+pub(crate) fn suspects(tx: &mut Tx<'_>, queue: &str, limit: usize) -> Result<Suspects, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(Suspects::default()) };
     let mut lanes =
         tx.sql("SELECT name, deadline FROM queue_workers WHERE queue = ?1 AND NOT fenced AND deadline <= ?2 ORDER BY deadline LIMIT ?3")?;
@@ -59,7 +59,7 @@ pub(super) fn suspects(tx: &mut Tx<'_>, queue: &str, limit: usize) -> Result<Sus
 }
 
 /// Look two.
-pub(super) fn fence(tx: &mut Tx<'_>, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>, Failed> {
+pub(crate) fn fence(tx: &mut Tx<'_>, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(vec![false; suspects.len()]) };
     let mut answers = Vec::with_capacity(suspects.len());
     for suspect in suspects {
@@ -76,7 +76,7 @@ pub(super) fn fence(tx: &mut Tx<'_>, queue: &str, suspects: &[Suspect]) -> Resul
 
 /// R7, sweep. The jobs of the fenced lanes of one process are judged together; those that go free go first, so that a
 /// reclaimer that comes after a half-done sweep judges the same.
-pub(super) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<Reclaimed, Failed> {
+pub(crate) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<Reclaimed, Failed> {
     let mut reclaimed = Reclaimed::default();
     let Some(mut queue) = tx.queue(name)? else { return Ok(reclaimed) };
     let mut lanes = tx.sql("SELECT worker, process FROM queue_workers WHERE queue = ?1 AND fenced ORDER BY process, worker LIMIT 500")?;
@@ -164,7 +164,7 @@ impl Held {
             Some(first) if self.crashes > 0 && tx.now.saturating_sub(first) <= window => (self.crashes.saturating_add(1), first),
             _ => (1, tx.now),
         };
-        let failures = jobs::one_more_failure(self.failures.as_deref(), tx.now, "the process that ran it died, or lost the broker")?;
+        let failures = row::one_more_failure(self.failures.as_deref(), tx.now, "the process that ran it died, or lost the broker")?;
         let delay = rule.delay.saturating_mul(u32::try_from(crashes).unwrap_or(u32::MAX));
         tx.sql(
             "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, crashes = ?5, first_crash = ?6, failures = ?7

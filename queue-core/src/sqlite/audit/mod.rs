@@ -1,10 +1,12 @@
 //! Looking through a queue for damage by other hands: rows that were changed or deleted by somebody else's SQL.
 
+pub(crate) mod sweep;
+
 use rusqlite::{params, types::Value};
 
-use super::{
-    jobs::{ACTIVE, PARKED, READY},
-    tx::{Failed, Tx},
+use crate::sqlite::{
+    connection::tx::{Failed, Tx},
+    doors::row::{ACTIVE, PARKED, READY},
 };
 use crate::{
     address::JobId,
@@ -17,7 +19,7 @@ const STEP: usize = 500;
 /// A lease that ends later never ends: 140,000 years.
 const FOREVER: i64 = 1 << 52;
 
-pub(super) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damage>, Failed> {
+pub(crate) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damage>, Failed> {
     let repair = how.repair;
     let Some(mut queue) = tx.queue(name)? else { return Ok(Vec::new()) };
     let mut damages = Vec::new();

@@ -2,10 +2,10 @@
 
 use rusqlite::{OptionalExtension, Row, params, params_from_iter};
 
-use super::{
-    jobs::{self, ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, PARKED},
-    lenient::{Bytes, Count, Number, Words},
-    tx::{Failed, Tx},
+use crate::sqlite::{
+    connection::lenient::{Bytes, Count, Number, Words},
+    connection::tx::{Failed, Tx},
+    doors::row::{self, ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, PARKED},
 };
 use crate::{
     address::JobId,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// R13.
-pub(super) fn cancel(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>, Failed> {
+pub(crate) fn cancel(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(vec![CancelAnswer::NotFound; ids.len()]) };
     let mut answers = Vec::with_capacity(ids.len());
     for id in ids {
@@ -49,7 +49,7 @@ fn unpark(tx: &Tx<'_>, queue: i64, id: &[u8]) -> rusqlite::Result<()> {
 }
 
 /// `dead` → `ready`.
-pub(super) fn requeue(tx: &mut Tx<'_>, name: &str, ids: &[JobId]) -> Result<Vec<bool>, Failed> {
+pub(crate) fn requeue(tx: &mut Tx<'_>, name: &str, ids: &[JobId]) -> Result<Vec<bool>, Failed> {
     let Some(mut queue) = tx.queue(name)? else { return Ok(vec![false; ids.len()]) };
     let mut answers = Vec::with_capacity(ids.len());
     for id in ids {
@@ -73,7 +73,7 @@ pub(super) fn requeue(tx: &mut Tx<'_>, name: &str, ids: &[JobId]) -> Result<Vec<
     Ok(answers)
 }
 
-pub(super) fn delete(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<bool>, Failed> {
+pub(crate) fn delete(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<bool>, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(vec![false; ids.len()]) };
     let mut answers = Vec::with_capacity(ids.len());
     for id in ids {
@@ -102,7 +102,7 @@ pub(super) fn delete(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<
     Ok(answers)
 }
 
-pub(super) fn set_paused(tx: &mut Tx<'_>, name: &str, paused: bool) -> Result<(), Failed> {
+pub(crate) fn set_paused(tx: &mut Tx<'_>, name: &str, paused: bool) -> Result<(), Failed> {
     let queue = tx.queue_made(name)?;
     tx.sql("UPDATE queue_queues SET paused = ?2 WHERE queue = ?1")?.execute(params![queue.key, paused])?;
     if !paused {
@@ -111,19 +111,19 @@ pub(super) fn set_paused(tx: &mut Tx<'_>, name: &str, paused: bool) -> Result<()
     Ok(())
 }
 
-pub(super) fn queues(tx: &mut Tx<'_>) -> Result<Vec<String>, Failed> {
+pub(crate) fn queues(tx: &mut Tx<'_>) -> Result<Vec<String>, Failed> {
     let mut names = tx.sql("SELECT name FROM queue_queues ORDER BY name")?;
     Ok(names.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> {
+pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> {
     let mut stats = QueueStats::default();
     let Some(queue) = tx.queue(queue)? else { return Ok(stats) };
     let mut depth = tx.sql("SELECT state, count(*) FROM queue_jobs WHERE queue = ?1 GROUP BY state")?;
     let mut rows = depth.query([queue.key])?;
     while let Some(row) = rows.next()? {
         // A state that is none is for the auditor to find.
-        if let Ok(state) = jobs::state(row.get::<_, Number>(0)?.0) {
+        if let Ok(state) = row::state(row.get::<_, Number>(0)?.0) {
             *stats.depth.entry(state).or_default() += row.get::<_, u64>(1)?;
         }
     }
@@ -139,9 +139,9 @@ pub(super) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
 
 const COLUMNS: &str = "id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank";
 
-pub(super) fn list(tx: &mut Tx<'_>, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page, Failed> {
+pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(Page::default()) };
-    let numbers = jobs::numbers(state);
+    let numbers = row::numbers(state);
     let marks = if numbers.len() == 2 { "?4, ?5" } else { "?4" };
     // The first of two numbers, the suspects, is served first.
     let mut page = tx.sql(&format!(
@@ -161,7 +161,7 @@ pub(super) fn list(tx: &mut Tx<'_>, queue: &str, state: State, offset: u64, limi
     Ok(Page::new(found, more.then(|| offset + limit as u64)))
 }
 
-pub(super) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<JobRecord>, Failed> {
+pub(crate) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<JobRecord>, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(None) };
     let mut job = tx.sql(&format!("SELECT {COLUMNS}, failures, result FROM queue_jobs WHERE queue = ?1 AND id = ?2"))?;
     let mut rows = job.query(params![queue.key, id.as_bytes()])?;
@@ -169,14 +169,14 @@ pub(super) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<Jo
     let mut record = record(tx, row)?;
     let stored = row.get::<_, Option<Bytes>>(11)?.map(|Bytes(stored)| stored);
     let unreadable = |problem: Error| vec![Failure { at_ms: 0, message: problem.to_string() }];
-    record.failures = jobs::failures(stored.as_deref()).unwrap_or_else(unreadable);
+    record.failures = row::failures(stored.as_deref()).unwrap_or_else(unreadable);
     record.result = row.get::<_, Option<Bytes>>(12)?.map(|Bytes(result)| result);
     Ok(Some(record))
 }
 
 fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<JobRecord, Failed> {
-    let state = jobs::state(row.get::<_, Number>(1)?.0)?;
-    let mut record = JobRecord::new(jobs::id(row, 0)?, state, row.get::<_, Bytes>(2)?.0);
+    let state = row::state(row.get::<_, Number>(1)?.0)?;
+    let mut record = JobRecord::new(row::id(row, 0)?, state, row.get::<_, Bytes>(2)?.0);
     record.priority = u8::try_from(row.get::<_, Number>(3)?.0).ok().and_then(Priority::from_number).unwrap_or_default();
     let (Count(attempts), Count(crashes), Count(snoozes)) = (row.get(4)?, row.get(5)?, row.get(6)?);
     (record.attempts, record.crashes, record.snoozes) = (attempts, crashes, snoozes);

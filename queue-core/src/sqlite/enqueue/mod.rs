@@ -2,10 +2,10 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::{
-    jobs::{CANCELLED, EXPIRED, READY, SCHEDULED},
-    lenient::{Bytes, Number},
-    tx::{Failed, Queue, Tx, after, due_after},
+use crate::sqlite::{
+    connection::lenient::{Bytes, Number},
+    connection::tx::{Failed, Queue, Tx, after, due_after},
+    doors::row::{CANCELLED, EXPIRED, READY, SCHEDULED},
 };
 use crate::{
     broker::{Due, Enqueue, Enqueued, NewJob, Party, PartyName, Register},
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// R1: a name that was never used before.
-pub(super) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Result<PartyName, Failed> {
+pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Result<PartyName, Failed> {
     let queue = tx.queue_made(&request.queue)?;
     let Number(number) = tx
         .sql("UPDATE queue_queues SET registrations = registrations + 1 WHERE queue = ?1 RETURNING registrations")?
@@ -41,7 +41,7 @@ pub(super) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
 }
 
 /// R12. Answers are stored only where they are not all `Stored`.
-pub(super) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued>, Failed> {
+pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued>, Failed> {
     let name = request.producer.as_str();
     let forgotten = || Error::Forgotten(name.to_owned());
     let mut queue = tx.queue(&request.queue)?.ok_or_else(forgotten)?;

@@ -31,7 +31,7 @@ const GROUP_BYTES: usize = 2 * 1024 * 1024;
 
 /// The way to a database thread. The thread ends with the last clone, after what it was given.
 #[derive(Clone)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     ops: mpsc::UnboundedSender<Box<dyn Op>>,
     shown: String,
 }
@@ -39,7 +39,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Gives an opened database to a thread of its own. `bell` rings for what was committed.
     /// Its commits reach the disk before their answers if they have to survive the loss of power.
-    pub(super) fn start(opened: Opened, ballast: Ballast, durability: Durability, bell: Bell) -> Result<(Self, JoinHandle<()>)> {
+    pub(crate) fn start(opened: Opened, ballast: Ballast, durability: Durability, bell: Bell) -> Result<(Self, JoinHandle<()>)> {
         let Opened { connection, file, location } = opened;
         let group = Group {
             connection,
@@ -58,7 +58,7 @@ impl Writer {
     }
 
     /// The same for a connection that only reads. Its operations see one snapshot each.
-    pub(super) fn start_reader(opened: Opened) -> Result<(Self, JoinHandle<()>)> {
+    pub(crate) fn start_reader(opened: Opened) -> Result<(Self, JoinHandle<()>)> {
         let Opened { connection, file, location } = opened;
         let group = Group {
             connection,
@@ -77,7 +77,7 @@ impl Writer {
     }
 
     /// Runs `work` in a transaction, together with what else is there, and answers after the commit.
-    pub(super) async fn call<T: Send + 'static>(
+    pub(crate) async fn call<T: Send + 'static>(
         &self,
         commit: Commit,
         work: impl FnMut(&mut Tx<'_>) -> Result<T, Failed> + Send + 'static,
@@ -86,7 +86,7 @@ impl Writer {
     }
 
     /// The same for a caller who waits until then at most. What the thread was given is done, although nobody waits any more.
-    pub(super) async fn call_until<T: Send + 'static>(
+    pub(crate) async fn call_until<T: Send + 'static>(
         &self,
         until: Option<Instant>,
         commit: Commit,
@@ -116,11 +116,11 @@ fn start(name: &str, group: Group) -> Result<(Writer, JoinHandle<()>)> {
 }
 
 /// A database that was opened.
-pub(super) struct Opened {
-    pub(super) connection: Connection,
+pub(crate) struct Opened {
+    pub(crate) connection: Connection,
     /// Nothing in memory.
-    pub(super) file: Option<File>,
-    pub(super) location: String,
+    pub(crate) file: Option<File>,
+    pub(crate) location: String,
 }
 
 struct Group {

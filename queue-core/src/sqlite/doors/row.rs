@@ -3,7 +3,7 @@
 use rusqlite::{Row, ToSql, params};
 use serde::{Deserialize, Serialize};
 
-use super::tx::{Failed, Queue, Tx};
+use crate::sqlite::connection::tx::{Failed, Queue, Tx};
 use crate::{
     address::JobId,
     broker::{ENDED_KEEP, FAILURES_KEPT, Failure, State},
@@ -11,19 +11,19 @@ use crate::{
     error::Error,
 };
 
-pub(super) const READY: i64 = 0;
-pub(super) const SUSPECT: i64 = 1;
-pub(super) const SCHEDULED: i64 = 2;
-pub(super) const RETRY: i64 = 3;
-pub(super) const ACTIVE: i64 = 4;
-pub(super) const PARKED: i64 = 5;
-pub(super) const DONE: i64 = 6;
-pub(super) const DEAD: i64 = 7;
-pub(super) const CANCELLED: i64 = 8;
-pub(super) const EXPIRED: i64 = 9;
+pub(crate) const READY: i64 = 0;
+pub(crate) const SUSPECT: i64 = 1;
+pub(crate) const SCHEDULED: i64 = 2;
+pub(crate) const RETRY: i64 = 3;
+pub(crate) const ACTIVE: i64 = 4;
+pub(crate) const PARKED: i64 = 5;
+pub(crate) const DONE: i64 = 6;
+pub(crate) const DEAD: i64 = 7;
+pub(crate) const CANCELLED: i64 = 8;
+pub(crate) const EXPIRED: i64 = 9;
 
 /// The numbers of a state; `ready` has two.
-pub(super) fn numbers(state: State) -> &'static [i64] {
+pub(crate) fn numbers(state: State) -> &'static [i64] {
     match state {
         State::Ready => &[SUSPECT, READY],
         State::Scheduled => &[SCHEDULED],
@@ -38,7 +38,7 @@ pub(super) fn numbers(state: State) -> &'static [i64] {
 }
 
 /// The state of a number.
-pub(super) fn state(number: i64) -> Result<State, Failed> {
+pub(crate) fn state(number: i64) -> Result<State, Failed> {
     Ok(match number {
         READY | SUSPECT => State::Ready,
         SCHEDULED => State::Scheduled,
@@ -54,7 +54,7 @@ pub(super) fn state(number: i64) -> Result<State, Failed> {
 }
 
 /// An id column.
-pub(super) fn id(row: &Row<'_>, column: usize) -> Result<JobId, Failed> {
+pub(crate) fn id(row: &Row<'_>, column: usize) -> Result<JobId, Failed> {
     let bytes = row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?;
     Ok(JobId::from_bytes(bytes)?)
 }
@@ -66,14 +66,14 @@ struct Stored {
 }
 
 /// Reads the column of failures.
-pub(super) fn failures(bytes: Option<&[u8]>) -> Result<Vec<Failure>, Error> {
+pub(crate) fn failures(bytes: Option<&[u8]>) -> Result<Vec<Failure>, Error> {
     let Some(bytes) = bytes else { return Ok(Vec::new()) };
     let stored: Vec<Stored> = codec::decode(bytes).map_err(|problem| Error::Decode { what: "the failures of a job".into(), problem })?;
     Ok(stored.into_iter().map(|failure| Failure { at_ms: failure.at, message: failure.text }).collect())
 }
 
 /// The column of failures with one more; the oldest go first.
-pub(super) fn one_more_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Result<Vec<u8>, Failed> {
+pub(crate) fn one_more_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Result<Vec<u8>, Failed> {
     // What cannot be read gives way.
     let mut all: Vec<Stored> =
         failures(bytes).unwrap_or_default().into_iter().map(|failure| Stored { at: failure.at_ms, text: failure.message }).collect();
@@ -84,14 +84,14 @@ pub(super) fn one_more_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Res
 
 /// A delivery's proof, as columns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tag {
-    pub(super) worker: i64,
-    pub(super) claim: i64,
+pub(crate) struct Tag {
+    pub(crate) worker: i64,
+    pub(crate) claim: i64,
 }
 
 impl Tx<'_> {
     /// Puts a job to the head or tail of `ready`, among the suspects if it has crashes. Other columns stay.
-    pub(super) fn make_ready(&mut self, queue: &mut Queue, id: &(impl ToSql + ?Sized), head: bool) -> rusqlite::Result<()> {
+    pub(crate) fn make_ready(&mut self, queue: &mut Queue, id: &(impl ToSql + ?Sized), head: bool) -> rusqlite::Result<()> {
         let pos = if head { queue.next_head() } else { queue.next_tail() };
         self.sql(
             "UPDATE queue_jobs SET state = crashes > 0, rank = CASE WHEN crashes > 0 THEN 0 ELSE priority END, pos = ?3
@@ -102,8 +102,8 @@ impl Tx<'_> {
     }
 
     /// Ends a job that nobody will run any more, as `CANCELLED` or `EXPIRED`: kept for a day, its id free.
-    pub(super) fn end_unwanted(&mut self, queue: &Queue, id: &[u8], state: i64, note: Option<&str>) -> rusqlite::Result<()> {
-        let until = super::tx::after(self.now, ENDED_KEEP);
+    pub(crate) fn end_unwanted(&mut self, queue: &Queue, id: &[u8], state: i64, note: Option<&str>) -> rusqlite::Result<()> {
+        let until = crate::sqlite::connection::tx::after(self.now, ENDED_KEEP);
         let bytes: i64 = self
             .sql(
                 "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?5, note = ?6, digest = NULL
@@ -117,7 +117,7 @@ impl Tx<'_> {
     }
 
     /// Makes a dead letter of a job.
-    pub(super) fn bury(&mut self, queue: &Queue, id: &[u8], reason: &str) -> rusqlite::Result<()> {
+    pub(crate) fn bury(&mut self, queue: &Queue, id: &[u8], reason: &str) -> rusqlite::Result<()> {
         let bytes: i64 = self
             .sql(
                 "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?4, note = ?5
@@ -130,7 +130,7 @@ impl Tx<'_> {
     }
 
     /// Removes the row of a job in a final state, and takes it out of the broker's own counts.
-    pub(super) fn remove_ended(&mut self, queue: i64, id: &(impl ToSql + ?Sized), state: i64, bytes: i64) -> rusqlite::Result<()> {
+    pub(crate) fn remove_ended(&mut self, queue: i64, id: &(impl ToSql + ?Sized), state: i64, bytes: i64) -> rusqlite::Result<()> {
         self.sql("DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2")?.execute(params![queue, id])?;
         if state == DEAD {
             self.count(queue, ".dead_bytes", -bytes);
@@ -142,7 +142,7 @@ impl Tx<'_> {
     }
 
     /// Remembers a given id whose job is done.
-    pub(super) fn remember(&mut self, queue: i64, id: &[u8], digest: i64) -> rusqlite::Result<()> {
+    pub(crate) fn remember(&mut self, queue: i64, id: &[u8], digest: i64) -> rusqlite::Result<()> {
         let new = self
             .sql("INSERT INTO queue_tombstones (queue, id, digest, ended) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING")?
             .execute(params![queue, id, digest, self.now])?;

@@ -11,15 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::broker::{Condition, Trouble, bytes};
-
 pub(super) const SIZE: usize = 8 * 1024 * 1024;
 
 /// How often making it again is tried.
 const RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Ballast {
+pub(crate) struct Ballast {
     path: Option<PathBuf>,
     /// Whether it is made where it is missing.
     makes: bool,
@@ -27,35 +25,35 @@ pub(super) struct Ballast {
 }
 
 /// Where the ballast of a database is.
-fn path_of(database: &Path) -> PathBuf {
+pub(super) fn path_of(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push("-ballast");
     PathBuf::from(name)
 }
 
 /// Whether a file is a whole ballast. A shorter one is half made: by another process just now, or by one that was killed over it.
-fn is_whole(path: &Path) -> bool {
+pub(super) fn is_whole(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|ballast| ballast.len() == SIZE as u64)
 }
 
 impl Ballast {
     /// The ballast of a database, made where it is missing.
-    pub(super) fn of(database: &Path) -> Self {
+    pub(crate) fn of(database: &Path) -> Self {
         Ballast { path: Some(path_of(database)), makes: true, tried: None }
     }
 
     /// The ballast of a database that is only looked at: if it is missing, those who work will make it.
-    pub(super) fn looked_at(database: &Path) -> Self {
+    pub(crate) fn looked_at(database: &Path) -> Self {
         Ballast { makes: false, ..Ballast::of(database) }
     }
 
     /// Of a database in memory.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Ballast { path: None, makes: false, tried: None }
     }
 
     /// Whether there is room for enqueues: makes the ballast if it is missing.
-    pub(super) fn aboard(&mut self) -> bool {
+    pub(crate) fn aboard(&mut self) -> bool {
         let Some(path) = &self.path else { return true };
         if is_whole(path) || !self.makes {
             return true;
@@ -78,32 +76,10 @@ impl Ballast {
     }
 
     /// Gives the room away. False when there was none to give.
-    pub(super) fn drop_it(&mut self) -> bool {
+    pub(crate) fn drop_it(&mut self) -> bool {
         self.tried = Some(Instant::now());
         self.path.as_ref().is_some_and(|path| fs::remove_file(path).is_ok())
     }
-}
-
-/// How a database's disk is: what is free, and whether new jobs are refused until there is room for the ballast.
-pub(super) fn condition(database: &Path) -> Condition {
-    let free = free(database);
-    // Whoever works makes it as soon as there is room.
-    let full = !is_whole(&path_of(database)) && free.is_none_or(|free| free < SIZE as u64);
-    let why = || format!("the disk is full ({} free); they are taken again when {} are", bytes(free.unwrap_or(0)), bytes(SIZE as u64));
-    Condition { free, trouble: full.then(|| Trouble::Full(why())), ..Condition::default() }
-}
-
-/// What an ordinary user can still write to the disk of a file; `None` where the system does not tell.
-#[cfg(unix)]
-fn free(database: &Path) -> Option<u64> {
-    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let disk = rustix::fs::statvfs(folder).ok()?;
-    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
-#[cfg(not(unix))]
-fn free(_: &Path) -> Option<u64> {
-    None
 }
 
 /// Written out, not sparse: the blocks must be ours.

@@ -1,0 +1,27 @@
+//! The file, and the thread that owns it: everything that is the same for every transition.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `url` | reads `sqlite://` URLs |
+//! | `schema`, `migrations/` | the tables; opens a file that may have them |
+//! | `file` | notices that the file at the path is another one |
+//! | `writer`, `operation` | the thread of a connection; a commit for all operations that wait |
+//! | `tx` | what an operation sees of its transaction: statements, clock, counters, hints |
+//! | `lenient` | reads columns that another program may have written |
+//! | `company` | how long a commit waits for others to join it |
+//! | `busy` | waits for the write lock of another process |
+//! | `ballast`, `condition` | a full disk |
+//! | `doorbell` | tells listeners, here and in other processes, that there is work |
+
+pub(crate) mod ballast;
+mod busy;
+mod company;
+pub(crate) mod condition;
+pub(crate) mod doorbell;
+pub(crate) mod file;
+pub(crate) mod lenient;
+pub(crate) mod operation;
+pub(crate) mod schema;
+pub(crate) mod tx;
+pub(crate) mod url;
+pub(crate) mod writer;

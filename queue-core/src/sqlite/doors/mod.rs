@@ -1,0 +1,3 @@
+//! The row of a job.
+
+pub(crate) mod row;
