@@ -28,7 +28,7 @@
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::redis) enum Kind {
     Meta,
     Jobs,
     Ready0,
@@ -64,10 +64,10 @@ pub(super) enum Kind {
 }
 
 /// The type of the set of all queues.
-pub(super) const QUEUES_HOLD: &str = "set";
+pub(in crate::redis) const QUEUES_HOLD: &str = "set";
 
 /// All keys of a queue.
-pub(super) const STORED: &[Kind] = &[
+pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Meta,
     Kind::Jobs,
     Kind::Ready0,
@@ -103,7 +103,7 @@ pub(super) const STORED: &[Kind] = &[
 
 impl Kind {
     /// The name in Lua, and the last part of the key with `:` before the number of a list.
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::redis) fn name(self) -> &'static str {
         match self {
             Kind::Meta => "meta",
             Kind::Jobs => "jobs",
@@ -141,7 +141,7 @@ impl Kind {
     }
 
     /// The digit that stands for a list of `ready` in the name of a tomb.
-    pub(super) fn digit(self) -> &'static str {
+    pub(in crate::redis) fn digit(self) -> &'static str {
         match self {
             Kind::Ready0 => "0",
             Kind::Ready1 => "1",
@@ -153,7 +153,7 @@ impl Kind {
     }
 
     /// The type of the key, as the command `TYPE` names it.
-    pub(super) fn holds(self) -> &'static str {
+    pub(in crate::redis) fn holds(self) -> &'static str {
         match self {
             Kind::Ready0 | Kind::Ready1 | Kind::Ready2 | Kind::Ready3 | Kind::Suspect | Kind::Ended => "list",
             Kind::Scheduled | Kind::Retry | Kind::Parked | Kind::Dead | Kind::Tombstones | Kind::Leases | Kind::Terms | Kind::Seen => {
@@ -192,28 +192,28 @@ impl Kind {
 }
 
 /// The lists of `ready`, in the order in which they are served.
-pub(super) const READY: [Kind; 5] = [Kind::Suspect, Kind::Ready0, Kind::Ready1, Kind::Ready2, Kind::Ready3];
+pub(in crate::redis) const READY: [Kind; 5] = [Kind::Suspect, Kind::Ready0, Kind::Ready1, Kind::Ready2, Kind::Ready3];
 
 /// A namespace of keys.
 #[derive(Clone, Debug)]
-pub(super) struct Keys {
+pub(in crate::redis) struct Keys {
     namespace: String,
 }
 
 impl Keys {
-    pub(super) fn new(namespace: &str) -> Self {
+    pub(in crate::redis) fn new(namespace: &str) -> Self {
         Keys { namespace: namespace.to_owned() }
     }
 
     /// The key of a queue.
-    pub(super) fn of(&self, queue: &str, kind: Kind) -> String {
+    pub(in crate::redis) fn of(&self, queue: &str, kind: Kind) -> String {
         let mut key = String::new();
         self.write(&mut key, queue, kind);
         key
     }
 
     /// The same, in place of what a text holds.
-    pub(super) fn write(&self, key: &mut String, queue: &str, kind: Kind) {
+    pub(in crate::redis) fn write(&self, key: &mut String, queue: &str, kind: Kind) {
         key.clear();
         for part in [&self.namespace, ":{", queue, "}:", kind.suffix()] {
             key.push_str(part);
@@ -221,24 +221,24 @@ impl Keys {
     }
 
     /// A command on one key of a queue.
-    pub(super) fn on(&self, verb: &str, queue: &str, kind: Kind) -> redis::Cmd {
+    pub(in crate::redis) fn on(&self, verb: &str, queue: &str, kind: Kind) -> redis::Cmd {
         let mut command = redis::cmd(verb);
         command.arg(self.of(queue, kind));
         command
     }
 
     /// The set of all queues.
-    pub(super) fn queues(&self) -> String {
+    pub(in crate::redis) fn queues(&self) -> String {
         format!("{}:queues", self.namespace)
     }
 
     /// A name beside that set, in the same slot of a cluster: the hash tag is the whole name of the set.
-    pub(super) fn beside_queues(&self, end: &str) -> String {
+    pub(in crate::redis) fn beside_queues(&self, end: &str) -> String {
         format!("{}:aside:{{{}}}:{end}", self.namespace, self.queues())
     }
 
     /// The queue of a channel of ours.
-    pub(super) fn queue_of_channel<'a>(&self, channel: &'a str) -> Option<&'a str> {
+    pub(in crate::redis) fn queue_of_channel<'a>(&self, channel: &'a str) -> Option<&'a str> {
         channel.strip_prefix(&self.namespace)?.strip_prefix(":{")?.strip_suffix("}:hint")
     }
 }

@@ -8,59 +8,40 @@
 
 #[cfg(feature = "fuzz")]
 pub(crate) mod __fuzz;
-mod answers;
 mod audit;
-#[cfg(feature = "cluster")]
-mod cluster;
-mod condition;
-mod doubles;
-mod endpoint;
-mod hints;
+mod connection;
+mod enqueue;
 mod keys;
-mod link;
+mod lease;
 mod people;
-mod reclaim;
-mod refusal;
-mod requests;
 mod script;
-#[cfg(feature = "sentinel")]
-mod sentinel;
-mod servers;
-mod settings;
-mod strays;
-mod turns;
-mod types;
-mod url;
+mod turn;
+mod values;
 
-use std::{
-    fmt,
-    future::poll_fn,
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-    time::{Duration, Instant},
-};
+use std::{fmt, sync::Arc, time::Instant};
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use redis::{Cmd, Value};
 
 use self::{
-    answers::{array, next, number, text},
-    hints::Announcements,
+    connection::{
+        hints::Announcements,
+        misfits,
+        servers::{Line, Servers},
+        url,
+    },
     keys::{Keys, Kind},
-    requests::ms,
-    script::{CANCEL, DELETE, EXTEND, FENCE, PAUSE, REGISTER, REQUEUE, SUSPECTS, SWEEP, Script},
-    servers::{Line, Servers, within},
-    turns::PlainQueues,
+    script::Script,
+    turn::PlainQueues,
+    values::number,
 };
 use crate::{
     address::{JobId, check_name},
     alarm::Alarm,
     broker::{
-        Ahead, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Due, Durability, Enqueue,
-        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page, Party, PartyName, QueueStats, Reclaimed, Register, State,
-        Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
+        Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
+        SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -105,19 +86,6 @@ impl RedisBroker {
         self.servers.command(Line::Beats, queue, command).await
     }
 
-    /// Calls a script whose arguments are ids and whose answer is a number for each.
-    async fn for_each_id(&self, script: &Script, queue: &str, ids: &[JobId]) -> Result<Vec<i64>> {
-        bounded("ids", ids.len())?;
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut call = script.call(&self.keys, queue);
-        for id in ids {
-            call.arg(id.as_bytes());
-        }
-        array(self.script(queue, script, call).await?)?.into_iter().map(number).collect()
-    }
-
     /// Writes a queue into the registry, which lies in a slot of its own. On a Redis that is full a worker does without.
     async fn list_queue(&self, queue: &str, until: Option<Instant>) -> Result<()> {
         let registry = self.keys.queues();
@@ -132,25 +100,12 @@ impl RedisBroker {
         }
     }
 
-    /// What a job that is stored survives, as far as the servers tell in time.
-    async fn durability_until(&self, until: Option<Instant>) -> Durability {
-        let asked = self.io.clocked(tokio::time::timeout_at(within(until).into(), self.servers.durability()));
-        asked.await.ok().and_then(Result::ok).unwrap_or(Durability::Volatile)
-    }
-
     /// Writes a queue that exists into the registry, from which it may have been lost.
     async fn list_again(&self, queue: &str) -> Result<()> {
         match number::<i64>(self.read(queue, &self.keys.on("EXISTS", queue, Kind::Meta)).await?)? {
             0 => Ok(()),
             _ => self.list_queue(queue, None).await,
         }
-    }
-
-    async fn extend_one(&self, lane: &Extend) -> Result<Extended> {
-        let mut call = EXTEND.call(&self.keys, &lane.queue);
-        call.arg(lane.worker.as_str()).arg(lane.answered).arg(ms(lane.lease));
-        // The list is a hint, and one that cannot be read is no reason to let the lease run out.
-        Ok(Extended::new(answers::gone(self.script(&lane.queue, &EXTEND, call).await?).unwrap_or_default()))
     }
 }
 
@@ -186,47 +141,15 @@ impl Broker for RedisBroker {
     }
 
     async fn register(&self, request: &Register) -> Result<PartyName> {
-        check_name("queue", &request.queue)?;
-        let mut call = REGISTER.call(&self.keys, &request.queue);
-        call.arg(request.process.to_string()).arg(format!("{:016x}", fastrand::u64(..)));
-        match request.party {
-            Party::Worker { lease } => call.arg("w").arg(ms(lease)),
-            Party::Producer => call.arg("p").arg(0),
-        };
-        // First of all: a queue of which a key is broken is found by `doctor` too, if nobody has ever registered with it.
-        self.list_queue(&request.queue, request.until).await?;
-        let name = self.servers.script_until(request.until, Line::Requests, &request.queue, &REGISTER, call).await?;
-        Ok(PartyName::new(text(name)?))
+        lease::register(self, request).await
     }
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
-        bounded("jobs", request.jobs.len())?;
-        let (script, call) = requests::enqueue(request, &self.keys);
-        let mut sent = pin!(self.io.clocked(self.servers.script_until(request.until, Line::Requests, &request.queue, script, call)));
-        let begun = poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await;
-        // Now it is on its way. A given id may exist already, and bring nothing.
-        if request.jobs.iter().any(|job| job.due == Due::Now && !job.id.is_given()) {
-            self.announcements.expect(&request.queue);
-        }
-        let answer = match begun {
-            Poll::Ready(answer) => answer?,
-            Poll::Pending => sent.await?,
-        };
-        answers::enqueued(answer, request.jobs.len())
+        enqueue::enqueue(self, request).await
     }
 
     async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
-        bounded("jobs", request.jobs.len())?;
-        let (script, call) = requests::enqueue(request, &self.keys);
-        // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
-        let then = requests::confirm(confirm, request.until);
-        let sent = self.servers.script_then(request.until, Line::Confirmed, &request.queue, script, call, &then);
-        let (answer, then) = self.io.clocked(sent).await?;
-        let answers = answers::enqueued(answer, request.jobs.len())?;
-        let (synced, replicas) = answers::confirmed(then);
-        // The jobs are stored: whatever goes wrong with the question, this is no error.
-        let durability = if synced { Durability::PowerLoss } else { self.durability_until(request.until).await };
-        Ok((answers, Confirmed { durability, replicas }))
+        enqueue::enqueue_confirmed(self, request, confirm).await
     }
 
     async fn durability(&self) -> Result<Durability> {
@@ -240,88 +163,39 @@ impl Broker for RedisBroker {
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
         bounded("finishes", turn.finishes.len())?;
         bounded("claim", turn.claim)?;
-        turns::turn(self, turn).await
+        turn::turn(self, turn).await
     }
 
     async fn look(&self, queue: &str) -> Result<bool> {
-        use Kind::{Parked, Ready0, Ready1, Ready2, Ready3, Retry, Scheduled, Suspect};
-        let mut command = redis::cmd("EXISTS");
-        for kind in [Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Parked] {
-            command.arg(self.keys.of(queue, kind));
-        }
-        Ok(number::<i64>(self.servers.command(Line::Requests, queue, &command).await?)? > 0)
+        turn::look(self, queue).await
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
-        // All are sent before the first is waited for: one round trip.
-        join_all(lanes.iter().map(|lane| self.extend_one(lane))).await
+        lease::extend(self, lanes).await
     }
 
     async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
-        let mut call = SUSPECTS.call(&self.keys, queue);
-        call.arg(limit);
-        let mut values = array(self.script(queue, &SUSPECTS, call).await?)?.into_iter();
-        let mut lanes = array(next(&mut values)?)?.into_iter();
-        let mut expired = Vec::new();
-        while let Some(worker) = lanes.next() {
-            let deadline_ms = number(next(&mut lanes)?)?;
-            // What is no text is no lane of anybody.
-            if let Ok(worker) = text(worker) {
-                expired.push(Suspect { worker: PartyName::new(worker), deadline_ms });
-            }
-        }
-        let fenced = number(next(&mut values)?)?;
-        let (mut lanes, mut ahead) = (array(next(&mut values)?)?.into_iter(), Vec::new());
-        while let Some(worker) = lanes.next() {
-            let (deadline_ms, term) = (number(next(&mut lanes)?)?, Duration::from_millis(number(next(&mut lanes)?)?));
-            if let Ok(worker) = text(worker) {
-                ahead.push(Ahead { suspect: Suspect { worker: PartyName::new(worker), deadline_ms }, term });
-            }
-        }
-        Ok(Suspects::new(expired, fenced).ahead(ahead))
+        lease::suspects(self, queue, limit).await
     }
 
     async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
-        bounded("suspects", suspects.len())?;
-        if suspects.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut call = FENCE.call(&self.keys, queue);
-        for suspect in suspects {
-            call.arg(suspect.worker.as_str()).arg(suspect.deadline_ms);
-        }
-        array(self.script(queue, &FENCE, call).await?)?.into_iter().map(|fenced| Ok(number::<i64>(fenced)? == 1)).collect()
+        lease::fence(self, queue, suspects).await
     }
 
     async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
-        reclaim::sweep(self, queue, rule).await
+        lease::sweep(self, queue, rule).await
     }
 
     async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
-        let answers = self.for_each_id(&CANCEL, queue, ids).await?;
-        let told = answers.into_iter().map(|answer| match answer {
-            1 => CancelAnswer::Cancelled,
-            2 => CancelAnswer::CancelledActive,
-            _ => CancelAnswer::NotFound,
-        });
-        Ok(told.collect())
+        people::cancel(self, queue, ids).await
     }
 
     async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        Ok(self.for_each_id(&REQUEUE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
+        people::requeue(self, queue, ids).await
     }
 
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
-        let mut call = SWEEP.call(&self.keys, queue);
-        call.arg(limits.items).arg(ms(limits.producers)).arg(ms(limits.tombstones)).arg(limits.tombstone_count);
-        call.arg(ms(limits.dead)).arg(limits.dead_bytes).arg(limits.keep.count).arg(limits.keep.bytes);
-        let mut values = array(self.script(queue, &SWEEP, call).await?)?.into_iter();
-        Ok(Swept {
-            producers: number(next(&mut values)?)?,
-            tombstones: number(next(&mut values)?)?,
-            dead: number(next(&mut values)?)?,
-            ended: number(next(&mut values)?)?,
-        })
+        audit::sweep(self, queue, limits).await
     }
 
     fn hints(&self, queue: &str) -> Hints {
@@ -334,11 +208,7 @@ impl Broker for RedisBroker {
 #[async_trait]
 impl Inspect for RedisBroker {
     async fn queues(&self) -> Result<Vec<String>> {
-        let registry = self.keys.queues();
-        let names = self.read(&registry, redis::cmd("SMEMBERS").arg(&registry)).await?;
-        let mut names: Vec<String> = array(names)?.into_iter().map(text).collect::<Result<_>>()?;
-        names.sort_unstable();
-        Ok(names)
+        people::queues(self).await
     }
 
     async fn stats(&self, queue: &str) -> Result<QueueStats> {
@@ -354,7 +224,7 @@ impl Inspect for RedisBroker {
     }
 
     async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        Ok(self.for_each_id(&DELETE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
+        people::delete(self, queue, ids).await
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
@@ -363,13 +233,10 @@ impl Inspect for RedisBroker {
     }
 
     async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
-        types::audit_registry(self, repair).await
+        misfits::audit_registry(self, repair).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        check_name("queue", queue)?;
-        let mut call = PAUSE.call(&self.keys, queue);
-        call.arg(u8::from(paused));
-        self.script(queue, &PAUSE, call).await.map(drop)
+        people::set_paused(self, queue, paused).await
     }
 }

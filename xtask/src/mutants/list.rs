@@ -62,7 +62,7 @@ pub(super) const BUILT_ALONE: &[&str] = &[
 ];
 
 mutants! {
-    REDIS "queue-core/src/redis/scripts/turn.lua" {
+    REDIS "queue-core/src/redis/turn/turn.lua" {
         "turn: a finish needs its tag": "if tags[at] == tag then" => "if true then";
         "turn: what is kept is of the jobs that are the lane's": "{ unpack(ARGV, i + 1, i + results) }, nil, places)" => "{ unpack(ARGV, i + 1, i + results) })";
         "turn: a lane must be known": "if not entry then\n  return redis.error_reply('FORGOTTEN ' .. worker)" => "if false then\n  return redis.error_reply('FORGOTTEN ' .. worker)";
@@ -83,52 +83,52 @@ mutants! {
         "turn: with a job goes what is known of it": "    if sparse then\n      strip(own)" => "    if false then\n      strip(own)";
         "turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
     }
-    REDIS "queue-core/src/redis/scripts/sequence.lua" {
+    REDIS "queue-core/src/redis/enqueue/sequence.lua" {
         "enqueue: a replay is recognised": "elseif last - ARGV[2] == 0 then" => "elseif false then";
         "enqueue: a replay has the answers of then": "return stored ~= '' and stored or false" => "return false";
         "enqueue: an old sequence is refused": "elseif last - ARGV[2] > 0 then" => "elseif false then";
         "enqueue: a producer must be known": "  return redis.error_reply('FORGOTTEN ' .. ARGV[1])" => "  last = 0";
     }
-    REDIS "queue-core/src/redis/scripts/enqueue.lua" {
+    REDIS "queue-core/src/redis/enqueue/enqueue.lua" {
         "enqueue: a given id exists once": "if not known then" => "if true then";
         "enqueue: another payload is a conflict": "known == digest and 1 or 2" => "1";
     }
-    REDIS "queue-core/src/redis/scripts/extend.lua" {
+    REDIS "queue-core/src/redis/lease/extend.lua" {
         "extend: a lane must be known": "if not entry or tonumber" => "if entry and tonumber";
         "extend: lost turns are noticed": "tonumber(string.match(entry, '^%d+') or -1) < tonumber(ARGV[2])" => "false";
     }
-    REDIS "queue-core/src/redis/scripts/fence.lua" {
+    REDIS "queue-core/src/redis/lease/fence.lua" {
         "fence: only the lease that was seen": "whole(deadline) == tonumber(ARGV[i + 1])" => "true";
         "fence: a lease that ends too late is over": " or is_ahead(ARGV[i], deadline)" => "";
         "fence: the lane is forgotten": "call('HDEL', K.workers, ARGV[i])" => "";
     }
-    REDIS "queue-core/src/redis/scripts/suspects.lua" {
+    REDIS "queue-core/src/redis/lease/suspects.lua" {
         "suspects: a lease that ends too late is one": "    if term then" => "    if false then";
     }
-    REDIS "queue-core/src/redis/scripts/ready.lua" {
+    REDIS "queue-core/src/redis/doors/ready.lua" {
         "ready: who lies in the list already is not pushed": "return call('HDEL', K.tomb, id .. list) == 1" => "return call('HDEL', K.tomb, id .. list) == 2";
     }
-    REDIS "queue-core/src/redis/scripts/cancel.lua" {
+    REDIS "queue-core/src/redis/people/cancel.lua" {
         "cancel: a worker hears of it": "if #gone < 500 then" => "if false then";
     }
-    REDIS_FAULTS "queue-core/src/redis/script.rs" {
-        "full: finishes work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn\" { \"\" } else { flags }, with_numbers(&text, keys))";
-        "full: plain turns work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn_plain\" { \"\" } else { flags }, with_numbers(&text, keys))";
-        "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"extend\" { \"\" } else { flags }, with_numbers(&text, keys))";
+    REDIS_FAULTS "queue-core/src/redis/script/mod.rs" {
+        "full: finishes work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn/turn\" { \"\" } else { flags }, with_numbers(&text, keys))";
+        "full: plain turns work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn/turn_plain\" { \"\" } else { flags }, with_numbers(&text, keys))";
+        "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"lease/extend\" { \"\" } else { flags }, with_numbers(&text, keys))";
     }
-    REDIS_FAULTS "queue-core/src/redis/link.rs" {
+    REDIS_FAULTS "queue-core/src/redis/connection/link.rs" {
         "link: a silent connection is given up": "if is_dead {" => "if false {";
     }
-    SENTINELS "queue-core/src/redis/sentinel.rs" {
+    SENTINELS "queue-core/src/redis/connection/sentinel.rs" {
         "sentinel: connections to the old master are dropped": "self.master.endpoint.move_to(master.clone())" => "false";
     }
-    CLUSTER "queue-core/src/redis/refusal.rs" {
+    CLUSTER "queue-core/src/redis/connection/refusal.rs" {
         "cluster: a slot that is moving is waited for": "matches!(self.code(), Some(\"READONLY\" | \"LOADING\" | \"MASTERDOWN\" | \"CLUSTERDOWN\" | \"TRYAGAIN\"))" => "matches!(self.code(), Some(\"READONLY\" | \"LOADING\" | \"MASTERDOWN\" | \"CLUSTERDOWN\"))";
     }
-    CLUSTER "queue-core/src/redis/cluster.rs" {
+    CLUSTER "queue-core/src/redis/connection/cluster.rs" {
         "cluster: a redirection is followed": "error.redirect_node()?" => "error.redirect_node().filter(|_| false)?";
     }
-    ACCESS "queue-core/src/redis/url.rs" {
+    ACCESS "queue-core/src/redis/connection/url.rs" {
         "access: a password file is read again": "settings.set_password(password(file)?)" => "{ static ONCE: std::sync::OnceLock<String> = std::sync::OnceLock::new(); settings.set_password(ONCE.get_or_init(|| password(file).unwrap_or_default()).clone()) }";
     }
     SQLITE "queue-core/src/sqlite/turn/mod.rs" {
@@ -212,8 +212,8 @@ mutants! {
         "hints: what has been found is no news": "as_of.is_some() && as_of < self.looked" => "false";
         "hints: an answer takes along what was announced before": "self.hinted_as_of.is_none() || self.hinted_as_of >= as_of" => "true";
     }
-    ANNOUNCED "queue-core/src/redis/mod.rs" {
-        "hints: work of the same process is expected": "self.announcements.expect(&request.queue)" => "()";
+    ANNOUNCED "queue-core/src/redis/enqueue/mod.rs" {
+        "hints: work of the same process is expected": "broker.announcements.expect(&request.queue)" => "()";
     }
     OUTAGES "queue-worker/src/executor.rs" {
         "worker: isolation starts nothing": "self.shared.stopping.load(Ordering::Relaxed) || self.shared.is_isolated() || self.lease.until() <= now()" => "self.shared.stopping.load(Ordering::Relaxed)";
@@ -221,52 +221,52 @@ mutants! {
     OUTAGES "queue-worker/src/lane.rs" {
         "worker: an unanswered turn is sent again": "Err(Error::Forgotten(_) | Error::Old { .. }) => return TurnEnd::Forgotten," => "Err(_) => return TurnEnd::Forgotten,";
     }
-    REDIS_FAULTS "queue-core/src/redis/scripts/turn.lua" {
+    REDIS_FAULTS "queue-core/src/redis/turn/turn.lua" {
         "turn: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
     }
-    REDIS "queue-core/src/redis/scripts/claim.lua" {
+    REDIS "queue-core/src/redis/turn/claim.lua" {
         "turn: tombs are dropped": "if has_tombs and list and #found > 0 then" => "if false then";
         "turn: an answer is bounded in bytes": "if bytes > 0 and bytes + size > max_bytes then" => "if false then";
         "turn: a single larger envelope travels alone": "if bytes > 0 and bytes + size > max_bytes then" => "if bytes + size > max_bytes then";
         "turn: what is due is moved in bounded steps": "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)" => "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 100000)";
         "turn: nothing starts early": "if moves and head[2] and tonumber(head[2]) <= now then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now)," => "if moves and head[2] then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', '+inf',";
     }
-    LOST "queue-core/src/redis/scripts/claim.lua" {
+    LOST "queue-core/src/redis/turn/claim.lua" {
         "turn: a tomb is of one list": "tombs[at] = id .. list" => "tombs[at] = id .. 2";
     }
-    REDIS "queue-core/src/redis/scripts/tools.lua" {
+    REDIS "queue-core/src/redis/script/tools.lua" {
         "scripts: a delay counts from the end of its millisecond": "now + delay + 1 or now" => "now + delay or now";
     }
-    LATE "queue-core/src/redis/scripts/tools.lua" {
+    LATE "queue-core/src/redis/script/tools.lua" {
         "scripts: lists are unpacked in pieces": "math.min(from + PIECE - 1, #list)" => "#list";
     }
-    ENCODINGS "queue-core/src/redis/scripts/prelude.lua" {
+    ENCODINGS "queue-core/src/redis/script/prelude.lua" {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
-    REDIS_NOTES "queue-core/src/redis/scripts/turn.lua" {
+    REDIS_NOTES "queue-core/src/redis/turn/turn.lua" {
         "turn: a claim takes so many large jobs": "math.min(wanted, #ids + 64)" => "wanted";
         "turn: that failures are over is noted": " or is_plain and failed ~= has_failed then" => " then";
         "turn: what it ends otherwise is noted before": "if noted and others > 0 then" => "if false then";
         "turn: a queue becomes plain again": "if noted ~= (until_ms and ms(until_ms)) or is_plain" => "if noted and not until_ms or is_plain";
     }
-    REDIS_FAULTS "queue-core/src/redis/scripts/turn_plain.lua" {
+    REDIS_FAULTS "queue-core/src/redis/turn/turn_plain.lua" {
         "plain turn: a newer schema is left alone": " or meta[1] and meta[1] ~= SCHEMA then" => " then";
     }
-    REDIS_NOTES "queue-core/src/redis/scripts/sweep.lua" {
+    REDIS_NOTES "queue-core/src/redis/audit/sweep.lua" {
         "sweep: a producer that sends is kept": "string.sub(entries[at], -1) ~= '?'" => "false";
         "sweep: a look begins a producer's time anew": "many('ZADD', K.seen, looked)" => "";
         "sweep: what other hands have brought is looked for": "note_plain(nil)\n" => "";
     }
-    AUDITOR "queue-core/src/redis/scripts/claim.lua" {
+    AUDITOR "queue-core/src/redis/turn/claim.lua" {
         "turn: what runs is not handed out": "local left = leave_those_in(K.active, found)" => "local left = nil";
         "turn: what is kept is not handed out": "left = is_there(K.records) and leave_those_in(K.records, found)" => "left = nil";
         "turn: no answer is empty that need not be": "if bytes > 0 and bytes + size > max_bytes then" => "if #ids > 0 and bytes + size > max_bytes then";
     }
-    AUDITOR "queue-core/src/redis/scripts/turn.lua" {
+    AUDITOR "queue-core/src/redis/turn/turn.lua" {
         "turn: an id that is there twice is handed out once": "if put_all(K.active, pairs_) < #ids then" => "put_all(K.active, pairs_)\n  if false then";
         "turn: a list is not empty for what was left out": "if popped < asked then" => "if #found < asked then";
     }
-    AUDITOR "queue-core/src/redis/scripts/audit.lua" {
+    AUDITOR "queue-core/src/redis/audit/audit.lua" {
         "audit: one of two places stays": "if stays then\n            others" => "if true then\n            others";
         "audit: what is elsewhere is not ready": "local stays = is_held(id) or" => "local stays = false and";
         "audit: what a tomb is for is left to it": "call('HEXISTS', K.tomb, id .. list) == 1 and 2 or 1" => "1";
@@ -277,22 +277,22 @@ mutants! {
         "all of a state: an empty page is no end": "place = page.next.filter(|next| *next > from)" => "place = page.next.filter(|_| changed > 0)";
         "all of a state: jobs that moved up are met again": "left == 0 || left == before" => "true";
     }
-    REDIS "queue-core/src/redis/people.rs" {
+    REDIS "queue-core/src/redis/people/mod.rs" {
         "a listing of ready has no cancelled job": "(tomb == Value::Nil).then_some(id)" => "Some(id)";
     }
-    TYPES "queue-core/src/redis/types.rs" {
+    TYPES "queue-core/src/redis/connection/misfits.rs" {
         "types: a key that is right is left alone": "found != \"none\" && found != expected" => "found != \"none\"";
     }
-    TYPES "queue-core/src/redis/scripts/aside.lua" {
+    TYPES "queue-core/src/redis/audit/aside.lua" {
         "types: a repair renames only what is of another type": "found ~= 'none' and found ~= ARGV[at + 1] and call" => "found ~= 'none' and call";
     }
-    TYPES "queue-core/src/redis/servers.rs" {
+    TYPES "queue-core/src/redis/connection/servers.rs" {
         "types: an error names the key": "refusal.code() == Some(\"WRONGTYPE\")" => "false";
     }
-    ENCODINGS "queue-core/src/redis/people.rs" {
+    ENCODINGS "queue-core/src/redis/people/mod.rs" {
         "kept: a job is listed once": "seen.insert(id)" => "true";
     }
-    AUDITOR "queue-core/src/redis/scripts/turn_plain.lua" {
+    AUDITOR "queue-core/src/redis/turn/turn_plain.lua" {
         "plain turn: no answer is empty that need not be": "bytes > 0 and bytes + size > MAX_BYTES" => "at > 1 and bytes + size > MAX_BYTES";
         "plain turn: counts stay with their jobs": "      table.remove(attempts, at)\n" => "";
         "plain turn: attempts go with what has no envelope": "      call('HDEL', K.attempts, ids[at])\n" => "";
@@ -302,7 +302,7 @@ mutants! {
         "plain turn: what is kept is not handed out": "doubled = has_kept and leave_those_in(K.records, ids)" => "doubled = nil";
         "plain turn: an id that is there twice is handed out once": "if put_all(K.active, pairs_) < #ids then" => "put_all(K.active, pairs_)\n  if false then";
     }
-    REDIS "queue-core/src/redis/scripts/turn_plain.lua" {
+    REDIS "queue-core/src/redis/turn/turn_plain.lua" {
         "plain turn: a finish needs its tag": "if tags[at] ~= tag then" => "if false then";
         "plain turn: it is for plain queues, until a job is due": "if plain_until <= now or" => "if";
         "plain turn: failures take their keys": "failed and not K.errors or " => "";
@@ -322,45 +322,45 @@ mutants! {
         "plain turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
         "plain turn: that there is more is told": "call('EXISTS', K.ready2) or 0" => "0";
     }
-    REDIS_NOTES "queue-core/src/redis/scripts/turn_plain.lua" {
+    REDIS_NOTES "queue-core/src/redis/turn/turn_plain.lua" {
         "plain turn: a claim takes so many large jobs": "math.min(wanted, 64)" => "wanted";
         "plain turn: the last claim number is stored": "call('HSET', K.meta, 'claim', number)" => "";
     }
-    REDIS "queue-core/src/redis/scripts/enqueue_ready.lua" {
+    REDIS "queue-core/src/redis/enqueue/enqueue_ready.lua" {
         "enqueue: that an ordinary job is large is noted": "  call('HSET', K.meta, 'large', '1')\n" => "";
     }
-    REDIS "queue-core/src/redis/scripts/enqueue.lua" {
+    REDIS "queue-core/src/redis/enqueue/enqueue.lua" {
         "plain: what is due later is noted": "  plain_at_most_until(first_due)\n" => "";
         "plain: of jobs for later the first counts": "first_due = math.min(first_due, at)" => "first_due = at";
         "plain: a priority of one job is noted": "    not_plain()\n    put(" => "    put(";
         "plain: a priority of many is noted": "      not_plain()\n      local pairs_" => "      local pairs_";
         "enqueue: that a job is large is noted": "  call('HSET', K.meta, 'large', '1')\n" => "";
     }
-    REDIS "queue-core/src/redis/scripts/plain.lua" {
+    REDIS "queue-core/src/redis/script/plain.lua" {
         "plain: what is due sooner is noted": "at < whole(noted)" => "true";
         "plain: failures stay noted beside what is due": "call('HSET', K.meta, 'plain', ms(at))" => "note_plain(at)";
     }
-    REDIS "queue-core/src/redis/scripts/delete.lua" {
+    REDIS "queue-core/src/redis/people/delete.lua" {
         "plain: what was deleted is noted": "note_plain(nil)\n" => "";
     }
-    REDIS "queue-core/src/redis/scripts/cancel.lua" {
+    REDIS "queue-core/src/redis/people/cancel.lua" {
         "plain: what was cancelled is noted": "note_plain(nil)\n" => "";
     }
-    REDIS "queue-core/src/redis/scripts/reclaim.lua" {
+    REDIS "queue-core/src/redis/lease/reclaim.lua" {
         "plain: what came back from the dead is noted": "note_plain(nil)\n" => "";
     }
-    REDIS "queue-core/src/redis/scripts/pause.lua" {
+    REDIS "queue-core/src/redis/people/pause.lua" {
         "plain: a pause is noted": "note_plain(nil)\n" => "";
     }
-    REDIS "queue-core/src/redis/scripts/register.lua" {
+    REDIS "queue-core/src/redis/lease/register.lua" {
         "plain: who registers looks": "is_plain = rare == 0 and" => "is_plain =";
         "plain: who registers sees failures": "call('EXISTS', K.attempts, K.errors) > 0)" => "false)";
         "plain: who registers sees a pause": " and call('HGET', K.meta, 'paused') ~= '1'\n" => "\n";
     }
-    REDIS_FAULTS "queue-core/src/redis/scripts/schema.lua" {
+    REDIS_FAULTS "queue-core/src/redis/script/schema.lua" {
         "other scripts: a newer schema is left alone": "if schema and schema ~= SCHEMA then" => "if false then";
     }
-    REDIS "queue-core/src/redis/scripts/turn.lua" {
+    REDIS "queue-core/src/redis/turn/turn.lua" {
         "turn: another ending needs its tag": "if call('HGET', K.active, id) ~= tag then" => "if false then";
         "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true";
         "turn: that suspects wait is told": "(suspected and 2 or 0)" => "0";
@@ -368,7 +368,7 @@ mutants! {
         "turn: kept jobs are trimmed": "trim_ended(2 * kept, tonumber(ARGV[7]), tonumber(ARGV[8]))" => "local _ = 0";
         "turn: a finished round clears the crashes": "if sparse and kind ~= 'release' and kind ~= 'park' then" => "if false then";
     }
-    REDIS "queue-core/src/redis/scripts/ended.lua" {
+    REDIS "queue-core/src/redis/doors/ended.lua" {
         "errors: the oldest go first": "while #failures > 10 do" => "while false do";
         "kept: a job counts with its own size": "(one_size or sizes[place] or 0)" => "(one_size or sizes[i] or 0)";
         "kept: a result stays with its job": "local result = results[place] or" => "local result = results[i] or";
@@ -378,31 +378,31 @@ mutants! {
         "kept: an id that may come again has its time beside it": "if string.byte(id) >= 48 then" => "if false then";
         "kept: a line of an earlier job takes nothing along": "if record and record.u == upto and not gone[id] then" => "if record and not gone[id] then";
     }
-    REDIS "queue-core/src/redis/scripts/cancel.lua" {
+    REDIS "queue-core/src/redis/people/cancel.lua" {
         "cancel: an active job is taken away": "    call('HDEL', K.active, id)\n    local worker" => "    local worker";
         "cancel: a ready job gets a tomb": "        entomb(id)\n      end\n    end" => "      end\n    end";
     }
-    REDIS "queue-core/src/redis/scripts/delete.lua" {
+    REDIS "queue-core/src/redis/people/delete.lua" {
         "delete: an active job stays": "and call('HEXISTS', K.active, id) == 0 then" => "then";
     }
-    REDIS "queue-core/src/redis/scripts/reclaim.lua" {
+    REDIS "queue-core/src/redis/lease/reclaim.lua" {
         "reclaim: crashes count in their window": "now - first > window" => "false";
         "reclaim: the last crash buries": "if crashes >= tonumber(ARGV[1]) then" => "if false then";
     }
-    REDIS "queue-core/src/redis/scripts/sweep.lua" {
+    REDIS "queue-core/src/redis/audit/sweep.lua" {
         "sweep: tombstones are bounded": "if excess > 0 then" => "if false then";
         "sweep: dead jobs are evicted in bounded steps": "while dead < items do" => "while true do";
         "sweep: young dead jobs stay": "if tonumber(head[2]) > now - ARGV[5] and bytes" => "if false and bytes";
     }
-    REDIS "queue-core/src/redis/scripts/enqueue.lua" {
+    REDIS "queue-core/src/redis/enqueue/enqueue.lua" {
         "enqueue: what is due later waits": "if at > now then" => "if false then";
     }
-    LATE "queue-core/src/redis/scripts/audit.lua" {
+    LATE "queue-core/src/redis/audit/audit.lua" {
         "audit: what has its place is no stray": "call('HEXISTS', K.jobs, id) == 1 and not is_placed(id) then\n      found(id)\n    end" => "call('HEXISTS', K.jobs, id) == 1 then\n      found(id)\n    end";
         "audit: what is ready is no stray": "ids[id] = nil" => "local _ = id";
         "audit: what has left its set is no damage": "and call('ZSCORE', key, member) then" => "then";
     }
-    LOST "queue-core/src/redis/scripts/audit.lua" {
+    LOST "queue-core/src/redis/audit/audit.lua" {
         "audit: what came to the head is no stray": "{ list, 0, come - 1 }" => "nil";
         "audit: what came to the tail is no stray": "{ list, -come, -1 }" => "nil";
         "audit: too much to look through is not judged": "if passed > MOST then" => "if false then";
@@ -419,7 +419,7 @@ mutants! {
         "audit: what was repaired is counted": "'requeued', 'repaired' }" => "'requeued' }";
         "audit: an id under a tomb is no damage": "and call('HEXISTS', K.tomb, id .. list) == 0 then" => "then";
     }
-    LOST "queue-core/src/redis/strays.rs" {
+    LOST "queue-core/src/redis/audit/strays.rs" {
         "audit: lists are read from their tails": "search.read(list, 0, usize::MAX).await?" => "()";
         "audit: what came to the head is read": "self.read(list, length.saturating_sub(come), usize::MAX).await?" => "()";
         "audit: what came to the tail is read": "self.read(list, read, come).await?" => "()";
@@ -427,52 +427,52 @@ mutants! {
         "audit: a search ends with the server's life": "mark.life != last.life || mark.life.is_empty() || mark.pushes < last.pushes" => "false";
         "audit: a search is bounded": "self.reads -= 1" => "self.reads -= 0";
     }
-    LOST "queue-core/src/redis/scripts/sweep.lua" {
+    LOST "queue-core/src/redis/audit/sweep.lua" {
         "sweep: no long list is looked through": "if passed > 40000 then" => "if false then";
     }
-    AUDITOR "queue-core/src/redis/scripts/audit.lua" {
+    AUDITOR "queue-core/src/redis/audit/audit.lua" {
         "audit: a lease without end is none": "return deadline and whole(deadline) < FOREVER" => "return deadline";
         "audit: a lane without lease is found": "not has_lease(ARGV[i]) then" => "false then";
     }
-    AUDITOR "queue-core/src/redis/scripts/turn.lua" {
+    AUDITOR "queue-core/src/redis/turn/turn.lua" {
         "turn: what has no envelope is not handed out": "if not bodies[at] or bodies[at] == '' or not is_id(id) then" => "if false then";
     }
-    CORRUPT "queue-core/src/redis/scripts/prelude.lua" {
+    CORRUPT "queue-core/src/redis/script/prelude.lua" {
         "other hands: what cannot be unpacked is empty": "local ok, value = pcall(cmsgpack.unpack, stored)" => "local ok, value = true, cmsgpack.unpack(stored)";
         "other hands: a number that is none begins anew": "if type(answer) == 'table' and answer.err then" => "if type(answer) == 'table' and answer.err then error(answer.err) end if false then";
         "other hands: what is no id is dropped": "  return #id == 16\n" => "  return true\n";
         "other hands: no reply repeats what they wrote": "(string.match(schema, '^%d+$') or 'unknown')" => "schema";
     }
-    CORRUPT "queue-core/src/redis/scripts/turn.lua" {
+    CORRUPT "queue-core/src/redis/turn/turn.lua" {
         "other hands: a lane's entry that is none is forgotten": "if not last then\n  return redis.error_reply('FORGOTTEN ' .. worker)\nelseif" => "if";
     }
-    CORRUPT "queue-core/src/redis/scripts/enqueue.lua" {
+    CORRUPT "queue-core/src/redis/enqueue/enqueue.lua" {
         "other hands: a lost digest makes no second job": "if not known and not record and call" => "if false and call";
     }
-    CORRUPT "queue-core/src/redis/scripts/sweep.lua" {
+    CORRUPT "queue-core/src/redis/audit/sweep.lua" {
         "other hands: what lives is not evicted": "if not stays then" => "if true then";
     }
-    CORRUPT "queue-core/src/redis/scripts/suspects.lua" {
+    CORRUPT "queue-core/src/redis/lease/suspects.lua" {
         "other hands: a deadline is a whole number": "expired[i] = ms(whole(expired[i]))" => "expired[i] = expired[i]";
     }
-    CORRUPT "queue-core/src/redis/scripts/ready.lua" {
+    CORRUPT "queue-core/src/redis/doors/ready.lua" {
         "other hands: a priority that is none is normal": "list and list <= 3 and LISTS[list] and list or 2" => "list";
     }
-    CORRUPT "queue-core/src/redis/scripts/audit.lua" {
+    CORRUPT "queue-core/src/redis/audit/audit.lua" {
         "audit: a parked job that lost its task gets it back": "call('HSET', K.notes, id, task)" => "local _ = task";
     }
     REDIS "queue-core/src/redis/mod.rs" {
         "requests are bounded": "if items > MAX_ITEMS {" => "if false {";
     }
-    REDIS "queue-core/src/redis/reclaim.rs" {
+    REDIS "queue-core/src/redis/lease/sweep.rs" {
         "reclaim: a suspect's neighbours go free": "job.suspect || !with_suspects.contains(&job.process)" => "true";
         "reclaim: who lives is not charged": "!living.contains(&job.process)" => "true";
         "reclaim: a lane is forgotten after a whole scan": "complete && all <= RECLAIM_ITEMS" => "true";
     }
-    CORRUPT "queue-core/src/redis/mod.rs" {
-        "other hands: a beat outlives what cannot be read": "answers::gone(self.script(&lane.queue, &EXTEND, call).await?).unwrap_or_default()" => "answers::gone(self.script(&lane.queue, &EXTEND, call).await?)?";
+    CORRUPT "queue-core/src/redis/lease/mod.rs" {
+        "other hands: a beat outlives what cannot be read": "gone::gone(broker.script(&lane.queue, &EXTEND, call).await?).unwrap_or_default()" => "gone::gone(broker.script(&lane.queue, &EXTEND, call).await?)?";
     }
-    REDIS_FAULTS "queue-core/src/redis/link.rs" {
+    REDIS_FAULTS "queue-core/src/redis/connection/link.rs" {
         "link: a demoted master is left at once": "if error.kind() == redis::ErrorKind::Server(ServerErrorKind::ReadOnly) {" => "if false {";
     }
     SQLITE "queue-core/src/sqlite/turn/mod.rs" {
@@ -555,26 +555,26 @@ mutants! {
         "worker: an outage makes nobody a suspect": "seen.clear()" => "()";
         "worker: a queue that is refused is alone concerned": "seen.retain(|(of, _), _| *of != queue)" => "seen.clear()";
     }
-    LATE "queue-core/src/redis/scripts/fence.lua" {
+    LATE "queue-core/src/redis/lease/fence.lua" {
         "fence: only a lease that is over": "whole(deadline) <= now" => "true";
     }
-    LATE "queue-core/src/redis/scripts/reclaim.lua" {
+    LATE "queue-core/src/redis/lease/reclaim.lua" {
         "reclaim: the tag must be the one seen": "call('HGET', K.active, id) == tag and" => "";
         "reclaim: the lane must be fenced": "and call('HEXISTS', K.workers, worker_of(tag) or '') == 0" => "";
     }
-    LATE "queue-core/src/redis/scripts/prelude.lua" {
+    LATE "queue-core/src/redis/script/prelude.lua" {
         "other hands: numbers are bounded": "return math.floor(math.min(number, FOREVER))" => "return number";
     }
-    LATE "queue-core/src/redis/scripts/cancel.lua" {
+    LATE "queue-core/src/redis/people/cancel.lua" {
         "cancel: what a worker hears is bounded": "if #gone < 500 then" => "if true then";
     }
     SQLITE "queue-core/src/sqlite/connection/tx.rs" {
         "sqlite: a delay counts from the end of its millisecond": "i64::from(!delay.is_zero())" => "0";
     }
-    DECODERS "queue-core/src/redis/hints.rs" {
-        "hints: what is no text breaks no subscription": "message.and_then(|message| answers::text(message).ok())" => "message.map(|message| answers::text(message).unwrap())";
+    DECODERS "queue-core/src/redis/connection/hints.rs" {
+        "hints: what is no text breaks no subscription": "message.and_then(|message| values::text(message).ok())" => "message.map(|message| values::text(message).unwrap())";
     }
-    DECODERS "queue-core/src/redis/sentinel.rs" {
+    DECODERS "queue-core/src/redis/connection/sentinel.rs" {
         "sentinels: an address that cannot be is refused": "if host.is_empty() || host.len() > NAME_MAX || port == 0 {" => "if false {";
         "sentinels: a message repeats few names": "cut(names.collect::<Vec<_>>().join(\", \"), NAMES_MAX)" => "names.collect::<Vec<_>>().join(\", \")";
     }

@@ -28,9 +28,9 @@ const SWITCH: &str = "QUEUE_MUTANT";
 
 /// How scripts are read when the tests run.
 const READ_LATER: (&str, &str, &str) = (
-    "queue-core/src/redis/script.rs",
-    r#"include_str!(concat!("scripts/", $name, ".lua"))"#,
-    r#"&*std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/scripts/", $name, ".lua")).expect("a script").leak()"#,
+    "queue-core/src/redis/script/list.rs",
+    r#"include_str!(concat!("../", $name, ".lua"))"#,
+    r#"&*std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/", $name, ".lua")).expect("a script").leak()"#,
 );
 
 /// Options of `cargo xtask mutants`.

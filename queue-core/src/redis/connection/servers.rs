@@ -22,18 +22,17 @@ use tokio::{
 use super::{
     condition,
     endpoint::Endpoint,
-    keys::Keys,
     link::{Link, Message},
+    misfits,
     refusal::Refusal,
-    script::Script,
     settings::{self, Role},
-    types,
     url::Engine,
 };
 use crate::{
     broker::{CALL_DEADLINE, Condition, Durability},
     error::{Error, Result},
     io::IoThread,
+    redis::{keys::Keys, script::Script},
 };
 
 /// The first pause between two tries of a call.
@@ -44,7 +43,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 /// Which of our connections to a server.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Line {
+pub(in crate::redis) enum Line {
     /// Turns and enqueues.
     Requests,
     /// Beats, reclaims, and what people ask: never behind a large turn.
@@ -55,20 +54,20 @@ pub(super) enum Line {
 
 /// A server and our connections to it. They are made when they are first used.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) endpoint: Arc<Endpoint>,
+pub(in crate::redis) struct Node {
+    pub(in crate::redis) endpoint: Arc<Endpoint>,
     requests: Link,
     beats: Link,
     confirmed: Link,
 }
 
 impl Node {
-    pub(super) fn new(endpoint: &Arc<Endpoint>, io: &Handle) -> Arc<Self> {
+    pub(in crate::redis) fn new(endpoint: &Arc<Endpoint>, io: &Handle) -> Arc<Self> {
         let link = || Link::new(endpoint.clone(), io.clone());
         Arc::new(Node { endpoint: endpoint.clone(), requests: link(), beats: link(), confirmed: link() })
     }
 
-    pub(super) fn link(&self, line: Line) -> &Link {
+    pub(in crate::redis) fn link(&self, line: Line) -> &Link {
         match line {
             Line::Requests => &self.requests,
             Line::Beats => &self.beats,
@@ -79,7 +78,7 @@ impl Node {
 
 /// Which servers there are, and which of them holds what.
 #[async_trait]
-pub(super) trait Topology: Send + Sync + std::fmt::Debug {
+pub(in crate::redis) trait Topology: Send + Sync + std::fmt::Debug {
     /// Whether it is known where anything is. If not, it has to be found out first.
     fn is_known(&self) -> bool {
         true
@@ -107,7 +106,7 @@ pub(super) trait Topology: Send + Sync + std::fmt::Debug {
 
 /// Where a node of a cluster points. It has not carried out the command.
 #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "only a cluster redirects"))]
-pub(super) enum Redirect {
+pub(in crate::redis) enum Redirect {
     /// The slot is elsewhere, and we know it now.
     Moved,
     /// This command alone is for another node.
@@ -115,7 +114,7 @@ pub(super) enum Redirect {
 }
 
 /// When a call has to end whose answer is wanted by then.
-pub(super) fn within(wanted: Option<Instant>) -> Instant {
+pub(in crate::redis) fn within(wanted: Option<Instant>) -> Instant {
     let latest = Instant::now() + CALL_DEADLINE;
     wanted.map_or(latest, |wanted| wanted.min(latest))
 }
@@ -141,7 +140,7 @@ impl Topology for Standalone {
 
 /// The servers of a broker.
 #[derive(Debug)]
-pub(super) struct Servers {
+pub(in crate::redis) struct Servers {
     location: Arc<str>,
     keys: Keys,
     topology: Arc<dyn Topology>,
@@ -153,7 +152,7 @@ pub(super) struct Servers {
 
 impl Servers {
     /// Opens no connection yet.
-    pub(super) fn start(keys: Keys, engine: Engine, location: &Arc<str>, io: &IoThread) -> Result<Self> {
+    pub(in crate::redis) fn start(keys: Keys, engine: Engine, location: &Arc<str>, io: &IoThread) -> Result<Self> {
         let (moved, moves) = watch::channel(0);
         let topology: Arc<dyn Topology> = match engine {
             Engine::Standalone(access, address) => {
@@ -176,17 +175,24 @@ impl Servers {
     }
 
     /// Calls a script on the server of a queue, with its text where the server does not have it.
-    pub(super) async fn script(&self, line: Line, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
+    pub(in crate::redis) async fn script(&self, line: Line, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
         self.script_until(None, line, queue, script, call).await
     }
 
     /// The same for a caller who waits until then at most.
-    pub(super) async fn script_until(&self, until: Option<Instant>, line: Line, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
+    pub(in crate::redis) async fn script_until(
+        &self,
+        until: Option<Instant>,
+        line: Line,
+        queue: &str,
+        script: &Script,
+        call: Cmd,
+    ) -> Result<Value> {
         self.call(until, line, queue, Some(script), call, &[]).await.map(|(answer, _)| answer)
     }
 
     /// The same, followed by commands on the same connection. Gives their answers, too: errors are in there as values.
-    pub(super) async fn script_then(
+    pub(in crate::redis) async fn script_then(
         &self,
         until: Option<Instant>,
         line: Line,
@@ -199,17 +205,17 @@ impl Servers {
     }
 
     /// Sends a command to the server of a queue, or of another hash tag.
-    pub(super) async fn command(&self, line: Line, tag: &str, command: &Cmd) -> Result<Value> {
+    pub(in crate::redis) async fn command(&self, line: Line, tag: &str, command: &Cmd) -> Result<Value> {
         self.command_until(None, line, tag, command).await
     }
 
     /// The same for a caller who waits until then at most.
-    pub(super) async fn command_until(&self, until: Option<Instant>, line: Line, tag: &str, command: &Cmd) -> Result<Value> {
+    pub(in crate::redis) async fn command_until(&self, until: Option<Instant>, line: Line, tag: &str, command: &Cmd) -> Result<Value> {
         self.call(until, line, tag, None, command.clone(), &[]).await.map(|(answer, _)| answer)
     }
 
     /// What the least durable of all servers keeps.
-    pub(super) async fn durability(&self) -> Result<Durability> {
+    pub(in crate::redis) async fn durability(&self) -> Result<Durability> {
         let mut least = Durability::PowerLoss;
         for node in self.topology.masters().await? {
             least = least.min(settings::durability(&node).await?);
@@ -218,7 +224,7 @@ impl Servers {
     }
 
     /// How the server is that is worst off.
-    pub(super) async fn condition(&self) -> Result<Condition> {
+    pub(in crate::redis) async fn condition(&self) -> Result<Condition> {
         let mut worst = Err(Error::Internal("there are no masters".to_owned()));
         for node in self.topology.masters().await? {
             // One that is away says nothing of the others.
@@ -232,24 +238,24 @@ impl Servers {
     }
 
     /// Takes a good look at every server that holds queues.
-    pub(super) async fn check(&self) -> Result<()> {
+    pub(in crate::redis) async fn check(&self) -> Result<()> {
         self.topology.check().await?;
         self.reached.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// Finds out where everything is, if that is not known.
-    pub(super) async fn known(&self) -> Result<()> {
+    pub(in crate::redis) async fn known(&self) -> Result<()> {
         if self.topology.is_known() { Ok(()) } else { self.topology.find().await }
     }
 
     /// The server of a queue, as far as is known.
-    pub(super) fn endpoint(&self, queue: &str) -> Option<Arc<Endpoint>> {
+    pub(in crate::redis) fn endpoint(&self, queue: &str) -> Option<Arc<Endpoint>> {
         self.topology.node(queue).ok().map(|node| node.endpoint.clone())
     }
 
     /// Tells when a queue may have moved to another server.
-    pub(super) fn moves(&self) -> watch::Receiver<u64> {
+    pub(in crate::redis) fn moves(&self) -> watch::Receiver<u64> {
         self.moves.clone()
     }
 
@@ -301,7 +307,7 @@ impl Servers {
                         _ => asked = None,
                     }
                     if refusal.code() == Some("WRONGTYPE")
-                        && let Some(error) = Box::pin(types::explained(&self.keys, tag, node.link(line), node.endpoint.shown())).await
+                        && let Some(error) = Box::pin(misfits::explained(&self.keys, tag, node.link(line), node.endpoint.shown())).await
                     {
                         return Err(error);
                     }

@@ -21,7 +21,6 @@ use tokio::{
 };
 
 use super::{
-    answers::{array, number, text},
     endpoint::Endpoint,
     refusal::Refusal,
     servers::{Line, Node, Topology},
@@ -32,6 +31,7 @@ use crate::{
     error::{Error, Result},
     io::IoThread,
     outcome::cut,
+    redis::values::{array, number, text},
 };
 
 /// How often sentinels are asked while nothing is wrong. After a failover that nobody prepared, what the old master takes in until
@@ -59,7 +59,7 @@ const NAMES_MAX: usize = 1024;
 
 /// The sentinels of a service.
 #[derive(Debug)]
-pub(super) struct Sentinels {
+pub(in crate::redis) struct Sentinels {
     sentinels: Vec<Arc<Node>>,
     service: String,
     location: Arc<str>,
@@ -77,7 +77,7 @@ struct View {
 }
 
 impl Sentinels {
-    pub(super) fn start(
+    pub(in crate::redis) fn start(
         named: Vec<(Access, Address)>,
         service: String,
         servers: Access,
@@ -249,7 +249,7 @@ fn is_unknown_command(refusal: &Refusal) -> bool {
 
 /// What a sentinel answers is refused in few words, or taken for what can be used.
 #[cfg(feature = "fuzz")]
-pub(super) fn __fuzz(value: Value) {
+pub(in crate::redis) fn __fuzz(value: Value) {
     assert!(services(value.clone()).len() <= NAMES_MAX, "so many names are not for people");
     let (address, about) = match value {
         Value::Array(both) if both.len() == 2 => (both[0].clone(), both[1].clone()),

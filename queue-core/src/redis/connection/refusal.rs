@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// Why a call brought nothing.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(in crate::redis) enum Refusal {
     /// It was never sent.
     Unconnected(Error),
     /// It may have been carried out: why there is no answer, and the error of the connection if it has one.
@@ -18,7 +18,7 @@ pub(super) enum Refusal {
 
 impl Refusal {
     /// The word with which a server's error begins.
-    pub(super) fn code(&self) -> Option<&str> {
+    pub(in crate::redis) fn code(&self) -> Option<&str> {
         match self {
             Refusal::Server(error) => error.code(),
             _ => None,
@@ -26,7 +26,7 @@ impl Refusal {
     }
 
     /// Whether it was surely not carried out, and may be soon.
-    pub(super) fn may_pass(&self) -> bool {
+    pub(in crate::redis) fn may_pass(&self) -> bool {
         match self {
             Refusal::Unconnected(error) => error.is_transient(),
             Refusal::Unanswered(..) => false,
@@ -37,7 +37,7 @@ impl Refusal {
     }
 
     /// What it means to whoever asked.
-    pub(super) fn told(self, endpoint: &Endpoint) -> Error {
+    pub(in crate::redis) fn told(self, endpoint: &Endpoint) -> Error {
         match self {
             Refusal::Unconnected(error) => error,
             Refusal::Unanswered(problem, cause) => {
@@ -61,7 +61,7 @@ fn sorted(error: RedisError, endpoint: &Endpoint) -> Error {
             Some((name, Ok(seq))) => Error::Old { name: name.to_owned(), seq },
             _ => Error::Internal(format!("OLD {detail}")),
         },
-        Some("SCHEMA") => Error::SchemaTooNew { queue: broker, found: detail.parse().unwrap_or(u64::MAX), known: super::SCHEMA },
+        Some("SCHEMA") => Error::SchemaTooNew { queue: broker, found: detail.parse().unwrap_or(u64::MAX), known: crate::redis::SCHEMA },
         Some("OOM") => Error::BrokerFull { broker, problem: "its `maxmemory` is reached".to_owned() },
         Some("NOAUTH") => Error::AccessDenied { broker, problem: "it wants a password; write redis://user:password@host".to_owned() },
         Some("WRONGPASS") => Error::AccessDenied { broker, problem: "wrong user name or password".to_owned() },

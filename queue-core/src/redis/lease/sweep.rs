@@ -4,17 +4,16 @@ use std::collections::{HashMap, HashSet};
 
 use redis::Value;
 
-use super::{
-    RedisBroker,
-    answers::{array, bytes, next, number, text},
-    keys::Kind,
-    requests::ms,
-    script::{ALIVE, FORGET, RECLAIM},
-};
 use crate::{
     address::JobId,
     broker::{CrashRule, PartyName, RECLAIM_ITEMS, Reclaimed},
     error::Result,
+    redis::{
+        RedisBroker,
+        keys::Kind,
+        script::{ALIVE, FORGET, RECLAIM},
+        values::{array, bytes, ms, next, number, text},
+    },
 };
 
 /// Most jobs of one pass; the next goes on.
@@ -31,7 +30,7 @@ struct Held {
 
 /// R7. The jobs of the fenced lanes of one process are judged together; those that go free go first, so that a reclaimer that
 /// comes after a half-done sweep judges the same.
-pub(super) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
     let mut reclaimed = Reclaimed::default();
     let members = broker.read(queue, &broker.keys.on("SMEMBERS", queue, Kind::Fenced)).await?;
     let members: Vec<Vec<u8>> = array(members)?.into_iter().map(bytes).collect::<Result<_>>()?;

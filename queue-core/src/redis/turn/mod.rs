@@ -1,26 +1,33 @@
 //! Turns: by a small script where the queue is plain, and by the whole one where it is not.
 
+#[cfg(feature = "fuzz")]
+pub(in crate::redis) mod answer;
+#[cfg(not(feature = "fuzz"))]
+mod answer;
+mod request;
+
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 
-use super::{
-    RedisBroker,
-    answers::{self, Plain},
-    requests,
-    script::{TURN, TURN_PLAIN},
-    servers::Line,
-};
+use self::answer::Plain;
 use crate::{
     broker::{Turn, TurnAnswer},
     error::Result,
+    redis::{
+        RedisBroker,
+        connection::servers::Line,
+        keys::Kind,
+        script::{TURN, TURN_PLAIN},
+        values::number,
+    },
 };
 
 /// Which queues are plain, as far as is known.
 #[derive(Debug, Default)]
-pub(super) struct PlainQueues {
+pub(in crate::redis) struct PlainQueues {
     /// But for those that are as is taken for granted: plain, and well, and with nothing that waits.
     others: RwLock<HashMap<Arc<str>, Known>>,
 }
@@ -84,21 +91,31 @@ impl PlainQueues {
     }
 }
 
+/// Whether anything waits in a queue.
+pub(in crate::redis) async fn look(broker: &RedisBroker, queue: &str) -> Result<bool> {
+    use Kind::{Parked, Ready0, Ready1, Ready2, Ready3, Retry, Scheduled, Suspect};
+    let mut command = redis::cmd("EXISTS");
+    for kind in [Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Parked] {
+        command.arg(broker.keys.of(queue, kind));
+    }
+    Ok(number::<i64>(broker.servers.command(Line::Requests, queue, &command).await?)? > 0)
+}
+
 /// Takes a turn. The small script answers with nothing, and has changed nothing, where the whole one is needed, which repeats the
 /// answer to a turn that either has taken already.
-pub(super) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<TurnAnswer> {
+pub(in crate::redis) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<TurnAnswer> {
     let plain = broker.plain.look(&turn.queue);
-    if let Some(call) = requests::plain_turn(turn, plain, &broker.keys) {
+    if let Some(call) = request::plain_turn(turn, plain, &broker.keys) {
         let sent = Instant::now();
         let value = broker.servers.script(Line::Requests, &turn.queue, &TURN_PLAIN, call).await?;
-        if let Some((answer, plain)) = answers::plain_turn(value)? {
+        if let Some((answer, plain)) = answer::plain_turn(value)? {
             broker.plain.note(&turn.queue, Known::from(plain, &answer, sent));
             return Ok(told(broker, turn, answer, sent));
         }
     }
-    let (call, positions) = requests::turn(turn, &broker.keys);
+    let (call, positions) = request::turn(turn, &broker.keys);
     let sent = Instant::now();
-    let (answer, plain) = answers::turn(broker.servers.script(Line::Requests, &turn.queue, &TURN, call).await?, &positions)?;
+    let (answer, plain) = answer::turn(broker.servers.script(Line::Requests, &turn.queue, &TURN, call).await?, &positions)?;
     broker.plain.note(&turn.queue, Known::from(plain, &answer, sent));
     Ok(told(broker, turn, answer, sent))
 }

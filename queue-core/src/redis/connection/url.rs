@@ -26,17 +26,17 @@ const NAMESPACE: &str = "queue";
 
 /// What a URL says.
 #[derive(Debug)]
-pub(super) struct Target {
-    pub(super) engine: Engine,
-    pub(super) namespace: String,
+pub(in crate::redis) struct Target {
+    pub(in crate::redis) engine: Engine,
+    pub(in crate::redis) namespace: String,
     /// Without secrets.
-    pub(super) location: String,
+    pub(in crate::redis) location: String,
 }
 
 /// Which servers there are.
 #[derive(Debug)]
 #[cfg_attr(not(all(feature = "sentinel", feature = "cluster")), allow(dead_code, reason = "read, and then refused"))]
-pub(super) enum Engine {
+pub(in crate::redis) enum Engine {
     /// One that stands alone.
     Standalone(Access, Address),
     /// A master that sentinels know.
@@ -58,9 +58,9 @@ impl Engine {
 
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Address {
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(in crate::redis) struct Address {
+    pub(in crate::redis) host: String,
+    pub(in crate::redis) port: u16,
 }
 
 impl Address {
@@ -77,7 +77,7 @@ impl std::fmt::Display for Address {
 
 /// How a server is spoken to: user, password, database, TLS.
 #[derive(Clone)]
-pub(super) struct Access {
+pub(in crate::redis) struct Access {
     info: ConnectionInfo,
     /// Read for every connection, so that a password can be replaced while we run.
     password_file: Option<PathBuf>,
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Access {
 
 impl Access {
     /// A client of the server at this address.
-    pub(super) fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<redis::Client> {
+    pub(in crate::redis) fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<redis::Client> {
         let at = match self.info.addr().clone() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
                 ConnectionAddr::TcpTls { host: address.host.clone(), port: address.port, insecure, tls_params }
@@ -120,7 +120,7 @@ fn password(file: &Path) -> Result<String> {
     }
 }
 
-pub(super) fn target(url: &str) -> Result<Target> {
+pub(in crate::redis) fn target(url: &str) -> Result<Target> {
     let location = redacted(url);
     let parts = Parts::of(url, &location)?;
     let engine = match parts.engine {

@@ -3,23 +3,28 @@
 //! Every question is answered by a script, which looks again at what was read before, so that what merely moved meanwhile is
 //! not taken for broken. Most queues are sound: then three small calls see it, by a balance of jobs and places.
 
+mod doubles;
+mod strays;
+
 use std::collections::HashSet;
 
 use redis::Value;
 
-use super::{
-    RedisBroker,
-    answers::{array, bytes, next, number, text},
-    doubles::{self, Anchor, Suspicious},
-    keys::{Kind, READY},
-    script::AUDIT,
+use self::{
+    doubles::{Anchor, Suspicious},
     strays::Search,
-    types,
 };
 use crate::{
     address::JobId,
-    broker::{Audit, Damage, DamageKind},
+    broker::{Audit, Damage, DamageKind, SweepLimits, Swept},
     error::Result,
+    redis::{
+        RedisBroker,
+        connection::misfits,
+        keys::{Kind, READY},
+        script::{AUDIT, SWEEP},
+        values::{array, bytes, ms, next, number, text},
+    },
 };
 
 /// Items of one call.
@@ -28,10 +33,24 @@ const STEP: usize = 500;
 /// Jobs without a place that are looked for in `ready` together.
 const SLICE: usize = 50_000;
 
-pub(super) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Result<Vec<Damage>> {
+/// A round of housekeeping.
+pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &SweepLimits) -> Result<Swept> {
+    let mut call = SWEEP.call(&broker.keys, queue);
+    call.arg(limits.items).arg(ms(limits.producers)).arg(ms(limits.tombstones)).arg(limits.tombstone_count);
+    call.arg(ms(limits.dead)).arg(limits.dead_bytes).arg(limits.keep.count).arg(limits.keep.bytes);
+    let mut values = array(broker.script(queue, &SWEEP, call).await?)?.into_iter();
+    Ok(Swept {
+        producers: number(next(&mut values)?)?,
+        tombstones: number(next(&mut values)?)?,
+        dead: number(next(&mut values)?)?,
+        ended: number(next(&mut values)?)?,
+    })
+}
+
+pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Result<Vec<Damage>> {
     let pass = Pass { broker, queue, how };
     // A look through a queue of which a key holds something else would fail. Only a person has such a key renamed.
-    let mut damages = if how.thorough { types::audit(broker, queue, how.repair).await? } else { Vec::new() };
+    let mut damages = if how.thorough { misfits::audit(broker, queue, how.repair).await? } else { Vec::new() };
     if !damages.is_empty() && !how.repair {
         return Ok(damages);
     }
@@ -59,19 +78,19 @@ pub(super) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Resu
 }
 
 /// One look through a queue.
-pub(super) struct Pass<'a> {
-    pub(super) broker: &'a RedisBroker,
-    pub(super) queue: &'a str,
+pub(in crate::redis) struct Pass<'a> {
+    pub(in crate::redis) broker: &'a RedisBroker,
+    pub(in crate::redis) queue: &'a str,
     how: Audit,
 }
 
 /// What was pushed to `ready` so far; see `pushes` in `audit.lua`.
-pub(super) struct Mark {
+pub(in crate::redis) struct Mark {
     /// The life of the server in which this holds.
-    pub(super) life: Vec<u8>,
-    pub(super) pushes: i64,
+    pub(in crate::redis) life: Vec<u8>,
+    pub(in crate::redis) pushes: i64,
     /// The lengths of the lists at the same moment.
-    pub(super) lengths: [usize; READY.len()],
+    pub(in crate::redis) lengths: [usize; READY.len()],
 }
 
 impl Pass<'_> {
@@ -85,7 +104,7 @@ impl Pass<'_> {
     }
 
     /// Those of the subjects that are broken.
-    pub(super) async fn ask(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    pub(in crate::redis) async fn ask(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
         if subjects.is_empty() {
             return Ok(Vec::new());
         }
@@ -93,7 +112,7 @@ impl Pass<'_> {
         array(answer)?.into_iter().map(bytes).collect()
     }
 
-    pub(super) async fn mark(&self) -> Result<Mark> {
+    pub(in crate::redis) async fn mark(&self) -> Result<Mark> {
         let mut answer = array(self.broker.script(self.queue, &AUDIT, self.call("mark", &[])).await?)?.into_iter();
         let (life, pushes) = (bytes(next(&mut answer)?)?, number(next(&mut answer)?)?);
         let mut lengths = [0; READY.len()];
@@ -105,7 +124,7 @@ impl Pass<'_> {
 
     /// Those of the ids that are lost, if what was pushed to `ready` since the mark can be looked through at once. None of them was
     /// in `ready` when it was marked.
-    pub(super) async fn lost(&self, mark: &Mark, ids: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
+    pub(in crate::redis) async fn lost(&self, mark: &Mark, ids: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
         let mut call = self.call("strays", &[]);
         call.arg(&mark.life).arg(mark.pushes).arg(ids);
         match self.broker.script(self.queue, &AUDIT, call).await? {
@@ -115,7 +134,7 @@ impl Pass<'_> {
     }
 
     /// Those of the ids that are in several places, if these can be found again: not too much was pushed since the anchor was cast.
-    pub(super) async fn doubled(&self, anchor: &Anchor, suspicious: &[Suspicious]) -> Result<Option<Vec<Vec<u8>>>> {
+    pub(in crate::redis) async fn doubled(&self, anchor: &Anchor, suspicious: &[Suspicious]) -> Result<Option<Vec<Vec<u8>>>> {
         let mut call = self.call("doubled", &[]);
         call.arg(&anchor.mark.life).arg(anchor.mark.pushes).arg(anchor.arguments().count());
         for (list, tail) in anchor.arguments() {

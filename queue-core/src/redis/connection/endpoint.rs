@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 /// A server. All links to it share this, so that what one of them finds out is known to all.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(in crate::redis) struct Endpoint {
     /// As errors name it, without secrets.
     shown: Arc<str>,
     access: Access,
@@ -31,28 +31,28 @@ struct Place {
 
 impl Endpoint {
     /// A server that is always at this address.
-    pub(super) fn fixed(shown: impl Into<Arc<str>>, access: Access, address: Address, trouble: Arc<Notify>) -> Arc<Self> {
+    pub(in crate::redis) fn fixed(shown: impl Into<Arc<str>>, access: Access, address: Address, trouble: Arc<Notify>) -> Arc<Self> {
         let place = Mutex::new(Place { address: Some(address), era: CancellationToken::new() });
         Arc::new(Endpoint { shown: shown.into(), access, may_be_replica: false, place, trouble })
     }
 
     /// A master whose address others know.
     #[cfg(feature = "sentinel")]
-    pub(super) fn moving(shown: impl Into<Arc<str>>, access: Access, trouble: Arc<Notify>) -> Arc<Self> {
+    pub(in crate::redis) fn moving(shown: impl Into<Arc<str>>, access: Access, trouble: Arc<Notify>) -> Arc<Self> {
         let place = Mutex::new(Place { address: None, era: CancellationToken::new() });
         Arc::new(Endpoint { shown: shown.into(), access, may_be_replica: true, place, trouble })
     }
 
-    pub(super) fn shown(&self) -> &str {
+    pub(in crate::redis) fn shown(&self) -> &str {
         &self.shown
     }
 
-    pub(super) fn may_be_replica(&self) -> bool {
+    pub(in crate::redis) fn may_be_replica(&self) -> bool {
         self.may_be_replica
     }
 
     /// A client of the server where it is now, and the era in which its connection counts.
-    pub(super) fn client(&self, protocol: ProtocolVersion) -> Result<(redis::Client, CancellationToken)> {
+    pub(in crate::redis) fn client(&self, protocol: ProtocolVersion) -> Result<(redis::Client, CancellationToken)> {
         let (address, era) = {
             let place = self.lock();
             (place.address.clone(), place.era.clone())
@@ -66,7 +66,7 @@ impl Endpoint {
 
     /// The server moved: every connection to the old one is dropped. Gives whether it is another.
     #[cfg(feature = "sentinel")]
-    pub(super) fn move_to(&self, address: Address) -> bool {
+    pub(in crate::redis) fn move_to(&self, address: Address) -> bool {
         let mut place = self.lock();
         let moved = place.address.as_ref() != Some(&address);
         if moved {
@@ -77,23 +77,23 @@ impl Endpoint {
     }
 
     /// It is not the server that it was taken for: every connection to it is dropped.
-    pub(super) fn start_over(&self) {
+    pub(in crate::redis) fn start_over(&self) {
         std::mem::take(&mut self.lock().era).cancel();
         self.suspect();
     }
 
     /// Nobody needs it any more.
     #[cfg(feature = "cluster")]
-    pub(super) fn end(&self) {
+    pub(in crate::redis) fn end(&self) {
         self.lock().era.cancel();
     }
 
     /// Something is wrong with it: whoever knows where the servers are looks again.
-    pub(super) fn suspect(&self) {
+    pub(in crate::redis) fn suspect(&self) {
         self.trouble.notify_one();
     }
 
-    pub(super) fn unavailable(&self, problem: impl Into<String>) -> Error {
+    pub(in crate::redis) fn unavailable(&self, problem: impl Into<String>) -> Error {
         Error::unavailable(&*self.shown, problem)
     }
 

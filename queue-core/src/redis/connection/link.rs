@@ -43,7 +43,7 @@ const SLOW: Duration = Duration::from_millis(500);
 
 /// One supervised connection. Calls may come from any runtime; its I/O happens on the broker's.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(in crate::redis) struct Link {
     ends: Arc<Ends>,
     io: Handle,
     connecting: Arc<tokio::sync::Mutex<()>>,
@@ -58,14 +58,14 @@ struct Ends {
 
 /// What travels together.
 #[derive(Clone, Copy)]
-pub(super) struct Message<'a> {
-    pub(super) command: &'a Cmd,
+pub(in crate::redis) struct Message<'a> {
+    pub(in crate::redis) command: &'a Cmd,
     /// It goes to a node of a cluster that is taking over the command's slot.
-    pub(super) asking: bool,
+    pub(in crate::redis) asking: bool,
     /// Commands that follow it on the same connection, whatever becomes of it.
-    pub(super) then: &'a [Cmd],
+    pub(in crate::redis) then: &'a [Cmd],
     /// When its answer is wanted, if that is before [`CALL_DEADLINE`].
-    pub(super) until: Option<Instant>,
+    pub(in crate::redis) until: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -93,17 +93,17 @@ impl std::fmt::Debug for Standing {
 }
 
 impl Link {
-    pub(super) fn new(endpoint: Arc<Endpoint>, io: Handle) -> Self {
+    pub(in crate::redis) fn new(endpoint: Arc<Endpoint>, io: Handle) -> Self {
         Link { ends: Arc::new(Ends { endpoint, state: Mutex::default() }), io, connecting: Arc::default() }
     }
 
     /// Sends a command once.
-    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Refusal> {
+    pub(in crate::redis) async fn send(&self, command: &Cmd) -> Result<Value, Refusal> {
         self.exchange(Message { command, asking: false, then: &[], until: None }).await.map(|(value, _)| value)
     }
 
     /// Sends a message once. Gives the answers to what follows the command, too: errors are in there as values.
-    pub(super) async fn exchange(&self, message: Message<'_>) -> Result<(Value, Vec<Value>), Refusal> {
+    pub(in crate::redis) async fn exchange(&self, message: Message<'_>) -> Result<(Value, Vec<Value>), Refusal> {
         let Ends { endpoint, .. } = &*self.ends;
         let standing = match timeout_at(within(message.until).into(), self.standing_or_new()).await {
             Ok(connected) => connected.map_err(Refusal::Unconnected)?,

@@ -1,122 +1,21 @@
-//! Requests as calls of scripts.
+//! A turn as a call of its script.
 
-use std::{
-    fmt::Write,
-    time::{Duration, Instant},
-};
+use std::{fmt::Write, time::Duration};
 
 use redis::Cmd;
 
-use super::{
-    answers::Plain,
-    keys::Keys,
-    script::{ENQUEUE, ENQUEUE_READY, FAILURE_KEYS, Script, TURN, TURN_PLAIN},
+use super::answer::Plain;
+use crate::{
+    broker::{Ending, Finish, MAX_BYTES, Turn},
+    redis::{
+        keys::Keys,
+        script::{FAILURE_KEYS, TURN, TURN_PLAIN},
+        values::ms,
+    },
 };
-use crate::broker::{Confirm, Due, Durability, Ending, Enqueue, Finish, MAX_BYTES, NewJob, Priority, Turn};
-
-/// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
-const LARGE: usize = 2048;
-
-/// The longest time, in milliseconds: a score is a double, which holds twice this to the millisecond. It is 140,000 years.
-const FOREVER: u64 = 1 << 52;
-
-/// Milliseconds, rounded up, so that nothing starts early.
-pub(super) fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(FOREVER).min(FOREVER)
-}
-
-/// What a job needs from the script: neighbours that need the same travel as one group.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Group {
-    Ready(u8),
-    Later,
-    Given,
-}
-
-impl Group {
-    fn of(job: &NewJob) -> Self {
-        match job.due {
-            _ if job.id.is_given() => Group::Given,
-            Due::Now => Group::Ready(job.priority.number()),
-            Due::After(_) | Due::AtMs(_) => Group::Later,
-        }
-    }
-}
-
-/// How long an enqueue waits to be confirmed.
-const CONFIRM: Duration = Duration::from_secs(2);
-
-/// Commands that wait until what their connection has seen is as safe as that. Their answers are read by
-/// [`confirmed`](super::answers::confirmed).
-///
-/// They wait for half of the time that their caller has left at most, so that their answers come in time.
-pub(super) fn confirm(confirm: &Confirm, until: Option<Instant>) -> Vec<Cmd> {
-    let left = until.map_or(CONFIRM, |until| (until.saturating_duration_since(Instant::now()) / 2).min(CONFIRM));
-    // Zero would be for ever.
-    let wait = ms(left).max(1);
-    let mut commands = vec![redis::cmd("WAIT")];
-    commands[0].arg(confirm.replicas).arg(wait);
-    if confirm.durability >= Durability::PowerLoss {
-        let mut synced = redis::cmd("WAITAOF");
-        synced.arg(1).arg(0).arg(wait);
-        commands.push(synced);
-    }
-    commands
-}
-
-/// An enqueue, and the script that it calls.
-pub(super) fn enqueue(request: &Enqueue, keys: &Keys) -> (&'static Script, Cmd) {
-    let large = request.jobs.iter().any(|job| job.envelope.len() > LARGE);
-    let ready = request.jobs.iter().all(|job| Group::of(job) == Group::Ready(Priority::Normal.number()));
-    let script: &Script = if ready { &ENQUEUE_READY } else { &ENQUEUE };
-    let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
-    let mut call = script.call_with(keys, &request.queue, 3 + 2 * request.jobs.len(), 64 + bytes);
-    call.arg(request.producer.as_str()).arg(request.seq);
-    if ready {
-        for job in &request.jobs {
-            call.arg(job.id.as_bytes()).arg(&job.envelope);
-        }
-        if large {
-            call.arg("large");
-        }
-        return (script, call);
-    }
-    call.arg(if large { "large" } else { "" });
-    for group in request.jobs.chunk_by(|one, other| Group::of(one) == Group::of(other)) {
-        match Group::of(&group[0]) {
-            Group::Ready(list) => {
-                call.arg("r").arg(list).arg(group.len());
-                for job in group {
-                    call.arg(job.id.as_bytes()).arg(&job.envelope);
-                }
-            }
-            Group::Later => {
-                call.arg("s").arg(group.len());
-                group.iter().for_each(|job| with_due(&mut call, job));
-            }
-            Group::Given => {
-                call.arg("g").arg(group.len());
-                for job in group {
-                    with_due(&mut call, job);
-                    call.arg(job.digest);
-                }
-            }
-        }
-    }
-    (script, call)
-}
-
-fn with_due(call: &mut Cmd, job: &NewJob) {
-    call.arg(job.id.as_bytes()).arg(&job.envelope).arg(job.priority.number());
-    match job.due {
-        Due::Now => call.arg("").arg(""),
-        Due::After(delay) => call.arg(ms(delay)).arg(""),
-        Due::AtMs(at) => call.arg("").arg(at.clamp(0, FOREVER.cast_signed())),
-    };
-}
 
 /// A turn for a plain queue, as far as is known; none if this one brings more than acks, or the queue is not plain.
-pub(super) fn plain_turn(turn: &Turn, plain: Plain, keys: &Keys) -> Option<Cmd> {
+pub(in crate::redis) fn plain_turn(turn: &Turn, plain: Plain, keys: &Keys) -> Option<Cmd> {
     if plain == Plain::No || !turn.resume.is_empty() || !turn.finishes.iter().all(|finish| ack(finish).is_some()) {
         return None;
     }
@@ -148,9 +47,9 @@ pub(super) fn plain_turn(turn: &Turn, plain: Plain, keys: &Keys) -> Option<Cmd> 
 }
 
 /// The positions of a turn's finishes in the order in which the script gets them.
-pub(super) type Positions = Vec<usize>;
+pub(in crate::redis) type Positions = Vec<usize>;
 
-pub(super) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
+pub(in crate::redis) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
     let mut call = TURN.call(keys, &turn.queue);
     call.arg(turn.worker.as_str()).arg(turn.seq).arg(ms(turn.lease)).arg(turn.claim).arg(u8::from(turn.suspect));
     call.arg(MAX_BYTES).arg(turn.keep.count).arg(turn.keep.bytes);

@@ -1,22 +1,74 @@
 //! What people look at.
 
+mod record;
+
 use std::collections::{BTreeMap, HashSet};
 
 use redis::Value;
 
-use super::{
-    RedisBroker,
-    answers::{self, array, bytes, next, number, text},
-    keys::{Kind, READY},
-    script::{SHOW, STATS},
-};
 use crate::{
-    address::JobId,
-    broker::{JobRecord, Page, QueueStats, State},
+    address::{JobId, check_name},
+    broker::{CancelAnswer, JobRecord, Page, QueueStats, State},
     error::Result,
+    redis::{
+        RedisBroker, bounded,
+        keys::{Kind, READY},
+        script::{CANCEL, DELETE, PAUSE, REQUEUE, SHOW, STATS, Script},
+        values::{array, bytes, next, number, text},
+    },
 };
 
-pub(super) async fn stats(broker: &RedisBroker, queue: &str) -> Result<QueueStats> {
+#[cfg(feature = "fuzz")]
+pub(in crate::redis) use self::record::{failures, kept_until, record};
+
+/// R13.
+pub(in crate::redis) async fn cancel(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
+    let answers = for_each_id(broker, &CANCEL, queue, ids).await?;
+    let told = answers.into_iter().map(|answer| match answer {
+        1 => CancelAnswer::Cancelled,
+        2 => CancelAnswer::CancelledActive,
+        _ => CancelAnswer::NotFound,
+    });
+    Ok(told.collect())
+}
+
+pub(in crate::redis) async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+    Ok(for_each_id(broker, &REQUEUE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
+}
+
+pub(in crate::redis) async fn delete(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+    Ok(for_each_id(broker, &DELETE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
+}
+
+/// Calls a script whose arguments are ids and whose answer is a number for each.
+async fn for_each_id(broker: &RedisBroker, script: &Script, queue: &str, ids: &[JobId]) -> Result<Vec<i64>> {
+    bounded("ids", ids.len())?;
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut call = script.call(&broker.keys, queue);
+    for id in ids {
+        call.arg(id.as_bytes());
+    }
+    array(broker.script(queue, script, call).await?)?.into_iter().map(number).collect()
+}
+
+pub(in crate::redis) async fn set_paused(broker: &RedisBroker, queue: &str, paused: bool) -> Result<()> {
+    check_name("queue", queue)?;
+    let mut call = PAUSE.call(&broker.keys, queue);
+    call.arg(u8::from(paused));
+    broker.script(queue, &PAUSE, call).await.map(drop)
+}
+
+pub(in crate::redis) async fn queues(broker: &RedisBroker) -> Result<Vec<String>> {
+    let registry = broker.keys.queues();
+    let names = broker.read(&registry, redis::cmd("SMEMBERS").arg(&registry)).await?;
+    let mut names: Vec<String> = array(names)?.into_iter().map(text).collect::<Result<_>>()?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result<QueueStats> {
     let answer = broker.script(queue, &STATS, STATS.call(&broker.keys, queue)).await?;
     let mut values = array(answer)?.into_iter();
     let mut stats = QueueStats::default();
@@ -44,9 +96,9 @@ pub(super) async fn stats(broker: &RedisBroker, queue: &str) -> Result<QueueStat
 }
 
 /// Everything about these jobs; those that are gone are left out.
-pub(super) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+pub(in crate::redis) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<JobRecord>> {
     let records = records(broker, queue, ids).await?;
-    let records = ids.iter().zip(records).map(|(id, value)| answers::record(id, value));
+    let records = ids.iter().zip(records).map(|(id, value)| record::record(id, value));
     records.filter_map(Result::transpose).collect()
 }
 
@@ -62,7 +114,7 @@ async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
 }
 
 /// A page: ids first, then the jobs. Between the two a job may have gone on; it is left out then.
-pub(super) async fn list(broker: &RedisBroker, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
     let (mut ids, next) = match state {
         State::Ready => ready(broker, queue, offset, limit).await?,
         State::Scheduled => sorted(broker, queue, Kind::Scheduled, offset, limit).await?,
@@ -106,8 +158,8 @@ async fn ended(broker: &RedisBroker, queue: &str, state: State, offset: u64, lim
     let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
     for ((id, until), value) in ids.iter().zip(times).zip(records(broker, queue, &ids).await?) {
         // What other hands made run once more has ended twice, and has one record.
-        if answers::kept_until(&value).is_some_and(|kept| until.is_none_or(|until| kept == until)) && seen.insert(id) {
-            jobs.extend(answers::record(id, value)?);
+        if record::kept_until(&value).is_some_and(|kept| until.is_none_or(|until| kept == until)) && seen.insert(id) {
+            jobs.extend(record::record(id, value)?);
         }
     }
     Ok(Page::new(listed(jobs, state), next))

@@ -3,17 +3,16 @@
 
 use redis::Value;
 
-use super::{
-    RedisBroker,
-    answers::{array, text},
-    keys::{Keys, QUEUES_HOLD, STORED},
-    link::Link,
-    script::{ASIDE, TYPES},
-    servers::Line,
-};
+use super::{link::Link, servers::Line};
 use crate::{
     broker::{Damage, DamageKind},
     error::{Error, Result},
+    redis::{
+        RedisBroker,
+        keys::{Keys, QUEUES_HOLD, STORED},
+        script::{ASIDE, TYPES},
+        values::{array, text},
+    },
 };
 
 /// A key that does not hold what it should.
@@ -35,7 +34,7 @@ impl Misfit {
 /// The error for whoever was told `WRONGTYPE`: names the first key of the queue (or of the list of all queues) to which this applies. If
 /// there is none any more, a repair was faster than we are, and what was asked for may be asked for again. `None`: the server does not
 /// let us look.
-pub(super) async fn explained(keys: &Keys, tag: &str, link: &Link, broker: &str) -> Option<Error> {
+pub(in crate::redis) async fn explained(keys: &Keys, tag: &str, link: &Link, broker: &str) -> Option<Error> {
     let registry = keys.queues();
     let (queue, misfit) = if tag == registry {
         let found = link.send(redis::cmd("TYPE").arg(&registry)).await.ok()?;
@@ -52,7 +51,7 @@ pub(super) async fn explained(keys: &Keys, tag: &str, link: &Link, broker: &str)
 }
 
 /// The keys of a queue that hold something of another type. With `repair` each is renamed, never over another key.
-pub(super) async fn audit(broker: &RedisBroker, queue: &str, repair: bool) -> Result<Vec<Damage>> {
+pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, repair: bool) -> Result<Vec<Damage>> {
     let misfits = of_queue(&broker.keys, queue, broker.script(queue, &TYPES, TYPES.call(&broker.keys, queue)).await?)?;
     if misfits.is_empty() || !repair {
         return Ok(misfits.into_iter().map(|misfit| misfit.damage(None)).collect());
@@ -73,7 +72,7 @@ pub(super) async fn audit(broker: &RedisBroker, queue: &str, repair: bool) -> Re
 }
 
 /// The same for the list of all queues.
-pub(super) async fn audit_registry(broker: &RedisBroker, repair: bool) -> Result<Vec<Damage>> {
+pub(in crate::redis) async fn audit_registry(broker: &RedisBroker, repair: bool) -> Result<Vec<Damage>> {
     let registry = broker.keys.queues();
     let found = broker.read(&registry, redis::cmd("TYPE").arg(&registry)).await?;
     let Some(misfit) = of_registry(registry.clone(), found)? else {

@@ -3,20 +3,20 @@
 use redis::Value;
 
 use super::{
-    answers,
     refusal::Refusal,
     servers::{Line, Node},
 };
 use crate::{
     broker::{Condition, Trouble, bytes},
     error::Result,
+    redis::values,
 };
 
 /// How one server is. One who may not look is told nothing.
-pub(super) async fn of(node: &Node) -> Result<Condition> {
+pub(in crate::redis) async fn of(node: &Node) -> Result<Condition> {
     let link = node.link(Line::Beats);
     let info = match link.send(redis::cmd("INFO").arg("memory").arg("persistence").arg("replication")).await {
-        Ok(info) => answers::text(info)?,
+        Ok(info) => values::text(info)?,
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => return Ok(Condition::default()),
         Err(refusal) => return Err(refusal.told(&node.endpoint)),
     };
@@ -32,7 +32,7 @@ pub(super) async fn of(node: &Node) -> Result<Condition> {
 }
 
 /// The worse of two: a queue lies on either.
-pub(super) fn worse(one: Condition, other: Condition) -> Condition {
+pub(in crate::redis) fn worse(one: Condition, other: Condition) -> Condition {
     let rank = |condition: &Condition| (condition.trouble.is_some(), condition.percent());
     if rank(&other) > rank(&one) || one == Condition::default() { other } else { one }
 }
@@ -70,7 +70,7 @@ fn refuses(info: &str, settings: &[Value]) -> Option<Trouble> {
     let setting = |name: &str| {
         let mut pairs = settings.chunks_exact(2);
         let found = pairs.find(|pair| matches!(&pair[0], Value::BulkString(found) if found == name.as_bytes()))?;
-        answers::text(found[1].clone()).ok()
+        values::text(found[1].clone()).ok()
     };
     if snapshot_failed(info) && setting("stop-writes-on-bgsave-error").as_deref() == Some("yes") {
         return Some(Trouble::ReadOnly("its last snapshot could not be saved (MISCONF)".to_owned()));

@@ -9,12 +9,14 @@
 
 use std::collections::HashSet;
 
-use super::{
-    answers::{array, bytes},
-    audit::{Mark, Pass},
-    keys::{Kind, READY},
+use super::{Mark, Pass};
+use crate::{
+    error::Result,
+    redis::{
+        keys::{Kind, READY},
+        values::{array, bytes},
+    },
 };
-use crate::error::Result;
 
 /// Ids of one read.
 const READ: usize = 2_000;
@@ -26,7 +28,7 @@ const LOST: usize = 100;
 const SPARE_READS: usize = 200;
 
 /// A search for jobs.
-pub(super) struct Search<'a> {
+pub(in crate::redis) struct Search<'a> {
     pass: &'a Pass<'a>,
     /// Those that were seen nowhere.
     missed: HashSet<Vec<u8>>,
@@ -36,7 +38,7 @@ pub(super) struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Those of the ids that are lost: jobs that wait nowhere. They are repaired, if that is asked for.
-    pub(super) async fn of(pass: &'a Pass<'a>, ids: HashSet<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+    pub(in crate::redis) async fn of(pass: &'a Pass<'a>, ids: HashSet<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         let mut mark = pass.mark().await?;
         let mut search = Search { pass, missed: ids, reads: SPARE_READS + 4 * mark.lengths.iter().sum::<usize>() / READ };
         for (list, length) in READY.into_iter().zip(mark.lengths) {
@@ -108,6 +110,6 @@ impl<'a> Search<'a> {
 }
 
 /// The most ids that were pushed between two marks.
-pub(super) fn come_since(last: &Mark, mark: &Mark) -> usize {
+pub(in crate::redis) fn come_since(last: &Mark, mark: &Mark) -> usize {
     usize::try_from(mark.pushes - last.pushes).unwrap_or(0)
 }

@@ -14,12 +14,16 @@ use std::{
 use redis::Value;
 
 use super::{
-    answers::{array, bytes},
-    audit::{Mark, Pass},
-    keys::{Kind, READY},
     strays::come_since,
+    {Mark, Pass},
 };
-use crate::error::Result;
+use crate::{
+    error::Result,
+    redis::{
+        keys::{Kind, READY},
+        values::{array, bytes},
+    },
+};
 
 /// Ids of one read at most, and at least: no two audits have all their borders between the same ids.
 const READ: usize = 2_000;
@@ -45,7 +49,7 @@ const TRIES: usize = 10;
 
 /// Where an id was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(in crate::redis) struct Place {
     /// Its position in `READY`.
     list: u8,
     /// The number of ids between it and the end of the anchor.
@@ -54,30 +58,30 @@ pub(super) struct Place {
 
 impl Place {
     /// The digit of the list, and the distance.
-    pub(super) fn arguments(self) -> (&'static str, u32) {
+    pub(in crate::redis) fn arguments(self) -> (&'static str, u32) {
         (READY[usize::from(self.list)].digit(), self.distance)
     }
 }
 
 /// The last ids of each list at some moment.
-pub(super) struct Anchor {
+pub(in crate::redis) struct Anchor {
     /// From before that moment.
-    pub(super) mark: Mark,
+    pub(in crate::redis) mark: Mark,
     tails: [Vec<Vec<u8>>; READY.len()],
 }
 
 impl Anchor {
     /// The lists that are not empty: their digits and last ids.
-    pub(super) fn arguments(&self) -> impl Iterator<Item = (&'static str, &[Vec<u8>])> {
+    pub(in crate::redis) fn arguments(&self) -> impl Iterator<Item = (&'static str, &[Vec<u8>])> {
         READY.iter().zip(&self.tails).filter(|(_, tail)| !tail.is_empty()).map(|(list, tail)| (list.digit(), tail.as_slice()))
     }
 }
 
 /// An id that may be in several places.
-pub(super) type Suspicious = (Vec<u8>, Vec<Place>);
+pub(in crate::redis) type Suspicious = (Vec<u8>, Vec<Place>);
 
 /// Those that are in several places. They are repaired, if that is asked for.
-pub(super) async fn find(pass: &Pass<'_>) -> Result<Vec<Vec<u8>>> {
+pub(in crate::redis) async fn find(pass: &Pass<'_>) -> Result<Vec<Vec<u8>>> {
     let mut doubled = Vec::new();
     let ids: usize = pass.mark().await?.lengths.iter().sum();
     let parts = ids / PART + 1;

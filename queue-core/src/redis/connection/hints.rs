@@ -17,15 +17,14 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{
-    answers,
-    endpoint::Endpoint,
-    keys::{Keys, Kind},
-    servers::Servers,
-};
+use super::{endpoint::Endpoint, servers::Servers};
 use crate::{
     broker::{Announcer, CALL_DEADLINE, Hints},
     io::IoThread,
+    redis::{
+        keys::{Keys, Kind},
+        values,
+    },
 };
 
 /// Between two attempts to connect.
@@ -39,7 +38,7 @@ const PING: Duration = Duration::from_secs(10);
 
 /// The listeners of this process.
 #[derive(Debug)]
-pub(super) struct Announcements {
+pub(in crate::redis) struct Announcements {
     servers: Arc<Servers>,
     keys: Keys,
     queues: Mutex<Queues>,
@@ -65,13 +64,13 @@ struct Queue {
 
 impl Announcements {
     /// Starts listening, on the I/O thread, with which it ends.
-    pub(super) fn start(servers: Arc<Servers>, keys: Keys, io: &IoThread) -> Arc<Self> {
+    pub(in crate::redis) fn start(servers: Arc<Servers>, keys: Keys, io: &IoThread) -> Arc<Self> {
         let this = Arc::new(Announcements { servers, keys, queues: Mutex::default(), added: watch::channel(0).0 });
         io.spawn(Box::pin(this.clone().distribute()));
         this
     }
 
-    pub(super) fn of(&self, queue: &str) -> Hints {
+    pub(in crate::redis) fn of(&self, queue: &str) -> Hints {
         let mut queues = self.lock();
         if let Some(known) = queues.by_name.get(queue) {
             return known.announcer.hints();
@@ -86,7 +85,7 @@ impl Announcements {
 
     /// What an answer that has just come, and left the server so long ago, says of a queue: the server's clock, and, if it is
     /// that to a claim, whether nothing was left.
-    pub(super) fn answered(&self, queue: &str, now_us: i64, ago: Duration, awaited: Option<bool>) {
+    pub(in crate::redis) fn answered(&self, queue: &str, now_us: i64, ago: Duration, awaited: Option<bool>) {
         if let Some(queue) = self.lock().by_name.get_mut(queue) {
             let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
             queue.ahead = now_us.saturating_add(ago).saturating_sub(local_us());
@@ -95,7 +94,7 @@ impl Announcements {
     }
 
     /// Work of this very process is on its way to the server: who waits for it here may send its claim right behind.
-    pub(super) fn expect(&self, queue: &str) {
+    pub(in crate::redis) fn expect(&self, queue: &str) {
         if let Some(queue) = self.lock().by_name.get_mut(queue)
             && mem::take(&mut queue.awaited)
         {
@@ -283,7 +282,7 @@ enum Word {
 impl Word {
     /// Anybody may publish anything on our channels: what is no time says that there may be something to do.
     fn of(message: Option<Value>) -> Self {
-        let Some(message) = message.and_then(|message| answers::text(message).ok()) else { return Word::Now(None) };
+        let Some(message) = message.and_then(|message| values::text(message).ok()) else { return Word::Now(None) };
         match message.strip_prefix('@') {
             Some(since) => Word::Now(since.parse().ok()),
             None => message.parse().map_or(Word::Now(None), Word::At),
@@ -297,7 +296,7 @@ fn heard(push: PushInfo) -> Heard {
         PushKind::Disconnection | PushKind::SUnsubscribe => Heard::End,
         PushKind::SMessage => {
             let mut parts = push.data.into_iter();
-            let Some(channel) = parts.next().and_then(|channel| answers::text(channel).ok()) else { return Heard::Nothing };
+            let Some(channel) = parts.next().and_then(|channel| values::text(channel).ok()) else { return Heard::Nothing };
             Heard::Work { channel, word: Word::of(parts.next()) }
         }
         _ => Heard::Nothing,
@@ -313,7 +312,7 @@ fn due(at_ms: i64, ahead_us: i64) -> Option<Instant> {
 
 /// What a server says on a subscription is taken, whatever it is, and ends no subscription that still stands.
 #[cfg(feature = "fuzz")]
-pub(super) fn __fuzz(value: Value) {
+pub(in crate::redis) fn __fuzz(value: Value) {
     let Value::Push { kind, data } = value else { return };
     let is_message = kind == PushKind::SMessage;
     let before = Instant::now();

@@ -17,7 +17,7 @@ const OLDEST: (u32, u32) = (7, 0);
 /// What the URL takes a server for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(all(feature = "sentinel", feature = "cluster")), allow(dead_code, reason = "there are no such servers"))]
-pub(super) enum Role {
+pub(in crate::redis) enum Role {
     Standalone,
     /// Known by sentinels.
     Master,
@@ -26,10 +26,10 @@ pub(super) enum Role {
 }
 
 /// Checks version, role, mode and eviction.
-pub(super) async fn check(node: &Node, role: Role) -> Result<()> {
+pub(in crate::redis) async fn check(node: &Node, role: Role) -> Result<()> {
     let location = node.endpoint.shown();
     let info = match node.link(Line::Requests).send(redis::cmd("INFO").arg("everything")).await {
-        Ok(info) => super::answers::text(info)?,
+        Ok(info) => crate::redis::values::text(info)?,
         // A user who may not look at the server may still use it.
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => {
             tracing::warn!(broker = location, error = %refusal.told(&node.endpoint), "cannot check version and settings of the server");
@@ -41,10 +41,10 @@ pub(super) async fn check(node: &Node, role: Role) -> Result<()> {
 }
 
 /// What a server keeps, at least. Whether it syncs its log before it answers is told only to those who may read its settings.
-pub(super) async fn durability(node: &Node) -> Result<Durability> {
+pub(in crate::redis) async fn durability(node: &Node) -> Result<Durability> {
     let link = node.link(Line::Beats);
     let info = match link.send(redis::cmd("INFO").arg("persistence")).await {
-        Ok(info) => super::answers::text(info)?,
+        Ok(info) => crate::redis::values::text(info)?,
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => return Ok(Durability::Volatile),
         Err(refusal) => return Err(refusal.told(&node.endpoint)),
     };
@@ -56,7 +56,7 @@ pub(super) async fn durability(node: &Node) -> Result<Durability> {
     Ok(if always { Durability::PowerLoss } else { Durability::ProcessCrash })
 }
 
-pub(super) fn judge(info: &str, location: &str, role: Role) -> Result<()> {
+pub(in crate::redis) fn judge(info: &str, location: &str, role: Role) -> Result<()> {
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| begin_of(value.trim()));
     // Valkey has a word of its own for it.
     if field("redis_mode").or_else(|| field("server_mode")) == Some("sentinel") {

@@ -20,7 +20,6 @@ use tokio::{
 };
 
 use super::{
-    answers::{array, number, text},
     endpoint::Endpoint,
     refusal::Refusal,
     servers::{Line, Node, Redirect, Topology},
@@ -30,6 +29,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     io::IoThread,
+    redis::values::{array, number, text},
 };
 
 const SLOTS: u16 = 16_384;
@@ -51,7 +51,7 @@ const WITNESSES: usize = 3;
 
 /// The nodes of a cluster.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(in crate::redis) struct Cluster {
     location: Arc<str>,
     access: Access,
     seeds: Vec<Address>,
@@ -77,7 +77,13 @@ struct View {
 }
 
 impl Cluster {
-    pub(super) fn start(seeds: Vec<Address>, access: Access, location: Arc<str>, moved: watch::Sender<u64>, io: &IoThread) -> Arc<Self> {
+    pub(in crate::redis) fn start(
+        seeds: Vec<Address>,
+        access: Access,
+        location: Arc<str>,
+        moved: watch::Sender<u64>,
+        io: &IoThread,
+    ) -> Arc<Self> {
         let trouble = Arc::new(Notify::new());
         let this = Arc::new(Cluster {
             location,
@@ -302,7 +308,7 @@ fn is_no_cluster(detail: &str) -> bool {
 }
 
 /// One entry of `CLUSTER SLOTS`: first, last, and the master before its replicas. A host that is not told is the one asked.
-pub(super) fn range(value: Value, asked: &str) -> Result<(u16, u16, Address)> {
+pub(in crate::redis) fn range(value: Value, asked: &str) -> Result<(u16, u16, Address)> {
     let strange = || Error::Internal("`CLUSTER SLOTS` is answered in a form of its own".to_owned());
     let mut parts = array(value)?.into_iter();
     let mut part = || parts.next().ok_or_else(strange);

@@ -1,0 +1,180 @@
+//! R12, an enqueue: the request as a call of its script, and the reading of what the script answers.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use redis::{Cmd, Value};
+
+use crate::{
+    broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, NewJob, Priority},
+    error::Result,
+    redis::{
+        RedisBroker, bounded,
+        connection::servers::{Line, within},
+        keys::Keys,
+        script::{ENQUEUE, ENQUEUE_READY, Script},
+        values::{FOREVER, array, bytes, ms, number, strange},
+    },
+};
+
+/// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
+const LARGE: usize = 2048;
+
+/// What a job needs from the script: neighbours that need the same travel as one group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    Ready(u8),
+    Later,
+    Given,
+}
+
+impl Group {
+    fn of(job: &NewJob) -> Self {
+        match job.due {
+            _ if job.id.is_given() => Group::Given,
+            Due::Now => Group::Ready(job.priority.number()),
+            Due::After(_) | Due::AtMs(_) => Group::Later,
+        }
+    }
+}
+
+/// How long an enqueue waits to be confirmed.
+const CONFIRM: Duration = Duration::from_secs(2);
+
+/// Commands that wait until what their connection has seen is as safe as that. Their answers are read by
+/// [`confirmed`](crate::redis::values::confirmed).
+///
+/// They wait for half of the time that their caller has left at most, so that their answers come in time.
+fn confirm(confirm: &Confirm, until: Option<Instant>) -> Vec<Cmd> {
+    let left = until.map_or(CONFIRM, |until| (until.saturating_duration_since(Instant::now()) / 2).min(CONFIRM));
+    // Zero would be for ever.
+    let wait = ms(left).max(1);
+    let mut commands = vec![redis::cmd("WAIT")];
+    commands[0].arg(confirm.replicas).arg(wait);
+    if confirm.durability >= Durability::PowerLoss {
+        let mut synced = redis::cmd("WAITAOF");
+        synced.arg(1).arg(0).arg(wait);
+        commands.push(synced);
+    }
+    commands
+}
+
+pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -> Result<Vec<Enqueued>> {
+    bounded("jobs", request.jobs.len())?;
+    let (script, call) = call_of(request, &broker.keys);
+    let mut sent = pin!(broker.io.clocked(broker.servers.script_until(request.until, Line::Requests, &request.queue, script, call)));
+    let begun = poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await;
+    // Now it is on its way. A given id may exist already, and bring nothing.
+    if request.jobs.iter().any(|job| job.due == Due::Now && !job.id.is_given()) {
+        broker.announcements.expect(&request.queue);
+    }
+    let answer = match begun {
+        Poll::Ready(answer) => answer?,
+        Poll::Pending => sent.await?,
+    };
+    enqueued(answer, request.jobs.len())
+}
+
+pub(in crate::redis) async fn enqueue_confirmed(
+    broker: &RedisBroker,
+    request: &Enqueue,
+    how: &Confirm,
+) -> Result<(Vec<Enqueued>, Confirmed)> {
+    bounded("jobs", request.jobs.len())?;
+    let (script, call) = call_of(request, &broker.keys);
+    // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
+    let then = confirm(how, request.until);
+    let sent = broker.servers.script_then(request.until, Line::Confirmed, &request.queue, script, call, &then);
+    let (answer, then) = broker.io.clocked(sent).await?;
+    let answers = enqueued(answer, request.jobs.len())?;
+    let (synced, replicas) = confirmed(then);
+    // The jobs are stored: whatever goes wrong with the question, this is no error.
+    let durability = if synced { Durability::PowerLoss } else { durability_until(broker, request.until).await };
+    Ok((answers, Confirmed { durability, replicas }))
+}
+
+/// What a job that is stored survives, as far as the servers tell in time.
+async fn durability_until(broker: &RedisBroker, until: Option<Instant>) -> Durability {
+    let asked = broker.io.clocked(tokio::time::timeout_at(within(until).into(), broker.servers.durability()));
+    asked.await.ok().and_then(Result::ok).unwrap_or(Durability::Volatile)
+}
+
+/// An enqueue, and the script that it calls.
+fn call_of(request: &Enqueue, keys: &Keys) -> (&'static Script, Cmd) {
+    let large = request.jobs.iter().any(|job| job.envelope.len() > LARGE);
+    let ready = request.jobs.iter().all(|job| Group::of(job) == Group::Ready(Priority::Normal.number()));
+    let script: &Script = if ready { &ENQUEUE_READY } else { &ENQUEUE };
+    let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
+    let mut call = script.call_with(keys, &request.queue, 3 + 2 * request.jobs.len(), 64 + bytes);
+    call.arg(request.producer.as_str()).arg(request.seq);
+    if ready {
+        for job in &request.jobs {
+            call.arg(job.id.as_bytes()).arg(&job.envelope);
+        }
+        if large {
+            call.arg("large");
+        }
+        return (script, call);
+    }
+    call.arg(if large { "large" } else { "" });
+    for group in request.jobs.chunk_by(|one, other| Group::of(one) == Group::of(other)) {
+        match Group::of(&group[0]) {
+            Group::Ready(list) => {
+                call.arg("r").arg(list).arg(group.len());
+                for job in group {
+                    call.arg(job.id.as_bytes()).arg(&job.envelope);
+                }
+            }
+            Group::Later => {
+                call.arg("s").arg(group.len());
+                group.iter().for_each(|job| with_due(&mut call, job));
+            }
+            Group::Given => {
+                call.arg("g").arg(group.len());
+                for job in group {
+                    with_due(&mut call, job);
+                    call.arg(job.digest);
+                }
+            }
+        }
+    }
+    (script, call)
+}
+
+fn with_due(call: &mut Cmd, job: &NewJob) {
+    call.arg(job.id.as_bytes()).arg(&job.envelope).arg(job.priority.number());
+    match job.due {
+        Due::Now => call.arg("").arg(""),
+        Due::After(delay) => call.arg(ms(delay)).arg(""),
+        Due::AtMs(at) => call.arg("").arg(at.clamp(0, FOREVER.cast_signed())),
+    };
+}
+
+pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Vec<Enqueued>> {
+    if matches!(value, Value::Nil) {
+        return Ok(vec![Enqueued::Stored; jobs]);
+    }
+    let answers: Vec<Enqueued> = bytes(value)?
+        .into_iter()
+        .map(|digit| match digit {
+            b'0' => Ok(Enqueued::Stored),
+            b'1' => Ok(Enqueued::Existing),
+            b'2' => Ok(Enqueued::IdConflict),
+            _ => Err(strange("an answer to an enqueue")),
+        })
+        .collect::<Result<_>>()?;
+    if answers.len() == jobs { Ok(answers) } else { Err(strange("the number of answers")) }
+}
+
+/// What became of [`confirm`]: whether the server's disk has it, and how many replicas do. A server
+/// that cannot say confirms nothing.
+pub(in crate::redis) fn confirmed(answers: Vec<Value>) -> (bool, u32) {
+    let mut answers = answers.into_iter();
+    let replicas = answers.next().and_then(|replicas| number(replicas).ok()).unwrap_or(0);
+    let synced = answers.next().and_then(|answer| array(answer).ok()).and_then(|answer| answer.into_iter().next());
+    (synced.and_then(|synced| number::<u32>(synced).ok()).is_some_and(|synced| synced > 0), replicas)
+}

@@ -1,0 +1,84 @@
+//! A job's record, as `show` answers it.
+
+use redis::Value;
+use serde::Deserialize;
+
+use crate::{
+    address::JobId,
+    broker::{BuryReason, Failure, JobRecord, Priority, State},
+    error::{Error, Result},
+    redis::values::{array, bytes, count, next, words},
+};
+
+/// A failure as Lua packs it: time and text.
+#[derive(Deserialize)]
+struct Packed(String, #[serde(with = "lossy")] String);
+
+mod lossy {
+    //! Lua packs any string as text, whatever its bytes are.
+    use std::fmt;
+
+    use serde::{Deserializer, de::Visitor};
+
+    pub(in crate::redis) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = String;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<String, E> {
+                Ok(text.to_owned())
+            }
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
+                Ok(String::from_utf8_lossy(bytes).into_owned())
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+pub(in crate::redis) fn failures(packed: &[u8]) -> Result<Vec<Failure>> {
+    if packed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let packed: Vec<Packed> =
+        crate::codec::decode(packed).map_err(|problem| Error::Decode { what: "the failures of a job".to_owned(), problem })?;
+    Ok(packed.into_iter().map(|Packed(at, message)| Failure { at_ms: at.parse().unwrap_or(0), message }).collect())
+}
+
+/// One job of `show`.
+pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<JobRecord>> {
+    if matches!(value, Value::Nil) {
+        return Ok(None);
+    }
+    let mut values = array(value)?.into_iter();
+    let state: State = words(next(&mut values)?)?.parse().unwrap_or(State::Done);
+    let mut record = JobRecord::new(id.clone(), state, bytes(next(&mut values)?)?);
+    record.priority = u8::try_from(count(next(&mut values)?)).ok().and_then(Priority::from_number).unwrap_or_default();
+    record.attempts = count(next(&mut values)?);
+    record.crashes = count(next(&mut values)?);
+    record.snoozes = count(next(&mut values)?);
+    record.at_ms = words(next(&mut values)?)?.parse().ok();
+    record.tag = Some(words(next(&mut values)?)?).filter(|tag| !tag.is_empty());
+    record.failures =
+        failures(&bytes(next(&mut values)?)?).unwrap_or_else(|problem| vec![Failure { at_ms: 0, message: problem.to_string() }]);
+    let note = words(next(&mut values)?)?;
+    match state {
+        State::Dead => record.reason = BuryReason::from_name(&note),
+        _ => record.note = Some(note).filter(|note| !note.is_empty()),
+    }
+    record.result = Some(bytes(next(&mut values)?)?).filter(|result| !result.is_empty());
+    Ok(Some(record))
+}
+
+/// Until when a job of `show` is kept, if it has ended.
+pub(in crate::redis) fn kept_until(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::Array(values) => match values.get(11)? {
+            Value::BulkString(until) => Some(until),
+            _ => None,
+        },
+        _ => None,
+    }
+}

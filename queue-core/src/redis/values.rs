@@ -1,0 +1,69 @@
+//! Values that a server answers, read with suspicion: what does not have its form is data of somebody else's under our keys.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::error::{Error, Result};
+
+pub(in crate::redis) fn strange(what: &str) -> Error {
+    Error::Internal(format!("{what} is not what a script of ours answers"))
+}
+
+pub(in crate::redis) fn array(value: Value) -> Result<Vec<Value>> {
+    match value {
+        Value::Array(values) | Value::Set(values) => Ok(values),
+        Value::Nil => Ok(Vec::new()),
+        _ => Err(strange("an array")),
+    }
+}
+
+pub(in crate::redis) fn bytes(value: Value) -> Result<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes),
+        Value::SimpleString(text) => Ok(text.into_bytes()),
+        Value::Okay => Ok(b"OK".to_vec()),
+        Value::Int(number) => Ok(number.to_string().into_bytes()),
+        Value::Nil => Ok(Vec::new()),
+        _ => Err(strange("a string")),
+    }
+}
+
+pub(in crate::redis) fn text(value: Value) -> Result<String> {
+    String::from_utf8(bytes(value)?).map_err(|_| strange("a text"))
+}
+
+pub(in crate::redis) fn number<T: TryFrom<i64> + std::str::FromStr>(value: Value) -> Result<T> {
+    match value {
+        Value::Int(number) => T::try_from(number).map_err(|_| strange("a number")),
+        other => text(other)?.parse().map_err(|_| strange("a number")),
+    }
+}
+
+/// A number that the answer can do without: other hands may have written anything into it.
+pub(in crate::redis) fn count(value: Value) -> u32 {
+    let digits = bytes(value).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    match digits.parse::<u32>() {
+        Ok(number) => number,
+        Err(problem) if *problem.kind() == std::num::IntErrorKind::PosOverflow => u32::MAX,
+        Err(_) => 0,
+    }
+}
+
+/// A text that people read.
+pub(in crate::redis) fn words(value: Value) -> Result<String> {
+    Ok(String::from_utf8_lossy(&bytes(value)?).into_owned())
+}
+
+/// The next of some values that have to be there.
+pub(in crate::redis) fn next(values: &mut impl Iterator<Item = Value>) -> Result<Value> {
+    values.next().ok_or_else(|| strange("an answer without its end"))
+}
+
+/// The longest time, in milliseconds: a score is a double, which holds twice this to the millisecond. It is 140,000 years.
+pub(in crate::redis) const FOREVER: u64 = 1 << 52;
+
+/// Milliseconds, rounded up, so that nothing starts early.
+pub(in crate::redis) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(FOREVER).min(FOREVER)
+}
