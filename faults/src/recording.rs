@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use queue_core::{
-    BoxFuture, JobId, Near, Result,
+    BoxFuture, JobId, Result,
     alarm::Alarm,
     broker::{
         self, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue,
@@ -96,10 +96,6 @@ impl Broker for RecordingBroker {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.inner.spawn(task);
-    }
-
-    fn near(&self) -> Option<Near> {
-        self.inner.near()
     }
 
     fn alarm(&self) -> Alarm {

@@ -131,7 +131,6 @@ pub mod envelope;
 mod error;
 pub mod inspector;
 mod io;
-mod near;
 pub mod outcome;
 pub mod payload;
 pub mod prelude;
@@ -147,8 +146,6 @@ pub use queue_macros::Task;
 #[doc = include_str!("docs/task.md")]
 pub use queue_macros::task;
 
-#[doc(hidden)]
-pub use self::near::Near;
 pub use self::{
     address::{JobAddress, JobId},
     client::{Client, Handle, Job, Pending},

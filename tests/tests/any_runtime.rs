@@ -107,7 +107,7 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     told.recv_timeout(Duration::from_secs(20)).expect("it has not ended")
 }
 
-/// An embedded broker serves the tasks of a runtime from within.
+/// What a call waits for runs on the broker's thread, not in the runtime that called.
 #[test]
 fn a_runtime_that_ends_leaves_no_call_behind() {
     let runtime = Runtime::new().unwrap();

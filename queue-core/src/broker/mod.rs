@@ -37,7 +37,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use self::{audit::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
-use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture, near::Near};
+use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.
 pub const MAX_ITEMS: usize = 500;
@@ -65,13 +65,6 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Runs a task on the broker's own I/O thread: heartbeats, lanes, batching. It must never block.
     fn spawn(&self, task: BoxFuture<'static, ()>);
-
-    /// The runtime of the calling task, if what serves its tasks alone is to run there instead: for a broker within this
-    /// process, whose answers take little longer than a hop to another thread.
-    #[doc(hidden)]
-    fn near(&self) -> Option<Near> {
-        None
-    }
 
     /// A timer for a task on that thread; called there. By default it is as exact as the runtime's clock.
     fn alarm(&self) -> Alarm {

@@ -1,7 +1,6 @@
 //! Smart batching.
 //!
-//! A queue has a *batcher* on the broker's I/O thread, and, where the broker is within this process, another among the tasks of one
-//! runtime that enqueues. While a batcher's calls are in flight, further jobs gather and leave as the next batch. Who is alone sends
+//! A queue has a *batcher* on the broker's I/O thread. While its calls are in flight, further jobs gather and leave as the next batch. Who is alone sends
 //! from where it is: a lone job is handed to nobody. Bulk enqueues go beside, in a few lanes.
 
 use std::{
@@ -9,7 +8,7 @@ use std::{
     mem,
     pin::pin,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -17,7 +16,6 @@ use std::{
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::{
-    runtime,
     sync::{
         Mutex as AsyncMutex, Notify, OwnedMutexGuard, Semaphore,
         mpsc::{self, error::TrySendError},
@@ -34,7 +32,6 @@ use crate::{
     broker::{Enqueue, MAX_BYTES, MAX_ITEMS, NewJob},
     error::{Error, Result},
     io::on_broker,
-    near::Near,
 };
 
 /// Jobs that wait for the batcher before `enqueue` itself has to wait.
@@ -53,10 +50,7 @@ pub(super) const BULK_LANES: usize = 4;
 #[derive(Debug)]
 pub(super) struct Producers {
     line: Line,
-    /// Single jobs, from anywhere.
-    far: Singles,
-    /// Those of the tasks of one runtime, where the broker serves it from within.
-    near: OnceLock<(runtime::Id, Singles)>,
+    singles: Singles,
     bulk: Bulk,
 }
 
@@ -119,25 +113,12 @@ struct Waiting {
 
 impl Producers {
     pub(super) fn new(line: Line) -> Self {
-        Producers {
-            far: Singles::new(&line),
-            near: OnceLock::new(),
-            line,
-            bulk: Bulk { lanes: Arc::new(Semaphore::new(BULK_LANES)), idle: Arc::default() },
-        }
+        Producers { singles: Singles::new(&line), line, bulk: Bulk { lanes: Arc::new(Semaphore::new(BULK_LANES)), idle: Arc::default() } }
     }
 
     /// Stores one job, in the company of others that come at the same time.
     pub(super) async fn enqueue(&self, job: NewJob) -> Result<Answer> {
-        let (singles, near) = self.singles(self.line.broker.near());
-        singles.enqueue(&self.line, near, job).await
-    }
-
-    /// The way from here. From another runtime than the first it is the far one, too.
-    fn singles(&self, near: Option<Near>) -> (&Singles, Option<Near>) {
-        let Some(near) = near else { return (&self.far, None) };
-        let (first, singles) = self.near.get_or_init(|| (near.id(), Singles::new(&self.line)));
-        if *first == near.id() { (singles, Some(near)) } else { (&self.far, None) }
+        self.singles.enqueue(&self.line, job).await
     }
 
     /// Stores one bounded batch, beside at most three others. Once begun, it goes on although its caller is dropped.
@@ -165,7 +146,7 @@ impl Singles {
         Singles { single: Arc::new(AsyncMutex::new(Producer::new(line.clone()))), crowd: Arc::default(), batcher: Mutex::default() }
     }
 
-    async fn enqueue(&self, line: &Line, near: Option<Near>, job: NewJob) -> Result<Answer> {
+    async fn enqueue(&self, line: &Line, job: NewJob) -> Result<Answer> {
         let until = after(line.deadline);
         let caller = Caller::among(&self.crowd);
         let job = match self.single.clone().try_lock_owned() {
@@ -177,7 +158,7 @@ impl Singles {
         };
         let gone = || Error::Internal("the batcher of this client has ended; it is not known whether the job is stored".to_owned());
         let (answer, answered) = oneshot::channel();
-        let batcher = self.batcher(line, near);
+        let batcher = self.batcher(line);
         match batcher.try_send(Waiting { job, caller: Waiter { until, answer } }) {
             Ok(()) => {}
             Err(TrySendError::Closed(_)) => return Err(gone()),
@@ -193,7 +174,7 @@ impl Singles {
         answered.await.map_err(|_| gone())?
     }
 
-    fn batcher(&self, line: &Line, near: Option<Near>) -> mpsc::Sender<Waiting> {
+    fn batcher(&self, line: &Line) -> mpsc::Sender<Waiting> {
         let mut batcher = self.batcher.lock().unwrap_or_else(PoisonError::into_inner);
         match &*batcher {
             Some(sender) if !sender.is_closed() => sender.clone(),
@@ -201,11 +182,7 @@ impl Singles {
                 let (sender, receiver) = mpsc::channel(WAITING);
                 let lanes = VecDeque::from([self.single.clone(), Arc::new(AsyncMutex::new(Producer::new(line.clone())))]);
                 let sending = Batcher { line: line.clone(), crowd: self.crowd.clone(), idle: lanes, gathered: Vec::new() };
-                let sending = Box::pin(sending.run(receiver));
-                match near {
-                    Some(near) => near.spawn(line.broker.clone(), sending),
-                    None => line.broker.spawn(sending),
-                }
+                line.broker.spawn(Box::pin(sending.run(receiver)));
                 *batcher = Some(sender.clone());
                 sender
             }

@@ -45,7 +45,6 @@ use crate::{
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
-    near::Near,
 };
 
 /// The URL of a database file: `sqlite://` and its path, with what has a meaning in URLs written as `%XX`.
@@ -215,10 +214,6 @@ impl Broker for SqliteBroker {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.io.spawn(task);
-    }
-
-    fn near(&self) -> Option<Near> {
-        Near::to(self.io.handle())
     }
 
     fn alarm(&self) -> Alarm {

@@ -13,7 +13,7 @@ use std::{
 
 use async_trait::async_trait;
 use queue_core::{
-    BoxFuture, Error, JobId, Near, Result,
+    BoxFuture, Error, JobId, Result,
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue,
@@ -169,10 +169,6 @@ impl Broker for FailingBroker {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.inner.spawn(task);
-    }
-
-    fn near(&self) -> Option<Near> {
-        self.inner.near()
     }
 
     fn alarm(&self) -> Alarm {
