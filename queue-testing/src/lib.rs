@@ -12,10 +12,13 @@
 //! What the suite asks for case by case, the reference [`model`] says as one state machine: a queue in plain memory, without a clock and
 //! without threads. A property test can compare a broker with it after each step. Two brokers are made of it and around it:
 //!
-//! - [`memory_broker`] is the model behind the trait `Broker`. Its clock belongs to the test, so that minutes pass in milliseconds.
+//! - [`memory_broker`] is the model behind the trait `Broker`. Its [`Clock`] belongs to the test, so that minutes pass in milliseconds.
 //! - [`failing`] wraps any broker and lets calls fail on demand: requests and answers that are lost, a full broker, a forgotten worker.
 
+mod clock;
 pub mod conformance;
 pub mod failing;
 pub mod memory_broker;
 pub mod model;
+
+pub use self::clock::Clock;

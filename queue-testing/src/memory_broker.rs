@@ -1,11 +1,36 @@
-//! A broker in plain memory, without threads and with tokio's clock: under paused time it is as fast as the processor, and
-//! always does the same. It is the [`Model`] behind the trait, and passes the conformance suite like every other.
+//! A broker in plain memory, without threads and with a [`Clock`] that belongs to the test: under paused time it is as fast as the
+//! processor, and always does the same. It is the [`Model`] behind the trait, and passes the conformance suite like every other.
+//!
+//! ```
+//! use std::{sync::Arc, time::Duration};
+//! use queue_core::{Client, broker::{DynBroker, ProcessId, Register, Turn}, prelude::*};
+//! use queue_testing::memory_broker::MemoryBroker;
+//!
+//! #[task(queue = "letters")]
+//! async fn remind(_customer: u64) -> Result<(), std::io::Error> {
+//!     Ok(())
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! async fn main() -> Result<(), queue_core::Error> {
+//!     let broker: DynBroker = Arc::new(MemoryBroker::new());
+//!     let job = remind::job(7).delay(Duration::from_secs(24 * 3600));
+//!     job.enqueue(&Client::with_broker(broker.clone())).await?;
+//!     tokio::time::advance(Duration::from_secs(24 * 3600 + 1)).await;
+//!
+//!     let lease = Duration::from_secs(30);
+//!     let worker = broker.register(&Register::worker("letters", ProcessId::random(), lease)).await?;
+//!     let turn = Turn::new("letters", worker, 1, lease).claim(1);
+//!     assert_eq!(broker.turn(&turn).await?.deliveries.len(), 1);
+//!     Ok(())
+//! }
+//! ```
 
 use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -20,43 +45,37 @@ use queue_core::{
 };
 use tokio::time::Instant;
 
-use crate::{conformance::Storage, model::Model};
+use crate::{Clock, conformance::Storage, model::Model};
 
 /// Handles on one memory; a clone is another process on the same.
 #[derive(Clone)]
 pub struct MemoryBroker {
     queues: Arc<Mutex<BTreeMap<String, Queue>>>,
-    /// The broker's clock: milliseconds since 1970 at some instant.
-    epoch: (i64, Instant),
+    clock: Clock,
 }
 
+#[derive(Default)]
 struct Queue {
     model: Model,
-    announcer: Announcer,
+    /// One for each listener: tokio leaves to chance in which order the listeners of one are woken.
+    listeners: Vec<Announcer>,
     registered: bool,
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        Queue { model: Model::default(), announcer: Announcer::new(), registered: false }
-    }
 }
 
 impl MemoryBroker {
     /// An empty one. Its clock begins with this machine's.
     pub fn new() -> MemoryBroker {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-        MemoryBroker::at(i64::try_from(now).unwrap_or(i64::MAX))
+        MemoryBroker::with_clock(Clock::new())
     }
 
-    /// An empty one whose clock begins at this time.
-    pub fn at(now_ms: i64) -> MemoryBroker {
-        MemoryBroker { queues: Arc::default(), epoch: (now_ms, Instant::now()) }
+    /// An empty one with this clock.
+    pub fn with_clock(clock: Clock) -> MemoryBroker {
+        MemoryBroker { queues: Arc::default(), clock }
     }
 
-    /// The broker's clock, in milliseconds since 1970.
-    pub fn now_ms(&self) -> i64 {
-        self.epoch.0 + i64::try_from(self.epoch.1.elapsed().as_millis()).unwrap_or(i64::MAX)
+    /// The broker's clock.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The state of a queue, for those who look from outside.
@@ -84,21 +103,22 @@ impl MemoryBroker {
     fn transition<T>(&self, queue: &str, work: impl FnOnce(&mut Model) -> T) -> T {
         let mut queues = self.lock();
         let queue = queues.entry(queue.to_owned()).or_default();
-        queue.model.now = self.now_ms();
+        queue.model.now = self.clock.now_ms();
         let done = work(&mut queue.model);
         if let Some(at) = queue.model.take_announcement() {
             let wait = u64::try_from(at.saturating_sub(queue.model.now)).unwrap_or(0);
             let due = (wait > 0).then(|| Instant::now().checked_add(Duration::from_millis(wait))).flatten().map(Instant::into_std);
             // Beyond all calendars: nobody has to hear of it.
             if wait == 0 || due.is_some() {
-                queue.announcer.announce(due);
+                queue.listeners.retain(Announcer::is_heard);
+                queue.listeners.iter().for_each(|listener| listener.announce(due));
             }
         }
         done
     }
 
     fn read<T: Default>(&self, queue: &str, work: impl FnOnce(&Model) -> T) -> T {
-        let now = self.now_ms();
+        let now = self.clock.now_ms();
         self.lock().get_mut(queue).map_or_else(T::default, |queue| {
             queue.model.now = now;
             work(&queue.model)
@@ -158,6 +178,10 @@ impl Broker for MemoryBroker {
         self.transition(&turn.queue, |model| model.turn(turn, None))
     }
 
+    async fn look(&self, queue: &str) -> Result<bool> {
+        Ok(self.read(queue, Model::look))
+    }
+
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
         lanes.iter().map(|lane| self.transition(&lane.queue, |model| model.extend(lane))).collect()
     }
@@ -190,7 +214,10 @@ impl Broker for MemoryBroker {
     }
 
     fn hints(&self, queue: &str) -> Hints {
-        self.lock().entry(queue.to_owned()).or_default().announcer.hints()
+        let announcer = Announcer::new();
+        let hints = announcer.hints();
+        self.lock().entry(queue.to_owned()).or_default().listeners.push(announcer);
+        hints
     }
 
     fn __sealed(&self, _: sealed::Seal) {}

@@ -10,7 +10,7 @@ mod finish;
 mod launch;
 mod power;
 mod setup;
-mod snapshot;
+pub(crate) mod snapshot;
 
 use std::{
     collections::BTreeMap,

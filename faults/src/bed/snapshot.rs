@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use queue_core::{
-    Client, JobAddress, JobId,
+    Client, Error, Inspector, JobAddress, JobId,
     broker::{JobRecord, State},
     envelope::Envelope,
 };
@@ -18,21 +18,10 @@ use crate::{
     work::{QUEUE, key_and_digest},
 };
 
-/// Lists every job in every state, and shows each.
+/// What a real broker holds: what it lists, and what is stored and listed nowhere.
 pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot, Problem> {
     let inspector = client.inspector();
-    let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
-    for state in State::ALL {
-        let mut walk = inspector.walk(QUEUE, state);
-        while let Some(jobs_of_page) = walk.next().await? {
-            for listed in jobs_of_page {
-                let address = JobAddress { queue: QUEUE.into(), id: listed.id.clone() };
-                let shown = inspector.show(&address).await;
-                seen.insert(listed.id);
-                jobs.push(held(state, &address.id, shown.as_ref().ok()));
-            }
-        }
-    }
+    let (mut jobs, seen) = listed(&inspector).await?;
     let Inside { lanes, bodies } = place.inside()?;
     for id in bodies {
         // A made id has 16 bytes, a given one stands behind a `=`.
@@ -47,6 +36,23 @@ pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot,
     let counters = inspector.stats(QUEUE).await?.counters;
     let at_ms = i64::try_from(now_us() / 1000)?;
     Ok(Snapshot { at_ms, jobs, lanes, counters, ..Snapshot::default() })
+}
+
+/// Lists every job in every state, and shows each.
+pub(crate) async fn listed(inspector: &Inspector) -> Result<(Vec<Held>, HashSet<JobId>), Error> {
+    let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
+    for state in State::ALL {
+        let mut walk = inspector.walk(QUEUE, state);
+        while let Some(jobs_of_page) = walk.next().await? {
+            for listed in jobs_of_page {
+                let address = JobAddress { queue: QUEUE.into(), id: listed.id.clone() };
+                let shown = inspector.show(&address).await;
+                seen.insert(listed.id);
+                jobs.push(held(state, &address.id, shown.as_ref().ok()));
+            }
+        }
+    }
+    Ok((jobs, seen))
 }
 
 /// The text of a made id.

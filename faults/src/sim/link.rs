@@ -1,10 +1,10 @@
-//! What lies between a simulated process and the store: requests and replies are lost, late, or torn.
+//! What lies between a simulated process and its broker: requests and replies are lost, late, or torn.
 
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -14,13 +14,13 @@ use fastrand::Rng;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
-        Broker, BrokerInfo, CALL_DEADLINE, CancelAnswer, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page,
-        PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Audit, Broker, BrokerInfo, CALL_DEADLINE, CancelAnswer, CrashRule, Damage, Enqueue, Enqueued, Extend, Extended, Hints, Inspect,
+        JobRecord, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer,
+        sealed,
     },
 };
+use queue_testing::memory_broker::MemoryBroker;
 use tokio::task::AbortHandle;
-
-use super::store::{Shared, Store};
 
 /// What all links of a simulation share.
 #[derive(Debug)]
@@ -28,11 +28,13 @@ pub(super) struct Weather {
     /// Whether harm is done at all.
     pub(super) foul: AtomicBool,
     rng: Mutex<Rng>,
+    /// How often a lane was told with its turn that the broker does not know it.
+    pub(super) forgotten: AtomicUsize,
 }
 
 impl Weather {
     pub(super) fn new(seed: u64) -> Arc<Weather> {
-        Arc::new(Weather { foul: AtomicBool::new(true), rng: Mutex::new(Rng::with_seed(seed)) })
+        Arc::new(Weather { foul: AtomicBool::new(true), rng: Mutex::new(Rng::with_seed(seed)), forgotten: AtomicUsize::new(0) })
     }
 
     /// A number below this one.
@@ -43,7 +45,7 @@ impl Weather {
 
 /// The broker of one process.
 pub(super) struct Link {
-    store: Shared,
+    broker: MemoryBroker,
     weather: Arc<Weather>,
     /// Whether this process reaches nobody.
     pub(super) cut: AtomicBool,
@@ -51,8 +53,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(store: Shared, weather: Arc<Weather>) -> Arc<Link> {
-        Arc::new(Link { store, weather, cut: AtomicBool::new(false), tasks: Mutex::default() })
+    pub(super) fn new(broker: MemoryBroker, weather: Arc<Weather>) -> Arc<Link> {
+        Arc::new(Link { broker, weather, cut: AtomicBool::new(false), tasks: Mutex::default() })
     }
 
     /// Ends everything that the process does on its I/O thread, at once.
@@ -61,12 +63,8 @@ impl Link {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|task| task.abort());
     }
 
-    fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Carries a request to the store, or not, and its reply back, or not.
-    async fn call<T: Send + 'static>(&self, request: impl Fn(&mut Store) -> Result<T> + Send + 'static) -> Result<T> {
+    /// Carries a request to the broker, or not, and its reply back, or not. It is carried out when it is polled.
+    async fn call<T: Send + 'static>(&self, request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
         let foul = self.weather.foul.load(Ordering::SeqCst);
         let cut = self.cut.load(Ordering::SeqCst);
         let wait = async |ms: u64| tokio::time::sleep(Duration::from_millis(self.weather.below(ms + 1))).await;
@@ -94,29 +92,29 @@ impl Link {
             // Carried out, and nobody hears of it.
             94..=96 => {
                 wait(20).await;
-                let _ = request(&mut self.store());
+                let _ = request.await;
                 wait(if dice == 94 { 5_000 } else { 20 }).await;
                 Err(ambiguous())
             }
             // Given up, and carried out much later.
             97 | 98 => {
-                let (store, late) = (self.store.clone(), self.weather.below(8_000));
+                let late = self.weather.below(8_000);
                 tokio::spawn(async move {
                     tokio::time::sleep(Duration::from_millis(late)).await;
-                    let _ = request(&mut store.lock().unwrap_or_else(PoisonError::into_inner));
+                    let _ = request.await;
                 });
                 wait(5_000).await;
                 Err(ambiguous())
             }
             99 => {
                 wait(4_000).await;
-                let reply = request(&mut self.store());
+                let reply = request.await;
                 wait(900).await;
                 reply
             }
             _ => {
                 wait(4).await;
-                let reply = request(&mut self.store());
+                let reply = request.await;
                 wait(4).await;
                 reply
             }
@@ -147,95 +145,109 @@ impl Broker for Link {
     }
 
     async fn check(&self) -> Result<()> {
-        self.call(|_| Ok(())).await
+        let broker = self.broker.clone();
+        self.call(async move { broker.check().await }).await
     }
 
     async fn register(&self, request: &Register) -> Result<PartyName> {
-        let request = request.clone();
-        self.call(move |store| Ok(store.register(&request))).await
+        let (broker, request) = (self.broker.clone(), request.clone());
+        self.call(async move { broker.register(&request).await }).await
     }
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
-        let request = request.clone();
-        self.call(move |store| store.enqueue(&request)).await
+        let (broker, request) = (self.broker.clone(), request.clone());
+        self.call(async move { broker.enqueue(&request).await }).await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
-        let turn = turn.clone();
-        self.call(move |store| store.turn(&turn)).await
+        let (broker, turn, weather) = (self.broker.clone(), turn.clone(), self.weather.clone());
+        let call = async move {
+            let answer = broker.turn(&turn).await;
+            weather.forgotten.fetch_add(usize::from(matches!(answer, Err(Error::Forgotten(_)))), Ordering::SeqCst);
+            answer
+        };
+        self.call(call).await
+    }
+
+    async fn look(&self, queue: &str) -> Result<bool> {
+        let (broker, queue) = (self.broker.clone(), queue.to_owned());
+        self.call(async move { broker.look(&queue).await }).await
     }
 
     /// Torn: each lane fares for itself.
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
         let beats = lanes.iter().map(|lane| {
-            let lane = lane.clone();
-            self.call(move |store| store.extend(&lane))
+            let (broker, lane) = (self.broker.clone(), [lane.clone()]);
+            self.call(async move { broker.extend(&lane).await.pop().expect("an answer for each lane") })
         });
         futures_util::future::join_all(beats).await
     }
 
-    async fn suspects(&self, _: &str, limit: usize) -> Result<Suspects> {
-        self.call(move |store| Ok(store.suspects(limit))).await
+    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
+        let (broker, queue) = (self.broker.clone(), queue.to_owned());
+        self.call(async move { broker.suspects(&queue, limit).await }).await
     }
 
-    async fn fence(&self, _: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
-        let suspects = suspects.to_vec();
-        self.call(move |store| Ok(store.fence(&suspects))).await
+    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
+        let (broker, queue, suspects) = (self.broker.clone(), queue.to_owned(), suspects.to_vec());
+        self.call(async move { broker.fence(&queue, &suspects).await }).await
     }
 
-    async fn sweep_fenced(&self, _: &str, rule: &CrashRule) -> Result<Reclaimed> {
-        let rule = *rule;
-        self.call(move |store| Ok(store.sweep_fenced(&rule))).await
+    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+        let (broker, queue, rule) = (self.broker.clone(), queue.to_owned(), *rule);
+        self.call(async move { broker.sweep_fenced(&queue, &rule).await }).await
     }
 
-    async fn cancel(&self, _: &str, _: &[JobId]) -> Result<Vec<CancelAnswer>> {
-        Err(unused())
+    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
+        let (broker, queue, ids) = (self.broker.clone(), queue.to_owned(), ids.to_vec());
+        self.call(async move { broker.cancel(&queue, &ids).await }).await
     }
 
-    async fn requeue(&self, _: &str, _: &[JobId]) -> Result<Vec<bool>> {
-        Err(unused())
+    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        self.broker.requeue(queue, ids).await
     }
 
-    async fn sweep(&self, _: &str, _: &SweepLimits) -> Result<Swept> {
-        Ok(Swept::default())
+    async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
+        let (broker, queue, limits) = (self.broker.clone(), queue.to_owned(), *limits);
+        self.call(async move { broker.sweep(&queue, &limits).await }).await
     }
 
-    fn hints(&self, _: &str) -> Hints {
+    fn hints(&self, queue: &str) -> Hints {
         // Every other process hears of nothing.
-        if self.weather.below(2) == 0 { Hints::silent() } else { self.store().hints() }
+        if self.weather.below(2) == 0 { Hints::silent() } else { self.broker.hints(queue) }
     }
 
     fn __sealed(&self, _: sealed::Seal) {}
 }
 
-/// People are not simulated.
-fn unused() -> Error {
-    Error::Internal("this is not simulated".to_owned())
-}
-
+/// Nobody looks or repairs while a life goes on: nothing befalls what is asked here.
 #[async_trait]
 impl Inspect for Link {
     async fn queues(&self) -> Result<Vec<String>> {
-        Err(unused())
+        self.broker.queues().await
     }
 
-    async fn stats(&self, _: &str) -> Result<QueueStats> {
-        Err(unused())
+    async fn stats(&self, queue: &str) -> Result<QueueStats> {
+        self.broker.stats(queue).await
     }
 
-    async fn list(&self, _: &str, _: State, _: u64, _: usize) -> Result<Page> {
-        Err(unused())
+    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+        self.broker.list(queue, state, offset, limit).await
     }
 
-    async fn show(&self, _: &str, _: &JobId) -> Result<Option<JobRecord>> {
-        Err(unused())
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
+        self.broker.show(queue, id).await
     }
 
-    async fn delete(&self, _: &str, _: &[JobId]) -> Result<Vec<bool>> {
-        Err(unused())
+    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        self.broker.delete(queue, ids).await
     }
 
-    async fn set_paused(&self, _: &str, _: bool) -> Result<()> {
-        Err(unused())
+    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
+        self.broker.set_paused(queue, paused).await
+    }
+
+    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
+        self.broker.audit(queue, how).await
     }
 }

@@ -1,4 +1,5 @@
-//! The worker and the client under simulation: their real code against a store in memory, behind links that fail, in virtual time.
+//! The worker and the client under simulation: their real code on the reference model of a broker, behind
+//! links that fail, in virtual time.
 //!
 //! One seed decides everything: what is enqueued, which requests and replies are lost, late or torn, who is cut off and who dies.
 //! Minutes of such a life take milliseconds, and the checker that judges real processes judges them. What is not simulated are the
@@ -6,26 +7,27 @@
 
 mod link;
 mod outcomes;
-mod store;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use queue_core::{Backoff, Client, broker::DynBroker};
+use queue_core::{
+    Backoff, Client, Error,
+    broker::{Broker, DynBroker, Inspect},
+};
+use queue_testing::{Clock, memory_broker::MemoryBroker};
 use queue_worker::Worker;
 use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 
+use self::link::{Link, Weather};
 pub use self::outcomes::{OUTCOMES, Outcomes};
-use self::{
-    link::{Link, Weather},
-    store::{Shared, Store},
-};
 use crate::{
-    checker::{Terms, Verdict, check},
-    history::{Memory, Operation, Phase, Recorder},
+    bed::snapshot::listed,
+    checker::{Lane, Snapshot, Terms, Verdict, check},
+    history::{Memory, ORIGIN_US, Operation, Phase, Recorder},
     process::{Mix, Producing},
     recording::RecordingBroker,
     work::{Deed, QUEUE, registry},
@@ -62,8 +64,8 @@ pub fn run(seed: u64) -> Life {
 async fn life(seed: u64) -> Life {
     let memory = Memory::begin();
     let weather = Weather::new(seed);
-    let store: Shared = Arc::new(Mutex::new(Store::new(memory.clone())));
-    let mut world = World { store, weather, memory, workers: Vec::new(), started: 0, deadlines_us: BTreeMap::new() };
+    let broker = MemoryBroker::with_clock(Clock::at(i64::try_from(ORIGIN_US / 1000).expect("a time within reach")));
+    let mut world = World { broker, weather, memory, workers: Vec::new(), started: 0, deadlines_us: BTreeMap::new() };
     for _ in 0..=world.weather.below(2) {
         world.start_worker();
     }
@@ -77,7 +79,7 @@ async fn life(seed: u64) -> Life {
         for producer in producers {
             drop(producer.await);
         }
-        while !world.store().is_drained() {
+        while !world.is_drained().await.expect("memory answers") {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
@@ -86,15 +88,14 @@ async fn life(seed: u64) -> Life {
     let terms = Terms { lease_ms: LEASE_MS, backoff_ms: BACKOFF_MS, drain_ms: 120_000, max_crashes: MAX_CRASHES, ..Terms::default() };
     // Everybody gets the time that there is to speak again.
     tokio::time::sleep_until(healed + Duration::from_millis(terms.resume_ms + 1)).await;
-    let mut snapshot = world.store().snapshot();
-    snapshot.drained_ms = drained_ms;
+    let snapshot = Snapshot { drained_ms, ..world.snapshot().await.expect("memory answers") };
     world.stop().await;
-    let (records, forgotten) = (world.memory.records(), world.store().forgotten);
+    let (records, forgotten) = (world.memory.records(), world.weather.forgotten.load(Ordering::SeqCst));
     Life { verdict: check(&records, &snapshot, &terms), outcomes: outcomes::count(&records, forgotten, &world.deadlines_us) }
 }
 
 struct World {
-    store: Shared,
+    broker: MemoryBroker,
     weather: Arc<Weather>,
     memory: Memory,
     workers: Vec<Process>,
@@ -112,8 +113,18 @@ struct Process {
 }
 
 impl World {
-    fn store(&self) -> std::sync::MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether nothing waits, runs, or is to be taken back.
+    async fn is_drained(&self) -> Result<bool, Error> {
+        let depth = self.broker.stats(QUEUE).await?.depth;
+        let fenced = self.broker.suspects(QUEUE, 1).await?.fenced;
+        Ok(fenced == 0 && depth.into_iter().all(|(state, jobs)| jobs == 0 || state.is_final()))
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Error> {
+        let (jobs, _) = listed(&Client::with_broker(Arc::new(self.broker.clone())).inspector()).await?;
+        let lanes = self.broker.model(QUEUE).lanes().map(|(name, deadline_ms)| Lane { name: name.to_string(), deadline_ms }).collect();
+        let counters = self.broker.stats(QUEUE).await?.counters;
+        Ok(Snapshot { at_ms: self.broker.clock().now_ms(), jobs, lanes, counters, ..Snapshot::default() })
     }
 
     fn recorder(&self, name: &str) -> Recorder {
@@ -123,7 +134,7 @@ impl World {
     fn start_worker(&mut self) {
         self.started += 1;
         let name = format!("w{}", self.started);
-        let (link, recorder) = (Link::new(self.store.clone(), self.weather.clone()), self.recorder(&name));
+        let (link, recorder) = (Link::new(self.broker.clone(), self.weather.clone()), self.recorder(&name));
         let broker = RecordingBroker::new(link.clone(), recorder.clone(), None);
         let concurrency = usize::try_from(1 + self.weather.below(8)).unwrap_or(1);
         let worker = Worker::new(Client::with_broker(broker as DynBroker))
@@ -145,14 +156,15 @@ impl World {
     }
 
     fn start_producer(&mut self, n: u64) -> JoinHandle<()> {
-        let link = Link::new(self.store.clone(), self.weather.clone());
+        let link = Link::new(self.broker.clone(), self.weather.clone());
         let mix = Mix {
             ms: 300,
             deeds: vec![Deed::Return, Deed::Return, Deed::Fail(1), Deed::Fail(3), Deed::Panic(1), Deed::Snooze(2)],
             delayed: 4,
             given: 5,
             kept: 5,
-            cancelled: 0,
+            cancelled: 10,
+            cancel_ms: 400,
             bytes: 8,
             max_attempts: 3,
             ..Mix::default()

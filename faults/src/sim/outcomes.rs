@@ -8,7 +8,7 @@ use crate::history::{Ending, Operation, Phase, Record};
 pub type Outcomes = BTreeMap<&'static str, usize>;
 
 /// Everything that has to happen in enough lives.
-pub const OUTCOMES: [&str; 16] = [
+pub const OUTCOMES: [&str; 18] = [
     "done",
     "failed",
     "retried",
@@ -25,6 +25,8 @@ pub const OUTCOMES: [&str; 16] = [
     "enqueue unknown",
     "deadline met",
     "settled later",
+    "cancelled",
+    "lease lost",
 ];
 
 /// The outcomes of a history, and of a store that has forgotten lanes so often.
@@ -44,6 +46,7 @@ pub(super) fn count(records: &[Record], forgotten: usize, deadlines_us: &BTreeMa
             (Operation::Finish { .. }, Phase::Unknown) => "turn unanswered",
             (Operation::Claim { crashes: 1.., .. }, _) => "crashed",
             (Operation::Claim { attempts: 1.., .. }, _) => "retried",
+            (Operation::Cancel { .. }, Phase::Ok) => "cancelled",
             (Operation::End { how, .. }, _) if how == "panicked" => "panicked",
             (Operation::Fence { .. }, Phase::Ok) => "reclaimed",
             (Operation::Fault { name, .. }, _) if name == "kill" => "killed",

@@ -70,6 +70,11 @@ impl Announcer {
         });
     }
 
+    /// Whether anybody listens.
+    pub fn is_heard(&self) -> bool {
+        !self.0.is_closed()
+    }
+
     /// Listens from now on.
     pub fn hints(&self) -> Hints {
         let mut latest = self.0.subscribe();
@@ -95,7 +100,9 @@ impl Hints {
         self.seen = count;
         let Some(first) = latest.told.len().checked_sub(missed) else { return Hint { count, ..Hint::default() } };
         let new = || latest.told.range(first..);
-        let is_now = new().any(|told| told.due.is_none_or(|due| due <= Instant::now()));
+        // By the runtime's clock, which a test may have moved on.
+        let now = tokio::time::Instant::now().into_std();
+        let is_now = new().any(|told| told.due.is_none_or(|due| due <= now));
         let due = if is_now { None } else { new().filter_map(|told| told.due).min() };
         let as_of = new().map(|told| told.as_of).reduce(|one, other| Some(one?.max(other?))).flatten();
         Hint { count, due, as_of }

@@ -65,6 +65,11 @@ impl Model {
         }
     }
 
+    /// The lanes that are registered and not fenced, and when their leases end.
+    pub fn lanes(&self) -> impl Iterator<Item = (&PartyName, i64)> {
+        self.workers.iter().filter(|(_, worker)| !worker.fenced).map(|(name, worker)| (name, worker.deadline))
+    }
+
     /// Look one.
     pub fn suspects(&self, limit: usize) -> Suspects {
         let mut expired: Vec<Suspect> = self

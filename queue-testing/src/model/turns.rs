@@ -52,6 +52,12 @@ impl Model {
         Ok(answer)
     }
 
+    /// Whether a job waits for anything, or for a worker.
+    pub fn look(&self) -> bool {
+        let waits = |place: &Place| matches!(place, Place::Ready | Place::Scheduled(_) | Place::Retry(_) | Place::Parked(_));
+        self.jobs.values().any(|job| waits(&job.place))
+    }
+
     /// R5. Writes nothing.
     fn replay(&self, turn: &Turn) -> TurnAnswer {
         let (claim, ids, stale) = &self.workers[&turn.worker].last;

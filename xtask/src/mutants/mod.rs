@@ -234,7 +234,7 @@ impl Lab {
         command.arg("test").current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
         // Small and soon built: nobody looks at what it says, and it is not run for long.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
-        for package in ["queue-core", "queue-worker", "queue-faults"] {
+        for package in ["queue-core", "queue-worker", "queue-testing", "queue-faults"] {
             command.args(["--config", &format!("profile.dev.package.{package}.opt-level=0")]);
         }
         #[cfg(unix)]
