@@ -57,7 +57,6 @@ pub(crate) struct Reading {
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
     pub(crate) against: Against,
-    pub(crate) bar: Option<Bar>,
 }
 
 /// What the ratio of a reading is relative to.
@@ -70,14 +69,6 @@ pub(crate) enum Against {
     RoundTrip,
     /// A number of the same run, and what it is.
     Own(f64, Cow<'static, str>),
-}
-
-/// What a reading has to reach.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Bar {
-    RatioAtLeast(f64),
-    RatioAtMost(f64),
-    AtMost(f64),
 }
 
 impl Figure {
@@ -149,7 +140,7 @@ impl Figure {
 
 impl Reading {
     pub(crate) fn new(suffix: impl Into<Cow<'static, str>>, value: f64, unit: &'static str) -> Self {
-        Reading { suffix: suffix.into(), value, unit, against: Against::Nothing, bar: None }
+        Reading { suffix: suffix.into(), value, unit, against: Against::Nothing }
     }
 
     /// The figure's main number: jobs per second beside raw `LPUSH` per second.
@@ -165,30 +156,6 @@ impl Reading {
     /// Relative to a number of the same run.
     pub(crate) fn beside(self, value: f64, what: impl Into<Cow<'static, str>>) -> Self {
         self.against(Against::Own(value, what.into()))
-    }
-
-    pub(crate) fn bar(mut self, bar: Bar) -> Self {
-        self.bar = Some(bar);
-        self
-    }
-}
-
-impl Bar {
-    /// Whether it is met; `None` without the ratio that it needs.
-    pub(crate) fn met(self, value: f64, ratio: Option<f64>) -> Option<bool> {
-        match self {
-            Bar::RatioAtLeast(bar) => ratio.map(|ratio| ratio >= bar),
-            Bar::RatioAtMost(bar) => ratio.map(|ratio| ratio <= bar),
-            Bar::AtMost(bar) => Some(value <= bar),
-        }
-    }
-
-    pub(crate) fn shown(self, unit: &str) -> String {
-        match self {
-            Bar::RatioAtLeast(bar) => format!("ratio ≥ {bar}"),
-            Bar::RatioAtMost(bar) => format!("ratio ≤ {bar}"),
-            Bar::AtMost(bar) => format!("≤ {bar} {unit}"),
-        }
     }
 }
 

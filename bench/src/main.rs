@@ -3,7 +3,8 @@
 //! Every figure of the Redis broker stands beside *raw*: what `redis-benchmark` reads for `LPUSH` with 50 clients and no
 //! pipeline on a server of the same sort, taken right before and right after. The machines are shared: only ratios travel.
 //!
-//! - `frame` says what a figure is: what it measures, what its ratio is relative to, its bar.
+//! - `frame` says what a figure is: what it measures, what its ratio is relative to.
+//! - `bars` has what each number has to reach.
 //! - `figures` has the figures, a module per idea. A new one is added to the list of its module.
 //! - `take` takes a figure several times and keeps the medians.
 //! - `contest` has those of `designs` and of other projects, beside `ours`.
@@ -12,6 +13,7 @@
 
 #![allow(clippy::print_stdout, reason = "the report goes to standard output")]
 
+mod bars;
 mod children;
 mod contest;
 mod counted;

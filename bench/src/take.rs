@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::{
     Error,
+    bars::Bar,
     frame::{Against, Figure, Measure, Reading},
     server::Server,
     stats::{median, percentile},
@@ -119,7 +120,7 @@ fn line(figure: &Figure, runs: &[&(Reading, Option<f64>)]) -> Line {
     let mut ratios: Vec<f64> = runs.iter().filter_map(|(reading, raw)| Some(reading.value / (*raw)?)).collect();
     let ratio = raw.map(|_| percentile(&mut ratios, 50.0));
     let mut spread = if ratio.is_some() { ratios } else { runs.iter().map(|(reading, _)| reading.value).collect() };
-    Line {
+    let mut line = Line {
         broker: figure.broker.to_owned(),
         name: format!("{}{}", figure.name, first.suffix),
         value,
@@ -135,11 +136,13 @@ fn line(figure: &Figure, runs: &[&(Reading, Option<f64>)]) -> Line {
         low: percentile(&mut spread, 0.0),
         high: percentile(&mut spread, 100.0),
         runs: runs.len(),
-        bar: first.bar.map(|bar| bar.shown(first.unit)),
-        met: first.bar.and_then(|bar| bar.met(value, ratio)),
+        bar: None,
+        met: None,
         figure: figure.name.clone().into_owned(),
         about: figure.about.clone().into_owned(),
-    }
+    };
+    Bar::judge(&mut line);
+    line
 }
 
 fn clients(n: usize) -> String {

@@ -12,7 +12,7 @@ use super::process::process;
 use crate::{
     Error,
     children::{self, WorkerProcess},
-    frame::{Bar, Figure, Reading, Readings},
+    frame::{Figure, Reading, Readings},
     server::Server,
     stats::percentile,
     worker::{Running, drain, jobs, jobs_of},
@@ -46,7 +46,7 @@ async fn due_at_once(server: &Server) -> Readings {
     running.stop().await;
     Ok(vec![
         server.longest_script()?,
-        Reading::new("_ping_p99", percentile(&mut pings, 99.0), "ms").bar(Bar::AtMost(20.0)),
+        Reading::new("_ping_p99", percentile(&mut pings, 99.0), "ms"),
         Reading::new("_drain", rate, "jobs/s").beside(usual, "`process` in the same run"),
     ])
 }
@@ -93,7 +93,7 @@ async fn big_payloads(server: &Server) -> Readings {
     let rate = children::drain(&mut workers, n - largest.0).await?;
     Ok(vec![
         server.longest_script()?,
-        Reading::new("_answer", largest.1 as f64 / 1024.0, "KiB").bar(Bar::AtMost(queue_core::broker::MAX_BYTES as f64 / 1024.0)),
+        Reading::new("_answer", largest.1 as f64 / 1024.0, "KiB"),
         Reading::new("_worker", workers[0].peak_kib()? / 1024.0, "MiB"),
         Reading::new("_server", (server.info("memory", "used_memory_peak")? - before) / 1024.0 / 1024.0, "MiB more"),
         Reading::new("", rate, "jobs/s"),

@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{enqueue, process::process};
 use crate::{
     Error,
-    frame::{Bar, Figure, Reading, Readings},
+    frame::{Figure, Reading, Readings},
     server::Server,
 };
 
@@ -29,7 +29,7 @@ const JOBS: usize = 200_000;
 async fn server_us_per_job(server: &Server) -> Readings {
     let begun = server.cpu_us()?;
     process(&server.url(), 256, JOBS).await?;
-    Ok(vec![Reading::new("", (server.cpu_us()? - begun) / JOBS as f64, "us").bar(Bar::AtMost(8.0))])
+    Ok(vec![Reading::new("", (server.cpu_us()? - begun) / JOBS as f64, "us")])
 }
 
 async fn commands_per_job(server: &Server) -> Readings {

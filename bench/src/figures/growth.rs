@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Error,
-    frame::{Against, Bar, Figure, Reading, Readings, When},
+    frame::{Against, Figure, Reading, Readings, When},
     server::Server,
     tasks::{fails, nothing},
     worker::{PATIENCE, Running, jobs, jobs_of},
@@ -69,7 +69,7 @@ async fn pending(server: &Server, n: usize) -> Readings {
     let rate = measured as f64 / seconds(&url, measured).await?;
     let fewer = "the same with 10 thousand pending";
     Ok(vec![
-        Reading::new("", rate, "jobs/s").beside(few, fewer).bar(Bar::RatioAtLeast(0.9)),
+        Reading::new("", rate, "jobs/s").beside(few, fewer),
         Reading::new("_at_once", growing, "jobs/s").beside(few, fewer),
         Reading::new("_raw", rate, "jobs/s").against(Against::Raw),
         Reading::new("_10k", few, "jobs/s").against(Against::Raw),
@@ -86,10 +86,7 @@ async fn beside_scheduled(server: &Server) -> Readings {
     server.end_growth()?;
     let rate = process(&url, 256, n).await?;
     let without = "the same without them";
-    Ok(vec![
-        Reading::new("", rate, "jobs/s").beside(usual, without).bar(Bar::RatioAtLeast(0.9)),
-        Reading::new("_at_once", growing, "jobs/s").beside(usual, without),
-    ])
+    Ok(vec![Reading::new("", rate, "jobs/s").beside(usual, without), Reading::new("_at_once", growing, "jobs/s").beside(usual, without)])
 }
 
 async fn beside_failed(server: &Server) -> Readings {

@@ -21,7 +21,7 @@ use queue_core::{
 use crate::{
     Error,
     counted::{self, Lap, Meter},
-    frame::{Bar, Figure, Reading, Readings, When},
+    frame::{Figure, Reading, Readings, When},
     server::Server,
     worker::{Running, drain, jobs},
 };
@@ -67,7 +67,7 @@ async fn instructions(program: &Path) -> Readings {
         let ms_of_a_million = timed.total / 1e3 / (counted.total / 1e6);
         readings.push(Reading::new(format!("_{name}"), longest, "M").beside(counted.millions(50.0), "half of them"));
         readings.push(Reading::new(format!("_{name}_rare"), counted.millions(99.9), "M, 99.9 %"));
-        readings.push(Reading::new(format!("_{name}_ms"), longest * ms_of_a_million, "ms").bar(Bar::AtMost(5.0)));
+        readings.push(Reading::new(format!("_{name}_ms"), longest * ms_of_a_million, "ms"));
     }
     Ok(readings)
 }

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use queue_core::prelude::*;
 
 use crate::{
-    frame::{Bar, Figure, Reading, Readings},
+    frame::{Figure, Reading, Readings},
     stats::percentile,
     tasks::{due, now_us},
     worker::Running,
@@ -45,10 +45,10 @@ pub(crate) async fn lateness(url: &str) -> Readings {
     running.stop().await;
     let early = spread.iter().chain(&single).filter(|late| **late < 0.0).count();
     Ok(vec![
-        Reading::new("_p50", percentile(&mut spread, 50.0), "ms").bar(Bar::AtMost(1.0)),
-        Reading::new("_p99", percentile(&mut spread, 99.0), "ms").bar(Bar::AtMost(5.0)),
-        Reading::new("_single_p50", percentile(&mut single, 50.0), "ms").bar(Bar::AtMost(1.0)),
-        Reading::new("_single_p99", percentile(&mut single, 99.0), "ms").bar(Bar::AtMost(5.0)),
-        Reading::new("_early", early as f64, "jobs").bar(Bar::AtMost(0.0)),
+        Reading::new("_p50", percentile(&mut spread, 50.0), "ms"),
+        Reading::new("_p99", percentile(&mut spread, 99.0), "ms"),
+        Reading::new("_single_p50", percentile(&mut single, 50.0), "ms"),
+        Reading::new("_single_p99", percentile(&mut single, 99.0), "ms"),
+        Reading::new("_early", early as f64, "jobs"),
     ])
 }

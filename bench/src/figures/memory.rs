@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use queue_core::Client;
 
 use crate::{
-    frame::{Bar, Figure, Reading, Readings},
+    frame::{Figure, Reading, Readings},
     server::Server,
     tasks::{noop, parameter},
     worker::jobs_of,
@@ -35,7 +35,7 @@ async fn memory(server: &Server) -> Readings {
         // While a hash table grows, both its tables are there.
         tokio::time::sleep(Duration::from_secs(2)).await;
         let each = (server.info("memory", "used_memory")? - before) / n as f64;
-        readings.push(Reading::new(suffix, each - bytes as f64, "bytes").bar(Bar::AtMost(180.0)));
+        readings.push(Reading::new(suffix, each - bytes as f64, "bytes"));
     }
     Ok(readings)
 }

@@ -9,31 +9,25 @@ use super::enqueue;
 use crate::{
     Error,
     children::WorkerProcess,
-    frame::{Bar, Figure, Reading, Readings},
+    frame::{Figure, Reading, Readings},
     server::Server,
     worker::{PATIENCE, Running, drain, jobs},
 };
 
 pub(crate) fn figures() -> Vec<Figure> {
-    let at = |name: &'static str, about: &'static str, concurrency: usize, n: usize, bar: Option<Bar>| {
+    let at = |name: &'static str, about: &'static str, concurrency: usize, n: usize| {
         Figure::redis(name, about, move |server| {
             let url = server.url();
-            async move { Ok(vec![barred(Reading::rate(process(&url, concurrency, n).await?), bar)]) }.boxed()
+            async move { Ok(vec![Reading::rate(process(&url, concurrency, n).await?)]) }.boxed()
         })
         .raw(50)
     };
     let after_kill_about = "From the kill of one of two worker processes to the end of the last of 200,000 jobs: the lease of 30 s runs out, a reclaimer looks twice.";
     vec![
-        at(
-            "process",
-            "200,000 preloaded no-op jobs of 100 bytes, one worker process, concurrency 256.",
-            256,
-            200_000,
-            Some(Bar::RatioAtLeast(1.3)),
-        ),
-        at("process_c64", "The same with concurrency 64, the default.", 64, 200_000, Some(Bar::RatioAtLeast(1.0))),
-        at("process_c10", "The same with 100,000 jobs and concurrency 10.", 10, 100_000, None),
-        at("process_c1", "The same with 20,000 jobs, one after the other.", 1, 20_000, None),
+        at("process", "200,000 preloaded no-op jobs of 100 bytes, one worker process, concurrency 256.", 256, 200_000),
+        at("process_c64", "The same with concurrency 64, the default.", 64, 200_000),
+        at("process_c10", "The same with 100,000 jobs and concurrency 10.", 10, 100_000),
+        at("process_c1", "The same with 20,000 jobs, one after the other.", 1, 20_000),
         Figure::redis("retention", "`process` with every job kept for an hour, beside `process` in the same run.", |server| {
             retention(server).boxed()
         }),
@@ -45,13 +39,6 @@ pub(crate) fn figures() -> Vec<Figure> {
         .raw(50),
         Figure::redis("after_kill", after_kill_about, |server| after_kill(server).boxed()).most_runs(1),
     ]
-}
-
-fn barred(reading: Reading, bar: Option<Bar>) -> Reading {
-    match bar {
-        Some(bar) => reading.bar(bar),
-        None => reading,
-    }
 }
 
 /// Jobs per second of one worker in this process.
@@ -87,7 +74,7 @@ async fn retention(server: &Server) -> Readings {
     running.counter.want(n);
     let kept = drain(&running, begun, n).await?;
     running.stop().await;
-    Ok(vec![Reading::new("", kept, "jobs/s").beside(usual, "`process` in the same run").bar(Bar::RatioAtLeast(0.8))])
+    Ok(vec![Reading::new("", kept, "jobs/s").beside(usual, "`process` in the same run")])
 }
 
 async fn end_to_end(server: &Server) -> Readings {

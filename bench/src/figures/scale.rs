@@ -9,7 +9,7 @@ use super::process::{drain_queues, process};
 use crate::{
     Error,
     children::{self, WorkerProcess},
-    frame::{Against, Bar, Figure, Reading, Readings},
+    frame::{Against, Figure, Reading, Readings},
     server::Server,
     tasks::{hundred_bytes, noop},
     worker::jobs,
@@ -42,7 +42,7 @@ async fn in_processes(server: &Server) -> Readings {
         rates.push(children::drain(&mut workers, n).await?);
     }
     let [one, two, four] = rates[..] else { return Err("three rates were measured".into()) };
-    let beside = |reading: Reading| reading.beside(one, "one worker process in the same run").bar(Bar::RatioAtLeast(1.0));
+    let beside = |reading: Reading| reading.beside(one, "one worker process in the same run");
     Ok(vec![
         Reading::new("_1", one, "jobs/s").against(Against::Raw),
         beside(Reading::new("_2", two, "jobs/s")),
@@ -63,7 +63,7 @@ async fn in_queues(server: &Server) -> Readings {
     let queues = names(1000);
     client.enqueue_all(jobs(n).zip(queues.iter().cycle()).map(|(job, queue)| job.queue(queue))).await?;
     let many = drain_queues(&server.url(), 256, n, &queues).await?;
-    Ok(vec![Reading::new("", many, "jobs/s").beside(one, "one queue in the same run").bar(Bar::RatioAtLeast(0.8))])
+    Ok(vec![Reading::new("", many, "jobs/s").beside(one, "one queue in the same run")])
 }
 
 async fn to_queues(server: &Server) -> Readings {
@@ -85,7 +85,7 @@ async fn to_queues(server: &Server) -> Readings {
     for task in join_all(tasks).await {
         task??;
     }
-    Ok(vec![Reading::rate(n as f64 / begun.elapsed().as_secs_f64()).bar(Bar::RatioAtLeast(0.3))])
+    Ok(vec![Reading::rate(n as f64 / begun.elapsed().as_secs_f64())])
 }
 
 async fn idle_fleet(server: &Server) -> Readings {
@@ -101,5 +101,5 @@ async fn idle_fleet(server: &Server) -> Readings {
     let (begun, before) = (Instant::now(), server.cpu_us()?);
     tokio::time::sleep(Duration::from_secs(20)).await;
     let share = (server.cpu_us()? - before) / begun.elapsed().as_micros() as f64 * 100.0;
-    Ok(vec![Reading::new("", share, "% core").bar(Bar::AtMost(2.0))])
+    Ok(vec![Reading::new("", share, "% core")])
 }

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Error, take::Line};
+use crate::{Error, bars::Bar, take::Line};
 
 /// A page, and the folder of the same name beside it.
 #[derive(Debug)]
@@ -33,7 +33,10 @@ impl Report {
         let stored = self.folder.join("figures.jsonl");
         let mut lines = read(&stored)?;
         lines.retain(|old| !new.iter().any(|line| (&line.broker, &line.figure) == (&old.broker, &old.figure)));
+        // A page that is only drawn anew has numbers of another day.
+        let is_busy = !new.is_empty() && machine::is_busy();
         lines.extend(new);
+        lines.iter_mut().for_each(Bar::judge);
         // As the figures are listed; what is not there any more goes. Contestants are not listed, and follow by name.
         let place = |line: &Line| order.iter().position(|(broker, name)| (broker, name) == (&line.broker, &line.figure));
         lines.retain(|line| place(line).is_some() || order.iter().all(|(broker, _)| *broker != line.broker));
@@ -49,7 +52,7 @@ impl Report {
             fs::write(self.folder.join(plot.file), &plot.svg)?;
         }
         let name = self.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        fs::write(&self.page, page::page(&lines, &plots, &name, &machine::facts(server), &cost::table()?))?;
+        fs::write(&self.page, page::page(&lines, &plots, &name, &machine::facts(server), is_busy, &cost::table()?))?;
         Ok(())
     }
 }

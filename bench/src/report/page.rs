@@ -3,8 +3,8 @@
 use std::{collections::HashSet, fmt::Write as _};
 
 use super::{
-    machine::is_busy,
-    plots::{Plot, ours},
+    plot::Kind,
+    plots::{Plot, kind},
 };
 use crate::take::Line;
 
@@ -12,53 +12,60 @@ const INTRODUCTION: &str = "# Benchmarks
 
 <!-- Written by `cargo xtask bench --report docs/benchmarks.md`; do not edit. -->
 
-What the queue does on one machine, beside a reference of the same run, and beside the bars that we hold ourselves to.
-Absolute numbers say little about another machine; ratios travel.
+What the queue does on one machine. Each figure stands beside a reference that was measured in the same run, and beside the *bar*:
+the value that we require. Absolute numbers say little about another machine; ratios to a reference carry over.
 
 ## Measure it yourself
 
-Needed are Rust, `redis-server` and `redis-benchmark` (7.0 or newer) on the path, a disk for SQLite, and a machine that does
+You need Rust, `redis-server` and `redis-benchmark` (7.0 or newer) on the path, a disk for SQLite, and a machine that does
 nothing else. In a clone of the repository:
 
 ```sh
-cargo xtask bench                                   # every figure below but the long ones: some 15 minutes
-cargo xtask bench --long                            # those too; 10 million jobs take 3 GB
+cargo xtask bench                                   # all figures but the long ones: about 15 minutes
+cargo xtask bench --long                            # the long ones too; 10 million jobs take 3 GB
 cargo xtask bench process latency --runs 9          # some of them
-cargo xtask bench redis --json > figures.jsonl      # one object per number
+cargo xtask bench redis --json > figures.jsonl      # one JSON object per number
 cargo xtask bench --list                            # what each figure measures
 cargo xtask bench instructions                      # the longest scripts, in instructions; needs Valgrind
-cargo xtask bench --report docs/benchmarks.md       # this page
+cargo xtask bench --report docs/benchmarks.md       # measures, and writes this page
+cargo xtask bench --report docs/benchmarks.md --redraw    # writes this page anew from the numbers that it has
 ```
 
 ## How it is measured
 
-- Release build, default settings, everything on one machine: server, workers, producers.
-- Each run of a Redis figure has a `redis-server` of its own that keeps nothing on disk.
-- *Raw* is what `redis-benchmark` reads for `LPUSH` without a pipeline, with 50 clients (one, for one producer and for
-  latency), right before and right after the run; the run's ratio is its value over the mean of both. What a figure is relative
-  to instead, where it is, stands beside it.
-- A SQLite figure is relative to a loop on one thread that was written by hand: the same tables, statements, batches and
-  `synchronous=FULL`, without leases, names, wake-ups and handlers.
-- A value is the median of its runs, a ratio the median of their ratios. The spread is that of the ratios, or of the values
+- We measure a release build with default settings. Server, workers and producers share one machine.
+- Each run of a Redis figure has a `redis-server` of its own, which keeps nothing on disk.
+- *Raw* is the rate that `redis-benchmark` reports for `LPUSH` without a pipeline. It uses 50 clients, or one client for figures of one
+  producer and for latency. We take it right before and right after each run, and divide the run's value by the mean of both. A figure
+  that is relative to something else names it.
+- A SQLite figure is relative to a loop on one thread that was written by hand. The loop uses the same tables, statements, batches
+  and `synchronous=FULL`, and has no leases, names, wake-ups or handlers.
+- A value is the median of its runs, and a ratio the median of their ratios. The spread is that of the ratios, or that of the values
   where there is no ratio.
-- The longest script is measured in CPU time of the server: its clock goes on only while its thread runs, by a small library that is
-  loaded before it. A clock on the wall would count, too, for how long the machine lets others have the processor in the middle of a
-  script, which says nothing of the script; what a client sees of it all is in the `PING` of the same run.
-- `instructions` counts what scripts do instead, which no other program on the machine changes: a server in Valgrind and one without
-  are asked for the same, and what a million instructions take is read from the sums of both.
+- The longest script is measured in CPU time of the server: a small library, loaded into the server, replaces its clock by one that
+  runs only while the server's thread runs. A wall clock would also count the time that the machine gives to other processes in the
+  middle of a script. The `PING` of the same run shows what another client sees.
+- `instructions` counts the instructions of each script, which no other program on the machine changes. One server runs in Valgrind and
+  one without; both get the same requests, and the sums of both give the time of a million instructions.
 - What a job costs in commands, bytes and allocations does not depend on the machine. Those numbers are in
   `bench/baseline.json`, and `cargo xtask test` fails when one of them grows.
 ";
 
+/// Stands below the bars.
+const GOOD_ENOUGH: &str = "
+Two and four processes, 1,000 queues and the latency of a lone job are as fast as they need to be. We do not search for more there:
+[decision 001](decisions/001-good-enough.md) says why, and when to look again.
+";
+
 /// The page for these lines.
-pub(crate) fn page(lines: &[Line], plots: &[Plot], folder: &str, facts: &[(&'static str, String)], costs: &str) -> String {
+pub(crate) fn page(lines: &[Line], plots: &[Plot], folder: &str, facts: &[(&'static str, String)], is_busy: bool, costs: &str) -> String {
     let mut page = INTRODUCTION.to_owned();
     page += "\n## Machine and versions\n\n| | |\n|---|---|\n";
     for (name, value) in facts {
         let _ = writeln!(page, "| {name} | {value} |");
     }
-    if is_busy() {
-        page += "\n**The machine was busy with other work when this page was written: its numbers are provisional.**\n";
+    if is_busy {
+        page += "\n**The machine was busy with other work when this page was written. Take its numbers as provisional.**\n";
     }
     page += "\n## Bars\n\n| | figure | value | ratio | bar | |\n|---|---|---:|---:|---|---|\n";
     for line in lines.iter().filter(|line| line.bar.is_some()) {
@@ -68,9 +75,11 @@ pub(crate) fn page(lines: &[Line], plots: &[Plot], folder: &str, facts: &[(&'sta
             None => "",
         };
         let bar = line.bar.as_deref().unwrap_or_default();
-        let (value, ratio) = (value(line), ratio(line));
+        // In full: 0.695 does not meet a bar of 0.7.
+        let (value, ratio) = (value(line), line.ratio.map_or_else(String::new, number));
         let _ = writeln!(page, "| {} | `{}` | {value} | {ratio} | {bar} | {met} |", line.broker, line.name);
     }
+    page += GOOD_ENOUGH;
     page += "\n## Plots\n";
     for plot in plots {
         let _ = write!(page, "\n![{}]({folder}/{})\n", plot.title, plot.file);
@@ -103,31 +112,46 @@ pub(crate) fn page(lines: &[Line], plots: &[Plot], folder: &str, facts: &[(&'sta
     page
 }
 
-/// Our numbers beside those of the same name that others have.
+/// Our numbers beside those of the same name that others have: other projects and designs on Redis, and whoever uses SQLite.
 fn side_by_side(lines: &[Line]) -> String {
-    let mut others: Vec<&str> = lines.iter().filter(|line| !ours(line)).map(|line| &*line.broker).collect();
-    others.dedup();
-    if others.is_empty() {
+    let is_sqlite = |line: &Line| line.name.starts_with("sqlite_");
+    let tables = [
+        ("Other projects on Redis", table(lines, |line| line.broker == "ours" || (kind(line) == Some(Kind::Peer) && !is_sqlite(line)))),
+        ("Designs on Redis", table(lines, |line| line.broker == "ours" || kind(line) == Some(Kind::Design))),
+        ("Other projects on SQLite", table(lines, |line| kind(line).is_some() && is_sqlite(line))),
+    ];
+    let mut text = "\n## Side by side\n\nThe same payloads and concurrency for all; the ratio to raw is in brackets. *Ours* was measured in the run of \
+         the others, and so differs from the figures above. A negative lateness is a job that started before it was due. \
+         [Beside others](comparison.md) describes the contestants and their settings.\n"
+        .to_owned();
+    let before = text.len();
+    for (title, table) in tables.into_iter().filter(|(_, table)| !table.is_empty()) {
+        let _ = write!(text, "\n### {title}\n\n{table}");
+    }
+    if text.len() > before { text } else { String::new() }
+}
+
+/// A column for each contestant among the chosen lines, ours first; nothing without another.
+fn table(lines: &[Line], is_chosen: impl Fn(&Line) -> bool) -> String {
+    let chosen: Vec<&Line> = lines.iter().filter(|line| is_chosen(line)).collect();
+    let mut columns: Vec<(Kind, &str)> = chosen.iter().filter_map(|line| Some((kind(line)?, &*line.broker))).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    if columns.iter().all(|(kind, _)| *kind == Kind::Ours) {
         return String::new();
     }
-    let mut text = "\n## Side by side\n\nThe same payloads and concurrency; in brackets the ratio to raw, read around each run. *Ours* is of the figures above, \
-         which may be of another day; *ours, beside them* was measured in the run of the peers.\n\n".to_owned();
-    // Ours, once more, measured in the frame of the others and beside them.
-    let heads: Vec<&str> = others.iter().map(|broker| if *broker == "ours" { "ours, beside them" } else { broker }).collect();
-    let _ = writeln!(text, "| figure | ours | {} |", heads.join(" | "));
-    let _ = writeln!(text, "|---|---:|{}", "---:|".repeat(others.len()));
-    // In their frame alone is measured, for one, the death of a worker.
-    let mut seen = HashSet::new();
-    let names = lines.iter().filter(|line| ours(line) || line.broker == "ours").map(|line| &*line.name).filter(|name| seen.insert(*name));
-    let shown = |line: Option<&Line>| {
+    let heads: Vec<&str> = columns.iter().map(|(kind, broker)| if *kind == Kind::Ours { "ours" } else { broker }).collect();
+    let mut text = format!("| figure | {} |\n|---|{}\n", heads.join(" | "), "---:|".repeat(columns.len()));
+    let shown = |line: Option<&&Line>| {
         line.map_or_else(String::new, |line| value(line) + &line.ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2})")))
     };
-    for name in names {
-        let own = lines.iter().find(|line| ours(line) && line.name == name);
-        let of = |broker: &&str| lines.iter().find(|line| line.broker == *broker && line.name == name);
-        if others.iter().any(|broker| of(broker).is_some()) {
-            let cells: Vec<String> = others.iter().map(|broker| shown(of(broker))).collect();
-            let _ = writeln!(text, "| `{name}` | {} | {} |", shown(own), cells.join(" | "));
+    let mut seen = HashSet::new();
+    for name in chosen.iter().map(|line| &*line.name).filter(|name| seen.insert(*name)) {
+        let of = |broker: &str| chosen.iter().find(|line| line.broker == broker && line.name == name);
+        // Some figures are not measured of everybody.
+        if columns.iter().filter(|(_, broker)| of(broker).is_some()).count() > 1 {
+            let cells: Vec<String> = columns.iter().map(|(_, broker)| shown(of(broker))).collect();
+            let _ = writeln!(text, "| `{name}` | {} |", cells.join(" | "));
         }
     }
     text
@@ -163,8 +187,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_contestants_have_stands_side_by_side_too() {
-        let lines = [("redis", "process"), ("ours", "process"), ("ours", "killed_lost"), ("list", "killed_lost"), ("list", "growth")];
+    fn each_kind_of_contestant_stands_beside_ours_in_a_table_of_its_own() {
+        let lines = [
+            ("redis", "process"),
+            ("ours", "process"),
+            ("ours", "killed_lost"),
+            ("list", "killed_lost"),
+            ("list", "growth"),
+            ("ours-sqlite", "sqlite_process"),
+            ("effectum", "sqlite_process"),
+        ];
         let lines = lines.map(|(broker, name)| Line {
             broker: broker.to_owned(),
             name: name.to_owned(),
@@ -181,9 +213,12 @@ mod tests {
             figure: name.to_owned(),
             about: String::new(),
         });
-        let table = side_by_side(&lines);
-        let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
-        assert_eq!(rows, ["| `process` | 7 jobs | 7 jobs |  |", "| `killed_lost` |  | 7 jobs | 7 jobs |"]);
+        let text = side_by_side(&lines);
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('#') || line.starts_with("| ")).collect();
+        let designs = ["### Designs on Redis", "| figure | ours | list |", "| `killed_lost` | 7 jobs | 7 jobs |"];
+        let sqlite = ["### Other projects on SQLite", "| figure | ours | effectum |", "| `sqlite_process` | 7 jobs | 7 jobs |"];
+        assert_eq!(rows, [["## Side by side"].as_slice(), &designs, &sqlite].concat());
+        assert_eq!(side_by_side(&lines[..3]), "", "ours alone is no comparison");
     }
 
     #[test]

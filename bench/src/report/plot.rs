@@ -18,10 +18,37 @@ pub(crate) struct Row {
     pub(crate) value: f64,
     /// What stands behind the bar.
     pub(crate) text: String,
-    /// A line across it: what had to be reached.
+    /// A red line across it: what had to be reached.
     pub(crate) mark: Option<f64>,
-    /// Of ours, or of another to compare with.
-    pub(crate) ours: bool,
+    pub(crate) kind: Kind,
+}
+
+/// Whose it is. A heading stands above the bars of each kind, where there are several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Ours,
+    Peer,
+    Design,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 3] = [Kind::Ours, Kind::Peer, Kind::Design];
+
+    pub(crate) fn heading(self) -> &'static str {
+        match self {
+            Kind::Ours => "Ours",
+            Kind::Peer => "Other projects",
+            Kind::Design => "Designs",
+        }
+    }
+
+    fn colour(self) -> &'static str {
+        match self {
+            Kind::Ours => "#2f6fb3",
+            Kind::Peer => "#8c959f",
+            Kind::Design => "#c5ccd3",
+        }
+    }
 }
 
 const WIDTH: f64 = 860.0;
@@ -33,7 +60,11 @@ const TOP: f64 = 44.0;
 
 impl Bars {
     pub(crate) fn svg(&self) -> String {
-        let height = TOP + ROW * self.rows.len() as f64 + 14.0;
+        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| self.rows.iter().any(|row| row.kind == *kind)).collect();
+        let headings = if kinds.len() > 1 { kinds.len() } else { 0 };
+        let is_marked = self.rows.iter().any(|row| row.mark.is_some());
+        let places = self.rows.len() + headings + usize::from(is_marked);
+        let height = TOP + ROW * places as f64 + 14.0;
         let values = || self.rows.iter().flat_map(|row| [Some(row.value), row.mark]).flatten().filter(|value| *value > 0.0);
         let most = values().fold(f64::MIN_POSITIVE, f64::max);
         // The shortest bar of a logarithmic plot is still to be seen.
@@ -49,9 +80,16 @@ impl Bars {
 "##,
             escaped(&self.title)
         );
-        for (number, row) in self.rows.iter().enumerate() {
-            let y = TOP + ROW * number as f64;
-            let colour = if row.ours { "#2f6fb3" } else { "#a8b3bf" };
+        let mut places = (0..places).map(|place| TOP + ROW * place as f64);
+        let mut place = || places.next().expect("places were counted");
+        let mut last = None;
+        for row in &self.rows {
+            if headings > 0 && last.replace(row.kind) != Some(row.kind) {
+                let (heading, y) = (row.kind.heading(), place() + 15.0);
+                let _ = writeln!(svg, r##"<text x="16" y="{y:.0}" font-weight="bold" fill="#57606a">{heading}</text>"##);
+            }
+            let y = place();
+            let colour = row.kind.colour();
             let (width, text) = (length(row.value).max(1.0), y + 14.0);
             let behind = LEFT + row.mark.map_or(width, |mark| width.max(length(mark))) + 8.0;
             let _ = writeln!(
@@ -74,6 +112,10 @@ impl Bars {
                 );
             }
         }
+        if is_marked {
+            let y = place() + 15.0;
+            let _ = writeln!(svg, r##"<text x="{LEFT:.0}" y="{y:.0}" font-size="12" fill="#c4432b">red line: the bar</text>"##);
+        }
         svg + "</svg>\n"
     }
 }
@@ -86,12 +128,24 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn row(value: f64, mark: Option<f64>, kind: Kind) -> Row {
+        Row { label: "a < b".to_owned(), value, text: "t".to_owned(), mark, kind }
+    }
+
     #[test]
     fn a_bar_is_as_long_as_its_value_and_texts_are_escaped() {
-        let row = |value: f64| Row { label: "a < b".to_owned(), value, text: "t".to_owned(), mark: Some(2.0), ours: true };
-        let svg = Bars { title: "T & U".to_owned(), logarithmic: false, rows: vec![row(4.0), row(1.0)] }.svg();
+        let rows = vec![row(4.0, Some(2.0), Kind::Ours), row(1.0, Some(2.0), Kind::Ours)];
+        let svg = Bars { title: "T & U".to_owned(), logarithmic: false, rows }.svg();
         assert!(svg.contains("width=\"440.0\"") && svg.contains("width=\"110.0\""), "{svg}");
         assert!(svg.contains("a &lt; b") && svg.contains("T &amp; U"));
         assert_eq!(svg.matches("<line").count(), 2);
+        assert_eq!(svg.matches("red line").count(), 1);
+    }
+
+    #[test]
+    fn a_heading_stands_above_each_kind_where_there_are_several() {
+        let rows = vec![row(4.0, None, Kind::Ours), row(2.0, None, Kind::Design), row(1.0, None, Kind::Design)];
+        let svg = Bars { title: String::new(), logarithmic: false, rows }.svg();
+        assert_eq!([">Ours<", ">Designs<", ">Other projects<", "red line"].map(|text| svg.matches(text).count()), [1, 1, 0, 0]);
     }
 }

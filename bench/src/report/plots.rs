@@ -1,8 +1,8 @@
-//! Which plots there are.
+//! Which plots there are. Each answers one question; its title asks it.
 
 use super::{
     page::number,
-    plot::{Bars, Row},
+    plot::{Bars, Kind, Row},
 };
 use crate::take::Line;
 
@@ -16,12 +16,34 @@ pub(crate) struct Plot {
 
 /// The plots for which there are numbers.
 pub(crate) fn of(lines: &[Line]) -> Vec<Plot> {
+    let own = |names| labelled(lines, names, Axis::Ratio);
+    let beside = |name, axis| beside(lines, name, axis);
     let plots = [
-        ("ratios.svg", "Jobs per second, relative to raw LPUSH of the same run; the red line is the bar", false, ratios(lines)),
-        ("sqlite.svg", "SQLite: jobs per second, relative to a loop written by hand in the same run", false, sqlite(lines)),
-        ("latency.svg", "From enqueue to start, in milliseconds (logarithmic)", true, latency(lines)),
-        ("growth.svg", "Draining while so many jobs are pending, relative to raw LPUSH", false, growth(lines)),
-        ("scale-out.svg", "Draining with more processes, relative to raw LPUSH or to one process", false, scale_out(lines)),
+        ("ratios.svg", "How many jobs a second on Redis? (raw LPUSH of the same run = 1)", false, own(RATES)),
+        ("sqlite.svg", "How many jobs a second on SQLite? (a loop written by hand = 1)", false, own(SQLITE)),
+        (
+            "latency.svg",
+            "How long from the call of enqueue to the start of the handler? (ms)",
+            false,
+            labelled(lines, LATENCY, Axis::Value),
+        ),
+        ("growth.svg", "Does a long queue slow the worker down? (a drain of 10 thousand jobs = 1)", false, own(GROWTH)),
+        ("scale-out.svg", "Do more processes or more queues slow the drain down? (one = 1)", false, own(SCALE_OUT)),
+        ("beside-process.svg", "Which queue runs jobs fastest? (raw LPUSH = 1)", false, beside("process", Axis::Ratio)),
+        (
+            "beside-enqueue.svg",
+            "Which queue stores jobs of 50 producers fastest? (raw LPUSH = 1)",
+            false,
+            beside("enqueue_c50", Axis::Ratio),
+        ),
+        (
+            "beside-latency.svg",
+            "Which queue starts a lone job soonest? (median, ms; logarithmic)",
+            true,
+            beside("latency_p50", Axis::Value),
+        ),
+        ("beside-server.svg", "Which queue costs the server least? (µs of its processor per job)", false, beside("server_us", Axis::Value)),
+        ("beside-sqlite.svg", "Which queue on SQLite runs jobs fastest? (jobs a second)", false, beside("sqlite_process", Axis::Value)),
     ];
     let drawn = plots.into_iter().filter(|(_, _, _, rows)| !rows.is_empty());
     drawn
@@ -32,63 +54,92 @@ pub(crate) fn of(lines: &[Line]) -> Vec<Plot> {
         .collect()
 }
 
-/// The ratios to raw `LPUSH`; those of other designs and peers stand behind ours of the same name.
-fn ratios(lines: &[Line]) -> Vec<Row> {
-    let is_raw = |line: &&Line| line.against.as_deref().is_some_and(|against| against.starts_with("LPUSH"));
-    let rates: Vec<&Line> = lines.iter().filter(is_raw).filter(|line| !line.figure.starts_with("growth")).collect();
-    let mut rows = Vec::new();
-    for ours in rates.iter().filter(|line| line.broker == "redis") {
-        rows.extend(ratio(ours, &ours.name, true));
-        for other in rates.iter().filter(|line| line.broker != "redis" && line.name == ours.name) {
-            rows.extend(ratio(other, &format!("{} {}", other.broker, other.name), false));
-        }
-    }
-    rows
+/// What the length of a bar says.
+#[derive(Clone, Copy)]
+enum Axis {
+    Value,
+    Ratio,
 }
 
-fn sqlite(lines: &[Line]) -> Vec<Row> {
-    lines.iter().filter(|line| line.broker == "sqlite").filter_map(|line| ratio(line, &line.name, true)).collect()
+const RATES: &[(&str, &str)] = &[
+    ("process_c1", "run, concurrency 1"),
+    ("process_c10", "run, concurrency 10"),
+    ("process_c64", "run, concurrency 64"),
+    ("process", "run, concurrency 256"),
+    ("enqueue_seq", "enqueue, 1 producer (1 client = 1)"),
+    ("enqueue_c50", "enqueue, 50 producers"),
+    ("enqueue_c500", "enqueue, 500 producers"),
+    ("enqueue_all", "enqueue_all"),
+    ("end_to_end", "enqueue and run at the same time"),
+];
+
+const SQLITE: &[(&str, &str)] =
+    &[("sqlite_process", "run"), ("sqlite_enqueue_c50", "enqueue, 50 producers"), ("sqlite_enqueue_all", "enqueue_all")];
+
+const LATENCY: &[(&str, &str)] = &[
+    ("latency_p50", "Redis, same process, p50"),
+    ("latency_p99", "Redis, same process, p99"),
+    ("latency_across_p50", "Redis, two processes, p50"),
+    ("latency_across_p99", "Redis, two processes, p99"),
+    ("latency_half_load_p50", "Redis, at half of full load, p50"),
+    ("latency_half_load_p99", "Redis, at half of full load, p99"),
+    ("sqlite_latency_p50", "SQLite, two processes, p50"),
+    ("sqlite_latency_p99", "SQLite, two processes, p99"),
+];
+
+const GROWTH: &[(&str, &str)] = &[
+    ("growth_1m", "beside 1 million pending"),
+    ("growth", "beside 10 million pending"),
+    ("growth_scheduled", "beside 10 million scheduled"),
+    ("growth_failed", "beside jobs that have failed"),
+];
+
+const SCALE_OUT: &[(&str, &str)] =
+    &[("scale_out_2", "2 worker processes"), ("scale_out_4", "4 worker processes"), ("scale_out_queues", "1,000 queues, 1 worker")];
+
+/// Those of our own figures, under these labels.
+fn labelled(lines: &[Line], figures: &[(&str, &str)], axis: Axis) -> Vec<Row> {
+    let find = |name: &str| lines.iter().find(|line| ours(line) && line.name == name);
+    figures.iter().filter_map(|(name, label)| row(find(name)?, label, Kind::Ours, axis)).collect()
 }
 
-fn latency(lines: &[Line]) -> Vec<Row> {
-    let is_percentile = |line: &&Line| line.unit == "ms" && line.name.contains("latency") && line.name.contains("_p");
-    let row = |line: &Line| Row {
-        label: if ours(line) { line.name.clone() } else { format!("{} {}", line.broker, line.name) },
-        value: line.value,
-        text: format!("{} ms", number(line.value)),
-        mark: None,
-        ours: ours(line),
+/// One figure of everybody who has it: ours, of the run with the others, then other projects, then designs; the best of each first.
+fn beside(lines: &[Line], name: &str, axis: Axis) -> Vec<Row> {
+    let mut rows: Vec<Row> = lines
+        .iter()
+        .filter(|line| line.name == name)
+        .filter_map(|line| row(line, if line.broker.starts_with("ours") { "this project" } else { &line.broker }, kind(line)?, axis))
+        .collect();
+    let best_first = |one: &Row, other: &Row| match name.contains("latency") || name == "server_us" {
+        true => one.value.total_cmp(&other.value),
+        false => other.value.total_cmp(&one.value),
     };
-    lines.iter().filter(is_percentile).map(row).collect()
+    rows.sort_by(|one, other| one.kind.cmp(&other.kind).then_with(|| best_first(one, other)));
+    // Alone it is no comparison.
+    if rows.iter().any(|row| row.kind != Kind::Ours) { rows } else { Vec::new() }
 }
 
-fn growth(lines: &[Line]) -> Vec<Row> {
-    let cases = [("growth_1m_10k", "10 thousand pending"), ("growth_1m_raw", "1 million pending"), ("growth_raw", "10 million pending")];
-    labelled(lines, &cases)
+fn row(line: &Line, label: &str, kind: Kind, axis: Axis) -> Option<Row> {
+    let (value, text, prefix) = match axis {
+        Axis::Value => (line.value, format!("{} {}", number(line.value), line.unit), "≤ "),
+        Axis::Ratio => (line.ratio?, format!("{:.2}", line.ratio?), "ratio ≥ "),
+    };
+    let mark = line.bar.as_deref().and_then(|bar| bar.strip_prefix(prefix)?.split(' ').next()?.parse().ok());
+    Some(Row { label: label.to_owned(), value, text, mark, kind })
 }
 
-fn scale_out(lines: &[Line]) -> Vec<Row> {
-    let cases = [
-        ("scale_out_1", "1 process, to raw"),
-        ("scale_out_2", "2 processes, to one"),
-        ("scale_out_4", "4 processes, to one"),
-        ("scale_out_queues", "1,000 queues, to one queue"),
-    ];
-    labelled(lines, &cases)
+/// Whose a line is that was measured side by side; `None`: it is of our own figures.
+pub(crate) fn kind(line: &Line) -> Option<Kind> {
+    const DESIGNS: [&str; 4] = ["list", "rpoplpush", "delay_queue", "streams"];
+    match &*line.broker {
+        _ if ours(line) => None,
+        "ours" | "ours-sqlite" => Some(Kind::Ours),
+        broker if DESIGNS.contains(&broker) => Some(Kind::Design),
+        _ => Some(Kind::Peer),
+    }
 }
 
-fn labelled(lines: &[Line], cases: &[(&str, &str)]) -> Vec<Row> {
-    let find = |name: &str| lines.iter().find(|line| line.broker == "redis" && line.name == name);
-    cases.iter().filter_map(|(name, label)| ratio(find(name)?, label, true)).collect()
-}
-
-fn ratio(line: &Line, label: &str, ours: bool) -> Option<Row> {
-    let value = line.ratio?;
-    let mark = line.bar.as_deref().and_then(|bar| bar.strip_prefix("ratio ≥ ")?.parse().ok());
-    Some(Row { label: label.to_owned(), value, text: format!("{value:.2}"), mark, ours })
-}
-
-/// Whether it is of our own brokers.
+/// Whether it is one of our own figures, which are not measured beside others.
 pub(crate) fn ours(line: &Line) -> bool {
     ["redis", "sqlite", "cluster"].contains(&&*line.broker)
 }

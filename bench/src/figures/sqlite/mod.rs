@@ -11,7 +11,7 @@ use self::by_hand::ByHand;
 use super::{enqueue, latency, lateness, process};
 use crate::{
     Error,
-    frame::{Bar, Figure, Reading, Readings},
+    frame::{Figure, Reading, Readings},
     stats::percentile,
     tasks::{hundred_bytes, noop},
     worker::jobs,
@@ -25,7 +25,6 @@ pub(crate) fn figures() -> Vec<Figure> {
         beside_by_hand(
             "sqlite_process",
             "50,000 preloaded no-op jobs of 100 bytes, one worker process, concurrency 64; by hand 64 jobs in a transaction.",
-            0.6,
             |hand| {
                 hand.enqueue(JOBS, 500)?;
                 hand.process(64)
@@ -41,14 +40,12 @@ pub(crate) fn figures() -> Vec<Figure> {
         beside_by_hand(
             "sqlite_enqueue_all",
             "50,000 jobs in one call of `enqueue_all`; by hand 500 in a transaction, as many as a request has.",
-            0.6,
             |hand| hand.enqueue(JOBS, 500),
             |url| async move { enqueue::all(&url, JOBS).await }.boxed(),
         ),
         beside_by_hand(
             "sqlite_enqueue_c50",
             "50 concurrent producers, each awaiting its own answers: 50,000 jobs; by hand 50 in a transaction.",
-            0.5,
             |hand| hand.enqueue(JOBS, 50),
             |url| async move { enqueue::concurrently(&url, 50, JOBS).await }.boxed(),
         ),
@@ -65,7 +62,6 @@ pub(crate) fn figures() -> Vec<Figure> {
 fn beside_by_hand(
     name: &'static str,
     about: &'static str,
-    ratio: f64,
     by_hand: fn(&mut ByHand) -> rusqlite::Result<f64>,
     ours: fn(String) -> BoxFuture<'static, Result<f64, Error>>,
 ) -> Figure {
@@ -74,7 +70,7 @@ fn beside_by_hand(
             let before = by_hand(&mut hand(&folder.join("before.db")).await?)?;
             let value = ours(url(&folder.join("queue.db"))).await?;
             let after = by_hand(&mut hand(&folder.join("after.db")).await?)?;
-            let reading = Reading::new("", value, "jobs/s").bar(Bar::RatioAtLeast(ratio));
+            let reading = Reading::new("", value, "jobs/s");
             Ok(vec![reading.beside(f64::midpoint(before, after), "a loop written by hand, before and after")])
         }
         .boxed()
@@ -92,7 +88,7 @@ async fn hand(file: &Path) -> Result<ByHand, Error> {
 async fn across_processes(folder: &Path) -> Readings {
     let mut millis = latency::across(&url(&folder.join("queue.db"))).await?;
     Ok(vec![
-        Reading::new("_p50", percentile(&mut millis, 50.0), "ms").bar(Bar::AtMost(3.0)),
+        Reading::new("_p50", percentile(&mut millis, 50.0), "ms"),
         Reading::new("_p90", percentile(&mut millis, 90.0), "ms"),
         Reading::new("_p99", percentile(&mut millis, 99.0), "ms"),
         Reading::new("_p999", percentile(&mut millis, 99.9), "ms"),

@@ -1,0 +1,113 @@
+//! The bars: what a figure of ours has to reach. They are all here, so that the page and the code cannot disagree: a report that is
+//! drawn anew is judged by the bars of today, also where its numbers are older.
+
+use crate::take::Line;
+
+/// What a number has to reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Bar {
+    RatioAtLeast(f64),
+    AtMost(f64),
+}
+
+use Bar::{AtMost, RatioAtLeast};
+
+/// The number's broker and name, and its bar.
+const BARS: &[(&str, &str, Bar)] = &[
+    ("redis", "process", RatioAtLeast(2.5)),
+    ("redis", "process_c64", RatioAtLeast(1.6)),
+    ("redis", "retention", RatioAtLeast(0.8)),
+    ("redis", "enqueue_seq", RatioAtLeast(0.5)),
+    ("redis", "enqueue_c50", RatioAtLeast(1.7)),
+    ("redis", "enqueue_c500", RatioAtLeast(3.5)),
+    ("redis", "enqueue_all", RatioAtLeast(4.5)),
+    ("redis", "latency_p50", AtMost(0.6)),
+    ("redis", "latency_p99", AtMost(2.0)),
+    ("redis", "lateness_p50", AtMost(1.0)),
+    ("redis", "lateness_p99", AtMost(5.0)),
+    ("redis", "lateness_single_p50", AtMost(1.0)),
+    ("redis", "lateness_single_p99", AtMost(5.0)),
+    ("redis", "lateness_early", AtMost(0.0)),
+    ("redis", "memory", AtMost(130.0)),
+    ("redis", "memory_200", AtMost(130.0)),
+    ("redis", "server_us", AtMost(6.0)),
+    ("redis", "scale_out_2", RatioAtLeast(0.7)),
+    ("redis", "scale_out_4", RatioAtLeast(0.7)),
+    ("redis", "scale_out_queues", RatioAtLeast(0.6)),
+    ("redis", "scale_out_enqueue", RatioAtLeast(0.3)),
+    ("redis", "scale_out_idle", AtMost(2.0)),
+    ("redis", "growth_1m", RatioAtLeast(0.9)),
+    ("redis", "growth", RatioAtLeast(0.9)),
+    ("redis", "growth_scheduled", RatioAtLeast(0.9)),
+    ("redis", "due_at_once_script", AtMost(5.0)),
+    ("redis", "due_at_once_ping_p99", AtMost(20.0)),
+    ("redis", "big_payloads_script", AtMost(5.0)),
+    ("redis", "big_payloads_answer", AtMost(1024.0)),
+    ("sqlite", "sqlite_process", RatioAtLeast(0.55)),
+    ("sqlite", "sqlite_enqueue_all", RatioAtLeast(0.8)),
+    ("sqlite", "sqlite_enqueue_c50", RatioAtLeast(0.5)),
+    ("sqlite", "sqlite_latency_p50", AtMost(3.0)),
+    ("sqlite", "sqlite_lateness_p50", AtMost(1.0)),
+    ("sqlite", "sqlite_lateness_p99", AtMost(5.0)),
+    ("sqlite", "sqlite_lateness_single_p50", AtMost(1.0)),
+    ("sqlite", "sqlite_lateness_single_p99", AtMost(5.0)),
+    ("sqlite", "sqlite_lateness_early", AtMost(0.0)),
+];
+
+/// The longest script of each kind, in milliseconds.
+const LONGEST_SCRIPT: Bar = AtMost(5.0);
+
+impl Bar {
+    /// The bar of this number; other projects' queues and designs have none.
+    pub(crate) fn of(broker: &str, name: &str) -> Option<Bar> {
+        if broker == "redis" && name.starts_with("instructions_") && name.ends_with("_ms") {
+            return Some(LONGEST_SCRIPT);
+        }
+        BARS.iter().find(|(of, figure, _)| (*of, *figure) == (broker, name)).map(|(_, _, bar)| *bar)
+    }
+
+    /// Writes the bar and whether it is met into the line.
+    pub(crate) fn judge(line: &mut Line) {
+        let bar = Bar::of(&line.broker, &line.name);
+        line.bar = bar.map(|bar| bar.shown(&line.unit));
+        line.met = bar.and_then(|bar| bar.met(line.value, line.ratio));
+    }
+
+    /// Whether it is met; `None` without the ratio that it needs.
+    fn met(self, value: f64, ratio: Option<f64>) -> Option<bool> {
+        match self {
+            RatioAtLeast(bar) => ratio.map(|ratio| ratio >= bar),
+            AtMost(bar) => Some(value <= bar),
+        }
+    }
+
+    fn shown(self, unit: &str) -> String {
+        match self {
+            RatioAtLeast(bar) => format!("ratio ≥ {bar}"),
+            AtMost(bar) => format!("≤ {bar} {unit}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bar_is_that_of_a_figure() {
+        let figures = crate::figures::all();
+        for (broker, name, _) in BARS {
+            assert!(figures.iter().any(|figure| figure.broker == *broker && name.starts_with(&*figure.name)), "{broker} {name}");
+        }
+    }
+
+    #[test]
+    fn a_bar_belongs_to_ours_alone_and_says_whether_it_is_met() {
+        assert_eq!(Bar::of("list", "process"), None);
+        assert_eq!(Bar::of("redis", "instructions_turn_ms"), Some(LONGEST_SCRIPT));
+        let bar = Bar::of("redis", "scale_out_2").unwrap();
+        assert_eq!([0.695, 0.7].map(|ratio| bar.met(200_000.0, Some(ratio))), [Some(false), Some(true)]);
+        assert_eq!(bar.met(200_000.0, None), None);
+        assert_eq!(AtMost(0.6).met(0.5, Some(6.0)), Some(true));
+    }
+}
