@@ -20,7 +20,7 @@ use crate::{
     codec,
     context::{ContextInit, Environment},
     envelope::{ERROR_MAX, Envelope},
-    outcome::HandlerEnd,
+    outcome::Outcome,
     payload,
     task::{Call, ParamDef},
 };
@@ -119,7 +119,7 @@ pub fn arguments(bytes: &[u8]) {
                 assert_eq!(codec::scan(&written), Ok(()));
             }
         }
-        Err(HandlerEnd::Undecodable(problem)) => bounded(&problem),
+        Err(Outcome::Undecodable(problem)) => bounded(&problem),
         Err(other) => panic!("reading parameters ends as {other:?}"),
     }
 }

@@ -15,12 +15,12 @@ pub use crate::payload::{Injected, Param, PayloadReader, PayloadWriter, json_obj
 use crate::{
     context::JobContext,
     io::BoxFuture,
-    outcome::{HandlerEnd, TaskReturn},
+    outcome::{Outcome, TaskReturn},
     task::{Handler, Task},
 };
 
 /// Runs an async handler.
-pub fn run<T, F>(handler: F, wants_result: bool) -> BoxFuture<'static, HandlerEnd>
+pub fn run<T, F>(handler: F, wants_result: bool) -> BoxFuture<'static, Outcome>
 where
     T: Task,
     F: Future<Output = T::Return> + Send + 'static,
@@ -36,11 +36,11 @@ pub struct Handling<H>(pub H);
 /// With a handler.
 pub trait Handled {
     /// Runs it.
-    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, HandlerEnd>;
+    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, Outcome>;
 }
 
 impl<H: Handler> Handled for Handling<H> {
-    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, HandlerEnd> {
+    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, Outcome> {
         Box::pin(async move { self.0.run(context).await.end(wants_result) })
     }
 }
@@ -48,11 +48,11 @@ impl<H: Handler> Handled for Handling<H> {
 /// Without one: this compiles, and the program does not.
 pub trait Unhandled {
     /// Never runs.
-    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, HandlerEnd>;
+    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, Outcome>;
 }
 
 impl<H> Unhandled for &Handling<H> {
-    fn handle(self, _: JobContext, _: bool) -> BoxFuture<'static, HandlerEnd> {
+    fn handle(self, _: JobContext, _: bool) -> BoxFuture<'static, Outcome> {
         unreachable!("a task without a handler does not compile")
     }
 }
@@ -64,7 +64,7 @@ pub struct Returned<H>(Infallible, PhantomData<fn() -> H>);
 
 impl<H: Handler> TaskReturn for Returned<H> {
     type Output = <H::Output as TaskReturn>::Output;
-    fn end(self, _: bool) -> HandlerEnd {
+    fn end(self, _: bool) -> Outcome {
         match self.0 {}
     }
 }
@@ -75,11 +75,11 @@ pub fn default_of<T: Default>() -> T {
 }
 
 /// Ends a blocking handler.
-pub fn end<T: Task>(returned: T::Return, wants_result: bool) -> HandlerEnd {
+pub fn end<T: Task>(returned: T::Return, wants_result: bool) -> Outcome {
     returned.end(wants_result)
 }
 
 /// A run that ended before its handler began.
-pub fn ended(end: HandlerEnd) -> BoxFuture<'static, HandlerEnd> {
+pub fn ended(end: Outcome) -> BoxFuture<'static, Outcome> {
     Box::pin(std::future::ready(end))
 }

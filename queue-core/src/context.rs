@@ -14,6 +14,7 @@ use std::{
 
 use tokio::sync::Notify;
 
+pub use crate::outcome::CancelCause;
 use crate::{address::JobId, client::Client};
 
 /// A value of the application's that is given to every job that asks for it: a pool, a client, settings.
@@ -77,20 +78,6 @@ impl fmt::Debug for States {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "States({})", self.0.len())
     }
-}
-
-/// Why a handler was told to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CancelCause {
-    /// A person or the application cancelled the job.
-    Cancelled,
-    /// Its lease was lost: its finish will change nothing.
-    LeaseLost,
-    /// It ran longer than its timeout.
-    TimedOut,
-    /// The worker stops and its grace time is over, but for a last second, or a quarter of it if that is shorter.
-    Shutdown,
 }
 
 /// The running job: its identity, its counters, its lease, and the application's states. Cheap to clone.

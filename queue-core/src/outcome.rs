@@ -1,19 +1,23 @@
-//! How a handler ends: what it returns, and the ways to steer the queue.
+//! How a run of a job ended, towards the application: what a handler returns, and what the worker adds to that. What becomes of
+//! the job then is told to the broker as an [`Ending`](crate::broker::Ending).
 
-use std::{cell::RefCell, error::Error as StdError, fmt, time::Duration};
+use std::{any::Any, cell::RefCell, error::Error as StdError, fmt, time::Duration};
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     codec,
     envelope::{ERROR_MAX, RESULT_MAX},
+    error::Error,
 };
 
-/// A handler's own word on what happens to its job.
+/// How a run of a job ended.
 ///
-/// Return it (`-> Outcome`, `-> Result<Outcome, E>`), or throw it: it is an error too, so `Err(Outcome::Snooze(..))?`
-/// works in a function that returns `anyhow::Result` or any other error that keeps its sources, or
-/// has no words of its own.
+/// The first seven are a handler's own word on what happens to its job. Return one (`-> Outcome`, `-> Result<Outcome, E>`), or
+/// throw it: it is an error too, so `Err(Outcome::Snooze(..))?` works in a function that returns `anyhow::Result` or any other
+/// error that keeps its sources, or has no words of its own.
+///
+/// The others are what the worker makes of a run that did something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -31,6 +35,70 @@ pub enum Outcome {
     Cancel(String),
     /// Will never work: → `dead`, with the reason.
     Bury(String),
+    /// Done, with this result. Only where the job keeps one: it has retention, and its handler returned a value.
+    DoneWith(Encoded),
+    /// It returned an error: the chain of its messages, at most [`ERROR_MAX`] bytes. Retried with the task's backoff; counts an
+    /// attempt. If the run had been told to stop, for any reason but its timeout, its job is given back uncharged.
+    Failed(String),
+    /// It panicked, with this message. Retried with the task's backoff; counts an attempt.
+    Panicked(String),
+    /// It was told to stop, for this reason, and did not return: it was dropped. A timeout counts an attempt, and the job is
+    /// retried with the task's backoff; otherwise the job is given back uncharged. From a run that was not told to stop, it counts as failed.
+    Stopped(CancelCause),
+    /// The parameters could not be decoded, and why: → `dead`.
+    Undecodable(String),
+}
+
+impl Outcome {
+    /// Whether the run did what it should: [`Done`](Outcome::Done), [`DoneWith`](Outcome::DoneWith) or [`Repeat`](Outcome::Repeat).
+    pub fn is_done(&self) -> bool {
+        matches!(self, Outcome::Done | Outcome::DoneWith(_) | Outcome::Repeat(_))
+    }
+}
+
+/// Why a run was told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelCause {
+    /// A person or the application cancelled the job.
+    Cancelled,
+    /// Its lease was lost: its finish will change nothing.
+    LeaseLost,
+    /// It ran longer than its timeout.
+    TimedOut,
+    /// The worker stops and its grace time is over, but for a last second, or a quarter of it if that is shorter.
+    Shutdown,
+}
+
+/// A result as it is stored, or why it cannot be: then the job is done without it, and the worker logs an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded(Result<Vec<u8>, String>);
+
+impl Encoded {
+    /// Encodes a result.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
+        Encoded(codec::encode(value).and_then(|bytes| match bytes.len() {
+            0..=RESULT_MAX => Ok(bytes),
+            size => Err(format!("the result has {size} bytes, more than the {RESULT_MAX} that are kept")),
+        }))
+    }
+
+    /// Reads it as a `T`.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if it is no `T`, or could not be encoded.
+    pub fn decode<T: DeserializeOwned>(&self) -> crate::Result<T> {
+        let decoded = self.0.as_deref().map_err(Clone::clone).and_then(codec::decode);
+        decoded.map_err(|problem| Error::Decode { what: "the result of a run".to_owned(), problem })
+    }
+
+    /// Its bytes, or why there are none. For workers.
+    ///
+    /// # Errors
+    /// Why it cannot be stored.
+    pub fn into_bytes(self) -> Result<Vec<u8>, String> {
+        self.0
+    }
 }
 
 impl fmt::Display for Outcome {
@@ -48,25 +116,19 @@ impl fmt::Display for Outcome {
             Outcome::Repeat(delay) => write!(f, "repeat after {delay:?}"),
             Outcome::Cancel(why) => write!(f, "cancel: {why}"),
             Outcome::Bury(why) => write!(f, "bury: {why}"),
+            Outcome::DoneWith(_) => write!(f, "done, with a result"),
+            Outcome::Failed(error) => write!(f, "{error}"),
+            Outcome::Panicked(message) => write!(f, "panicked: {message}"),
+            Outcome::Stopped(CancelCause::TimedOut) => write!(f, "timed out"),
+            Outcome::Stopped(CancelCause::Cancelled) => write!(f, "stopped: the job was cancelled"),
+            Outcome::Stopped(CancelCause::LeaseLost) => write!(f, "stopped: the lease was lost"),
+            Outcome::Stopped(CancelCause::Shutdown) => write!(f, "stopped: the worker ends"),
+            Outcome::Undecodable(problem) => write!(f, "undecodable: {problem}"),
         }
     }
 }
 
 impl StdError for Outcome {}
-
-/// What a run of a handler came to, with types erased.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HandlerEnd {
-    /// It returned, with the encoded result if the job keeps one. `Err`: the result could not be kept, and why.
-    Done(Option<Result<Vec<u8>, String>>),
-    /// It returned or threw an [`Outcome`].
-    Steered(Outcome),
-    /// It returned an error: the chain of its messages, at most [`ERROR_MAX`] bytes.
-    Failed(String),
-    /// Its payload could not be decoded, and why.
-    Undecodable(String),
-}
 
 /// What a task function may return: `()`, an [`Outcome`], or `Result<T, E>` of a serialisable `T` or an [`Outcome`], and
 /// any error `E` that converts into a boxed one.
@@ -79,7 +141,7 @@ pub trait TaskReturn {
     /// What [`Handle::result`](crate::Handle::result) gives.
     type Output;
     /// Erases the types. The result is encoded only if it is `wanted`.
-    fn end(self, wanted: bool) -> HandlerEnd;
+    fn end(self, wanted: bool) -> Outcome;
 }
 
 /// What the `Ok` of a task's `Result` may be.
@@ -92,7 +154,7 @@ pub trait TaskResult {
     /// What [`Handle::result`](crate::Handle::result) gives.
     type Output;
     /// Erases the type. The result is encoded only if it is `wanted`.
-    fn end_ok(self, wanted: bool) -> HandlerEnd;
+    fn end_ok(self, wanted: bool) -> Outcome;
 }
 
 /// What the `Err` of a task's `Result` may be.
@@ -115,24 +177,21 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> TaskFailure for E {
 
 impl TaskReturn for () {
     type Output = ();
-    fn end(self, _: bool) -> HandlerEnd {
-        HandlerEnd::Done(None)
+    fn end(self, _: bool) -> Outcome {
+        Outcome::Done
     }
 }
 
 impl TaskReturn for Outcome {
     type Output = ();
-    fn end(self, _: bool) -> HandlerEnd {
-        match self {
-            Outcome::Done => HandlerEnd::Done(None),
-            other => HandlerEnd::Steered(other),
-        }
+    fn end(self, _: bool) -> Outcome {
+        self
     }
 }
 
 impl<T: TaskResult, E: TaskFailure> TaskReturn for Result<T, E> {
     type Output = T::Output;
-    fn end(self, wanted: bool) -> HandlerEnd {
+    fn end(self, wanted: bool) -> Outcome {
         match self {
             Ok(value) => value.end_ok(wanted),
             Err(error) => failed(error.boxed().as_ref()),
@@ -142,7 +201,7 @@ impl<T: TaskResult, E: TaskFailure> TaskReturn for Result<T, E> {
 
 impl TaskResult for Outcome {
     type Output = ();
-    fn end_ok(self, wanted: bool) -> HandlerEnd {
+    fn end_ok(self, wanted: bool) -> Outcome {
         TaskReturn::end(self, wanted)
     }
 }
@@ -150,26 +209,23 @@ impl TaskResult for Outcome {
 #[diagnostic::do_not_recommend]
 impl<T: Serialize> TaskResult for T {
     type Output = T;
-    fn end_ok(self, wanted: bool) -> HandlerEnd {
+    fn end_ok(self, wanted: bool) -> Outcome {
         if !wanted || size_of::<T>() == 0 {
-            return HandlerEnd::Done(None);
+            return Outcome::Done;
         }
-        HandlerEnd::Done(Some(codec::encode(&self).and_then(|bytes| match bytes.len() {
-            0..=RESULT_MAX => Ok(bytes),
-            size => Err(format!("the result has {size} bytes, more than the {RESULT_MAX} that are kept")),
-        })))
+        Outcome::DoneWith(Encoded::of(&self))
     }
 }
 
-fn failed(error: &(dyn StdError + 'static)) -> HandlerEnd {
+fn failed(error: &(dyn StdError + 'static)) -> Outcome {
     let mut link = Some(error);
     while let Some(error) = link {
         if let Some(outcome) = error.downcast_ref::<Outcome>().cloned().or_else(|| wrapped(error)) {
-            return TaskReturn::end(outcome, false);
+            return outcome;
         }
         link = error.source();
     }
-    HandlerEnd::Failed(error_text(error))
+    Outcome::Failed(error_text(error))
 }
 
 thread_local! {
@@ -203,6 +259,12 @@ pub fn error_text(error: &(dyn StdError + 'static)) -> String {
     cut(text, ERROR_MAX)
 }
 
+/// What a panic said, cut to fit into an error history.
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
+    cut(text.unwrap_or_else(|| "without a message".to_owned()), ERROR_MAX - 64)
+}
+
 /// Cuts a text to at most `max` bytes, at a character's end.
 pub fn cut(mut text: String, max: usize) -> String {
     if text.len() > max {
@@ -233,7 +295,7 @@ mod tests {
     #[test]
     fn an_outcome_is_found_among_the_sources_of_an_error() {
         let end = Err::<(), _>(Outer(Outcome::Snooze(Duration::from_secs(1)))).end(false);
-        assert_eq!(end, HandlerEnd::Steered(Outcome::Snooze(Duration::from_secs(1))));
+        assert_eq!(end, Outcome::Snooze(Duration::from_secs(1)));
     }
 
     #[derive(Debug, thiserror::Error)]
@@ -247,30 +309,30 @@ mod tests {
     #[test]
     fn an_outcome_is_found_in_an_error_that_is_nothing_else() {
         let thrown = || -> Result<(), Shop> { Err(Outcome::Snooze(Duration::from_secs(1)))? };
-        assert_eq!(thrown().end(false), HandlerEnd::Steered(Outcome::Snooze(Duration::from_secs(1))));
+        assert_eq!(thrown().end(false), Outcome::Snooze(Duration::from_secs(1)));
         let boxed: Box<dyn StdError + Send + Sync> = Box::new(Shop::from(Outcome::Bury("sold".into())));
-        assert_eq!(Err::<(), _>(boxed).end(false), HandlerEnd::Steered(Outcome::Bury("sold".into())));
+        assert_eq!(Err::<(), _>(boxed).end(false), Outcome::Bury("sold".into()));
     }
 
     #[test]
     fn an_outcome_that_an_error_only_speaks_of_steers_nothing() {
         let quoted = Err::<(), _>(Shop::Quoted(Outcome::Bury("sold".into()))).end(false);
-        assert_eq!(quoted, HandlerEnd::Failed("the shop says: bury: sold".into()));
-        assert_eq!(Err::<(), _>("snooze for 1s").end(false), HandlerEnd::Failed("snooze for 1s".into()));
+        assert_eq!(quoted, Outcome::Failed("the shop says: bury: sold".into()));
+        assert_eq!(Err::<(), _>("snooze for 1s").end(false), Outcome::Failed("snooze for 1s".into()));
     }
 
     #[test]
     fn an_error_is_told_with_its_sources() {
         let error = std::io::Error::other("disk on fire");
         assert_eq!(error_text(&error), "disk on fire");
-        assert_eq!(Err::<(), _>("plain text").end(false), HandlerEnd::Failed("plain text".into()));
+        assert_eq!(Err::<(), _>("plain text").end(false), Outcome::Failed("plain text".into()));
     }
 
     #[test]
     fn a_result_is_encoded_only_where_it_is_wanted() {
-        assert_eq!(Ok::<_, String>(7u8).end(false), HandlerEnd::Done(None));
-        assert_eq!(Ok::<_, String>(7u8).end(true), HandlerEnd::Done(Some(Ok(vec![7]))));
-        assert!(matches!(Ok::<_, String>("x".repeat(RESULT_MAX)).end(true), HandlerEnd::Done(Some(Err(_)))));
+        assert_eq!(Ok::<_, String>(7u8).end(false), Outcome::Done);
+        assert_eq!(Ok::<_, String>(7u8).end(true), Outcome::DoneWith(Encoded(Ok(vec![7]))));
+        assert!(matches!(Ok::<_, String>("x".repeat(RESULT_MAX)).end(true), Outcome::DoneWith(Encoded(Err(_)))));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     codec,
     context::{JobContext, State},
     error::{Error, Result},
-    outcome::HandlerEnd,
+    outcome::Outcome,
     task::{Call, ParamDef, StateNeed},
 };
 
@@ -40,14 +40,14 @@ pub trait Inject: Sized {
     ///
     /// # Errors
     /// When the worker does not have it; a worker that checked its tasks at start does.
-    fn inject(context: &JobContext) -> std::result::Result<Self, HandlerEnd>;
+    fn inject(context: &JobContext) -> std::result::Result<Self, Outcome>;
 
     /// The state that has to be there.
     fn need() -> Option<StateNeed>;
 }
 
 impl Inject for JobContext {
-    fn inject(context: &JobContext) -> std::result::Result<Self, HandlerEnd> {
+    fn inject(context: &JobContext) -> std::result::Result<Self, Outcome> {
         Ok(context.clone())
     }
 
@@ -57,10 +57,10 @@ impl Inject for JobContext {
 }
 
 impl<T: 'static> Inject for State<T> {
-    fn inject(context: &JobContext) -> std::result::Result<Self, HandlerEnd> {
+    fn inject(context: &JobContext) -> std::result::Result<Self, Outcome> {
         context.state().ok_or_else(|| {
             let name = std::any::type_name::<T>();
-            HandlerEnd::Failed(format!("the worker has no state `{name}`; give it one with `worker.state(..)`"))
+            Outcome::Failed(format!("the worker has no state `{name}`; give it one with `worker.state(..)`"))
         })
     }
 
@@ -103,7 +103,7 @@ impl<T> fmt::Debug for Param<T> {
 
 /// The access of generated code to an injected parameter of type `T`.
 pub struct Injected<T> {
-    get: fn(&JobContext) -> std::result::Result<T, HandlerEnd>,
+    get: fn(&JobContext) -> std::result::Result<T, Outcome>,
     need: fn() -> Option<StateNeed>,
     of: PhantomData<fn() -> T>,
 }
@@ -121,7 +121,7 @@ impl<T> Injected<T> {
     ///
     /// # Errors
     /// When the worker does not have it.
-    pub fn get(&self, context: &JobContext) -> std::result::Result<T, HandlerEnd> {
+    pub fn get(&self, context: &JobContext) -> std::result::Result<T, Outcome> {
         (self.get)(context)
     }
 
@@ -220,8 +220,8 @@ impl<'a> PayloadReader<'a> {
     ///
     /// # Errors
     /// When it is no map, or out of bounds.
-    pub fn new(call: &'a Call) -> std::result::Result<Self, HandlerEnd> {
-        Self::of(&call.envelope[call.payload.clone()]).map_err(HandlerEnd::Undecodable)
+    pub fn new(call: &'a Call) -> std::result::Result<Self, Outcome> {
+        Self::of(&call.envelope[call.payload.clone()]).map_err(Outcome::Undecodable)
     }
 
     fn of(bytes: &'a [u8]) -> Result<Self, String> {
@@ -238,10 +238,10 @@ impl<'a> PayloadReader<'a> {
     ///
     /// # Errors
     /// When it is missing or does not fit.
-    pub fn required<T>(&mut self, name: &str, param: &Param<T>) -> std::result::Result<T, HandlerEnd> {
+    pub fn required<T>(&mut self, name: &str, param: &Param<T>) -> std::result::Result<T, Outcome> {
         match self.find(name)? {
             Some(value) => decoded(name, param, value),
-            None => Err(HandlerEnd::Undecodable(format!("parameter `{name}` is missing"))),
+            None => Err(Outcome::Undecodable(format!("parameter `{name}` is missing"))),
         }
     }
 
@@ -249,22 +249,22 @@ impl<'a> PayloadReader<'a> {
     ///
     /// # Errors
     /// When it is there and does not fit.
-    pub fn optional<T>(&mut self, name: &str, param: &Param<T>, default: impl FnOnce() -> T) -> std::result::Result<T, HandlerEnd> {
+    pub fn optional<T>(&mut self, name: &str, param: &Param<T>, default: impl FnOnce() -> T) -> std::result::Result<T, Outcome> {
         match self.find(name)? {
             Some(value) => decoded(name, param, value),
             None => Ok(default()),
         }
     }
 
-    fn find(&mut self, name: &str) -> std::result::Result<Option<&'a [u8]>, HandlerEnd> {
+    fn find(&mut self, name: &str) -> std::result::Result<Option<&'a [u8]>, Outcome> {
         let (mut at, mut index) = self.cursor;
         for _ in 0..self.entries {
             if index == self.entries {
                 (at, index) = (self.first, 0);
             }
             // Both ends were walked by the scan already.
-            let key_end = codec::value_end(self.bytes, at).map_err(HandlerEnd::Undecodable)?;
-            let value_end = codec::value_end(self.bytes, key_end).map_err(HandlerEnd::Undecodable)?;
+            let key_end = codec::value_end(self.bytes, at).map_err(Outcome::Undecodable)?;
+            let value_end = codec::value_end(self.bytes, key_end).map_err(Outcome::Undecodable)?;
             let found = is_text(&self.bytes[at..key_end], name);
             (at, index) = (value_end, index + 1);
             if found {
@@ -287,8 +287,8 @@ fn is_text(bytes: &[u8], text: &str) -> bool {
     bytes.get(skip..) == Some(text.as_bytes())
 }
 
-fn decoded<T>(name: &str, param: &Param<T>, value: &[u8]) -> std::result::Result<T, HandlerEnd> {
-    (param.decode)(value).map_err(|problem| HandlerEnd::Undecodable(codec::in_few_words(format!("parameter `{name}`{problem}"))))
+fn decoded<T>(name: &str, param: &Param<T>, value: &[u8]) -> std::result::Result<T, Outcome> {
+    (param.decode)(value).map_err(|problem| Outcome::Undecodable(codec::in_few_words(format!("parameter `{name}`{problem}"))))
 }
 
 /// The problem begins with the path inside the value, if there is one, and `: `.
@@ -395,16 +395,16 @@ mod tests {
     fn what_does_not_fit_is_named() {
         let bytes = written(|payload| payload.field("number", &"seven".to_owned(), &TEXT), 1);
         let mut reader = PayloadReader::of(&bytes).unwrap();
-        let Err(HandlerEnd::Undecodable(problem)) = reader.required("number", &NUMBER) else { panic!("it was accepted") };
+        let Err(Outcome::Undecodable(problem)) = reader.required("number", &NUMBER) else { panic!("it was accepted") };
         assert!(problem.starts_with("parameter `number`: "), "{problem}");
-        assert_eq!(reader.required("other", &NUMBER), Err(HandlerEnd::Undecodable("parameter `other` is missing".into())));
+        assert_eq!(reader.required("other", &NUMBER), Err(Outcome::Undecodable("parameter `other` is missing".into())));
     }
 
     #[test]
     fn what_does_not_fit_is_not_quoted_at_length() {
         let bytes = written(|payload| payload.field("number", &"7".repeat(200_000), &TEXT), 1);
         const ADDRESS: Param<std::net::IpAddr> = Param::of();
-        let Err(HandlerEnd::Undecodable(problem)) = PayloadReader::of(&bytes).unwrap().required("number", &ADDRESS) else {
+        let Err(Outcome::Undecodable(problem)) = PayloadReader::of(&bytes).unwrap().required("number", &ADDRESS) else {
             panic!("it was accepted")
         };
         assert!(problem.len() <= 1024, "{} bytes", problem.len());

@@ -113,12 +113,12 @@ impl fmt::Debug for Registry {
 mod tests {
     use super::*;
     use crate::{
-        outcome::HandlerEnd,
+        outcome::Outcome,
         task::{Call, RunFn},
     };
 
-    fn run(_: Call) -> HandlerEnd {
-        HandlerEnd::Done(None)
+    fn run(_: Call) -> Outcome {
+        Outcome::Done
     }
 
     const fn def(name: &'static str, aliases: &'static [&'static str], line: u32) -> TaskDef {

@@ -7,7 +7,7 @@ use crate::{
     context::JobContext,
     error::Result,
     io::BoxFuture,
-    outcome::{HandlerEnd, TaskReturn},
+    outcome::{Outcome, TaskReturn},
 };
 
 /// The queue of a task that names none.
@@ -204,9 +204,9 @@ impl StateNeed {
 #[derive(Clone, Copy, Debug)]
 pub enum RunFn {
     /// An async function: the future is polled by the worker's runtime.
-    Async(fn(Call) -> BoxFuture<'static, HandlerEnd>),
+    Async(fn(Call) -> BoxFuture<'static, Outcome>),
     /// A sync function (`blocking`): it gets a thread of its own from the runtime's blocking pool.
-    Blocking(fn(Call) -> HandlerEnd),
+    Blocking(fn(Call) -> Outcome),
 }
 
 /// One run of a task.

@@ -61,9 +61,9 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
     let assignments = task.options.assignments(&core);
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
     let (run_fn, end, refused) = if task.blocking {
-        (quote!(Blocking), quote!(#core::outcome::HandlerEnd), quote!(end))
+        (quote!(Blocking), quote!(#core::outcome::Outcome), quote!(end))
     } else {
-        (quote!(Async), quote!(#core::BoxFuture<'static, #core::outcome::HandlerEnd>), quote!(__queue::ended(end)))
+        (quote!(Async), quote!(#core::BoxFuture<'static, #core::outcome::Outcome>), quote!(__queue::ended(end)))
     };
     quote! {
         #[allow(
@@ -108,7 +108,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
                 payload.finish(#task_name)
             }
 
-            fn __queue_arguments(call: &#core::task::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::HandlerEnd> {
+            fn __queue_arguments(call: &#core::task::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {
                 let mut payload = __queue::PayloadReader::new(call)?;
                 let context = &call.context;
                 ::core::result::Result::Ok((#(#values,)*))

@@ -8,7 +8,7 @@ use queue_core::{
     task::DEFAULT_MAX_ATTEMPTS,
 };
 
-use crate::executor::CANCEL_GRACE;
+use crate::run::CANCEL_GRACE;
 
 /// One queue that a worker serves.
 ///

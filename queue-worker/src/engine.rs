@@ -16,6 +16,7 @@ use queue_core::{
     Client,
     broker::{Condition, DynBroker, ProcessId},
     context::{Environment, LeaseClock},
+    outcome::panic_text,
     registry::Registry,
     task::TaskDef,
 };
@@ -26,10 +27,10 @@ use crate::{
     arrival,
     config::{QueueConfig, Settings},
     error::WorkerError,
-    executor, health, janitor, lane, lookout,
+    health, janitor, lane, lookout,
     outage::Outage,
     pump::{Event, Pump},
-    reclaimer,
+    reclaimer, run as runner,
     shutdown::Stage,
     time::now,
     worker::Stopped,
@@ -161,14 +162,14 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
         move || lane::forward_hints(shared.clone(), events.clone())
     });
 
-    tokio::spawn(executor::dispatch(shared.clone(), dispatched, events.clone()));
+    tokio::spawn(runner::dispatch(shared.clone(), dispatched, events.clone()));
     let (ended, end) = oneshot::channel();
     drop(events);
     let pump = Pump::new(shared, plan.queues, received, batches, stage);
     broker.spawn(Box::pin(async move {
         let outcome = AssertUnwindSafe(pump.run()).catch_unwind().await;
         // Nobody listens when the worker's future was dropped.
-        let _ = ended.send(outcome.map_err(|panic| WorkerError::Died(executor::panic_text(panic.as_ref()))));
+        let _ = ended.send(outcome.map_err(|panic| WorkerError::Died(panic_text(panic.as_ref()))));
     }));
     let outcome = end.await;
     drop(guard);
@@ -184,7 +185,7 @@ where
     broker.spawn(Box::pin(async move {
         let again_and_again = async move {
             while let Err(panic) = AssertUnwindSafe(start()).catch_unwind().await {
-                let error = executor::panic_text(panic.as_ref());
+                let error = panic_text(panic.as_ref());
                 tracing::error!(duty = name, error, "a duty of the worker panicked and is started again");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }

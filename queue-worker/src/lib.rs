@@ -13,7 +13,7 @@
 //! - `health` answers whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the log, and an
 //!   outage two.
 //!
-//! `executor` runs the handlers, on the runtime that called [`Worker::run`]. `cli` is the command line, `run`: it uses the
+//! `run` runs the jobs, on the runtime that called [`Worker::run`]. `cli` is the command line, `run`: it uses the
 //! [`Worker`] as any application does.
 
 mod arrival;
@@ -22,7 +22,6 @@ mod cli;
 mod config;
 mod engine;
 mod error;
-mod executor;
 mod health;
 mod heartbeat;
 mod janitor;
@@ -33,6 +32,7 @@ mod outage;
 mod patience;
 mod pump;
 mod reclaimer;
+mod run;
 mod shutdown;
 mod time;
 mod worker;

@@ -9,9 +9,9 @@ use queue_core::context::CancelCause;
 
 use super::{Pump, far};
 use crate::{
-    executor::CANCEL_GRACE,
     heartbeat::{self, Beat},
     letters::address,
+    run::CANCEL_GRACE,
     time::now,
 };
 

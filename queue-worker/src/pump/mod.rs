@@ -37,11 +37,11 @@ use self::{clock::POLL, pace::Pace, shares::Served, stop::Stopping, suspects::Su
 use crate::{
     config::QueueConfig,
     engine::Shared,
-    executor::Batch,
     heartbeat::Beat,
     lane::{LANES, Lane, LaneId},
     letters::Burial,
     outage::Waiting,
+    run::Batch,
     shutdown::Stage,
     time::now,
     worker::Stopped,

@@ -14,9 +14,9 @@ use queue_core::{
 use super::{Held, Pump, SlotId, clock::poll_interval, shares::served};
 use crate::{
     engine::Shared,
-    executor::Batch,
     lane::{LANES, Lane, LaneId, TurnEnd, give_back, settle},
     letters::{self, address},
+    run::Batch,
     time::now,
 };
 

@@ -178,7 +178,7 @@ mutants! {
         "client: an ambiguous enqueue is unknown": "matches!(error, Error::Ambiguous { .. })" => "false";
         "client: a call ends at its deadline": "timeout_at(callers.next() + LATE, &mut attempt)" => "timeout_at(callers.next() + LATE * 500, &mut attempt)";
     }
-    WORKER "queue-worker/src/executor.rs" {
+    WORKER "queue-worker/src/run/handle.rs" {
         "worker: a panic is contained": "Ok(handler) => AssertUnwindSafe(handler).catch_unwind()," => "Ok(handler) => handler.map(Ok::<_, Box<dyn Any + Send>>),";
     }
     WORKER "queue-worker/src/pump/turns.rs" {
@@ -215,7 +215,7 @@ mutants! {
     ANNOUNCED "queue-core/src/redis/enqueue/mod.rs" {
         "hints: work of the same process is expected": "broker.announcements.expect(&request.queue)" => "()";
     }
-    OUTAGES "queue-worker/src/executor.rs" {
+    OUTAGES "queue-worker/src/run/mod.rs" {
         "worker: isolation starts nothing": "self.shared.stopping.load(Ordering::Relaxed) || self.shared.is_isolated() || self.lease.until() <= now()" => "self.shared.stopping.load(Ordering::Relaxed)";
     }
     OUTAGES "queue-worker/src/lane.rs" {
@@ -545,7 +545,7 @@ mutants! {
     WORKER "queue-core/src/sqlite/mod.rs" {
         "worker: beats have a thread of their own": "self.io.spawn(task)" => "drop(tokio::spawn(task))";
     }
-    WORKER "queue-worker/src/executor.rs" {
+    WORKER "queue-worker/src/run/ending.rs" {
         "worker: the last failure buries": "if attempt >= options.max_attempts {" => "if false {";
     }
     OUTAGES "queue-worker/src/reclaimer.rs" {

@@ -1,0 +1,79 @@
+//! What an outcome means for its job: an [`Outcome`] of the application's becomes an [`Ending`] of the broker's.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use queue_core::{
+    JobContext, Outcome,
+    broker::{BuryReason, Ending},
+    context::CancelCause,
+    outcome::Encoded,
+    task::TaskDef,
+};
+
+use super::{Run, inject::Options};
+use crate::{config::FailedAttempt, letters::address};
+
+/// A job does not wait longer than this, whatever its handler says.
+const LONGEST: Duration = queue_core::client::LONGEST;
+
+impl Run {
+    pub(super) fn ending(&self, outcome: Outcome, task: &TaskDef, options: &Options, context: &JobContext) -> Ending {
+        let timed_out = || format!("timed out after {:?}", options.timeout.unwrap_or_default());
+        match (outcome, context.cancel_cause()) {
+            (Outcome::Done, _) => Ending::Ack { result: None, keep: options.keep },
+            (Outcome::DoneWith(result), _) => {
+                let result = options.keep.and_then(|_| self.encoded(result, task, context));
+                Ending::Ack { result, keep: options.keep }
+            }
+            (Outcome::Stopped(CancelCause::TimedOut), Some(_)) => self.failed(task, options, None, timed_out(), context),
+            (Outcome::Failed(error), Some(CancelCause::TimedOut)) => {
+                self.failed(task, options, None, format!("{}: {error}", timed_out()), context)
+            }
+            // It was told to stop, and says so with an error: its job is not to blame, or its finish changes nothing any more.
+            (Outcome::Failed(_) | Outcome::Stopped(_), Some(_)) => Ending::Release,
+            (Outcome::Failed(error) | Outcome::Retry(error), _) => self.failed(task, options, None, error, context),
+            (Outcome::RetryAfter(delay, why), _) => self.failed(task, options, Some(delay), why, context),
+            (Outcome::Snooze(delay), _) => Ending::Snooze { delay: delay.min(LONGEST) },
+            (Outcome::Repeat(delay), _) => Ending::Repeat { delay: delay.min(LONGEST) },
+            (Outcome::Cancel(reason), _) => Ending::Cancel { reason },
+            (Outcome::Bury(why), _) => Ending::Bury { reason: BuryReason::Buried, error: Some(why) },
+            (Outcome::Undecodable(problem), _) => Ending::Bury { reason: BuryReason::Undecodable, error: Some(problem) },
+            // A panic, and what says that it was stopped without having been told to.
+            (other, _) => self.failed(task, options, None, other.to_string(), context),
+        }
+    }
+
+    fn encoded(&self, result: Encoded, task: &TaskDef, context: &JobContext) -> Option<Vec<u8>> {
+        result
+            .into_bytes()
+            .inspect_err(|problem| {
+                let (job, attempt) = (address(&self.queue, context.id()), context.attempt());
+                tracing::error!(%job, task = task.name, attempt, error = problem, "done, but without its result");
+            })
+            .ok()
+    }
+
+    /// The job failed. It is retried after this delay, or after the backoff, or was at its last attempt.
+    fn failed(&self, task: &TaskDef, options: &Options, delay: Option<Duration>, error: String, context: &JobContext) -> Ending {
+        let (queue, name, attempt) = (&*self.queue, task.name, context.attempt());
+        if attempt >= options.max_attempts {
+            return Ending::Bury { reason: BuryReason::Failed, error: Some(error) };
+        }
+        let settings = &self.shared.settings;
+        let delay = delay.unwrap_or_else(|| {
+            let delay = task.backoff.unwrap_or(settings.backoff).delay(attempt);
+            let Some(custom) = &settings.custom_backoff else { return delay };
+            let failed = FailedAttempt { task: name, queue, attempt, error: &error, delay };
+            catch_unwind(AssertUnwindSafe(|| custom(&failed))).unwrap_or_else(|_| {
+                tracing::error!(queue, task = name, "the custom backoff panicked; the usual one is used");
+                delay
+            })
+        });
+        let job = address(queue, context.id());
+        tracing::warn!(%job, task = name, attempt, retry_in = ?delay, error, "the job has failed and will run again");
+        Ending::Nack { delay: delay.min(LONGEST), error }
+    }
+}

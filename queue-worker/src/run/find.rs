@@ -1,0 +1,42 @@
+//! What a delivery is: its envelope, and the task that runs it.
+
+use std::ops::Range;
+
+use queue_core::{
+    broker::{BuryReason, Delivery, Ending},
+    envelope::{ENVELOPE_VERSION, Envelope},
+};
+
+use super::Run;
+use crate::{engine::Known, letters::address};
+
+impl Run {
+    /// Reads the envelope. One that cannot be read is buried, one of a later release is parked, and one that came too late expires.
+    pub(super) fn decode<'a>(&self, delivery: &'a Delivery) -> Result<Envelope<'a>, Ending> {
+        let envelope = Envelope::decode(&delivery.envelope)
+            .map_err(|error| Ending::Bury { reason: BuryReason::Undecodable, error: Some(error.to_string()) })?;
+        if envelope.version > ENVELOPE_VERSION {
+            // Kept apart from the task's own name, under which this very worker would take it back.
+            return Err(Ending::Park { task: format!("{}@v{}", envelope.task, envelope.version) });
+        }
+        if envelope.expires_ms.is_some_and(|expires| expires < self.now_ms) {
+            return Err(Ending::Expire);
+        }
+        Ok(envelope)
+    }
+
+    /// Finds the task. A job of one that is not known here is parked.
+    pub(super) fn find(&self, envelope: &Envelope<'_>, delivery: &Delivery) -> Result<&Known, Ending> {
+        self.shared.tasks.get(envelope.task.as_ref()).ok_or_else(|| {
+            let (job, task) = (address(&self.queue, &delivery.id), &*envelope.task);
+            tracing::warn!(%job, task, "parked: no task of this name is known here; a worker that knows it takes the job back");
+            Ending::Park { task: task.to_owned() }
+        })
+    }
+}
+
+/// Where in the envelope its payload lies.
+pub(super) fn payload_range(envelope: &[u8], payload: &[u8]) -> Range<usize> {
+    let start = payload.as_ptr().addr() - envelope.as_ptr().addr();
+    start..start + payload.len()
+}

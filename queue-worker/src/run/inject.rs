@@ -1,0 +1,46 @@
+//! What a run gets: the settings that hold for it, and its context.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use queue_core::{JobContext, broker::Delivery, context::ContextInit, envelope::Envelope, task::TaskDef};
+
+use super::Run;
+use crate::{
+    engine::{Known, Shared},
+    time::now,
+};
+
+/// The settings of one run: the job's own go before its task's, those before the worker's.
+pub(super) struct Options {
+    pub(super) max_attempts: u32,
+    pub(super) timeout: Option<Duration>,
+    /// How long job and result are kept; `None`: not at all.
+    pub(super) keep: Option<Duration>,
+}
+
+impl Options {
+    pub(super) fn of(shared: &Shared, task: &TaskDef, envelope: &Envelope<'_>) -> Self {
+        let settings = &shared.settings;
+        Options {
+            max_attempts: envelope.max_attempts.or(task.max_attempts).unwrap_or(settings.max_attempts),
+            timeout: envelope.timeout().or(task.timeout).or(settings.timeout),
+            keep: envelope.retention().or(task.retention).or(settings.retention).filter(|keep| !keep.is_zero()),
+        }
+    }
+}
+
+impl Run {
+    /// What the handler can know. Its timeout counts from now.
+    pub(super) fn inject(&self, known: &Known, delivery: &Delivery, headers: BTreeMap<String, String>, options: &Options) -> JobContext {
+        let mut init = ContextInit::new(self.queue.clone(), known.name.clone(), delivery.id.clone(), self.shared.environment.clone());
+        init.claim = delivery.claim;
+        init.attempts = delivery.attempts;
+        init.crashes = delivery.crashes;
+        init.snoozes = delivery.snoozes;
+        init.max_attempts = options.max_attempts;
+        init.headers = headers;
+        init.lease = self.lease.clone();
+        init.deadline = options.timeout.and_then(|timeout| now().checked_add(timeout));
+        JobContext::new(init)
+    }
+}

@@ -1,0 +1,148 @@
+//! Runs jobs, on the application's runtime. Running one is a sequence of steps over one value, [`Run`], one function each:
+//!
+//! 1. [`may_start`](Run::may_start): not after the worker was told to stop.
+//! 2. [`decode`](Run::decode) reads the envelope, and [`find`](Run::find) finds the task (`find.rs`).
+//! 3. [`settle`](Options::of) which of the settings hold, and [`inject`](Run::inject) the context (`inject.rs`).
+//! 4. [`announce`](Run::announce) to the pump that the handler begins: from now on it can be cancelled.
+//! 5. [`handle`](Run::handle): the handler, within its timeout and behind a wall for panics (`handle.rs`).
+//! 6. [`ending`](Run::ending): what the outcome means for the job (`ending.rs`).
+//!
+//! How a run ended is an [`Outcome`] towards the application, and an [`Ending`] towards the broker; there is no third type.
+
+mod ending;
+mod find;
+mod handle;
+mod inject;
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use queue_core::{
+    JobContext,
+    broker::{Delivery, Ending},
+    context::LeaseClock,
+    task::{Call, OnIsolation},
+};
+use tokio::sync::mpsc;
+
+pub(crate) use self::handle::CANCEL_GRACE;
+use self::inject::Options;
+use crate::{
+    engine::{Shared, count},
+    pump::{Event, SlotId},
+    time::now,
+};
+
+/// Jobs of one turn, on their way to their handlers.
+pub(crate) struct Batch {
+    pub(crate) queue: Arc<str>,
+    pub(crate) lease: LeaseClock,
+    /// The broker's clock when they were claimed.
+    pub(crate) now_ms: i64,
+    pub(crate) jobs: Vec<(SlotId, Delivery)>,
+}
+
+/// Starts a run for every job of every batch. Ends with the pump.
+pub(crate) async fn dispatch(shared: Arc<Shared>, mut batches: mpsc::UnboundedReceiver<Batch>, events: mpsc::UnboundedSender<Event>) {
+    while let Some(batch) = batches.recv().await {
+        for (slot, delivery) in batch.jobs {
+            let run = Run {
+                shared: shared.clone(),
+                answer: Answer::new(events.clone(), slot, &shared),
+                queue: batch.queue.clone(),
+                lease: batch.lease.clone(),
+                now_ms: batch.now_ms,
+            };
+            tokio::spawn(run.run(delivery));
+        }
+    }
+}
+
+/// One run of one job, from its delivery to its ending.
+struct Run {
+    shared: Arc<Shared>,
+    answer: Answer,
+    queue: Arc<str>,
+    lease: LeaseClock,
+    /// The broker's clock when the job was claimed.
+    now_ms: i64,
+}
+
+impl Run {
+    async fn run(self, delivery: Delivery) {
+        let ending = self.steps(delivery).await.unwrap_or_else(|ending| ending);
+        self.answer.give(ending);
+    }
+
+    /// `Err`: it ended before its handler began.
+    async fn steps(&self, delivery: Delivery) -> Result<Ending, Ending> {
+        self.may_start()?;
+        let envelope = self.decode(&delivery)?;
+        let known = self.find(&envelope, &delivery)?;
+        let options = Options::of(&self.shared, known.task, &envelope);
+        let payload = find::payload_range(&delivery.envelope, envelope.payload);
+        let context = self.inject(known, &delivery, envelope.headers, &options);
+        self.announce(&context, known.task.on_isolation)?;
+        let call = Call::new(delivery.envelope, payload, context.clone(), options.keep.is_some());
+        let outcome = self.handle(known.task, call, &context).await;
+        Ok(self.ending(outcome, known.task, &options, &context))
+    }
+
+    /// Not after the worker was told to stop while the job waited for a thread, nor when it has lost touch with the broker.
+    fn may_start(&self) -> Result<(), Ending> {
+        let must_not = self.shared.stopping.load(Ordering::Relaxed) || self.shared.is_isolated() || self.lease.until() <= now();
+        if must_not { Err(Ending::Release) } else { Ok(()) }
+    }
+
+    /// Tells the pump that the handler begins.
+    fn announce(&self, context: &JobContext, on_isolation: OnIsolation) -> Result<(), Ending> {
+        if self.answer.begins(context.clone(), on_isolation == OnIsolation::Cancel) { Ok(()) } else { Err(Ending::Release) }
+    }
+}
+
+/// The one answer that every delivery gets (R8). A run that dies without one, with its runtime or by a bug, is answered when it
+/// is dropped: no slot is lost.
+struct Answer {
+    events: mpsc::UnboundedSender<Event>,
+    slot: SlotId,
+    shared: Arc<Shared>,
+    given: bool,
+}
+
+impl Answer {
+    fn new(events: mpsc::UnboundedSender<Event>, slot: SlotId, shared: &Arc<Shared>) -> Self {
+        count(&shared.running, 1);
+        Answer { events, slot, shared: shared.clone(), given: false }
+    }
+
+    /// False: nobody listens any more.
+    fn begins(&self, context: JobContext, isolation: bool) -> bool {
+        self.events.send(Event::Begun { slot: self.slot, context, isolation }).is_ok()
+    }
+
+    fn give(mut self, ending: Ending) {
+        self.send(ending);
+    }
+
+    fn send(&mut self, ending: Ending) {
+        self.given = true;
+        count(&self.shared.running, -1);
+        self.shared.finished.fetch_add(1, Ordering::Relaxed);
+        // The pump is gone only when the worker was dropped; the lease then gives the job back.
+        let _ = self.events.send(Event::Ended { slot: self.slot, ending });
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if self.given {
+        } else if std::thread::panicking() {
+            let error = "its run panicked outside of its handler".to_owned();
+            self.send(Ending::Nack { delay: Duration::from_secs(60), error });
+        } else {
+            self.send(Ending::Release);
+        }
+    }
+}
