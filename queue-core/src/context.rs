@@ -195,18 +195,18 @@ impl JobContext {
         self.0.init.max_attempts
     }
 
-    /// How often a process that held this job died, as charged to it.
+    /// How many crashes the job was charged with: deaths of a process that held it.
     pub fn crashes(&self) -> u32 {
         self.0.init.crashes
     }
 
-    /// How often it has asked to come back later.
+    /// How often the job has snoozed.
     pub fn snoozes(&self) -> u32 {
         self.0.init.snoozes
     }
 
-    /// A number that grows with every start of this job: store it beside what the job writes, and refuse a smaller one,
-    /// and no run that has lost its lease can overwrite its successor ("fencing token": M. Kleppmann, 2016).
+    /// A number that grows with every start of this job. Store it beside the data that the job writes, and refuse writes with a smaller
+    /// number: then no run that has lost its lease can overwrite its successor ("fencing token": M. Kleppmann, 2016).
     pub fn claim(&self) -> u64 {
         self.0.init.claim
     }
@@ -221,12 +221,12 @@ impl JobContext {
         &self.0.init.headers
     }
 
-    /// Until when the job is this run's alone, as far as this process knows. It moves while the broker is in reach.
+    /// The end of the job's lease, as far as this process knows. Beats move it while the broker can be reached.
     pub fn lease_until(&self) -> Instant {
         self.0.init.lease.until()
     }
 
-    /// When it will have run for its timeout and is told to stop; `None`: it has no timeout.
+    /// When the handler reaches its timeout and is told to stop; `None`: there is no timeout.
     pub fn deadline(&self) -> Option<Instant> {
         self.0.init.deadline
     }
@@ -244,7 +244,7 @@ impl JobContext {
         self.0.init.environment.client.as_ref().expect("a worker gives every context its client")
     }
 
-    /// Why the handler should stop; `None`: it should not.
+    /// Why the handler should stop; `None`: it should continue.
     pub fn cancel_cause(&self) -> Option<CancelCause> {
         match self.0.cancel.load(Ordering::Acquire) {
             1 => Some(CancelCause::Cancelled),
@@ -255,7 +255,7 @@ impl JobContext {
         }
     }
 
-    /// Waits until the handler should stop. An async handler is dropped soon after; a blocking one has to look itself.
+    /// Waits until the handler should stop. An async handler is dropped soon after; a blocking handler has to check by itself.
     pub async fn cancelled(&self) -> CancelCause {
         loop {
             let notified = self.0.cancelled.notified();

@@ -1,4 +1,4 @@
-//! What is stored for a job: a small versioned MessagePack map around the payload.
+//! The stored form of a job: a small versioned MessagePack map around the payload.
 //!
 //! | key | field | type |
 //! |---|---|---|

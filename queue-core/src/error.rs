@@ -4,7 +4,7 @@ use std::{error::Error as StdError, sync::Arc};
 
 use crate::address::JobAddress;
 
-/// The error below one of ours: what the operating system, the server or the database said.
+/// The error of the operating system, the server or the database behind one of ours.
 pub type Cause = Arc<dyn StdError + Send + Sync>;
 
 /// What can go wrong between an application and its queue.
@@ -89,7 +89,7 @@ pub enum Error {
         /// The newest number this library knows.
         known: u64,
     },
-    /// Whoever only looks has found no database of ours, and makes none.
+    /// A program that only inspects has found no database of ours, and creates none.
     #[error("no database at {path}: {problem}; an enqueue or a worker makes one, or name another file")]
     NoDatabase {
         /// The absolute path of the file.
@@ -97,17 +97,17 @@ pub enum Error {
         /// What is there instead.
         problem: String,
     },
-    /// The broker refuses who we are or what we do.
+    /// The broker refuses our user or the command.
     #[error("the broker at {broker} denies access: {problem}")]
     AccessDenied {
         /// The broker's URL without secrets.
         broker: String,
-        /// Its words.
+        /// The broker's message.
         problem: String,
     },
 
     /// Another program has written to a key of the broker, so that the queue cannot be used until `doctor --repair` has renamed the
-    /// key. What was asked for may have been done in part; the repair completes it.
+    /// key. The request may have been carried out in part; the repair completes it.
     #[error(
         "key `{key}`{} at {broker} holds a {found} where a {expected} belongs, so another program wrote to it: run `doctor`, which renames it with `--repair`",
         queue.as_ref().map(|queue| format!(" of queue `{queue}`")).unwrap_or_default()
@@ -126,7 +126,7 @@ pub enum Error {
     },
 
     // --- The broker's state: wait, or make room. ---
-    /// The broker cannot be reached or cannot work now. What was asked for has **not** been done.
+    /// The broker cannot be reached or cannot work now. The request was **not** carried out.
     #[error("the broker at {broker} is unavailable: {problem}")]
     Unavailable {
         /// The broker's URL without secrets.
@@ -137,12 +137,12 @@ pub enum Error {
         #[source]
         cause: Option<Cause>,
     },
-    /// No answer within the deadline, or the connection broke before it. What was asked for **may** have been done.
+    /// No answer within the deadline, or the connection broke before the answer. The request **may** have been carried out.
     #[error("the broker at {broker} has not answered: {problem}; it may have acted")]
     Ambiguous {
         /// The broker's URL without secrets.
         broker: String,
-        /// How long an answer was waited for, or what became of the connection.
+        /// How long the caller waited for the answer, or what happened to the connection.
         problem: String,
         /// The error behind it, if there is one.
         #[source]
@@ -168,10 +168,10 @@ pub enum Error {
         seq: u64,
     },
     /// An enqueue without an answer: the jobs may or may not be stored. [`Pending::retry`](crate::Pending::retry) finds out
-    /// without making a second job. Its [`source`](std::error::Error::source) is what the last try met with.
+    /// without making a second job. Its [`source`](std::error::Error::source) is the error of the last try.
     #[error(transparent)]
     Unknown(Box<crate::client::Pending>),
-    /// A bug of ours, or data of somebody else's under our keys.
+    /// A bug of ours, or data of another program under our keys.
     #[error("unexpected answer from the broker: {0}")]
     Internal(String),
 }

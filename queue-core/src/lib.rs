@@ -24,8 +24,8 @@
 //! # Defining a task
 //!
 //! The parameters of the function are the payload, stored as a map by name. A parameter that is an `Option` or has a
-//! `#[default]` may be missing in it, unknown ones are skipped, and their order means nothing: so a new version of a task reads
-//! the jobs of the old one. [`State<T>`](State) and [`JobContext`] are not stored; the worker gives them.
+//! `#[default]` may be missing in the payload, unknown parameters are skipped, and their order has no meaning. So a new version of a
+//! task reads the jobs of the old version. [`State<T>`](State) and [`JobContext`] are not stored; the worker provides them.
 //!
 //! ```
 //! use queue_core::prelude::*;
@@ -39,9 +39,9 @@
 //! }
 //! ```
 //!
-//! What a handler returns decides what comes next. `Ok` and `()` mean done; any error means again, with backoff, until
-//! `max_attempts` have failed: then the job is *dead*, and kept with its failures. An [`Outcome`] says it in so many words, as
-//! the value of the function or as its error.
+//! The return value of the handler decides what happens to the job. `Ok` and `()` mean that the job is done. Any error means a retry with
+//! backoff, until `max_attempts` attempts have failed; then the job is *dead*, and kept with its failures. An [`Outcome`] names the
+//! ending explicitly, as the value of the function or as its error.
 //!
 //! ```
 //! use queue_core::prelude::*;
@@ -55,12 +55,11 @@
 //! }
 //! ```
 //!
-//! Functions that block are declared with `#[task(blocking)]`. A payload struct of its own is made a task by
-//! `#[derive(Task)]` and [`Handler`].
+//! Declare a function that blocks with `#[task(blocking)]`. `#[derive(Task)]` and [`Handler`] make a task of a payload struct.
 //!
 //! # Enqueueing
 //!
-//! Later, once only, many, and with a result:
+//! With a delay, once only, many at once, and with a result:
 //!
 //! ```
 //! use queue_core::prelude::*;
@@ -90,8 +89,8 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 //! ```
 //!
-//! `Ok` means that the job is stored. An error says whether it is not, or whether that is not known: then
-//! [`Error::Unknown`] holds the pending call, whose `retry` settles it without making a second job.
+//! `Ok` means that the job is stored. [`Error::Unknown`] means that the broker did not answer in time, and the job may or may not be
+//! stored: `retry()` of the pending call finds out, and never stores a second job. If [`Error::is_ambiguous`] is false, the job is not stored.
 //!
 //! # Choosing a broker
 //!
@@ -105,14 +104,14 @@
 //!
 //! The features `sqlite`, `redis` and `tls` are on by default.
 //!
-//! # Looking and repairing
+//! # Inspecting and repairing
 //!
 //! [`Client::inspector`] lists and shows jobs, cancels, requeues and deletes them, and pauses queues. The command line of a
-//! worker binary does no more than that. The states of a job are drawn at [`broker::State`].
+//! worker binary uses the same calls. The states of a job are drawn at [`broker::State`].
 //!
 //! # Testing
 //!
-//! The function stays callable: test it as any other. For a test with a queue, connect to `sqlite://:memory:` and let a worker
+//! You can still call the function: test it like any other. For a test with a queue, connect to `sqlite://:memory:` and let a worker
 //! of `queue-worker` run in the same process.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 

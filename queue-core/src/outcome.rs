@@ -1,5 +1,5 @@
-//! How a run of a job ended, towards the application: what a handler returns, and what the worker adds to that. What becomes of
-//! the job then is told to the broker as an [`Ending`](crate::broker::Ending).
+//! How a run of a job ended, towards the application: the return value of the handler, and the cases that the worker adds. The worker
+//! makes an [`Ending`](crate::broker::Ending) of it for the broker.
 
 use std::{any::Any, cell::RefCell, error::Error as StdError, fmt, time::Duration};
 
@@ -13,11 +13,11 @@ use crate::{
 
 /// How a run of a job ended.
 ///
-/// The first seven are a handler's own word on what happens to its job. Return one (`-> Outcome`, `-> Result<Outcome, E>`), or
-/// throw it: it is an error too, so `Err(Outcome::Snooze(..))?` works in a function that returns `anyhow::Result` or any other
-/// error that keeps its sources, or has no words of its own.
+/// With the first seven a handler says what shall happen to its job. Return one (`-> Outcome`, `-> Result<Outcome, E>`), or return it
+/// as an error: `Err(Outcome::Snooze(..))?` works in a function that returns `anyhow::Result`, or any other error type that keeps its
+/// sources or is transparent.
 ///
-/// The others are what the worker makes of a run that did something else.
+/// The worker uses the others for runs that end in another way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -27,30 +27,31 @@ pub enum Outcome {
     Retry(String),
     /// Failed: retried after this time; counts an attempt.
     RetryAfter(Duration, String),
-    /// Not now: comes back after this time; counts a snooze, not an attempt.
+    /// Not now: runs again after this time; counts a snooze, not an attempt.
     Snooze(Duration),
     /// This round is done, the next starts after this time; clears attempts, crashes and snoozes.
     Repeat(Duration),
-    /// No longer wanted: → `cancelled`, with the reason.
+    /// The job is no longer wanted: → `cancelled`, with the reason.
     Cancel(String),
-    /// Will never work: → `dead`, with the reason.
+    /// The job can never succeed: → `dead`, with the reason.
     Bury(String),
-    /// Done, with this result. Only where the job keeps one: it has retention, and its handler returned a value.
+    /// Done, with this result. Only if the job has a retention and its handler returned a value.
     DoneWith(Encoded),
-    /// It returned an error: the chain of its messages, at most [`ERROR_MAX`] bytes. Retried with the task's backoff; counts an
-    /// attempt. If the run had been told to stop, for any reason but its timeout, its job is given back uncharged.
+    /// The handler returned an error: the chain of its messages, at most [`ERROR_MAX`] bytes. Retried with the task's backoff; counts an
+    /// attempt. If the run had been told to stop, for any reason but its timeout, its job is released uncharged.
     Failed(String),
-    /// It panicked, with this message. Retried with the task's backoff; counts an attempt.
+    /// The handler panicked, with this message. Retried with the task's backoff; counts an attempt.
     Panicked(String),
-    /// It was told to stop, for this reason, and did not return: it was dropped. A timeout counts an attempt, and the job is
-    /// retried with the task's backoff; otherwise the job is given back uncharged. From a run that was not told to stop, it counts as failed.
+    /// The handler was told to stop, for this reason, did not return, and was dropped. A timeout counts an attempt, and the job is
+    /// retried with the task's backoff; otherwise the job is released uncharged. From a run that was not told to stop, this counts as
+    /// failed.
     Stopped(CancelCause),
-    /// The parameters could not be decoded, and why: → `dead`.
+    /// The parameters could not be decoded, for this reason: → `dead`.
     Undecodable(String),
 }
 
 impl Outcome {
-    /// Whether the run did what it should: [`Done`](Outcome::Done), [`DoneWith`](Outcome::DoneWith) or [`Repeat`](Outcome::Repeat).
+    /// Whether the run succeeded: [`Done`](Outcome::Done), [`DoneWith`](Outcome::DoneWith) or [`Repeat`](Outcome::Repeat).
     pub fn is_done(&self) -> bool {
         matches!(self, Outcome::Done | Outcome::DoneWith(_) | Outcome::Repeat(_))
     }
@@ -62,15 +63,15 @@ impl Outcome {
 pub enum CancelCause {
     /// A person or the application cancelled the job.
     Cancelled,
-    /// Its lease was lost: its finish will change nothing.
+    /// Its lease was lost: its ending will change nothing.
     LeaseLost,
-    /// It ran longer than its timeout.
+    /// The handler ran longer than its timeout.
     TimedOut,
-    /// The worker stops and its grace time is over, but for a last second, or a quarter of it if that is shorter.
+    /// The worker stops, and the last second of its grace time has begun (or the last quarter, if that is shorter).
     Shutdown,
 }
 
-/// A result as it is stored, or why it cannot be: then the job is done without it, and the worker logs an error.
+/// A result in its stored form. If it cannot be stored, it has the reason; then the job is done without it, and the worker logs an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded(Result<Vec<u8>, String>);
 
@@ -83,19 +84,19 @@ impl Encoded {
         }))
     }
 
-    /// Reads it as a `T`.
+    /// Decodes the result as a `T`.
     ///
     /// # Errors
-    /// [`Error::Decode`] if it is no `T`, or could not be encoded.
+    /// [`Error::Decode`] if it is not a `T`, or could not be encoded.
     pub fn decode<T: DeserializeOwned>(&self) -> crate::Result<T> {
         let decoded = self.0.as_deref().map_err(Clone::clone).and_then(codec::decode);
         decoded.map_err(|problem| Error::Decode { what: "the result of a run".to_owned(), problem })
     }
 
-    /// Its bytes, or why there are none. For workers.
+    /// The encoded bytes. For workers.
     ///
     /// # Errors
-    /// Why it cannot be stored.
+    /// The reason why the result cannot be stored.
     pub fn into_bytes(self) -> Result<Vec<u8>, String> {
         self.0
     }

@@ -13,10 +13,10 @@ use crate::{
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
 
-/// Most attempts where neither worker, task nor job says otherwise: the 25th failure buries.
+/// The default of `max_attempts`: the 25th failure buries the job.
 pub const DEFAULT_MAX_ATTEMPTS: u32 = 25;
 
-/// A type that stands for a task: what `#[task]` puts beside the function, or a payload struct with `#[derive(Task)]`.
+/// A type that stands for a task: the type that `#[task]` puts beside the function, or a payload struct with `#[derive(Task)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a task",
     note = "put `#[task]` on an async function, or `#[derive(Task)]` on a payload struct that implements `Handler`"
@@ -58,7 +58,7 @@ pub type TaskOutput<T> = <<T as Task>::Return as TaskReturn>::Output;
     note = "write `impl Handler for {Self} {{ type Output = Result<(), YourError>; async fn run(self, ctx: JobContext) -> Self::Output {{ .. }} }}`"
 )]
 pub trait Handler: Sized + Send + 'static {
-    /// What the run returns: `()`, an [`Outcome`](crate::Outcome), or a `Result`, as for functions.
+    /// What the handler returns: `()`, an [`Outcome`], or a `Result`, as for functions.
     type Output: TaskReturn;
 
     /// Does the work.
@@ -71,7 +71,7 @@ pub trait Handler: Sized + Send + 'static {
 pub struct Backoff {
     /// The delay after the first failure, before jitter. Default: 2 s.
     pub base: Duration,
-    /// It grows no further. Default: 24 h.
+    /// The longest delay. Default: 24 h.
     pub max: Duration,
 }
 
@@ -85,7 +85,7 @@ impl Backoff {
     /// What holds where nothing is said.
     pub const DEFAULT: Backoff = Backoff { base: Duration::from_secs(2), max: Duration::from_secs(24 * 3600) };
 
-    /// The delay before the next start after the `attempt`-th failure (from 1), without jitter.
+    /// The delay after the `attempt`-th failure (from 1), without jitter.
     pub fn nominal(&self, attempt: u32) -> Duration {
         let doublings = attempt.saturating_sub(1).min(40);
         self.base.checked_mul(1u32.checked_shl(doublings).unwrap_or(u32::MAX)).unwrap_or(self.max).min(self.max)
@@ -101,10 +101,10 @@ impl Backoff {
 /// What becomes of a running handler when its worker has lost touch with the broker for a whole lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnIsolation {
-    /// It runs on; if the lease was lost meanwhile, its finish changes nothing.
+    /// It continues; if the lease was lost meanwhile, its ending changes nothing.
     #[default]
     Continue,
-    /// It is cancelled at the end of the lease, so that it never overlaps its successor by much.
+    /// It is told to stop at the end of the lease, so that it overlaps its successor only briefly.
     Cancel,
 }
 

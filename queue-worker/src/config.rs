@@ -1,4 +1,4 @@
-//! What a worker is told: queues, limits, times.
+//! The settings of a worker: queues, limits, times.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -31,14 +31,14 @@ impl QueueConfig {
         QueueConfig { name: name.into(), weight: 1, limit: None }
     }
 
-    /// Its share of the free slots beside other queues that have work: 3 gets three times what 1 gets. Default: 1.
+    /// The queue's share of the free slots beside other queues that have work: 3 gets three times as many as 1. Default: 1.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = weight;
         self
     }
 
-    /// Most of its jobs at once in this process. Default: the worker's concurrency.
+    /// How many of its jobs run at once in this process, at most. Default: the worker's concurrency.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
@@ -70,7 +70,7 @@ pub struct FailedAttempt<'a> {
     pub attempt: u32,
     /// The error's messages.
     pub error: &'a str,
-    /// What would be waited without a custom backoff.
+    /// The delay without a custom backoff.
     pub delay: Duration,
 }
 

@@ -5,11 +5,11 @@
 //!
 //! The worker's own work happens on the broker's I/O thread, so that a handler that blocks its runtime delays nobody:
 //!
-//! - `arrival` waits for a broker that is not there yet.
+//! - `arrival` waits for a broker that cannot be reached yet.
 //! - `pump` claims and finishes. It owns the slots and the lanes; nothing else decides who runs where.
 //! - `heartbeat` renews leases and brings cancels.
-//! - `reclaimer` takes back what dead workers held; `janitor` removes what was kept long enough.
-//! - `lookout` looks whether the broker is full, or its file has gone.
+//! - `reclaimer` takes back the jobs of dead workers; `janitor` removes records that were kept long enough.
+//! - `lookout` checks whether the broker is full, or its file is gone.
 //! - `health` answers whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the log, and an
 //!   outage two.
 //!

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::sync::watch;
 
-/// How far a worker is on its way to its end.
+/// The stages of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// It claims and runs.
@@ -36,17 +36,17 @@ pub(crate) enum Stage {
 pub struct Shutdown(watch::Sender<Stage>);
 
 impl Shutdown {
-    /// One that nobody has pulled yet.
+    /// A switch that was not used yet.
     pub fn new() -> Self {
         Shutdown(watch::channel(Stage::Running).0)
     }
 
-    /// The first stage: nothing new is started, and what runs may end within the grace time.
+    /// The first stage: no job is started, and running jobs may end within the grace time.
     pub fn drain(&self) {
         advance(&self.0, Stage::Draining);
     }
 
-    /// The second stage: handlers are told to stop, and what does not end soon is given back uncharged.
+    /// The second stage: handlers are told to stop, and jobs that do not end soon are released uncharged.
     pub fn hurry(&self) {
         advance(&self.0, Stage::Hurrying);
     }

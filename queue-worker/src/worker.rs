@@ -53,29 +53,29 @@ pub struct Worker {
     health: Option<SocketAddr>,
 }
 
-/// How a worker ended.
+/// What a worker did and left when it stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stopped {
-    /// Handlers that ended while it ran, however they did.
+    /// Handlers that ended while the worker ran, with whatever ending.
     pub finished: u64,
-    /// Jobs that were given back because they had not ended in the grace time.
+    /// Jobs that were released because they had not ended within the grace time.
     pub released: u64,
-    /// Jobs whose handlers could not be stopped. They are redelivered when their lease has run out.
+    /// Jobs whose handlers could not be stopped. They run again when their lease is over.
     pub stuck: u64,
-    /// Endings that the broker did not confirm in time. Their jobs are redelivered when their lease has run out.
+    /// Endings that the broker did not confirm in time. Their jobs run again when their lease is over, unless the ending had arrived.
     pub unconfirmed: u64,
 }
 
 impl Stopped {
-    /// True when every job had ended by itself, and the broker knows.
+    /// True if every job had ended by itself, and the broker has confirmed it.
     pub fn is_clean(&self) -> bool {
         self.released + self.stuck + self.unconfirmed == 0
     }
 }
 
 impl Worker {
-    /// A worker for every task that is linked into this program, on all their queues.
+    /// A worker for all tasks that are linked into this program, on all of their queues.
     pub fn new(client: Client) -> Self {
         Worker {
             client,
@@ -104,32 +104,32 @@ impl Worker {
         self
     }
 
-    /// Knows these tasks instead of the linked ones.
+    /// Uses the tasks of this registry instead of the linked tasks.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self
     }
 
-    /// Serves this queue. Call it again for more; without it, the queues of all known tasks are served.
+    /// Serves this queue. Call it again for further queues. Default: the queues of all known tasks.
     pub fn queue(mut self, queue: impl Into<QueueConfig>) -> Self {
         self.queues.push(queue.into());
         self
     }
 
-    /// Serves a queue only while those that were named before it have nothing to do. Default: by weight.
+    /// Serves a queue only while the queues that were named before it have no jobs to start. Default: by weight.
     pub fn strict_order(mut self) -> Self {
         self.settings.strict_order = true;
         self
     }
 
-    /// Most jobs at once. Default: 64.
+    /// How many jobs run at once, at most. Default: 64.
     pub fn concurrency(mut self, jobs: usize) -> Self {
         self.settings.concurrency = jobs;
         self
     }
 
-    /// How long jobs stay this worker's without a sign of life. It gives one six times as often, and every five seconds at
-    /// least. All workers of a queue should have the same. Default: 30 s.
+    /// The length of the lease: how long the worker's jobs stay its own if the broker does not hear of it. The worker renews the lease
+    /// every sixth of this time, and at least every five seconds. All workers of a queue should have the same. Default: 30 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
@@ -137,37 +137,37 @@ impl Worker {
 
     /// How long running jobs may take to end after the worker was told to stop. Default: 25 s.
     ///
-    /// In the last second of it, or the last quarter if that is shorter, handlers are told to stop
-    /// ([`JobContext::cancelled`](queue_core::JobContext::cancelled)). Those that still run at its end are dropped, and their jobs are given
-    /// back uncharged. What may take longer than the grace time:
+    /// In the last second of the grace time, or its last quarter if that is shorter, handlers are told to stop
+    /// ([`JobContext::cancelled`](queue_core::JobContext::cancelled)). Handlers that still run at its end are dropped, and their jobs
+    /// are released uncharged. Two things may take longer than the grace time:
     ///
-    /// - A handler that blocks its thread cannot be dropped; it is waited for one second longer. Its job comes back when the lease has
-    ///   run out.
+    /// - A handler that blocks its thread cannot be dropped; the worker waits one second longer for it. Its job runs again when the
+    ///   lease is over.
     /// - The last answers to the broker: milliseconds, and at most 3 seconds if the broker does not answer.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
         self
     }
 
-    /// The failure that buries a job, where task and job do not say. Default: 25.
+    /// The number of failures that buries a job, unless task or job set it. Default: 25.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.settings.max_attempts = attempts;
         self
     }
 
-    /// The crash that buries a job as `crashed`: how often a process may die under it within 72 hours. Default: 3.
+    /// The number of crashes within 72 hours that buries a job as `crashed`. Default: 3.
     pub fn max_crashes(mut self, crashes: u32) -> Self {
         self.settings.crashes.max_crashes = crashes;
         self
     }
 
-    /// Longest run, where task and job do not say. Default: none.
+    /// The longest time of one attempt, unless task or job set it. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);
         self
     }
 
-    /// Backoff, where the task does not say. Default: 2 s, doubling up to 24 h, the upper half of it random.
+    /// The backoff, unless the task sets it. Default: 2 s, doubling up to 24 h; the upper half of each delay is random.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
@@ -179,15 +179,15 @@ impl Worker {
         self
     }
 
-    /// Keeps done jobs and their results so long, where task and job do not say. Default: not at all.
+    /// How long done jobs and their results are kept, unless task or job set it. Default: not at all.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = Some(retention);
         self
     }
 
-    /// Answers `GET /health` on this address: 200 while the broker is in reach, 503 when it is not, or when the SQLite file was
-    /// deleted, moved or replaced. A broker that refuses new jobs for lack of room is told by `"full": true` and leaves the answer
-    /// at 200, since the jobs at hand are still claimed and finished. Port 0 takes a free one, which is logged.
+    /// Answers `GET /health` on this address: 200 while the broker can be reached; 503 while it cannot, or if the SQLite file was
+    /// deleted, moved or replaced. If the broker is full, the answer stays 200 with `"full": true`, because stored jobs are still claimed
+    /// and can end. Port 0 takes a free port, which is logged.
     pub fn health(mut self, address: SocketAddr) -> Self {
         self.health = Some(address);
         self
@@ -316,15 +316,15 @@ impl Worker {
         names.into_iter().map(QueueConfig::from).collect()
     }
 
-    /// Runs jobs until `shutdown` is ready, then drains: what runs may end within the grace time, the rest is given back
+    /// Runs jobs until `shutdown` is ready, then drains: running jobs may end within the grace time, and the others are released
     /// uncharged. Dropping the returned future stops at once, without a grace time.
     ///
-    /// A broker that is out of reach is waited for, now as later. ([`Client::connect`] is not so patient: a worker that may
-    /// start before its broker takes its client from [`Client::open`].)
+    /// The worker waits for a broker that cannot be reached, at its start and later. ([`Client::connect`] does not wait: if a worker may
+    /// start before its broker, take its client from [`Client::open`].)
     ///
     /// # Errors
-    /// [`WorkerError::Setup`] before anything was started; what the broker's [`check`](queue_core::broker::Broker::check) says
-    /// and waiting does not mend.
+    /// [`WorkerError::Setup`] before anything was started; the error of the broker's [`check`](queue_core::broker::Broker::check), if
+    /// waiting does not help.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Stopped, WorkerError> {
         self.run_until(async move |control: &Control| {
             shutdown.await;

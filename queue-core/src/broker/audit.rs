@@ -1,30 +1,30 @@
-//! What somebody else's hand has broken.
+//! Damage that another program did.
 
 use std::fmt;
 
-/// Kinds of damage. A broker makes none of them by itself; a person, a script or a disk may.
+/// Kinds of damage. A broker does none of them by itself; a person, a script or a disk may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DamageKind {
     /// A key of the broker holds something of another type, because another program wrote to it: every command of the queue fails. A
     /// [thorough](Audit::thorough) audit finds it. Repair: the key is renamed, and what was in it stays under the new name.
     KeyOfAnotherType,
-    /// A lane has no lease, so that it would never run out. Repair: one that is over; a lane that lives renews it.
+    /// A lane has no lease, and so would never be reclaimed. Repair: it gets a lease that is over; a living lane renews it.
     LaneWithoutLease,
     /// The lease of a lane ends later than it can: the broker's clock has been put back since it was renewed. Repair: it ends when a
     /// renewal would end now.
     LeaseTooLong,
-    /// An active job is held by a lane that does not exist. Repair: it is taken back like that of a worker that died.
+    /// An active job is held by a lane that does not exist. Repair: it is reclaimed like a job of a dead worker.
     HeldByNobody,
-    /// An id waits somewhere, and there is no job of that id. Repair: the id is taken out.
+    /// An id waits somewhere, and there is no job of this id. Repair: the id is removed.
     IdWithoutJob,
     /// The id of a job is in `ready` more than once, or in `ready` although the job runs, waits elsewhere or has ended: it would run
-    /// twice. Repair: it stays in one place.
+    /// twice. Repair: the id stays in one place.
     IdInTwoPlaces,
-    /// A parked job does not say any more of which task it is, and would be taken for one that waits nowhere. Repair: it is told.
+    /// A parked job has lost the name of its task, and looks like a job that waits nowhere. Repair: the name is stored again.
     ParkedWithoutTask,
-    /// A job waits nowhere, so that nobody would ever find it. Repair: it goes to the end of `ready`; what has no id of ours, or no
-    /// content, is taken out.
+    /// A job waits nowhere, so that no worker would find it. Repair: it goes to the tail of `ready`. An entry whose id is not valid, or
+    /// that has no content, is removed.
     JobWithoutPlace,
 }
 
@@ -53,13 +53,13 @@ impl fmt::Display for DamageKind {
 /// One thing that is broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What is wrong with it.
+    /// The kind of damage.
     pub kind: DamageKind,
-    /// The job's id, the lane's name, or what is to be known of the key.
+    /// The job's id, the lane's name, or a description of the key.
     pub subject: String,
 }
 
-/// How a queue is looked through for damage.
+/// How a queue is searched for damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Audit {
     /// Repair what is found. Each repair counts in the queue's counter `repaired`.

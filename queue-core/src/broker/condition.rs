@@ -1,4 +1,4 @@
-//! How a broker is: what room it has, and whether it takes new jobs.
+//! The condition of a broker: how much room it has, and whether it takes new jobs.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub struct Condition {
     pub limit: Option<u64>,
     /// Bytes that are free on the disk of the database file.
     pub free: Option<u64>,
-    /// What is wrong; `None` while the broker takes new jobs.
+    /// Why the broker refuses new jobs; `None` while it takes them.
     pub trouble: Option<Trouble>,
 }
 
@@ -20,10 +20,10 @@ pub struct Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trouble {
-    /// There is no room: enqueues are refused with [`Error::BrokerFull`](crate::Error::BrokerFull). Jobs are still claimed
-    /// and finished, and leases renewed.
+    /// There is no room: enqueues are refused with [`Error::BrokerFull`](crate::Error::BrokerFull). Jobs can still be claimed and end, and
+    /// leases are renewed.
     Full(String),
-    /// The server refuses every write, so that nothing is claimed or finished either.
+    /// The server refuses every write, so that jobs can be neither claimed nor ended.
     ReadOnly(String),
     /// The database file was deleted, moved or replaced while it was open: nothing is read or written.
     Lost(String),

@@ -1,17 +1,17 @@
-//! What survives what.
+//! Which failures stored jobs survive.
 
 use std::fmt;
 
-/// What the jobs that a broker has acknowledged survive, from the least to the most.
+/// Which failures acknowledged jobs survive, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Nothing: they are in memory alone.
+    /// None: the jobs are only in memory.
     Volatile,
-    /// The end of the broker's process: a crash, `kill -9`, a restart. What the operating system has not yet written to the
-    /// disk is lost with the machine.
+    /// The end of the broker's process: a crash, `kill -9`, a restart. A power loss takes the jobs that the operating system has not yet
+    /// written to the disk.
     ProcessCrash,
-    /// The end of the machine as well: they were on disk before the answer.
+    /// A power loss as well: the jobs were on disk before the answer.
     PowerLoss,
 }
 
@@ -41,26 +41,26 @@ impl fmt::Display for Durability {
     }
 }
 
-/// What an enqueue waits for beyond being stored.
+/// What an enqueue waits for after the jobs are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirm {
-    /// What the jobs shall survive.
+    /// The failures that the jobs shall survive.
     pub durability: Durability,
-    /// How many replicas shall have them.
+    /// How many replicas shall have the jobs.
     pub replicas: u32,
 }
 
-/// What an enqueue got, at least. It may be less than what was asked for: the jobs are stored nevertheless.
+/// What an enqueue got, at least. It may be less than it asked for; the jobs are stored nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed {
-    /// What the jobs survive.
+    /// The failures that the jobs survive.
     pub durability: Durability,
-    /// How many replicas had them when the broker answered.
+    /// How many replicas had the jobs when the broker answered.
     pub replicas: u32,
 }
 
 impl Confirmed {
-    /// Whether it is all that was asked for.
+    /// Whether this is at least what was asked for.
     pub fn is(self, asked: Confirm) -> bool {
         self.durability >= asked.durability && self.replicas >= asked.replicas
     }

@@ -51,12 +51,12 @@ impl Priority {
 /// When a job may start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Due {
-    /// As soon as a slot is free: → `ready`.
+    /// As soon as a worker has a free slot: → `ready`.
     #[default]
     Now,
-    /// So long after the broker has taken it in, by the broker's clock: → `scheduled`.
+    /// This long after the broker has stored it, by the broker's clock: → `scheduled`.
     After(Duration),
-    /// At this time, in milliseconds since 1970, by the broker's clock: → `scheduled`, or `ready` when it is past.
+    /// At this time, in milliseconds since 1970, by the broker's clock: → `scheduled`, or `ready` if the time is past.
     AtMs(i64),
 }
 
@@ -72,7 +72,7 @@ pub struct NewJob {
     pub due: Due,
     /// Its priority.
     pub priority: Priority,
-    /// For a given id: the digest of task and payload that tells `Existing` from `IdConflict`. Zero for a made one.
+    /// For a given id: the digest of task and payload that decides between `Existing` and `IdConflict`. Zero for a generated id.
     pub digest: u64,
 }
 
@@ -91,11 +91,11 @@ pub struct Enqueue {
     pub queue: Arc<str>,
     /// The registered producer.
     pub producer: PartyName,
-    /// One more than the last; gaps are fine.
+    /// Greater than the last; gaps are allowed.
     pub seq: u64,
     /// The jobs, in order.
     pub jobs: Vec<NewJob>,
-    /// When its caller wants to know, if that is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not sent to the broker.
+    /// The caller's deadline, if it is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not sent to the broker.
     pub until: Option<Instant>,
 }
 
@@ -106,14 +106,14 @@ impl Enqueue {
     }
 }
 
-/// What became of one job of an enqueue.
+/// The answer for one job of an enqueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Enqueued {
     /// It is stored.
     Stored,
-    /// A job of this given id and the same payload exists, or finished within the last 24 hours.
+    /// A job of this given id with the same task and payload exists, or its id is remembered.
     Existing,
-    /// A job of this given id exists with another task or payload.
+    /// A job of this given id exists, or is remembered, with another task or payload.
     IdConflict,
 }

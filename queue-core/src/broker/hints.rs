@@ -1,4 +1,4 @@
-//! Announcements: there is something to do.
+//! Hints: announcements that there is work.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -11,16 +11,16 @@ pub struct Hint {
     pub count: u64,
     /// When the announced job is due; `None`: now.
     pub due: Option<Instant>,
-    /// When it was announced, by a clock of the broker, in microseconds; `None`: it is not known. A claim that was
-    /// [answered](super::TurnAnswer::as_of) later, and left nothing, has found what was announced.
+    /// When it was announced, by a clock of the broker, in microseconds; `None`: not known. A claim that was
+    /// [answered](super::TurnAnswer::as_of) later, and left no job, has found the announced work.
     pub as_of: Option<i64>,
 }
 
-/// The end of a broker at which it announces work of one queue.
+/// With this a broker announces work of one queue.
 #[derive(Clone, Debug, Default)]
 pub struct Announcer(watch::Sender<Latest>);
 
-/// Announcements of one queue. A waiter that was late hears once of all that it missed, by the earliest time among them.
+/// The hints of one queue. A waiter that was late gets one hint for all that it missed, with the earliest of their times.
 #[derive(Clone, Debug)]
 pub struct Hints {
     latest: watch::Receiver<Latest>,
@@ -45,17 +45,17 @@ struct Told {
 const REMEMBERED: usize = 16;
 
 impl Announcer {
-    /// One that nobody listens to yet.
+    /// An announcer without listeners.
     pub fn new() -> Self {
         Announcer::default()
     }
 
-    /// Tells those who listen that there is work now, or at this time.
+    /// Announces that there is work now, or at this time.
     pub fn announce(&self, due: Option<Instant>) {
         self.tell(Told { due, as_of: None });
     }
 
-    /// Tells those who listen that there is work since this time of the broker's clock.
+    /// Announces that there is work since this time of the broker's clock.
     pub fn announce_since(&self, as_of: i64) {
         self.tell(Told { due: None, as_of: Some(as_of) });
     }
@@ -75,7 +75,7 @@ impl Announcer {
         !self.0.is_closed()
     }
 
-    /// Listens from now on.
+    /// Hints from now on.
     pub fn hints(&self) -> Hints {
         let mut latest = self.0.subscribe();
         let seen = latest.borrow_and_update().count;
@@ -84,12 +84,12 @@ impl Announcer {
 }
 
 impl Hints {
-    /// A source that never announces anything.
+    /// Hints of a broker that announces nothing.
     pub fn silent() -> Self {
         Announcer::new().hints()
     }
 
-    /// Waits for an announcement that was not seen yet; forever, if the announcer is gone.
+    /// Waits for a hint that was not seen yet; for ever, if the announcer is gone.
     pub async fn next(&mut self) -> Hint {
         if self.latest.changed().await.is_err() {
             return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! What people need of a broker: to list, to look, to pause, to delete.
+//! What people need of a broker: to list, show, pause and delete.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -10,32 +10,11 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The states of a job. This is the one place where they and their transitions are drawn.
-///
-/// ```text
-///            enqueue (delay)                 enqueue
-///                  │                            │
-///                  ▼          promote           ▼          claim
-///     ┌──────► scheduled ───────────────────► ready ───────────────► active
-///     │            ▲                          ▲  ▲ ▲                   │
-///     │            │       promote            │  │ └─── release, ──────┤
-///     │            │   ┌───────────────────── │ ─┘      reclaim        │
-///     │            │   │                      │                        │
-///     │            │ retry ◄── nack, reclaim (crash charged) ──────────┤
-///     │            │                          │ requeue                │
-///     │  snooze,   │            parked ◄── park│───────────────────────┤
-///     └─ repeat ───┼───────────── │ resume ───│──────► active          │
-///                  │              ▼           │                        │
-///                  └────────────────────────  │ ───────────────────────┤
-///                                           dead ◄── bury, reclaim ────┤
-///                                     done ◄── ack ────────────────────┤
-///                cancelled ◄── cancel (from any state but the final) ──┤
-///                                     expired ◄── expire ──────────────┘
-/// ```
+#[doc = include_str!("../docs/states.md")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum State {
-    /// Waits for its time: enqueued with a delay, snoozed or repeated.
+    /// Waits for its time: it was enqueued with a delay, or has snoozed or repeated.
     Scheduled,
     /// Waits for a free slot.
     Ready,
@@ -43,13 +22,13 @@ pub enum State {
     Active,
     /// Failed, and waits for its backoff.
     Retry,
-    /// No worker that saw it knows its task.
+    /// Waits for a worker that knows its task.
     Parked,
     /// Completed; kept only where retention was asked for.
     Done,
     /// Failed for good; kept with reason, error history and payload.
     Dead,
-    /// Taken out by a person or its handler; kept for 24 hours.
+    /// Cancelled by a person or by its handler; kept for 24 hours.
     Cancelled,
     /// Its time to start had passed; kept for 24 hours.
     Expired,
@@ -84,7 +63,7 @@ impl State {
         }
     }
 
-    /// True when nothing happens to the job any more unless a person acts.
+    /// True if nothing happens to the job any more, unless a person acts.
     pub fn is_final(self) -> bool {
         matches!(self, State::Done | State::Dead | State::Cancelled | State::Expired)
     }
@@ -107,7 +86,7 @@ impl FromStr for State {
     }
 }
 
-/// How long the cancelled and the expired are kept.
+/// How long cancelled and expired jobs are kept.
 pub const ENDED_KEEP: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
 /// One failure in a job's history.
@@ -115,7 +94,7 @@ pub const ENDED_KEEP: std::time::Duration = std::time::Duration::from_secs(24 * 
 pub struct Failure {
     /// When, in broker milliseconds since 1970.
     pub at_ms: i64,
-    /// What was said.
+    /// The error's message.
     pub message: String,
 }
 
@@ -136,11 +115,11 @@ pub struct JobRecord {
     pub priority: Priority,
     /// How often its handler has failed.
     pub attempts: u32,
-    /// How often a process that held it died, as charged.
+    /// How many crashes it was charged with.
     pub crashes: u32,
-    /// How often it has asked to come back later.
+    /// How often it has snoozed.
     pub snoozes: u32,
-    /// When it is due (`scheduled`, `retry`), or ended (final states), in broker milliseconds since 1970.
+    /// When it is due (`scheduled`, `retry`) or has ended (final states), in broker milliseconds since 1970.
     pub at_ms: Option<i64>,
     /// Its tag while `active`: the lane and the claim number.
     pub tag: Option<String>,
@@ -179,11 +158,11 @@ impl JobRecord {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Page {
-    /// The jobs, in the order in which they will be served or have ended. Failures and results are left out. There may be fewer than
-    /// were asked for, or none, although the listing goes on: some listings have gaps where jobs were taken out.
+    /// The jobs, in the order in which they will start or have ended, without failures and results. There may be fewer jobs than
+    /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
     pub jobs: Vec<JobRecord>,
-    /// Where the next page begins; `None`: this was the last, and nothing else says so. It is greater than where this page began, and
-    /// may grow by more than the number of the jobs.
+    /// The offset of the next page. Only `None` says that this was the last page. The offset may grow by more than the number of the
+    /// jobs.
     pub next: Option<u64>,
 }
 
@@ -210,7 +189,7 @@ pub struct QueueStats {
     pub paused: bool,
 }
 
-/// The administrative half of a broker. Nothing here is on the path of a job; pages and scans are bounded.
+/// The administrative half of a broker. No job depends on it; pages and scans are bounded.
 #[async_trait]
 pub trait Inspect: Send + Sync {
     /// The registered queues, sorted by name.
@@ -220,39 +199,39 @@ pub trait Inspect: Send + Sync {
     async fn stats(&self, queue: &str) -> Result<QueueStats>;
 
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the `next` of the page before. A page may be
-    /// empty while `next` is set: only `None` is the end.
+    /// empty although `next` is set.
     async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page>;
 
-    /// Everything about one job; `None` when the broker does not have it.
+    /// Everything about one job; `None` if the broker does not have it.
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>>;
 
-    /// Removes jobs that are not active, with all that is kept of them; a given id is free again. One answer per id: false
-    /// when there is none or it is active.
+    /// Removes jobs that are not active, with their records; a given id is free again. One answer per id: false if there is no such
+    /// job, or it is active.
     async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>>;
 
-    /// Stops or resumes claiming from a queue; enqueues and finishes go on.
+    /// Stops or resumes claiming from a queue; enqueues and endings continue.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;
 
-    /// Looks for what other hands have broken, and repairs it if it may, in bounded steps between which others work.
+    /// Searches a queue for damage that another program did, and repairs it if `how` allows, in bounded steps between which others work.
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
         let _ = (queue, how);
         Ok(Vec::new())
     }
 
-    /// Looks whether the list of all queues is what it should be, and repairs it if it may.
+    /// Checks the list of all queues, and repairs it if `repair` is true.
     async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
         let _ = repair;
         Ok(Vec::new())
     }
 }
 
-/// What became of a cancel.
+/// The answer to a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelAnswer {
-    /// It will not start.
+    /// The job will not start.
     Cancelled,
-    /// It was running: it can change nothing any more, and its handler is told with the next beat.
+    /// The job was running: it can change nothing any more, and the next beat tells its handler.
     CancelledActive,
     /// There is no such job, or it has ended.
     NotFound,

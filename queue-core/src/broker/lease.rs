@@ -1,11 +1,11 @@
-//! Leases: how a lane keeps its own, and what becomes of the jobs of one that has not.
+//! Leases: how a lane renews its own, and what happens to the jobs of a lane that did not.
 
 use std::{sync::Arc, time::Duration};
 
 use super::PartyName;
 use crate::address::JobId;
 
-/// Asks for more time for one lane.
+/// A beat of one lane: renews its lease.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Extend {
@@ -15,63 +15,63 @@ pub struct Extend {
     pub worker: PartyName,
     /// Its last answered turn, 0 before the first.
     pub answered: u64,
-    /// From now on the lease ends so long after this call.
+    /// The lease ends this long after the broker has handled the beat.
     pub lease: Duration,
 }
 
 impl Extend {
-    /// Asks for `lease` more from now.
+    /// A beat that lets the lease end after `lease` from now.
     pub fn new(queue: impl Into<Arc<str>>, worker: PartyName, answered: u64, lease: Duration) -> Self {
         Extend { queue: queue.into(), worker, answered, lease }
     }
 }
 
-/// What a beat brought.
+/// The answer to a beat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extended {
-    /// Jobs that were cancelled under this lane, with the claim number they had: a hint, each still wants its answer.
+    /// The lane's jobs that were cancelled, with their claim numbers. This is a hint: each delivery still needs its ending.
     pub cancelled: Vec<(JobId, u64)>,
 }
 
 impl Extended {
-    /// A beat that brought these cancels.
+    /// An answer with these cancelled jobs.
     pub fn new(cancelled: Vec<(JobId, u64)>) -> Self {
         Extended { cancelled }
     }
 }
 
-/// A lane that may be dead, and the deadline by which it was found.
+/// An overdue lane, and its deadline at the first check.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Suspect {
     /// The lane.
     pub worker: PartyName,
-    /// The deadline that was seen, in broker milliseconds.
+    /// The deadline at the first check, in broker milliseconds.
     pub deadline_ms: i64,
 }
 
-/// A lane whose deadline lies further ahead than its lease is long.
+/// A lane whose lease ends later than a renewal would end now.
 ///
-/// The broker's clock has been put back since that lane was last heard of, or another server with a slower clock has taken over. By
-/// that clock nobody can tell whether the lane lives. It is dead if its deadline does not move for its `term` by the observer's
+/// The broker's clock has been put back since the lane's last request, or another server with a slower clock has taken over. That
+/// clock cannot tell whether the lane lives. The lane is dead if its deadline does not change for its `term` by the reclaimer's
 /// own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The lane and its deadline.
     pub suspect: Suspect,
-    /// How long its lease is: what it was registered with.
+    /// The length of its lease, as registered.
     pub term: Duration,
 }
 
-/// Look one of the reclaimer.
+/// The overdue lanes of a queue: the reclaimer's first check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Suspects {
     /// Lanes whose deadline is past.
     pub expired: Vec<Suspect>,
-    /// Lanes whose deadline lies further ahead than their lease is long.
+    /// Lanes whose lease ends later than a renewal would end now.
     pub ahead: Vec<Ahead>,
-    /// How many lanes are fenced and not yet swept to the end.
+    /// How many lanes are fenced and not yet reclaimed to the end.
     pub fenced: usize,
 }
 
@@ -81,7 +81,7 @@ impl Suspects {
         Suspects { expired, ahead: Vec::new(), fenced }
     }
 
-    /// Lanes whose deadline lies further ahead than their lease is long.
+    /// Adds lanes whose lease ends later than a renewal would end now.
     #[must_use]
     pub fn ahead(mut self, ahead: Vec<Ahead>) -> Self {
         self.ahead = ahead;
@@ -89,19 +89,19 @@ impl Suspects {
     }
 }
 
-/// What a lost process costs the jobs that it held.
+/// How the crash of a process is charged to the jobs that it held.
 ///
-/// It charges one crash to every job it held that already is a suspect, or, if it held none, to all of them, which become
-/// suspects. So the job that kills its process is found, and its neighbours are not punished. A process with another lane whose
-/// lease stands is not lost: the broker had forgotten the lane, and nothing is charged. (All lanes of a process should therefore
-/// have one lease, and be renewed together.)
+/// If the process held suspects, each suspect is charged one crash. If it held none, each of its jobs is charged one crash and becomes a
+/// suspect. So the job that kills its process is found, and the jobs beside it are not punished. If the process has another lane whose
+/// lease stands, it has not died: the broker had forgotten the lane, and nothing is charged. All lanes of a process should
+/// therefore have the same lease and be renewed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashRule {
-    /// The crash that buries a job. Default: 3.
+    /// The number of crashes that buries a job. Default: 3.
     pub max_crashes: u32,
-    /// Crashes further apart than this start a new count. Default: 72 h.
+    /// A crash later than this after the first starts a new count. Default: 72 h.
     pub window: Duration,
-    /// How long a charged job waits in `retry`, times the crashes charged. An uncharged one goes to the head of `ready`.
+    /// How long a charged job waits in `retry`: this time multiplied by its crashes. An uncharged job goes to the head of `ready`.
     /// Default: 1 s.
     pub delay: Duration,
 }
@@ -112,17 +112,17 @@ impl Default for CrashRule {
     }
 }
 
-/// What a sweep of fenced lanes did.
+/// What a step of a reclaim did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reclaimed {
-    /// Jobs returned to `ready`, uncharged.
+    /// How many jobs were returned to `ready`, uncharged.
     pub released: usize,
-    /// Jobs charged with a crash and sent to `retry`.
+    /// How many jobs were charged with a crash and moved to `retry`.
     pub charged: usize,
-    /// Jobs buried as `crashed`: these.
+    /// The jobs that were buried as `crashed`.
     pub buried: Vec<JobId>,
-    /// Fenced names that were swept to the end and forgotten.
+    /// How many fenced lanes were reclaimed to the end and forgotten.
     pub forgotten: usize,
 }
 

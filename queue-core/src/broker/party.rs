@@ -1,4 +1,4 @@
-//! Who asks: worker lanes and producers, and their names.
+//! Lanes and producers, and their names.
 
 use std::{
     fmt,
@@ -6,20 +6,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Who registers with a queue.
+/// What registers with a queue.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Party {
-    /// One lane of a worker process.
+    /// A lane of a worker.
     Worker {
-        /// The term of its lease: how long its jobs stay its own without a sign of life. Its turns and beats must not ask for more.
+        /// The term: the length of its lease. Turns and beats of the lane must not ask for more.
         lease: Duration,
     },
-    /// Somebody who enqueues.
+    /// A producer.
     Producer,
 }
 
-/// Asks for a name.
+/// A request to register.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Register {
@@ -27,19 +27,19 @@ pub struct Register {
     pub queue: Arc<str>,
     /// Worker lane or producer.
     pub party: Party,
-    /// Random per process start. Lanes of one process share it, so that a crash is judged over all they held.
+    /// Random per process start. All lanes of a process share it, so that the broker judges all of their jobs together after a crash.
     pub process: ProcessId,
-    /// When the answer is wanted, if that is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not sent to the broker.
+    /// The caller's deadline, if it is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not sent to the broker.
     pub until: Option<Instant>,
 }
 
 impl Register {
-    /// A worker lane that asks for a name.
+    /// A request of a lane.
     pub fn worker(queue: impl Into<Arc<str>>, process: ProcessId, lease: Duration) -> Self {
         Register { queue: queue.into(), party: Party::Worker { lease }, process, until: None }
     }
 
-    /// A producer that asks for a name.
+    /// A request of a producer.
     pub fn producer(queue: impl Into<Arc<str>>, process: ProcessId) -> Self {
         Register { queue: queue.into(), party: Party::Producer, process, until: None }
     }
@@ -68,8 +68,8 @@ impl fmt::Debug for ProcessId {
     }
 }
 
-/// The name of a worker lane or producer: `PROCESS.NONCE.N`, with the process, a random number of the client's for this
-/// registration, and the broker's count of registrations. Never used twice.
+/// The name of a lane or producer: `PROCESS.NONCE.N`, with the process, a random number of this registration, and the queue's count of
+/// registrations. No name is used twice.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartyName(Arc<str>);
 

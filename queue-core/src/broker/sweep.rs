@@ -1,13 +1,13 @@
-//! Housekeeping: how much is kept of what has ended.
+//! Housekeeping: how much is kept of jobs that have ended.
 
 use std::time::Duration;
 
-/// Limits of what a queue keeps of jobs that ended and were asked to be kept; the oldest go first.
+/// How much a queue keeps of ended jobs that have a retention. Beyond the limits, the oldest are removed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepLimits {
-    /// Number of kept jobs. Default: 1,000,000.
+    /// The number of kept jobs. Default: 1,000,000.
     pub count: u64,
-    /// Bytes of their envelopes and results together. Default: 256 MiB.
+    /// The bytes of their envelopes and results together. Default: 256 MiB.
     pub bytes: u64,
 }
 
@@ -17,23 +17,23 @@ impl Default for KeepLimits {
     }
 }
 
-/// Limits of a round of housekeeping.
+/// Limits of one sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepLimits {
-    /// Forget producers that were silent for so long at least. Default: 24 h. On Redis it may take twice as long: an enqueue does
-    /// not say when it was, and the round finds out who has sent since it last looked.
+    /// Forget a producer that was silent for at least this long. Default: 24 h. On Redis it may take twice as long: an enqueue does not
+    /// store its time, so a sweep finds out which producers have enqueued since the sweep before.
     pub producers: Duration,
-    /// Keep the tombstone of a finished given id for so long. Default: 24 h.
+    /// How long a given id is remembered after its job is done. Default: 24 h.
     pub tombstones: Duration,
-    /// Keep at most so many of them. Default: 1,000,000.
+    /// How many ids are remembered, at most. Default: 1,000,000.
     pub tombstone_count: u64,
-    /// Keep dead jobs for so long. Default: 180 days.
+    /// How long dead jobs are kept. Default: 180 days.
     pub dead: Duration,
-    /// Keep at most so many bytes of dead jobs. Default: 256 MiB.
+    /// How many bytes of dead jobs are kept, at most. Default: 256 MiB.
     pub dead_bytes: u64,
-    /// Limits of kept jobs that ended.
+    /// Limits for ended jobs that have a retention.
     pub keep: KeepLimits,
-    /// Touch at most so many items of each kind in one call. Default: 100.
+    /// How many items of each kind one call handles, at most. Default: 100.
     pub items: usize,
 }
 
@@ -52,13 +52,13 @@ impl Default for SweepLimits {
     }
 }
 
-/// What a round of housekeeping removed.
+/// What a sweep removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Swept {
     /// Idle producers.
     pub producers: usize,
-    /// Tombstones of given ids.
+    /// Remembered ids.
     pub tombstones: usize,
     /// Dead jobs past their retention; each is counted in the queue's `dead_evicted`.
     pub dead: usize,
@@ -67,7 +67,7 @@ pub struct Swept {
 }
 
 impl Swept {
-    /// True when nothing was left to do.
+    /// True if there was nothing to remove.
     pub fn is_empty(&self) -> bool {
         *self == Swept::default()
     }

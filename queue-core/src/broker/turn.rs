@@ -1,40 +1,40 @@
-//! The turn: what a lane hands in, and what it gets to do.
+//! The turn: a lane hands in endings and claims jobs.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{KeepLimits, PartyName};
 use crate::address::JobId;
 
-/// Finishes and a claim of one lane.
+/// Endings and a claim of one lane.
 ///
-/// A turn is never changed once it was sent: without an answer it is sent again as it is.
+/// A turn is never changed after it was sent: without an answer it is sent again unchanged.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Turn {
     /// The queue.
     pub queue: Arc<str>,
-    /// The registered lane.
+    /// The lane.
     pub worker: PartyName,
-    /// One more than the last answered; the first is 1.
+    /// One more than the number of the last answered turn; the first turn has 1.
     pub seq: u64,
-    /// From now on the lane's lease ends so long after this turn.
+    /// The lane's lease ends this long after the broker has handled the turn.
     pub lease: Duration,
-    /// How the lane's deliveries ended, each at most once. At most [`MAX_ITEMS`](super::MAX_ITEMS).
+    /// The endings of the lane's deliveries, each delivery at most once. At most [`MAX_ITEMS`](super::MAX_ITEMS).
     pub finishes: Vec<Finish>,
-    /// How many jobs may be claimed, 0 to [`MAX_ITEMS`](super::MAX_ITEMS). The answer holds at most about
-    /// [`MAX_BYTES`](super::MAX_BYTES) of them, and one at least if there is one.
+    /// How many jobs may be claimed, 0 to [`MAX_ITEMS`](super::MAX_ITEMS). The answer has at most about
+    /// [`MAX_BYTES`](super::MAX_BYTES) of jobs, but at least one job if there is one.
     pub claim: usize,
-    /// Whether one of them may be a *suspect*: a job that was held by a process that died. Never more than one.
+    /// Whether one of them may be a *suspect*: a job that was running when its process died. Never more than one.
     pub suspect: bool,
-    /// Names of tasks whose parked jobs this lane takes, before others. Asked for at most once a second, and only while
-    /// [`TurnAnswer::parked`] says that there are any. At most 200 names.
+    /// Names of tasks whose parked jobs this lane takes, before other jobs. A lane sends them at most once a second, and only while
+    /// [`TurnAnswer::parked`] is true. At most 200 names.
     pub resume: Vec<Arc<str>>,
-    /// How many finished jobs with retention the queue keeps, and how many bytes of them.
+    /// How many ended jobs with a retention the queue keeps, and how many bytes of them.
     pub keep: KeepLimits,
 }
 
 impl Turn {
-    /// A turn that neither finishes nor claims: it renews the lease.
+    /// A turn without endings that claims nothing: it renews the lease.
     pub fn new(queue: impl Into<Arc<str>>, worker: PartyName, seq: u64, lease: Duration) -> Self {
         Turn {
             queue: queue.into(),
@@ -56,7 +56,7 @@ impl Turn {
         self
     }
 
-    /// Hands in these finishes.
+    /// Hands in these endings.
     #[must_use]
     pub fn finish(mut self, finishes: Vec<Finish>) -> Self {
         self.finishes = finishes;
@@ -64,16 +64,16 @@ impl Turn {
     }
 }
 
-/// How one delivery ended.
+/// The ending of one delivery, as a turn hands it in.
 #[derive(Clone, Debug)]
 pub struct Finish {
     /// The job.
     pub id: JobId,
     /// The delivery's claim number; with the lane's name it is the tag.
     pub claim: u64,
-    /// How many bytes its envelope has, for the queue's limit of kept jobs. It is not asked for what is not kept.
+    /// The size of its envelope in bytes, for the queue's limit of kept jobs. Only the ending of a kept job needs it.
     pub size: usize,
-    /// Where the job goes.
+    /// What happens to the job.
     pub ending: Ending,
 }
 
@@ -84,13 +84,13 @@ impl Finish {
     }
 }
 
-/// Where a delivery's job goes. Everything but `Release`, `Void` and `Park` clears the job's crashes.
+/// What happens to the job of a delivery. All endings but `Release`, `Void` and `Park` clear the job's crashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// It is done (*ack*): → `done`. Kept with its result for `keep`, gone without.
+    /// The job is done (*ack*): → `done`, kept with its result for `keep`. Without `keep` it is removed.
     Ack {
-        /// The encoded result, if the task has one and it is wanted.
+        /// The encoded result, if the task has one and the job is kept.
         result: Option<Vec<u8>>,
         /// How long to keep job and result.
         keep: Option<Duration>,
@@ -102,39 +102,40 @@ pub enum Ending {
         /// Why, for its error history.
         error: String,
     },
-    /// It wants to come back later (*snooze*): → `scheduled` for `delay`. Counts a snooze.
+    /// The job shall run again later (*snooze*): → `scheduled` for `delay`. Counts a snooze.
     Snooze {
         /// From now.
         delay: Duration,
     },
-    /// This round is done and the next comes later (*repeat*): → `scheduled` for `delay`, or the tail of `ready` for zero.
+    /// This round is done and the next follows (*repeat*): → `scheduled` for `delay`, or the tail of `ready` if `delay` is zero.
     /// Clears attempts, errors and snoozes.
     Repeat {
         /// From now.
         delay: Duration,
     },
-    /// It will never work (*bury*): → `dead`, kept with payload and error history. Counts an attempt when `error` is given.
+    /// The job can never succeed (*bury*): → `dead`, kept with payload and error history. Counts an attempt if there is an `error`.
     Bury {
-        /// In one word: `failed`, `buried`, `undecodable`, `crashed`.
+        /// Why: `failed`, `buried`, `undecodable` or `crashed`.
         reason: BuryReason,
         /// Why, for its error history.
         error: Option<String>,
     },
-    /// It is no longer wanted (*cancel*): → `cancelled`.
+    /// The job is no longer wanted (*cancel*): → `cancelled`.
     Cancel {
         /// Why.
         reason: String,
     },
-    /// Its time to start has passed: → `expired`.
+    /// The job's time to start has passed: → `expired`.
     Expire,
-    /// Given back untouched (*release*): → the head of `ready`. Charges nothing.
+    /// The lane gives the job back without a run (*release*): → the head of `ready`. Charges nothing.
     Release,
-    /// This worker does not know the task (*park*): → `parked` under this task name until one comes that does. Charges nothing.
+    /// The worker does not know the task (*park*): → `parked` under the task's name, until a worker claims it that knows the task.
+    /// Charges nothing.
     Park {
         /// The task's name.
         task: String,
     },
-    /// The answer of a lane to a delivery that was cancelled under it. If its tag still stands after all, a release.
+    /// The ending of a delivery that was cancelled while the lane held it. If the tag still stands, it counts as a release.
     Void,
 }
 
@@ -144,9 +145,9 @@ pub enum Ending {
 pub enum BuryReason {
     /// Its last attempt failed.
     Failed,
-    /// Its handler said so.
+    /// Its handler asked for it.
     Buried,
-    /// Its bytes cannot be read.
+    /// Its envelope or parameters cannot be decoded.
     Undecodable,
     /// The processes that held it died too often.
     Crashed,
@@ -171,11 +172,11 @@ impl BuryReason {
     }
 }
 
-/// What a turn brought.
+/// The answer to a turn.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TurnAnswer {
-    /// Positions in [`Turn::finishes`] that did not count: the job was no longer this delivery's (`LeaseLost`).
+    /// Positions in [`Turn::finishes`] of stale endings: the job no longer belonged to the delivery, and nothing was changed.
     pub stale: Vec<usize>,
     /// The claimed jobs.
     pub deliveries: Vec<Delivery>,
@@ -183,17 +184,17 @@ pub struct TurnAnswer {
     pub now_ms: i64,
     /// The same in microseconds, as its [hints](super::Hint::as_of) tell it; `None` where they do not.
     pub as_of: Option<i64>,
-    /// Whether `ready` still holds jobs that any lane may have (always false while paused).
+    /// Whether `ready` still has jobs that are no suspects (false while the queue is paused).
     pub more: bool,
-    /// Whether it holds suspects, for a lane that may have one (always false while paused).
+    /// Whether `ready` has suspects (false while the queue is paused).
     pub suspects: bool,
-    /// When the earliest job of `scheduled` and `retry` is due, from now.
+    /// How long until the earliest job of `scheduled` and `retry` is due.
     pub next_due: Option<Duration>,
     /// Whether any job is parked.
     pub parked: bool,
-    /// Whether the queue is paused: finishes count, nothing is claimed.
+    /// Whether the queue is paused: endings count, and nothing is claimed.
     pub paused: bool,
-    /// How many lanes are registered with the queue, for sharing polls. Zero in a replay.
+    /// How many lanes are registered with the queue, so that lanes can share polls. Zero in a replay.
     pub workers: usize,
 }
 
@@ -203,17 +204,17 @@ pub struct TurnAnswer {
 pub struct Delivery {
     /// The job.
     pub id: JobId,
-    /// Grows with every claim: the number that a handler can fence its own storage with.
+    /// The claim number, which grows with every claim. A handler can fence its own storage with it.
     pub claim: u64,
     /// The stored envelope. Empty when `void`.
     pub envelope: Vec<u8>,
     /// How often its handler has failed.
     pub attempts: u32,
-    /// How often a process that held it died, as charged; above zero it is a suspect.
+    /// How many crashes it was charged with; above zero it is a suspect.
     pub crashes: u32,
-    /// How often it has asked to come back later.
+    /// How often it has snoozed.
     pub snoozes: u32,
-    /// It was taken away since (only in a replay): do not run it, answer with [`Ending::Void`].
+    /// Only in a replay: the job was taken from the lane meanwhile. Do not run it; hand in [`Ending::Void`].
     pub void: bool,
 }
 

@@ -23,7 +23,7 @@ use crate::{
 /// Some items of an `enqueue_all` were not stored. [`answers`](Self::answers) has one entry per item that was taken from the
 /// iterator, in order.
 pub struct EnqueueAllError<T> {
-    /// What became of each item.
+    /// The answer for each item.
     pub answers: Vec<Result<Handle<T>>>,
 }
 
@@ -57,7 +57,7 @@ impl<T> fmt::Debug for EnqueueAllError<T> {
 
 impl<T> std::error::Error for EnqueueAllError<T> {}
 
-/// For `?`: the error of the first item that was not stored. What became of the others is lost.
+/// For `?`: the error of the first item that was not stored. The answers for the other items are lost.
 impl<T> From<EnqueueAllError<T>> for Error {
     fn from(all: EnqueueAllError<T>) -> Self {
         let first = all.answers.into_iter().find_map(Result::err);

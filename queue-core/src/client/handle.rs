@@ -18,7 +18,7 @@ use crate::{
 /// How long the last look of a `wait` may take when its time is up.
 const LAST_LOOK: Duration = Duration::from_millis(40);
 
-/// A job that was enqueued. Its [`address`](Self::address) is all there is to keep: [`Client::handle`] rebuilds the rest.
+/// A job that was enqueued. Store its [`address`](Self::address) to find it later: [`Client::handle`] makes a handle of it.
 pub struct Handle<T> {
     client: Client,
     address: JobAddress,
@@ -27,26 +27,26 @@ pub struct Handle<T> {
     task: PhantomData<fn() -> T>,
 }
 
-/// What a job came to.
+/// The result of a job, as [`Handle::result`] reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobResult<T> {
-    /// It has not ended yet.
+    /// The job has not ended yet.
     Pending,
-    /// It is done. Only jobs with retention are kept for this to be seen.
+    /// The job is done. Only a job with retention is kept, so that this can be seen.
     Done(T),
-    /// It is a dead letter, and why.
+    /// The job is a dead letter, with the reason.
     Dead(String),
-    /// It was cancelled.
+    /// The job was cancelled.
     Cancelled,
-    /// It expired before it started.
+    /// The job expired before it started.
     Expired,
     /// The broker does not have it: done without retention, kept long enough, deleted, or never enqueued.
     Gone,
 }
 
 impl<T> JobResult<T> {
-    /// True when it has not ended yet.
+    /// True if the job has not ended yet.
     pub fn is_pending(&self) -> bool {
         matches!(self, JobResult::Pending)
     }
@@ -57,7 +57,7 @@ impl<T> Handle<T> {
         Handle { client, address, existing, confirmed, task: PhantomData }
     }
 
-    /// Where it is found: `queue/id`.
+    /// The job's address: `queue/id`.
     pub fn address(&self) -> &JobAddress {
         &self.address
     }
@@ -67,12 +67,12 @@ impl<T> Handle<T> {
         &self.address.id
     }
 
-    /// True when a job of this given id existed before, and no second one was stored.
+    /// True if a job of this given id existed before, so that no second job was stored.
     pub fn existing(&self) -> bool {
         self.existing
     }
 
-    /// How safe it was when it was enqueued, if the [client asked](Client::with_durability). It may be less than was asked for.
+    /// What the job survived when it was enqueued, if the [client asked for it](Client::with_durability). This may be less than was asked for.
     pub fn confirmed(&self) -> Option<Confirmed> {
         self.confirmed
     }
@@ -95,7 +95,7 @@ impl<T: Task> Handle<T>
 where
     TaskOutput<T>: DeserializeOwned,
 {
-    /// What it came to, now.
+    /// Reads the result of the job, without waiting.
     ///
     /// # Errors
     /// Those of the broker; [`Error::Decode`] when the result is not of the task's type, or was over its cap.
@@ -122,11 +122,11 @@ where
         })
     }
 
-    /// Waits until it has ended, at most for `timeout`, looking at growing intervals of 5 ms to 1 s.
+    /// Waits until the job has ended, at most for `timeout`. It polls at growing intervals of 5 ms to 1 s.
     ///
     /// # Errors
-    /// Those of [`result`](Self::result), at the latest 50 ms after `timeout` where the broker does not answer. That the job has not ended
-    /// is none: it gives [`JobResult::Pending`].
+    /// Those of [`result`](Self::result), at the latest 50 ms after `timeout` if the broker does not answer. A job that has not ended is no
+    /// error: it gives [`JobResult::Pending`].
     pub async fn wait(&self, timeout: Duration) -> Result<JobResult<TaskOutput<T>>> {
         let end = Instant::now() + timeout.min(LONGEST);
         let (mut pause, mut looked) = (Duration::from_millis(5), false);

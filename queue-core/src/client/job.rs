@@ -23,7 +23,7 @@ pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A job of the task `T`: made by `task::job(..)`, adjusted here, stored by [`enqueue`](Self::enqueue).
 ///
-/// What is set here goes before what `#[task(..)]` says, and that before the worker's settings.
+/// A setting of the job overrides that of `#[task(..)]`, which overrides that of the worker.
 ///
 /// ```
 /// use queue_core::prelude::*;
@@ -56,57 +56,58 @@ struct Options {
 
 macro_rules! setters {
     () => {
-        /// Starts it after this time, by the broker's clock, at most [`LONGEST`].
+        /// Starts the job after this delay, by the broker's clock; at most [`LONGEST`].
         pub fn delay(mut self, delay: Duration) -> Self {
             self.options.due = Due::After(delay);
             self
         }
 
-        /// Starts it at this time, by the broker's clock; at once, when it is past.
+        /// Starts the job at this time, by the broker's clock; at once if the time is past.
         pub fn at(mut self, time: SystemTime) -> Self {
             let ms = time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
             self.options.due = Due::AtMs(ms);
             self
         }
 
-        /// Puts it into this queue instead of its task's.
+        /// Puts the job into this queue instead of its task's queue.
         pub fn queue(mut self, queue: impl Into<String>) -> Self {
             self.options.queue = Some(queue.into());
             self
         }
 
-        /// Serves it before those of lower priority in its queue. Default: its task's.
+        /// Starts the job before waiting jobs of lower priority in its queue. Default: that of its task.
         pub fn priority(mut self, priority: Priority) -> Self {
             self.options.priority = Some(priority);
             self
         }
 
-        /// The failure that buries it; 1: nothing is retried. Default: its task's.
+        /// The number of failures that buries the job; 1: no retry. Default: that of its task.
         pub fn max_attempts(mut self, attempts: u32) -> Self {
             self.options.max_attempts = Some(attempts);
             self
         }
 
-        /// Longest run. Default: its task's.
+        /// The longest time of one attempt. Default: that of its task.
         pub fn timeout(mut self, timeout: Duration) -> Self {
             self.options.timeout = Some(timeout);
             self
         }
 
-        /// Keeps it and its result for so long after it is done. Default: its task's.
+        /// Keeps the job and its result for this long after it is done. Default: that of its task.
         pub fn retention(mut self, retention: Duration) -> Self {
             self.options.retention = Some(retention);
             self
         }
 
-        /// Does not start it later than so long from now, by this machine's clock: → `expired`. Default: it never expires.
+        /// Drops the job (→ `expired`) if it has not started within this time from now, by this machine's clock. Default: it never
+        /// expires.
         pub fn expires(mut self, after: Duration) -> Self {
             self.options.expires = Some(after);
             self
         }
 
-        /// Gives it an id of the application's, unique within its queue: enqueuing it again makes no second job. The id is
-        /// remembered for 24 hours after the job is done.
+        /// Gives the job an id of the application's, unique within its queue. Enqueuing the id again stores no second job. The broker
+        /// remembers the id for 24 hours after the job is done.
         pub fn id(mut self, id: impl Into<String>) -> Self {
             self.options.id = Some(id.into());
             self
@@ -129,7 +130,7 @@ impl<T: Task> Job<T> {
 
     setters!();
 
-    /// Stores it: [`Client::enqueue`].
+    /// Stores the job: see [`Client::enqueue`].
     ///
     /// # Errors
     /// Those of [`Client::enqueue`].
@@ -148,7 +149,7 @@ impl<T> fmt::Debug for Job<T> {
     }
 }
 
-/// A job of a task that is known by name alone.
+/// A job of a task that is known only by its name.
 #[derive(Clone, Debug)]
 #[must_use = "a job is stored by `client.enqueue_raw(job).await`"]
 pub struct RawJob {

@@ -37,11 +37,11 @@ use crate::{
     task::Task,
 };
 
-/// How long an enqueue is tried before it returns [`Error::Unknown`] or [`Error::Unavailable`], if
-/// [`with_deadline`](Client::with_deadline) says nothing else.
+/// How long the client tries an enqueue before it returns [`Error::Unknown`] or [`Error::Unavailable`], unless
+/// [`with_deadline`](Client::with_deadline) sets another time.
 pub const ENQUEUE_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Where a program without `QUEUE_URL` keeps its queue.
+/// The URL of the queue of a program without `QUEUE_URL`.
 pub const DEFAULT_URL: &str = "sqlite://queue.db";
 
 /// Connects an application to its queue. Cheap to clone; clones share connections and batches.
@@ -74,27 +74,27 @@ struct Inner {
 }
 
 impl Client {
-    /// Connects to the broker that a URL names, and checks that it can be relied on.
+    /// Connects to the broker that a URL names, and checks its version, access and settings.
     ///
     /// | URL | broker |
     /// |---|---|
-    /// | `sqlite://queue.db`, `sqlite:///var/lib/app/queue.db` | a SQLite file, made if it is missing |
-    /// | `sqlite://queue.db?durability=process-crash` | the same, faster: a loss of power may lose the last jobs |
+    /// | `sqlite://queue.db`, `sqlite:///var/lib/app/queue.db` | a SQLite file, created if it is missing |
+    /// | `sqlite://queue.db?durability=process-crash` | the same, faster: a power loss may lose the last jobs |
     /// | `sqlite://:memory:` | SQLite in memory, for tests |
     /// | `redis://[[user]:password@]host[:port][/db]` | Redis from 7.0, or Valkey |
     /// | `redis+sentinel://[[user]:password@]host[:port],host…/service[/db]` | the master that these sentinels know |
-    /// | `redis+cluster://[[user]:password@]host[:port],host…` | the cluster to which these nodes belong |
+    /// | `redis+cluster://[[user]:password@]host[:port],host…` | the cluster of these nodes |
     /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS |
     ///
-    /// Behind a `?`, separated by `&`, a `redis` URL may say more:
+    /// A `redis` URL may have parameters, behind a `?` and separated by `&`:
     ///
     /// | parameter | meaning |
     /// |---|---|
-    /// | `namespace=NAME` | begins the names of all keys, and so separates applications on one Redis; `queue`, if not given |
-    /// | `password_file=PATH` | has the password, and is read again for every new connection |
-    /// | `ca=PATH` | certificates (PEM) to trust in place of the usual ones; for `rediss` |
-    /// | `cert=PATH`, `key=PATH` | our own certificate and its key (PEM); for `rediss` |
-    /// | `sentinel_user=`, `sentinel_password=`, `sentinel_password_file=` | who we are for the sentinels, if they ask |
+    /// | `namespace=NAME` | prefix of all keys; it separates applications on one Redis. Default: `queue` |
+    /// | `password_file=PATH` | file with the password; it is read again for every new connection |
+    /// | `ca=PATH` | certificates (PEM) to trust instead of the usual ones; for `rediss` |
+    /// | `cert=PATH`, `key=PATH` | the client's certificate and its key (PEM); for `rediss` |
+    /// | `sentinel_user=`, `sentinel_password=`, `sentinel_password_file=` | user and password for the sentinels, if they require them |
     ///
     /// # Errors
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`], [`Error::Unavailable`],
@@ -103,8 +103,8 @@ impl Client {
         Client::open(url).await?.checked().await
     }
 
-    /// The same for those who look and repair, as the command line does: where a `sqlite://` URL names no database of ours,
-    /// nothing is made and nothing changed.
+    /// Connects like [`connect`](Self::connect), for programs that inspect and repair, such as the command line. If a `sqlite://` URL
+    /// names no database of ours, nothing is created or changed.
     ///
     /// # Errors
     /// Those of [`connect`](Self::connect), and [`Error::NoDatabase`].
@@ -118,8 +118,8 @@ impl Client {
         Ok(self)
     }
 
-    /// The same without a look at the broker: a server is reached for by the first call. For a worker, which waits for a
-    /// broker that is not there yet.
+    /// Creates a client without checking the broker: the first call connects to the server. For a worker, which waits for a broker
+    /// that cannot be reached yet.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`]; for a SQLite file also those of
@@ -155,27 +155,28 @@ impl Client {
         Client::with(broker, ENQUEUE_DEADLINE, None)
     }
 
-    /// The same broker with another deadline. Default: [`ENQUEUE_DEADLINE`].
+    /// A client of the same broker with another deadline. Default: [`ENQUEUE_DEADLINE`].
     ///
-    /// Every call of this client, of its handles and of its inspector returns within the deadline, and 50 ms at most for telling it,
-    /// whatever state the connection and the broker are in. An enqueue uses the whole of it: a broker that comes back within the deadline
-    /// gets the job. What is done when the deadline has passed:
+    /// Every call of this client, of its handles and of its inspector returns within the deadline plus 50 ms, whatever state the
+    /// connection and the broker are in. An enqueue uses the whole deadline: a broker that comes back in time gets the job. After the
+    /// deadline:
     ///
-    /// - Nothing of the job was sent: [`Error::Unavailable`]. The job is not stored and will not be.
-    /// - It was sent and there is no answer: [`Error::Unknown`]. The job may be stored, now or a little later, and `retry()` finds out.
-    /// - [`enqueue_all`](Self::enqueue_all) counts the deadline for each of its batches. It sends no further batch after one that
-    ///   failed, and so returns within the deadline from when the broker last answered.
-    /// - [`Inspector::audit`](crate::Inspector::audit) takes as long as there are jobs to look at; the deadline does not apply to it.
+    /// - If the job was not sent, the enqueue returns [`Error::Unavailable`]. The job is not stored, and will not be.
+    /// - If the job was sent and has no answer, the enqueue returns [`Error::Unknown`]. The job may be stored, now or a little later;
+    ///   `retry()` finds out.
+    /// - [`enqueue_all`](Self::enqueue_all) applies the deadline to each of its batches, and sends no further batch after a failed one.
+    ///   So it returns within the deadline after the broker's last answer.
+    /// - [`Inspector::audit`](crate::Inspector::audit) has no deadline; its time grows with the number of jobs.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
         Client::with(self.0.broker.clone(), deadline, self.0.confirm)
     }
 
-    /// The same broker; an enqueue returns when its jobs survive that, or after two seconds, and its handle says what they
-    /// [do survive](Handle::confirmed). Keep this client: each has producers of its own.
+    /// A client of the same broker whose enqueues wait until the jobs survive `durability`, for two seconds at most. The handle says what
+    /// the jobs [do survive](Handle::confirmed). Keep this client: each client registers producers of its own.
     ///
     /// On Redis from 7.2 and on Valkey, [`PowerLoss`](crate::broker::Durability::PowerLoss) waits until the server's log is on its disk
-    /// (`WAITAOF`); older ones and those without a log cannot be asked. A SQLite file that is opened with
+    /// (`WAITAOF`); older servers, and servers without a log, cannot confirm it. A SQLite file that was opened with
     /// `?durability=process-crash` is synced for this enqueue.
     ///
     /// ```no_run
@@ -195,8 +196,8 @@ impl Client {
         Client::with(self.0.broker.clone(), self.0.deadline, Some(Confirm { durability, replicas }))
     }
 
-    /// The same broker; an enqueue returns when so many replicas of a Redis server have its jobs (`WAIT`), or after two
-    /// seconds, and its handle says [how many had](Handle::confirmed). What they have survives the loss of the master.
+    /// A client of the same broker whose enqueues wait until this many replicas of a Redis server have the jobs (`WAIT`), for two seconds
+    /// at most. The handle says [how many had them](Handle::confirmed). Jobs on a replica survive the loss of the master.
     #[must_use]
     pub fn with_replicas(&self, replicas: u32) -> Client {
         let durability = self.0.confirm.map_or(Durability::Volatile, |confirm| confirm.durability);
@@ -222,14 +223,14 @@ impl Client {
         Inspector::new(self.0.broker.clone(), self.0.deadline)
     }
 
-    /// Stores a job. When this returns `Ok`, it will be run, or a person can read why not.
+    /// Stores a job. After `Ok`, the job will run, or a person can read why not.
     ///
-    /// While one call to a queue is in flight, further ones gather and leave together; a lone one leaves at once.
+    /// A single call leaves at once. While calls to a queue are in flight, further calls gather and leave together.
     ///
     /// # Errors
     /// Of the job: [`Error::Invalid`], [`Error::PayloadTooLarge`], [`Error::Encode`], [`Error::IdConflict`]. Of the broker:
-    /// [`Error::BrokerFull`] and [`Error::Unavailable`] (nothing was stored), [`Error::Unknown`] (it may have been; `retry()`
-    /// settles it).
+    /// [`Error::BrokerFull`] and [`Error::Unavailable`] (nothing was stored), [`Error::Unknown`] (the job may be stored; `retry()`
+    /// finds out).
     pub async fn enqueue<T: Task>(&self, job: Job<T>) -> Result<Handle<T>> {
         let definition = T::definition();
         let (address, existing, confirmed) = self.enqueue_prepared(job.prepare(definition)?).await?;
@@ -238,11 +239,11 @@ impl Client {
 
     /// Stores many jobs, in bounded batches, as the iterator gives them. Each item gets its own answer.
     ///
-    /// The iterator may borrow. It travels with the future, so that it has to be `Send`; one that is not is collected first.
+    /// The iterator may borrow. It is part of the future, and so has to be `Send`; collect an iterator that is not.
     ///
     /// # Errors
-    /// [`EnqueueAllError`], with the answer of every item that was taken. After a batch that the broker refused, no further
-    /// item is taken.
+    /// [`EnqueueAllError`], with the answer for every item that was taken from the iterator. After a batch that the broker refused, no
+    /// further item is taken.
     pub fn enqueue_all<'a, T, I>(&'a self, jobs: I) -> BoxFuture<'a, Result<Vec<Handle<T>>, EnqueueAllError<T>>>
     where
         T: Task,
@@ -254,7 +255,7 @@ impl Client {
         Box::pin(bulk::enqueue_all(self, Box::new(jobs.into_iter())))
     }
 
-    /// Stores a job by the name of its task, and says whether it existed: for programs that do not have its type.
+    /// Stores a job by the name of its task, and says whether the job existed. For programs that do not have the task's type.
     ///
     /// # Errors
     /// Those of [`enqueue`](Self::enqueue).

@@ -1,4 +1,4 @@
-//! What people do with jobs and queues: look, repair, stop. `walk` does it to all jobs of a state.
+//! What people do with jobs and queues: inspect, repair, pause. `walk` does it to all jobs of a state.
 
 mod walk;
 
@@ -16,9 +16,9 @@ use crate::{
     io::{on_broker, on_broker_until},
 };
 
-/// Lists, shows and repairs: what the command line and a dashboard stand on. From [`Client::inspector`](crate::Client::inspector).
+/// Lists, shows and repairs jobs and queues, for command lines and dashboards. From [`Client::inspector`](crate::Client::inspector).
 ///
-/// Like all of this crate, it works from any async runtime: the broker's own thread does the talking. Every call but
+/// Like all of this crate, it works in any async runtime, because the broker's own thread does the I/O. Every call but
 /// [`audit`](Self::audit) returns within the [deadline](crate::Client::with_deadline) of its client, with
 /// [`Error::Ambiguous`] if there is no answer by then.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl Inspector {
         Inspector { broker, deadline }
     }
 
-    /// What acknowledged jobs survive, at least: a server that does not tell may keep more.
+    /// What acknowledged jobs survive, at least. A server whose settings cannot be read may keep more.
     ///
     /// # Errors
     /// Those of the broker.
@@ -40,7 +40,7 @@ impl Inspector {
         self.run(|broker| async move { broker.durability().await }).await
     }
 
-    /// What room the broker has, and whether it refuses new jobs.
+    /// How much room the broker has, and whether it refuses new jobs.
     ///
     /// # Errors
     /// Those of the broker.
@@ -48,7 +48,7 @@ impl Inspector {
         self.run(|broker| async move { broker.condition().await }).await
     }
 
-    /// The queues that anything was ever enqueued to, or that a worker serves, sorted by name.
+    /// The queues to which a job was ever enqueued, or that a worker serves, sorted by name.
     ///
     /// # Errors
     /// Those of the broker, here and below.
@@ -56,8 +56,8 @@ impl Inspector {
         self.run(|broker| async move { broker.queues().await }).await
     }
 
-    /// Looks through a queue for what other hands have broken, and repairs it if it may. Workers do so by themselves, by the
-    /// balance of jobs and places; a [thorough](Audit::thorough) look takes as long as there are jobs, and others work meanwhile.
+    /// Searches a queue for damage that another program did, and repairs it if `how` allows. Workers audit their queues by
+    /// themselves, by comparing numbers of jobs and places. A [thorough](Audit::thorough) audit reads all jobs; others work meanwhile.
     ///
     /// # Errors
     /// Those of the broker.
@@ -68,9 +68,9 @@ impl Inspector {
         on_broker(&self.broker, async move { broker.audit(&queue, how).await }).await?
     }
 
-    /// Looks whether the list of all queues can be read: where another program has written to its key, [`queues`](Self::queues) fails.
-    /// With `repair` that key is renamed; each queue is listed again when its workers look through it, within minutes, or when
-    /// somebody registers with it.
+    /// Checks whether the list of all queues can be read. If another program has replaced its key, [`queues`](Self::queues) fails.
+    /// With `repair` the key is renamed. Each queue is listed again when its workers audit it, within minutes, or when a worker or
+    /// producer registers with it.
     ///
     /// # Errors
     /// Those of the broker.
@@ -90,8 +90,8 @@ impl Inspector {
 
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the [`next`](Page::next) of the page before.
     ///
-    /// A page may be empty although the listing goes on: only `next` says that it is over. [`walk`](Self::walk) follows it, and
-    /// [`cancel_all`](Self::cancel_all) and its like change all jobs of a state.
+    /// A page may be empty although the listing continues: it has ended only if `next` is `None`. [`walk`](Self::walk) follows the pages, and
+    /// [`cancel_all`](Self::cancel_all), [`requeue_all`](Self::requeue_all) and [`delete_all`](Self::delete_all) change all jobs of a state.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range.
@@ -112,10 +112,10 @@ impl Inspector {
         self.look(self.until(), job).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))
     }
 
-    /// Finds a job by `queue/id`, or by its bare id in all registered queues.
+    /// Finds a job by `queue/id`, or by its id alone in all registered queues.
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::Invalid`] when a bare id is found in several queues.
+    /// [`Error::NoSuchJob`]; [`Error::Invalid`] if the id is found in several queues.
     pub async fn find(&self, text: &str) -> Result<JobAddress> {
         if text.contains('/') {
             return text.parse();
@@ -138,7 +138,7 @@ impl Inspector {
         }
     }
 
-    /// Takes a job out of whatever it waits in. A running one can change nothing any more, and its handler is told.
+    /// Cancels a job in any state that is not final. A running job can change nothing any more, and its handler is told to stop.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it has ended.
@@ -150,7 +150,7 @@ impl Inspector {
         }
     }
 
-    /// Puts a dead job back: → `ready`, with clean counters.
+    /// Lets a dead job run again: → `ready`, with clean counters.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is not dead.
@@ -162,7 +162,7 @@ impl Inspector {
         }
     }
 
-    /// Removes a job that is not running, with all that is kept of it.
+    /// Removes a job that is not running, with its record.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is running: cancel it first.
@@ -216,7 +216,7 @@ impl Inspector {
         self.run_until(until, |broker| async move { broker.delete(&queue, &ids).await }).await
     }
 
-    /// Stops claiming from a queue, for all workers. What runs goes on, enqueues too.
+    /// Pauses a queue: no worker claims from it. Running jobs continue, and enqueues are accepted.
     ///
     /// # Errors
     /// Those of the broker.

@@ -31,21 +31,21 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Begins at this place of the listing instead of its first: 0, or what [`goes_on_at`](Self::goes_on_at) said.
+    /// Begins at this offset of the listing: 0, or the value of [`goes_on_at`](Self::goes_on_at).
     #[must_use]
     pub fn from(mut self, place: u64) -> Self {
         self.from = Some(place);
         self
     }
 
-    /// Ends after so many jobs.
+    /// Ends after this many jobs.
     #[must_use]
     pub fn at_most(mut self, jobs: u64) -> Self {
         self.left = jobs;
         self
     }
 
-    /// The next jobs of the listing, one at least and [`MAX_ITEMS`] at most. `None`: there are no more.
+    /// The next jobs of the listing, 1 to [`MAX_ITEMS`]. `None`: there are no more.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a queue's name outside the grammar, and those of the broker.
@@ -61,7 +61,7 @@ impl Walk {
         Ok(None)
     }
 
-    /// Where the listing goes on behind the jobs that were told; `None` when it is over.
+    /// The offset behind the jobs that were returned; `None` if the listing has ended.
     pub fn goes_on_at(&self) -> Option<u64> {
         self.from
     }
@@ -80,24 +80,24 @@ enum Verb {
 }
 
 impl Inspector {
-    /// A walk through all jobs of a queue in one state, in the order in which they will be served or have ended. Jobs that come or
-    /// go meanwhile may be missed, or met twice.
+    /// A walk through all jobs of a queue in one state, in the order in which they will be served or have ended. Jobs that arrive or
+    /// leave meanwhile may be missing, or appear twice.
     pub fn walk(&self, queue: &str, state: State) -> Walk {
         Walk { inspector: self.clone(), queue: queue.to_owned(), state, from: Some(0), left: u64::MAX }
     }
 
-    /// [`cancel`](Self::cancel) for all jobs of a queue in one state. Says how many were cancelled.
+    /// [`cancel`](Self::cancel) for all jobs of a queue in one state. Returns how many were cancelled.
     ///
-    /// It cancels at most as many as there were when it began, so that it ends although new ones arrive.
+    /// It cancels at most as many jobs as there were when it began, so that it ends although new jobs arrive.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar, here and below, and those of the broker. Jobs that
-    /// were cancelled before the error stay so.
+    /// were cancelled before the error stay cancelled.
     pub async fn cancel_all(&self, queue: &str, state: State) -> Result<u64> {
         self.all(queue, state, Verb::Cancel).await
     }
 
-    /// [`requeue`](Self::requeue) for all dead jobs of a queue: at most as many as there were when it began. Says how many.
+    /// [`requeue`](Self::requeue) for all dead jobs of a queue, at most as many as there were when it began. Returns how many.
     ///
     /// # Errors
     /// Those of the broker.
@@ -105,7 +105,7 @@ impl Inspector {
         self.all(queue, State::Dead, Verb::Requeue).await
     }
 
-    /// [`delete`](Self::delete) for all jobs of a queue in one state: at most as many as there were when it began. Says how many.
+    /// [`delete`](Self::delete) for all jobs of a queue in one state, at most as many as there were when it began. Returns how many.
     ///
     /// # Errors
     /// Those of the broker.
