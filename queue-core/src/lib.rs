@@ -130,6 +130,7 @@ pub mod envelope;
 mod error;
 pub mod inspector;
 mod io;
+pub mod middleware;
 pub mod outcome;
 pub mod payload;
 pub mod prelude;
@@ -152,6 +153,7 @@ pub use self::{
     error::{Cause, Error, Result},
     inspector::{Inspector, Walk},
     io::BoxFuture,
+    middleware::{Middleware, Next},
     outcome::Outcome,
     task::{Backoff, Handler, Task},
 };

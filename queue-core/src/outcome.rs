@@ -17,7 +17,7 @@ use crate::{
 /// as an error: `Err(Outcome::Snooze(..))?` works in a function that returns `anyhow::Result`, or any other error type that keeps its
 /// sources or is transparent.
 ///
-/// The worker uses the others for runs that end in another way.
+/// The worker uses the others for runs that end in another way. A [`Middleware`](crate::Middleware) sees all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -51,6 +51,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The outcome of a handler that returns `Err(error)`: the outcome among the error's sources, or else [`Outcome::Failed`]. For a middleware.
+    pub fn failed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        failed(error.into().as_ref())
+    }
+
     /// Whether the run succeeded: [`Done`](Outcome::Done), [`DoneWith`](Outcome::DoneWith) or [`Repeat`](Outcome::Repeat).
     pub fn is_done(&self) -> bool {
         matches!(self, Outcome::Done | Outcome::DoneWith(_) | Outcome::Repeat(_))
@@ -195,7 +200,7 @@ impl<T: TaskResult, E: TaskFailure> TaskReturn for Result<T, E> {
     fn end(self, wanted: bool) -> Outcome {
         match self {
             Ok(value) => value.end_ok(wanted),
-            Err(error) => failed(error.boxed().as_ref()),
+            Err(error) => Outcome::failed(error.boxed()),
         }
     }
 }

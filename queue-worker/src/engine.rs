@@ -16,6 +16,7 @@ use queue_core::{
     Client,
     broker::{Condition, DynBroker, ProcessId},
     context::{Environment, LeaseClock},
+    middleware::Stack,
     outcome::panic_text,
     registry::Registry,
     task::TaskDef,
@@ -43,6 +44,7 @@ pub(crate) struct Plan {
     pub(crate) environment: Arc<Environment>,
     pub(crate) queues: Vec<QueueConfig>,
     pub(crate) settings: Settings,
+    pub(crate) middleware: Stack,
     pub(crate) health: Option<SocketAddr>,
 }
 
@@ -52,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) process: ProcessId,
     pub(crate) settings: Settings,
     pub(crate) environment: Arc<Environment>,
+    pub(crate) middleware: Stack,
     pub(crate) tasks: HashMap<&'static str, Known>,
     pub(crate) queues: Vec<Arc<str>>,
     /// How many jobs run.
@@ -113,6 +116,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
         process: ProcessId::random(),
         settings: plan.settings,
         environment: plan.environment,
+        middleware: plan.middleware,
         tasks,
         queues: plan.queues.iter().map(|queue| queue.name.as_str().into()).collect(),
         running: AtomicUsize::new(0),

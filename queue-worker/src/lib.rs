@@ -46,7 +46,11 @@ pub use self::{
     worker::{Stopped, Worker},
 };
 
-// The examples of the README compile.
+// The examples of the README and of the documents compile.
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/middleware.md")]
+struct AboutMiddleware;

@@ -1,16 +1,13 @@
-//! The worker as applications see it: a builder that runs.
+//! The worker as applications see it: a builder that runs. `check` says what is wrong with its settings.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+mod check;
+
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use queue_core::{
-    Backoff, Client, Task,
-    address::check_name,
+    Backoff, Client, Middleware, Task,
     context::{Environment, States},
+    middleware::Stack,
     registry::Registry,
 };
 
@@ -50,6 +47,7 @@ pub struct Worker {
     states: States,
     queues: Vec<QueueConfig>,
     settings: Settings,
+    middleware: Stack,
     health: Option<SocketAddr>,
 }
 
@@ -83,6 +81,7 @@ impl Worker {
             states: States::default(),
             queues: Vec::new(),
             settings: Settings::default(),
+            middleware: Stack::default(),
             health: None,
         }
     }
@@ -185,6 +184,12 @@ impl Worker {
         self
     }
 
+    /// Runs this code around every job. Call it again for more middleware: the first that was added is the outermost.
+    pub fn middleware(mut self, middleware: impl Middleware) -> Self {
+        self.middleware.push(middleware);
+        self
+    }
+
     /// Answers `GET /health` on this address: 200 while the broker can be reached; 503 while it cannot, or if the SQLite file was
     /// deleted, moved or replaced. If the broker is full, the answer stays 200 with `"full": true`, because stored jobs are still claimed
     /// and can end. Port 0 takes a free port, which is logged.
@@ -201,85 +206,6 @@ impl Worker {
     /// The tasks that it knows.
     pub fn tasks(&self) -> &Registry {
         &self.registry
-    }
-
-    /// Checks settings, tasks and states, as [`run`](Self::run) does first.
-    ///
-    /// # Errors
-    /// [`WorkerError::Setup`] with everything that is wrong.
-    pub fn check(&self) -> Result<(), WorkerError> {
-        let mut problems = self.registry.duplicates();
-        let settings = &self.settings;
-        if settings.concurrency == 0 {
-            problems.push("concurrency `0` would run nothing; use 1 or more".to_owned());
-        }
-        if settings.concurrency > MAX_CONCURRENCY {
-            problems.push(format!("concurrency `{}` is more than {MAX_CONCURRENCY}; start several workers", settings.concurrency));
-        }
-        if settings.lease < MIN_LEASE {
-            problems.push(format!("lease `{:?}` is too short to be renewed in time; use {MIN_LEASE:?} or more", settings.lease));
-        }
-        let longest = [
-            ("lease", settings.lease, MAX_LEASE, "the jobs of a worker that dies would wait as long; long jobs need no long lease"),
-            ("grace", settings.grace, MAX_GRACE, "a stop would take as long"),
-            ("timeout", settings.timeout.unwrap_or_default(), LONGEST, "leave it out for none"),
-            ("retention", settings.retention.unwrap_or_default(), LONGEST, "use less"),
-        ];
-        for (field, value, most, way_out) in longest.into_iter().filter(|(_, value, most, _)| value > most) {
-            problems.push(format!("{field} `{value:?}` is more than {most:?}; {way_out}"));
-        }
-        if settings.backoff.base > settings.backoff.max {
-            let Backoff { base, max } = settings.backoff;
-            problems.push(format!("backoff base `{base:?}` is more than its max `{max:?}`; the delay grows from base to max"));
-        }
-        if settings.max_attempts == 0 {
-            problems.push("max_attempts `0` is no attempt at all; 1 means that nothing is retried".to_owned());
-        }
-        if settings.crashes.max_crashes == 0 {
-            problems.push("max_crashes `0` would bury jobs that nothing happened to; 1 means that no crash is forgiven".to_owned());
-        }
-        if settings.timeout == Some(Duration::ZERO) {
-            problems.push("timeout `0s` is no time at all; leave it out for none".to_owned());
-        }
-        for queue in &self.queues {
-            if let Err(error) = check_name("queue", &queue.name) {
-                problems.push(error.to_string());
-            }
-            if queue.weight == 0 {
-                problems.push(format!("weight `0` of queue `{}` would never serve it; use 1 or more, or leave the queue out", queue.name));
-            }
-            if queue.limit == Some(0) {
-                problems.push(format!("limit `0` of queue `{}` would never serve it; use 1 or more, or leave the queue out", queue.name));
-            }
-        }
-        let mut seen = BTreeSet::new();
-        problems.extend(
-            self.queues.iter().filter(|queue| !seen.insert(&queue.name)).map(|queue| format!("queue `{}` is named twice", queue.name)),
-        );
-        if self.registry.tasks().next().is_none() {
-            problems.push(
-                "it knows no task: put `#[task]` on a function, name the crate that has it (`use shop_tasks as _;`), or call `.register::<T>()`"
-                    .to_owned(),
-            );
-        }
-        problems.extend(self.missing_states());
-        if problems.is_empty() { Ok(()) } else { Err(WorkerError::Setup(problems)) }
-    }
-
-    /// States that tasks of the served queues want and do not get.
-    fn missing_states(&self) -> Vec<String> {
-        let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
-        let mut wanted: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
-        for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
-            for need in (task.states)().into_iter().filter(|need| !self.states.has(need.id)) {
-                wanted.entry(need.name).or_default().push(task.name);
-            }
-        }
-        let told = |(state, tasks): (&str, Vec<&str>)| {
-            let tasks: Vec<String> = tasks.iter().map(|task| format!("`{task}`")).collect();
-            format!("no state of type `{state}` was given, and task {} takes it; call `.state(..)` with one", tasks.join(", "))
-        };
-        wanted.into_iter().map(told).collect()
     }
 
     /// The names of the queues that it serves.
@@ -370,6 +296,7 @@ impl Worker {
             environment,
             queues,
             settings: self.settings,
+            middleware: self.middleware,
             health: self.health,
         };
         let (control, stage) = Control::new();
@@ -383,14 +310,3 @@ impl Worker {
         }
     }
 }
-
-/// Most jobs at once in one process.
-const MAX_CONCURRENCY: usize = 100_000;
-
-/// Longest lease and grace time, and longest of everything else.
-const MAX_LEASE: Duration = Duration::from_secs(24 * 3600);
-const MAX_GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
-const LONGEST: Duration = queue_core::client::LONGEST;
-
-/// Shortest lease: six beats of 50 ms.
-const MIN_LEASE: Duration = Duration::from_millis(300);

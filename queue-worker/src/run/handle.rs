@@ -1,4 +1,4 @@
-//! The run of the handler itself: within its timeout, told to stop when it should, and behind a wall for panics.
+//! The run of the handler itself: within all middleware and its timeout, told to stop when it should, and behind a wall for panics.
 
 use std::{
     any::Any,
@@ -13,6 +13,10 @@ use queue_core::{
     outcome::panic_text,
     task::{Call, RunFn, TaskDef},
 };
+use tokio::{
+    sync::Mutex,
+    task::{JoinError, JoinHandle},
+};
 use tracing::Instrument;
 
 use super::Run;
@@ -21,14 +25,26 @@ use crate::letters::address;
 /// How long a handler that was told to stop may take for it before it is dropped.
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(1);
 
+/// What a handler returned, or its panic.
+type Caught = Result<Outcome, Box<dyn Any + Send>>;
+
 impl Run {
-    /// Runs the handler to its end.
+    /// Runs the handler to its end, within all middleware.
     pub(super) async fn handle(&self, task: &TaskDef, call: Call, context: &JobContext) -> Outcome {
         let span = self.span(context);
+        let (middleware, notice) = (&self.shared.middleware, self.shared.settings.notice());
         let handled = async {
             match task.run {
-                RunFn::Async(run) => poll_handler(run, call, context, self.shared.settings.notice()).await,
-                RunFn::Blocking(run) => block_on_handler(run, call, context, span.clone()).await,
+                RunFn::Async(run) if middleware.is_empty() => poll(|| run(call), None, context, notice).await,
+                RunFn::Blocking(run) if middleware.is_empty() => block_on_handler(run, call, context, span.clone()).await,
+                RunFn::Async(run) => poll(|| middleware.run(context, move || run(call)), None, context, notice).await,
+                RunFn::Blocking(run) => {
+                    let (thread, span) = (Thread::default(), span.clone());
+                    let handler = || Box::pin(thread.run(run, call, context, span)) as BoxFuture<'_, Outcome>;
+                    let outcome = poll(|| middleware.run(context, handler), Some(&thread), context, notice).await;
+                    thread.is_left().await;
+                    outcome
+                }
             }
         };
         let outcome = if span.is_disabled() { handled.await } else { handled.instrument(span.clone()).await };
@@ -44,9 +60,15 @@ impl Run {
     }
 }
 
-async fn poll_handler(run: fn(Call) -> BoxFuture<'static, Outcome>, call: Call, context: &JobContext, notice: Duration) -> Outcome {
+/// Polls a run until it returns. If it is told to stop and does not return soon, it is dropped.
+async fn poll<'a>(
+    begin: impl FnOnce() -> BoxFuture<'a, Outcome>,
+    thread: Option<&Thread>,
+    context: &JobContext,
+    notice: Duration,
+) -> Outcome {
     // The first steps of a handler may panic, too.
-    let mut handler = match catch_unwind(AssertUnwindSafe(|| run(call))) {
+    let mut handler = match catch_unwind(AssertUnwindSafe(begin)) {
         Ok(handler) => AssertUnwindSafe(handler).catch_unwind(),
         Err(panic) => return Outcome::Panicked(panic_text(panic.as_ref())),
     };
@@ -68,21 +90,64 @@ async fn poll_handler(run: fn(Call) -> BoxFuture<'static, Outcome>, call: Call, 
         cause = stop => cause,
     };
     let patience = if cause == CancelCause::Shutdown { notice } else { CANCEL_GRACE };
-    match tokio::time::timeout(patience, &mut handler).await {
-        Ok(end) => returned(end),
-        Err(_) => {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(handler))) {
-                let job = address(context.queue(), context.id());
-                tracing::error!(%job, task = context.task(), error = panic_text(panic.as_ref()), "the handler panicked while it was dropped");
+    let runs_out = async {
+        match thread {
+            Some(thread) => thread.is_left_for(patience).await,
+            None => tokio::time::sleep(patience).await,
+        }
+    };
+    tokio::select! {
+        biased;
+        end = &mut handler => return returned(end),
+        () = runs_out => {}
+    }
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(handler))) {
+        let job = address(context.queue(), context.id());
+        tracing::error!(%job, task = context.task(), error = panic_text(panic.as_ref()), "the handler panicked while it was dropped");
+    }
+    Outcome::Stopped(cause)
+}
+
+/// The thread of a blocking handler that runs within middleware. A middleware may give the handler up; its thread cannot, and the
+/// run does not end before it: the job would be given away while its handler runs.
+#[derive(Default)]
+struct Thread(Mutex<Option<JoinHandle<Caught>>>);
+
+impl Thread {
+    /// Runs the handler. Dropped before it returns, this leaves the thread behind.
+    async fn run(&self, run: fn(Call) -> Outcome, call: Call, context: &JobContext, span: tracing::Span) -> Outcome {
+        let mut thread = self.0.lock().await;
+        let handler = thread.insert(spawn(run, call, span));
+        let end = handler.await;
+        *thread = None;
+        joined(end, context)
+    }
+
+    /// Waits until no handler runs in it.
+    async fn is_left(&self) {
+        let mut thread = self.0.lock().await;
+        if let Some(handler) = &mut *thread {
+            // Whoever wanted to know how it ended has given it up.
+            drop(handler.await);
+            *thread = None;
+        }
+    }
+
+    /// Waits until no handler has run in it for so long.
+    async fn is_left_for(&self, patience: Duration) {
+        loop {
+            self.is_left().await;
+            tokio::time::sleep(patience).await;
+            if self.0.try_lock().is_ok_and(|thread| thread.is_none()) {
+                return;
             }
-            Outcome::Stopped(cause)
         }
     }
 }
 
 /// A blocking handler cannot be stopped: it keeps its slot until it returns.
 async fn block_on_handler(run: fn(Call) -> Outcome, call: Call, context: &JobContext, span: tracing::Span) -> Outcome {
-    let mut handler = tokio::task::spawn_blocking(move || span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(call)))));
+    let mut handler = spawn(run, call, span);
     if let Some(deadline) = context.deadline() {
         if let Ok(end) = tokio::time::timeout_at(deadline.into(), &mut handler).await {
             return joined(end, context);
@@ -92,7 +157,11 @@ async fn block_on_handler(run: fn(Call) -> Outcome, call: Call, context: &JobCon
     joined(handler.await, context)
 }
 
-fn joined(end: Result<Result<Outcome, Box<dyn Any + Send>>, tokio::task::JoinError>, context: &JobContext) -> Outcome {
+fn spawn(run: fn(Call) -> Outcome, call: Call, span: tracing::Span) -> JoinHandle<Caught> {
+    tokio::task::spawn_blocking(move || span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(call)))))
+}
+
+fn joined(end: Result<Caught, JoinError>, context: &JobContext) -> Outcome {
     match end {
         Ok(end) => returned(end),
         Err(_) => {
@@ -103,6 +172,6 @@ fn joined(end: Result<Result<Outcome, Box<dyn Any + Send>>, tokio::task::JoinErr
     }
 }
 
-fn returned(end: Result<Outcome, Box<dyn Any + Send>>) -> Outcome {
+fn returned(end: Caught) -> Outcome {
     end.unwrap_or_else(|panic| Outcome::Panicked(panic_text(panic.as_ref())))
 }

@@ -79,6 +79,11 @@ impl Probe {
         Inside(self.clone())
     }
 
+    /// Handlers that are inside now.
+    pub(crate) fn inside(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+
     /// Most handlers that were inside at once.
     pub(crate) fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)

@@ -178,7 +178,11 @@ mutants! {
         "client: an ambiguous enqueue is unknown": "matches!(error, Error::Ambiguous { .. })" => "false";
         "client: a call ends at its deadline": "timeout_at(callers.next() + LATE, &mut attempt)" => "timeout_at(callers.next() + LATE * 500, &mut attempt)";
     }
+    WORKER "queue-core/src/middleware.rs" {
+        "middleware: a run that was told to stop does not begin": "self.context.cancel_cause()" => "None";
+    }
     WORKER "queue-worker/src/run/handle.rs" {
+        "worker: a blocking handler is never given away": "thread.is_left().await" => "()";
         "worker: a panic is contained": "Ok(handler) => AssertUnwindSafe(handler).catch_unwind()," => "Ok(handler) => handler.map(Ok::<_, Box<dyn Any + Send>>),";
     }
     WORKER "queue-worker/src/pump/turns.rs" {

@@ -1,0 +1,143 @@
+//! Middleware: the application's own code around every run of a job.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use futures_util::FutureExt;
+
+use crate::{
+    context::JobContext,
+    io::BoxFuture,
+    outcome::{Outcome, panic_text},
+};
+
+/// Code of the application that runs around every job of a worker: to measure, to report failures, to hold a lock, to turn jobs away.
+///
+/// Give it to a worker with `Worker::middleware(..)`. Several wrap each other in the order in which they were added: the first is the
+/// outermost. Everything has a default that passes on what it gets, so a middleware has only the methods that it needs.
+///
+/// ```
+/// use std::time::Instant;
+///
+/// use queue_core::{Middleware, Next, prelude::*};
+///
+/// /// Prints how long each run took, and how it ended.
+/// struct Timing;
+///
+/// impl Middleware for Timing {
+///     async fn run(&self, context: &JobContext, next: Next<'_>) -> Outcome {
+///         let begun = Instant::now();
+///         let outcome = next.run().await;
+///         println!("{} took {:?}: {outcome}", context.task(), begun.elapsed());
+///         outcome
+///     }
+/// }
+/// ```
+///
+/// An [`Arc`] of a middleware is one, too.
+pub trait Middleware: Send + Sync + 'static {
+    /// Runs a job, or what is left of the way to its handler: [`Next::run`] goes on with the next middleware, and behind the last
+    /// with the handler. Default: that alone.
+    ///
+    /// - What it returns is how the run ended. It may return the outcome that it got, or another: [`Outcome::failed`] makes
+    ///   one of any error. Without a call of [`Next::run`] the handler does not run.
+    /// - A panic of the handler, or of an inner middleware, is an [`Outcome::Panicked`] to those outside of it. Its own panic is treated like
+    ///   the handler's: the job has failed and is retried.
+    /// - The job's timeout covers all middleware. When it is over, or when the job is cancelled, [`JobContext::cancelled`] tells, and
+    ///   a second later the run is dropped where it stands, middleware and handler together. A blocking handler cannot be dropped: its
+    ///   run is waited for.
+    /// - It is called once an attempt, and not for jobs whose handler does not begin: those that have expired, whose task is unknown, or
+    ///   whose envelope cannot be read. Parameters are decoded by the handler, inside of all middleware.
+    fn run(&self, context: &JobContext, next: Next<'_>) -> impl Future<Output = Outcome> + Send {
+        let _ = context;
+        next.run()
+    }
+}
+
+impl<M: Middleware> Middleware for Arc<M> {
+    fn run(&self, context: &JobContext, next: Next<'_>) -> impl Future<Output = Outcome> + Send {
+        M::run(self, context, next)
+    }
+}
+
+/// The rest of the way to a job's handler.
+#[must_use = "the handler does not run without `.run().await`"]
+pub struct Next<'a> {
+    rest: &'a [Arc<dyn Boxed>],
+    context: &'a JobContext,
+    handler: Box<dyn FnOnce() -> BoxFuture<'a, Outcome> + Send + 'a>,
+}
+
+impl<'a> Next<'a> {
+    /// Runs what is left: the next middleware, or the handler. How that ended, also with an error or a panic, is the outcome.
+    /// A run that was told to stop meanwhile is not begun: it is [`Outcome::Stopped`].
+    pub async fn run(self) -> Outcome {
+        if let Some(cause) = self.context.cancel_cause() {
+            return Outcome::Stopped(cause);
+        }
+        // The first steps may panic, too.
+        let ended = match catch_unwind(AssertUnwindSafe(|| self.begin())) {
+            Ok(run) => AssertUnwindSafe(run).catch_unwind().await,
+            Err(panic) => Err(panic),
+        };
+        ended.unwrap_or_else(|panic| Outcome::Panicked(panic_text(panic.as_ref())))
+    }
+
+    fn begin(self) -> BoxFuture<'a, Outcome> {
+        match self.rest.split_first() {
+            Some((first, rest)) => first.run_boxed(self.context, Next { rest, ..self }),
+            None => (self.handler)(),
+        }
+    }
+}
+
+impl fmt::Debug for Next<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next").field("middleware", &self.rest.len()).finish_non_exhaustive()
+    }
+}
+
+/// Several of them, from the outermost to the innermost. For workers.
+#[derive(Clone, Default)]
+pub struct Stack(Vec<Arc<dyn Boxed>>);
+
+impl Stack {
+    /// Adds one, inside of those before it.
+    pub fn push(&mut self, middleware: impl Middleware) {
+        self.0.push(Arc::new(middleware));
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Begins a run through all of them. Its first steps, and its future, may panic.
+    pub fn run<'a>(
+        &'a self,
+        context: &'a JobContext,
+        handler: impl FnOnce() -> BoxFuture<'a, Outcome> + Send + 'a,
+    ) -> BoxFuture<'a, Outcome> {
+        Next { rest: &self.0, context, handler: Box::new(handler) }.begin()
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stack({})", self.0.len())
+    }
+}
+
+/// A middleware of any type.
+trait Boxed: Send + Sync {
+    fn run_boxed<'a>(&'a self, context: &'a JobContext, next: Next<'a>) -> BoxFuture<'a, Outcome>;
+}
+
+impl<M: Middleware> Boxed for M {
+    fn run_boxed<'a>(&'a self, context: &'a JobContext, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.run(context, next))
+    }
+}
