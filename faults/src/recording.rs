@@ -12,8 +12,8 @@ use queue_core::{
     alarm::Alarm,
     broker::{
         self, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue,
-        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
-        SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, Page, PartyName, QueueStats, Reclaimed, Register, Suspect,
+        Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -219,7 +219,7 @@ impl Inspect for RecordingBroker {
         self.inner.stats(queue).await
     }
 
-    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
         self.inner.list(queue, state, offset, limit).await
     }
 

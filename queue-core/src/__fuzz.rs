@@ -16,7 +16,7 @@ use crate::{
     __private::{Param, PayloadReader, PayloadWriter, json_object},
     JobAddress, JobContext, JobId,
     address::check_name,
-    broker::{BuryReason, State},
+    broker::{BuryReason, JobState},
     codec,
     context::{ContextInit, Environment},
     envelope::{ERROR_MAX, Envelope},
@@ -167,7 +167,7 @@ pub fn names(bytes: &[u8]) {
         Ok(address) => assert_eq!(address.to_string().parse::<JobAddress>().expect("what is printed is read"), address),
         Err(error) => bounded(&error.to_string()),
     }
-    if let Ok(state) = State::from_str(text) {
+    if let Ok(state) = JobState::from_str(text) {
         assert_eq!(state.name(), text);
     }
     if let Some(reason) = BuryReason::from_name(text) {

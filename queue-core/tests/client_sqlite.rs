@@ -11,7 +11,7 @@ use std::{
 
 use queue_core::{
     Error,
-    broker::{BuryReason, CancelAnswer, Ending, Finish, ProcessId, Register, State as JobState, Turn},
+    broker::{BuryReason, CancelAnswer, Ending, Finish, JobState, ProcessId, Register, Turn},
     client::RawJob,
     prelude::*,
 };

@@ -31,5 +31,5 @@ async fn a_job_is_claimed_and_acknowledged() {
     assert!(answer.stale.is_empty() && answer.more);
     let stats = client.inspector().stats("numbers").await.unwrap();
     assert_eq!(stats.counters["done"], 500);
-    assert_eq!(handles[999].status().await.unwrap(), Some(queue_core::broker::State::Ready));
+    assert_eq!(handles[999].status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
 }

@@ -39,7 +39,7 @@ use queue_core::{
     address::check_name,
     broker::{
         Announcer, Audit, Broker, BrokerInfo, CancelAnswer, CrashRule, Damage, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints,
-        Inspect, JobRecord, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept,
+        Inspect, JobRecord, JobState, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, Suspect, Suspects, SweepLimits, Swept,
         Turn, TurnAnswer, sealed,
     },
 };
@@ -233,7 +233,7 @@ impl Inspect for MemoryBroker {
         Ok(self.read(queue, Model::stats))
     }
 
-    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
         Ok(self.read(queue, |model| {
             let from = usize::try_from(offset).unwrap_or(usize::MAX);
             let mut ids = model.ids(state).into_iter().skip(from);

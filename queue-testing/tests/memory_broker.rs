@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{Audit, Broker, Damage, DamageKind, Due, Enqueue, Enqueued, Inspect, NewJob, ProcessId, Register, State},
+    broker::{Audit, Broker, Damage, DamageKind, Due, Enqueue, Enqueued, Inspect, JobState, NewJob, ProcessId, Register},
 };
 use queue_testing::{
     Clock,
@@ -71,5 +71,5 @@ async fn a_look_tells_whether_anything_waits() {
     let delivery = lane.claim_one().await;
     assert!(!broker.look(QUEUE).await.expect("a look is answered"), "what runs does not wait");
     lane.ack(&[delivery]).await;
-    assert_eq!(broker.stats(QUEUE).await.expect("statistics can be read").depth.get(&State::Active), None);
+    assert_eq!(broker.stats(QUEUE).await.expect("statistics can be read").depth.get(&JobState::Active), None);
 }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 
 use common::{PATIENCE, Probe, claim_and_die, memory, run, until, until_state, worker};
 use queue_core::{
-    broker::{BuryReason, State as JobState},
+    broker::{BuryReason, JobState},
     prelude::*,
 };
 

@@ -6,7 +6,7 @@ use std::{fmt::Debug, sync::Arc};
 
 use common::{Probe, address_in, free_address, memory, run, until, until_health, until_state, worker};
 use queue_core::{
-    Middleware, Next, broker::State as JobState, client::RawJob, context::CancelCause, outcome::Encoded, prelude::*, task::TaskOutput,
+    Middleware, Next, broker::JobState, client::RawJob, context::CancelCause, outcome::Encoded, prelude::*, task::TaskOutput,
 };
 use serde::de::DeserializeOwned;
 

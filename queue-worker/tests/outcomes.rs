@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 
 use common::{PATIENCE, Probe, address_in, enqueue_bytes, memory, run, until_state, worker};
 use queue_core::{
-    broker::{BuryReason, State as JobState},
+    broker::{BuryReason, JobState},
     client::RawJob,
     envelope::Envelope,
     prelude::*,

@@ -11,7 +11,7 @@ use queue_core::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue,
-        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect,
+        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, Page, Party, PartyName, QueueStats, Reclaimed, Register, Suspect,
         Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
     redis::RedisBroker,
@@ -181,7 +181,7 @@ impl Inspect for RolesBroker {
         self.dashboard.stats(queue).await
     }
 
-    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
         self.dashboard.list(queue, state, offset, limit).await
     }
 

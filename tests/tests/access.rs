@@ -56,7 +56,7 @@ async fn a_dashboard_cannot_write(kind: Kind) {
     assert!(is_denied(&inspector.cancel(job.address()).await));
     assert!(is_denied(&inspector.delete(job.address()).await));
     assert!(is_denied(&inspector.pause("access").await));
-    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::State::Ready));
+    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
 }
 
 async fn a_key_of_another_type_is_named_to_every_user_and_renamed_for_the_admin(kind: Kind) {
@@ -115,7 +115,7 @@ async fn a_producer_sees_what_became_of_its_job_and_nothing_of_others(kind: Kind
     let server = admitted(kind).await;
     let client = Client::connect(&roles::url(&server, "producer")).await.unwrap();
     let job = note::job(1).enqueue(&client).await.unwrap();
-    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::State::Ready));
+    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
     assert!(is_denied(&client.inspector().queues().await));
     let elsewhere = Client::connect(&format!("{}?namespace=other", roles::url(&server, "producer"))).await.unwrap();
     assert!(is_denied(&note::job(2).enqueue(&elsewhere).await));
@@ -205,7 +205,7 @@ async fn on_redis_tls_reaches_sentinels_and_their_master() {
     let url = format!("rediss+sentinel://localhost:{watch}/jobs?{}", files.parameters());
     let client = Client::connect(&url).await.unwrap();
     let job = note::job(1).enqueue(&client).await.unwrap();
-    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::State::Ready));
+    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
 }
 
 /// The ports that nodes tell are those for TLS.
@@ -222,7 +222,7 @@ async fn on_redis_tls_reaches_the_nodes_of_a_cluster() {
     queue_tests::patience::until("the cluster to be up", || async { node.command(&["CLUSTER", "INFO"]).contains("state:ok") }).await;
     let client = Client::connect(&url).await.unwrap();
     let job = note::job(1).enqueue(&client).await.unwrap();
-    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::State::Ready));
+    assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use queue_core::{broker::State, prelude::*, sqlite::SqliteBroker};
+use queue_core::{broker::JobState, prelude::*, sqlite::SqliteBroker};
 use queue_tests::{
     patience::wait_for,
     server::{Kind, Server},
@@ -48,7 +48,7 @@ async fn enqueue_and_look(client: Client) {
         number::job(n).enqueue(&client).await.unwrap();
     }
     let stats = client.inspector().stats("anywhere").await.unwrap();
-    assert_eq!(stats.depth[&State::Ready], 5);
+    assert_eq!(stats.depth[&JobState::Ready], 5);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_server_that_is_down_for_a_while() {
         });
         number::job(2).enqueue(&client).await.unwrap();
         let _server = restarted.join().unwrap();
-        assert_eq!(client.inspector().stats("anywhere").await.unwrap().depth[&State::Ready], 3);
+        assert_eq!(client.inspector().stats("anywhere").await.unwrap().depth[&JobState::Ready], 3);
     });
 }
 
@@ -120,7 +120,7 @@ fn a_runtime_that_ends_leaves_no_call_behind() {
         for n in 1..5 {
             number::job(n).enqueue(&client).await.unwrap();
         }
-        assert_eq!(client.inspector().stats("anywhere").await.unwrap().depth[&State::Ready], 5);
+        assert_eq!(client.inspector().stats("anywhere").await.unwrap().depth[&JobState::Ready], 5);
     }))
     .unwrap();
 }

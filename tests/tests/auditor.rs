@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{Audit, BuryReason, CancelAnswer, Damage, DamageKind, DynBroker, Ending, MAX_BYTES, NewJob, State},
+    broker::{Audit, BuryReason, CancelAnswer, Damage, DamageKind, DynBroker, Ending, JobState, MAX_BYTES, NewJob},
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
@@ -74,7 +74,7 @@ impl Place {
         self.broker.audit(QUEUE, how).await.unwrap().into_iter().map(|damage| damage.kind).collect()
     }
 
-    async fn depth(&self, state: State) -> u64 {
+    async fn depth(&self, state: JobState) -> u64 {
         self.broker.stats(QUEUE).await.unwrap().depth.get(&state).copied().unwrap_or(0)
     }
 
@@ -127,7 +127,7 @@ async fn a_job_whose_lane_was_deleted_is_taken_back(kind: Kind) {
     assert_eq!(place.audit(REPAIR).await[0], DamageKind::HeldByNobody);
     place.broker.sweep_fenced(QUEUE, &queue_core::broker::CrashRule::default()).await.unwrap();
     assert_eq!(place.audit(LOOK).await, []);
-    assert_eq!((place.depth(State::Active).await, place.depth(State::Retry).await), (0, 2));
+    assert_eq!((place.depth(JobState::Active).await, place.depth(JobState::Retry).await), (0, 2));
 }
 
 async fn ids_without_a_job_are_taken_out_wherever_they_wait(kind: Kind) {
@@ -139,7 +139,7 @@ async fn ids_without_a_job_are_taken_out_wherever_they_wait(kind: Kind) {
     place.command("ZADD", "retry", &["99999999999999", "=ghost-4"]);
     place.command("ZADD", "dead", &["1", "=ghost-5"]);
     place.mends(&[DamageKind::IdWithoutJob; 5]).await;
-    assert_eq!(place.depth(State::Ready).await, 3, "the others are untouched");
+    assert_eq!(place.depth(JobState::Ready).await, 3, "the others are untouched");
 }
 
 async fn a_job_that_waits_nowhere_is_found_and_runs(kind: Kind) {
@@ -163,7 +163,7 @@ async fn damage_that_is_balanced_is_found_by_a_thorough_look(kind: Kind) {
     assert_eq!(place.audit(LOOK).await, []);
     let found = place.audit(Audit { repair: true, thorough: true }).await;
     assert_eq!(found, [DamageKind::IdWithoutJob, DamageKind::JobWithoutPlace]);
-    assert_eq!(place.depth(State::Ready).await, 2);
+    assert_eq!(place.depth(JobState::Ready).await, 2);
 }
 
 async fn an_id_that_is_twice_in_ready_is_left_there_once(kind: Kind) {
@@ -178,7 +178,7 @@ async fn an_id_that_is_twice_in_ready_is_left_there_once(kind: Kind) {
     named.sort_unstable();
     assert_eq!(named, ["job-0", "job-1", "job-2", "job-3"]);
     place.mends(&[DamageKind::IdInTwoPlaces; 4]).await;
-    assert_eq!(place.depth(State::Ready).await, 5);
+    assert_eq!(place.depth(JobState::Ready).await, 5);
     // One that is cancelled now, and one that comes back, are where they belong once more.
     assert_eq!(place.broker.cancel(QUEUE, &ids[1..2]).await.unwrap(), [CancelAnswer::Cancelled]);
     let mut lane = Lane::on(&place.broker, QUEUE).await;
@@ -187,7 +187,7 @@ async fn an_id_that_is_twice_in_ready_is_left_there_once(kind: Kind) {
     served.sort_unstable();
     assert_eq!(served, ["job-0", "job-2", "job-3", "job-4"]);
     let (answer, looked) = (lane.claim(100).await, place.audit(Audit { thorough: true, ..LOOK }).await);
-    assert_eq!((answer.len(), looked, place.depth(State::Ready).await), (0, vec![], 0));
+    assert_eq!((answer.len(), looked, place.depth(JobState::Ready).await), (0, vec![], 0));
 }
 
 async fn an_id_in_ready_of_a_job_that_is_elsewhere_is_taken_out(kind: Kind) {
@@ -213,11 +213,11 @@ async fn an_id_in_ready_of_a_job_that_is_elsewhere_is_taken_out(kind: Kind) {
     assert_eq!(place.broker.cancel(QUEUE, &[cancelled]).await.unwrap(), [CancelAnswer::Cancelled]);
     place.command("RPUSH", "ready:2", &["=cancelled"]);
     place.mends(&[DamageKind::IdInTwoPlaces; 6]).await;
-    assert_eq!(place.depth(State::Ready).await, 0);
+    assert_eq!(place.depth(JobState::Ready).await, 0);
     assert_eq!((lane.claim(10).await.len(), place.command("EXISTS", "tomb", &[]).trim_end()), (0, ":0"));
     // The one that runs goes back once.
     assert!(lane.end(&held[4], Ending::Release).await);
-    assert_eq!((place.depth(State::Ready).await, lane.claim(10).await.len()), (1, 1));
+    assert_eq!((place.depth(JobState::Ready).await, lane.claim(10).await.len()), (1, 1));
 }
 
 /// Neither what others push and claim meanwhile, nor the border between two reads, is taken for a double.
@@ -318,7 +318,7 @@ async fn rows_that_were_deleted_from_a_sqlite_file_are_mended() {
     assert_eq!(broker.audit(QUEUE, LOOK).await.unwrap(), []);
     broker.sweep_fenced(QUEUE, &queue_core::broker::CrashRule::default()).await.unwrap();
     let depth = broker.stats(QUEUE).await.unwrap().depth;
-    assert_eq!((depth.get(&State::Active), depth[&State::Ready], depth[&State::Retry]), (None, 2, 1));
+    assert_eq!((depth.get(&JobState::Active), depth[&JobState::Ready], depth[&JobState::Retry]), (None, 2, 1));
 }
 
 /// A turn that meets an id without a job passes it over, and says so, whatever else it has to look at: nothing, failures or all. What
@@ -390,6 +390,6 @@ async fn a_claim_hands_out_no_job_that_has_ended_and_is_kept(kind: Kind) {
         let (first, second) = (other.claim(100).await, lane.claim(100).await);
         assert_eq!((first.len(), second.len()), (1, 0), "{first:?}");
         assert_eq!(place.broker.stats(QUEUE).await.unwrap().counters["done"], 3);
-        assert_eq!(place.depth(State::Done).await, 3, "they are kept as they were");
+        assert_eq!(place.depth(JobState::Done).await, 3, "they are kept as they were");
     }
 }

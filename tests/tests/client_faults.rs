@@ -18,7 +18,7 @@ use futures_util::{
 };
 use queue_core::{
     Error,
-    broker::{DynBroker, State as JobState},
+    broker::{DynBroker, JobState},
     prelude::*,
     sqlite::SqliteBroker,
 };

@@ -167,7 +167,7 @@ async fn a_connection_that_swallows_everything_is_replaced_although_no_call_wait
     assert_eq!(settled.len(), 1);
     let (address, _) = &settled[0];
     let record = client.inspector().show(address).await.unwrap();
-    assert_eq!(record.state, queue_core::broker::State::Ready);
+    assert_eq!(record.state, queue_core::broker::JobState::Ready);
     assert!(known::job(2).id("unknown").enqueue(&client).await.unwrap().existing());
 }
 

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{broker::State, envelope::Envelope, prelude::*, registry::Registry};
+use queue_core::{broker::JobState, envelope::Envelope, prelude::*, registry::Registry};
 use queue_tests::{
     patience::until,
     server::{Kind, Server},
@@ -74,7 +74,7 @@ async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> 
 /// The numbers of all jobs that wait. Each is there once, and can be read.
 async fn waiting(client: &Client) -> BTreeSet<u32> {
     let inspector = client.inspector();
-    let (mut numbers, mut listed, mut walk) = (BTreeSet::new(), 0, inspector.walk(QUEUE, State::Ready));
+    let (mut numbers, mut listed, mut walk) = (BTreeSet::new(), 0, inspector.walk(QUEUE, JobState::Ready));
     while let Some(jobs) = walk.next().await.unwrap() {
         for job in jobs {
             let record = inspector.show(&format!("{QUEUE}/{}", job.id).parse().unwrap()).await.unwrap();
@@ -85,7 +85,7 @@ async fn waiting(client: &Client) -> BTreeSet<u32> {
         }
     }
     let stats = inspector.stats(QUEUE).await.unwrap();
-    assert_eq!(stats.depth.get(&State::Ready).copied().unwrap_or(0), listed);
+    assert_eq!(stats.depth.get(&JobState::Ready).copied().unwrap_or(0), listed);
     assert_eq!(stats.counters.get("enqueued").copied().unwrap_or(0), listed, "what is counted is there");
     numbers
 }
@@ -129,10 +129,10 @@ async fn a_cancel_happens_or_does_not(client: Client) {
         let answer = dropped_after(polls, inspector.cancel(job.address())).await;
         let again = inspector.cancel(job.address()).await;
         assert!(answer.is_none() || again.is_err(), "what was cancelled is not cancelled once more");
-        until("the job to be gone", || async { job.status().await.unwrap().is_none_or(|state| state == State::Cancelled) }).await;
+        until("the job to be gone", || async { job.status().await.unwrap().is_none_or(|state| state == JobState::Cancelled) }).await;
     }
     let stats = inspector.stats(QUEUE).await.unwrap();
-    assert_eq!(stats.depth.get(&State::Ready).copied().unwrap_or(0), 0);
+    assert_eq!(stats.depth.get(&JobState::Ready).copied().unwrap_or(0), 0);
     assert_eq!(stats.counters["cancelled"], 12, "each was counted once");
 }
 

@@ -2,7 +2,7 @@
 
 use queue_core::{
     Client,
-    broker::{Durability, State},
+    broker::{Durability, JobState},
     prelude::*,
 };
 use queue_tests::{
@@ -55,7 +55,7 @@ async fn a_server_that_can_be_asked_syncs_its_log_before_it_answers(kind: Kind) 
     }
     let many = safe.enqueue_all((0..1000).map(note::job)).await.unwrap();
     assert!(many.iter().all(|job| job.confirmed().is_some_and(|confirmed| confirmed.durability == expected)));
-    assert_eq!(client.inspector().stats("durability").await.unwrap().depth[&State::Ready], 1004);
+    assert_eq!(client.inspector().stats("durability").await.unwrap().depth[&JobState::Ready], 1004);
 }
 
 async fn an_enqueue_waits_for_replicas_and_says_how_many_there_were(kind: Kind) {
@@ -68,7 +68,7 @@ async fn an_enqueue_waits_for_replicas_and_says_how_many_there_were(kind: Kind) 
     let job = note::job(2).enqueue(&client).await.unwrap();
     deployment.server(1).resume();
     assert_eq!(job.confirmed().unwrap().replicas, 0);
-    assert_eq!(job.status().await.unwrap(), Some(State::Ready));
+    assert_eq!(job.status().await.unwrap(), Some(JobState::Ready));
 }
 
 #[tokio::test]

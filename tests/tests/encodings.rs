@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{DynBroker, Ending, KeepLimits, NewJob, Priority, ProcessId, Register, State, SweepLimits, Turn},
+    broker::{DynBroker, Ending, JobState, KeepLimits, NewJob, Priority, ProcessId, Register, SweepLimits, Turn},
     redis::RedisBroker,
 };
 use queue_testing::conformance::{Lane, Producer, envelope, finish};
@@ -56,10 +56,10 @@ async fn a_line_of_a_kept_job_may_say_until_when(kind: Kind) {
         redis.call('LSET', KEYS[1], 1, cmsgpack.unpack(redis.call('HGET', KEYS[2], second)).u .. ':' .. second)
         return redis.call('RPUSH', KEYS[1], first)";
     assert_eq!(server.command(&["EVAL", rewrite, "2", &ended, &records]).trim(), ":4");
-    assert_eq!(broker.list(QUEUE, State::Done, 0, 10).await.unwrap().jobs.len(), 3);
+    assert_eq!(broker.list(QUEUE, JobState::Done, 0, 10).await.unwrap().jobs.len(), 3);
     let limits = SweepLimits { keep: KeepLimits { count: 0, bytes: u64::MAX }, ..SweepLimits::default() };
     broker.sweep(QUEUE, &limits).await.unwrap();
     let left = [("LLEN", &ended), ("HLEN", &records), ("HLEN", &jobs)].map(|(verb, key)| server.command(&[verb, key]).trim().to_owned());
     assert_eq!(left, [":0", ":0", ":0"]);
-    assert_eq!(broker.stats(QUEUE).await.unwrap().depth.get(&State::Done), None);
+    assert_eq!(broker.stats(QUEUE).await.unwrap().depth.get(&JobState::Done), None);
 }

@@ -9,7 +9,7 @@ use std::{
 
 use queue_core::{
     Client,
-    broker::{BuryReason, QueueStats, State},
+    broker::{BuryReason, JobState, QueueStats},
 };
 use queue_tests::{
     chronicle::{abort, record},
@@ -92,7 +92,7 @@ async fn a_worker_that_is_told_to_stop_ends_its_jobs_and_leaves_the_rest(stage: 
     assert_eq!(worker.stop().await, Some(0));
     let stats = stage.stats().await;
     let done = stats.counters["done"];
-    assert_eq!((stats.depth.get(&State::Active), stats.depth[&State::Ready]), (None, 200 - done));
+    assert_eq!((stats.depth.get(&JobState::Active), stats.depth[&JobState::Ready]), (None, 200 - done));
     assert_eq!(u64::try_from(stage.times("end").len()).unwrap(), done);
     let _worker = stage.worker();
     until("the others to be done", || async { stage.counter("done").await == 200 }).await;
@@ -115,7 +115,7 @@ async fn a_job_that_kills_its_process_is_buried_and_its_neighbours_are_not(stage
     })
     .await;
     let record = stage.client.inspector().show(poison.address()).await.unwrap();
-    assert_eq!((record.state, record.reason, record.attempts), (State::Dead, Some(BuryReason::Crashed), 0));
+    assert_eq!((record.state, record.reason, record.attempts), (JobState::Dead, Some(BuryReason::Crashed), 0));
     assert_eq!(stage.times("start")[&1000], 3);
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use queue_core::{broker::State, prelude::*};
+use queue_core::{broker::JobState, prelude::*};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},
@@ -44,7 +44,7 @@ async fn most_held(url: &str) -> u64 {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             let stats = inspector.stats("held").await.unwrap();
-            most = most.max(stats.depth.get(&State::Active).copied().unwrap_or(0));
+            most = most.max(stats.depth.get(&JobState::Active).copied().unwrap_or(0));
             if stats.counters.get("done").copied().unwrap_or(0) == JOBS {
                 return;
             }

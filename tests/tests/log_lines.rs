@@ -182,7 +182,7 @@ async fn an_outage_of_a_server_is_two_lines(kind: Kind) {
         // It works again, on every queue.
         for n in 0..QUEUES {
             let sound = sound::job(1).queue(format!("{queues}{n}")).retention(Duration::from_secs(60)).enqueue(&client).await.unwrap();
-            until("a job to be done", async || sound.status().await.unwrap() == Some(queue_core::broker::State::Done)).await;
+            until("a job to be done", async || sound.status().await.unwrap() == Some(queue_core::broker::JobState::Done)).await;
         }
         are_two(&of_the_outage(&location, &queues)[2 * outage - 2..], &location);
     }
@@ -199,7 +199,7 @@ fn serving(client: &Client, gate: &Arc<Gate>, queues: &str) -> Worker {
 
 async fn active(client: &Client, queue: &str) -> u64 {
     let depth = client.inspector().stats(queue).await.unwrap().depth;
-    depth.get(&queue_core::broker::State::Active).copied().unwrap_or_default()
+    depth.get(&queue_core::broker::JobState::Active).copied().unwrap_or_default()
 }
 
 async fn a_worker_that_starts_before_its_server_says_so_once(kind: Kind) {

@@ -10,7 +10,7 @@ use std::{
 
 use queue_core::{
     Client, Error, JobId,
-    broker::{Broker, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, NewJob, ProcessId, Register, State, Turn},
+    broker::{Broker, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, JobState, NewJob, ProcessId, Register, Turn},
     prelude::task,
     redis::RedisBroker,
 };
@@ -84,9 +84,9 @@ async fn a_killed_server_with_an_append_only_file_loses_nothing(kind: Kind) {
     }
     let stored = enqueuing.await.unwrap();
     let broker = client.broker();
-    assert_eq!(ids(broker, "faults", State::Ready).await, stored, "each is there once");
+    assert_eq!(ids(broker, "faults", JobState::Ready).await, stored, "each is there once");
     let stats = broker.stats("faults").await.unwrap();
-    assert_eq!((stats.depth[&State::Ready], stats.counters["enqueued"]), (400, 400));
+    assert_eq!((stats.depth[&JobState::Ready], stats.counters["enqueued"]), (400, 400));
 }
 
 async fn scripts_that_the_server_forgot_are_sent_again(kind: Kind) {
@@ -103,7 +103,7 @@ async fn scripts_that_the_server_forgot_are_sent_again(kind: Kind) {
         server.command(&["SCRIPT", "FLUSH"]);
         assert!(broker.extend(&[Extend::new("faults", worker.clone(), seq, LEASE)]).await[0].is_ok());
     }
-    assert_eq!(broker.stats("faults").await.unwrap().depth[&State::Ready], 10);
+    assert_eq!(broker.stats("faults").await.unwrap().depth[&JobState::Ready], 10);
 }
 
 async fn a_wrong_password_is_told_without_repeating_it(kind: Kind) {
@@ -146,7 +146,7 @@ async fn a_user_without_announcements_or_info_can_work(kind: Kind) {
         (served == 2).then_some(())
     })
     .await;
-    assert_eq!(later.status().await.unwrap(), Some(State::Active));
+    assert_eq!(later.status().await.unwrap(), Some(JobState::Active));
     broker.set_paused("faults", true).await.unwrap();
     broker.set_paused("faults", false).await.unwrap();
     // Keys that are not ours stay out of reach: what is denied says so.
@@ -193,7 +193,7 @@ async fn replies_that_are_cut_off_double_nothing(kind: Kind) {
     enqueuing.await.unwrap();
     assert!(proxy.harmed() > 0, "something was cut");
     let stats = client.broker().stats("faults").await.unwrap();
-    assert_eq!((stats.depth[&State::Ready], stats.counters["enqueued"]), (5001, 5001));
+    assert_eq!((stats.depth[&JobState::Ready], stats.counters["enqueued"]), (5001, 5001));
 }
 
 async fn a_reply_that_never_comes_is_asked_for_again_on_another_connection(kind: Kind) {
@@ -232,7 +232,7 @@ async fn a_turn_whose_reply_was_lost_is_answered_again(kind: Kind) {
     assert_eq!((answer.deliveries.len(), answer.stale.len()), (5, 0));
     held.extend(answer.deliveries);
     let stats = direct.stats("faults").await.unwrap();
-    assert_eq!((stats.depth[&State::Active], stats.depth[&State::Ready], stats.counters["done"]), (5, 10, 5));
+    assert_eq!((stats.depth[&JobState::Active], stats.depth[&JobState::Ready], stats.counters["done"]), (5, 10, 5));
     assert_eq!(held.iter().map(|delivery| &delivery.id).collect::<HashSet<_>>().len(), 10);
 }
 
@@ -288,7 +288,7 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
     .await;
     assert_eq!(broker.fence("faults", &suspects).await.unwrap(), [true]);
     assert_eq!(broker.sweep_fenced("faults", &CrashRule::default()).await.unwrap().charged, 3);
-    let waiting: Vec<JobId> = ids(&(broker.clone() as DynBroker), "faults", State::Ready).await.into_iter().take(10).collect();
+    let waiting: Vec<JobId> = ids(&(broker.clone() as DynBroker), "faults", JobState::Ready).await.into_iter().take(10).collect();
     assert_eq!(broker.cancel("faults", &waiting).await.unwrap().len(), 10);
     assert!(broker.delete("faults", &waiting).await.unwrap().into_iter().all(|deleted| deleted));
 
@@ -354,7 +354,7 @@ async fn a_flushed_server_has_forgotten_everyone_and_work_goes_on(kind: Kind) {
     assert!(matches!(broker.extend(&[Extend::new("faults", worker, 1, LEASE)]).await[0], Err(Error::Forgotten(_))));
     // The client's own producer is forgotten too: it registers anew, since that sequence was never sent before.
     let handle = note::job(2).enqueue(&client).await.unwrap();
-    assert_eq!(handle.status().await.unwrap(), Some(State::Ready));
+    assert_eq!(handle.status().await.unwrap(), Some(JobState::Ready));
     assert_eq!(client.inspector().stats("faults").await.unwrap().counters["enqueued"], 1);
 }
 
@@ -420,7 +420,7 @@ fn request(reader: &mut impl BufRead) -> Option<Vec<String>> {
 }
 
 /// The ids of a state, each of which has to be listed once.
-async fn ids(broker: &DynBroker, queue: &str, state: State) -> HashSet<JobId> {
+async fn ids(broker: &DynBroker, queue: &str, state: JobState) -> HashSet<JobId> {
     let (mut ids, mut walk) = (HashSet::new(), Client::with_broker(broker.clone()).inspector().walk(queue, state));
     while let Some(jobs) = walk.next().await.unwrap() {
         for job in jobs {

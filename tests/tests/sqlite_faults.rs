@@ -4,7 +4,7 @@ use std::{collections::HashSet, path::Path, time::Duration};
 
 use queue_core::{
     Client, Error,
-    broker::{Broker, Inspect, ProcessId, Register, State, Turn},
+    broker::{Broker, Inspect, JobState, ProcessId, Register, Turn},
     prelude::task,
     sqlite::SqliteBroker,
 };
@@ -141,13 +141,13 @@ async fn a_lock_that_is_held_too_long_is_told_in_time_and_nothing_is_lost() {
     let refused = waiting.expect("it does not hang").unwrap_err();
     assert!(matches!(refused, Error::Unavailable { .. } | Error::Unknown(_)), "{refused:?}");
     // Who only looks is not held up.
-    assert_eq!(client.inspector().stats("faults").await.unwrap().depth[&State::Ready], 1);
+    assert_eq!(client.inspector().stats("faults").await.unwrap().depth[&JobState::Ready], 1);
     other.execute_batch("ROLLBACK").unwrap();
     match refused {
         Error::Unknown(pending) => drop(pending.retry().await.unwrap()),
         _ => drop(note::job(2).id("second").enqueue(&client).await.unwrap()),
     }
-    assert_eq!(client.inspector().stats("faults").await.unwrap().depth[&State::Ready], 2);
+    assert_eq!(client.inspector().stats("faults").await.unwrap().depth[&JobState::Ready], 2);
 }
 
 /// Everything that was acknowledged is there when the file is opened again.
@@ -157,7 +157,7 @@ async fn a_file_that_is_opened_again_has_everything() {
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
     for round in 0..5 {
         let client = Client::connect(&url).await.unwrap();
-        assert_eq!(client.inspector().stats("faults").await.unwrap().depth.get(&State::Ready).copied().unwrap_or(0), 10 * round);
+        assert_eq!(client.inspector().stats("faults").await.unwrap().depth.get(&JobState::Ready).copied().unwrap_or(0), 10 * round);
         client.enqueue_all((0..10).map(note::job)).await.unwrap();
     }
 }

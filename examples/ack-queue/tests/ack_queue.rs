@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use queue_core::{Client, broker::State};
+use queue_core::{Client, broker::JobState};
 use queue_tests::{
     patience::wait_for,
     server::{Kind, Server},
@@ -60,7 +60,7 @@ impl Drop for User {
 #[tokio::main(flavor = "current_thread")]
 async fn set_aside(url: &str) -> u64 {
     let stats = Client::connect(url).await.unwrap().inspector().stats("messages").await.unwrap();
-    stats.depth.get(&State::Dead).copied().unwrap_or(0)
+    stats.depth.get(&JobState::Dead).copied().unwrap_or(0)
 }
 
 fn on_both(story: fn(&str)) {

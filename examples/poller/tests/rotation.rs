@@ -8,7 +8,7 @@ use std::{
 };
 
 use poller::{Accounts, Check};
-use queue_core::{Client, broker::State};
+use queue_core::{Client, broker::JobState};
 use queue_tests::server::{Kind, Server};
 use tempfile::TempDir;
 
@@ -99,7 +99,7 @@ impl World {
         let stats = Client::connect(&self.url).await.unwrap().inspector().stats("accounts").await.unwrap();
         let rotating: u64 = stats.depth.iter().filter(|(state, _)| !state.is_final()).map(|(_, n)| n).sum();
         assert_eq!(rotating, N as u64, "{stats:?}");
-        assert_eq!(stats.depth.get(&State::Dead).copied().unwrap_or(0), 0, "{stats:?}");
+        assert_eq!(stats.depth.get(&JobState::Dead).copied().unwrap_or(0), 0, "{stats:?}");
         assert_eq!(stats.depth.values().sum::<u64>(), N as u64, "{stats:?}");
     }
 }

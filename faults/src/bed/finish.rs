@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use queue_core::broker::State;
+use queue_core::broker::JobState;
 
 use super::{
     Bed, Problem,
@@ -86,7 +86,7 @@ impl Bed {
         let drained = self
             .until("the queue to drain", time, async |bed| {
                 let Ok(stats) = bed.client.inspector().stats(QUEUE).await else { return false };
-                let waits = |state: &State| !state.is_final();
+                let waits = |state: &JobState| !state.is_final();
                 let left: u64 = stats.depth.iter().filter(|(state, _)| waits(state)).map(|(_, depth)| depth).sum();
                 left == 0 && bed.producers.iter_mut().all(Producer::has_ended)
             })

@@ -21,7 +21,7 @@ use std::{
 use fastrand::Rng;
 use queue_core::{
     Client,
-    broker::{Condition, State},
+    broker::{Condition, JobState},
 };
 use queue_tests::proxy::Harm;
 use tempfile::TempDir;
@@ -348,7 +348,7 @@ impl Bed {
     }
 
     /// How many jobs are in a state; none while the broker is away.
-    pub async fn depth(&self, state: State) -> u64 {
+    pub async fn depth(&self, state: JobState) -> u64 {
         self.client.inspector().stats(QUEUE).await.ok().and_then(|stats| stats.depth.get(&state).copied()).unwrap_or(0)
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use queue_core::{
     Client,
-    broker::{Audit, State},
+    broker::{Audit, JobState},
 };
 
 use super::{Bed, Problem, broker::Place};
@@ -187,7 +187,7 @@ fn lay_out(disk: &Disk<'_>, cut: &Cut, folder: &Path) -> Result<PathBuf, Problem
 }
 
 /// Opens what is left as everybody would; all jobs and their states, if nothing is wrong with it.
-async fn look(database: &Path) -> Result<BTreeMap<String, State>, Problem> {
+async fn look(database: &Path) -> Result<BTreeMap<String, JobState>, Problem> {
     let client = Client::connect(&queue_core::sqlite::url_of(database)).await?;
     let inspector = client.inspector();
     let damages = inspector.audit(QUEUE, Audit { repair: false, thorough: true }).await?;
@@ -195,7 +195,7 @@ async fn look(database: &Path) -> Result<BTreeMap<String, State>, Problem> {
         return Err(format!("{} damages, such as {}: {}", damages.len(), damage.kind, damage.subject).into());
     }
     let mut there = BTreeMap::new();
-    for state in State::ALL {
+    for state in JobState::ALL {
         let mut walk = inspector.walk(QUEUE, state);
         while let Some(jobs) = walk.next().await? {
             for job in jobs {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use queue_core::{
     Client, Error, Inspector, JobAddress, JobId,
-    broker::{JobRecord, State},
+    broker::{JobRecord, JobState},
     envelope::Envelope,
 };
 
@@ -41,7 +41,7 @@ pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot,
 /// Lists every job in every state, and shows each.
 pub(crate) async fn listed(inspector: &Inspector) -> Result<(Vec<Held>, HashSet<JobId>), Error> {
     let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
-    for state in State::ALL {
+    for state in JobState::ALL {
         let mut walk = inspector.walk(QUEUE, state);
         while let Some(jobs_of_page) = walk.next().await? {
             for listed in jobs_of_page {
@@ -62,7 +62,7 @@ fn made(bytes: &[u8]) -> String {
     [cut(0, 8), cut(8, 12), cut(12, 16), cut(16, 20), cut(20, 32)].join("-")
 }
 
-fn held(state: State, id: &JobId, shown: Option<&JobRecord>) -> Held {
+fn held(state: JobState, id: &JobId, shown: Option<&JobRecord>) -> Held {
     let mut held = Held { id: id.to_string(), state: state.name().to_owned(), ..Held::default() };
     let Some(record) = shown else {
         held.shown = "nothing".to_owned();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use queue_core::broker::State;
+use queue_core::broker::JobState;
 
 use super::{Change, Log};
 use crate::history::{Ending, Operation, Phase, Record};
@@ -82,7 +82,7 @@ impl Acts {
     }
 
     /// Compares what had been told when the power failed, at this place in the log, with the jobs that are there and their states.
-    pub fn judge(&self, cut: usize, there: &BTreeMap<String, State>, keeps: Keeps) -> Found {
+    pub fn judge(&self, cut: usize, there: &BTreeMap<String, JobState>, keeps: Keeps) -> Found {
         let asked = || self.0.iter().filter(|act| act.asked < cut);
         let latest = asked().filter(|act| act.survived(there)).map(|act| act.asked).max().unwrap_or(0);
         let mut found = Found::default();
@@ -105,9 +105,9 @@ impl Acts {
 }
 
 impl Act {
-    fn survived(&self, there: &BTreeMap<String, State>) -> bool {
+    fn survived(&self, there: &BTreeMap<String, JobState>) -> bool {
         match there.get(&self.id) {
-            Some(state) => self.kind == Kind::Enqueued || *state == State::Done,
+            Some(state) => self.kind == Kind::Enqueued || *state == JobState::Done,
             None => false,
         }
     }
@@ -123,8 +123,8 @@ mod tests {
         Acts((0..3).map(act).collect())
     }
 
-    fn there(ids: &[&str]) -> BTreeMap<String, State> {
-        ids.iter().map(|id| ((*id).to_owned(), State::Ready)).collect()
+    fn there(ids: &[&str]) -> BTreeMap<String, JobState> {
+        ids.iter().map(|id| ((*id).to_owned(), JobState::Ready)).collect()
     }
 
     #[test]

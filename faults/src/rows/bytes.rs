@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobAddress, JobId,
-    broker::{Enqueue, Enqueued, NewJob, ProcessId, Register, State},
+    broker::{Enqueue, Enqueued, JobState, NewJob, ProcessId, Register},
     envelope::Envelope,
 };
 
@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Row] = &[
             Box::pin(async move {
                 among_jobs(bed, newer(), Wish::Any).await?;
                 let (what, time) = ("them to be set aside", Duration::from_secs(20));
-                bed.until(what, time, async |bed| bed.depth(State::Parked).await == newer().len() as u64).await?;
+                bed.until(what, time, async |bed| bed.depth(JobState::Parked).await == newer().len() as u64).await?;
                 delete_parked(bed).await
             })
         },
@@ -107,7 +107,7 @@ fn newer() -> Vec<Vec<u8>> {
 
 /// As a person does who has read why they wait.
 async fn delete_parked(bed: &mut Bed) -> Result<(), Problem> {
-    for job in bed.client.inspector().walk(QUEUE, State::Parked).at_most(100).next().await?.unwrap_or_default() {
+    for job in bed.client.inspector().walk(QUEUE, JobState::Parked).at_most(100).next().await?.unwrap_or_default() {
         let note = || Operation::Delete { id: job.id.to_string() };
         bed.recorder().note(Phase::Invoke, note());
         bed.client.inspector().delete(&JobAddress { queue: QUEUE.into(), id: job.id.clone() }).await?;

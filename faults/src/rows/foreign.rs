@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queue_core::broker::{Audit, DamageKind, State};
+use queue_core::broker::{Audit, DamageKind, JobState};
 
 use super::{Grade, Harming, REDIS, Row, no_duplicates};
 use crate::{
@@ -86,7 +86,7 @@ fn overwritten(bed: &mut Bed) -> Harming<'_> {
             if found.first().is_none_or(|damage| damage.kind != DamageKind::KeyOfAnotherType || !damage.subject.contains(&key)) {
                 return Err(format!("the repair does not name {key}: {found:?}").into());
             }
-            bed.until("jobs to be claimed again", Duration::from_secs(20), async |bed| bed.depth(State::Active).await > 0).await?;
+            bed.until("jobs to be claimed again", Duration::from_secs(20), async |bed| bed.depth(JobState::Active).await > 0).await?;
         }
         Ok(())
     })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queue_core::broker::State;
+use queue_core::broker::JobState;
 use queue_tests::proxy::Harm;
 
 use super::{BOTH, EVERY, Grade, Harming, REDIS, Row, anything, no_duplicates, taken_back};
@@ -166,7 +166,7 @@ fn terminated_alone(bed: &mut Bed) -> Harming<'_> {
 
 fn rolling(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
-        bed.until("jobs of an unknown task to be set aside", Duration::from_secs(20), async |bed| bed.depth(State::Parked).await > 20)
+        bed.until("jobs of an unknown task to be set aside", Duration::from_secs(20), async |bed| bed.depth(JobState::Parked).await > 20)
             .await?;
         bed.harm("deploy", "workers");
         for _ in 0..bed.setup().workers {

@@ -15,7 +15,7 @@ use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
         Audit, Broker, BrokerInfo, CALL_DEADLINE, CancelAnswer, CrashRule, Damage, Enqueue, Enqueued, Extend, Extended, Hints, Inspect,
-        JobRecord, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer,
+        JobRecord, JobState, Page, PartyName, QueueStats, Reclaimed, Register, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer,
         sealed,
     },
 };
@@ -231,7 +231,7 @@ impl Inspect for Link {
         self.broker.stats(queue).await
     }
 
-    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
         self.broker.list(queue, state, offset, limit).await
     }
 

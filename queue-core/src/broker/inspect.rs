@@ -13,7 +13,7 @@ use crate::{
 #[doc = include_str!("../docs/states.md")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum State {
+pub enum JobState {
     /// Waits for its time: it was enqueued with a delay, or has snoozed or repeated.
     Scheduled,
     /// Waits for a free slot.
@@ -34,53 +34,53 @@ pub enum State {
     Expired,
 }
 
-impl State {
+impl JobState {
     /// All, in the order in which they are printed.
-    pub const ALL: [State; 9] = [
-        State::Scheduled,
-        State::Ready,
-        State::Active,
-        State::Retry,
-        State::Parked,
-        State::Done,
-        State::Dead,
-        State::Cancelled,
-        State::Expired,
+    pub const ALL: [JobState; 9] = [
+        JobState::Scheduled,
+        JobState::Ready,
+        JobState::Active,
+        JobState::Retry,
+        JobState::Parked,
+        JobState::Done,
+        JobState::Dead,
+        JobState::Cancelled,
+        JobState::Expired,
     ];
 
     /// The word for it everywhere.
     pub fn name(self) -> &'static str {
         match self {
-            State::Scheduled => "scheduled",
-            State::Ready => "ready",
-            State::Active => "active",
-            State::Retry => "retry",
-            State::Parked => "parked",
-            State::Done => "done",
-            State::Dead => "dead",
-            State::Cancelled => "cancelled",
-            State::Expired => "expired",
+            JobState::Scheduled => "scheduled",
+            JobState::Ready => "ready",
+            JobState::Active => "active",
+            JobState::Retry => "retry",
+            JobState::Parked => "parked",
+            JobState::Done => "done",
+            JobState::Dead => "dead",
+            JobState::Cancelled => "cancelled",
+            JobState::Expired => "expired",
         }
     }
 
     /// True if nothing happens to the job any more, unless a person acts.
     pub fn is_final(self) -> bool {
-        matches!(self, State::Done | State::Dead | State::Cancelled | State::Expired)
+        matches!(self, JobState::Done | JobState::Dead | JobState::Cancelled | JobState::Expired)
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for State {
+impl FromStr for JobState {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        State::ALL.into_iter().find(|state| state.name() == text).ok_or_else(|| {
-            let known: Vec<_> = State::ALL.iter().map(|state| state.name()).collect();
+        JobState::ALL.into_iter().find(|state| state.name() == text).ok_or_else(|| {
+            let known: Vec<_> = JobState::ALL.iter().map(|state| state.name()).collect();
             Error::invalid("state", text, format!("is unknown; use one of {}", known.join(", ")))
         })
     }
@@ -108,7 +108,7 @@ pub struct JobRecord {
     /// Its id.
     pub id: JobId,
     /// Its state.
-    pub state: State,
+    pub state: JobState,
     /// The stored envelope.
     pub envelope: Vec<u8>,
     /// Its priority.
@@ -135,7 +135,7 @@ pub struct JobRecord {
 
 impl JobRecord {
     /// A record with clean counters.
-    pub fn new(id: JobId, state: State, envelope: Vec<u8>) -> Self {
+    pub fn new(id: JobId, state: JobState, envelope: Vec<u8>) -> Self {
         JobRecord {
             id,
             state,
@@ -178,7 +178,7 @@ impl Page {
 #[non_exhaustive]
 pub struct QueueStats {
     /// Jobs by state; tombs are not counted.
-    pub depth: BTreeMap<State, u64>,
+    pub depth: BTreeMap<JobState, u64>,
     /// Since the queue exists: `enqueued`, `done`, `failed` (attempts), `snoozed`, `repeated`, `dead`, `cancelled`,
     /// `expired`, `reclaimed` (among them those that were charged, `crashed`, and those whose process lives, `forgotten`),
     /// `released`, `requeued`, `dead_evicted`.
@@ -200,7 +200,7 @@ pub trait Inspect: Send + Sync {
 
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the `next` of the page before. A page may be
     /// empty although `next` is set.
-    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page>;
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page>;
 
     /// Everything about one job; `None` if the broker does not have it.
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>>;

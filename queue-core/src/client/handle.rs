@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Client, LONGEST, after};
 use crate::{
     address::{JobAddress, JobId},
-    broker::{Confirmed, JobRecord, State},
+    broker::{Confirmed, JobRecord, JobState},
     codec,
     error::{Error, Result},
     io::{on_broker, on_broker_until},
@@ -81,7 +81,7 @@ impl<T> Handle<T> {
     ///
     /// # Errors
     /// Those of the broker.
-    pub async fn status(&self) -> Result<Option<State>> {
+    pub async fn status(&self) -> Result<Option<JobState>> {
         Ok(self.record(after(self.client.deadline())).await?.map(|record| record.state))
     }
 
@@ -108,16 +108,16 @@ where
             return Ok(JobResult::Gone);
         };
         Ok(match record.state {
-            State::Done => JobResult::Done(self.decode(record.result.as_deref())?),
-            State::Dead => {
+            JobState::Done => JobResult::Done(self.decode(record.result.as_deref())?),
+            JobState::Dead => {
                 let reason = record.reason.map_or("dead", |reason| reason.name());
                 JobResult::Dead(match record.failures.last() {
                     Some(failure) => format!("{reason}: {}", failure.message),
                     None => reason.to_owned(),
                 })
             }
-            State::Cancelled => JobResult::Cancelled,
-            State::Expired => JobResult::Expired,
+            JobState::Cancelled => JobResult::Cancelled,
+            JobState::Expired => JobResult::Expired,
             _ => JobResult::Pending,
         })
     }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{Audit, CancelAnswer, Condition, Damage, Durability, DynBroker, JobRecord, MAX_ITEMS, Page, QueueStats, State},
+    broker::{Audit, CancelAnswer, Condition, Damage, Durability, DynBroker, JobRecord, JobState, MAX_ITEMS, Page, QueueStats},
     client::after,
     error::{Error, Result},
     io::{on_broker, on_broker_until},
@@ -95,7 +95,7 @@ impl Inspector {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range.
-    pub async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+    pub async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
         check_name("queue", queue)?;
         if !(1..=500).contains(&limit) {
             return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));

@@ -3,16 +3,16 @@
 use super::Inspector;
 use crate::{
     address::{JobId, check_name},
-    broker::{CancelAnswer, JobRecord, MAX_ITEMS, State},
+    broker::{CancelAnswer, JobRecord, JobState, MAX_ITEMS},
     error::Result,
 };
 
 /// A walk through all jobs of a queue in one state. From [`Inspector::walk`].
 ///
 /// ```no_run
-/// # use queue_core::{Client, broker::State};
+/// # use queue_core::{Client, broker::JobState};
 /// # async fn example(client: Client) -> queue_core::Result<()> {
-/// let mut dead = client.inspector().walk("orders", State::Dead);
+/// let mut dead = client.inspector().walk("orders", JobState::Dead);
 /// while let Some(jobs) = dead.next().await? {
 ///     for job in jobs {
 ///         println!("{} failed {} times", job.id, job.attempts);
@@ -25,7 +25,7 @@ use crate::{
 pub struct Walk {
     inspector: Inspector,
     queue: String,
-    state: State,
+    state: JobState,
     from: Option<u64>,
     left: u64,
 }
@@ -82,7 +82,7 @@ enum Verb {
 impl Inspector {
     /// A walk through all jobs of a queue in one state, in the order in which they will be served or have ended. Jobs that arrive or
     /// leave meanwhile may be missing, or appear twice.
-    pub fn walk(&self, queue: &str, state: State) -> Walk {
+    pub fn walk(&self, queue: &str, state: JobState) -> Walk {
         Walk { inspector: self.clone(), queue: queue.to_owned(), state, from: Some(0), left: u64::MAX }
     }
 
@@ -93,7 +93,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar, here and below, and those of the broker. Jobs that
     /// were cancelled before the error stay cancelled.
-    pub async fn cancel_all(&self, queue: &str, state: State) -> Result<u64> {
+    pub async fn cancel_all(&self, queue: &str, state: JobState) -> Result<u64> {
         self.all(queue, state, Verb::Cancel).await
     }
 
@@ -102,21 +102,21 @@ impl Inspector {
     /// # Errors
     /// Those of the broker.
     pub async fn requeue_all(&self, queue: &str) -> Result<u64> {
-        self.all(queue, State::Dead, Verb::Requeue).await
+        self.all(queue, JobState::Dead, Verb::Requeue).await
     }
 
     /// [`delete`](Self::delete) for all jobs of a queue in one state, at most as many as there were when it began. Returns how many.
     ///
     /// # Errors
     /// Those of the broker.
-    pub async fn delete_all(&self, queue: &str, state: State) -> Result<u64> {
+    pub async fn delete_all(&self, queue: &str, state: JobState) -> Result<u64> {
         self.all(queue, state, Verb::Delete).await
     }
 
     /// Changes page after page. A changed job leaves a gap in some listings, and in others those behind it move up: so each page is
     /// read again until nothing in it changes. Workers that claim meanwhile move jobs up behind the walk's back: so there is another
     /// walk until one changes nothing.
-    async fn all(&self, queue: &str, state: State, verb: Verb) -> Result<u64> {
+    async fn all(&self, queue: &str, state: JobState, verb: Verb) -> Result<u64> {
         check_name("queue", queue)?;
         let there = self.stats(queue).await?.depth.get(&state).copied().unwrap_or(0);
         let mut left = there;

@@ -40,7 +40,7 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
+        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, Suspect, Suspects,
         SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
@@ -215,7 +215,7 @@ impl Inspect for RedisBroker {
         people::stats(self, queue).await
     }
 
-    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
         people::list(self, queue, state, offset, limit.clamp(1, MAX_ITEMS)).await
     }
 

@@ -40,7 +40,7 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobRecord, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, State, Suspect, Suspects,
+        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, Suspect, Suspects,
         SweepLimits, Swept, Trouble, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
@@ -322,7 +322,7 @@ impl Inspect for SqliteBroker {
         self.reader().call(Commit::Soon, move |tx| people::stats(tx, &queue)).await
     }
 
-    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
         let queue = queue.to_owned();
         let limit = limit.clamp(1, MAX_ITEMS);
         self.reader().call(Commit::Soon, move |tx| people::list(tx, &queue, state, offset, limit)).await

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use queue_core::{
     Client, Inspector, JobId,
     broker::{
-        CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Enqueued, Extend, Finish, JobRecord, NewJob, PartyName, Priority, ProcessId,
-        QueueStats, Reclaimed, Register, State, Turn, TurnAnswer,
+        CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Enqueued, Extend, Finish, JobRecord, JobState, NewJob, PartyName, Priority,
+        ProcessId, QueueStats, Reclaimed, Register, Turn, TurnAnswer,
     },
     envelope::Envelope,
 };
@@ -160,7 +160,7 @@ impl Bed {
     }
 
     /// How many jobs are in a state.
-    pub async fn depth(&self, state: State) -> u64 {
+    pub async fn depth(&self, state: JobState) -> u64 {
         self.stats().await.depth.get(&state).copied().unwrap_or(0)
     }
 
@@ -175,12 +175,12 @@ impl Bed {
     }
 
     /// A job's state.
-    pub async fn state(&self, id: &JobId) -> Option<State> {
+    pub async fn state(&self, id: &JobId) -> Option<JobState> {
         self.show(id).await.map(|record| record.state)
     }
 
     /// The ids of a state, all pages.
-    pub async fn ids(&self, state: State) -> Vec<JobId> {
+    pub async fn ids(&self, state: JobState) -> Vec<JobId> {
         let (mut ids, mut walk) = (Vec::new(), self.inspector().walk(&self.queue, state));
         while let Some(jobs) = walk.next().await.expect("jobs can be listed") {
             ids.extend(jobs.into_iter().map(|job| job.id));

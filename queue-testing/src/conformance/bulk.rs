@@ -4,7 +4,7 @@ use std::{cell::Cell, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, CancelAnswer, Due, Ending, NewJob, Priority, State},
+    broker::{BuryReason, CancelAnswer, Due, Ending, JobState, NewJob, Priority},
 };
 
 use super::bed::{Bed, LONG, envelope, finish, nack};
@@ -21,20 +21,20 @@ pub async fn a_listing_goes_on_behind_a_page_without_jobs(bed: Bed) {
     }
     let (mut seen, mut place) = (Vec::new(), Some(0));
     while let Some(from) = place {
-        let page = bed.broker.list(&bed.queue, State::Ready, from, 20).await.unwrap();
+        let page = bed.broker.list(&bed.queue, JobState::Ready, from, 20).await.unwrap();
         assert!(page.jobs.len() <= 20 && page.next.is_none_or(|next| next > from), "from {from}: {:?}", page.next);
         seen.extend(page.jobs.into_iter().map(|job| job.id));
         place = page.next;
     }
     assert_eq!(seen, left);
-    let mut walk = bed.inspector().walk(&bed.queue, State::Ready).at_most(30);
+    let mut walk = bed.inspector().walk(&bed.queue, JobState::Ready).at_most(30);
     let mut walked = Vec::new();
     while let Some(jobs) = walk.next().await.unwrap() {
         assert!(!jobs.is_empty(), "a walk passes what is empty");
         walked.extend(jobs.into_iter().map(|job| job.id));
     }
     let rest = walk.goes_on_at().expect("twenty are left");
-    let mut walk = bed.inspector().walk(&bed.queue, State::Ready).from(rest);
+    let mut walk = bed.inspector().walk(&bed.queue, JobState::Ready).from(rest);
     while let Some(jobs) = walk.next().await.unwrap() {
         walked.extend(jobs.into_iter().map(|job| job.id));
     }
@@ -54,7 +54,7 @@ pub async fn a_job_that_was_cancelled_in_another_line_is_listed_once(bed: Bed) {
     let id = JobId::given("again").unwrap();
     assert_eq!(bed.broker.cancel(&bed.queue, std::slice::from_ref(&id)).await.unwrap(), [CancelAnswer::Cancelled]);
     bed.put_job(job(Priority::Critical)).await;
-    let listed = bed.ids(State::Ready).await;
+    let listed = bed.ids(JobState::Ready).await;
     assert_eq!((listed.len(), listed.iter().filter(|listed| **listed == id).count()), (PAGES + 1, 1));
 }
 
@@ -63,14 +63,14 @@ pub async fn twenty_thousand_ready_jobs_are_cancelled_and_deleted(bed: Bed) {
     const MANY: usize = 20_000;
     bed.put(MANY).await;
     let inspector = bed.inspector();
-    assert_eq!(inspector.cancel_all(&bed.queue, State::Ready).await.unwrap(), MANY as u64);
-    assert_eq!((bed.depth(State::Ready).await, bed.depth(State::Cancelled).await), (0, MANY as u64));
-    assert_eq!(inspector.cancel_all(&bed.queue, State::Ready).await.unwrap(), 0, "none is left");
-    assert_eq!(inspector.delete_all(&bed.queue, State::Cancelled).await.unwrap(), MANY as u64);
+    assert_eq!(inspector.cancel_all(&bed.queue, JobState::Ready).await.unwrap(), MANY as u64);
+    assert_eq!((bed.depth(JobState::Ready).await, bed.depth(JobState::Cancelled).await), (0, MANY as u64));
+    assert_eq!(inspector.cancel_all(&bed.queue, JobState::Ready).await.unwrap(), 0, "none is left");
+    assert_eq!(inspector.delete_all(&bed.queue, JobState::Cancelled).await.unwrap(), MANY as u64);
     assert!(bed.stats().await.depth.values().all(|depth| *depth == 0));
-    assert_eq!(bed.ids(State::Cancelled).await, []);
+    assert_eq!(bed.ids(JobState::Cancelled).await, []);
     let last = bed.put(1).await;
-    assert_eq!(bed.ids(State::Ready).await, last, "what comes later is found behind all gaps");
+    assert_eq!(bed.ids(JobState::Ready).await, last, "what comes later is found behind all gaps");
 }
 
 /// Jobs of any state are deleted together, those that share a list with others as well.
@@ -86,7 +86,7 @@ pub async fn all_jobs_of_a_state_are_deleted(bed: Bed) {
     end_all(&bed, PAGES, |_| park()).await;
     put_later(&bed, PAGES).await;
     bed.put(PAGES).await;
-    use State::{Cancelled, Dead, Done, Expired, Parked, Ready, Retry, Scheduled};
+    use JobState::{Cancelled, Dead, Done, Expired, Parked, Ready, Retry, Scheduled};
     for state in [Expired, Cancelled, Done, Dead, Retry, Parked, Scheduled, Ready] {
         let before = bed.stats().await.depth;
         assert_eq!(bed.inspector().delete_all(&bed.queue, state).await.unwrap(), PAGES as u64, "{state}");
@@ -110,11 +110,11 @@ pub async fn all_jobs_of_a_state_are_cancelled_or_put_back(bed: Bed) {
     while held < PAGES {
         held += lane.claim(500).await.len();
     }
-    for state in [State::Retry, State::Parked, State::Scheduled, State::Active] {
+    for state in [JobState::Retry, JobState::Parked, JobState::Scheduled, JobState::Active] {
         assert_eq!(inspector.cancel_all(&bed.queue, state).await.unwrap(), PAGES as u64, "{state}");
         assert_eq!((bed.depth(state).await, inspector.cancel_all(&bed.queue, state).await.unwrap()), (0, 0), "{state}");
     }
-    assert_eq!(bed.depth(State::Cancelled).await, 4 * PAGES as u64);
+    assert_eq!(bed.depth(JobState::Cancelled).await, 4 * PAGES as u64);
 }
 
 /// A worker that claims meanwhile moves no job out of sight: each is cancelled, or held.
@@ -125,14 +125,14 @@ pub async fn all_are_cancelled_beside_a_lane_that_claims(bed: Bed) {
     let mut lane = bed.lane().await;
     let is_over = Cell::new(false);
     let cancels = async {
-        let cancelled = inspector.cancel_all(&queue, State::Ready).await.unwrap();
+        let cancelled = inspector.cancel_all(&queue, JobState::Ready).await.unwrap();
         is_over.set(true);
         cancelled
     };
     let claims = async {
         // Its claims take the gaps at the head away, so that jobs move up to where the walk has been.
         while !is_over.get() {
-            if bed.depth(State::Cancelled).await > JOBS / 3 {
+            if bed.depth(JobState::Cancelled).await > JOBS / 3 {
                 lane.claim(5).await;
             }
             tokio::task::yield_now().await;
@@ -140,8 +140,8 @@ pub async fn all_are_cancelled_beside_a_lane_that_claims(bed: Bed) {
     };
     let (cancelled, ()) = tokio::join!(cancels, claims);
     let depth = bed.stats().await.depth;
-    let of = |state: State| depth.get(&state).copied().unwrap_or(0);
-    assert_eq!((of(State::Ready), of(State::Cancelled), of(State::Cancelled) + of(State::Active)), (0, cancelled, JOBS));
+    let of = |state: JobState| depth.get(&state).copied().unwrap_or(0);
+    assert_eq!((of(JobState::Ready), of(JobState::Cancelled), of(JobState::Cancelled) + of(JobState::Active)), (0, cancelled, JOBS));
 }
 
 /// Claims so many jobs, which are put before, and ends each.

@@ -7,7 +7,7 @@ use std::{
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, CrashRule, Due, Ending, Enqueued, MAX_BYTES, NewJob, Priority, State, SweepLimits},
+    broker::{BuryReason, CrashRule, Due, Ending, Enqueued, JobState, MAX_BYTES, NewJob, Priority, SweepLimits},
 };
 
 use super::bed::{Bed, Lane, ack, envelope, finish, given, nack};
@@ -129,7 +129,7 @@ pub async fn a_lane_at_work_passes_what_was_taken_out(bed: Bed) {
     let ids = bed.put(2).await;
     bed.broker.delete(&bed.queue, &ids[..1]).await.unwrap();
     assert_eq!(lane.claim(5).await.into_iter().map(|delivery| delivery.id).collect::<Vec<_>>(), ids[1..]);
-    assert_eq!((bed.depth(State::Ready).await, bed.depth(State::Active).await), (0, 2));
+    assert_eq!((bed.depth(JobState::Ready).await, bed.depth(JobState::Active).await), (0, 2));
     assert_eq!(bed.counter("repaired").await, 0, "nothing was broken");
 }
 
@@ -227,7 +227,7 @@ pub async fn a_lane_at_work_passes_the_dead(bed: Bed) {
         lane.ack(&held).await;
     }
     let record = bed.show(&dead.id).await.expect("it is kept");
-    assert_eq!((record.state, record.attempts, record.failures.len()), (State::Dead, 1, 1));
+    assert_eq!((record.state, record.attempts, record.failures.len()), (JobState::Dead, 1, 1));
     assert_eq!(bed.broker.requeue(&bed.queue, std::slice::from_ref(&dead.id)).await.unwrap(), [true]);
     let back = lane.claim_one().await;
     assert_eq!((&back.id, back.attempts), (&dead.id, 0));

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, Delivery, ENDED_KEEP, Ending, FAILURES_KEPT, KeepLimits, NewJob, State},
+    broker::{BuryReason, Delivery, ENDED_KEEP, Ending, FAILURES_KEPT, JobState, KeepLimits, NewJob},
 };
 
 use super::bed::{Bed, LONG, Lane, ack, envelope, finish, nack};
@@ -19,11 +19,11 @@ pub async fn a_failed_job_waits_in_retry_with_its_error(bed: Bed) {
     let turn = lane.next().finish(vec![finish(&delivery, Ending::Nack { delay: LONG, error: "no ünicode?\0\n".to_owned() })]);
     let now = lane.send(&turn).await.now_ms;
     let record = bed.show(&ids[0]).await.expect("it waits");
-    assert_eq!((record.state, record.attempts, record.crashes, record.snoozes), (State::Retry, 1, 0, 0));
+    assert_eq!((record.state, record.attempts, record.crashes, record.snoozes), (JobState::Retry, 1, 0, 0));
     // The clock is cut to whole milliseconds: one more, and it is not early.
     assert_eq!(record.at_ms, Some(now + 600_001));
     assert_eq!((record.failures[0].message.as_str(), record.failures[0].at_ms), ("no ünicode?\0\n", now));
-    assert_eq!((bed.counter("failed").await, bed.depth(State::Retry).await), (1, 1));
+    assert_eq!((bed.counter("failed").await, bed.depth(JobState::Retry).await), (1, 1));
     assert!(lane.claim(1).await.is_empty());
 }
 
@@ -74,7 +74,7 @@ pub async fn a_snoozed_job_is_scheduled_and_counts_a_snooze(bed: Bed) {
     assert_eq!((delivery.attempts, delivery.crashes, delivery.snoozes), (0, 0, 1));
     assert!(lane.end(&delivery, Ending::Snooze { delay: LONG }).await);
     let record = bed.show(&ids[0]).await.expect("it is scheduled");
-    assert_eq!((record.state, record.snoozes, record.failures.len()), (State::Scheduled, 2, 0));
+    assert_eq!((record.state, record.snoozes, record.failures.len()), (JobState::Scheduled, 2, 0));
     assert_eq!(bed.counter("snoozed").await, 2);
 }
 
@@ -90,7 +90,7 @@ pub async fn a_repeated_job_starts_its_next_round_clean(bed: Bed) {
     assert_eq!((delivery.attempts, delivery.snoozes), (1, 1));
     assert!(lane.end(&delivery, Ending::Repeat { delay: LONG }).await);
     let record = bed.show(&ids[0]).await.expect("it is scheduled");
-    assert_eq!((record.state, record.attempts, record.snoozes, record.failures.len()), (State::Scheduled, 0, 0, 0));
+    assert_eq!((record.state, record.attempts, record.snoozes, record.failures.len()), (JobState::Scheduled, 0, 0, 0));
     assert_eq!(bed.counter("repeated").await, 1);
 }
 
@@ -118,7 +118,7 @@ pub async fn a_buried_job_is_kept_with_reason_and_history(bed: Bed) {
     let ending = Ending::Bury { reason: BuryReason::Failed, error: Some("the last straw".to_owned()) };
     assert!(lane.end(&delivery, ending).await);
     let record = bed.show(&ids[0]).await.expect("the dead are kept");
-    assert_eq!((record.state, record.reason, record.attempts), (State::Dead, Some(BuryReason::Failed), 2));
+    assert_eq!((record.state, record.reason, record.attempts), (JobState::Dead, Some(BuryReason::Failed), 2));
     assert_eq!(record.envelope, envelope);
     let messages: Vec<&str> = record.failures.iter().map(|failure| failure.message.as_str()).collect();
     assert_eq!(messages, ["it failed", "the last straw"]);
@@ -152,10 +152,10 @@ pub async fn a_result_is_kept_only_where_it_is_asked_for(bed: Bed) {
     ]);
     let now = lane.send(&turn).await.now_ms;
     let kept = bed.show(&ids[0]).await.expect("it is kept");
-    assert_eq!((kept.state, kept.result, kept.at_ms), (State::Done, result(), Some(now)));
+    assert_eq!((kept.state, kept.result, kept.at_ms), (JobState::Done, result(), Some(now)));
     assert!(bed.show(&ids[1]).await.is_none());
     assert_eq!(bed.show(&ids[2]).await.expect("it is kept").result, None);
-    assert_eq!((bed.depth(State::Done).await, bed.counter("done").await), (2, 3));
+    assert_eq!((bed.depth(JobState::Done).await, bed.counter("done").await), (2, 3));
 }
 
 /// The queue's limits hold at once: the oldest go when there are too many.
@@ -167,7 +167,7 @@ pub async fn kept_jobs_are_trimmed_to_the_limit_of_their_number(bed: Bed) {
         turn.keep = KeepLimits { count: 5, bytes: u64::MAX };
         lane.send(&turn).await;
     }
-    assert_eq!(bed.ids(State::Done).await, ids[25..]);
+    assert_eq!(bed.ids(JobState::Done).await, ids[25..]);
     assert!(bed.show(&ids[24]).await.is_none(), "a trimmed job is gone");
 }
 
@@ -181,7 +181,7 @@ pub async fn kept_jobs_are_trimmed_to_the_limit_of_their_bytes(bed: Bed) {
         turn.keep = KeepLimits { count: u64::MAX, bytes: 3500 };
         lane.send(&turn).await;
     }
-    assert_eq!(bed.ids(State::Done).await, ids[7..], "three times about 1,030 bytes fit");
+    assert_eq!(bed.ids(JobState::Done).await, ids[7..], "three times about 1,030 bytes fit");
 }
 
 /// Many end in one turn: each is kept with its own result, whatever was taken away meanwhile, and the oldest give way together.
@@ -197,19 +197,19 @@ pub async fn jobs_that_are_kept_together_keep_their_own_results(bed: Bed) {
     assert_eq!(lane.send(&turn).await.stale, gone);
     for (n, id) in ids.iter().enumerate() {
         let record = bed.show(id).await.expect("it is kept");
-        let expected = if gone.contains(&n) { (State::Cancelled, None) } else { (State::Done, result(n)) };
+        let expected = if gone.contains(&n) { (JobState::Cancelled, None) } else { (JobState::Done, result(n)) };
         assert_eq!((record.state, record.result), expected, "{n}");
     }
-    assert_eq!((bed.depth(State::Done).await, bed.counter("done").await), (18, 18));
+    assert_eq!((bed.depth(JobState::Done).await, bed.counter("done").await), (18, 18));
 
     let last = bed.put(10).await;
     let held = lane.claim(10).await;
     let mut turn = lane.next().finish(held.iter().enumerate().map(ends).collect());
     turn.keep = KeepLimits { count: 12, bytes: u64::MAX };
     lane.send(&turn).await;
-    let left = bed.ids(State::Done).await;
+    let left = bed.ids(JobState::Done).await;
     assert!(left.ends_with(&last), "the oldest go: {left:?}");
-    assert_eq!(left.len() as u64 + bed.depth(State::Cancelled).await, 12);
+    assert_eq!(left.len() as u64 + bed.depth(JobState::Cancelled).await, 12);
 }
 
 /// Each counts with its own size, whatever was taken away meanwhile.
@@ -225,15 +225,15 @@ pub async fn jobs_that_are_kept_together_count_with_their_own_sizes(bed: Bed) {
     let mut turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, kept())).collect());
     turn.keep = KeepLimits { count: u64::MAX, bytes: 2000 };
     assert_eq!(lane.send(&turn).await.stale, [0]);
-    assert_eq!(bed.ids(State::Done).await, ids[1..], "the three are small enough");
+    assert_eq!(bed.ids(JobState::Done).await, ids[1..], "the three are small enough");
 
     let ids = bed.put(1).await;
     let held = lane.claim(1).await;
     let mut turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, kept())).collect());
     turn.keep = KeepLimits { count: u64::MAX, bytes: 2 * held[0].envelope.len() as u64 };
     lane.send(&turn).await;
-    assert!(bed.ids(State::Done).await.len() < 4, "and count");
-    assert!(bed.ids(State::Done).await.ends_with(&ids));
+    assert!(bed.ids(JobState::Done).await.len() < 4, "and count");
+    assert!(bed.ids(JobState::Done).await.ends_with(&ids));
 }
 
 /// A handler's own cancel is kept for a day, with its reason.
@@ -243,8 +243,8 @@ pub async fn a_job_that_cancels_itself_is_recorded_with_its_reason(bed: Bed) {
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, Ending::Cancel { reason: "the order was paid".to_owned() }).await);
     let record = bed.show(&ids[0]).await.expect("it is kept");
-    assert_eq!((record.state, record.note.as_deref()), (State::Cancelled, Some("the order was paid")));
-    assert_eq!((bed.counter("cancelled").await, bed.depth(State::Cancelled).await), (1, 1));
+    assert_eq!((record.state, record.note.as_deref()), (JobState::Cancelled, Some("the order was paid")));
+    assert_eq!((bed.counter("cancelled").await, bed.depth(JobState::Cancelled).await), (1, 1));
     assert!(ENDED_KEEP > LONG && lane.claim(1).await.is_empty());
 }
 
@@ -254,8 +254,8 @@ pub async fn an_expired_job_is_recorded(bed: Bed) {
     let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, Ending::Expire).await);
-    assert_eq!(bed.state(&ids[0]).await, Some(State::Expired));
-    assert_eq!((bed.counter("expired").await, bed.depth(State::Expired).await), (1, 1));
+    assert_eq!(bed.state(&ids[0]).await, Some(JobState::Expired));
+    assert_eq!((bed.counter("expired").await, bed.depth(JobState::Expired).await), (1, 1));
     assert!(lane.claim(1).await.is_empty());
 }
 
@@ -305,7 +305,7 @@ pub async fn a_parked_job_waits_for_a_worker_that_knows_its_task(bed: Bed) {
     for (delivery, task) in lane.claim(3).await.iter().zip(["new.one", "new.other", "new.one"]) {
         assert!(lane.end(delivery, Ending::Park { task: task.to_owned() }).await);
     }
-    assert_eq!((bed.depth(State::Parked).await, bed.depth(State::Ready).await), (3, 0));
+    assert_eq!((bed.depth(JobState::Parked).await, bed.depth(JobState::Ready).await), (3, 0));
     let turn = lane.next().claim(10);
     let answer = lane.send(&turn).await;
     assert!(answer.deliveries.is_empty() && answer.parked && !answer.more, "{answer:?}");
@@ -315,7 +315,7 @@ pub async fn a_parked_job_waits_for_a_worker_that_knows_its_task(bed: Bed) {
     assert!(found.len() == 2 && found.contains(&ids[0]) && found.contains(&ids[2]), "{found:?}");
     assert!(held.iter().all(|delivery| (delivery.attempts, delivery.crashes, delivery.snoozes) == (0, 0, 0)));
     lane.ack(&held).await;
-    assert_eq!(bed.state(&ids[1]).await, Some(State::Parked));
+    assert_eq!(bed.state(&ids[1]).await, Some(JobState::Parked));
     let held = resume(&mut lane, &["new.other"], 10).await;
     assert_eq!(held.len(), 1);
     let turn = lane.next().finish(vec![finish(&held[0], ack())]);

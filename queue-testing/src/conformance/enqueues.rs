@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, CancelAnswer, Confirm, Durability, Ending, Enqueue, Enqueued, NewJob, PartyName, State},
+    broker::{BuryReason, CancelAnswer, Confirm, Durability, Ending, Enqueue, Enqueued, JobState, NewJob, PartyName},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, given, nack};
@@ -18,7 +18,7 @@ pub async fn a_replayed_enqueue_stores_nothing_twice(bed: Bed) {
         assert_eq!(bed.broker.enqueue(&request).await.unwrap(), vec![Enqueued::Stored; 5]);
     }
     producer.seq = request.seq;
-    assert_eq!((bed.depth(State::Ready).await, bed.counter("enqueued").await), (5, 5));
+    assert_eq!((bed.depth(JobState::Ready).await, bed.counter("enqueued").await), (5, 5));
     let mut lane = bed.lane().await;
     let held = lane.claim(10).await;
     lane.ack(&held).await;
@@ -47,7 +47,7 @@ pub async fn a_replay_repeats_the_answers_of_then(bed: Bed) {
     let ids: Vec<JobId> = ["taken", "new", "other"].map(|id| JobId::given(id).unwrap()).into();
     bed.broker.delete(&bed.queue, &ids).await.unwrap();
     assert_eq!(bed.broker.enqueue(&request).await.unwrap(), answers);
-    assert_eq!(bed.depth(State::Ready).await, 0);
+    assert_eq!(bed.depth(JobState::Ready).await, 0);
 }
 
 /// A late duplicate is told so.
@@ -57,7 +57,7 @@ pub async fn an_older_enqueue_is_refused_as_old(bed: Bed) {
     producer.stored(first.jobs.clone()).await;
     producer.stored(vec![NewJob::new(JobId::make(), envelope("2"))]).await;
     assert!(matches!(bed.broker.enqueue(&first).await, Err(Error::Old { seq: 1, .. })));
-    assert_eq!(bed.depth(State::Ready).await, 2);
+    assert_eq!(bed.depth(JobState::Ready).await, 2);
 }
 
 /// A call that was given up leaves a gap, which is no mistake.
@@ -67,7 +67,7 @@ pub async fn gaps_in_the_sequence_of_a_producer_are_fine(bed: Bed) {
         producer.seq = seq - 1;
         producer.stored(vec![NewJob::new(JobId::make(), envelope("x"))]).await;
     }
-    assert_eq!(bed.depth(State::Ready).await, 3);
+    assert_eq!(bed.depth(JobState::Ready).await, 3);
 }
 
 /// A producer that the broker does not know is never taken for a new one.
@@ -78,7 +78,7 @@ pub async fn an_unknown_producer_is_forgotten_and_nothing_is_stored(bed: Bed) {
     assert!(matches!(bed.broker.enqueue(&request).await, Err(Error::Forgotten(_))));
     let request = Enqueue::new("a-queue-that-nobody-knows", name, 1, vec![NewJob::new(JobId::make(), envelope("x"))]);
     assert!(matches!(bed.broker.enqueue(&request).await, Err(Error::Forgotten(_))));
-    assert_eq!(bed.depth(State::Ready).await, 1);
+    assert_eq!(bed.depth(JobState::Ready).await, 1);
     assert!(!bed.broker.queues().await.unwrap().contains(&"a-queue-that-nobody-knows".to_owned()));
 }
 
@@ -128,7 +128,7 @@ pub async fn one_conflict_in_a_batch_spoils_no_other(bed: Bed) {
     let mut producer = bed.producer().await;
     let answers = producer.send(vec![given("b", "1"), given("a", "2"), given("c", "1"), given("a", "1")]).await;
     assert_eq!(answers, [Enqueued::Stored, Enqueued::IdConflict, Enqueued::Stored, Enqueued::Existing]);
-    let ids: Vec<String> = bed.ids(State::Ready).await.iter().map(ToString::to_string).collect();
+    let ids: Vec<String> = bed.ids(JobState::Ready).await.iter().map(ToString::to_string).collect();
     assert_eq!(ids, ["a", "b", "c"]);
 }
 
@@ -144,7 +144,7 @@ pub async fn queues_know_nothing_of_each_other(bed: Bed) {
     lane.ack(&[delivery]).await;
     assert!(lane.claim(1).await.is_empty());
     let record = other.broker.show(&first, &JobId::given("same").unwrap()).await.unwrap().expect("the first is untouched");
-    assert_eq!((record.state, record.envelope), (State::Ready, envelope("a")));
+    assert_eq!((record.state, record.envelope), (JobState::Ready, envelope("a")));
 }
 
 /// After a cancel the id is free at once, and the new job is delivered once: not once more for the cancelled one.
@@ -154,11 +154,11 @@ pub async fn a_cancelled_id_can_be_enqueued_again(bed: Bed) {
     for round in ["first", "second", "third"] {
         assert_eq!(bed.put_given("again", round).await, Enqueued::Stored, "{round}");
         assert_eq!(cancel(&bed, &id).await, CancelAnswer::Cancelled, "{round}");
-        assert_eq!(bed.state(&id).await, Some(State::Cancelled));
+        assert_eq!(bed.state(&id).await, Some(JobState::Cancelled));
     }
-    assert_eq!((bed.depth(State::Ready).await, bed.depth(State::Cancelled).await), (0, 1));
+    assert_eq!((bed.depth(JobState::Ready).await, bed.depth(JobState::Cancelled).await), (0, 1));
     assert_eq!(bed.put_given("again", "last").await, Enqueued::Stored);
-    assert_eq!((bed.depth(State::Ready).await, bed.depth(State::Cancelled).await), (1, 0), "its record gives way");
+    assert_eq!((bed.depth(JobState::Ready).await, bed.depth(JobState::Cancelled).await), (1, 0), "its record gives way");
     let held = lane.claim(10).await;
     assert_eq!(held.len(), 1, "once");
     assert_eq!(held[0].envelope, envelope("last"));
@@ -184,7 +184,7 @@ pub async fn a_cancelled_id_may_come_back_in_another_line(bed: Bed) {
     job.priority = Priority::High;
     assert_eq!(bed.put_job(job).await, Enqueued::Stored);
     let others = bed.put(2).await;
-    assert_eq!(bed.depth(State::Ready).await, 3);
+    assert_eq!(bed.depth(JobState::Ready).await, 3);
     let mut lane = bed.lane().await;
     let served: Vec<JobId> = lane.claim(10).await.into_iter().map(|delivery| delivery.id).collect();
     assert_eq!(served, [vec![id], others].concat());
@@ -234,7 +234,7 @@ pub async fn an_expired_id_can_be_enqueued_again(bed: Bed) {
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, Ending::Expire).await);
     assert_eq!(bed.put_given("again", "new").await, Enqueued::Stored);
-    assert_eq!(bed.depth(State::Expired).await, 0, "its record gives way");
+    assert_eq!(bed.depth(JobState::Expired).await, 0, "its record gives way");
     assert_eq!(lane.claim_one().await.envelope, envelope("new"));
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     Error,
-    broker::{Audit, CancelAnswer, CrashRule, Damage, DamageKind, Extend, PartyName, ProcessId, State, Suspect, Turn},
+    broker::{Audit, CancelAnswer, CrashRule, Damage, DamageKind, Extend, JobState, PartyName, ProcessId, Suspect, Turn},
 };
 
 use super::bed::{Bed, LONG, SHORT, ack, eventually};
@@ -110,8 +110,8 @@ pub async fn a_fenced_lane_is_forgotten_in_every_request(bed: Bed) {
     let finishing = lane.next().finish(vec![super::finish(&held[0], ack())]).claim(1);
     assert!(matches!(bed.broker.turn(&finishing).await, Err(Error::Forgotten(_))), "a turn");
     assert!(matches!(bed.broker.extend(&[lane.beat(LONG)]).await[0], Err(Error::Forgotten(_))), "a beat");
-    assert_eq!(bed.state(&ids[0]).await, Some(State::Active), "until it is swept");
-    assert_eq!(bed.state(&ids[1]).await, Some(State::Ready));
+    assert_eq!(bed.state(&ids[0]).await, Some(JobState::Active), "until it is swept");
+    assert_eq!(bed.state(&ids[1]).await, Some(JobState::Ready));
     let reclaimed = bed.broker.sweep_fenced(&bed.queue, &CrashRule::default()).await.unwrap();
     assert_eq!((reclaimed.charged, reclaimed.forgotten), (1, 1));
     assert!(matches!(bed.broker.turn(&finishing).await, Err(Error::Forgotten(_))), "after the sweep");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{Audit, BuryReason, CancelAnswer, Ending, NewJob, Priority, State},
+    broker::{Audit, BuryReason, CancelAnswer, Ending, JobState, NewJob, Priority},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, nack};
@@ -23,7 +23,7 @@ pub async fn a_cancelled_job_never_starts(bed: Bed) {
     let ids = [ready, scheduled, retry, parked];
     assert_eq!(cancel(&bed, &ids).await, [CancelAnswer::Cancelled; 4]);
     for id in &ids {
-        assert_eq!(bed.state(id).await, Some(State::Cancelled));
+        assert_eq!(bed.state(id).await, Some(JobState::Cancelled));
     }
     let last = bed.put_later(Duration::from_millis(40)).await;
     let mut turn = lane.next().claim(10);
@@ -33,7 +33,7 @@ pub async fn a_cancelled_job_never_starts(bed: Bed) {
         None => lane.wait_for_one().await,
     };
     assert_eq!(first.id, last, "nothing else becomes due before");
-    assert_eq!((bed.depth(State::Cancelled).await, bed.counter("cancelled").await), (4, 4));
+    assert_eq!((bed.depth(JobState::Cancelled).await, bed.counter("cancelled").await), (4, 4));
 }
 
 /// A running job that is cancelled can change nothing any more.
@@ -45,7 +45,7 @@ pub async fn a_job_cancelled_while_active_can_change_nothing(bed: Bed) {
     for ending in [ack(), nack(Duration::ZERO), Ending::Release, Ending::Snooze { delay: Duration::ZERO }] {
         assert!(!lane.end(&delivery, ending).await);
     }
-    assert_eq!(bed.state(&ids[0]).await, Some(State::Cancelled));
+    assert_eq!(bed.state(&ids[0]).await, Some(JobState::Cancelled));
     assert!(lane.claim(1).await.is_empty());
     assert_eq!((bed.counter("done").await, bed.counter("failed").await), (0, 0));
 }
@@ -64,7 +64,7 @@ pub async fn what_has_ended_cannot_be_cancelled(bed: Bed) {
     use CancelAnswer::{Cancelled, NotFound};
     assert_eq!(cancel(&bed, &all).await, [NotFound, NotFound, NotFound, Cancelled, NotFound, NotFound]);
     assert_eq!(cancel(&bed, &ids[3..]).await, [NotFound], "a second time");
-    assert_eq!((bed.state(&ids[1]).await, bed.state(&ids[2]).await), (Some(State::Done), Some(State::Dead)));
+    assert_eq!((bed.state(&ids[1]).await, bed.state(&ids[2]).await), (Some(JobState::Done), Some(JobState::Dead)));
     assert_eq!(cancel_in("a-queue-that-nobody-knows", &bed, &ids[..1]).await, [NotFound]);
 }
 
@@ -72,14 +72,14 @@ pub async fn what_has_ended_cannot_be_cancelled(bed: Bed) {
 pub async fn depth_leaves_out_what_was_cancelled(bed: Bed) {
     let ids = bed.put(10).await;
     cancel(&bed, &ids[2..7]).await;
-    assert_eq!(bed.depth(State::Ready).await, 5);
-    let listed = bed.ids(State::Ready).await;
+    assert_eq!(bed.depth(JobState::Ready).await, 5);
+    let listed = bed.ids(JobState::Ready).await;
     assert_eq!(listed, [&ids[..2], &ids[7..]].concat());
     let mut lane = bed.lane().await;
     let turn = lane.next().claim(5);
     let answer = lane.send(&turn).await;
     assert_eq!((answer.deliveries.len(), answer.more), (5, false), "a claim passes over them");
-    assert_eq!(bed.depth(State::Ready).await, 0);
+    assert_eq!(bed.depth(JobState::Ready).await, 0);
 }
 
 /// Many cancelled jobs before one that is wanted do not hide it for long.
@@ -113,7 +113,7 @@ pub async fn a_requeued_job_starts_clean(bed: Bed) {
     let delivery = lane.wait_for_one().await;
     assert!(lane.end(&delivery, Ending::Bury { reason: BuryReason::Failed, error: Some("last".to_owned()) }).await);
     assert_eq!(bed.broker.requeue(&bed.queue, std::slice::from_ref(&id)).await.unwrap(), [true]);
-    assert_eq!((bed.depth(State::Dead).await, bed.depth(State::Ready).await, bed.counter("requeued").await), (0, 1, 1));
+    assert_eq!((bed.depth(JobState::Dead).await, bed.depth(JobState::Ready).await, bed.counter("requeued").await), (0, 1, 1));
     let again = lane.claim_one().await;
     assert_eq!((again.attempts, again.crashes, again.snoozes), (0, 0, 0));
     assert_eq!((again.id.clone(), again.envelope.clone()), (id, envelope("0")));
@@ -128,7 +128,7 @@ pub async fn only_the_dead_are_requeued(bed: Bed) {
     assert!(lane.end(&held[0], Ending::Ack { result: None, keep: Some(LONG) }).await);
     let all = [ids, vec![JobId::make()]].concat();
     assert_eq!(bed.broker.requeue(&bed.queue, &all).await.unwrap(), [false; 4]);
-    assert_eq!(bed.state(&all[0]).await, Some(State::Done));
+    assert_eq!(bed.state(&all[0]).await, Some(JobState::Done));
     assert!(bed.broker.requeue("a-queue-that-nobody-knows", &all[..1]).await.unwrap() == [false]);
 }
 
@@ -147,7 +147,7 @@ pub async fn a_deleted_job_leaves_nothing(bed: Bed) {
         assert!(bed.show(id).await.is_none());
     }
     let stats = bed.stats().await;
-    assert_eq!(stats.depth.iter().map(|(state, n)| (*state, *n)).filter(|(_, n)| *n > 0).collect::<Vec<_>>(), [(State::Active, 1)]);
+    assert_eq!(stats.depth.iter().map(|(state, n)| (*state, *n)).filter(|(_, n)| *n > 0).collect::<Vec<_>>(), [(JobState::Active, 1)]);
     assert!(lane.claim(10).await.is_empty(), "the deleted one is not delivered");
     lane.ack(&held[2..]).await;
 }
@@ -164,7 +164,7 @@ pub async fn a_paused_queue_gives_nothing_out(bed: Bed) {
     assert!(answer.deliveries.is_empty() && answer.stale.is_empty());
     assert!(answer.paused && !answer.more);
     let stats = bed.stats().await;
-    assert!(stats.paused && stats.counters["done"] == 1 && stats.depth[&State::Ready] == 2);
+    assert!(stats.paused && stats.counters["done"] == 1 && stats.depth[&JobState::Ready] == 2);
     bed.broker.set_paused(&bed.queue, false).await.unwrap();
     let turn = lane.next().claim(10);
     let answer = lane.send(&turn).await;

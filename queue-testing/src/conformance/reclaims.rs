@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, CrashRule, Delivery, Ending, ProcessId, RECLAIM_ITEMS, State},
+    broker::{BuryReason, CrashRule, Delivery, Ending, JobState, ProcessId, RECLAIM_ITEMS},
 };
 
 use super::bed::{Bed, LONG, Lane, SHORT, ack, nack};
@@ -24,10 +24,10 @@ pub async fn a_lost_process_charges_a_crash_to_what_it_held(bed: Bed) {
     assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.buried.len(), reclaimed.forgotten), (2, 0, 0, 1));
     for id in &ids[..2] {
         let record = bed.show(id).await.expect("it waits");
-        assert_eq!((record.state, record.crashes, record.attempts, record.snoozes), (State::Retry, 1, 0, 0));
+        assert_eq!((record.state, record.crashes, record.attempts, record.snoozes), (JobState::Retry, 1, 0, 0));
         assert_eq!(record.failures.len(), 1, "its history tells of it");
     }
-    assert_eq!(bed.state(&ids[2]).await, Some(State::Ready));
+    assert_eq!(bed.state(&ids[2]).await, Some(JobState::Ready));
     assert_eq!((bed.counter("crashed").await, bed.counter("reclaimed").await), (2, 2));
 }
 
@@ -48,7 +48,7 @@ pub async fn a_suspect_is_charged_alone_and_its_neighbours_go_free(bed: Bed) {
     assert_eq!(bed.show(&suspect).await.expect("it waits").crashes, 2);
     for id in &neighbours {
         let record = bed.show(id).await.expect("it is ready");
-        assert_eq!((record.state, record.crashes, record.attempts, record.failures.len()), (State::Ready, 0, 0, 0));
+        assert_eq!((record.state, record.crashes, record.attempts, record.failures.len()), (JobState::Ready, 0, 0, 0));
     }
 }
 
@@ -101,7 +101,7 @@ pub async fn the_last_crash_buries_the_job(bed: Bed) {
     wait_for(&mut lane, &id).await;
     assert_eq!(bed.reclaim(&[&lane], RULE).await.buried, std::slice::from_ref(&id), "the answer names the job that was buried");
     let record = bed.show(&id).await.expect("the dead are kept");
-    assert_eq!((record.state, record.reason, record.attempts), (State::Dead, Some(BuryReason::Crashed), 0));
+    assert_eq!((record.state, record.reason, record.attempts), (JobState::Dead, Some(BuryReason::Crashed), 0));
     assert_eq!((bed.counter("dead").await, bed.counter("crashed").await), (1, 3));
     assert!(bed.lane().await.claim(1).await.is_empty());
 }
@@ -147,7 +147,7 @@ pub async fn a_turn_brings_one_suspect_at_most(bed: Bed) {
     super::eventually("all three are ready", async || {
         let turn = lane.next();
         lane.send(&turn).await;
-        (bed.depth(State::Ready).await == 3).then_some(())
+        (bed.depth(JobState::Ready).await == 3).then_some(())
     })
     .await;
     let innocent = bed.put(2).await;
@@ -191,7 +191,7 @@ pub async fn a_process_that_lives_under_another_name_is_charged_nothing(bed: Bed
     assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.buried.len(), reclaimed.forgotten), (0, 3, 0, 1));
     for (id, crashes) in [(&suspect, 1), (&ids[0], 0), (&ids[1], 0)] {
         let record = bed.show(id).await.expect("it is ready");
-        assert_eq!((record.state, record.crashes, record.failures.len()), (State::Ready, crashes, crashes as usize));
+        assert_eq!((record.state, record.crashes, record.failures.len()), (JobState::Ready, crashes, crashes as usize));
     }
     assert_eq!((bed.counter("forgotten").await, bed.counter("crashed").await), (3, 1));
     let again: Vec<JobId> = new.claim(3).await.into_iter().map(|delivery| delivery.id).collect();
@@ -221,7 +221,7 @@ pub async fn a_parked_suspect_is_resumed_like_any_other_suspect(bed: Bed) {
     let mut turn = lane.next().claim(10);
     turn.resume = vec!["new".into()];
     assert_eq!(lane.send(&turn).await.deliveries.len(), 1, "the next one comes with the next turn");
-    assert_eq!(bed.depth(State::Parked).await, 0);
+    assert_eq!(bed.depth(JobState::Parked).await, 0);
 }
 
 /// Finished before the fence is finished.
@@ -242,7 +242,7 @@ pub async fn an_idle_lane_is_forgotten_without_charge(bed: Bed) {
     let reclaimed = bed.reclaim(&[&lane], RULE).await;
     assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.forgotten), (0, 0, 1));
     assert_eq!(bed.broker.suspects(&bed.queue, 10).await.unwrap().fenced, 0);
-    assert_eq!(bed.depth(State::Ready).await, 1);
+    assert_eq!(bed.depth(JobState::Ready).await, 1);
 }
 
 /// A sweep goes in bounded steps, and another reclaimer can go on where one stopped.
@@ -265,7 +265,7 @@ pub async fn a_sweep_goes_in_bounded_steps_that_anyone_can_continue(mut bed: Bed
         steps += 1;
         assert!(steps < 20);
     }
-    assert_eq!((moved, bed.depth(State::Retry).await, bed.depth(State::Active).await), (JOBS, JOBS as u64, 0));
+    assert_eq!((moved, bed.depth(JobState::Retry).await, bed.depth(JobState::Active).await), (JOBS, JOBS as u64, 0));
 }
 
 /// A half-done sweep with a suspect in it: who comes after judges the same.
@@ -291,7 +291,7 @@ pub async fn a_job_cancelled_under_a_lost_worker_stays_cancelled(bed: Bed) {
     bed.broker.cancel(&bed.queue, &ids[..1]).await.unwrap();
     let reclaimed = bed.reclaim(&[&lane], RULE).await;
     assert_eq!(reclaimed.charged, 1);
-    assert_eq!(bed.state(&ids[0]).await, Some(State::Cancelled));
+    assert_eq!(bed.state(&ids[0]).await, Some(JobState::Cancelled));
 }
 
 /// A dead letter that crashed can be requeued, clean.

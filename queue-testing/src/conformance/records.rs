@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, Ending, Enqueued, KeepLimits, NewJob, Priority, State, SweepLimits},
+    broker::{BuryReason, Ending, Enqueued, JobState, KeepLimits, NewJob, Priority, SweepLimits},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, eventually, finish, nack};
@@ -42,17 +42,17 @@ pub async fn every_state_is_listed_in_order(bed: Bed) {
     let low = bed.put_at(Priority::Low).await;
     let high = bed.put_at(Priority::High).await;
     let pick = |numbers: &[usize]| numbers.iter().map(|n| ids[*n].clone()).collect::<Vec<_>>();
-    assert_eq!(bed.ids(State::Ready).await, [high, low]);
-    assert_eq!(bed.ids(State::Active).await, pick(&[13]));
-    assert_eq!(bed.ids(State::Done).await, pick(&[0, 6]));
-    assert_eq!(bed.ids(State::Retry).await, pick(&[7, 1]), "the earlier due first");
-    assert_eq!(bed.ids(State::Scheduled).await, pick(&[8, 2]), "the earlier due first");
-    assert_eq!(bed.ids(State::Dead).await, pick(&[3, 9]));
-    assert_eq!(bed.ids(State::Cancelled).await, pick(&[4, 10]));
-    assert_eq!(bed.ids(State::Expired).await, pick(&[5, 11]));
-    assert_eq!(bed.ids(State::Parked).await, pick(&[12]));
+    assert_eq!(bed.ids(JobState::Ready).await, [high, low]);
+    assert_eq!(bed.ids(JobState::Active).await, pick(&[13]));
+    assert_eq!(bed.ids(JobState::Done).await, pick(&[0, 6]));
+    assert_eq!(bed.ids(JobState::Retry).await, pick(&[7, 1]), "the earlier due first");
+    assert_eq!(bed.ids(JobState::Scheduled).await, pick(&[8, 2]), "the earlier due first");
+    assert_eq!(bed.ids(JobState::Dead).await, pick(&[3, 9]));
+    assert_eq!(bed.ids(JobState::Cancelled).await, pick(&[4, 10]));
+    assert_eq!(bed.ids(JobState::Expired).await, pick(&[5, 11]));
+    assert_eq!(bed.ids(JobState::Parked).await, pick(&[12]));
     let stats = bed.stats().await;
-    for (state, n) in State::ALL.into_iter().zip([2, 2, 1, 2, 1, 2, 2, 2, 2]) {
+    for (state, n) in JobState::ALL.into_iter().zip([2, 2, 1, 2, 1, 2, 2, 2, 2]) {
         assert_eq!(stats.depth.get(&state), Some(&n), "{state}");
     }
 }
@@ -62,16 +62,16 @@ pub async fn a_listing_comes_in_pages(bed: Bed) {
     let ids = bed.put(25).await;
     let (mut seen, mut offset, mut pages) = (Vec::new(), Some(0), 0);
     while let Some(from) = offset {
-        let page = bed.broker.list(&bed.queue, State::Ready, from, 10).await.unwrap();
-        assert!(page.jobs.len() <= 10 && page.jobs.iter().all(|job| job.state == State::Ready));
+        let page = bed.broker.list(&bed.queue, JobState::Ready, from, 10).await.unwrap();
+        assert!(page.jobs.len() <= 10 && page.jobs.iter().all(|job| job.state == JobState::Ready));
         seen.extend(page.jobs.into_iter().map(|job| job.id));
         offset = page.next;
         pages += 1;
     }
     assert_eq!((seen, pages), (ids, 3));
-    let beyond = bed.broker.list(&bed.queue, State::Ready, 1000, 10).await.unwrap();
+    let beyond = bed.broker.list(&bed.queue, JobState::Ready, 1000, 10).await.unwrap();
     assert!(beyond.jobs.is_empty() && beyond.next.is_none());
-    let page = bed.broker.list(&bed.queue, State::Ready, 15, 10).await.unwrap();
+    let page = bed.broker.list(&bed.queue, JobState::Ready, 15, 10).await.unwrap();
     assert_eq!((page.jobs.len(), page.next), (10, None), "the last page knows that it is the last");
 }
 
@@ -98,7 +98,7 @@ pub async fn what_is_not_there_is_not_shown(bed: Bed) {
     assert!(bed.broker.show("a-queue-that-nobody-knows", &JobId::make()).await.unwrap().is_none());
     let stats = bed.broker.stats("a-queue-that-nobody-knows").await.unwrap();
     assert!(stats.depth.values().all(|n| *n == 0) && stats.workers == 0 && !stats.paused);
-    let page = bed.broker.list("a-queue-that-nobody-knows", State::Ready, 0, 10).await.unwrap();
+    let page = bed.broker.list("a-queue-that-nobody-knows", JobState::Ready, 0, 10).await.unwrap();
     assert!(page.jobs.is_empty() && page.next.is_none());
     assert!(bed.broker.suspects("a-queue-that-nobody-knows", 10).await.unwrap().expired.is_empty());
     assert!(bed.broker.sweep("a-queue-that-nobody-knows", &SweepLimits::default()).await.unwrap().is_empty());
@@ -142,7 +142,7 @@ pub async fn idle_producers_are_swept(bed: Bed) {
     assert_eq!((swept.producers, swept.tombstones, swept.dead, swept.ended), (1, 0, 0, 0));
     let request = producer.next(vec![NewJob::new(JobId::make(), envelope("y"))]);
     assert!(matches!(bed.broker.enqueue(&request).await, Err(Error::Forgotten(_))));
-    assert_eq!(bed.depth(State::Ready).await, 1, "its jobs stay");
+    assert_eq!(bed.depth(JobState::Ready).await, 1, "its jobs stay");
 }
 
 /// A given id is remembered for so long, and no longer.
@@ -193,11 +193,11 @@ pub async fn a_given_id_that_is_used_again_starts_over(bed: Bed) {
 pub async fn dead_jobs_are_evicted_by_age_and_by_bytes_and_counted(bed: Bed) {
     bury(&bed, 10).await;
     assert!(sweep(&bed, SweepLimits::default()).await.is_empty());
-    let ids = bed.ids(State::Dead).await;
+    let ids = bed.ids(JobState::Dead).await;
     let size = bed.show(&ids[0]).await.expect("the dead are kept").envelope.len() as u64;
     let limits = SweepLimits { dead_bytes: size * 4, ..SweepLimits::default() };
     assert_eq!(sweep(&bed, limits).await.dead, 6);
-    assert_eq!(bed.ids(State::Dead).await, ids[6..], "the oldest go first");
+    assert_eq!(bed.ids(JobState::Dead).await, ids[6..], "the oldest go first");
     let limits = SweepLimits { dead: Duration::ZERO, ..SweepLimits::default() };
     let mut swept = 0;
     eventually("the others are too old", async || {
@@ -205,7 +205,7 @@ pub async fn dead_jobs_are_evicted_by_age_and_by_bytes_and_counted(bed: Bed) {
         (swept >= 4).then_some(())
     })
     .await;
-    assert_eq!((bed.counter("dead_evicted").await, bed.depth(State::Dead).await), (10, 0));
+    assert_eq!((bed.counter("dead_evicted").await, bed.depth(JobState::Dead).await), (10, 0));
     assert!(bed.show(&ids[9]).await.is_none());
 }
 
@@ -236,8 +236,8 @@ pub async fn kept_jobs_are_swept_when_their_time_is_over(bed: Bed) {
         bed.show(&ids[0]).await.is_none().then_some(())
     })
     .await;
-    assert_eq!(bed.depth(State::Done).await, 1);
-    assert_eq!(bed.ids(State::Done).await, ids[1..]);
+    assert_eq!(bed.depth(JobState::Done).await, 1);
+    assert_eq!(bed.ids(JobState::Done).await, ids[1..]);
 }
 
 /// A given id that was kept, deleted, and is kept again: when the time of the first is over, the second stays.
@@ -263,7 +263,7 @@ pub async fn a_kept_job_outlives_an_earlier_one_of_its_id(bed: Bed) {
     // And there is only one.
     for count in [u64::MAX, 1] {
         sweep(&bed, SweepLimits { keep: KeepLimits { count, bytes: u64::MAX }, ..SweepLimits::default() }).await;
-        assert_eq!(bed.state(&id).await, Some(State::Done), "at most {count}");
+        assert_eq!(bed.state(&id).await, Some(JobState::Done), "at most {count}");
     }
 }
 
@@ -283,8 +283,8 @@ pub async fn a_kept_job_tells_of_its_failures(bed: Bed) {
     let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, ending.clone())).collect());
     assert!(lane.send(&turn).await.stale.is_empty());
     let (failing, sound) = (bed.show(&failing).await.expect("it is kept"), bed.show(&sound).await.expect("it is kept"));
-    assert_eq!((failing.state, failing.attempts, failing.failures.len()), (State::Done, 1, 1));
-    assert_eq!((sound.state, sound.attempts, sound.failures.len()), (State::Done, 0, 0));
+    assert_eq!((failing.state, failing.attempts, failing.failures.len()), (JobState::Done, 1, 1));
+    assert_eq!((sound.state, sound.attempts, sound.failures.len()), (JobState::Done, 0, 0));
 }
 
 /// The same of what is rarer.
@@ -318,7 +318,7 @@ pub async fn ended_jobs_are_swept_to_the_limits_of_their_queue(bed: Bed) {
     assert_eq!(sweep(&bed, SweepLimits::default()).await.ended, 0, "they are kept for a day");
     let limits = SweepLimits { keep: KeepLimits { count: 5, bytes: u64::MAX }, ..SweepLimits::default() };
     assert_eq!(sweep(&bed, limits).await.ended, 15);
-    assert_eq!(bed.ids(State::Cancelled).await.len(), 5);
+    assert_eq!(bed.ids(JobState::Cancelled).await.len(), 5);
 }
 
 /// One round touches no more than it was told.

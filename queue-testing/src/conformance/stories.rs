@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use fastrand::Rng;
 use queue_core::{
     JobId,
-    broker::{BuryReason, CancelAnswer, CrashRule, Delivery, Due, Ending, Enqueued, Finish, NewJob, Priority, State},
+    broker::{BuryReason, CancelAnswer, CrashRule, Delivery, Due, Ending, Enqueued, Finish, JobState, NewJob, Priority},
 };
 
 use super::bed::{Bed, Lane, envelope, finish, given};
@@ -19,7 +19,7 @@ struct World {
     /// Jobs that have to be somewhere, with their payload.
     alive: BTreeMap<JobId, Vec<u8>>,
     /// Jobs that were dead, cancelled or expired when last heard of.
-    ended: BTreeMap<JobId, State>,
+    ended: BTreeMap<JobId, JobState>,
     /// The highest claim number of each id.
     claims: BTreeMap<JobId, u64>,
 }
@@ -121,9 +121,9 @@ async fn turn(lane: &mut Lane, held: &mut Vec<Delivery>, rng: &mut Rng, world: &
         }
         let ended = match finish.ending {
             Ending::Ack { .. } => None,
-            Ending::Bury { .. } => Some(State::Dead),
-            Ending::Cancel { .. } => Some(State::Cancelled),
-            Ending::Expire => Some(State::Expired),
+            Ending::Bury { .. } => Some(JobState::Dead),
+            Ending::Cancel { .. } => Some(JobState::Cancelled),
+            Ending::Expire => Some(JobState::Expired),
             _ => continue,
         };
         world.alive.remove(&finish.id).expect("what is finished was alive");
@@ -160,17 +160,17 @@ async fn take_out(bed: &Bed, rng: &mut Rng, world: &mut World) {
     if rng.bool() {
         let answer = bed.broker.cancel(&bed.queue, std::slice::from_ref(&id)).await.unwrap()[0];
         assert_ne!(answer, CancelAnswer::NotFound, "{id} is lost");
-        world.ended.insert(id.clone(), State::Cancelled);
+        world.ended.insert(id.clone(), JobState::Cancelled);
         world.alive.remove(&id);
     } else if bed.broker.delete(&bed.queue, std::slice::from_ref(&id)).await.unwrap()[0] {
         world.alive.remove(&id);
     } else {
-        assert_eq!(bed.state(&id).await, Some(State::Active), "only an active job cannot be deleted");
+        assert_eq!(bed.state(&id).await, Some(JobState::Active), "only an active job cannot be deleted");
     }
 }
 
 async fn requeue(bed: &Bed, rng: &mut Rng, world: &mut World) {
-    let dead = world.ended.iter().filter(|(_, state)| **state == State::Dead).map(|(id, _)| id);
+    let dead = world.ended.iter().filter(|(_, state)| **state == JobState::Dead).map(|(id, _)| id);
     let Some(id) = any(rng, dead) else { return };
     let payload = bed.show(&id).await.expect("the dead are kept").envelope;
     assert!(bed.broker.requeue(&bed.queue, std::slice::from_ref(&id)).await.unwrap()[0]);
@@ -181,18 +181,18 @@ async fn requeue(bed: &Bed, rng: &mut Rng, world: &mut World) {
 /// The third crash buries; the model asks which.
 async fn notice_crashed(bed: &Bed, held: &[Delivery], world: &mut World) {
     for delivery in held {
-        if world.alive.contains_key(&delivery.id) && bed.state(&delivery.id).await == Some(State::Dead) {
+        if world.alive.contains_key(&delivery.id) && bed.state(&delivery.id).await == Some(JobState::Dead) {
             world.alive.remove(&delivery.id);
-            world.ended.insert(delivery.id.clone(), State::Dead);
+            world.ended.insert(delivery.id.clone(), JobState::Dead);
         }
     }
 }
 
 /// Every job is where it should be, in exactly one list.
 async fn check(bed: &Bed, world: &World) {
-    let mut seen: BTreeMap<JobId, State> = BTreeMap::new();
+    let mut seen: BTreeMap<JobId, JobState> = BTreeMap::new();
     let stats = bed.stats().await;
-    for state in State::ALL {
+    for state in JobState::ALL {
         let ids = bed.ids(state).await;
         assert_eq!(stats.depth.get(&state).copied().unwrap_or(0), ids.len() as u64, "depth of {state}");
         for id in ids {
@@ -207,7 +207,7 @@ async fn check(bed: &Bed, world: &World) {
     for (id, state) in &world.ended {
         assert_eq!(seen.remove(id), Some(*state), "{id}");
     }
-    assert!(seen.values().all(|state| *state == State::Done), "ghosts: {seen:?}");
+    assert!(seen.values().all(|state| *state == JobState::Done), "ghosts: {seen:?}");
 }
 
 /// What is left is delivered, each once.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use queue_core::{
     JobId,
-    broker::{CrashRule, DUE_ITEMS, Due, Ending, Enqueued, Hint, Hints, NewJob, Priority, State},
+    broker::{CrashRule, DUE_ITEMS, Due, Ending, Enqueued, Hint, Hints, JobState, NewJob, Priority},
 };
 
 use super::bed::{Bed, LONG, SHORT, envelope, eventually, nack};
@@ -55,7 +55,7 @@ pub async fn a_job_due_in_the_past_is_ready(bed: Bed) {
         job.due = Due::AtMs(at);
         let id = job.id.clone();
         assert_eq!(bed.put_job(job).await, Enqueued::Stored);
-        assert_eq!(bed.state(&id).await, Some(State::Ready), "due at {at}");
+        assert_eq!(bed.state(&id).await, Some(JobState::Ready), "due at {at}");
     }
     assert_eq!(bed.lane().await.claim(10).await.len(), 4);
 }
@@ -68,19 +68,19 @@ pub async fn a_job_due_at_a_time_is_scheduled_for_it(bed: Bed) {
     let id = job.id.clone();
     bed.put_job(job).await;
     let record = bed.show(&id).await.expect("it is scheduled");
-    assert_eq!((record.state, record.at_ms), (State::Scheduled, Some(at)));
+    assert_eq!((record.state, record.at_ms), (JobState::Scheduled, Some(at)));
 }
 
 /// A delay beyond all calendars is a far future, not a past.
 pub async fn an_endless_delay_does_not_overflow(bed: Bed) {
     let id = bed.put_later(Duration::MAX).await;
-    assert_eq!(bed.state(&id).await, Some(State::Scheduled));
+    assert_eq!(bed.state(&id).await, Some(JobState::Scheduled));
     let mut lane = bed.lane().await;
     assert!(lane.claim(1).await.is_empty());
     let ids = bed.put(1).await;
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, nack(Duration::MAX)).await);
-    assert_eq!(bed.state(&ids[0]).await, Some(State::Retry));
+    assert_eq!(bed.state(&ids[0]).await, Some(JobState::Retry));
     assert!(lane.claim(1).await.is_empty());
 }
 
@@ -139,14 +139,14 @@ pub async fn a_turn_moves_a_bounded_number_of_due_jobs(bed: Bed) {
         });
         producer.stored(jobs.collect()).await;
     }
-    assert_eq!(bed.depth(State::Scheduled).await, MANY as u64, "none is due yet");
+    assert_eq!(bed.depth(JobState::Scheduled).await, MANY as u64, "none is due yet");
     let mut lane = bed.lane().await;
     eventually("they are due", async || {
         let turn = lane.next();
         (lane.send(&turn).await.now_ms >= due).then_some(())
     })
     .await;
-    assert_eq!(bed.depth(State::Scheduled).await, (MANY - DUE_ITEMS) as u64);
+    assert_eq!(bed.depth(JobState::Scheduled).await, (MANY - DUE_ITEMS) as u64);
 }
 
 /// A turn tells when the next job is due, so that its worker can sleep until then.
@@ -213,7 +213,7 @@ pub async fn a_look_overlooks_nothing(bed: Bed) {
     eventually("both have waited for their time", async || {
         let turn = lane.next();
         lane.send(&turn).await;
-        (bed.depth(State::Retry).await == 0).then_some(())
+        (bed.depth(JobState::Retry).await == 0).then_some(())
     })
     .await;
     assert!(look().await, "a suspect");

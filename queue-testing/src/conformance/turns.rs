@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use queue_core::{
     Error, JobId,
-    broker::{Delivery, Ending, Finish, MAX_BYTES, MAX_ITEMS, NewJob, PartyName, Priority, ProcessId, Register, State, Turn},
+    broker::{Delivery, Ending, Finish, JobState, MAX_BYTES, MAX_ITEMS, NewJob, PartyName, Priority, ProcessId, Register, Turn},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, finish, nack};
@@ -12,12 +12,12 @@ use super::bed::{Bed, LONG, ack, envelope, finish, nack};
 /// From enqueue to ack, and nothing is left but counters.
 pub async fn a_job_is_claimed_acknowledged_and_gone(bed: Bed) {
     let ids = bed.put(1).await;
-    assert_eq!(bed.state(&ids[0]).await, Some(State::Ready));
+    assert_eq!(bed.state(&ids[0]).await, Some(JobState::Ready));
     let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
     assert_eq!((&delivery.id, &delivery.envelope), (&ids[0], &envelope("0")));
     assert_eq!((delivery.attempts, delivery.crashes, delivery.snoozes, delivery.void), (0, 0, 0, false));
-    assert_eq!(bed.state(&ids[0]).await, Some(State::Active));
+    assert_eq!(bed.state(&ids[0]).await, Some(JobState::Active));
     lane.ack(&[delivery]).await;
     assert_eq!(bed.state(&ids[0]).await, None);
     let stats = bed.stats().await;
@@ -87,7 +87,7 @@ pub async fn a_finish_with_another_claim_number_is_stale(bed: Bed) {
         let turn = lane.next().finish(vec![Finish { claim, ..finish(&delivery, ack()) }]);
         assert_eq!(lane.send(&turn).await.stale, [0]);
     }
-    assert_eq!(bed.state(&ids[0]).await, Some(State::Active));
+    assert_eq!(bed.state(&ids[0]).await, Some(JobState::Active));
     lane.ack(&[delivery]).await;
 }
 
@@ -99,7 +99,7 @@ pub async fn a_finish_of_another_lane_is_stale(bed: Bed) {
     let delivery = holder.claim_one().await;
     assert!(!thief.end(&delivery, ack()).await);
     assert!(!thief.end(&delivery, nack(Duration::ZERO)).await);
-    assert_eq!(bed.state(&ids[0]).await, Some(State::Active));
+    assert_eq!(bed.state(&ids[0]).await, Some(JobState::Active));
     holder.ack(&[delivery]).await;
 }
 
@@ -127,7 +127,7 @@ pub async fn an_old_delivery_of_the_same_lane_is_stale(bed: Bed) {
     assert!(lane.end(&old, Ending::Release).await);
     let new = lane.claim_one().await;
     assert!(!lane.end(&old, ack()).await);
-    assert_eq!(bed.state(&new.id).await, Some(State::Active));
+    assert_eq!(bed.state(&new.id).await, Some(JobState::Active));
     lane.ack(&[new]).await;
 }
 
@@ -141,7 +141,7 @@ pub async fn a_stale_finish_spoils_no_other(bed: Bed) {
     finishes.push(Finish { id: JobId::make(), ..finish(&deliveries[0], nack(Duration::ZERO)) });
     let turn = lane.next().finish(finishes);
     assert_eq!(lane.send(&turn).await.stale, [1, 3]);
-    assert_eq!(bed.ids(State::Active).await, [deliveries[1].id.clone()]);
+    assert_eq!(bed.ids(JobState::Active).await, [deliveries[1].id.clone()]);
     assert_eq!(bed.counter("done").await, 2);
 }
 
@@ -191,7 +191,7 @@ pub async fn a_delivery_that_was_cancelled_is_void_in_a_replay(bed: Bed) {
     assert_eq!((&void[0].id, void[0].envelope.len()), (&first[0].id, 0));
     assert_eq!(kept, [&first[1]]);
     assert!(!lane.end(void[0], Ending::Void).await, "its tag no longer stands");
-    assert_eq!(bed.state(&first[0].id).await, Some(State::Cancelled));
+    assert_eq!(bed.state(&first[0].id).await, Some(JobState::Cancelled));
 }
 
 /// A void answer that was wrong costs nothing: the job is released.
@@ -222,7 +222,7 @@ pub async fn a_turn_that_skips_ahead_is_forgotten(bed: Bed) {
     let lane = bed.lane().await;
     let turn = Turn::new(bed.queue.clone(), lane.name.clone(), 2, LONG).claim(1);
     assert!(matches!(bed.broker.turn(&turn).await, Err(Error::Forgotten(_))));
-    assert_eq!(bed.depth(State::Ready).await, 1);
+    assert_eq!(bed.depth(JobState::Ready).await, 1);
 }
 
 /// Only registration makes an entry.
@@ -288,7 +288,7 @@ pub async fn a_request_over_the_bound_of_items_is_refused(bed: Bed) {
     assert!(refused(bed.broker.enqueue(&producer.next(jobs)).await.unwrap_err()));
     let ids: Vec<JobId> = (0..=MAX_ITEMS).map(|_| JobId::make()).collect();
     assert!(refused(bed.broker.cancel(&bed.queue, &ids).await.unwrap_err()));
-    assert_eq!(bed.depth(State::Ready).await, 0);
+    assert_eq!(bed.depth(JobState::Ready).await, 0);
 }
 
 /// A full turn of 500 finishes and 500 claims works.

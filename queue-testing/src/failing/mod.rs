@@ -17,7 +17,7 @@ use queue_core::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue,
-        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, Page, Party, PartyName, QueueStats, Reclaimed, Register, State, Suspect,
+        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, Page, Party, PartyName, QueueStats, Reclaimed, Register, Suspect,
         Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
 };
@@ -270,7 +270,7 @@ impl Inspect for FailingBroker {
         self.around(self.inner.stats(queue)).await
     }
 
-    async fn list(&self, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
         self.around(self.inner.list(queue, state, offset, limit)).await
     }
 

@@ -2,7 +2,7 @@
 
 use queue_core::{
     Error, Result,
-    broker::{Due, Enqueue, Enqueued, NewJob, PartyName, State},
+    broker::{Due, Enqueue, Enqueued, JobState, NewJob, PartyName},
 };
 
 use super::{Job, Model, Place};
@@ -39,7 +39,7 @@ impl Model {
     fn store(&mut self, new: &NewJob) -> Enqueued {
         let known = match self.jobs.get(&new.id) {
             // The record of a job that nobody wanted gives way.
-            Some(job) if matches!(job.place.state(), State::Cancelled | State::Expired) => None,
+            Some(job) if matches!(job.place.state(), JobState::Cancelled | JobState::Expired) => None,
             Some(job) => Some(job.digest),
             None => self.tombstones.get(&new.id).map(|(digest, _)| *digest),
         };

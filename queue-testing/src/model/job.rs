@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, ENDED_KEEP, FAILURES_KEPT, Failure, JobRecord, Priority, State},
+    broker::{BuryReason, ENDED_KEEP, FAILURES_KEPT, Failure, JobRecord, JobState, Priority},
 };
 
 use super::Model;
@@ -66,7 +66,7 @@ pub enum Place {
     /// Done, cancelled or expired, and kept.
     Ended {
         /// Which of the three.
-        state: State,
+        state: JobState,
         /// When.
         at: i64,
         /// The how manieth that ended.
@@ -78,14 +78,14 @@ pub enum Place {
 
 impl Place {
     /// The state of a job in this place.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> JobState {
         match self {
-            Place::Ready => State::Ready,
-            Place::Scheduled(_) => State::Scheduled,
-            Place::Retry(_) => State::Retry,
-            Place::Active { .. } => State::Active,
-            Place::Parked(_) => State::Parked,
-            Place::Dead { .. } => State::Dead,
+            Place::Ready => JobState::Ready,
+            Place::Scheduled(_) => JobState::Scheduled,
+            Place::Retry(_) => JobState::Retry,
+            Place::Active { .. } => JobState::Active,
+            Place::Parked(_) => JobState::Parked,
+            Place::Dead { .. } => JobState::Dead,
             Place::Ended { state, .. } => *state,
         }
     }
@@ -164,15 +164,15 @@ impl Model {
     }
 
     /// Makes a record of a job that nobody runs any more, and frees its id.
-    pub(super) fn end_unwanted(&mut self, id: &JobId, state: State, note: Option<&str>) {
+    pub(super) fn end_unwanted(&mut self, id: &JobId, state: JobState, note: Option<&str>) {
         self.end(id, state, ENDED_KEEP);
         let job = self.job(id);
         job.note = note.map(str::to_owned);
         job.digest = 0;
-        self.count(if state == State::Cancelled { "cancelled" } else { "expired" }, 1);
+        self.count(if state == JobState::Cancelled { "cancelled" } else { "expired" }, 1);
     }
 
-    pub(super) fn end(&mut self, id: &JobId, state: State, keep: Duration) {
+    pub(super) fn end(&mut self, id: &JobId, state: JobState, keep: Duration) {
         let (at, until) = (self.now, self.after(keep));
         self.endings += 1;
         let order = self.endings;

@@ -22,7 +22,7 @@ use std::{
 
 use queue_core::{
     JobId,
-    broker::{PartyName, Register, State},
+    broker::{JobState, PartyName, Register},
 };
 
 pub use self::job::{Job, Place};
@@ -106,8 +106,8 @@ impl Model {
     }
 
     /// The ids in a state, in the order in which they are served, are due or have ended.
-    pub fn ids(&self, state: State) -> Vec<JobId> {
-        if state == State::Ready {
+    pub fn ids(&self, state: JobState) -> Vec<JobId> {
+        if state == JobState::Ready {
             return self.lines.all();
         }
         let mut found: Vec<_> = self.jobs.iter().filter(|(_, job)| job.place.state() == state).collect();

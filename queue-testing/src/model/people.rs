@@ -2,7 +2,7 @@
 
 use queue_core::{
     JobId,
-    broker::{CancelAnswer, KeepLimits, QueueStats, State, SweepLimits, Swept},
+    broker::{CancelAnswer, JobState, KeepLimits, QueueStats, SweepLimits, Swept},
 };
 
 use super::{Model, Place};
@@ -24,7 +24,7 @@ impl Model {
             Place::Ready => self.leave_line(id),
             _ => {}
         }
-        self.end_unwanted(id, State::Cancelled, None);
+        self.end_unwanted(id, JobState::Cancelled, None);
         answer
     }
 
@@ -36,7 +36,7 @@ impl Model {
     /// `dead` → `ready`.
     pub fn requeue(&mut self, ids: &[JobId]) -> Vec<bool> {
         let mut requeue = |id: &JobId| {
-            let Some(job) = self.jobs.get_mut(id).filter(|job| job.place.state() == State::Dead) else { return false };
+            let Some(job) = self.jobs.get_mut(id).filter(|job| job.place.state() == JobState::Dead) else { return false };
             (job.attempts, job.crashes, job.snoozes) = (0, 0, 0);
             self.make_ready(id, false);
             self.count("requeued", 1);
@@ -49,8 +49,8 @@ impl Model {
     pub fn delete(&mut self, ids: &[JobId]) -> Vec<bool> {
         let mut delete = |id: &JobId| {
             match self.jobs.get(id).map(|job| job.place.state()) {
-                None | Some(State::Active) => return false,
-                Some(State::Ready) => self.leave_line(id),
+                None | Some(JobState::Active) => return false,
+                Some(JobState::Ready) => self.leave_line(id),
                 Some(_) => {}
             }
             self.jobs.remove(id);
@@ -109,8 +109,9 @@ impl Model {
         }
 
         let end = before(limits.dead);
-        for id in self.ids(State::Dead).into_iter().take(limits.items) {
-            let bytes: u64 = self.jobs.values().filter(|job| job.place.state() == State::Dead).map(|job| job.envelope.len() as u64).sum();
+        for id in self.ids(JobState::Dead).into_iter().take(limits.items) {
+            let bytes: u64 =
+                self.jobs.values().filter(|job| job.place.state() == JobState::Dead).map(|job| job.envelope.len() as u64).sum();
             if self.jobs[&id].place.at() > Some(end) && bytes <= limits.dead_bytes {
                 break;
             }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use queue_core::{
     Error, JobId, Result,
-    broker::{DUE_ITEMS, Delivery, Ending, Finish, KeepLimits, MAX_BYTES, MAX_ITEMS, PartyName, State, Turn, TurnAnswer},
+    broker::{DUE_ITEMS, Delivery, Ending, Finish, JobState, KeepLimits, MAX_BYTES, MAX_ITEMS, PartyName, Turn, TurnAnswer},
 };
 
 use super::{Model, Place, Seen, enqueues::forgotten};
@@ -106,7 +106,7 @@ impl Model {
                 }
                 match keep.filter(|keep| !keep.is_zero()) {
                     Some(keep) => {
-                        self.end(id, State::Done, keep);
+                        self.end(id, JobState::Done, keep);
                         self.trim(limits, 2);
                     }
                     None => drop(self.jobs.remove(id)),
@@ -142,8 +142,8 @@ impl Model {
                 }
                 self.bury(id, *reason);
             }
-            Ending::Cancel { reason } => self.end_unwanted(id, State::Cancelled, Some(reason)),
-            Ending::Expire => self.end_unwanted(id, State::Expired, None),
+            Ending::Cancel { reason } => self.end_unwanted(id, JobState::Cancelled, Some(reason)),
+            Ending::Expire => self.end_unwanted(id, JobState::Expired, None),
             Ending::Park { task } => {
                 job.place = Place::Parked(task.clone());
                 self.announce(now);
@@ -158,7 +158,7 @@ impl Model {
 
     /// Moves what is due to the tail of its line, in the order of the times.
     fn promote(&mut self) {
-        for state in [State::Scheduled, State::Retry] {
+        for state in [JobState::Scheduled, JobState::Retry] {
             let due: Vec<JobId> =
                 self.ids(state).into_iter().filter(|id| self.jobs[id].place.at() <= Some(self.now)).take(DUE_ITEMS).collect();
             for id in &due {

@@ -10,7 +10,7 @@ use clap::{
     CommandFactory, FromArgMatches, Parser, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use queue_core::broker::{Priority, State};
+use queue_core::broker::{JobState, Priority};
 
 /// Run background jobs, and look after them.
 #[derive(Debug, Parser)]
@@ -226,7 +226,7 @@ pub(super) enum JobsCommand {
 pub(super) struct ListArgs {
     /// Only jobs in this state
     #[arg(long, value_parser = state_parser())]
-    pub(super) state: Option<State>,
+    pub(super) state: Option<JobState>,
     /// Only jobs of this queue
     #[arg(long, value_name = "QUEUE")]
     pub(super) queue: Option<String>,
@@ -250,7 +250,7 @@ pub(super) struct Select {
     pub(super) all: bool,
     /// Which state, with --all
     #[arg(long, requires = "all", value_parser = state_parser())]
-    pub(super) state: Option<State>,
+    pub(super) state: Option<JobState>,
     /// Only of this queue, with --all
     #[arg(long, requires = "all", value_name = "QUEUE")]
     pub(super) queue: Option<String>,
@@ -322,8 +322,8 @@ fn named(command: clap::Command, bin: &str) -> clap::Command {
     command.mut_subcommands(|command| named(command, bin))
 }
 
-fn state_parser() -> impl TypedValueParser<Value = State> {
-    PossibleValuesParser::new(State::ALL.map(State::name)).try_map(|name| name.parse::<State>())
+fn state_parser() -> impl TypedValueParser<Value = JobState> {
+    PossibleValuesParser::new(JobState::ALL.map(JobState::name)).try_map(|name| name.parse::<JobState>())
 }
 
 fn priority_parser() -> impl TypedValueParser<Value = Priority> {

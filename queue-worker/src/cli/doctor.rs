@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use queue_core::{
     Client, Error, Inspector,
-    broker::{Audit, Damage, Durability, State},
+    broker::{Audit, Damage, Durability, JobState},
 };
 use serde::Serialize;
 
@@ -126,8 +126,8 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
 /// What is not damage, and should be known nevertheless.
 async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     let stats = inspector.stats(queue).await?;
-    let depth = |state: State| stats.depth.get(&state).copied().unwrap_or(0);
-    let waiting = depth(State::Ready) + depth(State::Scheduled) + depth(State::Retry);
+    let depth = |state: JobState| stats.depth.get(&state).copied().unwrap_or(0);
+    let waiting = depth(JobState::Ready) + depth(JobState::Scheduled) + depth(JobState::Retry);
     let queue = Some(queue);
     if stats.paused {
         problems.push(Problem::advice(queue, "it is paused", "`queues resume` lets it be served"));
@@ -135,8 +135,8 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
     if stats.workers == 0 && waiting > 0 {
         problems.push(Problem::advice(queue, format!("no worker serves it, and {} waiting", are(waiting)), "start a worker"));
     }
-    if depth(State::Parked) > 0 {
-        let parked = depth(State::Parked);
+    if depth(JobState::Parked) > 0 {
+        let parked = depth(JobState::Parked);
         problems.push(Problem::advice(
             queue,
             format!("{} parked, of tasks that no worker knows", are(parked)),

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use queue_core::{
     Client, JobAddress,
-    broker::{JobRecord, State},
+    broker::{JobRecord, JobState},
     envelope::Envelope,
 };
 use serde::Serialize;
@@ -69,7 +69,7 @@ impl Row {
 /// Prints page by page, so that neither side ever holds a whole queue.
 async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
-    let states = args.state.as_ref().map_or(&State::ALL[..], std::slice::from_ref);
+    let states = args.state.as_ref().map_or(&JobState::ALL[..], std::slice::from_ref);
     let mut pages = Pages { json: args.format.json, rows: Vec::new(), printed: 0 };
     let (mut left_out, mut unreadable) = (false, Vec::new());
     'queues: for queue in queues::chosen(client, args.queue.as_deref()).await? {

@@ -2,7 +2,7 @@
 
 use queue_core::{
     Client, Error, Inspector, JobAddress,
-    broker::{CancelAnswer, State},
+    broker::{CancelAnswer, JobState},
     outcome::error_text,
 };
 use serde::Serialize;
@@ -47,7 +47,7 @@ impl Verb {
 
 pub(super) async fn requeue(client: &Client, select: SelectDead) -> Result<(), Failure> {
     let SelectDead { jobs, all, queue, format } = select;
-    let state = all.then_some(State::Dead);
+    let state = all.then_some(JobState::Dead);
     repair(client, Verb::Requeue, Select { jobs, all, state, queue, format }).await
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn cancel(client: &Client, select: Select) -> Result<(), Failur
 }
 
 pub(super) async fn delete(client: &Client, select: Select) -> Result<(), Failure> {
-    if select.state == Some(State::Active) {
+    if select.state == Some(JobState::Active) {
         return Err(Failure::new(Exit::Usage, "jobs that are active cannot be deleted; cancel them first"));
     }
     repair(client, Verb::Delete, select).await
@@ -127,7 +127,7 @@ struct Total {
 }
 
 /// Takes as many as there were when it began, so that it ends although new ones arrive.
-async fn all(client: &Client, verb: Verb, state: State, select: &Select) -> Result<(), Failure> {
+async fn all(client: &Client, verb: Verb, state: JobState, select: &Select) -> Result<(), Failure> {
     let inspector = client.inspector();
     let (mut totals, mut unreadable) = (Vec::new(), Vec::new());
     for queue in queues::chosen(client, select.queue.as_deref()).await? {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use queue_core::{
     Client,
-    broker::{QueueStats, State},
+    broker::{JobState, QueueStats},
 };
 use serde::Serialize;
 
@@ -41,12 +41,12 @@ pub(super) struct QueueStatus {
 
 impl QueueStatus {
     fn new(queue: String, stats: QueueStats) -> Self {
-        let jobs = State::ALL.map(|state| (state.name(), stats.depth.get(&state).copied().unwrap_or(0)));
+        let jobs = JobState::ALL.map(|state| (state.name(), stats.depth.get(&state).copied().unwrap_or(0)));
         QueueStatus { queue, paused: stats.paused, lanes: stats.workers, jobs: jobs.into(), counters: stats.counters }
     }
 
     fn row(&self) -> [String; 12] {
-        let [a, b, c, d, e, f, g, h, i] = State::ALL.map(|state| match self.jobs[state.name()] {
+        let [a, b, c, d, e, f, g, h, i] = JobState::ALL.map(|state| match self.jobs[state.name()] {
             0 => "-".to_owned(),
             jobs => jobs.to_string(),
         });

@@ -13,7 +13,7 @@ use std::{
 
 use queue_core::{
     JobAddress, JobId,
-    broker::{Delivery, Enqueue, NewJob, ProcessId, Register, State as JobState, Turn},
+    broker::{Delivery, Enqueue, JobState, NewJob, ProcessId, Register, Turn},
     prelude::*,
 };
 use queue_worker::{Stopped, Worker};

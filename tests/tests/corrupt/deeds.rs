@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use queue_core::{
     Error, JobId, Result,
-    broker::{Audit, BuryReason, Delivery, Due, Ending, Finish, KeepLimits, MAX_ITEMS, Priority, ProcessId, Register, State, SweepLimits},
+    broker::{
+        Audit, BuryReason, Delivery, Due, Ending, Finish, JobState, KeepLimits, MAX_ITEMS, Priority, ProcessId, Register, SweepLimits,
+    },
 };
 
 use super::state::{Case, LONG, RULE, UNKNOWN, given, job};
@@ -140,16 +142,16 @@ impl Deed {
 }
 
 async fn people(case: &Case) -> Result<()> {
-    const STATES: [State; 9] = [
-        State::Ready,
-        State::Scheduled,
-        State::Retry,
-        State::Active,
-        State::Parked,
-        State::Dead,
-        State::Done,
-        State::Cancelled,
-        State::Expired,
+    const STATES: [JobState; 9] = [
+        JobState::Ready,
+        JobState::Scheduled,
+        JobState::Retry,
+        JobState::Active,
+        JobState::Parked,
+        JobState::Dead,
+        JobState::Done,
+        JobState::Cancelled,
+        JobState::Expired,
     ];
     let mut first: Option<Error> = None;
     let mut note = |outcome: Result<()>| {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{Audit, CrashRule, Due, DynBroker, ProcessId, Register, State, Suspect, SweepLimits, Turn},
+    broker::{Audit, CrashRule, Due, DynBroker, JobState, ProcessId, Register, Suspect, SweepLimits, Turn},
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
@@ -134,7 +134,7 @@ async fn a_time_that_never_comes_is_told_as_one_far_away(kind: Kind) {
         let turn = lane.next().claim(1);
         let due = lane.send(&turn).await.next_due;
         assert!(due.is_none_or(|due| due > Duration::from_secs(1 << 30)), "{never}: {due:?}");
-        assert_eq!(broker.show(QUEUE, &id).await.unwrap().expect("it is there").state, State::Scheduled, "{never}");
+        assert_eq!(broker.show(QUEUE, &id).await.unwrap().expect("it is there").state, JobState::Scheduled, "{never}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use queue_core::{
     Error, JobId, Result,
-    broker::{Audit, Ending, MAX_ITEMS, ProcessId, Register, State, Turn},
+    broker::{Audit, Ending, JobState, MAX_ITEMS, ProcessId, Register, Turn},
 };
 
 use super::{
@@ -129,7 +129,7 @@ async fn drain(case: &Case, hands: &mut dyn Hands, ran: &mut BTreeMap<JobId, usi
         }
     }
     let depth = broker.stats(queue).await.map_err(say("stats"))?.depth;
-    for state in [State::Ready, State::Scheduled, State::Retry, State::Active, State::Parked] {
+    for state in [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Active, JobState::Parked] {
         if let Some(left) = depth.get(&state).filter(|left| **left > 0) {
             return Err(format!("{left} stay {state:?}"));
         }

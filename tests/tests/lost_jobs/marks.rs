@@ -3,7 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use queue_core::{
-    broker::{BuryReason, CrashRule, DynBroker, Ending, ProcessId, Register, State},
+    broker::{BuryReason, CrashRule, DynBroker, Ending, JobState, ProcessId, Register},
     redis::RedisBroker,
 };
 use queue_testing::conformance::{Lane, Producer, nack};
@@ -111,7 +111,7 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
                 assert_eq!(subjects(&broker.audit(queue, REPAIR).await.unwrap()), HashSet::from(["x"]), "{way}");
             }
         }
-        assert_eq!(broker.show(queue, &held.id).await.unwrap().unwrap().state, State::Ready, "{way}");
+        assert_eq!(broker.show(queue, &held.id).await.unwrap().unwrap().state, JobState::Ready, "{way}");
         assert_eq!(auditor.lost(&server, queue, &mark, &["x"]), Some(vec![]), "{way}");
         assert!(drain(&broker, queue).await.contains(&held.id), "{way}");
     }

@@ -11,7 +11,7 @@ use std::{
 
 use queue_core::{
     JobId,
-    broker::{Damage, Delivery, DynBroker, Ending, Inspect, State},
+    broker::{Damage, Delivery, DynBroker, Ending, Inspect, JobState},
     redis::RedisBroker,
 };
 use queue_testing::conformance::{Lane, ack, eventually, finish, nack};
@@ -215,7 +215,7 @@ async fn beside_work_lost_jobs_are_put_back_once(kind: Kind) {
             assert!(all.remove(&id), "{id} ran twice");
         }
     }
-    until("nobody holds any", async || !broker.stats(QUEUE).await.unwrap().depth.contains_key(&State::Active)).await;
+    until("nobody holds any", async || !broker.stats(QUEUE).await.unwrap().depth.contains_key(&JobState::Active)).await;
     let mut ran = drain(&broker, QUEUE).await;
     eventually("what was snoozed has run", async || {
         for id in drain(&broker, QUEUE).await {

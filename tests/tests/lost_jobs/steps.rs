@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{CrashRule, DamageKind, Priority, ProcessId, Register, State, SweepLimits, Turn},
+    broker::{CrashRule, DamageKind, JobState, Priority, ProcessId, Register, SweepLimits, Turn},
 };
 use queue_testing::conformance::{Lane, Producer};
 use queue_tests::{
@@ -32,7 +32,7 @@ async fn no_long_list_is_looked_through_for_a_dead_job_without_reason(kind: Kind
     let watch = Watch::on(&server);
     assert_eq!(broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap().dead, 1);
     assert_not_called(&["LPOS"], &watch.until_now(&server));
-    assert_eq!(broker.show(QUEUE, &JobId::given("x").unwrap()).await.unwrap().expect("it is there").state, State::Ready);
+    assert_eq!(broker.show(QUEUE, &JobId::given("x").unwrap()).await.unwrap().expect("it is there").state, JobState::Ready);
 }
 
 /// Of commands that may pass all of a list.
@@ -116,13 +116,13 @@ async fn a_cancelled_job_in_another_list_is_left_to_whoever_pops_it(kind: Kind) 
         assert_eq!(server.ask::<usize>(&["LLEN", "queue:{lost}:suspect"]).unwrap(), 1);
         // One that lies here by now would be found by its tomb.
         broker.cancel(QUEUE, std::slice::from_ref(&id)).await.unwrap();
-        assert_eq!(broker.stats(QUEUE).await.unwrap().depth.get(&State::Ready), None);
+        assert_eq!(broker.stats(QUEUE).await.unwrap().depth.get(&JobState::Ready), None);
     }
     let watch = Watch::on(&server);
     producer.stored(vec![given("x")]).await;
     assert_eq!(broker.audit(QUEUE, REPAIR).await.unwrap(), []);
-    assert_eq!(broker.stats(QUEUE).await.unwrap().depth[&State::Ready], 1);
-    let listed = broker.list(QUEUE, State::Ready, 0, 10).await.unwrap().jobs;
+    assert_eq!(broker.stats(QUEUE).await.unwrap().depth[&JobState::Ready], 1);
+    let listed = broker.list(QUEUE, JobState::Ready, 0, 10).await.unwrap().jobs;
     assert_eq!(listed.iter().map(|job| &job.id).collect::<Vec<_>>(), [&id], "it is listed once");
     assert_eq!(drain(&broker, QUEUE).await, HashSet::from([id.clone()]));
     assert_eq!(server.ask::<usize>(&["EXISTS", "queue:{lost}:suspect", "queue:{lost}:tomb"]).unwrap(), 0);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 use futures_util::future::join_all;
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, DynBroker, JobRecord, Priority, State, TurnAnswer},
+    broker::{BuryReason, DynBroker, JobRecord, JobState, Priority, TurnAnswer},
 };
 use queue_testing::model::Model;
 
@@ -45,7 +45,7 @@ pub(crate) fn same_turn(model: &TurnAnswer, broker: &TurnAnswer, spurious: bool)
 /// A job as people see it, but for the times.
 #[derive(PartialEq, Debug)]
 struct Face {
-    state: State,
+    state: JobState,
     envelope: Vec<u8>,
     priority: Priority,
     attempts: u32,
@@ -60,7 +60,7 @@ struct Face {
 
 fn face(record: JobRecord) -> Face {
     // What is over keeps no crashes in one broker, and keeps them in the other.
-    let over = record.state.is_final() && record.state != State::Dead;
+    let over = record.state.is_final() && record.state != JobState::Dead;
     Face {
         state: record.state,
         envelope: record.envelope,
@@ -96,8 +96,8 @@ pub(crate) async fn same_jobs(model: &mut Model, broker: &DynBroker, queue: &str
 }
 
 async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check {
-    let pages = join_all(State::ALL.map(|state| broker.list(queue, state, 0, 500))).await;
-    for (state, page) in State::ALL.into_iter().zip(pages) {
+    let pages = join_all(JobState::ALL.map(|state| broker.list(queue, state, 0, 500))).await;
+    for (state, page) in JobState::ALL.into_iter().zip(pages) {
         let seen: Vec<JobId> = page.map_err(|error| error.to_string())?.jobs.into_iter().map(|job| job.id).collect();
         let known = model.ids(state);
         let sorted = |ids: &[JobId]| {
@@ -106,7 +106,7 @@ async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check
             ids
         };
         same(&format!("members of {state}"), &sorted(&known), &sorted(&seen))?;
-        if state == State::Ready {
+        if state == JobState::Ready {
             let strict = |ids: &[JobId]| ids.iter().filter(|id| !model.loose.contains(*id)).cloned().collect::<Vec<_>>();
             same("order of ready", &strict(&known), &strict(&seen))?;
             model.reorder(&seen);
@@ -117,8 +117,8 @@ async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check
     let counts =
         |counts: &BTreeMap<String, u64>| counts.iter().filter(|(_, n)| **n > 0).map(|(name, n)| (name.clone(), *n)).collect::<Vec<_>>();
     same("counters", &counts(&known.counters), &counts(&found.counters))?;
-    for state in State::ALL {
-        let depth = |depth: &BTreeMap<State, u64>| depth.get(&state).copied().unwrap_or(0);
+    for state in JobState::ALL {
+        let depth = |depth: &BTreeMap<JobState, u64>| depth.get(&state).copied().unwrap_or(0);
         same(&format!("depth of {state}"), &depth(&known.depth), &depth(&found.depth))?;
     }
     same("paused", &known.paused, &found.paused)

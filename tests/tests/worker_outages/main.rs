@@ -129,7 +129,7 @@ async fn an_outage_shorter_than_the_lease_costs_a_running_job_nothing() {
     until("a beat to be lost", async || scene.cut.failed() > 0).await;
     scene.cut.fail(Fault::RequestLost, 0);
     scene.seen.open.send_replace(true);
-    until("the end of the job", async || job.status().await.unwrap() == Some(queue_core::broker::State::Done)).await;
+    until("the end of the job", async || job.status().await.unwrap() == Some(queue_core::broker::JobState::Done)).await;
     assert_eq!(scene.seen.of(1), ["start", "end"]);
     scene.end(running).await;
 }
@@ -169,7 +169,7 @@ async fn who_was_cut_off_for_too_long_is_told_and_cannot_spoil_what_its_successo
     scene.seen(1, "LeaseLost").await;
     scene.seen.open.send_replace(true);
     scene.seen(1, "end").await;
-    until("the end of the job", async || job.status().await.unwrap() == Some(queue_core::broker::State::Done)).await;
+    until("the end of the job", async || job.status().await.unwrap() == Some(queue_core::broker::JobState::Done)).await;
     successor.drain();
     rival.await.unwrap().unwrap();
     let record = scene.sound.inspector().show(job.address()).await.unwrap();

@@ -1,7 +1,7 @@
 //! What becomes of the other queues while one of them is not answered, or refused.
 
 use queue_core::{
-    broker::{CrashRule, ProcessId, Register, State, Turn},
+    broker::{CrashRule, JobState, ProcessId, Register, Turn},
     prelude::*,
 };
 use queue_tests::{
@@ -26,7 +26,7 @@ async fn a_queue_that_is_not_answered_takes_no_slot_from_the_others() {
     scene.cut.hold(None);
     until("the job to go back", async || scene.released("slow").await == 1).await;
     scene.seen.open.send_replace(true);
-    until("its end", async || late.status().await.unwrap() == Some(State::Done)).await;
+    until("its end", async || late.status().await.unwrap() == Some(JobState::Done)).await;
     assert_eq!(scene.seen.of(2), ["start", "end"]);
     assert_eq!(scene.sound.inspector().show(late.address()).await.unwrap().attempts, 0);
     scene.end(running).await;

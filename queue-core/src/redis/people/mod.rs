@@ -8,7 +8,7 @@ use redis::Value;
 
 use crate::{
     address::{JobId, check_name},
-    broker::{CancelAnswer, JobRecord, Page, QueueStats, State},
+    broker::{CancelAnswer, JobRecord, JobState, Page, QueueStats},
     error::Result,
     redis::{
         RedisBroker, bounded,
@@ -72,7 +72,7 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
     let answer = broker.script(queue, &STATS, STATS.call(&broker.keys, queue)).await?;
     let mut values = array(answer)?.into_iter();
     let mut stats = QueueStats::default();
-    for state in [State::Ready, State::Scheduled, State::Retry, State::Active, State::Parked, State::Dead] {
+    for state in [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Active, JobState::Parked, JobState::Dead] {
         stats.depth.insert(state, number::<i64>(next(&mut values)?)?.max(0).unsigned_abs());
     }
     stats.workers = number(next(&mut values)?)?;
@@ -86,7 +86,7 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
             all.insert(name, value);
         }
     }
-    for state in [State::Done, State::Cancelled, State::Expired] {
+    for state in [JobState::Done, JobState::Cancelled, JobState::Expired] {
         stats.depth.insert(state, all.get(&format!(".kept:{}", state.name())).copied().unwrap_or(0));
     }
     stats.depth.retain(|_, depth| *depth > 0);
@@ -114,15 +114,15 @@ async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
 }
 
 /// A page: ids first, then the jobs. Between the two a job may have gone on; it is left out then.
-pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
     let (mut ids, next) = match state {
-        State::Ready => ready(broker, queue, offset, limit).await?,
-        State::Scheduled => sorted(broker, queue, Kind::Scheduled, offset, limit).await?,
-        State::Retry => sorted(broker, queue, Kind::Retry, offset, limit).await?,
-        State::Dead => sorted(broker, queue, Kind::Dead, offset, limit).await?,
-        State::Parked => sorted(broker, queue, Kind::Parked, offset, limit).await?,
-        State::Active => active(broker, queue, offset, limit).await?,
-        State::Done | State::Cancelled | State::Expired => return ended(broker, queue, state, offset, limit).await,
+        JobState::Ready => ready(broker, queue, offset, limit).await?,
+        JobState::Scheduled => sorted(broker, queue, Kind::Scheduled, offset, limit).await?,
+        JobState::Retry => sorted(broker, queue, Kind::Retry, offset, limit).await?,
+        JobState::Dead => sorted(broker, queue, Kind::Dead, offset, limit).await?,
+        JobState::Parked => sorted(broker, queue, Kind::Parked, offset, limit).await?,
+        JobState::Active => active(broker, queue, offset, limit).await?,
+        JobState::Done | JobState::Cancelled | JobState::Expired => return ended(broker, queue, state, offset, limit).await,
     };
     // A job that is ready may lie in another list as well, under a tomb.
     let mut told = HashSet::new();
@@ -133,7 +133,7 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: Sta
 }
 
 /// Jobs as a listing has them.
-fn listed(mut jobs: Vec<JobRecord>, state: State) -> Vec<JobRecord> {
+fn listed(mut jobs: Vec<JobRecord>, state: JobState) -> Vec<JobRecord> {
     jobs.retain(|job| job.state == state);
     for job in &mut jobs {
         job.failures.clear();
@@ -144,7 +144,7 @@ fn listed(mut jobs: Vec<JobRecord>, state: State) -> Vec<JobRecord> {
 
 /// The three states of jobs that ended share a list. A line whose job was removed, or whose id has ended once more, stays there until
 /// its time is over; it is known by its time, if it has one, which is not that of the record.
-async fn ended(broker: &RedisBroker, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page> {
+async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
     let mut command = broker.keys.on("LRANGE", queue, Kind::Ended);
     let (lines, next) = page(range(broker, queue, command.arg(offset).arg(offset + limit as u64)).await?, offset, limit);
     let (mut times, mut ids) = (Vec::new(), Vec::new());

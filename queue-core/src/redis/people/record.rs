@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::{
     address::JobId,
-    broker::{BuryReason, Failure, JobRecord, Priority, State},
+    broker::{BuryReason, Failure, JobRecord, JobState, Priority},
     error::{Error, Result},
     redis::values::{array, bytes, count, next, words},
 };
@@ -53,7 +53,7 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<JobRec
         return Ok(None);
     }
     let mut values = array(value)?.into_iter();
-    let state: State = words(next(&mut values)?)?.parse().unwrap_or(State::Done);
+    let state: JobState = words(next(&mut values)?)?.parse().unwrap_or(JobState::Done);
     let mut record = JobRecord::new(id.clone(), state, bytes(next(&mut values)?)?);
     record.priority = u8::try_from(count(next(&mut values)?)).ok().and_then(Priority::from_number).unwrap_or_default();
     record.attempts = count(next(&mut values)?);
@@ -65,7 +65,7 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<JobRec
         failures(&bytes(next(&mut values)?)?).unwrap_or_else(|problem| vec![Failure { at_ms: 0, message: problem.to_string() }]);
     let note = words(next(&mut values)?)?;
     match state {
-        State::Dead => record.reason = BuryReason::from_name(&note),
+        JobState::Dead => record.reason = BuryReason::from_name(&note),
         _ => record.note = Some(note).filter(|note| !note.is_empty()),
     }
     record.result = Some(bytes(next(&mut values)?)?).filter(|result| !result.is_empty());

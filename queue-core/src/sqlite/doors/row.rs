@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::sqlite::connection::tx::{Failed, Queue, Tx};
 use crate::{
     address::JobId,
-    broker::{ENDED_KEEP, FAILURES_KEPT, Failure, State},
+    broker::{ENDED_KEEP, FAILURES_KEPT, Failure, JobState},
     codec,
     error::Error,
 };
@@ -23,32 +23,32 @@ pub(crate) const CANCELLED: i64 = 8;
 pub(crate) const EXPIRED: i64 = 9;
 
 /// The numbers of a state; `ready` has two.
-pub(crate) fn numbers(state: State) -> &'static [i64] {
+pub(crate) fn numbers(state: JobState) -> &'static [i64] {
     match state {
-        State::Ready => &[SUSPECT, READY],
-        State::Scheduled => &[SCHEDULED],
-        State::Retry => &[RETRY],
-        State::Active => &[ACTIVE],
-        State::Parked => &[PARKED],
-        State::Done => &[DONE],
-        State::Dead => &[DEAD],
-        State::Cancelled => &[CANCELLED],
-        State::Expired => &[EXPIRED],
+        JobState::Ready => &[SUSPECT, READY],
+        JobState::Scheduled => &[SCHEDULED],
+        JobState::Retry => &[RETRY],
+        JobState::Active => &[ACTIVE],
+        JobState::Parked => &[PARKED],
+        JobState::Done => &[DONE],
+        JobState::Dead => &[DEAD],
+        JobState::Cancelled => &[CANCELLED],
+        JobState::Expired => &[EXPIRED],
     }
 }
 
 /// The state of a number.
-pub(crate) fn state(number: i64) -> Result<State, Failed> {
+pub(crate) fn state(number: i64) -> Result<JobState, Failed> {
     Ok(match number {
-        READY | SUSPECT => State::Ready,
-        SCHEDULED => State::Scheduled,
-        RETRY => State::Retry,
-        ACTIVE => State::Active,
-        PARKED => State::Parked,
-        DONE => State::Done,
-        DEAD => State::Dead,
-        CANCELLED => State::Cancelled,
-        EXPIRED => State::Expired,
+        READY | SUSPECT => JobState::Ready,
+        SCHEDULED => JobState::Scheduled,
+        RETRY => JobState::Retry,
+        ACTIVE => JobState::Active,
+        PARKED => JobState::Parked,
+        DONE => JobState::Done,
+        DEAD => JobState::Dead,
+        CANCELLED => JobState::Cancelled,
+        EXPIRED => JobState::Expired,
         other => return Err(Error::Internal(format!("a job has the unknown state {other}")).into()),
     })
 }

@@ -9,7 +9,7 @@ use crate::sqlite::{
 };
 use crate::{
     address::JobId,
-    broker::{BuryReason, CancelAnswer, Failure, JobRecord, Page, Priority, QueueStats, State},
+    broker::{BuryReason, CancelAnswer, Failure, JobRecord, JobState, Page, Priority, QueueStats},
     error::Error,
 };
 
@@ -139,7 +139,7 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
 
 const COLUMNS: &str = "id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank";
 
-pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, state: State, offset: u64, limit: usize) -> Result<Page, Failed> {
+pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(Page::default()) };
     let numbers = row::numbers(state);
     let marks = if numbers.len() == 2 { "?4, ?5" } else { "?4" };
@@ -184,13 +184,13 @@ fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<JobRecord, Failed> {
     let ended = row.get::<_, Option<Number>>(8)?.map(|Number(ended)| ended);
     let note = row.get::<_, Option<Words>>(9)?.map(|Words(note)| note);
     record.at_ms = match state {
-        State::Scheduled | State::Retry => Some(pos),
-        State::Ready | State::Active | State::Parked => None,
+        JobState::Scheduled | JobState::Retry => Some(pos),
+        JobState::Ready | JobState::Active | JobState::Parked => None,
         _ => ended,
     };
     match state {
-        State::Dead => record.reason = note.as_deref().and_then(BuryReason::from_name),
-        State::Active => {
+        JobState::Dead => record.reason = note.as_deref().and_then(BuryReason::from_name),
+        JobState::Active => {
             let worker: Option<String> = tx
                 .sql("SELECT name FROM queue_workers WHERE worker = ?1")?
                 .query_row([row.get::<_, Number>(10)?.0], |row| row.get::<_, Words>(0).map(|Words(name)| name))
