@@ -15,7 +15,7 @@ pub(crate) struct Ours(Client);
 
 /// Hands its text to what all contenders run.
 #[task(queue = "bench")]
-async fn carry(d: String, jobs: State<Arc<Jobs>>) {
+async fn carry(d: String, jobs: Data<Arc<Jobs>>) {
     jobs.run(&d).await;
 }
 
@@ -43,6 +43,6 @@ impl Contender for Ours {
 
     async fn work(&self, concurrency: usize, jobs: Arc<Jobs>) -> Result<(), Error> {
         let worker = Worker::new(self.0.clone()).registry(Registry::empty()).register::<carry>();
-        Ok(worker.state(jobs).concurrency(concurrency).run(pending()).await.map(|_| ())?)
+        Ok(worker.data(jobs).concurrency(concurrency).run(pending()).await.map(|_| ())?)
     }
 }

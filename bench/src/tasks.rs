@@ -86,34 +86,34 @@ pub(crate) fn parameter(bytes: usize) -> String {
 
 /// Does nothing.
 #[task(queue = "bench")]
-pub(crate) async fn noop(d: String, counter: State<Arc<Counter>>) {
+pub(crate) async fn noop(d: String, counter: Data<Arc<Counter>>) {
     std::hint::black_box(d);
     counter.count();
 }
 
 /// Does nothing, without a parameter.
 #[task(queue = "bench")]
-pub(crate) async fn nothing(counter: State<Arc<Counter>>) {
+pub(crate) async fn nothing(counter: Data<Arc<Counter>>) {
     counter.count();
 }
 
 /// Notes when it started.
 #[task(queue = "bench")]
-pub(crate) async fn stamp(n: u64, starts: State<Arc<Starts>>, counter: State<Arc<Counter>>) {
+pub(crate) async fn stamp(n: u64, starts: Data<Arc<Starts>>, counter: Data<Arc<Counter>>) {
     starts.0.lock().expect("no holder panics").push((n, Instant::now()));
     counter.count();
 }
 
 /// Notes how late it started.
 #[task(queue = "bench")]
-pub(crate) async fn due(at_us: u64, lateness: State<Arc<Lateness>>, counter: State<Arc<Counter>>) {
+pub(crate) async fn due(at_us: u64, lateness: Data<Arc<Lateness>>, counter: Data<Arc<Counter>>) {
     lateness.0.lock().expect("no holder panics").push(now_us() as f64 - at_us as f64);
     counter.count();
 }
 
 /// Fails: until tomorrow, or for good.
 #[task(queue = "bench")]
-pub(crate) async fn fails(again: bool, counter: State<Arc<Counter>>) -> Outcome {
+pub(crate) async fn fails(again: bool, counter: Data<Arc<Counter>>) -> Outcome {
     counter.count();
     if again {
         Outcome::RetryAfter(Duration::from_secs(24 * 3600), "tomorrow".to_owned())

@@ -38,7 +38,7 @@ impl Running {
         // Our tasks alone: those of the tests' clusters are linked in as well.
         let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<noop>().register::<stamp>();
         let worker = worker.register::<due>().register::<age>().register::<nothing>().register::<fails>().concurrency(concurrency);
-        let worker = settings(worker.state(counter.clone()).state(starts.clone()).state(lateness.clone()));
+        let worker = settings(worker.data(counter.clone()).data(starts.clone()).data(lateness.clone()));
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
             if let Err(error) = worker.run(stopped.cancelled_owned()).await {

@@ -70,14 +70,14 @@ fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
 
 /// What every job of the suite does. A kept result is the claim number.
 #[task(name = "work", queue = "faults")]
-pub async fn work(key: u64, pad: String, plan: Plan, recorder: State<Recorder>, ctx: JobContext) -> Result<u64, Failure> {
+pub async fn work(key: u64, pad: String, plan: Plan, recorder: Data<Recorder>, ctx: JobContext) -> Result<u64, Failure> {
     let mut run = Run::start(key, &pad, recorder.into_inner(), &ctx);
     act(plan, &ctx, &mut run).await
 }
 
 /// The same under a name that older workers do not know.
 #[task(name = "work-of-tomorrow", queue = "faults")]
-pub async fn work_of_tomorrow(key: u64, pad: String, plan: Plan, recorder: State<Recorder>, ctx: JobContext) -> Result<u64, Failure> {
+pub async fn work_of_tomorrow(key: u64, pad: String, plan: Plan, recorder: Data<Recorder>, ctx: JobContext) -> Result<u64, Failure> {
     let mut run = Run::start(key, &pad, recorder.into_inner(), &ctx);
     act(plan, &ctx, &mut run).await
 }

@@ -1,4 +1,4 @@
-//! What a running job knows: its [`JobContext`], and the application's [`State`].
+//! What a running job knows: its [`JobContext`], and the application's [`Data`].
 
 use std::{
     any::{Any, TypeId},
@@ -19,13 +19,13 @@ use crate::{address::JobId, client::Client};
 
 /// A value of the application's that is given to every job that asks for it: a pool, a client, settings.
 ///
-/// Register it with `worker.state(value)`; take it as a parameter `shop: State<Shop>`. It dereferences to the value.
-pub struct State<T: ?Sized>(Arc<T>);
+/// Register it with `worker.data(value)`; take it as a parameter `shop: Data<Shop>`. It dereferences to the value.
+pub struct Data<T: ?Sized>(Arc<T>);
 
-impl<T: ?Sized> State<T> {
+impl<T: ?Sized> Data<T> {
     /// Wraps a shared value, for calling a task function by hand.
     pub fn new(value: impl Into<Arc<T>>) -> Self {
-        State(value.into())
+        Data(value.into())
     }
 
     /// The shared value.
@@ -34,38 +34,38 @@ impl<T: ?Sized> State<T> {
     }
 }
 
-impl<T: ?Sized> Clone for State<T> {
+impl<T: ?Sized> Clone for Data<T> {
     fn clone(&self) -> Self {
-        State(self.0.clone())
+        Data(self.0.clone())
     }
 }
 
-impl<T: ?Sized> Deref for State<T> {
+impl<T: ?Sized> Deref for Data<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.0
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for State<T> {
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Data<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-/// The application's states, by type. One per worker.
+/// The application's values, by type. One per worker.
 #[derive(Clone, Default)]
-pub struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>); // of `State<T>`, by the id of `T`
+pub struct DataMap(HashMap<TypeId, Arc<dyn Any + Send + Sync>>); // of `Data<T>`, by the id of `T`
 
-impl States {
+impl DataMap {
     /// Adds a value. A second one of the same type replaces the first.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
-        self.0.insert(TypeId::of::<T>(), Arc::new(State(value)));
+        self.0.insert(TypeId::of::<T>(), Arc::new(Data(value)));
     }
 
     /// Finds a value.
-    pub fn get<T: 'static>(&self) -> Option<State<T>> {
-        self.0.get(&TypeId::of::<T>()).and_then(|state| state.downcast_ref::<State<T>>()).cloned()
+    pub fn get<T: 'static>(&self) -> Option<Data<T>> {
+        self.0.get(&TypeId::of::<T>()).and_then(|value| value.downcast_ref::<Data<T>>()).cloned()
     }
 
     /// Whether there is a value of this type.
@@ -74,13 +74,13 @@ impl States {
     }
 }
 
-impl fmt::Debug for States {
+impl fmt::Debug for DataMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "States({})", self.0.len())
+        write!(f, "DataMap({})", self.0.len())
     }
 }
 
-/// The running job: its identity, its counters, its lease, and the application's states. Cheap to clone.
+/// The running job: its identity, its counters, its lease, and the application's values. Cheap to clone.
 #[derive(Clone)]
 pub struct JobContext(Arc<Running>);
 
@@ -133,16 +133,16 @@ impl ContextInit {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Environment {
-    /// The application's states.
-    pub states: States,
+    /// The application's values, by type.
+    pub data: DataMap,
     /// The client of the worker's broker.
     pub client: Option<Client>,
 }
 
 impl Environment {
-    /// Of these states and this client.
-    pub fn new(states: States, client: Option<Client>) -> Self {
-        Environment { states, client }
+    /// Of these values and this client.
+    pub fn new(data: DataMap, client: Option<Client>) -> Self {
+        Environment { data, client }
     }
 }
 
@@ -231,9 +231,9 @@ impl JobContext {
         self.0.init.deadline
     }
 
-    /// A state of the application's.
-    pub fn state<T: 'static>(&self) -> Option<State<T>> {
-        self.0.init.environment.states.get()
+    /// The value of this type that was given to the worker; `None`: there is none.
+    pub fn data<T: 'static>(&self) -> Option<Data<T>> {
+        self.0.init.environment.data.get()
     }
 
     /// The client of the worker's broker, to enqueue further jobs.

@@ -25,7 +25,7 @@
 //!
 //! The parameters of the function are the payload, stored as a map by name. A parameter that is an `Option` or has a
 //! `#[default]` may be missing in the payload, unknown parameters are skipped, and their order has no meaning. So a new version of a
-//! task reads the jobs of the old version. [`State<T>`](State) and [`JobContext`] are not stored; the worker provides them.
+//! task reads the jobs of the old version. [`Data<T>`](Data) and [`JobContext`] are not stored; the worker provides them.
 //!
 //! ```
 //! use queue_core::prelude::*;
@@ -33,7 +33,7 @@
 //! struct Mailer;
 //!
 //! #[task(queue = "mail", max_attempts = 5, timeout = "30s", backoff(base = "10s", max = "1h"))]
-//! async fn send_invoice(order_id: u64, #[default] copies: u32, mailer: State<Mailer>, ctx: JobContext) -> Result<(), std::io::Error> {
+//! async fn send_invoice(order_id: u64, #[default] copies: u32, mailer: Data<Mailer>, ctx: JobContext) -> Result<(), std::io::Error> {
 //!     println!("order {order_id}, attempt {}", ctx.attempt());
 //!     Ok(())
 //! }
@@ -149,7 +149,7 @@ pub use queue_macros::task;
 pub use self::{
     address::{JobAddress, JobId},
     client::{Client, Handle, Job, Pending},
-    context::{JobContext, State},
+    context::{Data, JobContext},
     error::{Cause, Error, Result},
     inspector::{Inspector, Walk},
     io::BoxFuture,

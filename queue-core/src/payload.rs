@@ -9,10 +9,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     codec,
-    context::{JobContext, State},
+    context::{Data, JobContext},
     error::{Error, Result},
     outcome::Outcome,
-    task::{Call, ParamDef, StateNeed},
+    task::{Call, DataNeed, ParamDef},
 };
 
 /// What a parameter of a task must be to travel in a payload: every owned, serialisable type is.
@@ -20,7 +20,7 @@ use crate::{
     message = "`{Self}` cannot be a parameter of a task",
     label = "not serialisable",
     note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or for the type inside it that lacks them",
-    note = "what the worker provides is a parameter `State<T>` of a function, and `ctx.state::<T>()` in a `Handler`"
+    note = "what the worker provides is a parameter `Data<T>` of a function, and `ctx.data::<T>()` in a `Handler`"
 )]
 pub trait Payload: Serialize + DeserializeOwned + 'static {}
 
@@ -29,11 +29,11 @@ pub trait Payload: Serialize + DeserializeOwned + 'static {}
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + 'static> Payload for T {}
 
-/// What a worker can give to a task beside its payload: [`State<T>`] and [`JobContext`].
+/// What a worker can give to a task beside its payload: [`Data<T>`] and [`JobContext`].
 #[diagnostic::on_unimplemented(
     message = "a worker cannot provide a `{Self}`",
-    label = "neither `queue_core::State<T>` nor `queue_core::JobContext`",
-    note = "another crate's type of this name is in scope: write `queue_core::State<T>` or `queue_core::JobContext`, or rename a payload type that is called `State` or `Context`"
+    label = "neither `queue_core::Data<T>` nor `queue_core::JobContext`",
+    note = "another crate's type of this name is in scope: write `queue_core::Data<T>` or `queue_core::JobContext`, or rename a payload type that is called `Data` or `Context`"
 )]
 pub trait Inject: Sized {
     /// Takes it from the context.
@@ -42,8 +42,8 @@ pub trait Inject: Sized {
     /// When the worker does not have it; a worker that checked its tasks at start does.
     fn inject(context: &JobContext) -> std::result::Result<Self, Outcome>;
 
-    /// The state that has to be there.
-    fn need() -> Option<StateNeed>;
+    /// The value that has to be there.
+    fn need() -> Option<DataNeed>;
 }
 
 impl Inject for JobContext {
@@ -51,21 +51,21 @@ impl Inject for JobContext {
         Ok(context.clone())
     }
 
-    fn need() -> Option<StateNeed> {
+    fn need() -> Option<DataNeed> {
         None
     }
 }
 
-impl<T: 'static> Inject for State<T> {
+impl<T: 'static> Inject for Data<T> {
     fn inject(context: &JobContext) -> std::result::Result<Self, Outcome> {
-        context.state().ok_or_else(|| {
+        context.data().ok_or_else(|| {
             let name = std::any::type_name::<T>();
-            Outcome::Failed(format!("the worker has no state `{name}`; give it one with `worker.state(..)`"))
+            Outcome::Failed(format!("the worker has no value of type `{name}`; give it one with `worker.data(..)`"))
         })
     }
 
-    fn need() -> Option<StateNeed> {
-        Some(StateNeed::of::<T>())
+    fn need() -> Option<DataNeed> {
+        Some(DataNeed::of::<T>())
     }
 }
 
@@ -104,7 +104,7 @@ impl<T> fmt::Debug for Param<T> {
 /// The access of generated code to an injected parameter of type `T`.
 pub struct Injected<T> {
     get: fn(&JobContext) -> std::result::Result<T, Outcome>,
-    need: fn() -> Option<StateNeed>,
+    need: fn() -> Option<DataNeed>,
     of: PhantomData<fn() -> T>,
 }
 
@@ -125,8 +125,8 @@ impl<T> Injected<T> {
         (self.get)(context)
     }
 
-    /// The state that has to be there.
-    pub fn need(&self) -> Option<StateNeed> {
+    /// The value that has to be there.
+    pub fn need(&self) -> Option<DataNeed> {
         (self.need)()
     }
 }

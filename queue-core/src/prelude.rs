@@ -6,7 +6,7 @@ pub use crate::{
     Task,
     broker::Priority,
     client::{Client, Handle, Job, JobResult},
-    context::{JobContext, State},
+    context::{Data, JobContext},
     outcome::Outcome,
     task,
     task::{Backoff, Handler},

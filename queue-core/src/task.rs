@@ -132,8 +132,8 @@ pub struct TaskDef {
     pub on_isolation: OnIsolation,
     /// The payload's parameters, in the order of the function.
     pub params: &'static [ParamDef],
-    /// The states that it wants injected.
-    pub states: fn() -> Vec<StateNeed>,
+    /// The values that it wants injected.
+    pub needs: fn() -> Vec<DataNeed>,
     /// Runs it.
     pub run: RunFn,
     /// Turns a JSON object with its parameters into a payload.
@@ -158,7 +158,7 @@ impl TaskDef {
             retention: None,
             on_isolation: OnIsolation::Continue,
             params: &[],
-            states: Vec::new,
+            needs: Vec::new,
             run,
             payload_from_json,
             file: "",
@@ -184,19 +184,19 @@ pub struct ParamDef {
     pub required: bool,
 }
 
-/// A `State<T>` that a task wants.
+/// A `Data<T>` that a task wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StateNeed {
+pub struct DataNeed {
     /// The type.
     pub id: TypeId,
     /// Its name, for the message when it is missing.
     pub name: &'static str,
 }
 
-impl StateNeed {
-    /// The need for a state of type `T`.
+impl DataNeed {
+    /// The need for a value of type `T`.
     pub fn of<T: 'static>() -> Self {
-        StateNeed { id: TypeId::of::<T>(), name: std::any::type_name::<T>() }
+        DataNeed { id: TypeId::of::<T>(), name: std::any::type_name::<T>() }
     }
 }
 

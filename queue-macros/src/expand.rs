@@ -40,7 +40,7 @@ impl Definition<'_> {
 }
 
 /// The expansion; `inherent` goes inside, where it sees the same names. They begin with two underscores: a task or a default
-/// of the user's may be called `run` or `states`, and items have no hygiene.
+/// of the user's may be called `run` or `needs`, and items have no hygiene.
 pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStream {
     let core = task.options.krate();
     let (name, task_name, return_type) = (task.name, &task.task_name, task.return_type);
@@ -57,7 +57,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
         let (key, access) = (param.key(), &accesses[index].0);
         quote!(payload.json(#key, &#access, &object)?;)
     });
-    let states = task.params.iter().zip(&accesses).filter(|(param, _)| !param.is_payload()).map(|(_, (access, _))| quote!(#access.need()));
+    let needs = task.params.iter().zip(&accesses).filter(|(param, _)| !param.is_payload()).map(|(_, (access, _))| quote!(#access.need()));
     let assignments = task.options.assignments(&core);
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
     let (run_fn, end, refused) = if task.blocking {
@@ -89,15 +89,15 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
                 let mut def = #core::task::TaskDef::new(#task_name, #core::task::RunFn::#run_fn(__queue_run), __queue_from_json);
                 #assignments
                 def.params = __QUEUE_PARAMS;
-                def.states = __queue_states;
+                def.needs = __queue_needs;
                 def.file = ::core::file!();
                 def.line = ::core::line!();
                 def
             };
             const __QUEUE_PARAMS: &[#core::task::ParamDef] = &[#(#definitions),*];
 
-            fn __queue_states() -> __queue::Vec<#core::task::StateNeed> {
-                let needs: __queue::Vec<__queue::Option<#core::task::StateNeed>> = __queue::Vec::from([#(#states),*]);
+            fn __queue_needs() -> __queue::Vec<#core::task::DataNeed> {
+                let needs: __queue::Vec<__queue::Option<#core::task::DataNeed>> = __queue::Vec::from([#(#needs),*]);
                 needs.into_iter().flatten().collect()
             }
 

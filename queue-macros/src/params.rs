@@ -58,7 +58,7 @@ impl Param {
         if let Some(span) = inject {
             return Err(Error::new(
                 span,
-                "a payload struct takes nothing from the worker; its handler finds states with `ctx.state::<T>()`",
+                "a payload struct takes nothing from the worker; its handler finds what the worker was given with `ctx.data::<T>()`",
             ));
         }
         check_payload_type(&ty)?;
@@ -188,9 +188,9 @@ fn take_attributes(attributes: &mut Vec<Attribute>) -> Result<(Option<Default>, 
     problem.map_or(Ok((default, inject)), Err)
 }
 
-/// `State<T>` and `JobContext` by their last path segment; whether they are ours is asked by the expansion.
+/// `Data<T>` and `JobContext` by their last path segment; whether they are ours is asked by the expansion.
 pub(crate) fn looks_injected(ty: &Type) -> bool {
-    last_segment(ty).is_some_and(|segment| segment.ident == "State" || segment.ident == "JobContext")
+    last_segment(ty).is_some_and(|segment| segment.ident == "Data" || segment.ident == "JobContext")
 }
 
 /// What cannot be ours by its looks. It is told here since such a type is often not `Send` either, which would be told too.
@@ -205,7 +205,7 @@ fn foreign(ty: &Type) -> Option<Error> {
             "this is not what the worker provides: write `JobContext`; if it is an alias of that, put `#[inject]` before the parameter; \
              a payload type needs another name"
         }
-        "State" if has_lifetime => "this `State` is another crate's, ours has no lifetime: write `queue_core::State<T>`",
+        "Data" if has_lifetime => "this `Data` is another crate's, ours has no lifetime: write `queue_core::Data<T>`",
         _ => return None,
     };
     Some(Error::new(segment.ident.span(), problem))
@@ -288,7 +288,7 @@ mod tests {
         assert!(matches!(kind(syn::parse_quote!(a: Option<u8>)), Kind::Optional));
         assert!(matches!(kind(syn::parse_quote!(#[default] a: u8)), Kind::Optional));
         assert!(matches!(kind(syn::parse_quote!(#[default(7)] a: u8)), Kind::Defaulted(_)));
-        assert!(matches!(kind(syn::parse_quote!(a: queue_core::State<Shop>)), Kind::Injected));
+        assert!(matches!(kind(syn::parse_quote!(a: queue_core::Data<Shop>)), Kind::Injected));
         assert!(matches!(kind(syn::parse_quote!(ctx: JobContext)), Kind::Injected));
         assert!(matches!(kind(syn::parse_quote!(#[inject] shop: Shop)), Kind::Injected));
         assert!(matches!(kind(syn::parse_quote!(#[inject] ctx: Context)), Kind::Injected));

@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// Settings, tasks or states that cannot work, one per line. Nothing was started.
+    /// Settings, tasks or injected values that cannot work, one per line. Nothing was started.
     #[error("the worker cannot start: {}", .0.join("\n  and "))]
     Setup(Vec<String>),
     /// The broker refused.

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use queue_core::{
     Backoff, Client, Middleware, Task,
-    context::{Environment, States},
+    context::{DataMap, Environment},
     middleware::Stack,
     registry::Registry,
 };
@@ -25,7 +25,7 @@ use crate::{
 /// use queue_worker::Worker;
 ///
 /// #[task]
-/// async fn greet(name: String, greeting: State<String>) {
+/// async fn greet(name: String, greeting: Data<String>) {
 ///     println!("{}, {name}!", *greeting);
 /// }
 ///
@@ -33,7 +33,7 @@ use crate::{
 /// let queue = Client::connect("sqlite://:memory:").await?;
 /// greet::job("Ada".to_owned()).enqueue(&queue).await?;
 ///
-/// let worker = Worker::new(queue).state("Hello".to_owned()).concurrency(10);
+/// let worker = Worker::new(queue).data("Hello".to_owned()).concurrency(10);
 /// # let stop = tokio::time::sleep(Duration::from_millis(200));
 /// worker.run(stop).await?;        // or `.run_until_signal()`
 /// # Ok(()) }
@@ -44,7 +44,7 @@ use crate::{
 pub struct Worker {
     pub(crate) client: Client,
     pub(crate) registry: Registry,
-    states: States,
+    data: DataMap,
     queues: Vec<QueueConfig>,
     settings: Settings,
     middleware: Stack,
@@ -78,7 +78,7 @@ impl Worker {
         Worker {
             client,
             registry: Registry::linked(),
-            states: States::default(),
+            data: DataMap::default(),
             queues: Vec::new(),
             settings: Settings::default(),
             middleware: Stack::default(),
@@ -86,14 +86,14 @@ impl Worker {
         }
     }
 
-    /// Gives a value to every task that takes a `State<T>`.
-    pub fn state<T: Send + Sync + 'static>(self, value: T) -> Self {
-        self.shared_state(Arc::new(value))
+    /// Gives a value to every task that takes a `Data<T>`.
+    pub fn data<T: Send + Sync + 'static>(self, value: T) -> Self {
+        self.shared_data(Arc::new(value))
     }
 
     /// The same with a value that is shared already.
-    pub fn shared_state<T: Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
-        self.states.insert(value);
+    pub fn shared_data<T: Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
+        self.data.insert(value);
         self
     }
 
@@ -289,7 +289,7 @@ impl Worker {
         self.check()?;
         let queues = self.served();
         self.tell_what_is_odd(&queues);
-        let environment = Arc::new(Environment::new(self.states, Some(self.client.clone())));
+        let environment = Arc::new(Environment::new(self.data, Some(self.client.clone())));
         let plan = engine::Plan {
             client: self.client,
             registry: self.registry,

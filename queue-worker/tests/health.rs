@@ -9,7 +9,7 @@ use queue_core::prelude::*;
 use tokio::net::TcpStream;
 
 #[task(queue = "seen")]
-async fn ignores_its_timeout(probe: State<Probe>) {
+async fn ignores_its_timeout(probe: Data<Probe>) {
     probe.note("started");
     probe.gate.block();
 }

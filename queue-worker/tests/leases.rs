@@ -14,13 +14,13 @@ use queue_core::{
 const LEASE: Duration = Duration::from_secs(1);
 
 #[task(queue = "blocked", retention = "1h")]
-async fn blocks_everything(probe: State<Probe>) {
+async fn blocks_everything(probe: Data<Probe>) {
     probe.note("started");
     std::thread::sleep(LEASE * 3);
 }
 
 #[task(queue = "orphans", retention = "1h")]
-async fn orphan(probe: State<Probe>, ctx: JobContext) {
+async fn orphan(probe: Data<Probe>, ctx: JobContext) {
     let probe = probe.into_inner();
     let _inside = probe.enter();
     probe.note(format!("after {} crashes, attempt {}", ctx.crashes(), ctx.attempt()));
@@ -28,7 +28,7 @@ async fn orphan(probe: State<Probe>, ctx: JobContext) {
 }
 
 #[task(queue = "patient")]
-async fn waits_for_its_cancel(probe: State<Probe>, ctx: JobContext) {
+async fn waits_for_its_cancel(probe: Data<Probe>, ctx: JobContext) {
     probe.note("started");
     probe.note(format!("{:?}", ctx.cancelled().await));
 }

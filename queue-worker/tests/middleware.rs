@@ -11,7 +11,7 @@ use queue_core::{
 use serde::de::DeserializeOwned;
 
 #[task(queue = "plain", retention = "1h", max_attempts = 1)]
-async fn plain(probe: State<Probe>) -> Result<u32, String> {
+async fn plain(probe: Data<Probe>) -> Result<u32, String> {
     probe.note("handler");
     Ok(7)
 }
@@ -31,7 +31,7 @@ async fn never_ends() {
 
 #[task(queue = "plain", blocking, timeout = "20ms")]
 #[allow(clippy::needless_pass_by_value, reason = "it is injected")]
-fn blocks(probe: State<Probe>) {
+fn blocks(probe: Data<Probe>) {
     probe.note("begun");
     probe.gate.block();
     probe.note("returned");

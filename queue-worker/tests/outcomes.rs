@@ -44,7 +44,7 @@ async fn snoozes_twice(ctx: JobContext) -> Outcome {
 }
 
 #[task(queue = "rounds")]
-async fn rounds(probe: State<Probe>, ctx: JobContext) -> Outcome {
+async fn rounds(probe: Data<Probe>, ctx: JobContext) -> Outcome {
     assert_eq!((ctx.attempt(), ctx.snoozes()), (1, 0));
     probe.note("round");
     Outcome::Repeat(Duration::from_millis(10))
@@ -67,7 +67,7 @@ fn blocks(text: String) -> Result<usize, std::io::Error> {
 }
 
 #[task(queue = "long")]
-async fn long(probe: State<Probe>, ctx: JobContext) {
+async fn long(probe: Data<Probe>, ctx: JobContext) {
     probe.note("started");
     probe.note(format!("{:?}", ctx.cancelled().await));
 }

@@ -9,20 +9,20 @@ use queue_core::prelude::*;
 use queue_worker::QueueConfig;
 
 #[task(queue = "heavy")]
-async fn work(probe: State<Probe>, ctx: JobContext) {
+async fn work(probe: Data<Probe>, ctx: JobContext) {
     let probe = noted(probe, &ctx);
     let _inside = probe.enter();
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
 /// Notes the queue of the job that starts.
-fn noted(probe: State<Probe>, ctx: &JobContext) -> Arc<Probe> {
+fn noted(probe: Data<Probe>, ctx: &JobContext) -> Arc<Probe> {
     probe.note(ctx.queue());
     probe.into_inner()
 }
 
 #[task(queue = "narrow")]
-async fn waits(probe: State<Probe>, ctx: JobContext) {
+async fn waits(probe: Data<Probe>, ctx: JobContext) {
     let probe = noted(probe, &ctx);
     let _inside = probe.enter();
     probe.gate.passed().await;

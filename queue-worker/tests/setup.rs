@@ -14,12 +14,12 @@ struct Pool;
 async fn plain() {}
 
 #[task(queue = "needy")]
-async fn needs_a_pool(pool: State<Pool>) {
+async fn needs_a_pool(pool: Data<Pool>) {
     let _ = pool;
 }
 
 async fn problem(shape: impl FnOnce(Worker) -> Worker) -> String {
-    let worker = shape(Worker::new(memory().await).state(Pool));
+    let worker = shape(Worker::new(memory().await).data(Pool));
     match worker.run(std::future::pending()).await {
         Err(WorkerError::Setup(problems)) => problems.join("\n"),
         other => panic!("it started: {other:?}"),
@@ -60,7 +60,7 @@ async fn a_backoff_that_shrinks_is_refused() {
 async fn a_missing_state_is_named_with_the_tasks_that_take_it() {
     let worker = Worker::new(memory().await);
     let problem = worker.check().unwrap_err().to_string();
-    assert!(problem.contains("Pool") && problem.contains("`needs_a_pool`") && problem.contains(".state("), "{problem}");
+    assert!(problem.contains("Pool") && problem.contains("`needs_a_pool`") && problem.contains(".data("), "{problem}");
     // Nobody needs it on the other queue.
     worker.queue("plain").check().unwrap();
 }

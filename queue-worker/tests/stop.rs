@@ -10,32 +10,32 @@ use queue_worker::{Shutdown, Stopped, Worker, WorkerError};
 use tokio::task::JoinHandle;
 
 #[task(queue = "polite", retention = "1h")]
-async fn ends_when_let(probe: State<Probe>) {
+async fn ends_when_let(probe: Data<Probe>) {
     probe.note("started");
     probe.gate.passed().await;
 }
 
 #[task(queue = "deaf")]
-async fn never_ends(probe: State<Probe>) {
+async fn never_ends(probe: Data<Probe>) {
     probe.note("started");
     std::future::pending::<()>().await;
 }
 
 #[task(queue = "obedient")]
-async fn ends_when_told(probe: State<Probe>, ctx: JobContext) {
+async fn ends_when_told(probe: Data<Probe>, ctx: JobContext) {
     probe.note("started");
     ctx.cancelled().await;
     probe.note("told");
 }
 
 #[task(queue = "complains")]
-async fn complains(probe: State<Probe>, ctx: JobContext) -> Result<(), String> {
+async fn complains(probe: Data<Probe>, ctx: JobContext) -> Result<(), String> {
     probe.note("started");
     Err(format!("interrupted: {:?}", ctx.cancelled().await))
 }
 
 #[task(queue = "rude")]
-async fn blocks_its_thread(probe: State<Probe>) {
+async fn blocks_its_thread(probe: Data<Probe>) {
     probe.note("started");
     probe.gate.block();
 }

@@ -51,7 +51,7 @@ pub fn micros(time: SystemTime) -> u64 {
 
 /// Takes so many milliseconds.
 #[task(queue = "chronicle")]
-pub async fn record(number: u32, ms: u64, journal: State<Journal>, ctx: JobContext) {
+pub async fn record(number: u32, ms: u64, journal: Data<Journal>, ctx: JobContext) {
     journal.note("start", number, &ctx);
     tokio::time::sleep(Duration::from_millis(ms)).await;
     journal.note("end", number, &ctx);
@@ -59,7 +59,7 @@ pub async fn record(number: u32, ms: u64, journal: State<Journal>, ctx: JobConte
 
 /// Takes its process along, every time.
 #[task(queue = "chronicle")]
-pub async fn abort(number: u32, journal: State<Journal>, ctx: JobContext) {
+pub async fn abort(number: u32, journal: Data<Journal>, ctx: JobContext) {
     journal.note("start", number, &ctx);
     std::process::abort();
 }

@@ -31,7 +31,7 @@ on_servers! {
 const QUEUE: &str = "announcements";
 
 #[task(queue = "announcements")]
-async fn count(runs: State<AtomicU64>) {
+async fn count(runs: Data<AtomicU64>) {
     runs.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -66,7 +66,7 @@ async fn nobody_looks_again_for_what_he_has_found(kind: Kind) {
     let client = Client::connect(&server.url()).await.unwrap();
     let elsewhere = Client::connect(&server.url()).await.unwrap();
     let (runs, shutdown) = (Arc::new(AtomicU64::new(0)), Shutdown::new());
-    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<count>().shared_state(runs.clone());
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<count>().shared_data(runs.clone());
     let running = tokio::spawn(worker.concurrency(10).run_with(shutdown.clone()));
     for producer in [client, elsewhere] {
         let inspector = producer.inspector();

@@ -23,7 +23,7 @@ use queue_worker::Worker;
 const QUEUE: &str = "dropped";
 
 #[task(queue = "dropped")]
-async fn note(number: u32, done: queue_core::State<AtomicUsize>) {
+async fn note(number: u32, done: queue_core::Data<AtomicUsize>) {
     let _ = number;
     tokio::task::yield_now().await;
     done.fetch_add(1, Ordering::SeqCst);
@@ -140,7 +140,7 @@ async fn a_worker_leaves_every_job_to_its_successor(client: Client) {
     const JOBS: u32 = 120;
     let runs = Arc::new(AtomicUsize::new(0));
     let worker = || {
-        let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<note>().shared_state(runs.clone());
+        let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<note>().shared_data(runs.clone());
         worker.queue(QUEUE).concurrency(4).lease(Duration::from_secs(1))
     };
     client.enqueue_all((0..JOBS).map(note::job)).await.unwrap();

@@ -20,14 +20,14 @@ use tokio::{
 };
 
 #[task(queue = "early")]
-async fn note(ran: State<Semaphore>) {
+async fn note(ran: Data<Semaphore>) {
     ran.add_permits(1);
 }
 
 /// A worker of the task of this file, and what counts its runs.
 fn worker(client: Client) -> (Worker, Arc<Semaphore>) {
     let ran = Arc::new(Semaphore::new(0));
-    (Worker::new(client).registry(Registry::empty()).register::<note>().shared_state(ran.clone()), ran)
+    (Worker::new(client).registry(Registry::empty()).register::<note>().shared_data(ran.clone()), ran)
 }
 
 async fn ended(working: tokio::task::JoinHandle<Result<Stopped, WorkerError>>) -> Result<Stopped, WorkerError> {

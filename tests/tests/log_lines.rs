@@ -41,7 +41,7 @@ async fn hopeless() -> Result<(), String> {
 async fn kills_its_process() {}
 
 #[task]
-async fn runs_on(gate: State<Gate>) {
+async fn runs_on(gate: Data<Gate>) {
     gate.0.subscribe().wait_for(|open| *open).await.unwrap();
 }
 
@@ -57,7 +57,7 @@ on_servers! {
 fn worker(client: &Client, gate: &Arc<Gate>) -> Worker {
     let worker = Worker::new(client.clone()).registry(Registry::empty());
     let worker = worker.register::<sound>().register::<gives_up>().register::<hopeless>().register::<kills_its_process>();
-    worker.register::<runs_on>().shared_state(gate.clone()).lease(LEASE)
+    worker.register::<runs_on>().shared_data(gate.clone()).lease(LEASE)
 }
 
 fn start(worker: Worker, shutdown: &Shutdown) -> JoinHandle<Stopped> {

@@ -31,7 +31,7 @@ async fn run_as<T: Task>(enqueue: impl AsyncFnOnce(&Client)) -> String {
     enqueue(&client).await;
     let calls = Arc::new(Calls::default());
     // Not the linked ones: both versions are linked into this program.
-    let worker = Worker::new(client).registry(Registry::empty()).register::<T>().shared_state(calls.clone());
+    let worker = Worker::new(client).registry(Registry::empty()).register::<T>().shared_data(calls.clone());
     let called = async { calls.one_more.notified().await };
     tokio::time::timeout(PATIENCE, worker.run(called)).await.expect("the handler is called").unwrap();
     let seen = calls.seen.lock().unwrap();
@@ -46,7 +46,7 @@ where
 {
     let client = Client::connect("sqlite://:memory:").await.unwrap();
     let handle = job.enqueue(&client).await.unwrap();
-    let worker = Worker::new(client).registry(Registry::empty()).register::<T>().state(Calls::default());
+    let worker = Worker::new(client).registry(Registry::empty()).register::<T>().data(Calls::default());
     let mut why = String::new();
     let buried = async {
         if let JobResult::Dead(reason) = handle.wait(PATIENCE).await.unwrap() {
@@ -61,7 +61,7 @@ mod first {
     use super::*;
 
     #[task(name = "send")]
-    pub(super) async fn send(order_id: u64, to: String, calls: State<Calls>) {
+    pub(super) async fn send(order_id: u64, to: String, calls: Data<Calls>) {
         calls.note(format!("first {order_id} {to}"));
     }
 
@@ -76,7 +76,7 @@ mod first {
         type Output = Result<(), String>;
 
         async fn run(self, ctx: JobContext) -> Self::Output {
-            ctx.state::<Calls>().ok_or("no calls")?.note(format!("first struct {} {}", self.order_id, self.to));
+            ctx.data::<Calls>().ok_or("no calls")?.note(format!("first struct {} {}", self.order_id, self.to));
             Ok(())
         }
     }
@@ -96,7 +96,7 @@ mod with_more {
         cc: Option<String>,
         #[default] urgent: bool,
         #[default(copies())] copies: u8,
-        calls: State<Calls>,
+        calls: Data<Calls>,
     ) {
         calls.note(format!("more {order_id} {to} {cc:?} {urgent} {copies}"));
     }
@@ -118,7 +118,7 @@ mod with_more {
 
         async fn run(self, ctx: JobContext) -> Self::Output {
             let Send { order_id, to, cc, urgent, copies } = self;
-            ctx.state::<Calls>().ok_or("no calls")?.note(format!("more struct {order_id} {to} {cc:?} {urgent} {copies}"));
+            ctx.data::<Calls>().ok_or("no calls")?.note(format!("more struct {order_id} {to} {cc:?} {urgent} {copies}"));
             Ok(())
         }
     }
@@ -128,7 +128,7 @@ mod with_fewer {
     use super::*;
 
     #[task(name = "send")]
-    pub(super) async fn send(order_id: u64, calls: State<Calls>) {
+    pub(super) async fn send(order_id: u64, calls: Data<Calls>) {
         calls.note(format!("fewer {order_id}"));
     }
 }
@@ -137,7 +137,7 @@ mod in_another_order {
     use super::*;
 
     #[task(name = "send")]
-    pub(super) async fn send(calls: State<Calls>, to: String, order_id: u64) {
+    pub(super) async fn send(calls: Data<Calls>, to: String, order_id: u64) {
         calls.note(format!("reordered {order_id} {to}"));
     }
 }
@@ -146,7 +146,7 @@ mod under_another_name {
     use super::*;
 
     #[task(alias = "send")]
-    pub(super) async fn send_mail(order_id: u64, to: String, calls: State<Calls>) {
+    pub(super) async fn send_mail(order_id: u64, to: String, calls: Data<Calls>) {
         calls.note(format!("renamed {order_id} {to}"));
     }
 }
@@ -155,7 +155,7 @@ mod blocking {
     use super::*;
 
     #[task(name = "send", blocking)]
-    pub(super) fn send(order_id: u32, to: String, calls: State<Calls>) {
+    pub(super) fn send(order_id: u32, to: String, calls: Data<Calls>) {
         calls.note(format!("blocking {order_id} {to}"));
     }
 }
@@ -164,7 +164,7 @@ mod with_one_more_required {
     use super::*;
 
     #[task(name = "send", max_attempts = 1)]
-    pub(super) async fn send(order_id: u64, shop: String, calls: State<Calls>) {
+    pub(super) async fn send(order_id: u64, shop: String, calls: Data<Calls>) {
         calls.note(format!("{order_id} {shop}"));
     }
 }
@@ -173,7 +173,7 @@ mod of_another_type {
     use super::*;
 
     #[task(name = "send", max_attempts = 1)]
-    pub(super) async fn send(order_id: u64, to: u64, calls: State<Calls>) {
+    pub(super) async fn send(order_id: u64, to: u64, calls: Data<Calls>) {
         calls.note(format!("{order_id} {to}"));
     }
 }

@@ -30,10 +30,10 @@ mod old_name {
 }
 
 #[task(queue = "mail")]
-async fn send(_shop: State<Shop>, _mailer: State<Mailer>) {}
+async fn send(_shop: Data<Shop>, _mailer: Data<Mailer>) {}
 
 #[task(queue = "mail", blocking)]
-fn print(_shop: State<Shop>) {}
+fn print(_shop: Data<Shop>) {}
 
 async fn worker() -> Worker {
     Worker::new(Client::connect("sqlite://:memory:").await.unwrap()).registry(Registry::empty())
@@ -66,12 +66,12 @@ async fn the_same_task_may_be_registered_twice() {
 
 #[tokio::test]
 async fn a_missing_state_is_refused_naming_it_and_its_tasks() {
-    let worker = worker().await.register::<send>().register::<print>().state(Mailer);
+    let worker = worker().await.register::<send>().register::<print>().data(Mailer);
     let problem = problem(&worker);
     assert!(problem.contains("startup::Shop") && problem.contains("`print`") && problem.contains("`send`"), "{problem}");
     assert!(problem.contains(".state("), "{problem}");
     assert!(!problem.contains("Mailer"), "{problem}");
-    worker.state(Shop).check().unwrap();
+    worker.data(Shop).check().unwrap();
 }
 
 #[tokio::test]

@@ -19,12 +19,12 @@ use queue_worker::Worker;
 struct Runs(Mutex<BTreeMap<u32, u32>>);
 
 #[task(queue = "shaky")]
-async fn count(number: u32, runs: State<Runs>) {
+async fn count(number: u32, runs: Data<Runs>) {
     *runs.0.lock().unwrap().entry(number).or_default() += 1;
 }
 
 #[task(queue = "shaky_retry", backoff(base = "1ms", max = "1ms"))]
-async fn fail_once(number: u32, runs: State<Runs>, ctx: JobContext) -> Result<(), String> {
+async fn fail_once(number: u32, runs: Data<Runs>, ctx: JobContext) -> Result<(), String> {
     *runs.0.lock().unwrap().entry(number).or_default() += 1;
     if ctx.attempt() == 1 { Err("the first time".to_owned()) } else { Ok(()) }
 }
@@ -40,7 +40,7 @@ async fn lost_requests_and_replies_neither_lose_nor_double_a_job() {
     steady.enqueue_all((0..JOBS).map(count::job)).await.unwrap();
     steady.enqueue_all((JOBS..JOBS + 50).map(fail_once::job)).await.unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let worker = Worker::new(shaky).shared_state(runs.clone()).concurrency(7).lease(Duration::from_secs(20));
+    let worker = Worker::new(shaky).shared_data(runs.clone()).concurrency(7).lease(Duration::from_secs(20));
     let worker = worker.queue("shaky").queue("shaky_retry");
     let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
     let inspector = steady.inspector();
@@ -76,7 +76,7 @@ async fn a_worker_outlives_an_outage_of_its_broker() {
     let steady = Client::with_broker(inner);
     let runs = Arc::new(Runs::default());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let worker = Worker::new(Client::with_broker(broker.clone())).shared_state(runs.clone()).queue("shaky");
+    let worker = Worker::new(Client::with_broker(broker.clone())).shared_data(runs.clone()).queue("shaky");
     let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
     for round in 1..=3 {
         steady.enqueue_all((0..20).map(|number| count::job(round * 100 + number))).await.unwrap();
@@ -108,7 +108,7 @@ async fn a_duty_that_panics_is_started_again_while_the_others_go_on() {
 
     broker.fail(Fault::Panic, u32::MAX);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let worker = Worker::new(Client::with_broker(broker.clone())).shared_state(Arc::new(Runs::default())).queue("shaky");
+    let worker = Worker::new(Client::with_broker(broker.clone())).shared_data(Arc::new(Runs::default())).queue("shaky");
     let working = tokio::spawn(worker.lease(Duration::from_secs(1)).run(async { drop(stopped.await) }));
     until("a duty to have died thrice", async || broker.failed() >= 3).await;
     steady.enqueue_all((1..=20).map(count::job)).await.unwrap();

@@ -5,7 +5,7 @@ struct Shop;
 #[derive(Task)]
 struct Send {
     #[inject]
-    shop: State<Shop>,
+    shop: Data<Shop>,
 }
 
 impl Handler for Send {

@@ -3,7 +3,7 @@ use queue_core::prelude::*;
 struct Shop;
 
 #[task]
-async fn send(#[inject(Shop)] shop: State<Shop>) {
+async fn send(#[inject(Shop)] shop: Data<Shop>) {
     let _ = shop;
 }
 

@@ -23,8 +23,8 @@ pub struct Pace {
 #[task(queue = "accounts", timeout = "1m", backoff(base = "1s", max = "5m"))]
 pub async fn check_account(
     account: String,
-    accounts: State<Accounts>,
-    pace: State<Pace>,
+    accounts: Data<Accounts>,
+    pace: Data<Pace>,
     ctx: JobContext,
 ) -> Result<Outcome, rusqlite::Error> {
     if !accounts.has(&account)? {

@@ -10,8 +10,8 @@ async fn main() -> ExitCode {
         let accounts = env::var_os("POLLER_ACCOUNTS").map_or_else(|| PathBuf::from("accounts.db"), PathBuf::from);
         let pace = Pace { pause: time("POLLER_PAUSE", "5s")?, answer: time("POLLER_ANSWER", "200ms")? };
         Ok(worker
-            .state(Accounts::open(&accounts)?)
-            .state(pace)
+            .data(Accounts::open(&accounts)?)
+            .data(pace)
             // What a killed worker held goes on elsewhere after about this time.
             .lease(time("POLLER_LEASE", "10s")?)
             // An account that fails, or is checked while workers die, stays in the rotation: nobody would look for it among

@@ -81,7 +81,7 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     bar.set_position(store.done(run)?);
 
     let desk = Desk { store: store.clone(), bar: bar.clone() };
-    let worker = Worker::new(client.clone()).queue(places.queue.as_str()).state(desk).lease(LEASE).grace(Duration::from_secs(3));
+    let worker = Worker::new(client.clone()).queue(places.queue.as_str()).data(desk).lease(LEASE).grace(Duration::from_secs(3));
     let start = Instant::now();
     let working = async { worker.run(finished(&store, run, &bar)).await.map_err(Failure::from) };
     // The first files are hashed while the last ones are still on their way into the queue.

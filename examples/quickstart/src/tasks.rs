@@ -26,7 +26,7 @@ fn hash_file(
     size: u64,
     modified: u64,
     flaky: bool,
-    desk: State<Desk>,
+    desk: Data<Desk>,
     ctx: JobContext,
 ) -> std::result::Result<(), String> {
     let file = File { path: store::path(&path), size, modified };
@@ -56,7 +56,7 @@ fn hash_file(
 
 /// Snoozes while files of its run are left; then the run is finished.
 #[task(blocking)]
-fn report(run: i64, desk: State<Desk>) -> std::result::Result<Outcome, String> {
+fn report(run: i64, desk: Data<Desk>) -> std::result::Result<Outcome, String> {
     let failed = |failure: Failure| failure.to_string();
     if desk.store.left(run).map_err(failed)? > 0 {
         return Ok(Outcome::Snooze(Duration::from_millis(100)));

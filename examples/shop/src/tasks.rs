@@ -8,7 +8,7 @@ use crate::store::Store;
 ///
 /// It is not cancelled when the order is paid: it looks, and leaves a paid order alone. One thing less that can go wrong.
 #[task(queue = "orders", blocking, backoff(base = "1s", max = "10m"))]
-pub(crate) fn close_unpaid_order(order: String, store: State<Store>) -> Result<(), rusqlite::Error> {
+pub(crate) fn close_unpaid_order(order: String, store: Data<Store>) -> Result<(), rusqlite::Error> {
     if store.close(&order)? {
         println!("order {order} is closed: it was not paid");
     }
@@ -17,7 +17,7 @@ pub(crate) fn close_unpaid_order(order: String, store: State<Store>) -> Result<(
 
 /// Writes to a customer who has not bought anything yet.
 #[task(queue = "mails", blocking, max_attempts = 10, backoff(base = "10s", max = "6h"))]
-pub(crate) fn send_activation_mail(customer: String, number: u32, store: State<Store>) -> Result<Outcome, rusqlite::Error> {
+pub(crate) fn send_activation_mail(customer: String, number: u32, store: Data<Store>) -> Result<Outcome, rusqlite::Error> {
     let Some(found) = store.customer(&customer)? else {
         return Ok(Outcome::Cancel("there is no such customer".to_owned()));
     };

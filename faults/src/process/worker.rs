@@ -21,7 +21,7 @@ pub(super) async fn run(orders: WorkerOrders) -> Result<bool, Error> {
     let broker = RecordingBroker::new(client.broker().clone(), recorder.clone(), orders.failpoint);
     let worker = Worker::new(Client::with_broker(broker as DynBroker))
         .registry(registry)
-        .state(recorder.clone())
+        .data(recorder.clone())
         .queue(QUEUE)
         .concurrency(orders.concurrency)
         .lease(Duration::from_millis(orders.lease_ms))

@@ -139,7 +139,7 @@ impl World {
         let concurrency = usize::try_from(1 + self.weather.below(8)).unwrap_or(1);
         let worker = Worker::new(Client::with_broker(broker as DynBroker))
             .registry(registry(false))
-            .state(recorder.clone())
+            .data(recorder.clone())
             .queue(QUEUE)
             .concurrency(concurrency)
             .lease(Duration::from_millis(LEASE_MS))

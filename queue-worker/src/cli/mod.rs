@@ -39,7 +39,7 @@ use crate::Worker;
 ///
 /// #[tokio::main]
 /// async fn main() -> ExitCode {
-///     queue_worker::run(async |worker| Ok(worker.state(Shop::open().await?))).await
+///     queue_worker::run(async |worker| Ok(worker.data(Shop::open().await?))).await
 /// }
 /// ```
 ///
@@ -73,7 +73,7 @@ use crate::Worker;
 /// | 3 | there is no such job or queue, or no database at the path: nothing was made |
 /// | 4 | the job is in a state in which this cannot be done, or its id is taken by another job |
 /// | 5 | the broker is out of reach or full: nothing was stored, try again |
-/// | 6 | the set-up is wrong: settings, tasks, states, `setup` itself, credentials, versions |
+/// | 6 | the set-up is wrong: settings, tasks, injected values, `setup` itself, credentials, versions |
 /// | 7 | `work`: stopped, and jobs that had not ended were given back |
 /// | 8 | no answer from the broker: what was asked for may have been done |
 /// | 9 | `doctor`: there is a fault that is not repaired; advice alone is 0. Other commands: another program wrote to a key of the broker |

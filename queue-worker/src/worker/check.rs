@@ -22,7 +22,7 @@ const LONGEST: Duration = queue_core::client::LONGEST;
 const MIN_LEASE: Duration = Duration::from_millis(300);
 
 impl Worker {
-    /// Checks settings, tasks and states, as [`run`](Self::run) does first.
+    /// Checks settings, tasks and values, as [`run`](Self::run) does first.
     ///
     /// # Errors
     /// [`WorkerError::Setup`] with everything that is wrong.
@@ -81,22 +81,22 @@ impl Worker {
                     .to_owned(),
             );
         }
-        problems.extend(self.missing_states());
+        problems.extend(self.missing_data());
         if problems.is_empty() { Ok(()) } else { Err(WorkerError::Setup(problems)) }
     }
 
-    /// States that tasks of the served queues want and do not get.
-    fn missing_states(&self) -> Vec<String> {
+    /// Values that tasks of the served queues want and do not get.
+    fn missing_data(&self) -> Vec<String> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let mut wanted: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
         for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
-            for need in (task.states)().into_iter().filter(|need| !self.states.has(need.id)) {
+            for need in (task.needs)().into_iter().filter(|need| !self.data.has(need.id)) {
                 wanted.entry(need.name).or_default().push(task.name);
             }
         }
-        let told = |(state, tasks): (&str, Vec<&str>)| {
+        let told = |(value, tasks): (&str, Vec<&str>)| {
             let tasks: Vec<String> = tasks.iter().map(|task| format!("`{task}`")).collect();
-            format!("no state of type `{state}` was given, and task {} takes it; call `.state(..)` with one", tasks.join(", "))
+            format!("no value of type `{value}` was given, and task {} takes it; call `.data(..)` with one", tasks.join(", "))
         };
         wanted.into_iter().map(told).collect()
     }

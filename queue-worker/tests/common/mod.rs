@@ -140,7 +140,7 @@ pub(crate) async fn memory() -> Client {
 /// A worker with a probe and a short backoff.
 pub(crate) fn worker(client: &Client, probe: &Arc<Probe>) -> Worker {
     let backoff = Backoff { base: Duration::from_millis(20), max: Duration::from_millis(40) };
-    Worker::new(client.clone()).shared_state(probe.clone()).backoff(backoff).grace(Duration::from_secs(5))
+    Worker::new(client.clone()).shared_data(probe.clone()).backoff(backoff).grace(Duration::from_secs(5))
 }
 
 /// Runs it until `until` is ready.

@@ -54,7 +54,7 @@ fn queues() -> Vec<String> {
 
 async fn work() -> Outcome<bool> {
     let lease = Duration::from_millis(std::env::var("LEASE_MS")?.parse()?);
-    let mut worker = Worker::new(Client::from_env().await?).state(journal()?).concurrency(8).lease(lease);
+    let mut worker = Worker::new(Client::from_env().await?).data(journal()?).concurrency(8).lease(lease);
     for queue in queues() {
         worker = worker.queue(queue);
     }

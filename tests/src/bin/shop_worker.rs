@@ -10,7 +10,7 @@ struct Shop {
 
 /// Greets, and keeps what it said.
 #[task(queue = "greetings", retention = "1h", timeout = "30s")]
-async fn greet(name: String, times: Option<u32>, shop: State<Shop>) -> Result<String, String> {
+async fn greet(name: String, times: Option<u32>, shop: Data<Shop>) -> Result<String, String> {
     if name == "nobody" {
         return Err("there is nobody to greet".to_owned());
     }
@@ -35,7 +35,7 @@ async fn main() -> ExitCode {
     queue_worker::run(async |worker| {
         // Only `work` may come here.
         let name = std::env::var("SHOP_NAME").map_err(|_| "SHOP_NAME is not set")?;
-        Ok(worker.state(Shop { name }))
+        Ok(worker.data(Shop { name }))
     })
     .await
 }

@@ -40,12 +40,12 @@ impl Seen {
 }
 
 #[task(queue = "quick")]
-pub(crate) async fn quick(job: u32, seen: State<Seen>) {
+pub(crate) async fn quick(job: u32, seen: Data<Seen>) {
     seen.note(job, "start");
 }
 
 #[task(queue = "slow", retention = "1h")]
-pub(crate) async fn slow(job: u32, seen: State<Seen>, ctx: JobContext) {
+pub(crate) async fn slow(job: u32, seen: Data<Seen>, ctx: JobContext) {
     seen.note(job, "start");
     tokio::select! {
         () = seen.wait() => seen.note(job, "end"),
@@ -54,7 +54,7 @@ pub(crate) async fn slow(job: u32, seen: State<Seen>, ctx: JobContext) {
 }
 
 #[task(queue = "slow", on_isolation = "cancel", retention = "1h")]
-pub(crate) async fn gives_way(job: u32, seen: State<Seen>, ctx: JobContext) {
+pub(crate) async fn gives_way(job: u32, seen: Data<Seen>, ctx: JobContext) {
     seen.note(job, "start");
     let cause = ctx.cancelled().await;
     assert_eq!(cause, CancelCause::LeaseLost);
@@ -62,14 +62,14 @@ pub(crate) async fn gives_way(job: u32, seen: State<Seen>, ctx: JobContext) {
 }
 
 #[task(queue = "quick")]
-pub(crate) async fn long(job: u32, seen: State<Seen>) {
+pub(crate) async fn long(job: u32, seen: Data<Seen>) {
     seen.note(job, "start");
     seen.wait().await;
 }
 
 /// Cuts off its own worker and blocks everything for longer than a lease: the first that runs.
 #[task(queue = "quick")]
-pub(crate) async fn cuts_off(job: u32, seen: State<Seen>, cut: State<FailingBroker>) {
+pub(crate) async fn cuts_off(job: u32, seen: Data<Seen>, cut: Data<FailingBroker>) {
     seen.note(job, "start");
     if seen.starts() == 1 {
         cut.fail(Fault::RequestLost, u32::MAX);
@@ -108,8 +108,8 @@ impl Scene {
             .register::<slow>()
             .register::<gives_way>()
             .register::<cuts_off>()
-            .shared_state(self.seen.clone())
-            .shared_state(self.cut.clone())
+            .shared_data(self.seen.clone())
+            .shared_data(self.cut.clone())
     }
 
     pub(crate) fn start(&self, worker: Worker) -> JoinHandle<Stopped> {

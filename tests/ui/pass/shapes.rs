@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use queue_core::{self as jobs, prelude::*};
-use queue_core::{JobContext as Run, State as Shared};
+use queue_core::{JobContext as Run, Data as Shared};
 
 pub struct Shop(u64);
 
@@ -42,7 +42,7 @@ fn default_copies() -> u8 {
 }
 
 #[task(crate = crate::jobs)]
-async fn injected(shop: State<Shop>, ctx: JobContext, #[inject] again: Shared<Shop>, #[inject] run: Run, other: jobs::State<Shop>) -> Outcome {
+async fn injected(shop: Data<Shop>, ctx: JobContext, #[inject] again: Shared<Shop>, #[inject] run: Run, other: jobs::Data<Shop>) -> Outcome {
     if shop.0 + again.0 + other.0 > 0 && ctx.id() == run.id() { Outcome::Done } else { Outcome::Snooze(Duration::from_secs(1)) }
 }
 
@@ -52,7 +52,7 @@ async fn explicit(r#type: String, map: BTreeMap<String, Vec<[u8; 4]>>) -> Result
 }
 
 #[task(blocking)]
-fn hashes(path: std::path::PathBuf, shop: State<Shop>) -> Result<u64, std::io::Error> {
+fn hashes(path: std::path::PathBuf, shop: Data<Shop>) -> Result<u64, std::io::Error> {
     Ok(std::fs::read(path)?.len() as u64 + shop.0)
 }
 
@@ -81,7 +81,7 @@ impl Handler for SendMail {
     type Output = Result<Receipt, Failure>;
 
     async fn run(self, ctx: JobContext) -> Self::Output {
-        let shop = ctx.state::<Shop>().ok_or("no shop")?;
+        let shop = ctx.data::<Shop>().ok_or("no shop")?;
         Ok(Receipt { number: shop.0 + u64::from(self.copies) + self.to.len() as u64 })
     }
 }

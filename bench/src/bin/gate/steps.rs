@@ -106,7 +106,7 @@ struct Ran(AtomicUsize, Notify);
 
 /// Does nothing; a payload of 100 bytes.
 #[task(queue = "gate")]
-async fn nothing(d: String, ran: State<Arc<Ran>>) {
+async fn nothing(d: String, ran: Data<Arc<Ran>>) {
     std::hint::black_box(d);
     ran.0.fetch_add(1, Ordering::Relaxed);
     ran.1.notify_one();
@@ -134,7 +134,7 @@ pub(crate) async fn at_once(client: &Client, n: usize) -> Result<(), Error> {
 /// A worker that runs these jobs, which are there already.
 pub(crate) async fn worker(client: &Client, concurrency: usize, n: usize) -> Result<(), Error> {
     let ran = Arc::new(Ran::default());
-    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<nothing>().state(ran.clone());
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<nothing>().data(ran.clone());
     let all = async {
         while ran.0.load(Ordering::Relaxed) < n {
             ran.1.notified().await;

@@ -6,5 +6,5 @@ use shop::open_store;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    queue_worker::run(async |worker| Ok(worker.state(open_store()?))).await
+    queue_worker::run(async |worker| Ok(worker.data(open_store()?))).await
 }

@@ -3,7 +3,7 @@ use queue_core::prelude::*;
 use std::cell::Cell;
 
 #[task]
-async fn send(count: State<Cell<u64>>) {
+async fn send(count: Data<Cell<u64>>) {
     let _ = count.get();
 }
 

@@ -3,7 +3,7 @@ use queue_core::prelude::*;
 struct Shop;
 
 #[task]
-async fn send(#[default] shop: State<Shop>) {
+async fn send(shop: &Data<Shop>) {
     let _ = shop;
 }
 

@@ -1,13 +1,13 @@
 use queue_core::prelude::*;
 
 mod desktop {
-    pub struct State<'a, T>(pub &'a T);
+    pub struct Data<'a, T>(pub &'a T);
 }
 
 pub struct Shop;
 
 #[task]
-async fn send(shop: desktop::State<'_, Shop>) {
+async fn send(shop: desktop::Data<'_, Shop>) {
     let _ = &shop.0;
 }
 

@@ -1,15 +1,15 @@
 use queue_core::prelude::*;
 
 mod web {
-    pub struct State<T>(pub T);
+    pub struct Data<T>(pub T);
 }
 
-use web::State;
+use web::Data;
 
 pub struct Shop;
 
 #[task]
-async fn send(shop: State<Shop>) {
+async fn send(shop: Data<Shop>) {
     let _ = &shop.0;
 }
 

@@ -3,7 +3,7 @@ use queue_core::prelude::*;
 struct Shop;
 
 #[task]
-async fn send(shop: &State<Shop>) {
+async fn send(#[default] shop: Data<Shop>) {
     let _ = shop;
 }
 

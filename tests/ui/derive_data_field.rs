@@ -4,7 +4,7 @@ struct Shop;
 
 #[derive(Task)]
 struct Send {
-    shop: State<Shop>,
+    shop: Data<Shop>,
 }
 
 impl Handler for Send {
