@@ -6,12 +6,7 @@ use std::sync::Arc;
 use queue_core::broker::{Durability, DynBroker};
 use tokio::sync::oneshot;
 
-use crate::{
-    engine::Shared,
-    error::WorkerError,
-    patience::{LONGEST_PAUSE, Patience},
-    time::now,
-};
+use crate::{engine::Shared, error::WorkerError, patience::Patience, time::now, tuning::LONGEST_PAUSE};
 
 /// Waits until the broker is in reach and can be relied on.
 ///

@@ -8,7 +8,15 @@ use queue_core::{
     task::DEFAULT_MAX_ATTEMPTS,
 };
 
-use crate::run::CANCEL_GRACE;
+/// How long a handler that was told to stop may take for it before it is dropped.
+pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(1);
+
+/// How long a handler is waited for that was told to stop and could not be dropped, because it blocks its thread.
+pub(crate) const STUCK: Duration = Duration::from_secs(1);
+
+/// How long the last turns may take when the broker does not answer. With the default grace time, everything ends within
+/// the 30 seconds that service managers usually allow.
+pub(crate) const LAST_TURNS: Duration = Duration::from_secs(2);
 
 /// One queue that a worker serves.
 ///

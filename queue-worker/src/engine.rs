@@ -8,7 +8,6 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use futures_util::FutureExt;
@@ -34,6 +33,7 @@ use crate::{
     reclaimer, run as runner,
     shutdown::Stage,
     time::now,
+    tuning::RESTART,
     worker::Stopped,
 };
 
@@ -191,7 +191,7 @@ where
             while let Err(panic) = AssertUnwindSafe(start()).catch_unwind().await {
                 let error = panic_text(panic.as_ref());
                 tracing::error!(duty = name, error, "a duty of the worker panicked and is started again");
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                tokio::time::sleep(RESTART).await;
             }
         };
         over.run_until_cancelled(again_and_again).await;

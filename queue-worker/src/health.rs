@@ -15,16 +15,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::engine::Shared;
-
-/// A client gets this long to ask, and as long to listen.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Longest request that is read.
-const LONGEST_REQUEST: usize = 8192;
-
-/// Most clients at once; further ones wait.
-const CLIENTS: usize = 32;
+use crate::{
+    engine::Shared,
+    tuning::{CLIENT_PATIENCE, CLIENTS, LONGEST_REQUEST},
+};
 
 #[derive(Serialize)]
 struct Health<'a> {
@@ -69,7 +63,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: io::Result<TcpListener>
     loop {
         tokio::select! {
             accepted = listener.accept(), if clients.len() < CLIENTS => match accepted {
-                Ok((stream, _)) => clients.push(tokio::time::timeout(PATIENCE, answer(&shared, stream))),
+                Ok((stream, _)) => clients.push(tokio::time::timeout(CLIENT_PATIENCE, answer(&shared, stream))),
                 // Out of file descriptors, perhaps: the next one may have more luck.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             },

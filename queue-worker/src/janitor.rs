@@ -1,23 +1,14 @@
 //! Removes what was kept long enough: idle producers, tombstones, kept jobs past their retention. Repairs what other hands
 //! have broken.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use queue_core::broker::{Audit, Damage};
 
-use crate::engine::Shared;
-
-/// Between two rounds over all queues.
-const ROUND: Duration = Duration::from_secs(60);
-
-/// Calls per queue and round; the next round goes on.
-const CALLS: usize = 50;
-
-/// Damage is looked for every so many rounds.
-const AUDIT: u32 = 5;
-
-/// Repairs that are told one by one.
-const TOLD: usize = 10;
+use crate::{
+    engine::Shared,
+    tuning::{AUDIT, CALLS, ROUND, TOLD},
+};
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut rounds = 0_u32;

@@ -11,17 +11,7 @@ use queue_core::{
 };
 use tokio::sync::mpsc;
 
-use crate::{
-    engine::Shared,
-    letters::Burial,
-    outage::Waiting,
-    patience::{LONGEST_PAUSE, Patience},
-    pump::Event,
-    time::now,
-};
-
-/// Most lanes of one process on one queue.
-pub(crate) const LANES: usize = 4;
+use crate::{engine::Shared, letters::Burial, outage::Waiting, patience::Patience, pump::Event, time::now, tuning::LONGEST_PAUSE};
 
 /// What the pump knows of a lane.
 #[derive(Default)]

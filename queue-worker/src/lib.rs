@@ -13,6 +13,8 @@
 //! - `health` answers whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the log, and an
 //!   outage two.
 //!
+//! `tuning` has the figures by which all this goes.
+//!
 //! `run` runs the jobs, on the runtime that called [`Worker::run`]. `cli` is the command line, `run`: it uses the
 //! [`Worker`] as any application does.
 
@@ -35,6 +37,7 @@ mod reclaimer;
 mod run;
 mod shutdown;
 mod time;
+mod tuning;
 mod worker;
 
 #[cfg(feature = "cli")]

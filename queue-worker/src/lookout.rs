@@ -1,16 +1,10 @@
 //! Looks how the broker is, with every beat: whether it is full, or its file has gone. An idle worker looks, too.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use queue_core::broker::{Condition, Trouble};
 
-use crate::{engine::Shared, time::now};
-
-/// What lasts is told again after this time.
-const TOLD_AGAIN: Duration = Duration::from_secs(60);
+use crate::{engine::Shared, time::now, tuning::TOLD_AGAIN};
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut told = Told::default();

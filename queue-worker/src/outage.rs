@@ -10,10 +10,7 @@ use std::{
 
 use queue_core::{Error, broker::DynBroker};
 
-use crate::time::now;
-
-/// A connection that broke and was made anew is no outage.
-const TOLD_AFTER: Duration = Duration::from_millis(500);
+use crate::{time::now, tuning::TOLD_AFTER};
 
 /// Whether the broker answers, as far as this worker knows.
 pub(crate) struct Outage {

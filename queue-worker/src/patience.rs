@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-
-/// Longest pause between two tries.
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+use crate::tuning::{FIRST_PAUSE, LONGEST_PAUSE};
 
 /// Between the tries of one request: 50 ms, doubling up to a longest pause, the upper half of each random.
 pub(crate) struct Patience {

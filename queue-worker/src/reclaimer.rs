@@ -18,16 +18,13 @@ use queue_core::{
     broker::{Ahead, MAX_ITEMS, Suspect, Suspects},
 };
 
-use crate::{engine::Shared, letters, patience::Patience, time::now};
-
-/// Steps of one pass over a queue; the next pass goes on.
-const STEPS: usize = 200;
-
-/// Queues that are asked for together: what is sent in one write is answered in one.
-const TOGETHER: usize = 16;
-
-/// Between two looks at least.
-const SHORTEST: Duration = Duration::from_millis(2);
+use crate::{
+    engine::Shared,
+    letters,
+    patience::Patience,
+    time::now,
+    tuning::{LOOKED_TOGETHER, SHORTEST_LOOK, SWEEP_STEPS},
+};
 
 /// The lanes that may be dead, by the number of their queue.
 type Seen = HashMap<(usize, Suspect), Sighting>;
@@ -47,7 +44,7 @@ impl Sighting {
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     let (pass, confirm) = shared.settings.reclaim();
-    let groups = shared.queues.len().div_ceil(TOGETHER).max(1);
+    let groups = shared.queues.len().div_ceil(LOOKED_TOGETHER).max(1);
     // Many queues are looked at one group after the other, evenly, and not all at once.
     let step = pass / u32::try_from(groups).unwrap_or(u32::MAX);
     let (mut group, mut step_at) = (0, now());
@@ -57,8 +54,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let asked = now();
         let mut queues = due(&seen, asked);
         if queues.is_empty() && step_at <= asked {
-            let from = group * TOGETHER;
-            queues = (from..shared.queues.len().min(from + TOGETHER)).collect();
+            let from = group * LOOKED_TOGETHER;
+            queues = (from..shared.queues.len().min(from + LOOKED_TOGETHER)).collect();
             (group, step_at) = ((group + 1) % groups, asked + step);
         }
         let answers = join_all(queues.iter().map(|queue| shared.broker.suspects(&shared.queues[*queue], MAX_ITEMS))).await;
@@ -91,7 +88,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
         }
         let next = seen.values().map(Sighting::due).fold(step_at, Instant::min);
-        tokio::time::sleep(next.saturating_duration_since(now()).max(SHORTEST)).await;
+        tokio::time::sleep(next.saturating_duration_since(now()).max(SHORTEST_LOOK)).await;
     }
 }
 
@@ -103,7 +100,7 @@ fn start_over(seen: &mut Seen) {
 /// Some queues with suspects whose time for the second look has come.
 fn due(seen: &Seen, now: Instant) -> Vec<usize> {
     let due: BTreeSet<usize> = seen.iter().filter(|(_, first)| first.due() <= now).map(|((queue, _), _)| *queue).collect();
-    due.into_iter().take(TOGETHER).collect()
+    due.into_iter().take(LOOKED_TOGETHER).collect()
 }
 
 /// What a look at a queue has found.
@@ -142,7 +139,7 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
     if !confirmed.is_empty() {
         fenced |= shared.broker.fence(name, &confirmed).await?.contains(&true);
     }
-    for _ in 0..STEPS {
+    for _ in 0..SWEEP_STEPS {
         if !fenced {
             break;
         }

@@ -9,24 +9,19 @@ use queue_core::context::CancelCause;
 
 use super::{Pump, far};
 use crate::{
+    config::CANCEL_GRACE,
     heartbeat::{self, Beat},
     letters::address,
-    run::CANCEL_GRACE,
     time::now,
+    tuning::{POLL, POLL_SHARE, POLLED_TOGETHER},
 };
-
-/// Between two polls of an idle queue, where few workers share it.
-pub(super) const POLL: Duration = Duration::from_secs(1);
-
-/// Polls of calm queues within such a time are sent together.
-const TOGETHER: Duration = Duration::from_millis(200);
 
 impl Pump {
     pub(super) fn look_at_clock(&mut self) {
         let now = now();
         let is_due = self.wakes.first().is_some_and(|(wake, _)| *wake <= now);
         // Calm queues that come soon are looked at together: the requests of a moment travel as one.
-        let soon = if is_due { now + TOGETHER } else { now };
+        let soon = if is_due { now + POLLED_TOGETHER } else { now };
         let together: Vec<usize> = self.wakes.range(..(soon, 0)).map(|(_, queue)| *queue).collect();
         for queue in together {
             if self.queues[queue].wake > now && !self.queues[queue].calm {
@@ -170,7 +165,7 @@ impl Pump {
 /// Between two polls of an idle queue: about five a second by all of its lanes together, and one a second by each where they
 /// are few; never at the same time.
 pub(super) fn poll_interval(workers: usize) -> Duration {
-    let shared = Duration::from_millis(200).saturating_mul(u32::try_from(workers).unwrap_or(u32::MAX)).min(far());
+    let shared = POLL_SHARE.saturating_mul(u32::try_from(workers).unwrap_or(u32::MAX)).min(far());
     shared.max(POLL).mul_f64(0.75 + fastrand::f64() / 2.0)
 }
 

@@ -5,10 +5,12 @@
 //! answered. While turns are in flight, endings gather; so batches grow with the load, and at low load nothing waits for more than
 //! the answer to another turn.
 //!
-//! `turns` sends and takes in turns, `shares` divides the free slots among the queues, `pace` says how much a turn has to carry,
+//! `turns` sends turns, `endings` says what fits into one, `answers` takes in what they bring, `shares` divides the free slots among the queues, `pace` says how much a turn has to carry,
 //! `suspects` which queue may run one, `clock` is what happens by itself as time passes, `stop` is the end.
 
+mod answers;
 mod clock;
+mod endings;
 mod pace;
 mod shares;
 mod stop;
@@ -33,17 +35,18 @@ use queue_core::{
 };
 use tokio::sync::{mpsc, watch};
 
-use self::{clock::POLL, pace::Pace, shares::Served, stop::Stopping, suspects::Suspects, turns::TurnDone};
+use self::{answers::TurnDone, pace::Pace, shares::Served, stop::Stopping, suspects::Suspects};
 use crate::{
     config::QueueConfig,
     engine::Shared,
     heartbeat::Beat,
-    lane::{LANES, Lane, LaneId},
+    lane::{Lane, LaneId},
     letters::Burial,
     outage::Waiting,
     run::Batch,
     shutdown::Stage,
     time::now,
+    tuning::{EVENTS, LANES, POLL},
     worker::Stopped,
 };
 
@@ -198,9 +201,6 @@ pub(crate) struct Pump {
     stopping: Option<Stopping>,
     stopped: Stopped,
 }
-
-/// Events that are taken in before it is planned again.
-const EVENTS: usize = 4096;
 
 impl Pump {
     pub(crate) fn new(

@@ -6,26 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::lane::LaneId;
-
-/// About as many turns a second as a worker makes, however short its jobs are and however many queues it has.
-const TURNS: f64 = 1000.0;
-
-/// No turn has to carry more than this part of the slots: while the jobs of one run, another is on its way.
-const PARTS: usize = 2;
-
-/// A turn that has not been answered for so long is not waited for: its server may stand still.
-const YOUNG: Duration = Duration::from_millis(20);
-
-/// What is little waits no longer, however many turns of other queues come and go.
-const PATIENCE: Duration = Duration::from_millis(5);
-
-/// What is known of a worker's jobs before the first has ended, and the longest that counts, in seconds.
-const UNKNOWN: f64 = 1.0;
-const LONGEST: f64 = 10.0;
-
-/// The share of a single job in what is known.
-const GAIN: f64 = 1.0 / 16.0;
+use crate::{
+    lane::LaneId,
+    tuning::{GAIN, LONGEST_HELD, PARTS, PATIENCE, TURNS, UNKNOWN_HELD, YOUNG},
+};
 
 /// How long jobs hold their slots, and the turns that are on their way.
 pub(super) struct Pace {
@@ -42,12 +26,12 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(slots: usize) -> Self {
-        Pace { slots, held: UNKNOWN, turn: 0.0, young: VecDeque::new(), waits: None }
+        Pace { slots, held: UNKNOWN_HELD, turn: 0.0, young: VecDeque::new(), waits: None }
     }
 
     /// A job has given back its slot.
     pub(super) fn ended(&mut self, held: Duration) {
-        self.held += (held.as_secs_f64().min(LONGEST) - self.held) * GAIN;
+        self.held += (held.as_secs_f64().min(LONGEST_HELD) - self.held) * GAIN;
     }
 
     /// Jobs that make a turn of their own worth while. A slot is with a turn, then with a job, and so on.
@@ -62,7 +46,7 @@ impl Pace {
 
     pub(super) fn answered(&mut self, lane: LaneId, took: Duration) {
         self.young.retain(|(_, young)| *young != lane);
-        self.turn += (took.as_secs_f64().min(LONGEST) - self.turn) * GAIN;
+        self.turn += (took.as_secs_f64().min(LONGEST_HELD) - self.turn) * GAIN;
     }
 
     /// Plans are made: what is no longer young is forgotten.

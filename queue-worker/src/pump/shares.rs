@@ -3,12 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::Pump;
-
-/// The free slots are given to no more queues than these at once.
-const MOST_PARTS: usize = 64;
-
-/// So many parts in a row may a queue get, while others wait.
-const LEAD: usize = 2;
+use crate::tuning::{LEAD, MOST_PARTS};
 
 /// How far a queue is in the time that all queues share: it grows by what it was given, divided by its weight, in units that
 /// keep the largest weight exact.

@@ -9,7 +9,13 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use queue_core::{broker::Turn, context::CancelCause};
 
 use super::Pump;
-use crate::{letters, shutdown::Stage, time::now, worker::Stopped};
+use crate::{
+    config::{LAST_TURNS, STUCK},
+    letters,
+    shutdown::Stage,
+    time::now,
+    worker::Stopped,
+};
 
 /// The times of a stop.
 pub(super) struct Stopping {
@@ -20,13 +26,6 @@ pub(super) struct Stopping {
     /// Since when nothing runs.
     idle: Option<Instant>,
 }
-
-/// How long a handler is waited for that was told to stop and could not be dropped, because it blocks its thread.
-const STUCK: Duration = Duration::from_secs(1);
-
-/// How long the last turns may take when the broker does not answer. With the default grace time, everything ends within
-/// the 30 seconds that service managers usually allow.
-const LAST_TURNS: Duration = Duration::from_secs(2);
 
 impl Pump {
     /// Whether there is a further stage to be told of.

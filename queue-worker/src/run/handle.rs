@@ -20,10 +20,7 @@ use tokio::{
 use tracing::Instrument;
 
 use super::Run;
-use crate::letters::address;
-
-/// How long a handler that was told to stop may take for it before it is dropped.
-pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(1);
+use crate::{config::CANCEL_GRACE, letters::address};
 
 /// What a handler returned, or its panic.
 type Caught = Result<Outcome, Box<dyn Any + Send>>;

@@ -27,7 +27,6 @@ use queue_core::{
 };
 use tokio::sync::mpsc;
 
-pub(crate) use self::handle::CANCEL_GRACE;
 use self::inject::Options;
 use crate::{
     engine::{Shared, count},

@@ -185,7 +185,7 @@ mutants! {
         "worker: a blocking handler is never given away": "thread.is_left().await" => "()";
         "worker: a panic is contained": "Ok(handler) => AssertUnwindSafe(handler).catch_unwind()," => "Ok(handler) => handler.map(Ok::<_, Box<dyn Any + Send>>),";
     }
-    WORKER "queue-worker/src/pump/turns.rs" {
+    WORKER "queue-worker/src/pump/answers.rs" {
         "worker: suspects of all queues come to their turn": "self.suspects.told(id.queue, answer.suspects)" => "()";
     }
     LOG_LINES "queue-worker/src/pump/mod.rs" {
@@ -203,9 +203,11 @@ mutants! {
     WORKER "queue-worker/src/pump/suspects.rs" {
         "worker: one suspect at a time": "self.running == 0 && self.asked.is_none()" => "true";
     }
-    OUTAGES "queue-worker/src/pump/turns.rs" {
+    OUTAGES "queue-worker/src/pump/answers.rs" {
         "worker: a suspect whose turn was late waits for the other": "suspect && self.suspects.runs()" => "false";
         "worker: a turn that is late keeps no right to a suspect": "self.suspects.answered(LaneId { queue: index, lane: number })" => "()";
+    }
+    OUTAGES "queue-worker/src/pump/turns.rs" {
         "worker: a queue that cannot be registered with keeps back no other": "!self.queues[*queue].introduced && now < *since + LATE" => "!self.queues[*queue].introduced";
     }
     WORKER "queue-worker/src/pump/pace.rs" {

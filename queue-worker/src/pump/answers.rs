@@ -1,0 +1,204 @@
+//! Turns that are answered, or late: what their answers mean for slots, lanes and queues.
+
+use std::{mem, time::Instant};
+
+use queue_core::{
+    broker::{Delivery, Ending, Finish, Turn, TurnAnswer},
+    context::CancelCause,
+};
+
+use super::{Held, Pump, SlotId, clock::poll_interval, shares::served};
+use crate::{
+    lane::{LaneId, TurnEnd, give_back},
+    letters::{self, address},
+    run::Batch,
+    time::now,
+    tuning::LATE,
+};
+
+/// A finished turn, with what it had reserved.
+pub(super) struct TurnDone {
+    pub(super) lane: LaneId,
+    pub(super) generation: u32,
+    pub(super) claim: usize,
+    pub(super) end: TurnEnd,
+}
+
+impl Pump {
+    /// Gives back what is reserved for turns that are not answered in time: the server of one queue is no matter of the others.
+    /// Jobs that such an answer brings in the end, and that find no slot or may not run, are released at once.
+    pub(super) fn look_at_turns(&mut self, now: Instant) {
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            for (number, lane) in queue.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.in_flight && !lane.late) {
+                if lane.sent.is_some_and(|sent| now >= sent + LATE) {
+                    lane.late = true;
+                    self.unsettled -= lane.finishes.len() + mem::take(&mut lane.in_doubt);
+                    if lane.reserved > 0 {
+                        self.reserved -= mem::take(&mut lane.reserved);
+                        queue.claiming -= 1;
+                        self.suspects.answered(LaneId { queue: index, lane: number });
+                    }
+                }
+            }
+        }
+        self.look_for_suspects();
+    }
+
+    pub(super) fn turn_ended(&mut self, done: TurnDone) {
+        let TurnDone { lane: id, generation, claim, end } = done;
+        self.suspects.answered(id);
+        self.soil(id.queue);
+        let state = &mut self.queues[id.queue];
+        state.used -= claim;
+        let lane = &mut state.lanes[id.lane];
+        if let Some(sent) = lane.sent {
+            self.pace.answered(id, now().saturating_duration_since(sent));
+        }
+        state.claiming -= usize::from(lane.reserved > 0);
+        self.reserved -= mem::take(&mut lane.reserved);
+        lane.in_flight = false;
+        lane.sending = 0;
+        self.unsettled -= mem::take(&mut lane.in_doubt);
+        if mem::take(&mut lane.late) {
+            self.unsettled += lane.finishes.len();
+        }
+        state.introduced = true;
+        if lane.generation != generation {
+            // It was given up while this turn was on its way.
+            state.look();
+            give_back(&self.shared, end);
+            return self.look_for_suspects();
+        }
+        match end {
+            TurnEnd::Answered { name, turn, answer, sent } => {
+                lane.name = Some(name);
+                lane.answered = turn.seq;
+                lane.lease.set(sent + turn.lease);
+                self.answered(id, claim, &turn, answer, sent);
+            }
+            TurnEnd::Registered { name, sent } => {
+                lane.name = Some(name);
+                lane.lease.set(sent + self.shared.settings.lease);
+            }
+            TurnEnd::Forgotten => {
+                state.look();
+                self.forgotten(id);
+            }
+        }
+        self.look_for_suspects();
+    }
+
+    fn answered(&mut self, id: LaneId, claim: usize, turn: &Turn, answer: TurnAnswer, sent: Instant) {
+        for position in &answer.stale {
+            if let Some(finish) = turn.finishes.get(*position)
+                && !matches!(finish.ending, Ending::Void | Ending::Release)
+            {
+                let job = address(&turn.queue, &finish.id);
+                tracing::warn!(%job, claim = finish.claim, "its lease was lost: this ending changed nothing");
+            }
+        }
+        let burials = &mut self.queues[id.queue].lanes[id.lane].burials;
+        if !burials.is_empty() {
+            letters::confirmed(&turn.queue, burials, &turn.finishes, &answer.stale);
+        }
+        let now = now();
+        let state = &mut self.queues[id.queue];
+        state.parked = answer.parked;
+        state.served -= served(claim.saturating_sub(answer.deliveries.len()), state.weight);
+        if claim > 0 {
+            state.backlog = answer.more && !answer.paused;
+            state.calm = !answer.more && !answer.suspects && !answer.parked && answer.next_due.is_none();
+            state.workers = answer.workers;
+            let found_all = !answer.more && !answer.suspects && !answer.parked && !answer.paused;
+            state.looked(answer.as_of, found_all);
+            self.suspects.told(id.queue, answer.suspects);
+            let poll = poll_interval(answer.workers);
+            let due = answer.next_due.filter(|_| !answer.paused);
+            // The broker looked at its clock about half-way. Never later than what a hint has said meanwhile: this answer may be
+            // older than it.
+            let looked = sent + now.saturating_duration_since(sent) / 2;
+            self.wake_by(id.queue, looked + due.map_or(poll, |due| due.min(poll)));
+        }
+        let mut jobs = Vec::with_capacity(answer.deliveries.len());
+        for delivery in answer.deliveries {
+            if let Some(slot) = self.take_slot(id, &delivery, now) {
+                jobs.push((slot, delivery));
+            } else {
+                // Taken away since, or claimed by a turn whose slots were given away, or that was under way when the worker was
+                // told to stop.
+                let ending = if delivery.void { Ending::Void } else { Ending::Release };
+                self.unsettled += 1;
+                self.queues[id.queue].lanes[id.lane].finishes.push(Finish::new(&delivery, ending));
+            }
+        }
+        if jobs.is_empty() {
+            return;
+        }
+        let state = &mut self.queues[id.queue];
+        state.lanes[id.lane].finishes.reserve(jobs.len());
+        let batch = Batch { queue: state.name.clone(), lease: state.lanes[id.lane].lease.clone(), now_ms: answer.now_ms, jobs };
+        if let Err(lost) = self.batches.send(batch) {
+            // The application's runtime is gone: nobody will run anything here any more.
+            for (slot, _) in lost.0.jobs {
+                self.ended(slot, Ending::Release, now);
+            }
+        }
+    }
+
+    fn take_slot(&mut self, id: LaneId, delivery: &Delivery, since: Instant) -> Option<SlotId> {
+        if delivery.void || self.stopping.is_some() {
+            return None;
+        }
+        let suspect = delivery.crashes > 0;
+        if suspect && self.suspects.runs() {
+            return None;
+        }
+        let index = self.free.pop()?;
+        self.next_generation += 1;
+        let slot = SlotId { index, generation: self.next_generation };
+        let queue = &mut self.queues[id.queue];
+        let lane = &mut queue.lanes[id.lane];
+        lane.held += 1;
+        queue.used += 1;
+        if suspect {
+            self.suspects.began();
+        }
+        self.slots[index] = Some(Held {
+            generation: slot.generation,
+            lane: id,
+            lane_generation: lane.generation,
+            id: delivery.id.clone(),
+            claim: delivery.claim,
+            size: delivery.envelope.len(),
+            attempts: delivery.attempts,
+            since,
+            suspect,
+            handler: None,
+            told: None,
+            stuck: false,
+        });
+        Some(slot)
+    }
+
+    /// R11. A lane whose lease had run out is alone concerned. If it should have stood, the broker is an older copy of itself,
+    /// and what it told the other lanes is as doubtful.
+    pub(super) fn forgotten(&mut self, id: LaneId) {
+        let state = &mut self.queues[id.queue];
+        let lane = &state.lanes[id.lane];
+        let concerned: Vec<usize> = if lane.held > 0 || lane.is_leased() { (0..state.lanes.len()).collect() } else { vec![id.lane] };
+        let lost: usize = concerned.iter().map(|lane| state.lanes[*lane].held).sum();
+        if lost > 0 {
+            tracing::error!(queue = %state.name, jobs = lost, "the broker has forgotten this worker: the leases of its jobs are lost");
+        }
+        for lane in &concerned {
+            let lane = &mut state.lanes[*lane];
+            if !lane.late {
+                self.unsettled -= lane.finishes.len();
+            }
+            letters::unconfirmed(&state.name, &mut lane.burials);
+            lane.forget();
+        }
+        state.look();
+        self.cancel(CancelCause::LeaseLost, |held| held.lane.queue == id.queue && concerned.contains(&held.lane.lane));
+    }
+}

@@ -1,0 +1,128 @@
+//! The figures by which the worker goes: its batches, waits and intervals. Each says its unit, and the figure that it gave (the
+//! measurements are in `docs/decisions/`); where none was measured, what it trades. What users are promised, such as the
+//! grace time, is in `config`.
+
+use std::time::Duration;
+
+// The pump: how much a turn carries.
+
+/// Lanes, at most, of one process on one queue. More let more turns be prepared while others are in flight; each has a lease of its
+/// own to renew. Not measured by itself.
+pub(crate) const LANES: usize = 4;
+
+/// Turns a second that a worker makes, about, however short its jobs are. With [`PATIENCE`]: 200,000 jobs in 1,000 queues take 5,300 to
+/// 8,000 scripts instead of 8,900, and those of one queue 2,480 instead of 3,330 (decision 006).
+pub(crate) const TURNS: f64 = 1000.0;
+
+/// How long a turn that carries little waits for the answer to another one. See [`TURNS`]: more saves scripts, and delays the
+/// jobs that wait by as much.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
+
+/// No turn has to carry more than this part of the slots, as a divisor: while the jobs of one turn run, another is in flight. Half instead
+/// of a quarter: 1,000 queues reach 0.88 of one instead of 0.73 (decision 006).
+pub(crate) const PARTS: usize = 2;
+
+/// A turn that is in flight for longer is not waited for: its server may stand still. Longer than any answer of a healthy server
+/// near by. Not measured.
+pub(crate) const YOUNG: Duration = Duration::from_millis(20);
+
+/// Seconds for which a job is taken to hold its slot before the first has ended. Long: a new worker sends each turn at once.
+pub(crate) const UNKNOWN_HELD: f64 = 1.0;
+
+/// Seconds, at most, for which one job counts in the average: after one of an hour, a worker learns within some tens of short
+/// jobs that they are short.
+pub(crate) const LONGEST_HELD: f64 = 10.0;
+
+/// The share of a single job in the average. Larger follows a change sooner, smaller is less misled by one odd job.
+pub(crate) const GAIN: f64 = 1.0 / 16.0;
+
+/// Jobs: the smallest part in which a queue with a backlog is claimed from by several lanes. A turn costs the server the same for
+/// one job as for twenty (decision 006).
+pub(crate) const SMALLEST_PART: usize = 16;
+
+/// Claims, at most, of one turn, and plain acks. At 6 µs a job (`server_us`), the script of a full turn takes about 1.5 ms, in which the
+/// broker answers nobody else.
+pub(crate) const MOST_WORK: usize = 256;
+
+/// Queues, at most, among which the free slots are divided at once: turns for more would carry less than a part.
+pub(crate) const MOST_PARTS: usize = 64;
+
+/// Parts that a queue with endings may get in a row while others wait: its endings travel with the next claim, which saves a turn.
+/// More would be less fair.
+pub(crate) const LEAD: usize = 2;
+
+/// Events, at most, that are taken in before turns are planned again. Planning costs as much for one event as for many.
+pub(crate) const EVENTS: usize = 4096;
+
+// The pump: when queues are asked.
+
+/// Queues, at most, that are registered with at once. Together with one subscription for all: a worker of 1,000 queues is at full speed after
+/// 150 ms instead of 350 (decision 006).
+pub(crate) const MOST_INTRODUCED: usize = 64;
+
+/// A turn that is in flight for longer keeps no slots from other queues. Shorter gives up answers of slow servers, whose jobs are then
+/// released at once; longer lets one dead server hold the slots of all queues for as long.
+pub(crate) const LATE: Duration = Duration::from_millis(500);
+
+/// Between two turns that ask for parked jobs, at least: few queues have any, and the names cost bytes.
+pub(crate) const RESUME: Duration = Duration::from_secs(1);
+
+/// Between two polls of an idle queue that few workers share. The announcement comes first nearly always; a poll finds the work whose
+/// announcement was lost.
+pub(crate) const POLL: Duration = Duration::from_secs(1);
+
+/// Between two polls of an idle queue by any of its lanes, where many share it: five a second by all together.
+pub(crate) const POLL_SHARE: Duration = Duration::from_millis(200);
+
+/// Polls of calm queues that are due within this time are sent together: their requests travel in one write. With one `EXISTS` for each instead
+/// of a turn, 10 workers with 100 idle queues each cost 1.3 % of a core instead of 3.3 (decision 006).
+pub(crate) const POLLED_TOGETHER: Duration = Duration::from_millis(200);
+
+// Tries.
+
+/// The first pause before a request without an answer is sent again; it doubles with each. A server that restarts is met again soon.
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest such pause: after an outage of any length work goes on within it.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Before a duty that has panicked is started again. Without it, one that always panics would take a core.
+pub(crate) const RESTART: Duration = Duration::from_secs(1);
+
+// The other duties.
+
+/// Queues whose suspects are asked for together: what is sent in one write is answered in one.
+pub(crate) const LOOKED_TOGETHER: usize = 16;
+
+/// Between two looks of the reclaimer, at least, however many queues it has.
+pub(crate) const SHORTEST_LOOK: Duration = Duration::from_millis(2);
+
+/// Sweeps, at most, of one look at a queue with fenced lanes; the next look goes on. Other queues are served in between.
+pub(crate) const SWEEP_STEPS: usize = 200;
+
+/// Between two rounds of the janitor: what was kept long enough stays up to so much longer.
+pub(crate) const ROUND: Duration = Duration::from_secs(60);
+
+/// Sweeps, at most, of one queue in one round; the next round goes on.
+pub(crate) const CALLS: usize = 50;
+
+/// Rounds between two looks for damage. It reads more than a sweep.
+pub(crate) const AUDIT: u32 = 5;
+
+/// Repairs that get a line each in one round; the others are one line.
+pub(crate) const TOLD: usize = 10;
+
+/// Trouble that lasts is told again after this time.
+pub(crate) const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
+/// The broker has not answered for so long before a line says so: a connection that broke and was made anew is no outage.
+pub(crate) const TOLD_AFTER: Duration = Duration::from_millis(500);
+
+/// A client of `/health` has this long to ask, and as long to listen.
+pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Bytes, at most, of a request to `/health` that are read.
+pub(crate) const LONGEST_REQUEST: usize = 8192;
+
+/// Clients of `/health`, at most, at once; further ones wait.
+pub(crate) const CLIENTS: usize = 32;
