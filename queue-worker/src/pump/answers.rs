@@ -7,7 +7,12 @@ use queue_core::{
     context::CancelCause,
 };
 
-use super::{Held, Pump, SlotId, clock::poll_interval, shares::served};
+use super::{
+    Held, Pump, SlotId,
+    clock::poll_interval,
+    reason::{Latest, Reason},
+    shares::served,
+};
 use crate::{
     lane::{LaneId, TurnEnd, give_back},
     letters::{self, address},
@@ -65,7 +70,7 @@ impl Pump {
         state.introduced = true;
         if lane.generation != generation {
             // It was given up while this turn was on its way.
-            state.look();
+            state.work.ask(Reason::Lost);
             give_back(&self.shared, end);
             return self.look_for_suspects();
         }
@@ -81,7 +86,7 @@ impl Pump {
                 lane.lease.set(sent + self.shared.settings.lease);
             }
             TurnEnd::Forgotten => {
-                state.look();
+                state.work.ask(Reason::Lost);
                 self.forgotten(id);
             }
         }
@@ -106,11 +111,14 @@ impl Pump {
         state.parked = answer.parked;
         state.served -= served(claim.saturating_sub(answer.deliveries.len()), state.weight);
         if claim > 0 {
-            state.backlog = answer.more && !answer.paused;
-            state.calm = !answer.more && !answer.suspects && !answer.parked && answer.next_due.is_none();
+            let nothing = !answer.more && !answer.suspects && !answer.parked;
+            let latest = match (answer.more && !answer.paused, nothing && answer.next_due.is_none()) {
+                (true, _) => Latest::Backlog,
+                (_, true) => Latest::Calm,
+                _ => Latest::Other,
+            };
             state.workers = answer.workers;
-            let found_all = !answer.more && !answer.suspects && !answer.parked && !answer.paused;
-            state.looked(answer.as_of, found_all);
+            state.work.answered(latest, answer.as_of, nothing && !answer.paused);
             self.suspects.told(id.queue, answer.suspects);
             let poll = poll_interval(answer.workers);
             let due = answer.next_due.filter(|_| !answer.paused);
@@ -198,7 +206,7 @@ impl Pump {
             letters::unconfirmed(&state.name, &mut lane.burials);
             lane.forget();
         }
-        state.look();
+        state.work.ask(Reason::Lost);
         self.cancel(CancelCause::LeaseLost, |held| held.lane.queue == id.queue && concerned.contains(&held.lane.lane));
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use queue_core::context::CancelCause;
 
-use super::{Pump, far};
+use super::{Pump, far, reason::Reason};
 use crate::{
     config::CANCEL_GRACE,
     heartbeat::{self, Beat},
@@ -24,7 +24,7 @@ impl Pump {
         let soon = if is_due { now + POLLED_TOGETHER } else { now };
         let together: Vec<usize> = self.wakes.range(..(soon, 0)).map(|(_, queue)| *queue).collect();
         for queue in together {
-            if self.queues[queue].wake > now && !self.queues[queue].calm {
+            if self.queues[queue].wake > now && !self.queues[queue].work.is_calm() {
                 continue;
             }
             // The answer says when to look again.
@@ -54,8 +54,8 @@ impl Pump {
     fn poll(&mut self, queue: usize, now: Instant) {
         let state = &mut self.queues[queue];
         let fresh = now + self.shared.settings.lease / 2;
-        if !state.calm || !state.lanes.iter().any(|lane| lane.name.is_some() && lane.lease.until() > fresh) {
-            state.look();
+        if !state.work.is_calm() || !state.lanes.iter().any(|lane| lane.name.is_some() && lane.lease.until() > fresh) {
+            state.work.ask(Reason::Clock);
             return;
         }
         let (shared, name) = (self.shared.clone(), state.name.clone());
@@ -72,7 +72,7 @@ impl Pump {
     pub(super) fn looked(&mut self, queue: usize, calm: bool) {
         let state = &mut self.queues[queue];
         if !calm {
-            state.look();
+            state.work.ask(Reason::Looked);
         }
         let poll = poll_interval(state.workers);
         self.wake_by(queue, now() + poll);

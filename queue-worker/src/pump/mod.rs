@@ -6,12 +6,13 @@
 //! the answer to another turn.
 //!
 //! `turns` sends turns, `endings` says what fits into one, `answers` takes in what they bring, `shares` divides the free slots among the queues, `pace` says how much a turn has to carry,
-//! `suspects` which queue may run one, `clock` is what happens by itself as time passes, `stop` is the end.
+//! `reason` why a queue is asked, `suspects` which queue may run one, `clock` is what happens by itself as time passes, `stop` is the end.
 
 mod answers;
 mod clock;
 mod endings;
 mod pace;
+mod reason;
 mod shares;
 mod stop;
 mod suspects;
@@ -35,7 +36,7 @@ use queue_core::{
 };
 use tokio::sync::{mpsc, watch};
 
-use self::{answers::TurnDone, pace::Pace, shares::Served, stop::Stopping, suspects::Suspects};
+use self::{answers::TurnDone, pace::Pace, reason::Work, shares::Served, stop::Stopping, suspects::Suspects};
 use crate::{
     config::QueueConfig,
     engine::Shared,
@@ -102,24 +103,16 @@ pub(crate) struct QueueState {
     used: usize,
     /// Whether it may be claimed from: its first lane is registered. From the start on where there is one queue, or a strict order.
     introduced: bool,
-    /// Something says that there may be work: a hint, the clock, a restart. Spent by the next claim.
-    hinted: bool,
-    /// As of when, by the broker's clock, if that is known: an answer from later says the same, or better.
-    hinted_as_of: Option<i64>,
-    /// As of when the latest claim has left nothing.
-    looked: Option<i64>,
+    /// What is known of its work, and so why it is asked.
+    work: Work,
     /// Since when a turn is put off that would carry little.
     waits: Option<Instant>,
-    /// The latest answer said that there is more.
-    backlog: bool,
     /// Claims that are under way.
     claiming: usize,
     /// Whether an ending waits for a turn.
     dirty: bool,
     wake: Instant,
     served: Served,
-    /// The latest answer said that there was nothing, and nobody has announced anything since.
-    calm: bool,
     /// How many lanes it has, of all workers.
     workers: usize,
     parked: bool,
@@ -129,38 +122,12 @@ pub(crate) struct QueueState {
 impl QueueState {
     /// Whether there may be work: it gets free slots.
     fn is_hungry(&self) -> bool {
-        self.introduced && (self.hinted || self.backlog)
+        self.introduced && self.work.reason().is_some()
     }
 
     /// Whether a claim could go: not where the turns of all lanes are on their way.
     fn can_send(&self) -> bool {
         self.lanes.len() < LANES || self.lanes.iter().any(|lane| !lane.in_flight)
-    }
-
-    /// There may be work, whatever has been answered.
-    fn look(&mut self) {
-        (self.hinted, self.hinted_as_of) = (true, None);
-    }
-
-    /// The broker announces work.
-    fn announced(&mut self, as_of: Option<i64>) {
-        if as_of.is_some() && as_of < self.looked {
-            return;
-        }
-        self.calm = false;
-        self.hinted_as_of = if self.hinted { self.hinted_as_of.zip(as_of).map(|(one, other)| one.max(other)) } else { as_of };
-        self.hinted = true;
-    }
-
-    /// A claim has been answered, as of this time of the broker's clock. If it has left nothing, it has found what was announced before.
-    fn looked(&mut self, as_of: Option<i64>, found_all: bool) {
-        if found_all {
-            self.looked = as_of;
-            self.hinted &= self.hinted_as_of.is_none() || self.hinted_as_of >= as_of;
-        } else {
-            // Should the broker's clock have been put back, what was before says nothing any more.
-            self.looked = self.looked.min(as_of);
-        }
     }
 }
 
@@ -221,16 +188,12 @@ impl Pump {
             limit: config.limit.unwrap_or(capacity),
             used: 0,
             introduced: !introduces,
-            hinted: true,
-            hinted_as_of: None,
-            looked: None,
+            work: Work::new(),
             waits: None,
-            backlog: false,
             claiming: 0,
             dirty: false,
             wake: now + POLL,
             served: 0,
-            calm: false,
             workers: 0,
             parked: false,
             resumed: None,
@@ -298,9 +261,9 @@ impl Pump {
             match event {
                 Event::Ended { slot, ending } => self.ended(slot, ending, now),
                 Event::Begun { slot, context, isolation } => self.begun(slot, context, isolation),
-                Event::Hint { queue, due: None, as_of } => self.queues[queue].announced(as_of),
+                Event::Hint { queue, due: None, as_of } => self.queues[queue].work.announced(as_of),
                 Event::Hint { queue, due: Some(due), .. } => {
-                    self.queues[queue].calm = false;
+                    self.queues[queue].work.stirs();
                     self.wake_by(queue, due);
                 }
             }

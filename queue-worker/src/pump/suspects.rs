@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::Pump;
+use super::{Pump, reason::Reason};
 use crate::lane::LaneId;
 
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl Pump {
     pub(super) fn look_for_suspects(&mut self) {
         let queues = &self.queues;
         if let Some(queue) = self.suspects.next(|queue| queues[queue].used < queues[queue].limit && queues[queue].can_send()) {
-            self.queues[queue].look();
+            self.queues[queue].work.ask(Reason::Suspects);
         }
     }
 }

@@ -87,7 +87,7 @@ impl Pump {
     fn send_claims(&mut self, queue: usize, share: usize, now: Instant) -> bool {
         let mut left = share;
         while left > 0 && self.queues[queue].is_hungry() {
-            let part = if self.queues[queue].backlog { self.slots.len().div_ceil(2).max(SMALLEST_PART) } else { left };
+            let part = if self.queues[queue].work.has_backlog() { self.slots.len().div_ceil(2).max(SMALLEST_PART) } else { left };
             let claim = left.min(part).min(MOST_WORK);
             if !self.send_claim(queue, claim, now) {
                 return false;
@@ -146,7 +146,8 @@ impl Pump {
         state.served += served(claim, state.weight);
         if claim > 0 {
             state.claiming += 1;
-            state.hinted = false;
+            tracing::trace!(queue = %state.name, claim, reason = ?state.work.reason(), "asks for work");
+            state.work.spend();
         }
         lane.reserved = claim;
         lane.sent = Some(sent);

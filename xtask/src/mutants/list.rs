@@ -214,9 +214,9 @@ mutants! {
         "worker: what is little does not wait for ever": "until <= now" => "false";
         "worker: a low limit is much": "self.part().max(self.slots.div_ceil(8)).min(most)" => "self.part().max(self.slots.div_ceil(8))";
     }
-    ANNOUNCED "queue-worker/src/pump/mod.rs" {
-        "hints: what has been found is no news": "as_of.is_some() && as_of < self.looked" => "false";
-        "hints: an answer takes along what was announced before": "self.hinted_as_of.is_none() || self.hinted_as_of >= as_of" => "true";
+    ANNOUNCED "queue-worker/src/pump/reason.rs" {
+        "hints: what has been found is no news": "as_of.is_some() && as_of < self.found_all" => "false";
+        "hints: an answer takes along what was announced before": "news.as_of().is_none() || news.as_of() >= as_of" => "true";
     }
     ANNOUNCED "queue-core/src/redis/enqueue/mod.rs" {
         "hints: work of the same process is expected": "broker.announcements.expect(&request.queue)" => "()";
