@@ -155,9 +155,43 @@ impl FromStr for JobAddress {
     }
 }
 
+/// Serde's traits for types with a text form: written as `Display` prints them, read by `FromStr`.
+macro_rules! serde_as_text {
+    ($($ty:ty),+) => {$(
+        impl serde::Serialize for $ty {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $ty {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+pub(crate) use serde_as_text;
+
+serde_as_text!(JobId, JobAddress);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn serde_writes_ids_and_addresses_as_text_and_reads_them_back() {
+        for id in [JobId::make(), JobId::given("order-17").unwrap()] {
+            let address = JobAddress { queue: "mail".into(), id: id.clone() };
+            assert_eq!(serde_json::to_value(&address).unwrap(), format!("mail/{id}"));
+            assert_eq!(serde_json::from_value::<JobAddress>(serde_json::to_value(&address).unwrap()).unwrap(), address);
+            assert_eq!(crate::codec::decode::<JobId>(&crate::codec::encode(&id).unwrap()).unwrap(), id);
+        }
+        let problem = serde_json::from_str::<JobAddress>("\"order-17\"").unwrap_err().to_string();
+        assert!(problem.contains("QUEUE/ID"), "{problem}");
+        assert!(serde_json::from_str::<JobId>("17").is_err());
+    }
 
     #[test]
     fn a_made_id_survives_storage_and_text() {

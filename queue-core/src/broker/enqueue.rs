@@ -1,12 +1,17 @@
 //! Enqueue: the jobs that go in, and what became of each.
 
 use std::{
+    fmt,
+    str::FromStr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::PartyName;
-use crate::address::JobId;
+use crate::{
+    address::{JobId, serde_as_text},
+    error::{Error, Result},
+};
 
 /// One of four priorities; each queue serves a higher one before all lower ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +52,25 @@ impl Priority {
         }
     }
 }
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Priority {
+    type Err = Error;
+
+    /// Reads what [`Display`](fmt::Display) prints.
+    fn from_str(text: &str) -> Result<Self> {
+        let known = Priority::ALL.map(Priority::name).join(", ");
+        let found = Priority::ALL.into_iter().find(|priority| priority.name() == text);
+        found.ok_or_else(|| Error::invalid("priority", text, format!("is unknown; use one of {known}")))
+    }
+}
+
+serde_as_text!(Priority);
 
 /// When a job may start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,4 +140,20 @@ pub enum Enqueued {
     Existing,
     /// A job of this given id exists, or is remembered, with another task or payload.
     IdConflict,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_priority_is_read_as_it_is_printed() {
+        for priority in Priority::ALL {
+            assert_eq!(priority.to_string().parse::<Priority>().unwrap(), priority);
+            assert_eq!(serde_json::to_value(priority).unwrap(), priority.name());
+            assert_eq!(serde_json::from_value::<Priority>(priority.name().into()).unwrap(), priority);
+        }
+        let problem = "urgent".parse::<Priority>().unwrap_err().to_string();
+        assert!(problem.contains("`urgent`") && problem.contains("critical, high, normal, low"), "{problem}");
+    }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{Audit, BuryReason, Damage, Priority};
 use crate::{
-    address::JobId,
+    address::{JobId, serde_as_text},
     error::{Error, Result},
 };
 
@@ -85,6 +85,8 @@ impl FromStr for JobState {
         })
     }
 }
+
+serde_as_text!(JobState);
 
 /// How long cancelled and expired jobs are kept.
 pub const ENDED_KEEP: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
@@ -235,4 +237,19 @@ pub enum CancelAnswer {
     CancelledActive,
     /// There is no such job, or it has ended.
     NotFound,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_read_as_it_is_printed() {
+        for state in JobState::ALL {
+            assert_eq!(state.to_string().parse::<JobState>().unwrap(), state);
+            assert_eq!(serde_json::to_value(state).unwrap(), state.name());
+            assert_eq!(serde_json::from_value::<JobState>(state.name().into()).unwrap(), state);
+        }
+        assert!(serde_json::from_str::<JobState>("\"asleep\"").unwrap_err().to_string().contains("scheduled"));
+    }
 }
