@@ -177,12 +177,14 @@ async fn an_enqueue_that_may_have_arrived_is_unknown_and_retry_settles_it() {
         let client = client(&broker, LONG);
         broker.enqueues.always(fault);
         let Err(Error::Unknown(pending)) = number::job(1).enqueue(&client).await else { panic!("it must be unknown") };
-        let address = pending.jobs()[0].clone();
+        let address = pending.address().clone();
         let Err(Error::Unknown(pending)) = pending.retry().await else { panic!("it must be unknown again") };
         broker.enqueues.always(Fault::None);
         // Others go on under a new name, and do not spoil the number that is asked again.
         number::job(2).enqueue(&client).await.unwrap();
-        assert_eq!(pending.retry().await.unwrap(), [(address.clone(), false)]);
+        let handle = pending.of::<number>().retry().await.unwrap();
+        assert_eq!((handle.address(), handle.existing()), (&address, false));
+        assert!(handle.result().await.unwrap().is_pending(), "its result can be read as the task's");
         assert_eq!(stored(&client).await, 2);
         assert_eq!(client.handle::<number>(address).status().await.unwrap(), Some(JobState::Ready));
         let seen = broker.enqueues.seen();
@@ -212,7 +214,7 @@ async fn one_retry_settles_a_batch_for_all_its_callers() {
     let batches = (before - 1) / 2;
     assert!(batches < 20, "they were gathered");
     for pending in pending {
-        assert!(!pending.retry().await.unwrap()[0].1);
+        assert!(!pending.retry().await.unwrap().existing());
     }
     assert_eq!(broker.enqueues.seen().len(), before + batches, "each batch was asked for once more");
     assert_eq!(stored(&client).await, 21);
@@ -378,10 +380,10 @@ async fn each_item_of_a_batch_that_was_cut_off_has_an_answer_of_its_own() {
     assert_ne!(refused, 0, "what was being gathered was not sent");
     let enqueued = 500 + unknown.len() as u64;
     broker.enqueues.always(Fault::None);
-    let addresses: HashSet<_> = unknown.iter().map(|pending| pending.jobs()[0].clone()).collect();
+    let addresses: HashSet<_> = unknown.iter().map(|pending| pending.address().clone()).collect();
     for pending in unknown {
         let settled = pending.retry().await.unwrap();
-        assert!(addresses.contains(&settled[0].0) && !settled[0].1);
+        assert!(addresses.contains(settled.address()) && !settled.existing());
     }
     assert_eq!(stored(&client).await, enqueued);
 }
@@ -429,5 +431,6 @@ fn can_be_sent_and_shared() {
     check::<Handle<number>>();
     check::<Arc<Error>>();
     check::<queue_core::Pending>();
+    check::<queue_core::Pending<number>>();
     check::<queue_core::client::EnqueueAllError<number>>();
 }

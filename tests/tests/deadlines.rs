@@ -164,9 +164,7 @@ async fn a_connection_that_swallows_everything_is_replaced_although_no_call_wait
     proxy.set(Harm::None);
     until("another connection", async || known::job(3).enqueue(&client).await.is_ok()).await;
     let settled = pending.retry().await.unwrap();
-    assert_eq!(settled.len(), 1);
-    let (address, _) = &settled[0];
-    let record = client.inspector().show(address).await.unwrap();
+    let record = client.inspector().show(settled.address()).await.unwrap();
     assert_eq!(record.state, queue_core::broker::JobState::Ready);
     assert!(known::job(2).id("unknown").enqueue(&client).await.unwrap().existing());
 }

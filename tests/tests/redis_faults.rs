@@ -69,7 +69,7 @@ async fn a_killed_server_with_an_append_only_file_loses_nothing(kind: Kind) {
             for number in 0..400 {
                 let id = match note::job(number).enqueue(&client).await {
                     Ok(handle) => handle.id().clone(),
-                    Err(Error::Unknown(pending)) => pending.retry().await.unwrap().remove(0).0.id,
+                    Err(Error::Unknown(pending)) => pending.retry().await.unwrap().id().clone(),
                     Err(error) => panic!("{error}"),
                 };
                 assert!(stored.insert(id));

@@ -185,12 +185,9 @@ impl Caller {
                     return Some(id);
                 }
                 Err(QueueError::Unknown(pending)) => {
-                    let id = pending.jobs()[0].id.to_string();
+                    let id = pending.address().id.to_string();
                     self.recorder.note(Phase::Unknown, draft.note(Some(id), false));
-                    answer = pending.retry().await.map(|mut stored| {
-                        let (address, existing) = stored.remove(0);
-                        (address.id.to_string(), existing)
-                    });
+                    answer = pending.retry().await.map(|handle| (handle.id().to_string(), handle.existing()));
                 }
                 // The broker has lost this producer, or stopped in the middle: nobody can say.
                 Err(QueueError::Forgotten(_) | QueueError::WrongType { .. }) => return None,

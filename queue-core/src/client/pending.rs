@@ -1,6 +1,6 @@
 //! Enqueues whose fate is not known.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use tokio::{
     sync::Mutex,
@@ -8,6 +8,7 @@ use tokio::{
 };
 
 use super::{
+    Client, Handle,
     callers::{LATE, Pauses},
     producer::{Answer, Line, after, may_pass},
 };
@@ -16,38 +17,44 @@ use crate::{
     broker::Enqueue,
     error::{Error, Result},
     io::on_broker,
+    task::Task,
 };
 
 /// An enqueue without an answer: its jobs may or may not be stored.
+///
+/// [`Error::Unknown`] holds it without the type of its task; [`of`](Self::of) gives it the type.
 ///
 /// ```no_run
 /// # use queue_core::{prelude::*, Error};
 /// # #[task] async fn close(order_id: u64) {}
 /// # async fn example(queue: Client) -> queue_core::Result<()> {
-/// match close::job(17).enqueue(&queue).await {
-///     Err(Error::Unknown(pending)) => {
-///         // Later, when the broker is back: it is stored once, whether the first call had arrived or not.
-///         for (address, existed) in pending.retry().await? {
-///             println!("{address} is stored; existed before: {existed}");
-///         }
-///     }
-///     other => drop(other?),
-/// }
+/// let handle: Handle<close> = match close::job(17).enqueue(&queue).await {
+///     // Later, when the broker is back: it is stored once, whether the first call had arrived or not.
+///     Err(Error::Unknown(pending)) => pending.of::<close>().retry().await?,
+///     other => other?,
+/// };
+/// println!("{} is stored; existed before: {}", handle.address(), handle.existing());
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
-pub struct Pending {
+pub struct Pending<T = ()> {
     lost: Arc<Lost>,
     position: usize,
-    jobs: [JobAddress; 1],
+    address: JobAddress,
     /// What the last try met with.
     cause: Error,
+    task: PhantomData<fn() -> T>,
 }
 
-impl fmt::Display for Pending {
+impl<T> fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("address", &self.address).field("cause", &self.cause).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let broker = self.lost.line.broker.info().location;
-        let [job] = &self.jobs;
+        let job = &self.address;
         write!(
             f,
             "the broker at {broker} has not confirmed in time that job `{job}` is stored; `retry()` of the pending call settles it without doubling"
@@ -55,7 +62,7 @@ impl fmt::Display for Pending {
     }
 }
 
-impl std::error::Error for Pending {
+impl<T> std::error::Error for Pending<T> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.cause)
     }
@@ -112,22 +119,36 @@ impl Lost {
 
 impl Pending {
     pub(super) fn unknown(lost: Arc<Lost>, position: usize) -> Error {
-        let jobs = [JobAddress { queue: lost.request.queue.clone(), id: lost.request.jobs[position].id.clone() }];
+        let address = JobAddress { queue: lost.request.queue.clone(), id: lost.request.jobs[position].id.clone() };
         let cause = lost.cause.duplicate();
-        Error::Unknown(Box::new(Pending { lost, position, jobs, cause }))
+        Error::Unknown(Box::new(Pending { lost, position, address, cause, task: PhantomData }))
     }
 
-    /// The jobs that it is about.
-    pub fn jobs(&self) -> &[JobAddress] {
-        &self.jobs
+    /// The same with the type of its task, so that [`retry`](Self::retry) gives a handle whose result can be read. `T` has to be the
+    /// task of the enqueued job.
+    pub fn of<T: Task>(self) -> Pending<T> {
+        self.typed()
+    }
+}
+
+impl<T> Pending<T> {
+    fn typed<U>(self) -> Pending<U> {
+        Pending { lost: self.lost, position: self.position, address: self.address, cause: self.cause, task: PhantomData }
     }
 
-    /// Sends the same request again, for as long as an enqueue is tried. Says of each job whether it existed before.
+    /// The job that it is about.
+    pub fn address(&self) -> &JobAddress {
+        &self.address
+    }
+
+    /// Sends the same request again, until the client's deadline. The job is stored once, whether the first request had arrived or
+    /// not. The handle says what an enqueue would have said.
     ///
     /// # Errors
-    /// [`Error::Unknown`] again, without an answer. [`Error::Forgotten`], when the broker no longer has the producer, so that
-    /// it cannot be known: look for the job by its address. [`Error::IdConflict`] for a job that is in conflict.
-    pub async fn retry(mut self) -> Result<Vec<(JobAddress, bool)>> {
+    /// [`Error::Unknown`] again, without an answer. [`Error::Forgotten`] if the broker no longer knows the producer, so that
+    /// the fate of the first request stays unknown: look for the job by its address. [`Error::IdConflict`] for a job that is in
+    /// conflict.
+    pub async fn retry(mut self) -> Result<Handle<T>> {
         let lost = self.lost.clone();
         let settled = on_broker(&self.lost.line.broker, async move { lost.settle().await }).await;
         let answers = match settled {
@@ -136,11 +157,12 @@ impl Pending {
             // Whatever is said now, the first sending may have arrived.
             Ok(Err(error)) | Err(error) => {
                 self.cause = error;
-                return Err(Error::Unknown(Box::new(self)));
+                return Err(Error::Unknown(Box::new(self.typed())));
             }
         };
-        let [address] = self.jobs;
-        let (existed, _) = answers[self.position].of(&address)?;
-        Ok(vec![(address, existed)])
+        let (existing, confirmed) = answers[self.position].of(&self.address)?;
+        let line = &self.lost.line;
+        let client = Client::with(line.broker.clone(), line.deadline, line.confirm);
+        Ok(Handle::new(client, self.address, existing, confirmed))
     }
 }

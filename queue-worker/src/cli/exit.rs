@@ -81,9 +81,8 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let message = match &error {
             Error::Unknown(pending) => {
-                let jobs: Vec<String> = pending.jobs().iter().map(ToString::to_string).collect();
                 let cause = std::error::Error::source(&**pending).map_or_else(String::new, error_text);
-                format!("no answer from the broker in time; look with `jobs show {}` whether it is stored: {cause}", jobs.join(" "))
+                format!("no answer from the broker in time; look with `jobs show {}` whether it is stored: {cause}", pending.address())
             }
             Error::NoDatabase { path, problem } => {
                 format!("no database at {path}: {problem}; `enqueue` or `work` makes one, or check the URL (`--url` or QUEUE_URL)")
