@@ -132,6 +132,7 @@ pub mod inspector;
 mod io;
 pub mod middleware;
 pub mod outcome;
+mod pauses;
 pub mod payload;
 pub mod prelude;
 #[cfg(feature = "redis")]

@@ -64,7 +64,7 @@ async fn a_lone_job_leaves_at_once_and_the_next_ones_together() {
         .map(|n| {
             let (mut call, gathered) = (Box::pin(number::job(n).enqueue_owned(&client)), gathered.clone());
             tokio::spawn(async move {
-                // The first look at a call hands its job to the batcher.
+                // The first poll of a call hands its job over.
                 assert!(poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending())).await);
                 gathered.wait().await;
                 call.await
@@ -80,9 +80,9 @@ async fn a_lone_job_leaves_at_once_and_the_next_ones_together() {
     let sizes: Vec<_> = broker.enqueues.seen().iter().map(|seen| seen.ids.len()).collect();
     assert_eq!(sizes[0], 1);
     assert_eq!(sizes.iter().sum::<usize>(), 101);
-    // The first of the rest finds a lane free, some wait for the lone one's, and the others gather behind them.
+    // The first of the rest departs at once, some beside it, and the others gather behind them.
     assert!(sizes.len() <= 4, "{sizes:?}");
-    assert!(broker.registered() <= 2, "two lanes at most, each with a name of its own");
+    assert!(broker.registered() <= 3, "the lone one and two flights, each with a name of its own");
 }
 
 /// Without a hand-over to the broker's thread, whoever came before. Names are asked for over there.
@@ -129,7 +129,7 @@ async fn begun(client: &Client, n: usize) -> (oneshot::Sender<()>, BoxFuture<'st
     (go, calls.map(|calls| calls.into_iter().map(|call| call.expect("a call ends well")).collect()).boxed())
 }
 
-/// It keeps the lane by which it sends, and may be left alone: by a `select!` that is busy with another branch.
+/// It keeps the producer by which it sends, and may be left alone: by a `select!` that is busy with another branch.
 #[tokio::test]
 async fn a_call_that_is_not_run_delays_no_other() {
     let broker = broker();
@@ -139,7 +139,7 @@ async fn a_call_that_is_not_run_delays_no_other() {
         let answers = tokio::time::timeout(LONG / 3, calls).await.expect("nobody waits for another one's call");
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     };
-    // Each lane has a name then, without which nobody sends by himself.
+    // Producers have names then, without which nobody sends from its own thread.
     for n in [100, 1, 1] {
         all_stored(begun(&client, n).await).await;
     }
@@ -292,7 +292,7 @@ async fn a_broker_that_does_not_answer_keeps_nobody_beyond_its_deadline() {
     const DEADLINE: Duration = Duration::from_millis(400);
     let broker = broker();
     let client = client(&broker, DEADLINE);
-    // Each lane has a name then.
+    // Producers have names then.
     for _ in 0..2 {
         let number = join_all((0..100).map(|n| number::job(n).enqueue(&client))).await;
         assert!(number.iter().all(Result::is_ok));
@@ -398,7 +398,7 @@ async fn torn_answers_are_an_error_and_no_hang() {
 }
 
 #[tokio::test]
-async fn a_batcher_outlives_its_callers_runtime() {
+async fn gathered_jobs_outlive_their_callers_runtime() {
     let broker = broker();
     let client = client(&broker, LONG);
     let first = client.clone();

@@ -9,9 +9,9 @@ use futures_util::{
 
 use super::{
     Client, Handle, Job,
-    batcher::BULK_LANES,
     job::Prepared,
     producer::{Answer, Failure},
+    sender::BULK,
 };
 use crate::{
     address::JobAddress,
@@ -158,7 +158,7 @@ pub(super) async fn enqueue_all<T: Task>(
     let mut batches = Batches::default();
     let mut in_flight = FuturesUnordered::new();
     let send = |queue: Arc<str>, batch: Batch| async move {
-        let result = client.producers(&queue).enqueue_batch(batch.jobs).await;
+        let result = client.sender(&queue).enqueue_batch(batch.jobs).await;
         (batch.positions, batch.addresses, result)
     };
     for job in jobs {
@@ -177,7 +177,7 @@ pub(super) async fn enqueue_all<T: Task>(
         while let Some(Some(answered)) = in_flight.next().now_or_never() {
             answers.take(answered);
         }
-        while in_flight.len() >= BULK_LANES {
+        while in_flight.len() >= BULK {
             if let Some(answered) = in_flight.next().await {
                 answers.take(answered);
             }

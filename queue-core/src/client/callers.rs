@@ -16,13 +16,6 @@ pub(super) const LATE: Duration = Duration::from_millis(20);
 /// Callers whose deadlines lie so close together are told together.
 const TOGETHER: Duration = Duration::from_millis(10);
 
-/// The first pause before a request is sent again; doubles up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
-/// The last try of a request begins so long before its deadline: a broker that comes back late is not missed.
-const LAST_TRY: Duration = Duration::from_millis(100);
-
 /// The caller of a single job.
 #[derive(Debug)]
 pub(super) struct Waiter {
@@ -127,46 +120,10 @@ impl Callers {
     }
 }
 
-/// The pauses between the tries of a request.
-pub(super) struct Pauses(Duration);
-
-impl Default for Pauses {
-    fn default() -> Self {
-        Pauses(FIRST_PAUSE)
-    }
-}
-
-impl Pauses {
-    /// Rests before the next try, at most until `end`, and not so long that there would be no last one.
-    pub(super) async fn rest(&mut self, end: Instant) {
-        let now = Instant::now();
-        let wake = (now + self.0.mul_f64(0.5 + fastrand::f64() / 2.0)).min(end);
-        let last = end.checked_sub(LAST_TRY).filter(|last| now < *last && wake > *last);
-        tokio::time::sleep_until(last.unwrap_or(wake)).await;
-        self.0 = (self.0 * 2).min(LONGEST_PAUSE);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{JobId, error::Error};
-
-    #[tokio::test(start_paused = true)]
-    async fn pauses_use_the_whole_time_and_leave_room_for_a_last_try() {
-        for millis in [50, 200, 1_000, 15_000] {
-            let (begun, mut pauses) = (Instant::now(), Pauses::default());
-            let end = begun + Duration::from_millis(millis);
-            let mut tries = vec![begun];
-            while Instant::now() < end {
-                pauses.rest(end).await;
-                tries.push(Instant::now());
-            }
-            assert!(end.elapsed() <= Duration::from_millis(1), "{millis} ms: {:?} too late", end.elapsed());
-            let last = tries[tries.len() - 2];
-            assert!(end - last <= Duration::from_millis(101), "{millis} ms: the last try came {:?} before the end", end - last);
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn whose_time_is_up_is_told_and_nobody_else() {

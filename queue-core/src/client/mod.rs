@@ -1,12 +1,12 @@
 //! Enqueues: [`Client`], the typed [`Job`], its [`Handle`].
 
-mod batcher;
 mod bulk;
 mod callers;
 mod handle;
 mod job;
 mod pending;
 mod producer;
+mod sender;
 mod url;
 
 use std::{
@@ -20,13 +20,13 @@ use std::{
 pub(crate) use self::url::redacted as __fuzz_redacted;
 #[cfg(feature = "redis")]
 pub(crate) use self::url::redacted;
-use self::{batcher::Producers, job::Prepared, producer::Line};
 pub use self::{
     bulk::EnqueueAllError,
     handle::{Handle, JobResult},
     job::{Job, LONGEST, RawJob},
     pending::Pending,
 };
+use self::{job::Prepared, producer::Route, sender::Sender};
 pub(crate) use self::{producer::after, url::nearest};
 use crate::{
     address::JobAddress,
@@ -70,7 +70,7 @@ struct Inner {
     deadline: Duration,
     /// What an enqueue waits for beyond being stored.
     confirm: Option<Confirm>,
-    producers: Mutex<HashMap<Arc<str>, Arc<Producers>>>,
+    senders: Mutex<HashMap<Arc<str>, Arc<Sender>>>,
 }
 
 impl Client {
@@ -205,7 +205,7 @@ impl Client {
     }
 
     fn with(broker: DynBroker, deadline: Duration, confirm: Option<Confirm>) -> Client {
-        Client(Arc::new(Inner { broker, process: ProcessId::random(), deadline, confirm, producers: Mutex::default() }))
+        Client(Arc::new(Inner { broker, process: ProcessId::random(), deadline, confirm, senders: Mutex::default() }))
     }
 
     /// The broker behind it.
@@ -275,18 +275,18 @@ impl Client {
 
     async fn enqueue_prepared(&self, prepared: Prepared) -> Result<(JobAddress, bool, Option<Confirmed>)> {
         let Prepared { address, job } = prepared;
-        let answer = self.producers(&address.queue).enqueue(job).await?;
+        let answer = self.sender(&address.queue).enqueue(job).await?;
         let (existing, confirmed) = answer.of(&address)?;
         Ok((address, existing, confirmed))
     }
 
-    fn producers(&self, queue: &Arc<str>) -> Arc<Producers> {
-        let mut producers = self.0.producers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = producers.get(queue) {
+    fn sender(&self, queue: &Arc<str>) -> Arc<Sender> {
+        let mut senders = self.0.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = senders.get(queue) {
             return found.clone();
         }
         let Inner { broker, process, deadline, confirm, .. } = &*self.0;
-        let line = Line {
+        let route = Route {
             broker: broker.clone(),
             queue: queue.clone(),
             process: *process,
@@ -294,8 +294,8 @@ impl Client {
             confirm: *confirm,
             met: Arc::default(),
         };
-        let made = Arc::new(Producers::new(line));
-        producers.insert(queue.clone(), made.clone());
+        let made = Sender::new(route);
+        senders.insert(queue.clone(), made.clone());
         made
     }
 }

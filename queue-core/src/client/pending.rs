@@ -2,15 +2,12 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use tokio::{
-    sync::Mutex,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::Mutex, time::timeout_at};
 
 use super::{
     Client, Handle,
-    callers::{LATE, Pauses},
-    producer::{Answer, Line, after, may_pass},
+    callers::Callers,
+    producer::{Answer, Failure, Producer, Route, after},
 };
 use crate::{
     address::JobAddress,
@@ -53,7 +50,7 @@ impl<T> fmt::Debug for Pending<T> {
 
 impl<T> fmt::Display for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let broker = self.lost.line.broker.info().location;
+        let broker = self.lost.route.broker.info().location;
         let job = &self.address;
         write!(
             f,
@@ -71,7 +68,7 @@ impl<T> std::error::Error for Pending<T> {
 /// A batch without an answer. Its name and number are kept for asking again, and for nothing else.
 #[derive(Debug)]
 pub(super) struct Lost {
-    line: Line,
+    route: Route,
     request: Enqueue,
     cause: Error,
     /// What the first retry was told serves those of the other callers of the batch.
@@ -79,8 +76,8 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    pub(super) fn new(line: Line, request: Enqueue, cause: Error) -> Self {
-        Lost { line, request, cause, settled: Mutex::default() }
+    pub(super) fn new(route: Route, request: Enqueue, cause: Error) -> Self {
+        Lost { route, request, cause, settled: Mutex::default() }
     }
 
     /// It was answered after all, when some of its callers did not wait any more.
@@ -92,27 +89,16 @@ impl Lost {
     }
 
     async fn settle(&self) -> Result<Vec<Answer>> {
-        let until = after(self.line.deadline);
-        let silent = || self.line.ambiguous("it has not answered in time");
-        let mut settled = timeout_at(until, self.settled.lock()).await.map_err(|_| silent())?;
+        let until = after(self.route.deadline);
+        let silent = |_| self.route.ambiguous("it has not answered in time");
+        let mut settled = timeout_at(until, self.settled.lock()).await.map_err(silent)?;
         if let Some(answers) = &*settled {
             return Ok(answers.clone());
         }
-        let mut request = self.request.clone();
-        request.until = Some(until.into_std());
-        let mut pauses = Pauses::default();
-        loop {
-            let error = match timeout_at(until + LATE, self.line.attempt(&request)).await {
-                Ok(Ok(answers)) => return Ok(settled.insert(answers).clone()),
-                Ok(Err(error)) => error,
-                Err(_) => return Err(silent()),
-            };
-            if may_pass(&error) {
-                pauses.rest(until).await;
-            }
-            if !may_pass(&error) || Instant::now() >= until {
-                return Err(error);
-            }
+        match Producer::again(&self.route, self.request.clone(), &mut Callers::One(until)).await {
+            Ok(answers) => Ok(settled.insert(answers).clone()),
+            Err(Failure::Refused(error)) => Err(error),
+            Err(Failure::Unknown(lost)) => Err(lost.cause.duplicate()),
         }
     }
 }
@@ -150,7 +136,7 @@ impl<T> Pending<T> {
     /// conflict.
     pub async fn retry(mut self) -> Result<Handle<T>> {
         let lost = self.lost.clone();
-        let settled = on_broker(&self.lost.line.broker, async move { lost.settle().await }).await;
+        let settled = on_broker(&self.lost.route.broker, async move { lost.settle().await }).await;
         let answers = match settled {
             Ok(Ok(answers)) => answers,
             Ok(Err(error @ (Error::Forgotten(_) | Error::Old { .. }))) => return Err(error),
@@ -161,8 +147,8 @@ impl<T> Pending<T> {
             }
         };
         let (existing, confirmed) = answers[self.position].of(&self.address)?;
-        let line = &self.lost.line;
-        let client = Client::with(line.broker.clone(), line.deadline, line.confirm);
+        let route = &self.lost.route;
+        let client = Client::with(route.broker.clone(), route.deadline, route.confirm);
         Ok(Handle::new(client, self.address, existing, confirmed))
     }
 }

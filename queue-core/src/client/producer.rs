@@ -1,6 +1,6 @@
 //! The producer protocol.
 //!
-//! A producer has a registered name and a sequence. A batch is sent again under the same number until it is answered or
+//! A producer has a registered name and a sequence. It registers when it has no name, then sends its batch, and sends it again under the same number until it is answered or
 //! the time of its last caller is up. Each caller is told when its own time is up: that its job was not stored, if nothing was sent,
 //! or it gets a [`Pending`]. Then the producer goes on under a new name, since the old number could no longer be repeated safely
 //! once a later one was accepted.
@@ -15,7 +15,7 @@ use std::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    callers::{Callers, LATE, Pauses},
+    callers::{Callers, LATE},
     job::LONGEST,
     pending::{Lost, Pending},
 };
@@ -23,7 +23,15 @@ use crate::{
     address::JobAddress,
     broker::{Confirm, Confirmed, DynBroker, Enqueue, Enqueued, NewJob, PartyName, ProcessId, Register},
     error::{Error, Result},
+    pauses::Pauses,
 };
+
+/// The first pause before a request is sent again; doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The last try of a request begins so long before its deadline: a broker that comes back late is not missed.
+const LAST_TRY: Duration = Duration::from_millis(100);
 
 /// An error that was met so long ago explains nothing any more.
 const STALE: Duration = Duration::from_secs(20);
@@ -53,7 +61,7 @@ pub(crate) fn after(time: Duration) -> Instant {
 
 /// Where a producer sends to, on whose behalf, and for how long it tries.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct Route {
     pub(super) broker: DynBroker,
     pub(super) queue: Arc<str>,
     pub(super) process: ProcessId,
@@ -64,10 +72,10 @@ pub(super) struct Line {
     pub(super) met: Arc<Mutex<Option<(Instant, Error)>>>,
 }
 
-/// One registered name with its sequence. One request in flight at a time.
+/// One name at a time, with its sequence. One request in flight at a time.
 #[derive(Debug)]
 pub(super) struct Producer {
-    pub(super) line: Line,
+    route: Route,
     name: Option<PartyName>,
     seq: u64,
 }
@@ -82,50 +90,48 @@ pub(super) enum Failure {
 }
 
 impl Producer {
-    pub(super) fn new(line: Line) -> Self {
-        Producer { line, name: None, seq: 0 }
+    pub(super) fn new(route: Route) -> Self {
+        Producer { route, name: None, seq: 0 }
     }
 
-    /// Stores a batch, and tries to until nobody waits for it any more. Gives the answers for those callers that have not been told.
-    pub(super) async fn send(&mut self, mut jobs: Vec<NewJob>, callers: &mut Callers) -> Result<Vec<Answer>, Failure> {
-        let name = match &self.name {
-            Some(name) => name.clone(),
-            None => self.register(&mut jobs, callers).await?,
-        };
-        let request = self.number(name, jobs);
-        self.conclude(request, None, callers).await
+    /// Sends a request again that may have arrived, under its own name and number.
+    pub(super) async fn again(route: &Route, request: Enqueue, callers: &mut Callers) -> Result<Vec<Answer>, Failure> {
+        let mut producer = Producer { route: route.clone(), name: Some(request.producer.clone()), seq: request.seq };
+        producer.conclude(request, Fate { sent: true, ..Fate::default() }, callers).await
     }
 
-    /// The request that is next, if this producer has a name.
-    pub(super) fn next(&mut self, job: NewJob, until: Instant) -> Result<Enqueue, NewJob> {
-        let Some(name) = self.name.clone() else { return Err(job) };
-        let mut request = self.number(name, vec![job]);
-        request.until = Some(until.into_std());
-        Ok(request)
+    /// A request for a batch, with the next number. Without a name it has no number, which is 0: [`conclude`](Self::conclude) registers.
+    pub(super) fn request(&mut self, jobs: Vec<NewJob>) -> Enqueue {
+        let name = self.name.clone().unwrap_or_else(|| PartyName::new(""));
+        let mut request = Enqueue::new(self.route.queue.clone(), name, 0, jobs);
+        if self.name.is_some() {
+            self.number(&mut request);
+        }
+        request
     }
 
-    fn number(&mut self, name: PartyName, jobs: Vec<NewJob>) -> Enqueue {
+    fn number(&mut self, request: &mut Enqueue) {
         self.seq += 1;
-        Enqueue::new(self.line.queue.clone(), name, self.seq, jobs)
+        request.seq = self.seq;
     }
 
-    /// Sends a request until it is answered or nobody waits any more; it may have been sent once, and this is what came of it.
-    pub(super) async fn conclude(
-        &mut self,
-        mut request: Enqueue,
-        mut met: Option<Error>,
-        callers: &mut Callers,
-    ) -> Result<Vec<Answer>, Failure> {
-        let mut pauses = Pauses::default();
-        let mut fate = Fate::default();
+    /// Sends a request until it is answered or nobody waits any more, and registers first where it has no number. Gives the answers
+    /// for those callers that have not been told.
+    pub(super) async fn conclude(&mut self, mut request: Enqueue, mut fate: Fate, callers: &mut Callers) -> Result<Vec<Answer>, Failure> {
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut forgotten = false;
         loop {
-            let error = match met.take() {
+            let error = match fate.met.take() {
                 Some(error) => error,
                 None => {
                     self.tell_those_due(&mut request, &mut fate, callers)?;
-                    match self.try_once(&mut request, &mut fate, callers).await {
-                        Ok(answers) => {
+                    let tried = match request.seq {
+                        0 => self.register(&mut request, callers).await.map(|()| None),
+                        _ => self.try_once(&mut request, &mut fate, callers).await.map(Some),
+                    };
+                    match tried {
+                        Ok(None) => continue,
+                        Ok(Some(answers)) => {
                             if let Some(lost) = &fate.lost {
                                 self.name = None;
                                 lost.is_settled(&answers);
@@ -137,27 +143,24 @@ impl Producer {
                 }
             };
             fate.sent |= matches!(error, Error::Ambiguous { .. });
-            self.line.met(&error);
+            self.route.met(&error);
             fate.error = Some(error.duplicate());
             if may_pass(&error) {
-                pauses.rest(callers.next()).await;
+                pauses.rest(callers.next(), LAST_TRY).await;
                 continue;
             }
             if fate.sent {
                 // Whatever is said now, an earlier sending may have arrived.
                 self.name = None;
-                return Err(Failure::Unknown(fate.lost(&self.line, &request)));
+                return Err(Failure::Unknown(fate.lost(&self.route, &request)));
             }
             match error {
                 // Nothing of this number was stored, so it may be sent under a new name.
                 Error::Forgotten(_) if !callers.is_due(Instant::now()) => {
-                    self.name = None;
+                    (self.name, request.seq) = (None, 0);
                     if mem::replace(&mut forgotten, true) {
-                        pauses.rest(callers.next()).await;
+                        pauses.rest(callers.next(), LAST_TRY).await;
                     }
-                    let mut jobs = request.jobs;
-                    let name = self.register(&mut jobs, callers).await?;
-                    request = self.number(name, jobs);
                 }
                 error => return Err(Failure::Refused(error)),
             }
@@ -169,16 +172,16 @@ impl Producer {
         // As long as nothing was sent, an end of the call in time can tell that.
         let until = if fate.sent { callers.last() } else { callers.next() };
         request.until = Some(until.into_std());
-        let mut attempt = pin!(self.line.attempt(request));
+        let mut attempt = pin!(self.route.attempt(request));
         loop {
             match timeout_at(callers.next() + LATE, &mut attempt).await {
                 Ok(outcome) => return outcome,
                 Err(_) => {
-                    let silent = || self.line.ambiguous("it has not answered in time");
+                    let silent = || self.route.ambiguous("it has not answered in time");
                     let now = Instant::now();
                     fate.sent = true;
                     fate.error.get_or_insert_with(silent);
-                    callers.tell(now, &fate.lost(&self.line, request));
+                    callers.tell(now, &fate.lost(&self.route, request));
                     if callers.is_over(now) {
                         return Err(silent());
                     }
@@ -194,7 +197,7 @@ impl Producer {
             return Ok(());
         }
         if fate.sent {
-            let lost = fate.lost(&self.line, request);
+            let lost = fate.lost(&self.route, request);
             callers.tell(now, &lost);
             if callers.is_over(now) {
                 self.name = None;
@@ -202,49 +205,41 @@ impl Producer {
             }
             return Ok(());
         }
-        let refused = Failure::Refused(fate.error.as_ref().map_or_else(|| self.line.late(), Error::duplicate));
+        let refused = Failure::Refused(fate.error.as_ref().map_or_else(|| self.route.late(), Error::duplicate));
         callers.withdraw(now, &mut request.jobs, &refused);
-        // It is another request now.
-        self.seq += 1;
-        request.seq = self.seq;
+        if request.seq > 0 {
+            // It is another request now.
+            self.number(request);
+        }
         if callers.is_over(now) { Err(refused) } else { Ok(()) }
     }
 
-    async fn register(&mut self, jobs: &mut Vec<NewJob>, callers: &mut Callers) -> Result<PartyName, Failure> {
-        let mut request = Register::producer(self.line.queue.clone(), self.line.process);
-        let mut pauses = Pauses::default();
-        loop {
-            request.until = Some(callers.next().into_std());
-            let registered = timeout_at(callers.next() + LATE, self.line.broker.register(&request)).await;
-            let error = match registered.unwrap_or_else(|_| Err(self.line.ambiguous("it has not answered in time"))) {
-                Ok(name) => {
-                    (self.name, self.seq) = (Some(name.clone()), 0);
-                    return Ok(name);
-                }
-                // A name that was given and lost is nobody's.
-                Err(Error::Ambiguous { broker, problem, cause }) => {
-                    Error::Unavailable { broker, problem: format!("it has not answered: {problem}"), cause }
-                }
-                Err(error) if may_pass(&error) => error,
-                Err(error) => return Err(Failure::Refused(error)),
-            };
-            self.line.met(&error);
-            pauses.rest(callers.next()).await;
-            let now = Instant::now();
-            if callers.is_due(now) {
-                let refused = Failure::Refused(error);
-                callers.withdraw(now, jobs, &refused);
-                if callers.is_over(now) {
-                    return Err(refused);
-                }
+    /// Asks once for a name, and gives the request its first number.
+    async fn register(&mut self, request: &mut Enqueue, callers: &Callers) -> Result<()> {
+        let mut asked = Register::producer(self.route.queue.clone(), self.route.process);
+        asked.until = Some(callers.next().into_std());
+        let silent = || self.route.unavailable("it has not answered in time");
+        match timeout_at(callers.next() + LATE, self.route.broker.register(&asked)).await.unwrap_or_else(|_| Err(silent())) {
+            Ok(name) => {
+                (self.name, self.seq) = (Some(name.clone()), 0);
+                request.producer = name;
+                self.number(request);
+                Ok(())
             }
+            // A name that was given and lost is nobody's.
+            Err(Error::Ambiguous { broker, problem, cause }) => {
+                Err(Error::Unavailable { broker, problem: format!("it has not answered: {problem}"), cause })
+            }
+            Err(error) => Err(error),
         }
     }
 }
 
 /// What is known of a request that has no answer yet.
 #[derive(Default)]
-struct Fate {
+pub(super) struct Fate {
+    /// What a first try from elsewhere met with.
+    met: Option<Error>,
     /// Whether it may have arrived.
     sent: bool,
     /// What the last try met with.
@@ -254,13 +249,18 @@ struct Fate {
 }
 
 impl Fate {
-    fn lost(&mut self, line: &Line, request: &Enqueue) -> Arc<Lost> {
-        let error = || self.error.as_ref().map_or_else(|| line.ambiguous("it has not answered in time"), Error::duplicate);
-        self.lost.get_or_insert_with(|| Arc::new(Lost::new(line.clone(), request.clone(), error()))).clone()
+    /// Of a request that was sent once.
+    pub(super) fn of(met: Error) -> Self {
+        Fate { met: Some(met), ..Fate::default() }
+    }
+
+    fn lost(&mut self, route: &Route, request: &Enqueue) -> Arc<Lost> {
+        let error = || self.error.as_ref().map_or_else(|| route.ambiguous("it has not answered in time"), Error::duplicate);
+        self.lost.get_or_insert_with(|| Arc::new(Lost::new(route.clone(), request.clone(), error()))).clone()
     }
 }
 
-impl Line {
+impl Route {
     /// Sends a request once.
     pub(super) async fn attempt(&self, request: &Enqueue) -> Result<Vec<Answer>> {
         let (answers, confirmed) = match &self.confirm {

@@ -513,7 +513,7 @@ mutants! {
     CORE "queue-core/src/envelope.rs" {
         "envelope: headers are bounded": "if headers > HEADERS_MAX {" => "if false {";
     }
-    CORE "queue-core/src/client/batcher.rs" {
+    CORE "queue-core/src/client/sender.rs" {
         "client: a batch is bounded in bytes": "bytes <= MAX_BYTES" => "true";
     }
     LOST_FILES "queue-core/src/sqlite/connection/file.rs" {
@@ -534,11 +534,11 @@ mutants! {
         "sqlite: who is alone waits for nobody": "if there >= self.expected {" => "if false {";
         "sqlite: a commit waits for half of a trip at most": "(self.trip / 2).min(LONGEST)" => "self.trip";
     }
-    CLIENT "queue-core/src/client/batcher.rs" {
-        "client: lanes take turns": "self.idle.iter().find_map(|lane| lane.clone().try_lock_owned().ok())" => "self.idle.iter().rev().find_map(|lane| lane.clone().try_lock_owned().ok())";
+    CLIENT "queue-core/src/client/sender.rs" {
+        "client: whoever is alone sends from its own thread": "if self.callers.fetch_add(1, Ordering::Relaxed) == 0 {" => "if self.callers.fetch_add(1, Ordering::Relaxed) == usize::MAX {";
     }
-    RUNTIMES "queue-core/src/client/batcher.rs" {
-        "client: whoever sends alone needs no clock": "on_broker(&line.broker, concluded).await?" => "concluded.await";
+    RUNTIMES "queue-core/src/client/sender.rs" {
+        "client: whoever is alone needs no clock": "on_broker(&self.route.broker, concluded).await.map_err(Failure::Refused)?" => "concluded.await";
     }
     WORKER "queue-worker/src/reclaimer.rs" {
         "worker: the reclaimer looks twice": "first.due() <= asked" => "true";

@@ -5,6 +5,7 @@
 //! knows whether it may be repeated.
 
 use std::{
+    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -32,6 +33,7 @@ use crate::{
     broker::{CALL_DEADLINE, Condition, Durability},
     error::{Error, Result},
     io::IoThread,
+    pauses::Pauses,
     redis::{keys::Keys, script::Script},
 };
 
@@ -270,7 +272,8 @@ impl Servers {
     ) -> Result<(Value, Vec<Value>)> {
         let until = within(wanted);
         let mut moves = self.moves.clone();
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut moved = false;
         let mut with_body = false;
         // The node that is taking over the queue's slot.
         let mut asked: Option<Arc<Node>> = None;
@@ -295,9 +298,8 @@ impl Servers {
                         continue;
                     }
                     match self.redirected(&refusal, &node) {
-                        Some(Redirect::Moved) if pause == FIRST_PAUSE => {
+                        Some(Redirect::Moved) if !mem::replace(&mut moved, true) => {
                             asked = None;
-                            pause *= 2;
                             continue;
                         }
                         Some(Redirect::Ask(node)) if asked.is_none() => {
@@ -322,18 +324,16 @@ impl Servers {
                     error
                 }
             };
-            if Instant::now() + pause >= until {
+            if !pauses.fits(until) {
                 return Err(error);
             }
-            let rest = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-            let moved = async {
+            let told = async {
                 // A server that stands alone has nobody who tells of a move.
                 if !goes_with_moves || moves.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
             };
-            let _ = tokio::time::timeout(rest, moved).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            let _ = tokio::time::timeout(pauses.pause(), told).await;
         }
     }
 

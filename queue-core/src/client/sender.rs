@@ -1,0 +1,277 @@
+//! How the jobs of one client reach one queue.
+//!
+//! There is one way: a batch travels under a producer that has nothing else in flight, and [`Producer::conclude`] sends it until it is
+//! answered. Three callers make batches of different sizes:
+//!
+//! - A caller with no other beside it sends its job at once, from its own thread.
+//! - Callers beside others gather. The I/O thread sends what has gathered as soon as a flight is free, and has at most [`FLIGHTS`]
+//!   batches of gathered jobs in flight.
+//!   All callers of a client have the same deadline, so those of a flight are told before those that gathered behind it.
+//! - `enqueue_all` brings whole batches, and has at most [`BULK`] in flight.
+
+use std::{
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    callers::{Callers, Waiter},
+    producer::{Answer, Failure, Fate, Producer, Route, after},
+};
+use crate::{
+    broker::{Enqueue, MAX_BYTES, MAX_ITEMS, NewJob},
+    error::{Error, Result},
+    io::on_broker,
+};
+
+/// Gathered jobs of a queue. A caller beyond them waits, within its deadline.
+const GATHERED: usize = 65_536;
+
+/// Batches of gathered jobs in flight at once: while the server stores one, the callers of the other come back with new jobs.
+const FLIGHTS: usize = 2;
+
+/// Batches of `enqueue_all` in flight at once.
+pub(super) const BULK: usize = 4;
+
+/// What a client has of one queue.
+#[derive(Debug)]
+pub(super) struct Sender {
+    route: Route,
+    /// Calls of `enqueue` that have not returned.
+    callers: AtomicUsize,
+    /// A permit for each gathered job.
+    room: Arc<Semaphore>,
+    /// A permit for each batch of `enqueue_all`.
+    bulk: Arc<Semaphore>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    gathered: Vec<Gathered>,
+    /// Batches of gathered jobs in flight.
+    flying: usize,
+    /// Producers with nothing in flight.
+    idle: Vec<Producer>,
+}
+
+#[derive(Debug)]
+struct Gathered {
+    job: NewJob,
+    caller: Waiter,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Sender {
+    pub(super) fn new(route: Route) -> Arc<Self> {
+        Arc::new(Sender {
+            route,
+            callers: AtomicUsize::new(0),
+            room: Arc::new(Semaphore::new(GATHERED)),
+            bulk: Arc::new(Semaphore::new(BULK)),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Stores one job: at once, if no other caller is there, and otherwise with those of other callers.
+    pub(super) async fn enqueue(self: &Arc<Self>, job: NewJob) -> Result<Answer> {
+        let until = after(self.route.deadline);
+        let _call = Call(self);
+        if self.callers.fetch_add(1, Ordering::Relaxed) == 0 {
+            let answers = self.send_from_here(vec![job], until).await.map_err(|failure| failure.of(0))?;
+            return answers.into_iter().next().ok_or_else(|| Error::Internal("an enqueue of one job has no answer".to_owned()));
+        }
+        let room = self.permit(&self.room, until).await?;
+        let (answer, answered) = oneshot::channel();
+        self.change(|state| state.gathered.push(Gathered { job, caller: Waiter { until, answer }, _room: room }));
+        answered.await.map_err(|_| Error::Internal("a batch came to no end; it is not known whether its jobs are stored".to_owned()))?
+    }
+
+    /// Stores one batch of `enqueue_all`. A batch that was begun goes on although its caller is dropped.
+    pub(super) async fn enqueue_batch(self: &Arc<Self>, jobs: Vec<NewJob>) -> Result<Vec<Answer>, Failure> {
+        let until = after(self.route.deadline);
+        let permit = self.permit(&self.bulk, until).await.map_err(Failure::Refused)?;
+        let mut producer = self.producer();
+        let request = producer.request(jobs);
+        self.conclude(producer, request, Fate::default(), until, Some(permit)).await
+    }
+
+    /// Sends a batch once from the caller's thread. What takes longer happens on the I/O thread: the caller's runtime may have no clock.
+    async fn send_from_here(self: &Arc<Self>, jobs: Vec<NewJob>, until: Instant) -> Result<Vec<Answer>, Failure> {
+        let mut producer = self.producer();
+        let mut request = producer.request(jobs);
+        let mut fate = Fate::default();
+        if request.seq > 0 {
+            request.until = Some(until.into_std());
+            match self.route.attempt(&request).await {
+                Ok(answers) => {
+                    self.lock().idle.push(producer);
+                    return Ok(answers);
+                }
+                Err(error) => fate = Fate::of(error),
+            }
+        }
+        self.conclude(producer, request, fate, until, None).await
+    }
+
+    /// Sends a request on the I/O thread until it is answered or its time is up. The producer is idle afterwards.
+    async fn conclude(
+        self: &Arc<Self>,
+        mut producer: Producer,
+        request: Enqueue,
+        fate: Fate,
+        until: Instant,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<Vec<Answer>, Failure> {
+        let sender = self.clone();
+        let concluded = async move {
+            let outcome = producer.conclude(request, fate, &mut Callers::One(until)).await;
+            sender.lock().idle.push(producer);
+            drop(permit);
+            outcome
+        };
+        on_broker(&self.route.broker, concluded).await.map_err(Failure::Refused)?
+    }
+
+    /// Takes a permit. Waits for it on the I/O thread: the caller's runtime may have no clock.
+    async fn permit(&self, of: &Arc<Semaphore>, until: Instant) -> Result<OwnedSemaphorePermit> {
+        if let Ok(permit) = of.clone().try_acquire_owned() {
+            return Ok(permit);
+        }
+        let permit = of.clone().acquire_owned();
+        let permit = on_broker(&self.route.broker, async move { timeout_at(until, permit).await }).await?;
+        permit.map_err(|_| self.route.late())?.map_err(|_| Error::Internal("a semaphore is closed".to_owned()))
+    }
+
+    fn producer(&self) -> Producer {
+        let idle = self.lock().idle.pop();
+        idle.unwrap_or_else(|| Producer::new(self.route.clone()))
+    }
+
+    /// Changes the state, and lets gathered jobs depart where that has become possible.
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let changed = change(&mut state);
+        let departs = self.depart(&mut state);
+        drop(state);
+        if let Some(flight) = departs {
+            self.route.broker.spawn(Box::pin(flight.fly()));
+        }
+        changed
+    }
+
+    /// A flight for gathered jobs, where that is worth a request. It must not be dropped under the lock.
+    fn depart(self: &Arc<Self>, state: &mut State) -> Option<Flight> {
+        let departs = match state.flying {
+            0 => !state.gathered.is_empty(),
+            flying => flying < FLIGHTS && self.is_worth(state.gathered.len()),
+        };
+        departs.then(|| {
+            state.flying += 1;
+            Flight(Some(self.clone()))
+        })
+    }
+
+    /// Whether so many jobs are worth a request beside another: all flights then carry about the same.
+    fn is_worth(&self, jobs: usize) -> bool {
+        jobs >= MAX_ITEMS || jobs > 0 && jobs * FLIGHTS >= self.callers.load(Ordering::Relaxed)
+    }
+
+    /// The jobs that leave next, and who waits for them.
+    fn next_batch(&self, state: &mut State) -> (Vec<NewJob>, Vec<Option<Waiter>>) {
+        self.tell_those_due(state);
+        let rest = state.gathered.split_off(batch_size(state.gathered.iter().map(|gathered| gathered.job.envelope.len())));
+        mem::replace(&mut state.gathered, rest).into_iter().map(|Gathered { job, caller, .. }| (job, Some(caller))).unzip()
+    }
+
+    /// Tells gathered callers whose time is up. Nothing of theirs was sent.
+    fn tell_those_due(&self, state: &mut State) {
+        let now = Instant::now();
+        for Gathered { caller, .. } in state.gathered.extract_if(.., |gathered| gathered.caller.until <= now) {
+            drop(caller.answer.send(Err(self.route.late())));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call of `enqueue`.
+struct Call<'a>(&'a Sender);
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.0.callers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One of the [`FLIGHTS`] of gathered jobs, from when it is decided on. `None` when it has landed.
+struct Flight(Option<Arc<Sender>>);
+
+impl Flight {
+    async fn fly(mut self) {
+        let Some(sender) = self.0.clone() else { return };
+        let (jobs, callers) = sender.change(|state| sender.next_batch(state));
+        if jobs.is_empty() {
+            return self.land(&sender);
+        }
+        let mut callers = Callers::Each(callers);
+        let mut producer = sender.producer();
+        let request = producer.request(jobs);
+        let outcome = producer.conclude(request, Fate::default(), &mut callers).await;
+        // The producer is idle before anybody hears: a caller that comes back alone takes it.
+        sender.lock().idle.push(producer);
+        self.land(&sender);
+        callers.answer(outcome);
+    }
+
+    fn land(&mut self, sender: &Arc<Sender>) {
+        self.0 = None;
+        sender.change(|state| state.flying -= 1);
+    }
+}
+
+impl Drop for Flight {
+    /// A flight that panicked, or whose thread has ended: callers who wait for the next one hear that there is none.
+    fn drop(&mut self) {
+        if let Some(sender) = self.0.take() {
+            let mut state = sender.lock();
+            state.flying -= 1;
+            state.gathered.clear();
+        }
+    }
+}
+
+/// How many of these items fit into one request; at least one, where there is any.
+fn batch_size(sizes: impl ExactSizeIterator<Item = usize>) -> usize {
+    let (mut bytes, all) = (0, sizes.len());
+    let fitting = sizes.take(MAX_ITEMS).take_while(|size| {
+        bytes += size;
+        bytes <= MAX_BYTES
+    });
+    fitting.count().max(1).min(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_bounded_in_items_and_in_bytes() {
+        let size = |sizes: Vec<usize>| batch_size(sizes.into_iter());
+        assert_eq!(size(vec![100; 10_000]), MAX_ITEMS);
+        assert_eq!(size(vec![256 * 1024; 10]), 4);
+        assert_eq!(size(vec![2 * MAX_BYTES, 10]), 1);
+        assert_eq!(size(vec![10]), 1);
+        assert_eq!(size(vec![]), 0);
+    }
+}
