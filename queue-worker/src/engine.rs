@@ -26,14 +26,18 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     arrival,
     config::{QueueConfig, Settings},
+    duty::Supervisor,
     error::WorkerError,
-    health, janitor, lane, lookout,
+    health::{self, Health},
+    hints::Hints,
+    janitor::Janitor,
+    lookout::Lookout,
     outage::Outage,
     pump::{Event, Pump},
-    reclaimer, run as runner,
+    reclaimer::Reclaimer,
+    run as runner,
     shutdown::Stage,
     time::now,
-    tuning::RESTART,
     worker::Stopped,
 };
 
@@ -81,6 +85,42 @@ pub(crate) struct Known {
 }
 
 impl Shared {
+    fn new(plan: &Plan) -> Self {
+        let (broker, registry) = (plan.client.broker().clone(), &plan.registry);
+        let known = |name| registry.get(name).map(|task| (name, Known { task, name: task.name.into() }));
+        Shared {
+            process: ProcessId::random(),
+            settings: plan.settings.clone(),
+            environment: plan.environment.clone(),
+            middleware: plan.middleware.clone(),
+            tasks: registry.names().filter_map(known).collect(),
+            queues: plan.queues.iter().map(|queue| queue.name.as_str().into()).collect(),
+            running: AtomicUsize::new(0),
+            stuck: AtomicUsize::new(0),
+            finished: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            reached: AtomicBool::new(false),
+            contact: LeaseClock::default(),
+            condition: Mutex::default(),
+            outage: Outage::new(broker.clone()),
+            broker,
+        }
+    }
+
+    /// For a test of one duty.
+    #[cfg(test)]
+    pub(crate) fn alone(client: &Client, queues: &[&str], settings: Settings) -> Arc<Self> {
+        Arc::new(Shared::new(&Plan {
+            client: client.clone(),
+            registry: Registry::empty(),
+            environment: Arc::default(),
+            queues: queues.iter().map(|queue| QueueConfig::from(*queue)).collect(),
+            settings,
+            middleware: Stack::default(),
+            health: None,
+        }))
+    }
+
     /// The broker has answered.
     pub(crate) fn heard(&self) {
         self.contact.set(now());
@@ -106,39 +146,19 @@ impl Shared {
 /// Waits for the broker, starts everything, and ends with the worker.
 pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result<Stopped, WorkerError> {
     let broker = plan.client.broker().clone();
-    let tasks = plan
-        .registry
-        .names()
-        .filter_map(|name| plan.registry.get(name).map(|task| (name, Known { task, name: task.name.into() })))
-        .collect();
-    let shared = Arc::new(Shared {
-        broker: broker.clone(),
-        process: ProcessId::random(),
-        settings: plan.settings,
-        environment: plan.environment,
-        middleware: plan.middleware,
-        tasks,
-        queues: plan.queues.iter().map(|queue| queue.name.as_str().into()).collect(),
-        running: AtomicUsize::new(0),
-        stuck: AtomicUsize::new(0),
-        finished: AtomicU64::new(0),
-        stopping: AtomicBool::new(false),
-        reached: AtomicBool::new(false),
-        contact: LeaseClock::default(),
-        condition: Mutex::default(),
-        outage: Outage::new(broker.clone()),
-    });
+    let shared = Arc::new(Shared::new(&plan));
     let (events, received) = mpsc::unbounded_channel::<Event>();
     let (batches, dispatched) = mpsc::unbounded_channel();
     let over = CancellationToken::new();
-    let guard = over.clone().drop_guard();
+    let duties = Supervisor::new(broker.clone(), over.clone());
+    let guard = over.drop_guard();
 
     if let Some(address) = plan.health {
         let listening =
             health::listen(address).map_err(|error| WorkerError::Setup(vec![format!("health address `{address}`: {error}")]))?;
-        duty(&over, &broker, "health", {
+        duties.start({
             let shared = shared.clone();
-            move || health::serve(shared.clone(), listening.try_clone())
+            move || Health::new(shared.clone(), listening.try_clone())
         });
     }
     tokio::select! {
@@ -149,21 +169,21 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     arrival::tell_durability(&broker).await;
     shared.heard();
     shared.reached.store(true, Ordering::Relaxed);
-    duty(&over, &broker, "reclaimer", {
+    duties.start({
         let shared = shared.clone();
-        move || reclaimer::run(shared.clone())
+        move || Reclaimer::new(shared.clone())
     });
-    duty(&over, &broker, "janitor", {
+    duties.start({
         let shared = shared.clone();
-        move || janitor::run(shared.clone())
+        move || Janitor::new(shared.clone())
     });
-    duty(&over, &broker, "lookout", {
+    duties.start({
         let shared = shared.clone();
-        move || lookout::run(shared.clone())
+        move || Lookout::new(shared.clone())
     });
-    duty(&over, &broker, "hints", {
+    duties.start({
         let (shared, events) = (shared.clone(), events.clone());
-        move || lane::forward_hints(shared.clone(), events.clone())
+        move || Hints::new(shared.clone(), events.clone())
     });
 
     tokio::spawn(runner::dispatch(shared.clone(), dispatched, events.clone()));
@@ -178,24 +198,6 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     let outcome = end.await;
     drop(guard);
     outcome.unwrap_or_else(|_| Err(WorkerError::Died("its broker's I/O thread has ended".to_owned())))
-}
-
-/// Runs a duty on the I/O thread until the worker is over. One that panics is started again.
-fn duty<F>(over: &CancellationToken, broker: &DynBroker, name: &'static str, start: impl Fn() -> F + Send + 'static)
-where
-    F: Future<Output = ()> + Send,
-{
-    let over = over.clone();
-    broker.spawn(Box::pin(async move {
-        let again_and_again = async move {
-            while let Err(panic) = AssertUnwindSafe(start()).catch_unwind().await {
-                let error = panic_text(panic.as_ref());
-                tracing::error!(duty = name, error, "a duty of the worker panicked and is started again");
-                tokio::time::sleep(RESTART).await;
-            }
-        };
-        over.run_until_cancelled(again_and_again).await;
-    }));
 }
 
 /// Counts a handler in and out.

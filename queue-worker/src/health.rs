@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{
+    future::BoxFuture,
+    stream::{FuturesUnordered, StreamExt},
+};
 use serde::Serialize;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -16,12 +19,13 @@ use tokio::{
 };
 
 use crate::{
+    duty::Pass,
     engine::Shared,
-    tuning::{CLIENT_PATIENCE, CLIENTS, LONGEST_REQUEST},
+    tuning::{CLIENT_PATIENCE, CLIENTS, LONGEST_REQUEST, REFUSED_PAUSE},
 };
 
 #[derive(Serialize)]
-struct Health<'a> {
+struct Answer<'a> {
     status: &'static str,
     broker: String,
     queues: Vec<&'a str>,
@@ -51,23 +55,62 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-pub(crate) async fn serve(shared: Arc<Shared>, listener: io::Result<TcpListener>) {
-    let listener = match listener.and_then(tokio::net::TcpListener::from_std) {
-        Ok(listener) => listener,
-        Err(error) => {
+/// Answers clients. If the address cannot be listened on any more, it says so in the log, and answers nobody.
+pub(crate) struct Health {
+    shared: Arc<Shared>,
+    listener: io::Result<tokio::net::TcpListener>,
+    clients: FuturesUnordered<BoxFuture<'static, ()>>,
+    refused: bool,
+}
+
+/// What happened.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// A client has come.
+    Accepted,
+    /// One has its answer, or has taken too long.
+    Answered,
+    /// None could be let in: out of file descriptors, perhaps.
+    Refused,
+}
+
+impl Health {
+    pub(crate) fn new(shared: Arc<Shared>, listener: io::Result<TcpListener>) -> Self {
+        let listener = listener.and_then(tokio::net::TcpListener::from_std);
+        if let Err(error) = &listener {
             tracing::error!(%error, "GET /health is not answered");
-            return;
         }
-    };
-    let mut clients = FuturesUnordered::new();
-    loop {
+        Health { shared, listener, clients: FuturesUnordered::new(), refused: false }
+    }
+}
+
+impl Pass for Health {
+    const NAME: &'static str = "health";
+    type Report = Served;
+
+    /// After a refusal, so that the next client may have more luck.
+    fn pause(&mut self) -> Duration {
+        if std::mem::take(&mut self.refused) { REFUSED_PAUSE } else { Duration::ZERO }
+    }
+
+    /// Waits until one thing has happened.
+    async fn tick(&mut self) -> Served {
+        let Ok(listener) = &self.listener else { return std::future::pending().await };
         tokio::select! {
-            accepted = listener.accept(), if clients.len() < CLIENTS => match accepted {
-                Ok((stream, _)) => clients.push(tokio::time::timeout(CLIENT_PATIENCE, answer(&shared, stream))),
-                // Out of file descriptors, perhaps: the next one may have more luck.
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            accepted = listener.accept(), if self.clients.len() < CLIENTS => match accepted {
+                Ok((stream, _)) => {
+                    let shared = self.shared.clone();
+                    self.clients.push(Box::pin(async move {
+                        drop(tokio::time::timeout(CLIENT_PATIENCE, answer(&shared, stream)).await);
+                    }));
+                    Served::Accepted
+                }
+                Err(_) => {
+                    self.refused = true;
+                    Served::Refused
+                }
             },
-            Some(_) = clients.next() => {}
+            Some(()) = self.clients.next() => Served::Answered,
         }
     }
 }
@@ -110,7 +153,7 @@ fn health(shared: &Shared) -> (&'static str, String) {
     let (reached, isolated) = (shared.reached.load(Ordering::Relaxed), shared.is_isolated());
     let condition = shared.condition();
     let lost = condition.is_lost();
-    let health = Health {
+    let health = Answer {
         status: match (reached, isolated, shared.stopping.load(Ordering::Relaxed)) {
             (false, ..) => "waiting",
             _ if lost => "lost",

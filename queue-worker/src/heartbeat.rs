@@ -1,5 +1,6 @@
 //! Renews the leases of all lanes, and hears of jobs that were cancelled. It runs with the pump, on the broker's I/O thread:
-//! a handler that blocks every thread of its runtime does not lose its job.
+//! a handler that blocks every thread of its runtime does not lose its job. It is no duty of its own: the lanes are the pump's, which
+//! gathers the beats that are [`due`], [`send`]s them, and takes in what they report.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,54 +1,131 @@
 //! Removes what was kept long enough: idle producers, tombstones, kept jobs past their retention. Repairs what other hands
 //! have broken.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use queue_core::broker::{Audit, Damage};
 
 use crate::{
+    duty::Pass,
     engine::Shared,
     tuning::{AUDIT, CALLS, ROUND, TOLD},
 };
 
-pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut rounds = 0_u32;
-    loop {
-        // Workers that were started together do not sweep together.
-        tokio::time::sleep(ROUND.mul_f64(0.5 + fastrand::f64())).await;
-        for queue in &shared.queues {
-            for _ in 0..CALLS {
-                match shared.broker.sweep(queue, &shared.settings.sweep).await {
-                    Ok(swept) if swept.is_empty() => break,
-                    Ok(swept) => tracing::debug!(queue = %queue, ?swept, "housekeeping"),
-                    Err(error) if error.is_transient() => {
-                        tracing::debug!(queue = %queue, %error, "housekeeping waits for the next round");
-                        break;
+pub(crate) struct Janitor {
+    shared: Arc<Shared>,
+    rounds: u32,
+}
+
+/// What one round over all queues has done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// What was removed.
+    pub(crate) removed: usize,
+    /// What was broken, and is repaired.
+    pub(crate) repaired: usize,
+    /// Calls that failed; the next round goes on.
+    pub(crate) failed: usize,
+}
+
+impl Janitor {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Janitor { shared, rounds: 0 }
+    }
+
+    async fn sweep(&self, queue: &str, round: &mut Round) {
+        for _ in 0..CALLS {
+            match self.shared.broker.sweep(queue, &self.shared.settings.sweep).await {
+                Ok(swept) if swept.is_empty() => return,
+                Ok(swept) => {
+                    round.removed += swept.producers + swept.tombstones + swept.dead + swept.ended;
+                    tracing::debug!(queue, ?swept, "housekeeping");
+                }
+                Err(error) => {
+                    round.failed += 1;
+                    if error.is_transient() {
+                        tracing::debug!(queue, %error, "housekeeping waits for the next round");
+                    } else {
+                        tracing::warn!(queue, %error, "what was kept long enough is not removed from here");
                     }
-                    Err(error) => {
-                        tracing::warn!(queue = %queue, %error, "what was kept long enough is not removed from here");
-                        break;
-                    }
+                    return;
                 }
             }
-            if rounds.is_multiple_of(AUDIT) {
-                repair(&shared, queue).await;
+        }
+    }
+
+    async fn repair(&self, queue: &str, round: &mut Round) {
+        match self.shared.broker.audit(queue, Audit { repair: true, thorough: false }).await {
+            Ok(damages) => {
+                round.repaired += damages.len();
+                for Damage { kind, subject } in damages.iter().take(TOLD) {
+                    tracing::warn!(queue, %kind, subject, "something was broken by other hands, and is repaired");
+                }
+                if damages.len() > TOLD {
+                    tracing::warn!(queue, repaired = damages.len(), "and more; `doctor` looks through everything");
+                }
+            }
+            Err(error) => {
+                round.failed += 1;
+                if error.is_transient() {
+                    tracing::debug!(queue, %error, "the look for damage waits for the next round");
+                } else {
+                    tracing::warn!(queue, %error, "damage is not looked for");
+                }
             }
         }
-        rounds += 1;
     }
 }
 
-async fn repair(shared: &Shared, queue: &str) {
-    match shared.broker.audit(queue, Audit { repair: true, thorough: false }).await {
-        Ok(damages) => {
-            for Damage { kind, subject } in damages.iter().take(TOLD) {
-                tracing::warn!(queue, %kind, subject, "something was broken by other hands, and is repaired");
-            }
-            if damages.len() > TOLD {
-                tracing::warn!(queue, repaired = damages.len(), "and more; `doctor` looks through everything");
+impl Pass for Janitor {
+    const NAME: &'static str = "janitor";
+    type Report = Round;
+
+    /// Workers that were started together do not sweep together.
+    fn pause(&mut self) -> Duration {
+        ROUND.mul_f64(0.5 + fastrand::f64())
+    }
+
+    /// One round over all queues.
+    async fn tick(&mut self) -> Round {
+        let mut round = Round::default();
+        for queue in &self.shared.queues {
+            self.sweep(queue, &mut round).await;
+            if self.rounds.is_multiple_of(AUDIT) {
+                self.repair(queue, &mut round).await;
             }
         }
-        Err(error) if error.is_transient() => tracing::debug!(queue, %error, "the look for damage waits for the next round"),
-        Err(error) => tracing::warn!(queue, %error, "damage is not looked for"),
+        self.rounds += 1;
+        round
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::{
+        Client,
+        broker::{Ending, Finish, ProcessId, Register, Turn},
+        client::RawJob,
+    };
+
+    use super::*;
+    use crate::config::Settings;
+
+    #[tokio::test]
+    async fn a_round_removes_what_was_kept_long_enough_and_says_so() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let (broker, lease) = (client.broker().clone(), Duration::from_secs(30));
+        let mut janitor = Janitor::new(Shared::alone(&client, &["swept"], Settings::default()));
+        assert_eq!(janitor.tick().await, Round::default());
+        client.enqueue_raw(RawJob::new("task", vec![0x80]).queue("swept")).await.unwrap();
+        let lane = broker.register(&Register::worker("swept", ProcessId::random(), lease)).await.unwrap();
+        let claimed = broker.turn(&Turn::new("swept", lane.clone(), 1, lease).claim(1)).await.unwrap();
+        let kept = Ending::Ack { result: None, keep: Some(Duration::from_millis(1)) };
+        let finish = Finish::new(&claimed.deliveries[0], kept);
+        broker.turn(&Turn::new("swept", lane, 2, lease).finish(vec![finish])).await.unwrap();
+        let mut rounds = Vec::new();
+        while !rounds.iter().any(|round: &Round| round.removed > 0) {
+            rounds.push(janitor.tick().await);
+        }
+        assert_eq!(rounds.pop(), Some(Round { removed: 1, ..Round::default() }));
     }
 }

@@ -3,15 +3,13 @@
 
 use std::{sync::Arc, time::Instant};
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use queue_core::{
     Error,
     broker::{Ending, Finish, PartyName, Register, Turn, TurnAnswer},
     context::LeaseClock,
 };
-use tokio::sync::mpsc;
 
-use crate::{engine::Shared, letters::Burial, outage::Waiting, patience::Patience, pump::Event, time::now, tuning::LONGEST_PAUSE};
+use crate::{engine::Shared, letters::Burial, outage::Waiting, patience::Patience, time::now, tuning::LONGEST_PAUSE};
 
 /// What the pump knows of a lane.
 #[derive(Default)]
@@ -152,20 +150,4 @@ async fn wait(shared: &Shared, waiting: &mut Option<Waiting>, patience: &mut Pat
         tracing::error!(queue, tries, %error, "the broker refuses a turn, trying again");
     }
     patience.longest_pause().await;
-}
-
-/// Passes the broker's announcements on to the pump.
-pub(crate) async fn forward_hints(shared: Arc<Shared>, events: mpsc::UnboundedSender<Event>) {
-    let of_each = shared.queues.iter().enumerate().map(|(queue, name)| {
-        let (mut hints, events) = (shared.broker.hints(name), events.clone());
-        async move {
-            loop {
-                let hint = hints.next().await;
-                if events.send(Event::Hint { queue, due: hint.due, as_of: hint.as_of }).is_err() {
-                    return;
-                }
-            }
-        }
-    });
-    of_each.collect::<FuturesUnordered<_>>().next().await;
 }

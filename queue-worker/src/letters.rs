@@ -1,4 +1,4 @@
-//! Dead letters: each is one line, whichever way its job died.
+//! Dead letters: each is one line, whichever way its job died. No duty: the pump and the reclaimer tell of them.
 
 use std::fmt;
 

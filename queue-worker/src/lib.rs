@@ -10,10 +10,11 @@
 //! - `heartbeat` renews leases and brings cancels.
 //! - `reclaimer` takes back the jobs of dead workers; `janitor` removes records that were kept long enough.
 //! - `lookout` checks whether the broker is full, or its file is gone.
+//! - `hints` tells the pump what the broker announces.
 //! - `health` answers whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the log, and an
 //!   outage two.
 //!
-//! `tuning` has the figures by which all this goes.
+//! `duty` is the one shape of these, and starts one again that panics. `tuning` has the figures by which all this goes.
 //!
 //! `run` runs the jobs, on the runtime that called [`Worker::run`]. `cli` is the command line, `run`: it uses the
 //! [`Worker`] as any application does.
@@ -22,10 +23,12 @@ mod arrival;
 #[cfg(feature = "cli")]
 mod cli;
 mod config;
+mod duty;
 mod engine;
 mod error;
 mod health;
 mod heartbeat;
+mod hints;
 mod janitor;
 mod lane;
 mod letters;

@@ -1,24 +1,55 @@
 //! Looks how the broker is, with every beat: whether it is full, or its file has gone. An idle worker looks, too.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use queue_core::broker::{Condition, Trouble};
 
-use crate::{engine::Shared, time::now, tuning::TOLD_AGAIN};
+use crate::{duty::Pass, engine::Shared, time::now, tuning::TOLD_AGAIN};
 
-pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut told = Told::default();
-    let broker = shared.broker.info().location;
-    loop {
-        match shared.broker.condition().await {
-            Ok(condition) => {
-                told.tell(&broker, &condition, now());
-                shared.note(condition);
-            }
-            // Those who work with it say so.
-            Err(error) => tracing::debug!(broker, %error, "cannot ask how the broker is"),
+pub(crate) struct Lookout {
+    shared: Arc<Shared>,
+    told: Told,
+    /// Whether there was a look.
+    began: bool,
+}
+
+impl Lookout {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Lookout { shared, told: Told::default(), began: false }
+    }
+}
+
+impl Pass for Lookout {
+    const NAME: &'static str = "lookout";
+    /// What was worth a line.
+    type Report = Option<News>;
+
+    /// About a beat. The first look is at once.
+    fn pause(&mut self) -> Duration {
+        if !std::mem::replace(&mut self.began, true) {
+            return Duration::ZERO;
         }
-        tokio::time::sleep(shared.settings.beat().mul_f64(0.75 + fastrand::f64() / 4.0)).await;
+        self.shared.settings.beat().mul_f64(0.75 + fastrand::f64() / 4.0)
+    }
+
+    /// One look.
+    async fn tick(&mut self) -> Option<News> {
+        let broker = self.shared.broker.info().location;
+        match self.shared.broker.condition().await {
+            Ok(condition) => {
+                let news = self.told.tell(&broker, &condition, now());
+                self.shared.note(condition);
+                news
+            }
+            Err(error) => {
+                // Those who work with it say so.
+                tracing::debug!(broker, %error, "cannot ask how the broker is");
+                None
+            }
+        }
     }
 }
 
@@ -28,22 +59,24 @@ struct Told(Option<(&'static str, Instant)>);
 
 /// What is worth a line.
 #[derive(Debug, PartialEq, Eq)]
-enum News {
+pub(crate) enum News {
     Trouble,
     Over,
 }
 
 impl Told {
     /// Tells of trouble when it begins, once in a while as long as it lasts, and when it ends.
-    fn tell(&mut self, broker: &str, condition: &Condition, now: Instant) {
+    fn tell(&mut self, broker: &str, condition: &Condition, now: Instant) -> Option<News> {
         let Condition { used, limit, free, trouble, .. } = condition;
-        match (self.news(trouble.as_ref(), now), trouble) {
+        let news = self.news(trouble.as_ref(), now);
+        match (&news, trouble) {
             (Some(News::Over), _) => tracing::info!(broker, used, limit, free, "the broker takes new jobs again"),
             (Some(News::Trouble), Some(trouble)) => {
                 tracing::warn!(broker, used, limit, free, "the broker is {}: {trouble}; {}", trouble.name(), trouble.way_out());
             }
             _ => {}
         }
+        news
     }
 
     /// A lost file is told by the broker itself, which is the first to know.
@@ -64,7 +97,21 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use queue_core::Client;
+
     use super::*;
+    use crate::config::Settings;
+
+    #[tokio::test]
+    async fn a_look_at_a_broker_that_is_well_is_no_news_and_is_noted() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let shared = Shared::alone(&client, &[], Settings::default());
+        let mut full = Condition::default();
+        full.trouble = Some(Trouble::Full(String::new()));
+        shared.note(full);
+        assert_eq!(Lookout::new(shared.clone()).tick().await, None);
+        assert_eq!(shared.condition().trouble, None);
+    }
 
     #[test]
     fn trouble_is_told_when_it_begins_once_an_interval_and_when_it_is_over() {

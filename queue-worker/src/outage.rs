@@ -1,4 +1,5 @@
 //! Outages of the broker: one line when one begins and one when it is over, however many queues, lanes and beats meet with it.
+//! No duty: those that meet with an outage tell it here.
 
 use std::{
     sync::{

@@ -19,6 +19,7 @@ use queue_core::{
 };
 
 use crate::{
+    duty::Pass,
     engine::Shared,
     letters,
     patience::Patience,
@@ -42,53 +43,123 @@ impl Sighting {
     }
 }
 
-pub(crate) async fn run(shared: Arc<Shared>) {
-    let (pass, confirm) = shared.settings.reclaim();
-    let groups = shared.queues.len().div_ceil(LOOKED_TOGETHER).max(1);
-    // Many queues are looked at one group after the other, evenly, and not all at once.
-    let step = pass / u32::try_from(groups).unwrap_or(u32::MAX);
-    let (mut group, mut step_at) = (0, now());
-    let mut seen = Seen::new();
-    let mut refusals = Patience::new(pass);
-    loop {
-        let asked = now();
-        let mut queues = due(&seen, asked);
-        if queues.is_empty() && step_at <= asked {
-            let from = group * LOOKED_TOGETHER;
-            queues = (from..shared.queues.len().min(from + LOOKED_TOGETHER)).collect();
-            (group, step_at) = ((group + 1) % groups, asked + step);
+pub(crate) struct Reclaimer {
+    shared: Arc<Shared>,
+    /// Between two looks at a lane.
+    confirm: Duration,
+    /// Queues are looked at in so many groups, one after the other, evenly, and not all at once.
+    groups: usize,
+    /// Between two groups.
+    step: Duration,
+    group: usize,
+    step_at: Instant,
+    seen: Seen,
+    refusals: Patience,
+    /// Whether there was a pass.
+    began: bool,
+}
+
+/// What one pass has done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Looked {
+    /// Queues that were looked at.
+    pub(crate) queues: usize,
+    /// Lanes that are suspects, and wait for their second look.
+    pub(crate) suspects: usize,
+    /// Jobs that were taken back.
+    pub(crate) moved: usize,
+    /// Queues that could not be looked at, or whose jobs could not be taken back.
+    pub(crate) failed: usize,
+}
+
+impl Reclaimer {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let (pass, confirm) = shared.settings.reclaim();
+        let groups = shared.queues.len().div_ceil(LOOKED_TOGETHER).max(1);
+        Reclaimer {
+            confirm,
+            groups,
+            step: pass / u32::try_from(groups).unwrap_or(u32::MAX),
+            group: 0,
+            step_at: now(),
+            seen: Seen::new(),
+            refusals: Patience::new(pass),
+            began: false,
+            shared,
         }
+    }
+
+    /// The queues of this pass: those whose suspects are due, or the next group.
+    fn next_queues(&mut self, asked: Instant) -> Vec<usize> {
+        let queues = due(&self.seen, asked);
+        if !queues.is_empty() || self.step_at > asked {
+            return queues;
+        }
+        let from = self.group * LOOKED_TOGETHER;
+        (self.group, self.step_at) = ((self.group + 1) % self.groups, asked + self.step);
+        (from..self.shared.queues.len().min(from + LOOKED_TOGETHER)).collect()
+    }
+
+    /// Jobs of this queue could not be taken back.
+    fn failed(&mut self, queue: usize, error: &Error) {
+        let name = &self.shared.queues[queue];
+        if error.is_transient() {
+            start_over(&mut self.seen);
+            tracing::debug!(queue = %name, %error, "the reclaimer starts over");
+            return;
+        }
+        // That is an answer, and says nothing of other queues.
+        self.seen.retain(|(of, _), _| *of != queue);
+        self.refusals.failed();
+        if self.refusals.is_news() {
+            tracing::error!(queue = %name, %error, "jobs of workers that died are not taken back from here");
+        }
+    }
+}
+
+impl Pass for Reclaimer {
+    const NAME: &'static str = "reclaimer";
+    type Report = Looked;
+
+    /// Until the next group, or the next second look. The first pass is at once.
+    fn pause(&mut self) -> Duration {
+        if !std::mem::replace(&mut self.began, true) {
+            return Duration::ZERO;
+        }
+        let next = self.seen.values().map(Sighting::due).fold(self.step_at, Instant::min);
+        next.saturating_duration_since(now()).max(SHORTEST_LOOK)
+    }
+
+    /// One look at some queues.
+    async fn tick(&mut self) -> Looked {
+        let asked = now();
+        let queues = self.next_queues(asked);
+        let (shared, confirm) = (self.shared.clone(), self.confirm);
+        let mut looked = Looked { queues: queues.len(), ..Looked::default() };
         let answers = join_all(queues.iter().map(|queue| shared.broker.suspects(&shared.queues[*queue], MAX_ITEMS))).await;
         // An answer may have left the broker at any time since; the second look comes so long after that.
         let answered = now();
         if answers.iter().any(|answer| answer.as_ref().is_err_and(Error::is_transient)) {
-            start_over(&mut seen);
+            start_over(&mut self.seen);
         }
+        let seen = &mut self.seen;
         let found: Vec<_> = queues
             .into_iter()
             .zip(answers)
-            .map(|(queue, suspects)| (queue, suspects.map(|suspects| confirmed(&mut seen, queue, (asked, answered), suspects, confirm))))
+            .map(|(queue, suspects)| (queue, suspects.map(|suspects| confirmed(seen, queue, (asked, answered), suspects, confirm))))
             .collect();
         let taken_back = join_all(found.into_iter().map(async |(queue, found)| (queue, take_back(&shared, queue, found).await))).await;
         for (queue, outcome) in taken_back {
             match outcome {
-                Ok(()) => {}
-                Err(error) if error.is_transient() => {
-                    start_over(&mut seen);
-                    tracing::debug!(queue = %shared.queues[queue], %error, "the reclaimer starts over");
-                }
+                Ok(moved) => looked.moved += moved,
                 Err(error) => {
-                    // That is an answer, and says nothing of other queues.
-                    seen.retain(|(of, _), _| *of != queue);
-                    refusals.failed();
-                    if refusals.is_news() {
-                        tracing::error!(queue = %shared.queues[queue], %error, "jobs of workers that died are not taken back from here");
-                    }
+                    looked.failed += 1;
+                    self.failed(queue, &error);
                 }
             }
         }
-        let next = seen.values().map(Sighting::due).fold(step_at, Instant::min);
-        tokio::time::sleep(next.saturating_duration_since(now()).max(SHORTEST_LOOK)).await;
+        looked.suspects = self.seen.len();
+        looked
     }
 }
 
@@ -130,8 +201,8 @@ fn confirmed(seen: &mut Seen, queue: usize, (asked, answered): (Instant, Instant
     Found { confirmed, fenced }
 }
 
-/// Fences who is confirmed to be dead, and takes back what it held.
-async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Result<()> {
+/// Fences who is confirmed to be dead, and takes back what it held: how many jobs.
+async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Result<usize> {
     let name = &*shared.queues[queue];
     let Found { confirmed, mut fenced } = found?;
     // An idle worker polls rarely; this look comes often enough to tell that the broker is in reach.
@@ -139,12 +210,14 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
     if !confirmed.is_empty() {
         fenced |= shared.broker.fence(name, &confirmed).await?.contains(&true);
     }
+    let mut all = 0;
     for _ in 0..SWEEP_STEPS {
         if !fenced {
             break;
         }
         let reclaimed = shared.broker.sweep_fenced(name, &shared.settings.crashes).await?;
         let moved = reclaimed.moved();
+        all += moved;
         if moved > 0 {
             tracing::warn!(
                 queue = name,
@@ -157,14 +230,38 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
         letters::crashed(shared, name, &reclaimed.buried).await;
         fenced = moved + reclaimed.forgotten > 0;
     }
-    Ok(())
+    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
-    use queue_core::broker::PartyName;
+    use queue_core::{
+        Client,
+        broker::{PartyName, ProcessId, Register, Turn},
+        client::RawJob,
+    };
 
     use super::*;
+    use crate::config::Settings;
+
+    #[tokio::test]
+    async fn a_pass_takes_back_what_a_dead_lane_held_at_its_second_look() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let (broker, lease) = (client.broker().clone(), Duration::from_millis(50));
+        client.enqueue_raw(RawJob::new("task", vec![0x80]).queue("dead")).await.unwrap();
+        let lane = broker.register(&Register::worker("dead", ProcessId::random(), lease)).await.unwrap();
+        broker.turn(&Turn::new("dead", lane, 1, lease).claim(1)).await.unwrap();
+        let settings = Settings { lease: Duration::from_millis(300), ..Settings::default() };
+        let mut reclaimer = Reclaimer::new(Shared::alone(&client, &["dead"], settings));
+        let mut passes = Vec::new();
+        while passes.last().is_none_or(|looked: &Looked| looked.moved == 0) {
+            tokio::time::sleep(reclaimer.pause()).await;
+            passes.push(reclaimer.tick().await);
+        }
+        assert_eq!(passes.pop(), Some(Looked { queues: 1, suspects: 0, moved: 1, failed: 0 }));
+        assert!(passes.iter().any(|looked| looked.suspects == 1), "there was a look before: {passes:?}");
+        assert!(passes.iter().all(|looked| looked.moved + looked.failed == 0));
+    }
 
     /// A server that stood still, and answers the first look only then.
     #[test]

@@ -126,3 +126,7 @@ pub(crate) const LONGEST_REQUEST: usize = 8192;
 
 /// Clients of `/health`, at most, at once; further ones wait.
 pub(crate) const CLIENTS: usize = 32;
+
+/// After a client of `/health` could not be let in, before the next. Without it, a process that is out of file descriptors would
+/// take a core.
+pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);

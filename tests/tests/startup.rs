@@ -69,7 +69,7 @@ async fn a_missing_state_is_refused_naming_it_and_its_tasks() {
     let worker = worker().await.register::<send>().register::<print>().data(Mailer);
     let problem = problem(&worker);
     assert!(problem.contains("startup::Shop") && problem.contains("`print`") && problem.contains("`send`"), "{problem}");
-    assert!(problem.contains(".state("), "{problem}");
+    assert!(problem.contains(".data("), "{problem}");
     assert!(!problem.contains("Mailer"), "{problem}");
     worker.data(Shop).check().unwrap();
 }

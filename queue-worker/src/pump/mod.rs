@@ -131,6 +131,8 @@ impl QueueState {
     }
 }
 
+/// It is no duty that is done in passes: turns, beats and looks are streamed side by side, and a pass that waited for one would hold up
+/// the others. It is not started again either: what it knows of the slots and lanes dies with it, and the worker ends.
 pub(crate) struct Pump {
     shared: Arc<Shared>,
     queues: Vec<QueueState>,

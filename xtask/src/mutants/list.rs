@@ -543,7 +543,7 @@ mutants! {
     WORKER "queue-worker/src/reclaimer.rs" {
         "worker: the reclaimer looks twice": "first.due() <= asked" => "true";
         "worker: a lease that ends too late is watched for its length": "term.saturating_add(confirm)" => "confirm";
-        "worker: the reclaimer looks at all queues": "(group + 1) % groups" => "group";
+        "worker: the reclaimer looks at all queues": "(self.group + 1) % self.groups" => "self.group";
     }
     HELD "queue-worker/src/pump/turns.rs" {
         "worker: no more jobs are held than run": "claim.min(room)" => "claim";
@@ -556,7 +556,7 @@ mutants! {
     }
     OUTAGES "queue-worker/src/reclaimer.rs" {
         "worker: an outage makes nobody a suspect": "seen.clear()" => "()";
-        "worker: a queue that is refused is alone concerned": "seen.retain(|(of, _), _| *of != queue)" => "seen.clear()";
+        "worker: a queue that is refused is alone concerned": "self.seen.retain(|(of, _), _| *of != queue)" => "self.seen.clear()";
     }
     LATE "queue-core/src/redis/lease/fence.lua" {
         "fence: only a lease that is over": "whole(deadline) <= now" => "true";

@@ -1,0 +1,134 @@
+//! The one shape of a duty, and the one supervisor of all of them.
+//!
+//! A duty is a struct that is made from its configuration. Most of them do passes: see [`Pass`]. `Hints` waits for what comes and
+//! has no passes, so that it is a [`Duty`] alone. The pump is neither: it streams turns, beats and looks, and a pump that dies is
+//! not started again, since it is the one that knows what the worker holds. The heartbeat is a part of it.
+
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+use futures_util::FutureExt;
+use queue_core::{broker::DynBroker, outcome::panic_text};
+use tokio_util::sync::CancellationToken;
+
+use crate::tuning::RESTART;
+
+/// Something that a worker does all the time, on the broker's I/O thread.
+pub(crate) trait Duty: Send + 'static {
+    /// In log lines.
+    const NAME: &'static str;
+
+    /// Does it until the worker is over, or there is nothing left to do.
+    fn run(self, shutdown: CancellationToken) -> impl Future<Output = ()> + Send;
+}
+
+/// A duty that is done in passes. A test makes one and calls [`tick`](Self::tick) itself, without a timer.
+pub(crate) trait Pass: Send + 'static {
+    /// In log lines.
+    const NAME: &'static str;
+
+    /// What one pass has done.
+    type Report: Send;
+
+    /// How long to wait before the next pass; zero: not at all.
+    fn pause(&mut self) -> Duration;
+
+    /// One pass.
+    fn tick(&mut self) -> impl Future<Output = Self::Report> + Send;
+}
+
+impl<P: Pass> Duty for P {
+    const NAME: &'static str = P::NAME;
+
+    async fn run(mut self, shutdown: CancellationToken) {
+        let passes = async {
+            loop {
+                let pause = self.pause();
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
+                self.tick().await;
+            }
+        };
+        shutdown.run_until_cancelled(passes).await;
+    }
+}
+
+/// Starts duties, and starts one that panics again.
+pub(crate) struct Supervisor {
+    broker: DynBroker,
+    shutdown: CancellationToken,
+}
+
+impl Supervisor {
+    pub(crate) fn new(broker: DynBroker, shutdown: CancellationToken) -> Self {
+        Supervisor { broker, shutdown }
+    }
+
+    /// Runs a duty until the worker is over. After a panic it begins anew, made from its configuration.
+    pub(crate) fn start<D: Duty>(&self, make: impl Fn() -> D + Send + 'static) {
+        let (shutdown, over) = (self.shutdown.clone(), self.shutdown.clone());
+        self.broker.spawn(Box::pin(async move {
+            let again_and_again = async move {
+                while let Err(panic) = AssertUnwindSafe(make().run(shutdown.clone())).catch_unwind().await {
+                    let error = panic_text(panic.as_ref());
+                    tracing::error!(duty = D::NAME, error, "a duty of the worker panicked and is started again");
+                    tokio::time::sleep(RESTART).await;
+                }
+            };
+            over.run_until_cancelled(again_and_again).await;
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use queue_core::Client;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Panics in its second pass, and says how many there were.
+    struct Clumsy {
+        passes: usize,
+        told: mpsc::UnboundedSender<usize>,
+    }
+
+    impl Pass for Clumsy {
+        const NAME: &'static str = "clumsy";
+        type Report = ();
+
+        fn pause(&mut self) -> Duration {
+            Duration::ZERO
+        }
+
+        async fn tick(&mut self) {
+            self.passes += 1;
+            assert!(self.passes < 2, "as it must");
+            let _ = self.told.send(self.passes);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_duty_that_panics_is_made_anew_until_the_worker_is_over() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let (shutdown, made) = (CancellationToken::new(), Arc::new(AtomicUsize::new(0)));
+        let (told, mut passes) = mpsc::unbounded_channel();
+        Supervisor::new(client.broker().clone(), shutdown.clone()).start({
+            let made = made.clone();
+            move || {
+                made.fetch_add(1, Ordering::Relaxed);
+                Clumsy { passes: 0, told: told.clone() }
+            }
+        });
+        assert_eq!((passes.recv().await, passes.recv().await), (Some(1), Some(1)));
+        assert!(made.load(Ordering::Relaxed) >= 2);
+        shutdown.cancel();
+        // The duty, and whatever could make another one, is dropped.
+        while passes.recv().await.is_some() {}
+    }
+}

@@ -1,0 +1,44 @@
+//! Passes the broker's announcements on to the pump, as they come. It has no passes: an announcement that waited for one would be late.
+
+use std::sync::Arc;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::{duty::Duty, engine::Shared, pump::Event};
+
+pub(crate) struct Hints {
+    shared: Arc<Shared>,
+    events: mpsc::UnboundedSender<Event>,
+}
+
+impl Hints {
+    pub(crate) fn new(shared: Arc<Shared>, events: mpsc::UnboundedSender<Event>) -> Self {
+        Hints { shared, events }
+    }
+
+    /// Until nobody listens any more.
+    async fn forward(self) {
+        let of_each = self.shared.queues.iter().enumerate().map(|(queue, name)| {
+            let (mut hints, events) = (self.shared.broker.hints(name), self.events.clone());
+            async move {
+                loop {
+                    let hint = hints.next().await;
+                    if events.send(Event::Hint { queue, due: hint.due, as_of: hint.as_of }).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        of_each.collect::<FuturesUnordered<_>>().next().await;
+    }
+}
+
+impl Duty for Hints {
+    const NAME: &'static str = "hints";
+
+    async fn run(self, shutdown: CancellationToken) {
+        shutdown.run_until_cancelled(self.forward()).await;
+    }
+}
