@@ -11,7 +11,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     crate::client::nearest(word, known)
 }
 
-pub use crate::payload::{Injected, Param, PayloadReader, PayloadWriter, json_object};
+pub use crate::inject::Injected;
+pub use crate::payload::{Param, PayloadReader, PayloadWriter, json_object};
 use crate::{
     context::JobContext,
     io::BoxFuture,

@@ -128,6 +128,7 @@ pub mod codec;
 pub mod context;
 pub mod envelope;
 mod error;
+pub mod inject;
 pub mod inspector;
 mod io;
 pub mod middleware;
@@ -152,6 +153,7 @@ pub use self::{
     client::{Client, Handle, Job, Pending},
     context::{Data, JobContext},
     error::{Cause, Error, Result},
+    inject::Inject,
     inspector::{Inspector, Walk},
     io::BoxFuture,
     middleware::{Middleware, Next},

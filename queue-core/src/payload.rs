@@ -3,16 +3,15 @@
 //! A payload is written and read one parameter at a time, so that a new `Option` or defaulted parameter, a removed one and
 //! another order are compatible, and so that an error can name the parameter that does not fit.
 
-use std::{fmt, marker::PhantomData};
+use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     codec,
-    context::{Data, JobContext},
     error::{Error, Result},
     outcome::Outcome,
-    task::{Call, DataNeed, ParamDef},
+    task::{Call, ParamDef},
 };
 
 /// What a parameter of a task must be to travel in a payload: every owned, serialisable type is.
@@ -28,46 +27,6 @@ pub trait Payload: Serialize + DeserializeOwned + 'static {}
 // here: the future that holds it tells that already.
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + 'static> Payload for T {}
-
-/// What a worker can give to a task beside its payload: [`Data<T>`] and [`JobContext`].
-#[diagnostic::on_unimplemented(
-    message = "a worker cannot provide a `{Self}`",
-    label = "neither `queue_core::Data<T>` nor `queue_core::JobContext`",
-    note = "another crate's type of this name is in scope: write `queue_core::Data<T>` or `queue_core::JobContext`, or rename a payload type that is called `Data` or `Context`"
-)]
-pub trait Inject: Sized {
-    /// Takes it from the context.
-    ///
-    /// # Errors
-    /// When the worker does not have it; a worker that checked its tasks at start does.
-    fn inject(context: &JobContext) -> std::result::Result<Self, Outcome>;
-
-    /// The value that has to be there.
-    fn need() -> Option<DataNeed>;
-}
-
-impl Inject for JobContext {
-    fn inject(context: &JobContext) -> std::result::Result<Self, Outcome> {
-        Ok(context.clone())
-    }
-
-    fn need() -> Option<DataNeed> {
-        None
-    }
-}
-
-impl<T: 'static> Inject for Data<T> {
-    fn inject(context: &JobContext) -> std::result::Result<Self, Outcome> {
-        context.data().ok_or_else(|| {
-            let name = std::any::type_name::<T>();
-            Outcome::Failed(format!("the worker has no value of type `{name}`; give it one with `worker.data(..)`"))
-        })
-    }
-
-    fn need() -> Option<DataNeed> {
-        Some(DataNeed::of::<T>())
-    }
-}
 
 /// The access of generated code to a payload parameter of type `T`. Only [`of`](Self::of) has a bound, so that a type that
 /// does not fit is told once; it is the function's bound and not the type's, so that it is told in our words.
@@ -98,42 +57,6 @@ impl<T> Param<T> {
 impl<T> fmt::Debug for Param<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Param<{}>", std::any::type_name::<T>())
-    }
-}
-
-/// The access of generated code to an injected parameter of type `T`.
-pub struct Injected<T> {
-    get: fn(&JobContext) -> std::result::Result<T, Outcome>,
-    need: fn() -> Option<DataNeed>,
-    of: PhantomData<fn() -> T>,
-}
-
-impl<T> Injected<T> {
-    /// The access.
-    pub const fn of() -> Self
-    where
-        T: Inject,
-    {
-        Injected { get: T::inject, need: T::need, of: PhantomData }
-    }
-
-    /// Takes it from the context.
-    ///
-    /// # Errors
-    /// When the worker does not have it.
-    pub fn get(&self, context: &JobContext) -> std::result::Result<T, Outcome> {
-        (self.get)(context)
-    }
-
-    /// The value that has to be there.
-    pub fn need(&self) -> Option<DataNeed> {
-        (self.need)()
-    }
-}
-
-impl<T> fmt::Debug for Injected<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Injected<{}>", std::any::type_name::<T>())
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
         let (key, access) = (param.key(), &accesses[index].0);
         quote!(payload.json(#key, &#access, &object)?;)
     });
-    let needs = task.params.iter().zip(&accesses).filter(|(param, _)| !param.is_payload()).map(|(_, (access, _))| quote!(#access.need()));
+    let needs = task.params.iter().zip(&accesses).filter(|(param, _)| !param.is_payload()).map(|(_, (access, _))| quote!(#access.needs()));
     let assignments = task.options.assignments(&core);
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
     let (run_fn, end, refused) = if task.blocking {
@@ -97,7 +97,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
             const __QUEUE_PARAMS: &[#core::task::ParamDef] = &[#(#definitions),*];
 
             fn __queue_needs() -> __queue::Vec<#core::task::DataNeed> {
-                let needs: __queue::Vec<__queue::Option<#core::task::DataNeed>> = __queue::Vec::from([#(#needs),*]);
+                let needs: __queue::Vec<__queue::Vec<#core::task::DataNeed>> = __queue::Vec::from([#(#needs),*]);
                 needs.into_iter().flatten().collect()
             }
 

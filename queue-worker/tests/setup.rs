@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::memory;
-use queue_core::{prelude::*, registry::Registry};
+use queue_core::{Inject, prelude::*, registry::Registry, task::DataNeed};
 use queue_worker::{QueueConfig, Worker, WorkerError};
 
 struct Pool;
@@ -16,6 +16,28 @@ async fn plain() {}
 #[task(queue = "needy")]
 async fn needs_a_pool(pool: Data<Pool>) {
     let _ = pool;
+}
+
+/// What a worker gives that is neither `Data` nor `JobContext`.
+struct Lent(&'static str);
+
+impl Inject for Lent {
+    fn inject(context: &JobContext) -> Result<Self, Outcome> {
+        Data::<Pool>::inject(context)?;
+        match context.header("borrower") {
+            Some(_) => Ok(Lent("lent")),
+            None => Err(Outcome::Bury("nobody borrows it".to_owned())),
+        }
+    }
+
+    fn needs() -> Vec<DataNeed> {
+        vec![DataNeed::of::<Pool>()]
+    }
+}
+
+#[task(queue = "lending", retention = "1h")]
+async fn borrows(#[inject] lent: Lent) -> Result<String, std::io::Error> {
+    Ok(lent.0.to_owned())
 }
 
 async fn problem(shape: impl FnOnce(Worker) -> Worker) -> String {
@@ -57,12 +79,28 @@ async fn a_backoff_that_shrinks_is_refused() {
 }
 
 #[tokio::test]
-async fn a_missing_state_is_named_with_the_tasks_that_take_it() {
+async fn a_missing_value_is_named_with_the_tasks_that_take_it() {
     let worker = Worker::new(memory().await);
     let problem = worker.check().unwrap_err().to_string();
     assert!(problem.contains("Pool") && problem.contains("`needs_a_pool`") && problem.contains(".data("), "{problem}");
     // Nobody needs it on the other queue.
     worker.queue("plain").check().unwrap();
+}
+
+#[tokio::test]
+async fn a_type_of_ones_own_is_injected_and_its_needs_are_checked() {
+    let client = memory().await;
+    let problem = Worker::new(client.clone()).queue("lending").check().unwrap_err().to_string();
+    assert!(problem.contains("Pool") && problem.contains("`borrows`"), "{problem}");
+    let sound = borrows::job().header("borrower", "Ada").enqueue(&client).await.unwrap();
+    let without = borrows::job().enqueue(&client).await.unwrap();
+    let worker = Worker::new(client).queue("lending").data(Pool);
+    let ended = async {
+        let patience = Duration::from_secs(20);
+        assert_eq!(sound.wait(patience).await.unwrap(), JobResult::Done("lent".to_owned()));
+        assert_eq!(without.wait(patience).await.unwrap(), JobResult::Dead("buried: nobody borrows it".to_owned()));
+    };
+    worker.run(ended).await.unwrap();
 }
 
 #[tokio::test]
