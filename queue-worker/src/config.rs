@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use queue_core::{
     Backoff,
-    broker::{CrashRule, KeepLimits, SweepLimits},
+    broker::{CrashRule, SweepLimits},
     task::DEFAULT_MAX_ATTEMPTS,
 };
 
@@ -96,7 +96,6 @@ pub(crate) struct Settings {
     pub(crate) backoff: Backoff,
     pub(crate) custom_backoff: Option<CustomBackoff>,
     pub(crate) retention: Option<Duration>,
-    pub(crate) keep: KeepLimits,
     pub(crate) crashes: CrashRule,
     pub(crate) sweep: SweepLimits,
 }
@@ -113,7 +112,6 @@ impl Default for Settings {
             backoff: Backoff::DEFAULT,
             custom_backoff: None,
             retention: None,
-            keep: KeepLimits::default(),
             crashes: CrashRule::default(),
             sweep: SweepLimits::default(),
         }

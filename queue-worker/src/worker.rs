@@ -1,6 +1,8 @@
-//! The worker as applications see it: a builder that runs. `check` says what is wrong with its settings.
+//! The worker as applications see it: a builder that runs. `check` says what is wrong with its settings, `limits` sets how much
+//! its queues keep.
 
 mod check;
+mod limits;
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 

@@ -99,6 +99,18 @@ async fn tells_its_times(ctx: JobContext) -> Result<bool, String> {
 }
 
 #[tokio::test]
+async fn a_queue_keeps_no_more_done_jobs_than_the_worker_allows() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    client.enqueue_all((0..5).map(double::job)).await.unwrap();
+    let inspector = client.inspector();
+    let ended = async {
+        common::until("five jobs to be done", || async { inspector.stats("ok").await.unwrap().counters.get("done") == Some(&5) }).await;
+        assert_eq!(inspector.list("ok", JobState::Done, 0, 10).await.unwrap().jobs.len(), 2);
+    };
+    run(worker(&client, &probe).queue("ok").retention_count(2), ended).await;
+}
+
+#[tokio::test]
 async fn a_result_is_kept_where_it_is_asked_for() {
     let client = memory().await;
     let handle = double::job(21).enqueue(&client).await.unwrap();

@@ -51,7 +51,7 @@ async fn problem(shape: impl FnOnce(Worker) -> Worker) -> String {
 #[tokio::test]
 async fn each_setting_that_cannot_work_is_named_with_its_value_and_a_way_out() {
     type Case = (fn(Worker) -> Worker, [&'static str; 2]);
-    let cases: [Case; 12] = [
+    let cases: [Case; 15] = [
         (|worker| worker.concurrency(0), ["concurrency `0`", "use 1 or more"]),
         (|worker| worker.concurrency(1_000_000), ["concurrency `1000000`", "several workers"]),
         (|worker| worker.lease(Duration::from_millis(10)), ["lease `10ms`", "use 300ms or more"]),
@@ -61,6 +61,9 @@ async fn each_setting_that_cannot_work_is_named_with_its_value_and_a_way_out() {
         (|worker| worker.max_crashes(0), ["max_crashes `0`", "1 means"]),
         (|worker| worker.timeout(Duration::ZERO), ["timeout `0s`", "leave it out"]),
         (|worker| worker.timeout(Duration::MAX), ["timeout `", "leave it out"]),
+        (|worker| worker.producer_retention(Duration::from_secs(1)), ["producer_retention `1s`", "use 60s or more"]),
+        (|worker| worker.dead_retention(Duration::MAX), ["dead_retention `", "use less"]),
+        (|worker| worker.id_retention(Duration::MAX), ["id_retention `", "use less"]),
         (|worker| worker.queue(QueueConfig::new("plain").weight(0)), ["weight `0` of queue `plain`", "use 1 or more"]),
         (|worker| worker.queue(QueueConfig::new("plain").limit(0)), ["limit `0` of queue `plain`", "use 1 or more"]),
         (|worker| worker.queue("plain").queue("plain"), ["queue `plain`", "named twice"]),

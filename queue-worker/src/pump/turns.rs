@@ -135,7 +135,7 @@ impl Pump {
         turn.finishes = finishes;
         turn.claim = claim;
         turn.suspect = asked;
-        turn.keep = shared.settings.keep;
+        turn.keep = shared.settings.sweep.keep;
         if claim > 0 && state.parked && state.resumed.is_none_or(|last| last.elapsed() >= RESUME) {
             state.resumed = Some(now());
             turn.resume = names_to_resume(&shared);

@@ -18,6 +18,9 @@ const MAX_LEASE: Duration = Duration::from_secs(24 * 3600);
 const MAX_GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
 const LONGEST: Duration = queue_core::client::LONGEST;
 
+/// A client sends an enqueue again for a few seconds; its producer has to be known for longer.
+const MIN_PRODUCER_RETENTION: Duration = Duration::from_secs(60);
+
 /// Shortest lease: six beats of 50 ms.
 const MIN_LEASE: Duration = Duration::from_millis(300);
 
@@ -43,6 +46,10 @@ impl Worker {
             ("grace", settings.grace, MAX_GRACE, "a stop would take as long"),
             ("timeout", settings.timeout.unwrap_or_default(), LONGEST, "leave it out for none"),
             ("retention", settings.retention.unwrap_or_default(), LONGEST, "use less"),
+            ("dead_retention", settings.sweep.dead, LONGEST, "use less"),
+            ("id_retention", settings.sweep.tombstones, LONGEST, "use less"),
+            ("producer_retention", settings.sweep.producers, LONGEST, "use less"),
+            ("crash_window", settings.crashes.window, LONGEST, "use less"),
         ];
         for (field, value, most, way_out) in longest.into_iter().filter(|(_, value, most, _)| value > most) {
             problems.push(format!("{field} `{value:?}` is more than {most:?}; {way_out}"));
@@ -50,6 +57,10 @@ impl Worker {
         if settings.backoff.base > settings.backoff.max {
             let Backoff { base, max } = settings.backoff;
             problems.push(format!("backoff base `{base:?}` is more than its max `{max:?}`; the delay grows from base to max"));
+        }
+        if settings.sweep.producers < MIN_PRODUCER_RETENTION {
+            let (value, least) = (settings.sweep.producers, MIN_PRODUCER_RETENTION);
+            problems.push(format!("producer_retention `{value:?}` would forget clients between two enqueues; use {least:?} or more"));
         }
         if settings.max_attempts == 0 {
             problems.push("max_attempts `0` is no attempt at all; 1 means that nothing is retried".to_owned());
