@@ -227,7 +227,7 @@ impl Broker for SqliteBroker {
     async fn register(&self, request: &Register) -> Result<PartyName> {
         check_name("queue", &request.queue)?;
         let (request, nonce) = (request.clone(), fastrand::u64(..));
-        self.writer().call_until(request.until, Commit::Soon, move |tx| enqueue::register(tx, &request, nonce)).await
+        self.writer().call_until(request.until, Commit::Soon, move |tx| lease::register(tx, &request, nonce)).await
     }
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
@@ -301,7 +301,7 @@ impl Broker for SqliteBroker {
 
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         let (queue, limits) = (queue.to_owned(), *limits);
-        self.writer().call(Commit::Soon, move |tx| audit::sweep::sweep(tx, &queue, &limits)).await
+        self.writer().call(Commit::Soon, move |tx| audit::sweep(tx, &queue, &limits)).await
     }
 
     fn hints(&self, queue: &str) -> Hints {

@@ -51,15 +51,8 @@ macro_rules! mutants {
 }
 
 /// Those whose text is no expression: each is built alone.
-pub(super) const BUILT_ALONE: &[&str] = &[
-    "sqlite cancel: a worker hears of it",
-    "sqlite: what is acknowledged is on disk",
-    "sqlite suspects: a lease that ends too late is one",
-    "sqlite fence: a lease that ends too late is over",
-    "sqlite fence: only a lease that is over",
-    "worker: a panic is contained",
-    "worker: an unanswered turn is sent again",
-];
+pub(super) const BUILT_ALONE: &[&str] =
+    &["sqlite: what is acknowledged is on disk", "worker: a panic is contained", "worker: an unanswered turn is sent again"];
 
 mutants! {
     REDIS "queue-core/src/redis/turn/turn.lua" {
@@ -132,29 +125,37 @@ mutants! {
         "access: a password file is read again": "settings.set_password(password(file)?)" => "{ static ONCE: std::sync::OnceLock<String> = std::sync::OnceLock::new(); settings.set_password(ONCE.get_or_init(|| password(file).unwrap_or_default()).clone()) }";
     }
     SQLITE "queue-core/src/sqlite/turn/mod.rs" {
-        "sqlite turn: a fenced lane is unknown": "\"SELECT worker, seq, answer FROM queue_workers WHERE queue = ?1 AND name = ?2 AND NOT fenced AND typeof(seq) = 'integer' AND seq >= 0\"" => "\"SELECT worker, seq, answer FROM queue_workers WHERE queue = ?1 AND name = ?2\"";
         "sqlite turn: an old sequence is refused": "if turn.seq < last {" => "if false {";
         "sqlite turn: a skipped sequence is refused": "if turn.seq - last > 1 {" => "if false {";
         "sqlite turn: a replay is recognised": "if turn.seq == last {" => "if false {";
         "sqlite turn: claim numbers grow": "tx.now.max(queue.last_claim() + 1)" => "1";
     }
-    SQLITE "queue-core/src/sqlite/turn/finish.rs" {
-        "sqlite finish: an ack needs its tag": "\"DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5\"" => "\"DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND ?3 + ?4 + ?5 NOT NULL\"";
-        "sqlite finish: another ending needs its tag": "\"SELECT digest, failures, length(envelope) FROM queue_jobs\n             WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5\"" => "\"SELECT digest, failures, length(envelope) FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND ?3 + ?4 + ?5 NOT NULL\"";
+    SQLITE "queue-core/src/sqlite/turn/lane.sql" {
+        "sqlite turn: a fenced lane is unknown": "AND NOT fenced" => "";
+    }
+    SQLITE "queue-core/src/sqlite/doors/end_acked.sql" {
+        "sqlite end: an ack needs its tag": "AND state = ?3 AND rank = ?4 AND pos = ?5" => "AND ?3 + ?4 + ?5 NOT NULL";
+    }
+    SQLITE "queue-core/src/sqlite/doors/settle_holder.sql" {
+        "sqlite settle: another ending needs its tag": "AND state = ?3 AND rank = ?4 AND pos = ?5" => "AND ?3 + ?4 + ?5 NOT NULL";
     }
     SQLITE "queue-core/src/sqlite/enqueue/mod.rs" {
         "sqlite enqueue: a replay is recognised": "if request.seq == last {" => "if false {";
         "sqlite enqueue: an old sequence is refused": "if request.seq < last {" => "if false {";
         "sqlite enqueue: another payload is a conflict": "digest == job.digest.cast_signed()" => "true";
     }
-    SQLITE "queue-core/src/sqlite/lease/mod.rs" {
-        "sqlite extend: lost turns are noticed": "\"UPDATE queue_workers SET deadline = ?4 WHERE queue = ?1 AND name = ?2 AND seq >= ?3 AND NOT fenced RETURNING worker\"" => "\"UPDATE queue_workers SET deadline = ?4 WHERE queue = ?1 AND name = ?2 AND ?3 NOT NULL AND NOT fenced RETURNING worker\"";
-        "sqlite suspects: a lease that ends too late is one": "AND NOT fenced AND deadline > ?2 + term LIMIT ?3" => "AND NOT fenced AND deadline > ?2 + term AND 0 LIMIT ?3";
-        "sqlite fence: a lease that ends too late is over": "OR deadline > ?4 + term" => "";
-        "sqlite fence: only the lease that was seen": "suspect.deadline_ms" => "tx.sql(\"SELECT deadline FROM queue_workers WHERE name = ?1\")?.query_row([suspect.worker.as_str()], |row| row.get::<_, i64>(0)).unwrap_or(0)";
+    SQLITE "queue-core/src/sqlite/lease/extend.sql" {
+        "sqlite extend: lost turns are noticed": "AND seq >= ?3" => "AND ?3 NOT NULL";
     }
-    ROWS "queue-core/src/sqlite/lease/mod.rs" {
-        "sqlite fence: only a lease that is over": "suspect.deadline_ms, tx.now]" => "suspect.deadline_ms, i64::MAX]";
+    SQLITE "queue-core/src/sqlite/lease/suspects_ahead.sql" {
+        "sqlite suspects: a lease that ends too late is one": "AND deadline > ?2 + term" => "AND deadline > ?2 + term AND 0";
+    }
+    SQLITE "queue-core/src/sqlite/lease/fence.sql" {
+        "sqlite fence: a lease that ends too late is over": "OR deadline > ?4 + term" => "";
+        "sqlite fence: only the lease that was seen": "AND deadline = ?3" => "AND ?3 NOT NULL";
+    }
+    ROWS "queue-core/src/sqlite/lease/fence.sql" {
+        "sqlite fence: only a lease that is over": "(deadline <= ?4 OR deadline > ?4 + term)" => "?4 NOT NULL";
     }
     DISK "queue-core/src/sqlite/connection/writer.rs" {
         "sqlite: a full disk refuses enqueues, not finishes": "self.commit_without_adding(&mut answers)" => "{ let error = self.full(); answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate())) }";
@@ -482,18 +483,24 @@ mutants! {
         "link: a demoted master is left at once": "if error.kind() == redis::ErrorKind::Server(ServerErrorKind::ReadOnly) {" => "if false {";
     }
     SQLITE "queue-core/src/sqlite/turn/mod.rs" {
-        "sqlite turn: a paused queue gives nothing out": "if !queue.paused {" => "if true {";
-        "sqlite turn: an answer is bounded in bytes": "bytes > MAX_BYTES && !(taken.is_empty() && self.deliveries.is_empty())" => "false";
-        "sqlite turn: a lease is renewed": "\"UPDATE queue_workers SET seq = ?2, answer = ?3, deadline = ?4 WHERE worker = ?1\"" => "\"UPDATE queue_workers SET seq = ?2, answer = ?3, deadline = iif(?4, deadline, 0) WHERE worker = ?1\"";
-        "sqlite turn: nothing starts early": "\"SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND pos <= ?3 ORDER BY pos LIMIT ?4\"" => "\"SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND ?3 NOT NULL ORDER BY pos LIMIT ?4\"";
+        "sqlite turn: a paused queue gives nothing out": "if queue.paused {" => "if false {";
     }
-    SQLITE "queue-core/src/sqlite/lease/mod.rs" {
-        "sqlite reclaim: who lives, and a suspect's neighbours, go free": "!lives && (!has_suspect || job.crashes > 0)" => "true";
-        "sqlite reclaim: a lane is forgotten when all its jobs are moved": "if charged.len() > left || all > RECLAIM_ITEMS {" => "if false {";
-        "sqlite reclaim: the last crash buries": "crashes >= i64::from(rule.max_crashes)" => "false";
+    SQLITE "queue-core/src/sqlite/turn/answered.sql" {
+        "sqlite turn: a lease is renewed": "deadline = ?4" => "deadline = iif(?4, deadline, 0)";
     }
-    SQLITE "queue-core/src/sqlite/people/mod.rs" {
-        "sqlite cancel: a worker hears of it": "if state == ACTIVE {\n                    tx.sql(\"INSERT" => "if false {\n                    tx.sql(\"INSERT";
+    SQLITE "queue-core/src/sqlite/doors/admit.rs" {
+        "sqlite admit: an answer is bounded in bytes": "bytes > MAX_BYTES && !self.empty" => "false";
+    }
+    SQLITE "queue-core/src/sqlite/doors/ready_due.sql" {
+        "sqlite ready: nothing starts early": "AND pos <= ?3" => "AND ?3 NOT NULL";
+    }
+    SQLITE "queue-core/src/sqlite/lease/sweep_fenced.rs" {
+        "sqlite reclaim: who lives, and a suspect's neighbours, go free": "!lives && (!has_suspect || job.is_suspect())" => "true";
+        "sqlite reclaim: a lane is forgotten when all its jobs are moved": "if process.charged.len() > left || process.free.len() + process.charged.len() > RECLAIM_ITEMS {" => "if false {";
+        "sqlite reclaim: the last crash buries": "if crashes >= i64::from(rule.max_crashes) {" => "if false {";
+    }
+    SQLITE "queue-core/src/sqlite/doors/settle_tell.sql" {
+        "sqlite cancel: a worker hears of it": "VALUES (?1, ?2, ?3)" => "SELECT ?1, ?2, ?3 WHERE 0";
     }
     FILES "queue-core/src/sqlite/connection/schema.rs" {
         "sqlite: a newer schema is left alone": "if found > SCHEMA {" => "if false {";

@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: takes one safeguard out at a time and shows that a test fails without it. A suite that cannot fail
 //! proves nothing.
 //!
-//! Works on a copy of the sources under `target/mutants`, which is also where it builds. In the copy, scripts are read when the tests
-//! run, and nearly all other mutants are in one build, to be switched on by the environment: a mutant takes the time of its tests.
+//! Works on a copy of the sources under `target/mutants`, which is also where it builds. In the copy, scripts and statements are read
+//! when the tests run, and nearly all other mutants are in one build, to be switched on by the environment: a mutant takes the time of its tests.
 
 mod list;
 
@@ -26,12 +26,25 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Names the mutant that is switched on.
 const SWITCH: &str = "QUEUE_MUTANT";
 
-/// How scripts are read when the tests run.
-const READ_LATER: (&str, &str, &str) = (
-    "queue-core/src/redis/script/list.rs",
-    r#"include_str!(concat!("../", $name, ".lua"))"#,
-    r#"&*std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/", $name, ".lua")).expect("a script").leak()"#,
-);
+/// How scripts and statements are read when the tests run: a file, what it says, and what it says in the copy.
+const READ_LATER: [(&str, &str, &str); 2] = [
+    (
+        "queue-core/src/redis/script/list.rs",
+        r#"include_str!(concat!("../", $name, ".lua"))"#,
+        r#"&*std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/", $name, ".lua")).expect("a script").leak()"#,
+    ),
+    (
+        "queue-core/src/sqlite/connection/statement.rs",
+        "const { $crate::sqlite::connection::statement::body(include_str!($file)) }",
+        r#"{
+            static TEXT: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+                let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(file!()).with_file_name($file);
+                std::fs::read_to_string(file).expect("a statement")
+            });
+            $crate::sqlite::connection::statement::body(&TEXT)
+        }"#,
+    ),
+];
 
 /// Options of `cargo xtask mutants`.
 #[derive(Args)]
@@ -261,8 +274,8 @@ fn failed(line: &str) -> Option<&str> {
 /// A source of the copy: with its mutants in it, switched off.
 fn prepared(file: &str, text: &str) -> Result<String, String> {
     let mut text = text.to_owned();
-    if file == READ_LATER.0 {
-        text = exchanged(&text, READ_LATER.1, READ_LATER.2)?;
+    for (_, now, later) in READ_LATER.iter().filter(|(there, ..)| *there == file) {
+        text = exchanged(&text, now, later)?;
     }
     for mutant in MUTANTS.iter().filter(|mutant| mutant.file == file && mutant.is_switched()) {
         text = mutant.switched(&text)?;

@@ -7,6 +7,7 @@
 //! | `file` | notices that the file at the path is another one |
 //! | `writer`, `operation` | the thread of a connection; a commit for all operations that wait |
 //! | `tx` | what an operation sees of its transaction: statements, clock, counters, hints |
+//! | `statement` | takes in a `.sql` file |
 //! | `lenient` | reads columns that another program may have written |
 //! | `company` | how long a commit waits for others to join it |
 //! | `busy` | waits for the write lock of another process |
@@ -22,6 +23,7 @@ pub(crate) mod file;
 pub(crate) mod lenient;
 pub(crate) mod operation;
 pub(crate) mod schema;
+pub(crate) mod statement;
 pub(crate) mod tx;
 pub(crate) mod url;
 pub(crate) mod writer;

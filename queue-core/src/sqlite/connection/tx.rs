@@ -45,7 +45,8 @@ pub(crate) struct Tx<'a> {
 
 /// A row of `queue_queues`.
 #[derive(Clone, Debug)]
-pub(crate) struct Queue {
+pub(crate) struct Queue<'n> {
+    pub(crate) name: &'n str,
     pub(crate) key: i64,
     pub(crate) paused: bool,
     pub(crate) claim: i64,
@@ -130,26 +131,26 @@ impl<'a> Tx<'a> {
     }
 
     /// The queue's row; `None` when nobody has registered with it.
-    pub(crate) fn queue(&self, name: &str) -> rusqlite::Result<Option<Queue>> {
+    pub(crate) fn queue<'n>(&self, name: &'n str) -> rusqlite::Result<Option<Queue<'n>>> {
         self.sql("SELECT queue, paused, claim, head, tail FROM queue_queues WHERE name = ?1")?
             .query_row([name], |row| {
                 let (Number(paused), Number(claim), Number(head), Number(tail)) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
-                Ok(Queue { key: row.get(0)?, paused: paused != 0, claim, head, tail })
+                Ok(Queue { name, key: row.get(0)?, paused: paused != 0, claim, head, tail })
             })
             .optional()
     }
 
     /// The queue's row, made if it is missing.
-    pub(crate) fn queue_made(&self, name: &str) -> rusqlite::Result<Queue> {
+    pub(crate) fn queue_made<'n>(&self, name: &'n str) -> rusqlite::Result<Queue<'n>> {
         if let Some(queue) = self.queue(name)? {
             return Ok(queue);
         }
         self.sql("INSERT INTO queue_queues (name) VALUES (?1)")?.execute([name])?;
-        Ok(Queue { key: self.connection.last_insert_rowid(), paused: false, claim: 0, head: 0, tail: 0 })
+        Ok(Queue { name, key: self.connection.last_insert_rowid(), paused: false, claim: 0, head: 0, tail: 0 })
     }
 
     /// Writes back what changed in a queue's row.
-    pub(crate) fn save(&self, queue: &Queue) -> rusqlite::Result<()> {
+    pub(crate) fn save(&self, queue: &Queue<'_>) -> rusqlite::Result<()> {
         self.sql("UPDATE queue_queues SET claim = ?2, head = ?3, tail = ?4 WHERE queue = ?1")?
             .execute(params![queue.key, queue.claim, queue.head, queue.tail])
             .map(drop)
@@ -164,7 +165,7 @@ fn is_of_the_data(error: &rusqlite::Error) -> bool {
     }
 }
 
-impl Queue {
+impl Queue<'_> {
     /// The next place at the tail of `ready`.
     pub(crate) fn next_tail(&mut self) -> i64 {
         self.tail = self.tail.saturating_add(1);

@@ -1,3 +1,63 @@
-//! The row of a job.
+//! The five doors: every change of a job's place goes through one of them, and a job that is active leaves through two.
+//!
+//! ```text
+//!            ready ──────────► admit ──────────► settle ───┬──► end
+//!   (enqueue; the line)   (a lane claims)  (out of active) │
+//!              ▲                                           │
+//!              └─────────────────── back ◄─────────────────┘
+//! ```
+//!
+//! | door | way | who passes it |
+//! |---|---|---|
+//! | [`ready`] | into the line and along it; out of it without a run | enqueue, what has become due, cancel, delete |
+//! | [`admit`] | → `active` | the jobs that a turn claims: of the line, suspects, parked ones |
+//! | [`settle`] | out of `active` | every ending, reclaim, cancel, repair |
+//! | [`back`] | → `ready`, `scheduled`, `retry`, `parked` again | nack, snooze, repeat, release, park, reclaim, requeue, repair |
+//! | [`end`] | → `done`, `dead`, `cancelled`, `expired`, or gone | ack, bury, cancel, expire, delete, eviction, repair |
+//!
+//! No other code writes the column `state` of `queue_jobs`, the rows and counters that go with it, or a place in the line:
+//! a test of this module reads the sources. So a feature that holds something for a job (a key, a slot) has one place where it
+//! is taken and one where it is given back.
+//!
+//! [`Leaving`] is the proof that a job has left its place: only doors make one, and `back` and `end` take it.
 
+pub(crate) mod admit;
+pub(crate) mod back;
+pub(crate) mod end;
+pub(crate) mod ready;
 pub(crate) mod row;
+pub(crate) mod settle;
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+
+/// A job between two places: it has left one, by [`settle`] or [`ready`], and `back` or `end` gives it another.
+#[derive(Debug)]
+#[must_use = "a job that leaves its place needs another one"]
+pub(crate) struct Leaving<'a> {
+    /// As it is stored: another program may have written what is no id.
+    id: ValueRef<'a>,
+    /// The digest of a given id.
+    digest: Option<i64>,
+    /// What the column of failures held when the job left `active`.
+    failures: Option<Vec<u8>>,
+}
+
+impl<'a> Leaving<'a> {
+    /// A job of which nothing but its id matters.
+    fn only(id: impl Into<ValueRef<'a>>) -> Self {
+        Leaving { id: id.into(), digest: None, failures: None }
+    }
+
+    /// The id as a parameter of a statement.
+    fn id(&self) -> ToSqlOutput<'a> {
+        ToSqlOutput::Borrowed(self.id)
+    }
+
+    /// The same for the statement that gives the job its next place.
+    fn arrives(self) -> ToSqlOutput<'a> {
+        self.id()
+    }
+}
+
+#[cfg(test)]
+mod tests;

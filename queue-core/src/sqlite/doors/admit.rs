@@ -1,0 +1,125 @@
+//! The door `admit`: a job that waits becomes active, under the tag of the lane that claims it.
+//!
+//! Everything that is claimed passes it: jobs of the line, suspects, parked jobs. It looks before it takes: [`Admission::look`]
+//! says whether a job may be next, and one that is refused has not moved. Only then [`Admission::admit`] writes.
+//!
+//! | inputs | tag (lane and claim number), how many jobs, how many bytes at most ([`MAX_BYTES`], except for a single job) |
+//! |---|---|
+//! | changes | state, rank and pos of what is taken (its tag); the entry of a parked job in `queue_parked` |
+//! | leaves | attempts, crashes, snoozes, failures, envelope |
+//! | ends | a row whose id is none: another program's, which nobody could finish, and which would stand in the way |
+
+use rusqlite::{OptionalExtension, params, types::Value};
+
+use super::{
+    end,
+    ready::{self, Waiting},
+    row::{ACTIVE, PARKED, Tag},
+};
+use crate::{
+    address::JobId,
+    broker::{Delivery, MAX_BYTES},
+    sqlite::connection::{
+        lenient::Count,
+        statement::sql,
+        tx::{Failed, Queue, Tx},
+    },
+};
+
+/// What one turn claims, and the room that it still has.
+pub(crate) struct Admission {
+    tag: Tag,
+    /// Jobs that may still be looked at.
+    left: usize,
+    /// Bytes of the envelopes that were admitted.
+    bytes: usize,
+    /// Whether no job was admitted yet.
+    empty: bool,
+    deliveries: Vec<Delivery>,
+}
+
+impl Admission {
+    /// For a lane that has room for `claim` jobs.
+    pub(crate) fn new(tag: Tag, claim: usize) -> Self {
+        Admission { tag, left: claim, bytes: 0, empty: true, deliveries: Vec::new() }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.left > 0
+    }
+
+    pub(crate) fn has_suspect(&self) -> bool {
+        self.deliveries.iter().any(|delivery| delivery.crashes > 0)
+    }
+
+    pub(crate) fn into_deliveries(self) -> Vec<Delivery> {
+        self.deliveries
+    }
+
+    /// Takes at most `limit` jobs from the head of a line (`READY` or `SUSPECT`), in order.
+    pub(crate) fn take(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, state: i64, limit: usize) -> Result<(), Failed> {
+        let limit = limit.min(self.left);
+        if limit == 0 {
+            return Ok(());
+        }
+        for waiting in ready::pop(tx, queue, state, limit, |waiting| self.look(waiting))? {
+            self.admit(tx, queue, waiting)?;
+        }
+        Ok(())
+    }
+
+    /// Takes parked jobs of a task. A suspect is one here too: at most one, if `suspects`; those that are passed over stay parked.
+    pub(crate) fn take_parked(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, suspects: bool) -> Result<(), Failed> {
+        const UNPARK: &str = "DELETE FROM queue_parked WHERE queue = ?1 AND task = ?2 AND id = ?3";
+        let mut parked = tx.sql(sql!("admit_parked_ids.sql"))?;
+        let found: Vec<(Value, u32)> = parked
+            .query_map(params![queue.key, task, suspects && !self.has_suspect(), self.left], |row| {
+                Ok((row.get(0)?, row.get::<_, Count>(1)?.0))
+            })?
+            .collect::<rusqlite::Result<_>>()?;
+        for (id, crashes) in found {
+            if crashes > 0 && self.has_suspect() {
+                continue;
+            }
+            let waiting = tx.sql(sql!("admit_parked.sql"))?.query_row(params![queue.key, id, PARKED], Waiting::read).optional()?;
+            // An entry without its job goes as well.
+            if let Some(waiting) = waiting {
+                if !self.look(&waiting) {
+                    return Ok(());
+                }
+                self.admit(tx, queue, waiting)?;
+            }
+            tx.sql(UNPARK)?.execute(params![queue.key, task, id])?;
+        }
+        Ok(())
+    }
+
+    /// Whether this job may be next: then it is counted, and has to be given to `admit`.
+    fn look(&mut self, waiting: &Waiting) -> bool {
+        let bytes = self.bytes + waiting.envelope.len();
+        if self.left == 0 || bytes > MAX_BYTES && !self.empty {
+            return false;
+        }
+        (self.left, self.bytes, self.empty) = (self.left - 1, bytes, false);
+        true
+    }
+
+    /// Makes a job active that was looked at.
+    fn admit(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, waiting: Waiting) -> Result<(), Failed> {
+        let Waiting { id: stored, envelope, attempts, crashes, snoozes } = waiting;
+        let id = match &stored {
+            Value::Blob(id) => JobId::from_bytes(id).ok(),
+            _ => None,
+        };
+        let Some(id) = id else {
+            // Its place in this turn is for another one.
+            self.left += 1;
+            return Ok(end::repair(tx, queue, &stored)?);
+        };
+        tx.sql(sql!("admit.sql"))?.execute(params![queue.key, stored, ACTIVE, self.tag.worker, self.tag.claim])?;
+        let mut delivery = Delivery::new(id, self.tag.claim.cast_unsigned(), envelope);
+        (delivery.attempts, delivery.crashes, delivery.snoozes) = (attempts, crashes, snoozes);
+        self.deliveries.push(delivery);
+        Ok(())
+    }
+}

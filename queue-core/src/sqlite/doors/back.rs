@@ -1,0 +1,101 @@
+//! The door `back`: a job waits again.
+//!
+//! | function | place | changes besides | hint |
+//! |---|---|---|---|
+//! | [`retry`] | `retry`, after a delay | nothing | then |
+//! | [`snooze`] | `scheduled`, after a delay | snoozes; `snoozed` | then |
+//! | [`repeat`] | tail of the line, or `scheduled` | attempts, snoozes and failures begin anew; `repeated` | then |
+//! | [`release`] | head of the line | `released`, if its holder did it | now |
+//! | [`park`] | `parked` | an entry in `queue_parked` | now, for a lane that knows the task |
+//! | [`requeue`] | tail of the line, out of `dead` | all that counts or describes failures; `requeued`, the bytes of the dead | now |
+//! | [`repair`], [`mend`] | an end of the line; where its state says | nothing | none |
+//!
+//! All leave envelope, priority and digest. The jobs that were active have passed [`settle`](super::settle) before.
+
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params, types::Value};
+
+use super::{
+    Leaving,
+    ready::{self, End},
+    row::{DEAD, PARKED, RETRY, SCHEDULED},
+};
+use crate::sqlite::connection::{
+    statement::sql,
+    tx::{Failed, Queue, Tx, due_after},
+};
+
+/// After a failure or crash that may be tried again.
+pub(crate) fn retry(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
+    later(tx, queue, job, RETRY, delay)
+}
+
+/// The handler wants to go on later.
+pub(crate) fn snooze(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
+    const SNOOZE: &str = "UPDATE queue_jobs SET snoozes = snoozes + 1 WHERE queue = ?1 AND id = ?2";
+    tx.sql(SNOOZE)?.execute(params![queue.key, job.id()])?;
+    tx.count(queue.key, "snoozed", 1);
+    later(tx, queue, job, SCHEDULED, delay)
+}
+
+/// The job begins anew, as if it had been enqueued with this delay.
+pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
+    const ANEW: &str = "UPDATE queue_jobs SET attempts = 0, snoozes = 0, failures = NULL WHERE queue = ?1 AND id = ?2";
+    tx.sql(ANEW)?.execute(params![queue.key, job.id()])?;
+    tx.count(queue.key, "repeated", 1);
+    if !delay.is_zero() {
+        return later(tx, queue, job, SCHEDULED, delay);
+    }
+    ready::push(tx, queue, &job.arrives(), End::Tail)?;
+    tx.hint(queue.name, tx.now);
+    Ok(())
+}
+
+/// A job that was not run, or whose run was nobody's fault.
+pub(crate) fn release(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, by_holder: bool) -> Result<(), Failed> {
+    ready::push(tx, queue, &job.arrives(), End::Head)?;
+    tx.count(queue.key, "released", i64::from(by_holder));
+    tx.hint(queue.name, tx.now);
+    Ok(())
+}
+
+/// Until a lane comes that knows its task.
+pub(crate) fn park(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str) -> Result<(), Failed> {
+    const ENTER: &str = "INSERT OR IGNORE INTO queue_parked (queue, task, id) VALUES (?1, ?2, ?3)";
+    let id = job.arrives();
+    tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, PARKED, tx.now])?;
+    tx.sql(ENTER)?.execute(params![queue.key, task, id])?;
+    tx.hint(queue.name, tx.now);
+    Ok(())
+}
+
+/// A person wants a dead letter to run again. False: there is none of this id.
+pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<bool, Failed> {
+    let bytes: Option<i64> = tx.sql(sql!("back_requeue.sql"))?.query_row(params![queue.key, id, DEAD], |row| row.get(0)).optional()?;
+    let Some(bytes) = bytes else { return Ok(false) };
+    ready::push(tx, queue, id, End::Tail)?;
+    tx.count(queue.key, ".dead_bytes", -bytes);
+    tx.count(queue.key, "requeued", 1);
+    tx.hint(queue.name, tx.now);
+    Ok(true)
+}
+
+/// A job that was found where no query finds it.
+pub(crate) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, end: End) -> Result<(), Failed> {
+    Ok(ready::push(tx, queue, &job.arrives(), end)?)
+}
+
+/// A job whose state can be believed, but not its place in it.
+pub(crate) fn mend(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<()> {
+    tx.sql(sql!("back_mend.sql"))?.execute(params![queue.key, id, tx.now]).map(drop)
+}
+
+/// A job that waits beside the line for its time.
+fn later(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, delay: Duration) -> Result<(), Failed> {
+    let id = job.arrives();
+    let at = due_after(tx.now, delay);
+    tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, state, at])?;
+    tx.hint(queue.name, at);
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! The door `end`: a job has come to its end, or its record has. What a job holds is given back here.
+//!
+//! | function | end | changes besides |
+//! |---|---|---|
+//! | [`acked`] | gone, through `settle` as well | `done` |
+//! | [`done`] | gone, or `done` with its result for as long as it is kept | a tombstone for a given id; `done` |
+//! | [`bury`] | `dead` | `dead` |
+//! | [`cancelled`], [`expired`] | `cancelled`, `expired`, kept for a day; a given id is free | `cancelled`, `expired` |
+//! | [`delete`], [`delete_record`] | gone, its tombstone too | nothing |
+//! | [`give_way`] | the record of a job that nobody wanted, when its id comes again | nothing |
+//! | [`repair`] | gone: a row whose id is none | `repaired` |
+//! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
+//! | [`forget`] | tombstones | nothing |
+//!
+//! The broker's own counters (`.kept`, `.kept_bytes`, `.dead_bytes`, `.tombstones`) follow each of them.
+
+use std::time::Duration;
+
+use rusqlite::{ToSql, params, types::Value};
+
+use super::{
+    Leaving,
+    row::{ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, Tag},
+    settle,
+};
+use crate::{
+    broker::{BuryReason, ENDED_KEEP, KeepLimits},
+    sqlite::connection::{
+        lenient::Number,
+        statement::sql,
+        tx::{Failed, Queue, Tx, after},
+    },
+};
+
+/// Acks a job that leaves nothing, with a made id: the common case, through both doors in one statement. False: its tag does
+/// not stand.
+pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &[u8]) -> Result<bool, Failed> {
+    let gone = tx.sql(sql!("end_acked.sql"))?.execute(params![queue.key, id, ACTIVE, tag.worker, tag.claim])?;
+    if gone == 0 {
+        settle::stale(tx, tag, id)?;
+        return Ok(false);
+    }
+    tx.count(queue.key, "done", 1);
+    Ok(true)
+}
+
+/// How a job is kept that is done.
+pub(crate) struct Kept<'a> {
+    pub(crate) keep: Duration,
+    pub(crate) result: Option<&'a [u8]>,
+    pub(crate) limits: KeepLimits,
+}
+
+/// The job has succeeded.
+pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: Option<&Kept<'_>>) -> Result<(), Failed> {
+    if let Some(digest) = job.digest {
+        remember(tx, queue, &job, digest)?;
+    }
+    let id = job.arrives();
+    tx.count(queue.key, "done", 1);
+    let Some(&Kept { keep, result, limits }) = kept else { return Ok(gone(tx, queue, &id)?) };
+    let until = after(tx.now, keep);
+    let bytes: i64 = tx.sql(sql!("end_done.sql"))?.query_row(params![queue.key, id, DONE, until, tx.now, result], |row| row.get(0))?;
+    tx.count(queue.key, ".kept", 1);
+    tx.count(queue.key, ".kept_bytes", bytes);
+    // Two go for one that comes, so that a lowered limit is reached.
+    trim(tx, queue, limits, 2)?;
+    Ok(())
+}
+
+/// The job is a dead letter.
+pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason: BuryReason) -> Result<(), Failed> {
+    let bytes: i64 =
+        tx.sql(sql!("end_bury.sql"))?.query_row(params![queue.key, job.arrives(), DEAD, tx.now, reason.name()], |row| row.get(0))?;
+    tx.count(queue.key, ".dead_bytes", bytes);
+    tx.count(queue.key, "dead", 1);
+    Ok(())
+}
+
+/// Somebody did not want the job any more.
+pub(crate) fn cancelled(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, note: Option<&str>) -> Result<(), Failed> {
+    unwanted(tx, queue, job, CANCELLED, note)?;
+    tx.count(queue.key, "cancelled", 1);
+    Ok(())
+}
+
+/// The job came too late to be of use.
+pub(crate) fn expired(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Result<(), Failed> {
+    unwanted(tx, queue, job, EXPIRED, None)?;
+    tx.count(queue.key, "expired", 1);
+    Ok(())
+}
+
+fn unwanted(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, note: Option<&str>) -> Result<(), Failed> {
+    let until = after(tx.now, ENDED_KEEP);
+    let bytes: i64 =
+        tx.sql(sql!("end_unwanted.sql"))?.query_row(params![queue.key, job.arrives(), state, until, tx.now, note], |row| row.get(0))?;
+    tx.count(queue.key, ".kept", 1);
+    tx.count(queue.key, ".kept_bytes", bytes);
+    Ok(())
+}
+
+/// A person removes a job that waited.
+pub(crate) fn delete(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Result<(), Failed> {
+    let id = job.arrives();
+    gone(tx, queue, &id)?;
+    Ok(forget_one(tx, queue, &id)?)
+}
+
+/// A person removes the record of a job that has ended.
+pub(crate) fn delete_record(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, bytes: i64) -> Result<(), Failed> {
+    remove(tx, queue, id, state, bytes)?;
+    Ok(forget_one(tx, queue, id)?)
+}
+
+/// The record of a cancelled or expired job gives way to a new one of its id.
+pub(crate) fn give_way(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, bytes: i64) -> Result<(), Failed> {
+    Ok(remove(tx, queue, id, state, bytes)?)
+}
+
+/// A row whose id is none: no one could finish it.
+pub(super) fn repair(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<()> {
+    gone(tx, queue, id)?;
+    repaired(tx, queue, 1);
+    Ok(())
+}
+
+/// Counts what the auditor has repaired, whatever it was.
+pub(crate) fn repaired(tx: &mut Tx<'_>, queue: &Queue<'_>, damages: usize) {
+    tx.count(queue.key, "repaired", i64::try_from(damages).unwrap_or(i64::MAX));
+}
+
+/// Removes dead letters from the oldest on, at most `items`: those that died until then, and more while they are more than so many bytes.
+pub(crate) fn evict_dead(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, bytes: i64, items: usize) -> Result<usize, Failed> {
+    let evicted = evict(tx, queue, DEAD, items, |tx, died| Ok(died <= until || tx.counter(queue.key, ".dead_bytes")? > bytes))?;
+    tx.count(queue.key, "dead_evicted", i64::try_from(evicted).unwrap_or(i64::MAX));
+    Ok(evicted)
+}
+
+/// Removes records that were to be kept until now, at most `items` of each state.
+pub(crate) fn evict_kept(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<usize, Failed> {
+    let mut evicted = 0;
+    for state in [DONE, CANCELLED, EXPIRED] {
+        evicted += evict(tx, queue, state, items, |tx, until| Ok(until <= tx.now))?;
+    }
+    Ok(evicted)
+}
+
+/// Removes at most `items` kept jobs while there are more of them than the limits allow.
+pub(crate) fn trim(tx: &mut Tx<'_>, queue: &Queue<'_>, limits: KeepLimits, items: usize) -> Result<usize, Failed> {
+    let over = |value: i64, limit: u64| u64::try_from(value).unwrap_or(0) > limit;
+    let too_many =
+        |tx: &Tx<'_>| Ok(over(tx.counter(queue.key, ".kept")?, limits.count) || over(tx.counter(queue.key, ".kept_bytes")?, limits.bytes));
+    let mut removed = 0;
+    if !too_many(tx)? {
+        return Ok(removed);
+    }
+    for state in [DONE, CANCELLED, EXPIRED] {
+        removed += evict(tx, queue, state, items - removed, |tx, _| too_many(tx))?;
+    }
+    Ok(removed)
+}
+
+/// Removes the first records of a final state, at most `items`, for as long as `goes` says so of their `pos`.
+fn evict(
+    tx: &mut Tx<'_>,
+    queue: &Queue<'_>,
+    state: i64,
+    items: usize,
+    goes: impl Fn(&Tx<'_>, i64) -> Result<bool, Failed>,
+) -> Result<usize, Failed> {
+    let mut removed = 0;
+    while removed < items {
+        let first = {
+            let mut first = tx.sql(sql!("end_oldest.sql"))?;
+            let mut rows = first.query(params![queue.key, state])?;
+            match rows.next()? {
+                Some(row) => Some((row.get::<_, Value>(0)?, row.get::<_, Number>(1)?.0, row.get::<_, Number>(2)?.0)),
+                None => None,
+            }
+        };
+        let Some((id, pos, bytes)) = first else { break };
+        if !goes(tx, pos)? {
+            break;
+        }
+        remove(tx, queue, &id, state, bytes)?;
+        removed += 1;
+    }
+    Ok(removed)
+}
+
+/// Forgets at most `items` tombstones that are as old as that, and at most `items` more while there are more than `most`.
+pub(crate) fn forget(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, most: i64, items: usize) -> Result<usize, Failed> {
+    let excess = tx.counter(queue.key, ".tombstones")?.saturating_sub(most).max(0);
+    let mut forgotten = tx.sql(sql!("end_forget_old.sql"))?.execute(params![queue.key, until, items])?;
+    let more = excess.min(i64::try_from(items).unwrap_or(i64::MAX));
+    forgotten += tx.sql(sql!("end_forget_more.sql"))?.execute(params![queue.key, more])?;
+    tx.count(queue.key, ".tombstones", -i64::try_from(forgotten).unwrap_or(i64::MAX));
+    Ok(forgotten)
+}
+
+/// Remembers a given id whose job is done.
+fn remember(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, digest: i64) -> rusqlite::Result<()> {
+    const REMEMBER: &str = "INSERT INTO queue_tombstones (queue, id, digest, ended) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+    let new = tx.sql(REMEMBER)?.execute(params![queue.key, job.id(), digest, tx.now])?;
+    tx.count(queue.key, ".tombstones", i64::try_from(new).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+    const FORGET: &str = "DELETE FROM queue_tombstones WHERE queue = ?1 AND id = ?2";
+    let forgotten = tx.sql(FORGET)?.execute(params![queue.key, id])?;
+    tx.count(queue.key, ".tombstones", -i64::try_from(forgotten).unwrap_or(0));
+    Ok(())
+}
+
+/// Removes the record of a job that has ended, and takes it out of the broker's own counts.
+fn remove(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), state: i64, bytes: i64) -> rusqlite::Result<()> {
+    gone(tx, queue, id)?;
+    if state == DEAD {
+        tx.count(queue.key, ".dead_bytes", -bytes);
+    } else {
+        tx.count(queue.key, ".kept", -1);
+        tx.count(queue.key, ".kept_bytes", -bytes);
+    }
+    Ok(())
+}
+
+/// Removes the row of a job.
+fn gone(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+    const GONE: &str = "DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    tx.sql(GONE)?.execute(params![queue.key, id]).map(drop)
+}

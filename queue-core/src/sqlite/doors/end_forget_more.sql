@@ -1,0 +1,4 @@
+-- Removes the oldest tombstones.
+-- ?1 queue, ?2 limit
+DELETE FROM queue_tombstones WHERE queue = ?1 AND id IN
+(SELECT id FROM queue_tombstones WHERE queue = ?1 ORDER BY ended LIMIT ?2)

@@ -1,0 +1,4 @@
+-- Removes old tombstones.
+-- ?1 queue, ?2 ended until then, ?3 limit
+DELETE FROM queue_tombstones WHERE queue = ?1 AND id IN
+(SELECT id FROM queue_tombstones WHERE queue = ?1 AND ended <= ?2 ORDER BY ended LIMIT ?3)

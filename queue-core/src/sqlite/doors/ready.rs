@@ -1,0 +1,201 @@
+//! The door `ready`: how jobs come into the line, stand in it and are looked at.
+//!
+//! The line of a queue is what its lanes claim from, in this order: suspects first (`SUSPECT`), then by priority and place
+//! (`READY`). A place is a number that grows at the tail and falls at the head. Jobs that are not due wait beside the line, by time.
+//!
+//! | function | changes | leaves |
+//! |---|---|---|
+//! | [`store`] | a new row, in the line or beside it; `enqueued` | an id that is there |
+//! | [`push`] | state, rank, pos | all other columns; who calls it counts and tells |
+//! | [`promote`] | what is due joins the tail | jobs that are not due |
+//! | [`leave`], [`unpark`] | the entry of a parked job in `queue_parked` | the row, for the door that comes next |
+//! | [`stray`] | nothing | the row, for its repair |
+//! | [`pop`], [`waits`], [`next_due`], [`page`], [`depth`] | nothing | everything |
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Row, ToSql, params, types::Value};
+
+use super::{
+    Leaving,
+    row::{self, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
+};
+use crate::{
+    broker::{DUE_ITEMS, Due, JobState, NewJob},
+    sqlite::connection::{
+        lenient::{Bytes, Count, Number},
+        statement::sql,
+        tx::{Failed, Queue, Tx, due_after},
+    },
+};
+
+/// An end of the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Head,
+    Tail,
+}
+
+/// A job that may be claimed.
+pub(crate) struct Waiting {
+    /// As it is stored: another program may have written what is no id.
+    pub(super) id: Value,
+    pub(super) envelope: Vec<u8>,
+    pub(super) attempts: u32,
+    pub(super) crashes: u32,
+    pub(super) snoozes: u32,
+}
+
+impl Waiting {
+    /// Reads the columns id, envelope, attempts, crashes, snoozes.
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let (Bytes(envelope), Count(attempts), Count(crashes), Count(snoozes)) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+        Ok(Waiting { id: row.get(0)?, envelope, attempts, crashes, snoozes })
+    }
+}
+
+/// Stores a new job: at the tail of the line, or as scheduled if it is not due yet. Gives the time at which it is due; `None`
+/// when its id is there already, and then nothing has changed.
+pub(crate) fn store(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: &NewJob) -> Result<Option<i64>, Failed> {
+    let at = match job.due {
+        Due::Now => tx.now,
+        Due::After(delay) => due_after(tx.now, delay),
+        Due::AtMs(at) => at,
+    };
+    let priority = i64::from(job.priority.number());
+    let (state, rank, pos) = if at <= tx.now { (READY, priority, queue.next_tail()) } else { (SCHEDULED, 0, at) };
+    let digest = job.id.is_given().then(|| job.digest.cast_signed());
+    let stored = tx.sql(sql!("ready_store.sql"))?.execute(params![
+        queue.key,
+        job.id.as_bytes(),
+        state,
+        rank,
+        pos,
+        priority,
+        job.envelope,
+        digest
+    ])?;
+    if stored == 0 {
+        return Ok(None);
+    }
+    tx.count(queue.key, "enqueued", 1);
+    Ok(Some(at))
+}
+
+/// Puts a job that has a row at an end of the line, among the suspects if it has crashes.
+pub(super) fn push(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<()> {
+    let pos = match end {
+        End::Head => queue.next_head(),
+        End::Tail => queue.next_tail(),
+    };
+    tx.sql(sql!("ready_push.sql"))?.execute(params![queue.key, id, pos]).map(drop)
+}
+
+/// Moves what is due to the tail of the line, at most [`DUE_ITEMS`] of each kind.
+pub(crate) fn promote(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<(), Failed> {
+    for state in [SCHEDULED, RETRY] {
+        let mut due = tx.sql(sql!("ready_due.sql"))?;
+        let ids: Vec<Value> =
+            due.query_map(params![queue.key, state, tx.now, DUE_ITEMS], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        for id in ids {
+            push(tx, queue, &id, End::Tail)?;
+        }
+    }
+    Ok(())
+}
+
+/// The jobs at the head of a line (`READY` or `SUSPECT`), at most `limit`, up to the first that `look` refuses. They stand in it
+/// until [`admit`](super::admit) takes them: a job that is refused has not moved.
+pub(super) fn pop(
+    tx: &Tx<'_>,
+    queue: &Queue<'_>,
+    state: i64,
+    limit: usize,
+    mut look: impl FnMut(&Waiting) -> bool,
+) -> Result<Vec<Waiting>, Failed> {
+    let mut head = tx.sql(sql!("ready_pop.sql"))?;
+    let mut rows = head.query(params![queue.key, state, limit])?;
+    let mut popped = Vec::with_capacity(limit);
+    while let Some(row) = rows.next()? {
+        let waiting = Waiting::read(row)?;
+        if !look(&waiting) {
+            break;
+        }
+        popped.push(waiting);
+    }
+    Ok(popped)
+}
+
+/// A job that waits (in a state that is neither `active` nor final) leaves its place, for a person's cancel or delete.
+pub(crate) fn leave<'a>(tx: &Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state: i64) -> rusqlite::Result<Leaving<'a>> {
+    if state == PARKED {
+        unpark(tx, queue, id)?;
+    }
+    Ok(Leaving::only(id))
+}
+
+/// Removes the entry of a parked job. The table is read by task; a single job of it is looked for.
+pub(crate) fn unpark(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+    const UNPARK: &str = "DELETE FROM queue_parked WHERE queue = ?1 AND id = ?2";
+    tx.sql(UNPARK)?.execute(params![queue.key, id]).map(drop)
+}
+
+/// A job that is in no place that any query finds leaves it, for its repair.
+pub(crate) fn stray(id: &Value) -> Leaving<'_> {
+    Leaving::only(id)
+}
+
+/// Whether anything stands in the line, and whether a suspect does.
+pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(bool, bool)> {
+    tx.sql(sql!("ready_waits.sql"))?.query_row(params![queue.key, READY, SUSPECT], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// When the next job joins the line that is not due yet.
+pub(crate) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<i64>> {
+    const NEXT_DUE: &str = "SELECT min(pos) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0";
+    let mut next = None;
+    for state in [SCHEDULED, RETRY] {
+        let due: Option<Number> = tx.sql(NEXT_DUE)?.query_row(params![queue.key, state], |row| row.get(0))?;
+        next = [next, due.map(|Number(due)| due)].into_iter().flatten().min();
+    }
+    Ok(next)
+}
+
+/// The jobs of a state in order, from the one at `offset`, at most `limit`; of `ready`, suspects first.
+pub(crate) fn page<T>(
+    tx: &Tx<'_>,
+    queue: &Queue<'_>,
+    state: JobState,
+    offset: u64,
+    limit: usize,
+    mut read: impl FnMut(&Row<'_>) -> T,
+) -> Result<Vec<T>, Failed> {
+    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+    let is_line = state == JobState::Ready;
+    let mut page = tx.sql(if is_line { sql!("ready_page_line.sql") } else { sql!("ready_page.sql") })?;
+    let mut rows = if is_line {
+        page.query(params![queue.key, limit, offset, SUSPECT, READY])?
+    } else {
+        page.query(params![queue.key, limit, offset, row::number(state)])?
+    };
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row));
+    }
+    Ok(found)
+}
+
+/// How many jobs are in each state.
+pub(crate) fn depth(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<BTreeMap<JobState, u64>, Failed> {
+    const DEPTH: &str = "SELECT state, count(*) FROM queue_jobs WHERE queue = ?1 GROUP BY state";
+    let mut depth = BTreeMap::new();
+    let mut statement = tx.sql(DEPTH)?;
+    let mut rows = statement.query([queue.key])?;
+    while let Some(row) = rows.next()? {
+        // A state that is none is for the auditor to find.
+        if let Ok(state) = row::state(row.get::<_, Number>(0)?.0) {
+            *depth.entry(state).or_default() += row.get::<_, u64>(1)?;
+        }
+    }
+    Ok(depth)
+}

@@ -1,0 +1,126 @@
+//! The door `settle`: a job leaves `active`, whatever way. What an active job holds is given back here.
+//!
+//! Nothing is believed but the tag: a holder passes with it, or is stale and changes nothing. Others pass without one, and say
+//! why: reclaim (the lane was fenced), a person's cancel, repair.
+//!
+//! | function | who leaves | changes |
+//! |---|---|---|
+//! | [`holder`] | what its holder ends | crashes and first crash, when the process lived through the run |
+//! | [`fail`] | the same, after a run that failed | attempts, failures; `failed` |
+//! | [`reclaim`], [`charge`] | what a fenced lane held | `reclaimed`, `forgotten`; crashes, first crash and failures; `crashed` |
+//! | [`cancel`] | what a person cancels | a row of `queue_gone`, by which the lane hears of it |
+//! | [`orphan`] | what no lane holds | nothing |
+//!
+//! All leave state, rank and pos to `back` or `end`, which come next. The ack of a job that leaves nothing goes through both
+//! doors in one statement, [`end::acked`](super::end::acked).
+
+use rusqlite::{OptionalExtension, params, types::Value};
+
+use super::{
+    Leaving,
+    row::{self, ACTIVE, Tag},
+};
+use crate::{
+    broker::CrashRule,
+    sqlite::connection::{
+        lenient::{Bytes, Number},
+        statement::sql,
+        tx::{Failed, Queue, Tx},
+    },
+};
+
+/// A job that its holder ends; `None` when the tag does not stand. `ran`: the process has lived through a run of it, so that
+/// its crashes are forgiven.
+pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [u8], ran: bool) -> Result<Option<Leaving<'a>>, Failed> {
+    let held: Option<(Option<Number>, Option<Bytes>)> = tx
+        .sql(sql!("settle_holder.sql"))?
+        .query_row(params![queue.key, id, ACTIVE, tag.worker, tag.claim], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((digest, failures)) = held else {
+        stale(tx, tag, id)?;
+        return Ok(None);
+    };
+    if ran {
+        tx.sql(sql!("settle_forgive.sql"))?.execute(params![queue.key, id])?;
+    }
+    let (digest, failures) = (digest.map(|Number(digest)| digest), failures.map(|Bytes(failures)| failures));
+    Ok(Some(Leaving { digest, failures, ..Leaving::only(id) }))
+}
+
+/// An ending came too late. If that was since the job was cancelled, the lane need not hear of it any more.
+pub(super) fn stale(tx: &Tx<'_>, tag: Tag, id: &[u8]) -> rusqlite::Result<()> {
+    const HEARD: &str = "DELETE FROM queue_gone WHERE worker = ?1 AND id = ?2 AND claim = ?3";
+    tx.sql(HEARD)?.execute(params![tag.worker, id, tag.claim]).map(drop)
+}
+
+/// Notes that the run of a job failed.
+pub(crate) fn fail(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, error: &str) -> Result<(), Failed> {
+    const FAIL: &str = "UPDATE queue_jobs SET attempts = attempts + 1, failures = ?3 WHERE queue = ?1 AND id = ?2";
+    let failures = row::one_more_failure(job.failures.as_deref(), tx.now, error)?;
+    tx.sql(FAIL)?.execute(params![queue.key, job.id(), failures])?;
+    tx.count(queue.key, "failed", 1);
+    Ok(())
+}
+
+/// A job that a fenced lane holds.
+pub(crate) struct Held {
+    id: Vec<u8>,
+    crashes: i64,
+    first_crash: Option<i64>,
+    failures: Option<Vec<u8>>,
+}
+
+impl Held {
+    pub(crate) fn id(&self) -> &[u8] {
+        &self.id
+    }
+
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.crashes > 0
+    }
+}
+
+/// The jobs that a lane holds.
+pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64) -> rusqlite::Result<Vec<Held>> {
+    tx.sql(sql!("settle_held.sql"))?
+        .query_map(params![queue.key, ACTIVE, lane], |row| {
+            let (Bytes(id), Number(crashes)) = (row.get(0)?, row.get(1)?);
+            let (first, failures) = (row.get::<_, Option<Number>>(2)?, row.get::<_, Option<Bytes>>(3)?);
+            let (first_crash, failures) = (first.map(|Number(first)| first), failures.map(|Bytes(failures)| failures));
+            Ok(Held { id, crashes, first_crash, failures })
+        })?
+        .collect()
+}
+
+/// Takes a job from a fenced lane, uncharged. `lives`: its process has not died, the broker had only forgotten the lane.
+pub(crate) fn reclaim<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, lives: bool) -> Leaving<'a> {
+    tx.count(queue.key, "reclaimed", 1);
+    tx.count(queue.key, "forgotten", i64::from(lives));
+    Leaving::only(held.id.as_slice())
+}
+
+/// Takes a job from a fenced lane, and charges a crash. Gives the number of crashes within the rule's window.
+pub(crate) fn charge<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, rule: &CrashRule) -> Result<(Leaving<'a>, i64), Failed> {
+    const CHARGE: &str = "UPDATE queue_jobs SET crashes = ?3, first_crash = ?4, failures = ?5 WHERE queue = ?1 AND id = ?2";
+    let window = i64::try_from(rule.window.as_millis()).unwrap_or(i64::MAX);
+    let (crashes, first) = match held.first_crash {
+        Some(first) if held.crashes > 0 && tx.now.saturating_sub(first) <= window => (held.crashes.saturating_add(1), first),
+        _ => (1, tx.now),
+    };
+    let failures = row::one_more_failure(held.failures.as_deref(), tx.now, "the process that ran it died, or lost the broker")?;
+    tx.sql(CHARGE)?.execute(params![queue.key, held.id, crashes, first, failures])?;
+    tx.count(queue.key, "reclaimed", 1);
+    tx.count(queue.key, "crashed", 1);
+    Ok((Leaving::only(held.id.as_slice()), crashes))
+}
+
+/// Takes a job from the lane that holds it, for a person's cancel. The lane hears of it with its next beat.
+pub(crate) fn cancel<'a>(tx: &Tx<'_>, tag: Tag, id: &'a [u8]) -> rusqlite::Result<Leaving<'a>> {
+    tx.sql(sql!("settle_tell.sql"))?.execute(params![tag.worker, id, tag.claim])?;
+    Ok(Leaving::only(id))
+}
+
+/// Takes an active job that no lane ever held, for its repair.
+pub(crate) fn orphan(id: &Value) -> Leaving<'_> {
+    Leaving::only(id)
+}

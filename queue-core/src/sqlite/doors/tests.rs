@@ -1,0 +1,119 @@
+//! That nothing goes past the doors: read from the sources, so that a new file is looked at as well.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite")
+}
+
+/// The Rust and SQL files of this broker, by their path in its folder. Tests write what they like.
+fn sources() -> Vec<(String, String)> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder()]);
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(folder()).unwrap().to_string_lossy().replace('\\', "/");
+            if path.is_dir() {
+                folders.push(path);
+            } else if !name.ends_with("tests.rs") && !name.contains("migrations/") {
+                found.push((name, fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+/// The words of a source before each mention of a table, the nearest first.
+fn before(source: &str, table: &str) -> Vec<Vec<String>> {
+    let lower = source.to_ascii_lowercase();
+    let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    lower
+        .match_indices(table)
+        .map(|(at, _)| lower[..at].split(word).rev().filter(|word| !word.is_empty()).take(3).map(str::to_owned).collect())
+        .collect()
+}
+
+/// Whether a statement in a source changes a table.
+fn writes(source: &str, table: &str) -> bool {
+    before(source, table).iter().any(|words| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        matches!(words[..], ["into" | "update", ..] | ["from", "delete", ..] | [_, "or", "update"])
+    })
+}
+
+#[test]
+fn a_place_is_written_by_doors_alone() {
+    let tables = ["queue_jobs", "queue_parked", "queue_tombstones", "queue_counters"];
+    for (name, source) in sources() {
+        let is_door = name.starts_with("doors/") || name == "connection/tx.rs";
+        for table in tables {
+            assert!(is_door || !writes(&source, table), "{name} changes {table}: a job's place is changed by a door");
+        }
+        // The counters that go with it. `Tx` only adds them up.
+        assert!(is_door || !source.contains("tx.count("), "{name} counts: that is for the door that changes the place");
+    }
+}
+
+#[test]
+fn each_door_writes_only_what_it_is_for() {
+    let state = |prefix: &str| {
+        let mut files: Vec<String> = sources()
+            .into_iter()
+            .filter(|(name, source)| {
+                name.starts_with(prefix) && name.ends_with(".sql") && source.to_ascii_lowercase().contains("set state =")
+            })
+            .map(|(name, _)| name)
+            .collect();
+        files.sort();
+        files
+    };
+    assert_eq!(state("doors/admit"), ["doors/admit.sql"]);
+    assert_eq!(state("doors/back"), ["doors/back_beside.sql"]);
+    assert_eq!(state("doors/end"), ["doors/end_bury.sql", "doors/end_done.sql", "doors/end_unwanted.sql"]);
+    assert_eq!(state("doors/ready"), ["doors/ready_push.sql"]);
+    // It leaves the place to `back` or `end`.
+    assert_eq!(state("doors/settle"), [""; 0]);
+    assert_eq!(state("").len(), 6, "state is written nowhere else");
+}
+
+/// The numbers of the inputs (`?1`) in a text.
+fn inputs(text: &str) -> Vec<u32> {
+    let number = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok();
+    let mut inputs: Vec<u32> = text.split('?').skip(1).filter_map(number).collect();
+    inputs.sort_unstable();
+    inputs.dedup();
+    inputs
+}
+
+#[test]
+fn each_statement_opens_with_its_contract_and_names_its_inputs() {
+    let mut statements = 0;
+    for (name, source) in sources().into_iter().filter(|(name, _)| name.ends_with(".sql")) {
+        let statement = crate::sqlite::connection::statement::body(&source);
+        let contract = source.strip_suffix(statement).unwrap();
+        assert!(contract.lines().count() >= 2, "{name} says what it does, and then its inputs");
+        assert_eq!(inputs(contract), inputs(statement), "{name} names its inputs");
+        statements += 1;
+    }
+    assert!(statements > 20, "the statements were found");
+}
+
+#[test]
+fn what_goes_past_the_doors_is_found() {
+    for statement in [
+        "UPDATE queue_jobs SET state = 1",
+        "DELETE FROM\n    queue_jobs WHERE",
+        "insert into queue_jobs (queue)",
+        "INSERT OR IGNORE INTO queue_jobs",
+        "REPLACE INTO queue_jobs",
+        "UPDATE OR IGNORE queue_jobs SET",
+    ] {
+        assert!(writes(statement, "queue_jobs"), "{statement}");
+    }
+    for statement in ["SELECT 1 FROM queue_jobs WHERE", "UPDATE queue_workers SET deadline = (SELECT 1 FROM queue_jobs)"] {
+        assert!(!writes(statement, "queue_jobs"), "{statement}");
+    }
+}

@@ -1,0 +1,37 @@
+//! R6: a beat renews a lane's lease, and brings what was cancelled under it.
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::{
+    broker::{Extend, Extended},
+    error::Error,
+    sqlite::{
+        connection::{
+            lenient::Number,
+            statement::sql,
+            tx::{Failed, Tx, after},
+        },
+        doors::row,
+    },
+};
+
+pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed> {
+    const GONE: &str = "SELECT id, claim FROM queue_gone WHERE worker = ?1 LIMIT 500";
+    let forgotten = || Error::Forgotten(lane.worker.as_str().to_owned());
+    let queue = tx.queue(&lane.queue)?.ok_or_else(forgotten)?;
+    let worker: i64 = tx
+        .sql(sql!("extend.sql"))?
+        .query_row(params![queue.key, lane.worker.as_str(), lane.answered, after(tx.now, lane.lease)], |row| row.get(0))
+        .optional()?
+        .ok_or_else(forgotten)?;
+    let mut gone = tx.sql(GONE)?;
+    let mut rows = gone.query([worker])?;
+    let mut cancelled = Vec::new();
+    while let Some(row) = rows.next()? {
+        // A hint that cannot be read is no reason to let the lease run out.
+        if let Ok(id) = row::id(row, 0) {
+            cancelled.push((id, row.get::<_, Number>(1)?.0.cast_unsigned()));
+        }
+    }
+    Ok(Extended::new(cancelled))
+}

@@ -1,0 +1,29 @@
+//! R1: a name that was never used before.
+
+use rusqlite::params;
+
+use crate::{
+    broker::{Party, PartyName, Register},
+    sqlite::connection::{
+        lenient::Number,
+        statement::sql,
+        tx::{Failed, Tx, after},
+    },
+};
+
+/// `nonce` tells apart the names of one process and number, should a lost file begin to count anew.
+pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Result<PartyName, Failed> {
+    const NEXT: &str = "UPDATE queue_queues SET registrations = registrations + 1 WHERE queue = ?1 RETURNING registrations";
+    const PRODUCER: &str = "INSERT INTO queue_producers (queue, name, seen) VALUES (?1, ?2, ?3)";
+    let queue = tx.queue_made(&request.queue)?;
+    let Number(number) = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;
+    let name = PartyName::new(format!("{}.{nonce:016x}.{number}", request.process));
+    match request.party {
+        Party::Worker { lease } => {
+            let (deadline, term) = (after(tx.now, lease), after(0, lease));
+            tx.sql(sql!("register.sql"))?.execute(params![queue.key, name.as_str(), name.process(), deadline, term])?;
+        }
+        Party::Producer => drop(tx.sql(PRODUCER)?.execute(params![queue.key, name.as_str(), tx.now])?),
+    }
+    Ok(name)
+}

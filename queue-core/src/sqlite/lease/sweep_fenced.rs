@@ -1,0 +1,97 @@
+//! R7: takes back the jobs of fenced lanes.
+
+use rusqlite::params;
+
+use crate::{
+    address::JobId,
+    broker::{BuryReason, CrashRule, RECLAIM_ITEMS, Reclaimed},
+    sqlite::{
+        connection::{
+            lenient::Words,
+            statement::sql,
+            tx::{Failed, Queue, Tx},
+        },
+        doors::{
+            back, end,
+            row::ACTIVE,
+            settle::{self, Held},
+        },
+    },
+};
+
+/// The jobs of the fenced lanes of one process are judged together; those that go free go first, so that a reclaimer that
+/// comes after one that was cut off judges the same.
+pub(crate) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<Reclaimed, Failed> {
+    let mut reclaimed = Reclaimed::default();
+    let Some(mut queue) = tx.queue(name)? else { return Ok(reclaimed) };
+    let lanes: Vec<(i64, String)> = tx
+        .sql(sql!("fenced.sql"))?
+        .query_map([queue.key], |row| Ok((row.get(0)?, row.get::<_, Words>(1)?.0)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut left = RECLAIM_ITEMS;
+    for lanes in lanes.chunk_by(|one, other| one.1 == other.1) {
+        let process = Process::of(tx, &queue, lanes)?;
+        // Backwards, as each goes to the head.
+        for held in process.free.iter().rev().take(left) {
+            let job = settle::reclaim(tx, &queue, held, process.lives);
+            back::release(tx, &mut queue, job, false)?;
+            reclaimed.released += 1;
+        }
+        left -= process.free.len().min(left);
+        for held in process.charged.iter().take(left) {
+            let (job, crashes) = settle::charge(tx, &queue, held, rule)?;
+            if crashes >= i64::from(rule.max_crashes) {
+                end::bury(tx, &queue, job, BuryReason::Crashed)?;
+                // What is no id is no job of ours: nobody could look at it.
+                reclaimed.buried.extend(JobId::from_bytes(held.id()).ok());
+            } else {
+                back::retry(tx, &queue, job, rule.delay.saturating_mul(u32::try_from(crashes).unwrap_or(u32::MAX)))?;
+                reclaimed.charged += 1;
+            }
+        }
+        if process.charged.len() > left || process.free.len() + process.charged.len() > RECLAIM_ITEMS {
+            break;
+        }
+        left -= process.charged.len();
+        for (lane, _) in lanes {
+            forget(tx, *lane)?;
+            reclaimed.forgotten += 1;
+        }
+    }
+    tx.save(&queue)?;
+    Ok(reclaimed)
+}
+
+/// What the fenced lanes of a process hold, and how it is judged.
+struct Process {
+    /// Its fenced lanes were only forgotten: it goes on under other names.
+    lives: bool,
+    /// These go to the head, uncharged.
+    free: Vec<Held>,
+    /// These are charged with a crash.
+    charged: Vec<Held>,
+}
+
+impl Process {
+    fn of(tx: &Tx<'_>, queue: &Queue<'_>, lanes: &[(i64, String)]) -> Result<Self, Failed> {
+        const LIVES: &str =
+            "SELECT EXISTS (SELECT 1 FROM queue_workers WHERE queue = ?1 AND process = ?2 AND NOT fenced AND deadline > ?3)";
+        let process = &lanes[0].1;
+        let mut held = Vec::new();
+        for (lane, _) in lanes {
+            held.extend(settle::held(tx, queue, *lane)?);
+        }
+        let has_suspect: bool = tx.sql(sql!("has_suspect.sql"))?.query_row(params![queue.key, process, ACTIVE], |row| row.get(0))?;
+        let lives: bool = tx.sql(LIVES)?.query_row(params![queue.key, process, tx.now], |row| row.get(0))?;
+        let (charged, free) = held.into_iter().partition(|job| !lives && (!has_suspect || job.is_suspect()));
+        Ok(Process { lives, free, charged })
+    }
+}
+
+/// Forgets a lane that holds nothing any more.
+fn forget(tx: &Tx<'_>, lane: i64) -> rusqlite::Result<()> {
+    const NEWS: &str = "DELETE FROM queue_gone WHERE worker = ?1";
+    const LANE: &str = "DELETE FROM queue_workers WHERE worker = ?1";
+    tx.sql(NEWS)?.execute([lane])?;
+    tx.sql(LANE)?.execute([lane]).map(drop)
+}

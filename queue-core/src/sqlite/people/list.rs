@@ -1,0 +1,20 @@
+//! The jobs of a state, page by page.
+
+use super::record::record;
+use crate::{
+    broker::{JobState, Page},
+    sqlite::{
+        connection::tx::{Failed, Tx},
+        doors::ready,
+    },
+};
+
+pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page, Failed> {
+    let Some(queue) = tx.queue(queue)? else { return Ok(Page::default()) };
+    let mut found = ready::page(tx, &queue, state, offset, limit + 1, |row| record(tx, row))?;
+    let more = found.len() > limit;
+    found.truncate(limit);
+    // What cannot be told of is for the auditor to find.
+    let found = found.into_iter().filter_map(Result::ok).collect();
+    Ok(Page::new(found, more.then(|| offset + limit as u64)))
+}

@@ -1,0 +1,42 @@
+//! A row of `queue_jobs` for people.
+
+use rusqlite::{OptionalExtension, Row};
+
+use crate::{
+    broker::{BuryReason, JobRecord, JobState, Priority},
+    sqlite::{
+        connection::{
+            lenient::{Bytes, Count, Number, Words},
+            tx::{Failed, Tx},
+        },
+        doors::row,
+    },
+};
+
+/// Reads the columns id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank.
+pub(super) fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<JobRecord, Failed> {
+    const LANE: &str = "SELECT name FROM queue_workers WHERE worker = ?1";
+    let state = row::state(row.get::<_, Number>(1)?.0)?;
+    let mut record = JobRecord::new(row::id(row, 0)?, state, row.get::<_, Bytes>(2)?.0);
+    record.priority = u8::try_from(row.get::<_, Number>(3)?.0).ok().and_then(Priority::from_number).unwrap_or_default();
+    let (Count(attempts), Count(crashes), Count(snoozes)) = (row.get(4)?, row.get(5)?, row.get(6)?);
+    (record.attempts, record.crashes, record.snoozes) = (attempts, crashes, snoozes);
+    let Number(pos) = row.get(7)?;
+    let ended = row.get::<_, Option<Number>>(8)?.map(|Number(ended)| ended);
+    let note = row.get::<_, Option<Words>>(9)?.map(|Words(note)| note);
+    record.at_ms = match state {
+        JobState::Scheduled | JobState::Retry => Some(pos),
+        JobState::Ready | JobState::Active | JobState::Parked => None,
+        _ => ended,
+    };
+    match state {
+        JobState::Dead => record.reason = note.as_deref().and_then(BuryReason::from_name),
+        JobState::Active => {
+            let worker: Option<String> =
+                tx.sql(LANE)?.query_row([row.get::<_, Number>(10)?.0], |row| row.get::<_, Words>(0).map(|Words(name)| name)).optional()?;
+            record.tag = worker.map(|worker| format!("{worker}:{pos}"));
+        }
+        _ => record.note = note,
+    }
+    Ok(record)
+}

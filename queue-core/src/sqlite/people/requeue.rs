@@ -1,0 +1,19 @@
+//! A dead letter is to run again.
+
+use crate::{
+    address::JobId,
+    sqlite::{
+        connection::tx::{Failed, Tx},
+        doors::back,
+    },
+};
+
+pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<bool>, Failed> {
+    let Some(mut queue) = tx.queue(queue)? else { return Ok(vec![false; ids.len()]) };
+    let mut answers = Vec::with_capacity(ids.len());
+    for id in ids {
+        answers.push(back::requeue(tx, &mut queue, id.as_bytes())?);
+    }
+    tx.save(&queue)?;
+    Ok(answers)
+}

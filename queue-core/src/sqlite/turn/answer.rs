@@ -1,0 +1,78 @@
+//! What a turn is answered, and answered again (R5).
+
+use rusqlite::{OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    address::JobId,
+    broker::{Delivery, TurnAnswer},
+    codec,
+    error::Error,
+    sqlite::{
+        connection::{
+            lenient::{Bytes, Count},
+            statement::sql,
+            tx::{Failed, Queue, Tx},
+        },
+        doors::{ready, row::ACTIVE},
+    },
+};
+
+/// What is kept of a turn's answer for a replay.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Kept {
+    claim: i64,
+    ids: Vec<Vec<u8>>,
+    stale: Vec<usize>,
+}
+
+impl Kept {
+    /// Nothing, when there is nothing to tell again.
+    pub(super) fn of(claim: i64, deliveries: &[Delivery], stale: &[usize]) -> Result<Option<Vec<u8>>, Failed> {
+        if deliveries.is_empty() && stale.is_empty() {
+            return Ok(None);
+        }
+        let ids = deliveries.iter().map(|delivery| delivery.id.as_bytes().to_vec()).collect();
+        Ok(Some(codec::encode(&Kept { claim, ids, stale: stale.to_vec() }).map_err(Error::Internal)?))
+    }
+}
+
+/// The same answer again. Writes nothing.
+pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, worker: i64, name: &str, kept: Option<Vec<u8>>) -> Result<TurnAnswer, Failed> {
+    let mut answer = outlook(tx, queue)?;
+    answer.workers = 0;
+    let Some(kept) = kept else { return Ok(answer) };
+    // One that cannot be read is as good as none: its lane has to begin anew.
+    let kept: Kept = codec::decode(&kept).map_err(|_| Error::Forgotten(name.to_owned()))?;
+    for id in &kept.ids {
+        let found = tx
+            .sql(sql!("delivered.sql"))?
+            .query_row(params![queue.key, id, ACTIVE, worker, kept.claim], |row| {
+                Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Count>(1)?.0, row.get::<_, Count>(2)?.0, row.get::<_, Count>(3)?.0))
+            })
+            .optional()?;
+        let Ok(id) = JobId::from_bytes(id) else { continue };
+        let mut delivery = Delivery::new(id, kept.claim.cast_unsigned(), Vec::new());
+        match found {
+            Some(found) => (delivery.envelope, delivery.attempts, delivery.crashes, delivery.snoozes) = found,
+            None => delivery.void = true,
+        }
+        answer.deliveries.push(delivery);
+    }
+    answer.stale = kept.stale;
+    Ok(answer)
+}
+
+/// What a lane wants to know of its queue besides its jobs.
+pub(super) fn outlook(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<TurnAnswer, Failed> {
+    const PARKED: &str = "SELECT EXISTS (SELECT 1 FROM queue_parked WHERE queue = ?1)";
+    const LANES: &str = "SELECT count(*) FROM queue_workers WHERE queue = ?1";
+    let (ready, suspected) = ready::waits(tx, queue)?;
+    let mut answer = TurnAnswer { now_ms: tx.now, paused: queue.paused, ..TurnAnswer::default() };
+    answer.suspects = !queue.paused && suspected;
+    answer.more = !queue.paused && ready;
+    answer.next_due = ready::next_due(tx, queue)?.map(|due| tx.until(due));
+    answer.parked = tx.sql(PARKED)?.query_row([queue.key], |row| row.get(0))?;
+    answer.workers = tx.sql(LANES)?.query_row([queue.key], |row| row.get(0))?;
+    Ok(answer)
+}

@@ -1,0 +1,26 @@
+//! What a turn claims, in this order: parked jobs of its tasks, one suspect if the lane runs none, the line.
+
+use crate::{
+    broker::{Delivery, MAX_ITEMS, Turn},
+    sqlite::{
+        connection::tx::{Failed, Queue, Tx},
+        doors::{
+            admit::Admission,
+            row::{READY, SUSPECT, Tag},
+        },
+    },
+};
+
+pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, turn: &Turn) -> Result<Vec<Delivery>, Failed> {
+    let mut admission = Admission::new(tag, turn.claim.min(MAX_ITEMS));
+    if admission.has_room() {
+        for task in &turn.resume {
+            admission.take_parked(tx, queue, task, turn.suspect)?;
+        }
+        if turn.suspect && !admission.has_suspect() {
+            admission.take(tx, queue, SUSPECT, 1)?;
+        }
+        admission.take(tx, queue, READY, MAX_ITEMS)?;
+    }
+    Ok(admission.into_deliveries())
+}
