@@ -89,6 +89,17 @@ pub enum Error {
         /// The newest number this library knows.
         known: u64,
     },
+    /// A queue has, or would get, a feature that somebody does not know and would ignore: this library, or a worker that runs. Nothing was
+    /// written. Update whoever it is; a worker can also be stopped first.
+    #[error("the feature `{feature}` is not known to {by} at {broker}: update it (nothing was written)")]
+    FeatureUnknown {
+        /// The broker's URL without secrets.
+        broker: String,
+        /// The feature: what jobs of the queue have that others do not.
+        feature: String,
+        /// Who does not know it.
+        by: &'static str,
+    },
     /// A program that only inspects has found no database of ours, and creates none.
     #[error("no database at {path}: {problem}; an enqueue or a worker makes one, or name another file")]
     NoDatabase {
@@ -214,6 +225,7 @@ impl Error {
                 Error::Unavailable { broker: broker.clone(), problem: problem.clone(), cause: cause.clone() }
             }
             Error::BrokerFull { broker, problem } => Error::BrokerFull { broker: broker.clone(), problem: problem.clone() },
+            Error::FeatureUnknown { broker, feature, by } => Error::FeatureUnknown { broker: broker.clone(), feature: feature.clone(), by },
             Error::SchemaTooNew { queue, found, known } => Error::SchemaTooNew { queue: queue.clone(), found: *found, known: *known },
             Error::Ambiguous { broker, problem, cause } => {
                 Error::Ambiguous { broker: broker.clone(), problem: problem.clone(), cause: cause.clone() }

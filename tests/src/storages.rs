@@ -133,8 +133,8 @@ pub struct Server {
     namespace: String,
     /// By server.
     saved: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
-    /// A hash in which every queue has a trace of a job that is gone.
-    trace: Option<&'static str>,
+    /// The smallest profile of the script by which turns go.
+    profile: &'static str,
 }
 
 impl Server {
@@ -143,14 +143,9 @@ impl Server {
         Server::at(&server::shared(kind))
     }
 
-    /// One server, where in every queue there is a trace of a failure, of a job that is gone.
-    pub fn with_failures(kind: Kind) -> Self {
-        Server { trace: Some("errors"), ..Server::new(kind) }
-    }
-
-    /// One server, where in every queue there is a trace of a snooze, of a job that is gone: none of them is ever plain.
-    pub fn unusual(kind: Kind) -> Self {
-        Server { trace: Some("snoozes"), ..Server::new(kind) }
+    /// One server, whose turns go by no smaller profile of the script than this one, whatever is in the queue.
+    pub fn of_profile(kind: Kind, profile: &'static str) -> Self {
+        Server { profile, ..Server::new(kind) }
     }
 
     /// One server that the caller has started.
@@ -172,7 +167,7 @@ impl Server {
 
     /// A namespace that nobody else uses.
     fn on(url: String, masters: Vec<String>) -> Self {
-        Server { url, masters, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new(), trace: None }
+        Server { url, masters, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new(), profile: "plain" }
     }
 
     /// Each begins with `suite-`.
@@ -198,17 +193,7 @@ impl Server {
 impl Storage for Server {
     async fn open(&mut self) -> DynBroker {
         let url = format!("{}?namespace={}", self.url, self.namespace);
-        RedisBroker::connect(&url).await.expect("the URL of a server of ours")
-    }
-
-    async fn prepare(&mut self, queue: &str) {
-        if let Some(trace) = self.trace {
-            let key = format!("{}:{{{queue}}}:{trace}", self.namespace);
-            for mut connection in self.connections().await {
-                let _: i64 =
-                    redis::cmd("HSET").arg(&key).arg("=gone").arg("").query_async(&mut connection).await.expect("a hash can be written");
-            }
-        }
+        RedisBroker::__with_profile(&url, self.profile).await.expect("the URL of a server of ours")
     }
 
     async fn save(&mut self) {

@@ -94,6 +94,7 @@ async fn the_janitor_of_a_worker_and_the_doctor_of_an_admin_may_repair(kind: Kin
         let found = broker.audit(role, Audit { repair: true, thorough }).await.unwrap();
         let found: Vec<&str> = found.iter().map(|damage| damage.kind.name()).collect();
         let expected = [
+            "feature without its bit",
             "lane without lease",
             "held by nobody",
             "held by nobody",

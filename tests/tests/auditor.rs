@@ -138,7 +138,8 @@ async fn ids_without_a_job_are_taken_out_wherever_they_wait(kind: Kind) {
     place.command("ZADD", "scheduled", &["99999999999999", "=ghost-3"]);
     place.command("ZADD", "retry", &["99999999999999", "=ghost-4"]);
     place.command("ZADD", "dead", &["1", "=ghost-5"]);
-    place.mends(&[DamageKind::IdWithoutJob; 5]).await;
+    let [ghost, unnoted] = [DamageKind::IdWithoutJob, DamageKind::FeatureUnnoted];
+    place.mends(&[unnoted, ghost, ghost, ghost, ghost, ghost]).await;
     assert_eq!(place.depth(JobState::Ready).await, 3, "the others are untouched");
 }
 
@@ -176,8 +177,9 @@ async fn an_id_that_is_twice_in_ready_is_left_there_once(kind: Kind) {
     let found = place.broker.audit(QUEUE, LOOK).await.unwrap();
     let mut named: Vec<&str> = found.iter().map(|damage| damage.subject.as_str()).collect();
     named.sort_unstable();
-    assert_eq!(named, ["job-0", "job-1", "job-2", "job-3"]);
-    place.mends(&[DamageKind::IdInTwoPlaces; 4]).await;
+    assert_eq!(named, ["crashed", "job-0", "job-1", "job-2", "job-3", "priority"]);
+    let [twice, unnoted] = [DamageKind::IdInTwoPlaces, DamageKind::FeatureUnnoted];
+    place.mends(&[unnoted, unnoted, twice, twice, twice, twice]).await;
     assert_eq!(place.depth(JobState::Ready).await, 5);
     // One that is cancelled now, and one that comes back, are where they belong once more.
     assert_eq!(place.broker.cancel(QUEUE, &ids[1..2]).await.unwrap(), [CancelAnswer::Cancelled]);

@@ -1,12 +1,15 @@
-//! What a Redis queue notes of itself, so that most requests need look at little: that it is plain, its last claim number, who has sent.
+//! What a Redis queue notes of itself, so that most requests read few keys: its feature bits, its last claim number, who has sent.
 
 use std::time::Duration;
 
 use queue_core::{
     Error, JobId,
-    broker::{Broker, BuryReason, Ending, Enqueue, Inspect, NewJob, ProcessId, Register, SweepLimits, Turn},
+    broker::{
+        Audit, Broker, BuryReason, Damage, DamageKind, Delivery, Ending, Enqueue, Inspect, NewJob, PartyName, Priority, ProcessId,
+        Register, SweepLimits, Turn,
+    },
 };
-use queue_testing::conformance::{ack, envelope, eventually, finish};
+use queue_testing::conformance::{envelope, finish};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},
@@ -17,15 +20,19 @@ const LEASE: Duration = Duration::from_secs(60);
 on_servers! {
     what_other_hands_have_brought_is_found_after_housekeeping
     what_other_hands_have_brought_beside_a_dead_job_is_found_after_housekeeping
-    a_queue_is_known_to_be_plain_after_housekeeping
+    bits_are_set_by_whoever_writes_and_cleared_by_housekeeping
+    a_queue_without_readable_bits_has_all_of_them
+    a_feature_that_is_not_known_is_refused_by_its_name
+    a_feature_waits_for_the_last_lane_that_does_not_know_it
+    the_auditor_finds_what_has_no_bit
     a_claim_takes_sixty_four_large_jobs
-    a_turn_that_stops_half_way_leaves_no_note
+    a_turn_that_stops_half_way_has_set_its_bit
     claim_numbers_grow_whatever_the_clock_says
     a_producer_that_sends_between_two_looks_is_not_forgotten
     a_producer_is_looked_at_once_in_its_time
 }
 
-/// A turn of a plain queue looks at few keys, and what is plain is noted by our own scripts only.
+/// A turn of a plain queue reads few keys, and the bits are set by our own scripts only.
 async fn what_other_hands_have_brought_is_found_after_housekeeping(kind: Kind) {
     found_after_housekeeping(kind, false).await;
 }
@@ -62,84 +69,181 @@ async fn found_after_housekeeping(kind: Kind, beside_a_dead_job: bool) {
     assert_eq!(claim(2).await, 1);
 }
 
-/// Housekeeping is not sure, and the next turn is.
-async fn a_queue_is_known_to_be_plain_after_housekeeping(kind: Kind) {
-    let server = Server::start(kind);
-    let broker = server.broker().await;
-    let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap();
-    let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap();
-    let says = |field| server.command(&["HGET", "queue:{notes}:meta", field]).trim_end().to_owned();
-    let noted = || says("plain") == "4503599627370496";
-    assert!(noted(), "who registers has looked");
-    broker.sweep("notes", &SweepLimits::default()).await.unwrap();
-    assert!(!noted());
-    broker.turn(&Turn::new("notes", worker.clone(), 1, LEASE).claim(1)).await.unwrap();
-    assert!(noted());
-    broker.enqueue(&Enqueue::new("notes", producer.clone(), 1, jobs(3))).await.unwrap();
-    let held = broker.turn(&Turn::new("notes", worker.clone(), 2, LEASE).claim(3)).await.unwrap().deliveries;
-    assert!(noted(), "ordinary jobs leave it so");
-    let endings = vec![finish(&held[0], Ending::Nack { delay: Duration::ZERO, error: "x".to_owned() }), finish(&held[1], ack())];
-    broker.turn(&Turn::new("notes", worker.clone(), 3, LEASE).finish(endings)).await.unwrap();
-    assert_eq!(says("failed"), "1", "one has failed");
-    let mut seq = 3;
-    let retried = eventually("it is due", async || {
-        seq += 1;
-        broker.turn(&Turn::new("notes", worker.clone(), seq, LEASE).claim(1)).await.unwrap().deliveries.pop()
-    })
-    .await;
-    let ending = Ending::Ack { result: None, keep: Some(Duration::from_secs(60)) };
-    broker.turn(&Turn::new("notes", worker.clone(), seq + 1, LEASE).finish(vec![finish(&retried, ending)])).await.unwrap();
-    assert!(noted() && says("failed") == "1", "who looks at little does not see that it was the last");
-    let stale = broker.turn(&Turn::new("notes", worker.clone(), seq + 2, LEASE).finish(vec![finish(&retried, ack())])).await.unwrap().stale;
-    assert!(stale == [0] && noted() && says("failed") == "0", "who looks at all does");
-    let ending = Ending::Snooze { delay: Duration::from_millis(1) };
-    broker.turn(&Turn::new("notes", worker.clone(), seq + 3, LEASE).finish(vec![finish(&held[2], ending)])).await.unwrap();
-    assert!(!noted(), "one is snoozed");
-    seq += 3;
-    let snoozed = eventually("it is due", async || {
-        seq += 1;
-        broker.turn(&Turn::new("notes", worker.clone(), seq, LEASE).claim(1)).await.unwrap().deliveries.pop()
-    })
-    .await;
-    broker.turn(&Turn::new("notes", worker.clone(), seq + 1, LEASE).finish(vec![finish(&snoozed, ack())])).await.unwrap();
-    broker.turn(&Turn::new("notes", worker, seq + 2, LEASE)).await.unwrap();
-    assert!(noted() && says("failed") == "0", "and is gone");
+/// A queue with a producer and a lane, on a server of its own.
+struct Scene {
+    server: Server,
+    broker: std::sync::Arc<queue_core::redis::RedisBroker>,
+    producer: PartyName,
+    worker: PartyName,
 }
 
-/// The size of each is looked at, so that the script stays short, whichever of the two it is. A large job alone is not out of the ordinary.
+impl Scene {
+    async fn new(kind: Kind) -> Self {
+        let server = Server::start(kind);
+        let broker = server.broker().await;
+        let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap();
+        let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap();
+        Scene { server, broker, producer, worker }
+    }
+
+    /// The stored bits, in the order of the alphabet.
+    fn bits(&self) -> String {
+        let mut letters: Vec<char> = self.meta("bits").chars().collect();
+        letters.sort_unstable();
+        letters.into_iter().collect()
+    }
+
+    fn meta(&self, field: &str) -> String {
+        self.server.command(&["HGET", "queue:{notes}:meta", field]).trim_end().to_owned()
+    }
+
+    async fn enqueue(&self, seq: u64, jobs: Vec<NewJob>) -> Result<(), Error> {
+        self.broker.enqueue(&Enqueue::new("notes", self.producer.clone(), seq, jobs)).await.map(drop)
+    }
+
+    fn turn(&self, seq: u64) -> Turn {
+        Turn::new("notes", self.worker.clone(), seq, LEASE)
+    }
+
+    async fn claim(&self, seq: u64, claim: usize) -> Vec<Delivery> {
+        self.broker.turn(&self.turn(seq).claim(claim)).await.unwrap().deliveries
+    }
+
+    async fn finish(&self, seq: u64, delivery: &Delivery, ending: Ending) {
+        self.broker.turn(&self.turn(seq).finish(vec![finish(delivery, ending)])).await.unwrap();
+    }
+
+    async fn housekeeping(&self) {
+        self.broker.sweep("notes", &SweepLimits::default()).await.unwrap();
+    }
+}
+
+const NONE_WAITS: &str = "4503599627370496";
+
+async fn bits_are_set_by_whoever_writes_and_cleared_by_housekeeping(kind: Kind) {
+    let scene = Scene::new(kind).await;
+    assert_eq!((scene.bits().as_str(), scene.meta("due").as_str()), ("", NONE_WAITS), "who registers has looked");
+    scene.enqueue(1, jobs(4)).await.unwrap();
+    let held = scene.claim(1, 4).await;
+    assert_eq!(scene.bits(), "", "ordinary jobs need none");
+    scene.finish(2, &held[0], Ending::Nack { delay: Duration::from_secs(60), error: "x".to_owned() }).await;
+    assert_eq!(scene.bits(), "f");
+    assert_ne!(scene.meta("due"), NONE_WAITS);
+    scene.finish(3, &held[1], Ending::Snooze { delay: Duration::from_secs(60) }).await;
+    scene.finish(4, &held[2], Ending::Ack { result: None, keep: Some(Duration::from_secs(60)) }).await;
+    scene.finish(5, &held[3], Ending::Park { task: "later".to_owned() }).await;
+    assert_eq!(scene.bits(), "afkz");
+    let high = high();
+    let large = NewJob::new(JobId::make(), vec![0; 2049]);
+    let (high_id, large_id) = (high.id.clone(), large.id.clone());
+    scene.enqueue(2, vec![high, large]).await.unwrap();
+    assert_eq!(scene.bits(), "afklpz");
+    scene.broker.cancel("notes", &[high_id]).await.unwrap();
+    scene.broker.set_paused("notes", true).await.unwrap();
+    assert_eq!(scene.bits(), "afhklptz");
+    scene.housekeeping().await;
+    assert_eq!(scene.bits(), "afhklptz", "all of it is still there");
+    scene.broker.set_paused("notes", false).await.unwrap();
+    let all: Vec<JobId> = held.iter().map(|delivery| delivery.id.clone()).chain([large_id]).collect();
+    scene.broker.delete("notes", &all).await.unwrap();
+    assert_eq!(scene.claim(6, 1).await.len(), 0);
+    scene.housekeeping().await;
+    assert_eq!(scene.bits(), "kl", "the cancelled job is kept, and nobody reads sizes to see that no job is large");
+    assert_eq!(scene.meta("due"), NONE_WAITS);
+}
+
+/// Whoever took them away may have taken anything.
+async fn a_queue_without_readable_bits_has_all_of_them(kind: Kind) {
+    let scene = Scene::new(kind).await;
+    for (seq, bits) in [(1, None), (2, Some("7?")), (3, Some("F"))] {
+        scene.enqueue(2 * seq - 1, vec![high()]).await.unwrap();
+        match bits {
+            None => scene.server.command(&["HDEL", "queue:{notes}:meta", "bits"]),
+            Some(bits) => scene.server.command(&["HSET", "queue:{notes}:meta", "bits", bits]),
+        };
+        assert_eq!(scene.claim(2 * seq - 1, 1).await.len(), 1, "{bits:?}");
+        scene.enqueue(2 * seq, jobs(1)).await.unwrap();
+        assert_eq!(scene.claim(2 * seq, 1).await.len(), 1, "{bits:?}");
+        scene.housekeeping().await;
+        assert!(scene.bits().contains('p'), "who looks knows: {}", scene.bits());
+    }
+}
+
+/// What a newer library has stored would be ignored by this one.
+async fn a_feature_that_is_not_known_is_refused_by_its_name(kind: Kind) {
+    let scene = Scene::new(kind).await;
+    scene.enqueue(1, jobs(1)).await.unwrap();
+    scene.server.command(&["HSET", "queue:{notes}:meta", "bits", "fx", "feature:x", "fair groups"]);
+    let refused = |error: Error| matches!(error, Error::FeatureUnknown { feature, by: "this library", .. } if feature == "fair groups");
+    assert!(refused(scene.broker.turn(&scene.turn(1).claim(1)).await.unwrap_err()));
+    assert!(refused(scene.enqueue(2, jobs(1)).await.unwrap_err()));
+    assert!(refused(scene.broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap_err()));
+    assert!(refused(scene.broker.cancel("notes", &[JobId::make()]).await.unwrap_err()));
+    assert_eq!(scene.bits(), "fx", "nothing was written");
+    scene.server.command(&["HSET", "queue:{notes}:meta", "bits", "f"]);
+    assert_eq!(scene.claim(1, 2).await.len(), 1, "nor stored");
+}
+
+/// An older lane would not serve it, or ignore what it says.
+async fn a_feature_waits_for_the_last_lane_that_does_not_know_it(kind: Kind) {
+    let scene = Scene::new(kind).await;
+    let other = scene.broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap();
+    scene.server.command(&["HSET", "queue:{notes}:knows", other.as_str(), "lf"]);
+    let error = scene.enqueue(1, vec![high()]).await.unwrap_err();
+    assert!(matches!(&error, Error::FeatureUnknown { feature, by: "a worker of the queue", .. } if feature == "priority"), "{error}");
+    assert!(error.to_string().contains("the feature `priority` is not known to a worker of the queue"), "{error}");
+    assert_eq!((scene.bits(), scene.claim(1, 1).await.len()), (String::new(), 0), "nothing was stored");
+    scene.enqueue(1, jobs(1)).await.expect("others are");
+    // The lane ends.
+    scene.server.command(&["ZADD", "queue:{notes}:leases", "1", other.as_str()]);
+    let suspects = scene.broker.suspects("notes", 10).await.unwrap().expired;
+    assert_eq!(scene.broker.fence("notes", &suspects).await.unwrap(), [true]);
+    scene.enqueue(2, vec![high()]).await.expect("every lane knows it now");
+    assert_eq!(scene.claim(2, 2).await.len(), 2);
+}
+
+/// Turns do not read a key whose bit is not set: somebody has to find what another program has put there.
+async fn the_auditor_finds_what_has_no_bit(kind: Kind) {
+    let scene = Scene::new(kind).await;
+    scene.enqueue(1, jobs(1)).await.unwrap();
+    let moved = ["EVAL", "return redis.call('LMOVE', KEYS[1], KEYS[2], 'LEFT', 'RIGHT') and 1", "2"];
+    scene.server.command(&[&moved[..], &["queue:{notes}:ready:2", "queue:{notes}:ready:0"]].concat());
+    assert_eq!(scene.claim(1, 1).await.len(), 0, "no turn reads that list");
+    let audit = async |repair| scene.broker.audit("notes", Audit { repair, thorough: false }).await.unwrap();
+    let told = Damage { kind: DamageKind::FeatureUnnoted, subject: "priority".to_owned() };
+    assert_eq!(audit(false).await, std::slice::from_ref(&told));
+    assert_eq!(audit(true).await, [told]);
+    assert!(audit(false).await.is_empty());
+    assert_eq!(scene.claim(2, 1).await.len(), 1);
+}
+
+/// The size of each is read, so that the script stays short, by whatever profile. A large job alone is not out of the ordinary.
 async fn a_claim_takes_sixty_four_large_jobs(kind: Kind) {
-    let server = Server::start(kind);
-    let broker = server.broker().await;
-    let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap();
-    let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap();
-    let is_noted = || server.command(&["HEXISTS", "queue:{notes}:meta", "plain"]).trim_end() == ":1";
-    for (round, plain) in [(1, true), (2, false)] {
-        let large = (0..70).map(|n| NewJob::new(JobId::make(), vec![n; 2049])).collect();
-        broker.enqueue(&Enqueue::new("notes", producer.clone(), round, large)).await.unwrap();
-        if !plain {
-            broker.set_paused("notes", true).await.unwrap();
-            broker.set_paused("notes", false).await.unwrap();
+    let scene = Scene::new(kind).await;
+    for (round, bits) in [(1, "l"), (2, "hl")] {
+        scene.enqueue(round, (0..70).map(|n| NewJob::new(JobId::make(), vec![n; 2049])).collect()).await.unwrap();
+        if round == 2 {
+            // As if it were paused, which it is not.
+            scene.server.command(&["HSET", "queue:{notes}:meta", "bits", bits]);
         }
-        assert_eq!(is_noted(), plain);
+        assert_eq!(scene.bits(), bits);
         for (seq, (jobs, more)) in [(2 * round - 1, (64, true)), (2 * round, (6, false))] {
-            let answer = broker.turn(&Turn::new("notes", worker.clone(), seq, LEASE).claim(100)).await.unwrap();
-            assert_eq!((answer.deliveries.len(), answer.more), (jobs, more), "plain: {plain}");
+            let answer = scene.broker.turn(&scene.turn(seq).claim(100)).await.unwrap();
+            assert_eq!((answer.deliveries.len(), answer.more), (jobs, more), "bits: {bits}");
         }
     }
 }
 
-/// The note goes before anything else is stored.
-async fn a_turn_that_stops_half_way_leaves_no_note(kind: Kind) {
-    let server = Server::start(kind);
-    let broker = server.broker().await;
-    let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap();
-    let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap();
-    broker.enqueue(&Enqueue::new("notes", producer, 1, jobs(1))).await.unwrap();
-    let held = broker.turn(&Turn::new("notes", worker.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries;
-    server.command(&["SET", "queue:{notes}:retry", "no set"]);
+/// The bit goes before anything that it tells of.
+async fn a_turn_that_stops_half_way_has_set_its_bit(kind: Kind) {
+    let scene = Scene::new(kind).await;
+    scene.enqueue(1, jobs(1)).await.unwrap();
+    let held = scene.claim(1, 1).await;
+    scene.server.command(&["SET", "queue:{notes}:retry", "no set"]);
     let ending = Ending::Nack { delay: Duration::ZERO, error: "x".to_owned() };
-    broker.turn(&Turn::new("notes", worker, 2, LEASE).finish(vec![finish(&held[0], ending)])).await.unwrap_err();
-    assert_eq!(server.command(&["HEXISTS", "queue:{notes}:meta", "plain"]).trim_end(), ":0");
+    scene.broker.turn(&scene.turn(2).finish(vec![finish(&held[0], ending)])).await.unwrap_err();
+    assert_eq!(scene.bits(), "f");
+    assert_ne!(scene.meta("due"), NONE_WAITS);
 }
 
 /// A handler may fence its own storage with the number, also when the server's clock was set back.
@@ -192,4 +296,10 @@ async fn a_producer_is_looked_at_once_in_its_time(kind: Kind) {
 
 fn jobs(n: usize) -> Vec<NewJob> {
     (0..n).map(|n| NewJob::new(JobId::make(), envelope(&n.to_string()))).collect()
+}
+
+fn high() -> NewJob {
+    let mut job = jobs(1).remove(0);
+    job.priority = Priority::High;
+    job
 }

@@ -23,6 +23,8 @@ pub enum DamageKind {
     IdInTwoPlaces,
     /// A parked job has lost the name of its task, and looks like a job that waits nowhere. Repair: the name is stored again.
     ParkedWithoutTask,
+    /// A Redis key holds entries, and the feature bits of the queue do not say so: turns do not read this key. Repair: the bit is set.
+    FeatureUnnoted,
     /// A job waits nowhere, so that no worker would find it. Repair: it goes to the tail of `ready`. An entry whose id is not valid, or
     /// that has no content, is removed.
     JobWithoutPlace,
@@ -39,6 +41,7 @@ impl DamageKind {
             DamageKind::IdWithoutJob => "id without job",
             DamageKind::IdInTwoPlaces => "id in two places",
             DamageKind::ParkedWithoutTask => "parked without task",
+            DamageKind::FeatureUnnoted => "feature without its bit",
             DamageKind::JobWithoutPlace => "job without place",
         }
     }

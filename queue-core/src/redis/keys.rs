@@ -2,7 +2,7 @@
 //!
 //! | kind | type | holds |
 //! |---|---|---|
-//! | `meta` | hash | `schema`, `paused`, `claim`, `registrations`, `large`, `plain`, `failed`, `kept` |
+//! | `meta` | hash | `schema`, `bits`, `due`, `paused`, `claim`, `registrations` |
 //! | `jobs` | hash | id → envelope, of every job in whatever state |
 //! | `ready:0` … `ready:3` | list | ids that may start now, by priority |
 //! | `suspect` | list | ids that may start now, of jobs with crashes |
@@ -18,6 +18,7 @@
 //! | `workers` | hash | lane → sequence and last answer |
 //! | `leases` | sorted set | lanes by deadline |
 //! | `terms` | sorted set | lanes by the length of their lease |
+//! | `knows` | hash | lane → the feature bits that it knows |
 //! | `fenced` | set | lanes whose jobs are being taken back |
 //! | `gone` | hash | lane → ids that were cancelled under it |
 //! | `producers`, `seen` | hash, sorted set | sequence and last answer; when registered, or looked at by housekeeping |
@@ -55,6 +56,7 @@ pub(in crate::redis) enum Kind {
     Workers,
     Leases,
     Terms,
+    Knows,
     Fenced,
     Gone,
     Producers,
@@ -94,6 +96,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Workers,
     Kind::Leases,
     Kind::Terms,
+    Kind::Knows,
     Kind::Fenced,
     Kind::Gone,
     Kind::Producers,
@@ -131,6 +134,7 @@ impl Kind {
             Kind::Workers => "workers",
             Kind::Leases => "leases",
             Kind::Terms => "terms",
+            Kind::Knows => "knows",
             Kind::Fenced => "fenced",
             Kind::Gone => "gone",
             Kind::Producers => "producers",
@@ -174,6 +178,7 @@ impl Kind {
             | Kind::Given
             | Kind::Tomb
             | Kind::Workers
+            | Kind::Knows
             | Kind::Gone
             | Kind::Producers
             | Kind::Counters => "hash",

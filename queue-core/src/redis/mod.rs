@@ -31,8 +31,8 @@ use self::{
         url,
     },
     keys::{Keys, Kind},
-    script::Script,
-    turn::PlainQueues,
+    script::{Script, bits::PROFILES},
+    turn::KnownQueues,
     values::number,
 };
 use crate::{
@@ -56,7 +56,7 @@ pub struct RedisBroker {
     keys: Keys,
     servers: Arc<Servers>,
     announcements: Arc<Announcements>,
-    plain: PlainQueues,
+    known: KnownQueues,
     io: IoThread,
 }
 
@@ -67,13 +67,27 @@ impl RedisBroker {
     /// # Errors
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`].
     pub async fn connect(url: &str) -> Result<Arc<RedisBroker>> {
+        Self::connected(url, 0).await
+    }
+
+    /// For tests: turns go by the named profile of the script, or by a greater one.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect); `Invalid` for a name that no profile has.
+    #[doc(hidden)]
+    pub async fn __with_profile(url: &str, profile: &str) -> Result<Arc<RedisBroker>> {
+        let least = PROFILES.iter().position(|known| known.name == profile);
+        Self::connected(url, least.ok_or_else(|| Error::invalid("profile", profile, "is none of turns"))?).await
+    }
+
+    async fn connected(url: &str, least: usize) -> Result<Arc<RedisBroker>> {
         let target = url::target(url)?;
         let io = IoThread::start("queue-redis-io")?;
         let location: Arc<str> = target.location.into();
         let keys = Keys::new(&target.namespace);
         let servers = Arc::new(Servers::start(keys.clone(), target.engine, &location, &io)?);
         let announcements = Announcements::start(servers.clone(), keys.clone(), &io);
-        Ok(Arc::new(RedisBroker { location, keys, servers, announcements, plain: PlainQueues::default(), io }))
+        Ok(Arc::new(RedisBroker { location, keys, servers, announcements, known: KnownQueues::at_least(least), io }))
     }
 
     /// Calls a script on the line of beats.

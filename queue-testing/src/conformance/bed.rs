@@ -18,9 +18,6 @@ pub trait Storage: Send + 'static {
     /// A broker on this storage, as another process would open it.
     async fn open(&mut self) -> DynBroker;
 
-    /// Does to a queue what this storage wants to be there from the start. A broker is open, and has not written anything yet.
-    async fn prepare(&mut self, _queue: &str) {}
-
     /// Remembers everything that is stored, as a backup does. No broker is open.
     async fn save(&mut self);
 
@@ -57,7 +54,6 @@ impl Bed {
         let broker = storage.open().await;
         broker.check().await.expect("the broker is fit for work");
         let queue: Arc<str> = format!("suite-{:016x}", fastrand::u64(..)).into();
-        storage.prepare(&queue).await;
         Bed { broker, queue, storage }
     }
 

@@ -72,7 +72,11 @@ pub(super) fn exit_of(error: &Error) -> Exit {
         Error::WrongType { .. } => Exit::Sick,
         Error::Unavailable { .. } | Error::BrokerFull { .. } => Exit::Unavailable,
         Error::Ambiguous { .. } | Error::Unknown(_) => Exit::Unknown,
-        Error::Config(_) | Error::FeatureOff { .. } | Error::SchemaTooNew { .. } | Error::AccessDenied { .. } => Exit::Setup,
+        Error::Config(_)
+        | Error::FeatureOff { .. }
+        | Error::SchemaTooNew { .. }
+        | Error::FeatureUnknown { .. }
+        | Error::AccessDenied { .. } => Exit::Setup,
         _ => Exit::Unforeseen,
     }
 }

@@ -32,6 +32,15 @@ fn redis_does_what_the_model_does() {
     compare(Server::new(Kind::Redis));
 }
 
+/// All profiles that cover a queue answer alike: as the model does.
+#[test]
+fn redis_does_what_the_model_does_by_every_profile() {
+    for profile in ["failed", "kept", "all"] {
+        println!("by the profile `{profile}`");
+        compare(Server::of_profile(Kind::Redis, profile));
+    }
+}
+
 #[test]
 fn valkey_does_what_the_model_does() {
     compare(Server::new(Kind::Valkey));

@@ -13,7 +13,7 @@ pub(super) struct Mutant {
 }
 
 const REDIS: &[&str] =
-    &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_with_failures::", "on_unusual_redis::"];
+    &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_by_failed::", "on_redis_by_kept::", "on_redis_by_all::"];
 const SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::"];
 const REDIS_FAULTS: &[&str] = &["-p", "queue-tests", "--test", "redis_faults", "--", "on_redis"];
 const REDIS_NOTES: &[&str] = &["-p", "queue-tests", "--test", "redis_notes", "--", "on_redis"];
@@ -56,35 +56,166 @@ pub(super) const BUILT_ALONE: &[&str] =
 
 mutants! {
     REDIS "queue-core/src/redis/turn/turn.lua" {
-        "turn: a finish needs its tag": "if tags[at] == tag then" => "if true then";
-        "turn: what is kept is of the jobs that are the lane's": "{ unpack(ARGV, i + 1, i + results) }, nil, places)" => "{ unpack(ARGV, i + 1, i + results) })";
-        "turn: a lane must be known": "if not entry then\n  return redis.error_reply('FORGOTTEN ' .. worker)" => "if false then\n  return redis.error_reply('FORGOTTEN ' .. worker)";
-        "turn: an old sequence is refused": "if seq < last then" => "if false then";
-        "turn: a skipped sequence is refused": "elseif seq > last + 1 then" => "elseif false then";
+        "turn: a lane must be known": "if not last or seq > last + 1 then" => "if seq > last + 1 then";
+        "turn: a skipped sequence is refused": "if not last or seq > last + 1 then" => "if not last then";
+        "turn: an old sequence is refused": "elseif seq < last then" => "elseif false then";
         "turn: a replay is recognised": "if seq == last then" => "if false then";
-        "turn: a replay voids what was taken away": "if tags[i] ~= worker .. ':' .. last_claim then" => "if false then";
+        "turn: a small profile is for the next turn": "if last ~= seq - 1 then" => "if not last then";
+        "turn: a small profile is for queues that it covers": " or string.find(bits, C.uncovered)" => "";
+        "turn: a small profile waits for no job": "if due <= now or not bits" => "if not bits";
         "turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
-        "turn: what the bound of bytes has left is more": "drained = level and not full" => "drained = level";
-        "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then";
-        "turn: a pause is nothing plain": "is_plain = level and not paused\n" => "is_plain = level\n";
-        "turn: what waits for its time is noted": "is_plain and whole(first_due) or nil" => "is_plain and FOREVER or nil";
-        "turn: what was snoozed is nothing plain": "  and not (sparse and call('EXISTS', K.snoozes, K.crashes, K.priority, K.tomb) > 0)\n" => "";
-        "turn: failures in a plain queue are noted": "note_plain(noted, failed)" => "note_plain(noted, false)";
-        "turn: what is parked is nothing plain": "local is_plain = level and" => "local is_plain =";
-        "turn: what goes before other jobs is looked for": "level = call('EXISTS', K.ready0, K.ready1, K.ready3, K.suspect, K.parked) == 0" => "level = true";
-        "turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
-        "turn: with a job goes what is known of it": "    if sparse then\n      strip(own)" => "    if false then\n      strip(own)";
         "turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
+    }
+    REDIS_NOTES "queue-core/src/redis/turn/turn.lua" {
+        "turn: a claim takes so many large jobs": "math.min(wanted, 64)" => "wanted";
+        "turn: unreadable bits are all of them": "not bits or string.find(bits, C.uncovered)" => "bits and string.find(bits, C.uncovered)";
+    }
+    REDIS_FAULTS "queue-core/src/redis/turn/turn.lua" {
+        "turn: a small profile leaves a newer schema alone": " or head[1] and head[1] ~= C.schema then" => " then";
+    }
+    REDIS "queue-core/src/redis/turn/acks.lua" {
+        "turn: an ack needs its tag": "if tags[at] == tag then" => "if true then";
+        "turn: an ack needs its tag, by a small profile": "if tags[at] ~= tag then" => "if false then";
+        "turn: what is kept is of the jobs that are the lane's": "places = places }" => "places = nil }";
+        "turn: what is not kept is gone": "if keep_ms == '' then" => "if false then";
+        "turn: what is kept is there": "if keep_ms == '' then" => "if true then";
+    }
+    REDIS "queue-core/src/redis/turn/finish.lua" {
+        "turn: kept jobs are trimmed": "trim_ended(2 * (#acked - #gone), tonumber(ARGV[5]), tonumber(ARGV[6]))" => "local _ = 0";
+    }
+    REDIS "queue-core/src/redis/turn/others.lua" {
+        "turn: another ending needs its tag": "if call('HGET', K.active, id) ~= worker .. ':' .. claim then" => "if false then";
+        "turn: a finished round clears the crashes": "if has('c') and kind ~= 'release' and kind ~= 'park' then" => "if false then";
+    }
+    REDIS "queue-core/src/redis/turn/claim.lua" {
+        "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then";
+        "turn: a paused queue promotes nothing": "ipairs(paused and {} or { K.scheduled, K.retry })" => "ipairs({ K.scheduled, K.retry })";
+        "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true";
+        "turn: who may have no suspect gets none": "local may_suspect = ARGV[7] == '1'" => "local may_suspect = true";
+    }
+    AUDITOR "queue-core/src/redis/turn/claim.lua" {
+        "turn: a list is not empty for what was left out": "if #found < asked then" => "if passed < asked then";
+    }
+    REDIS "queue-core/src/redis/turn/waits.lua" {
+        "turn: that suspects wait is told": "2 * call('EXISTS', K.suspect)" => "0";
+        "turn: that there is more is told": "more = call('EXISTS', K.ready2)" => "more = 0";
+    }
+    REDIS "queue-core/src/redis/turn/replay.lua" {
+        "turn: a replay voids what was taken away": "if tags[at] ~= worker .. ':' .. claim then" => "if false then";
+    }
+    REDIS "queue-core/src/redis/doors/pop.lua" {
+        "pop: what the bound of bytes has left is more": "if full then" => "if false then";
+        "pop: that there is more is told": "waits = call('EXISTS', K.ready2)" => "waits = 0";
+        "pop: large jobs are looked at before they are taken": "max_bytes and call('LRANGE', K.ready2, '0', ms(wanted - 1)) or not max_bytes and" => "";
+    }
+    REDIS "queue-core/src/redis/doors/admit.lua" {
+        "admit: an answer is bounded in bytes": "if bytes > 0 and bytes + size > max_bytes then" => "if false then";
+        "admit: a single larger envelope travels alone": "if bytes > 0 and bytes + size > max_bytes then" => "if bytes + size > max_bytes then";
+        "admit: tombs are dropped": "elseif is_tomb and is_tomb[at] then" => "elseif false then";
+        "admit: no more than was asked for": "if n >= wanted then" => "if false then";
+        "admit: attempts are told": "    attempts = call('HMGET', K.attempts, unpack(ids))" => "    attempts = {}";
+        "admit: the last claim number is stored": "call('HSET', K.meta, 'claim', claim)" => "";
+    }
+    LOST "queue-core/src/redis/doors/admit.lua" {
+        "admit: a tomb is of one list": "tombs[at] = id .. list" => "tombs[at] = id .. 2";
+    }
+    AUDITOR "queue-core/src/redis/doors/admit.lua" {
+        "admit: what runs is not handed out": "local twice = running[at]" => "local twice = nil";
+        "admit: what is kept is not handed out": "twice = twice or ended and ended[at]" => "local _ = ended";
+        "admit: no answer is empty that need not be": "if bytes > 0 and bytes + size > max_bytes then" => "if at > 1 and bytes + size > max_bytes then";
+        "admit: an id that is there twice is handed out once": "if put_all(K.active, pairs_) < #ids then" => "put_all(K.active, pairs_)\n    if false then";
+        "admit: what has no envelope is not handed out": "if not bodies[at] or bodies[at] == '' or not is_id(ids[at]) then" => "if false then";
+        "admit: what has no envelope leaves nothing": "end_gone(broken)" => "";
+    }
+    REDIS "queue-core/src/redis/doors/settle.lua" {
+        "settle: a job that has ended is active no more": "call('HDEL', K.active, unpack(ids))" => "local _ = ids";
+    }
+    REDIS "queue-core/src/redis/doors/end.lua" {
+        "end: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
+        "end: attempts go with their job": "    many('HDEL', K.attempts, ids)\n" => "";
+        "end: errors go with their job": "    many('HDEL', K.errors, ids)\n" => "";
+        "end: snoozes go with their job": "    many('HDEL', K.snoozes, ids)\n" => "";
+        "kept: a job counts with its own size": "(one_size or sizes[place] or 0)" => "(one_size or sizes[i] or 0)";
+        "kept: a result stays with its job": "local result = results[place] or" => "local result = results[i] or";
+        "kept: a result counts": "(one_size or sizes[place] or 0) + #result" => "(one_size or sizes[place] or 0)";
+        "kept: what is known of a job goes along": "record[name] = values[i] or nil" => "local _ = 0";
+        "kept: what differs has a record of its own": "differs = differs or values[i]" => "differs = result ~= ''";
+        "kept: an id that may come again has its time beside it": "if string.byte(id) >= 48 then" => "if false then";
+        "kept: a line of an earlier job takes nothing along": "if record and record.u == upto and not gone[id] then" => "if record and not gone[id] then";
+    }
+    REDIS "queue-core/src/redis/doors/back.lua" {
+        "errors: the oldest go first": "while #failures > 10 do" => "while false do";
+        "back: a parked job sets its bit": "mark('a')" => "";
+    }
+    REDIS "queue-core/src/redis/doors/ready.lua" {
+        "ready: who lies in the list already is not pushed": "return call('HDEL', K.tomb, id .. list) == 1" => "return call('HDEL', K.tomb, id .. list) == 2";
+        "ready: a ready job that goes gets a tomb": "      entomb(id)\n" => "";
+        "ready: nothing starts early": "call('ZRANGEBYSCORE', key, '-inf', ms(now)," => "call('ZRANGEBYSCORE', key, '-inf', '+inf',";
+        "ready: what is due is moved in bounded steps": "'LIMIT', 0, C.due_items)" => "'LIMIT', 0, 100000)";
+        "ready: what waits for its time is noted": "  due_by(first)\n" => "";
+        "ready: of what waits the first counts": "first = math.min(first, tonumber(pairs_[i]))" => "first = tonumber(pairs_[i])";
+    }
+    CORRUPT "queue-core/src/redis/doors/ready.lua" {
+        "other hands: a priority that is none is normal": "list and list <= 3 and LISTS[list] and list or 2" => "list";
+    }
+    REDIS_NOTES "queue-core/src/redis/script/rare.lua" {
+        "bits: who writes a rare key sets its bit": "  mark(bit)\n" => "";
+    }
+    REDIS_NOTES "queue-core/src/redis/script/bits.lua" {
+        "bits: a feature that is not known is refused": "if unknown then" => "if false then";
+        "bits: unreadable ones are all of them": "head[2] and string.match(head[2], '^%l*$')" => "head[2]";
+    }
+    REDIS_FAULTS "queue-core/src/redis/script/bits.lua" {
+        "bits: a newer schema is left alone": "if head[1] and head[1] ~= C.schema then" => "if false then";
+    }
+    CORRUPT "queue-core/src/redis/script/bits.lua" {
+        "other hands: no reply repeats what they wrote": "(string.match(head[1], '^%d+$') or 'unknown')" => "head[1]";
+    }
+    REDIS_NOTES "queue-core/src/redis/script/guard.lua" {
+        "bits: one that a lane does not know is not set": "if not string.find(knows, bit, 1, true) then" => "if false then";
+    }
+    REDIS_NOTES "queue-core/src/redis/script/look.lua" {
+        "look: a pause is seen": "if call('HGET', K.meta, 'paused') == '1' then" => "if false then";
+        "look: failures are seen": "  add('f', K.attempts, K.errors)\n" => "";
+        "look: other priorities are seen": "  add('p', K.priority, K.ready0, K.ready1, K.ready3)\n" => "";
+        "look: what is gone has no bit": "needed = call('EXISTS', ...) > 0 and needed .. bit or needed" => "needed = needed .. bit";
+    }
+    REDIS "queue-core/src/redis/people/pause.lua" {
+        "pause: it sets its bit": "mark('h')" => "";
+    }
+    REDIS "queue-core/src/redis/people/cancel.lua" {
+        "cancel: a worker hears of it": "if #gone < 500 then" => "if false then";
+        "cancel: an active job is taken away": "    settle({ id })\n" => "";
+    }
+    LATE "queue-core/src/redis/people/cancel.lua" {
+        "cancel: what a worker hears is bounded": "if #gone < 500 then" => "if true then";
+    }
+    REDIS "queue-core/src/redis/people/delete.lua" {
+        "delete: an active job stays": "and call('HEXISTS', K.active, id) == 0 then" => "then";
+    }
+    REDIS "queue-core/src/redis/enqueue/groups.lua" {
+        "enqueue: a given id exists once": "if known then" => "if false then";
+        "enqueue: another payload is a conflict": "known == digest and 1 or 2" => "1";
+        "enqueue: what is due later waits": "if at > now then" => "if false then";
+        "enqueue: a priority of many sets its bit": "      mark('p')\n" => "";
+        "enqueue: a large job sets its bit": "  mark('l')\n" => "";
+    }
+    CORRUPT "queue-core/src/redis/enqueue/groups.lua" {
+        "other hands: a lost digest makes no second job": "if not known and not record and call" => "if false and call";
+    }
+    REDIS "queue-core/src/redis/enqueue/enqueue.lua" {
+        "enqueue: by the small profile a large job has its bit": "ARGV[3] ~= '' and not string.find(bits, ARGV[3], 1, true)" => "false";
+    }
+    REDIS_FAULTS "queue-core/src/redis/script/mod.rs" {
+        "full: endings work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{text}\")" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{text}\", if file == \"turn/turn\" && profile.name == \"all\" { \"\" } else { flags })";
+        "full: plain turns work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{text}\")" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{text}\", if profile.name == \"plain\" { \"\" } else { flags })";
+        "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{text}\")" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{text}\", if file == \"lease/extend\" { \"\" } else { flags })";
     }
     REDIS "queue-core/src/redis/enqueue/sequence.lua" {
         "enqueue: a replay is recognised": "elseif last - ARGV[2] == 0 then" => "elseif false then";
         "enqueue: a replay has the answers of then": "return stored ~= '' and stored or false" => "return false";
         "enqueue: an old sequence is refused": "elseif last - ARGV[2] > 0 then" => "elseif false then";
         "enqueue: a producer must be known": "  return redis.error_reply('FORGOTTEN ' .. ARGV[1])" => "  last = 0";
-    }
-    REDIS "queue-core/src/redis/enqueue/enqueue.lua" {
-        "enqueue: a given id exists once": "if not known then" => "if true then";
-        "enqueue: another payload is a conflict": "known == digest and 1 or 2" => "1";
     }
     REDIS "queue-core/src/redis/lease/extend.lua" {
         "extend: a lane must be known": "if not entry or tonumber" => "if entry and tonumber";
@@ -97,17 +228,6 @@ mutants! {
     }
     REDIS "queue-core/src/redis/lease/suspects.lua" {
         "suspects: a lease that ends too late is one": "    if term then" => "    if false then";
-    }
-    REDIS "queue-core/src/redis/doors/ready.lua" {
-        "ready: who lies in the list already is not pushed": "return call('HDEL', K.tomb, id .. list) == 1" => "return call('HDEL', K.tomb, id .. list) == 2";
-    }
-    REDIS "queue-core/src/redis/people/cancel.lua" {
-        "cancel: a worker hears of it": "if #gone < 500 then" => "if false then";
-    }
-    REDIS_FAULTS "queue-core/src/redis/script/mod.rs" {
-        "full: finishes work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn/turn\" { \"\" } else { flags }, with_numbers(&text, keys))";
-        "full: plain turns work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"turn/turn_plain\" { \"\" } else { flags }, with_numbers(&text, keys))";
-        "full: beats work on a full server": "format!(\"#!lua {flags}\\nlocal KEYS = KEYS\\n{}\", with_numbers(&made_where_needed(&text), keys))" => "format!(\"#!lua {}\\nlocal KEYS = KEYS\\n{}\", if name == \"lease/extend\" { \"\" } else { flags }, with_numbers(&text, keys))";
     }
     REDIS_FAULTS "queue-core/src/redis/connection/link.rs" {
         "link: a silent connection is given up": "if is_dead {" => "if false {";
@@ -228,19 +348,6 @@ mutants! {
     OUTAGES "queue-worker/src/lane.rs" {
         "worker: an unanswered turn is sent again": "Err(Error::Forgotten(_) | Error::Old { .. }) => return TurnEnd::Forgotten," => "Err(_) => return TurnEnd::Forgotten,";
     }
-    REDIS_FAULTS "queue-core/src/redis/turn/turn.lua" {
-        "turn: a newer schema is left alone": "if meta[1] and meta[1] ~= SCHEMA then" => "if false then";
-    }
-    REDIS "queue-core/src/redis/turn/claim.lua" {
-        "turn: tombs are dropped": "if has_tombs and list and #found > 0 then" => "if false then";
-        "turn: an answer is bounded in bytes": "if bytes > 0 and bytes + size > max_bytes then" => "if false then";
-        "turn: a single larger envelope travels alone": "if bytes > 0 and bytes + size > max_bytes then" => "if bytes + size > max_bytes then";
-        "turn: what is due is moved in bounded steps": "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)" => "call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 100000)";
-        "turn: nothing starts early": "if moves and head[2] and tonumber(head[2]) <= now then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now)," => "if moves and head[2] then\n      local ripe = call('ZRANGEBYSCORE', key, '-inf', '+inf',";
-    }
-    LOST "queue-core/src/redis/turn/claim.lua" {
-        "turn: a tomb is of one list": "tombs[at] = id .. list" => "tombs[at] = id .. 2";
-    }
     REDIS "queue-core/src/redis/script/tools.lua" {
         "scripts: a delay counts from the end of its millisecond": "now + delay + 1 or now" => "now + delay or now";
     }
@@ -250,28 +357,10 @@ mutants! {
     ENCODINGS "queue-core/src/redis/script/prelude.lua" {
         "lookups: a small hash is no list": "local LONG = '-----------------------------------------------------------------'" => "local LONG = '-'";
     }
-    REDIS_NOTES "queue-core/src/redis/turn/turn.lua" {
-        "turn: a claim takes so many large jobs": "math.min(wanted, #ids + 64)" => "wanted";
-        "turn: that failures are over is noted": " or is_plain and failed ~= has_failed then" => " then";
-        "turn: what it ends otherwise is noted before": "if noted and others > 0 then" => "if false then";
-        "turn: a queue becomes plain again": "if noted ~= (until_ms and ms(until_ms)) or is_plain" => "if noted and not until_ms or is_plain";
-    }
-    REDIS_FAULTS "queue-core/src/redis/turn/turn_plain.lua" {
-        "plain turn: a newer schema is left alone": " or meta[1] and meta[1] ~= SCHEMA then" => " then";
-    }
     REDIS_NOTES "queue-core/src/redis/audit/sweep.lua" {
         "sweep: a producer that sends is kept": "string.sub(entries[at], -1) ~= '?'" => "false";
         "sweep: a look begins a producer's time anew": "many('ZADD', K.seen, looked)" => "";
-        "sweep: what other hands have brought is looked for": "note_plain(nil)\n" => "";
-    }
-    AUDITOR "queue-core/src/redis/turn/claim.lua" {
-        "turn: what runs is not handed out": "local left = leave_those_in(K.active, found)" => "local left = nil";
-        "turn: what is kept is not handed out": "left = is_there(K.records) and leave_those_in(K.records, found)" => "left = nil";
-        "turn: no answer is empty that need not be": "if bytes > 0 and bytes + size > max_bytes then" => "if #ids > 0 and bytes + size > max_bytes then";
-    }
-    AUDITOR "queue-core/src/redis/turn/turn.lua" {
-        "turn: an id that is there twice is handed out once": "if put_all(K.active, pairs_) < #ids then" => "put_all(K.active, pairs_)\n  if false then";
-        "turn: a list is not empty for what was left out": "if popped < asked then" => "if #found < asked then";
+        "sweep: what other hands have brought is looked for": "\nlook()\n" => "\n";
     }
     AUDITOR "queue-core/src/redis/audit/audit.lua" {
         "audit: one of two places stays": "if stays then\n            others" => "if true then\n            others";
@@ -299,98 +388,10 @@ mutants! {
     ENCODINGS "queue-core/src/redis/people/mod.rs" {
         "kept: a job is listed once": "seen.insert(id)" => "true";
     }
-    AUDITOR "queue-core/src/redis/turn/turn_plain.lua" {
-        "plain turn: no answer is empty that need not be": "bytes > 0 and bytes + size > MAX_BYTES" => "at > 1 and bytes + size > MAX_BYTES";
-        "plain turn: counts stay with their jobs": "      table.remove(attempts, at)\n" => "";
-        "plain turn: attempts go with what has no envelope": "      call('HDEL', K.attempts, ids[at])\n" => "";
-        "plain turn: errors go with what has no envelope": "      call('HDEL', K.errors, ids[at])\n" => "";
-        "plain turn: what has no envelope is not handed out": "if not body or body == '' or not is_id(ids[at]) then" => "if false then";
-        "plain turn: what runs is not handed out": "local doubled = leave_those_in(K.active, ids)" => "local doubled = nil";
-        "plain turn: what is kept is not handed out": "doubled = has_kept and leave_those_in(K.records, ids)" => "doubled = nil";
-        "plain turn: an id that is there twice is handed out once": "if put_all(K.active, pairs_) < #ids then" => "put_all(K.active, pairs_)\n  if false then";
-    }
-    REDIS "queue-core/src/redis/turn/turn_plain.lua" {
-        "plain turn: a finish needs its tag": "if tags[at] ~= tag then" => "if false then";
-        "plain turn: it is for plain queues, until a job is due": "if plain_until <= now or" => "if";
-        "plain turn: failures take their keys": "failed and not K.errors or " => "";
-        "plain turn: failures are told of": "call('HMGET', K.attempts, unpack(ids)) or {}" => "{} or {}";
-        "plain turn: attempts go with their job": "      call('HDEL', K.attempts, unpack(gone))\n" => "";
-        "plain turn: what is not kept is gone": "if K.ended and keep_ms == '' then" => "if false then";
-        "plain turn: what is kept is there": "if K.ended and keep_ms == '' then" => "if K.ended then";
-        "plain turn: kept jobs are trimmed": "trim_ended(2 * (#acked - #gone), tonumber(ARGV[5]), tonumber(ARGV[6]))" => "local _ = 0";
-        "plain turn: errors go with their job": "      call('HDEL', K.errors, unpack(gone))\n" => "";
-        "plain turn: the bytes of an answer are bounded": "bytes > 0 and bytes + size > MAX_BYTES" => "false";
-        "plain turn: a single larger envelope travels alone": "bytes > 0 and bytes + size > MAX_BYTES" => "bytes + size > MAX_BYTES";
-        "plain turn: what does not fit goes back": "call('LPUSH', K.ready2, table.remove(ids))" => "table.remove(ids)";
-        "plain turn: what goes back is more": "    more = 1\n" => "";
-        "plain turn: it is for the next turn": " or tonumber(string.match(entry, '^%d+')) ~= seq - 1 then" => " then";
-        "plain turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
-        "plain turn: a given id that is done is remembered for a while": "if #given > 0 then" => "if false then";
-        "plain turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
-        "plain turn: that there is more is told": "call('EXISTS', K.ready2) or 0" => "0";
-    }
-    REDIS_NOTES "queue-core/src/redis/turn/turn_plain.lua" {
-        "plain turn: a claim takes so many large jobs": "math.min(wanted, 64)" => "wanted";
-        "plain turn: the last claim number is stored": "call('HSET', K.meta, 'claim', number)" => "";
-    }
-    REDIS "queue-core/src/redis/enqueue/enqueue_ready.lua" {
-        "enqueue: that an ordinary job is large is noted": "  call('HSET', K.meta, 'large', '1')\n" => "";
-    }
-    REDIS "queue-core/src/redis/enqueue/enqueue.lua" {
-        "plain: what is due later is noted": "  plain_at_most_until(first_due)\n" => "";
-        "plain: of jobs for later the first counts": "first_due = math.min(first_due, at)" => "first_due = at";
-        "plain: a priority of one job is noted": "    not_plain()\n    put(" => "    put(";
-        "plain: a priority of many is noted": "      not_plain()\n      local pairs_" => "      local pairs_";
-        "enqueue: that a job is large is noted": "  call('HSET', K.meta, 'large', '1')\n" => "";
-    }
-    REDIS "queue-core/src/redis/script/plain.lua" {
-        "plain: what is due sooner is noted": "at < whole(noted)" => "true";
-        "plain: failures stay noted beside what is due": "call('HSET', K.meta, 'plain', ms(at))" => "note_plain(at)";
-    }
-    REDIS "queue-core/src/redis/people/delete.lua" {
-        "plain: what was deleted is noted": "note_plain(nil)\n" => "";
-    }
-    REDIS "queue-core/src/redis/people/cancel.lua" {
-        "plain: what was cancelled is noted": "note_plain(nil)\n" => "";
-    }
     REDIS "queue-core/src/redis/lease/reclaim.lua" {
-        "plain: what came back from the dead is noted": "note_plain(nil)\n" => "";
-    }
-    REDIS "queue-core/src/redis/people/pause.lua" {
-        "plain: a pause is noted": "note_plain(nil)\n" => "";
-    }
-    REDIS "queue-core/src/redis/lease/register.lua" {
-        "plain: who registers looks": "is_plain = rare == 0 and" => "is_plain =";
-        "plain: who registers sees failures": "call('EXISTS', K.attempts, K.errors) > 0)" => "false)";
-        "plain: who registers sees a pause": " and call('HGET', K.meta, 'paused') ~= '1'\n" => "\n";
     }
     REDIS_FAULTS "queue-core/src/redis/script/schema.lua" {
-        "other scripts: a newer schema is left alone": "if schema and schema ~= SCHEMA then" => "if false then";
-    }
-    REDIS "queue-core/src/redis/turn/turn.lua" {
-        "turn: another ending needs its tag": "if call('HGET', K.active, id) ~= tag then" => "if false then";
-        "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true";
-        "turn: that suspects wait is told": "(suspected and 2 or 0)" => "0";
-        "turn: who may have no suspect gets none": "local may_suspect = ARGV[5] == '1'" => "local may_suspect = true";
-        "turn: kept jobs are trimmed": "trim_ended(2 * kept, tonumber(ARGV[7]), tonumber(ARGV[8]))" => "local _ = 0";
-        "turn: a finished round clears the crashes": "if sparse and kind ~= 'release' and kind ~= 'park' then" => "if false then";
-    }
-    REDIS "queue-core/src/redis/doors/ended.lua" {
-        "errors: the oldest go first": "while #failures > 10 do" => "while false do";
-        "kept: a job counts with its own size": "(one_size or sizes[place] or 0)" => "(one_size or sizes[i] or 0)";
-        "kept: a result stays with its job": "local result = results[place] or" => "local result = results[i] or";
-        "kept: a result counts": "(one_size or sizes[place] or 0) + #result" => "(one_size or sizes[place] or 0)";
-        "kept: what is known of a job goes along": "record[name] = values[i] or nil" => "local _ = 0";
-        "kept: what differs has a record of its own": "differs = differs or values[i]" => "differs = result ~= ''";
-        "kept: an id that may come again has its time beside it": "if string.byte(id) >= 48 then" => "if false then";
-        "kept: a line of an earlier job takes nothing along": "if record and record.u == upto and not gone[id] then" => "if record and not gone[id] then";
-    }
-    REDIS "queue-core/src/redis/people/cancel.lua" {
-        "cancel: an active job is taken away": "    call('HDEL', K.active, id)\n    local worker" => "    local worker";
-        "cancel: a ready job gets a tomb": "        entomb(id)\n      end\n    end" => "      end\n    end";
-    }
-    REDIS "queue-core/src/redis/people/delete.lua" {
-        "delete: an active job stays": "and call('HEXISTS', K.active, id) == 0 then" => "then";
+        "other scripts: a newer schema is left alone": "if schema and schema ~= C.schema then" => "if false then";
     }
     REDIS "queue-core/src/redis/lease/reclaim.lua" {
         "reclaim: crashes count in their window": "now - first > window" => "false";
@@ -400,9 +401,6 @@ mutants! {
         "sweep: tombstones are bounded": "if excess > 0 then" => "if false then";
         "sweep: dead jobs are evicted in bounded steps": "while dead < items do" => "while true do";
         "sweep: young dead jobs stay": "if tonumber(head[2]) > now - ARGV[5] and bytes" => "if false and bytes";
-    }
-    REDIS "queue-core/src/redis/enqueue/enqueue.lua" {
-        "enqueue: what is due later waits": "if at > now then" => "if false then";
     }
     LATE "queue-core/src/redis/audit/audit.lua" {
         "audit: what has its place is no stray": "call('HEXISTS', K.jobs, id) == 1 and not is_placed(id) then\n      found(id)\n    end" => "call('HEXISTS', K.jobs, id) == 1 then\n      found(id)\n    end";
@@ -441,29 +439,16 @@ mutants! {
         "audit: a lease without end is none": "return deadline and whole(deadline) < FOREVER" => "return deadline";
         "audit: a lane without lease is found": "not has_lease(ARGV[i]) then" => "false then";
     }
-    AUDITOR "queue-core/src/redis/turn/turn.lua" {
-        "turn: what has no envelope is not handed out": "if not bodies[at] or bodies[at] == '' or not is_id(id) then" => "if false then";
-    }
     CORRUPT "queue-core/src/redis/script/prelude.lua" {
         "other hands: what cannot be unpacked is empty": "local ok, value = pcall(cmsgpack.unpack, stored)" => "local ok, value = true, cmsgpack.unpack(stored)";
         "other hands: a number that is none begins anew": "if type(answer) == 'table' and answer.err then" => "if type(answer) == 'table' and answer.err then error(answer.err) end if false then";
         "other hands: what is no id is dropped": "  return #id == 16\n" => "  return true\n";
-        "other hands: no reply repeats what they wrote": "(string.match(schema, '^%d+$') or 'unknown')" => "schema";
-    }
-    CORRUPT "queue-core/src/redis/turn/turn.lua" {
-        "other hands: a lane's entry that is none is forgotten": "if not last then\n  return redis.error_reply('FORGOTTEN ' .. worker)\nelseif" => "if";
-    }
-    CORRUPT "queue-core/src/redis/enqueue/enqueue.lua" {
-        "other hands: a lost digest makes no second job": "if not known and not record and call" => "if false and call";
     }
     CORRUPT "queue-core/src/redis/audit/sweep.lua" {
         "other hands: what lives is not evicted": "if not stays then" => "if true then";
     }
     CORRUPT "queue-core/src/redis/lease/suspects.lua" {
         "other hands: a deadline is a whole number": "expired[i] = ms(whole(expired[i]))" => "expired[i] = expired[i]";
-    }
-    CORRUPT "queue-core/src/redis/doors/ready.lua" {
-        "other hands: a priority that is none is normal": "list and list <= 3 and LISTS[list] and list or 2" => "list";
     }
     CORRUPT "queue-core/src/redis/audit/audit.lua" {
         "audit: a parked job that lost its task gets it back": "call('HSET', K.notes, id, task)" => "local _ = task";
@@ -574,9 +559,6 @@ mutants! {
     }
     LATE "queue-core/src/redis/script/prelude.lua" {
         "other hands: numbers are bounded": "return math.floor(math.min(number, FOREVER))" => "return number";
-    }
-    LATE "queue-core/src/redis/people/cancel.lua" {
-        "cancel: what a worker hears is bounded": "if #gone < 500 then" => "if true then";
     }
     SQLITE "queue-core/src/sqlite/connection/tx.rs" {
         "sqlite: a delay counts from the end of its millisecond": "i64::from(!delay.is_zero())" => "0";

@@ -56,12 +56,14 @@ async fn rarer(server: &Server, costs: &mut Costs) -> Result<(), Error> {
     ];
     for (how, mut hands) in queues {
         hands.enqueue(ROUNDS).await?;
+        // The first of each kind of turn sends the text of its script.
         let mut held = hands.turn(1, Vec::new()).await?;
+        held = hands.turn(1, held).await?;
         let meter = Meter::start(server)?;
-        for _ in 1..ROUNDS {
+        for _ in 2..ROUNDS {
             held = hands.turn(1, held).await?;
         }
-        meter.stop(server, &format!("redis turn of 1, {how}"), (ROUNDS - 1) as f64, costs)?;
+        meter.stop(server, &format!("redis turn of 1, {how}"), (ROUNDS - 2) as f64, costs)?;
         hands.turn(0, held).await?;
     }
     Ok(())

@@ -1,5 +1,7 @@
 -- Renames the keys that do not hold what they should; what lies under the new name stays. ARGV: what is added to a name, and the type
 -- that belongs to each of the keys. Answers: of each that was renamed, the new name, and of the others nothing.
+--- include script/prelude
+
 local aside, moved = {}, 0
 for at, key in ipairs(KEYS) do
   local found = call('TYPE', key).ok

@@ -1,8 +1,7 @@
 -- Damage by other hands. ARGV: what to look at, '1' to repair it, and then names, ids, or pairs. Answers with what is broken.
+--- include script/prelude, script/clock, script/bits, lease/terms, doors/settle, doors/end, doors/back, script/look
+
 local what, repairs = ARGV[1], ARGV[2] == '1'
-if repairs then
-  note_plain(nil)
-end
 local broken = {}
 
 local function found(subject)
@@ -95,7 +94,7 @@ end
 local function blank(list, index, id)
   local name = '~' .. id .. ':' .. ms(now) .. ':' .. list .. ':' .. index
   call('LSET', LISTS[list], index, name)
-  put(K.tomb, name .. list, '')
+  put_rare('t', K.tomb, name .. list, '')
 end
 
 -- Takes those out of a set that are ready and may have been pushed since a mark. What was pushed at one end of a list has nothing
@@ -133,6 +132,14 @@ if what == 'balance' then
     places = places + call('LLEN', list)
   end
   return call('HLEN', K.jobs) - places
+elseif what == 'bits' then
+  -- Bits that the queue lacks: there is something that they tell of, put there by another program.
+  for bit in string.gmatch(missing_bits(), '.') do
+    found(bit)
+  end
+  if repairs then
+    look()
+  end
 elseif what == 'lanes' then
   for i = 3, #ARGV do
     if call('HEXISTS', K.workers, ARGV[i]) == 1 and not has_lease(ARGV[i]) then
@@ -164,8 +171,8 @@ elseif what == 'active' then
       if repairs and worker then
         call('SADD', K.fenced, worker)
       elseif repairs then
-        call('HDEL', K.active, id)
-        push({ id }, true)
+        settle({ id })
+        back({ id }, true)
       end
     end
   end
@@ -203,11 +210,10 @@ elseif what == 'strays' then
       if is_id(id) and call('HSTRLEN', K.jobs, id) > 0 then
         sound[#sound + 1] = id
       else
-        strip({ id })
-        call('HDEL', K.jobs, id)
+        end_gone({ id })
       end
     end
-    if push(sound, false) then
+    if back(sound, false) then
       hint()
     end
   end
@@ -289,7 +295,7 @@ elseif what == 'suspect' or string.match(what, '^ready%d$') then
     if call('HEXISTS', K.jobs, id) == 0 and call('HEXISTS', K.tomb, id .. list) == 0 then
       found(id)
       if repairs then
-        put(K.tomb, id .. list, '')
+        put_rare('t', K.tomb, id .. list, '')
       end
     end
   end

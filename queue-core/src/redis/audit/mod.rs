@@ -22,7 +22,7 @@ use crate::{
         RedisBroker,
         connection::misfits,
         keys::{Kind, READY},
-        script::{AUDIT, SWEEP},
+        script::{AUDIT, SWEEP, bits::Bit},
         values::{array, bytes, ms, next, number, text},
     },
 };
@@ -57,6 +57,12 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
     if how.repair {
         broker.list_again(queue).await?;
     }
+    let bits = pass.ask("bits", &[vec![]]).await?;
+    damages.extend(bits.into_iter().map(|letter| {
+        let letter = String::from_utf8_lossy(&letter).into_owned();
+        let subject = Bit::of_letter(&letter).map_or(letter, |bit| bit.name().to_owned());
+        Damage { kind: DamageKind::FeatureUnnoted, subject }
+    }));
     let lanes = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Workers)).await?)?;
     let lanes: Vec<Vec<u8>> = lanes.into_iter().map(bytes).collect::<Result<_>>()?;
     for lanes in lanes.chunks(STEP) {

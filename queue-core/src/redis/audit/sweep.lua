@@ -1,9 +1,9 @@
 -- One round of housekeeping. ARGV: items, age of producers, age of tombstones, most tombstones, age of the dead, most bytes of
 -- the dead, most kept, most bytes kept. Answers: producers, tombstones, dead, ended.
+--- include script/prelude, script/clock, script/bits, doors/end, doors/ready, script/look
+
 local items = tonumber(ARGV[1])
 
--- Other hands may have made what nobody has told of.
-note_plain(nil)
 
 -- A producer that has sent nothing since the last look at it is forgotten. An entry is marked by a look and written anew by each
 -- enqueue.
@@ -70,8 +70,7 @@ while dead < items do
   local stays = lives(head[1])
   exhume(head[1])
   if not stays then
-    strip({ head[1] })
-    call('HDEL', K.jobs, head[1])
+    end_gone({ head[1] })
     free_id(head[1])
   end
   dead = dead + 1
@@ -79,4 +78,6 @@ end
 count('dead_evicted', dead)
 
 local ended = trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8]))
+-- What is gone, and what other hands have brought.
+look()
 return { #silent, #old, dead, ended }

@@ -3,7 +3,7 @@
 use redis::{ErrorKind, RedisError};
 
 use super::endpoint::Endpoint;
-use crate::error::Error;
+use crate::{error::Error, redis::script::bits::Bit};
 
 /// Why a call brought nothing.
 #[derive(Debug)]
@@ -52,6 +52,11 @@ impl Refusal {
     }
 }
 
+/// The name of a feature; one that is newer than this library has told its own.
+fn named(feature: &str) -> String {
+    Bit::of_letter(feature).map_or_else(|| feature.to_owned(), |bit| bit.name().to_owned())
+}
+
 fn sorted(error: RedisError, endpoint: &Endpoint) -> Error {
     let broker = endpoint.shown().to_owned();
     let detail = error.detail().unwrap_or_default().to_owned();
@@ -62,6 +67,8 @@ fn sorted(error: RedisError, endpoint: &Endpoint) -> Error {
             _ => Error::Internal(format!("OLD {detail}")),
         },
         Some("SCHEMA") => Error::SchemaTooNew { queue: broker, found: detail.parse().unwrap_or(u64::MAX), known: crate::redis::SCHEMA },
+        Some("FEATURE") => Error::FeatureUnknown { broker, feature: named(&detail), by: "this library" },
+        Some("BEHIND") => Error::FeatureUnknown { broker, feature: named(&detail), by: "a worker of the queue" },
         Some("OOM") => Error::BrokerFull { broker, problem: "its `maxmemory` is reached".to_owned() },
         Some("NOAUTH") => Error::AccessDenied { broker, problem: "it wants a password; write redis://user:password@host".to_owned() },
         Some("WRONGPASS") => Error::AccessDenied { broker, problem: "wrong user name or password".to_owned() },

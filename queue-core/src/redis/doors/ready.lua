@@ -1,14 +1,10 @@
--- The lists of jobs that may start now, and the sparse hashes beside them. An id waits in the lists at most once (R9): a cancelled
--- one stays where it is under a tomb, of an id in a list, and whoever would push the id to that list again takes the tomb away
+-- The line: jobs that may start now, and those that wait for their time. An id stands in the lists of `ready` at most once (R9): a
+-- cancelled one stays where it is under a tomb, of an id in a list, and whoever would push the id to that list again takes the tomb away
 -- instead. Ids leave a list at its head and come in at either end; what is between is never moved or taken out, so that the auditor
 -- can read it beside all that.
+--- include script/tools, script/hint, script/rare
 
 local LISTS = { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
-local ORDER = { 0, 1, 2, 3 }
-
-local has_tombs = sparse and call('EXISTS', K.tomb) == 1
-local has_priorities = sparse and call('EXISTS', K.priority) == 1
-local has_crashes = sparse and call('EXISTS', K.crashes) == 1
 
 -- Takes an id's tomb in this list. True: so it lies there already. A tomb in another list stays, for whoever pops the id there.
 local function unearth(id, list)
@@ -23,7 +19,7 @@ end
 
 -- Lays an id that is ready under a tomb: it lies where its crashes and its priority had it pushed.
 local function entomb(id)
-  put(K.tomb, id .. (call('HEXISTS', K.crashes, id) == 1 and 9 or list_of(call('HGET', K.priority, id))), '')
+  put_rare('t', K.tomb, id .. (call('HEXISTS', K.crashes, id) == 1 and 9 or list_of(call('HGET', K.priority, id))), '')
 end
 
 -- Pushes ids to the list that each belongs to. True: one of the lists was empty before.
@@ -31,13 +27,13 @@ local function push(ids, at_head)
   if #ids == 0 then
     return false
   end
-  local lists = { [2] = ids }
-  if has_tombs or has_priorities or has_crashes then
+  local lists, has_tombs = { [2] = ids }, has('t')
+  if has_tombs or has('p') or has('c') then
     lists = {}
     for from = 1, #ids, PIECE do
       local to = math.min(from + PIECE - 1, #ids)
-      local priorities = has_priorities and call('HMGET', K.priority, unpack(ids, from, to))
-      local crashes = has_crashes and call('HMGET', K.crashes, unpack(ids, from, to))
+      local priorities = has('p') and call('HMGET', K.priority, unpack(ids, from, to))
+      local crashes = has('c') and call('HMGET', K.crashes, unpack(ids, from, to))
       for i = from, to do
         local list = 2
         if crashes and crashes[i - from + 1] then
@@ -59,21 +55,64 @@ local function push(ids, at_head)
   return was_empty
 end
 
--- Lets jobs wait: pairs of a time and an id.
+-- The ids at the head of a list, which stay there.
+local function heads(list, n)
+  return call('LRANGE', LISTS[list], '0', ms(n - 1))
+end
+
+-- Takes so many ids from the head of a list.
+local function take(list, n)
+  if n > 0 then
+    call('LPOP', LISTS[list], ms(n))
+  end
+end
+
+-- Takes some of those out that have waited for their time.
+local function take_due(key)
+  local due_ids = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, C.due_items)
+  many('ZREM', key, due_ids)
+  return due_ids
+end
+
+-- The ids of jobs of a task that are parked, which stay so.
+local function parked_of(task, most)
+  local ids = call('ZRANGEBYLEX', K.parked, '[' .. task .. '\0', '(' .. task .. '\1', 'LIMIT', 0, most)
+  for at, member in ipairs(ids) do
+    ids[at] = string.sub(member, #task + 2)
+  end
+  return ids
+end
+
+local function take_parked(task, id)
+  call('ZREM', K.parked, task .. '\0' .. id)
+  call('HDEL', K.notes, id)
+end
+
+-- Lets jobs wait for their time: pairs of a time and an id.
 local function wait(key, pairs_)
   if #pairs_ == 0 then
     return
   end
-  local first = nil
+  local first = math.huge
   for i = 1, #pairs_, 2 do
-    local at = tonumber(pairs_[i])
-    if not first or at < first then
-      first = at
-    end
+    first = math.min(first, tonumber(pairs_[i]))
   end
+  due_by(first)
   many('ZADD', key, pairs_)
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
   if tonumber(head[2]) >= first then
     hint(first)
+  end
+end
+
+-- Takes an id that waits, for whatever, out of the line.
+local function unwait(id)
+  if call('ZREM', K.scheduled, id) == 0 and call('ZREM', K.retry, id) == 0 then
+    local task = call('HGET', K.notes, id)
+    if task then
+      take_parked(task, id)
+    else
+      entomb(id)
+    end
   end
 end

@@ -11,12 +11,15 @@ use redis::{Cmd, Value};
 
 use crate::{
     broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, NewJob, Priority},
-    error::Result,
+    error::{Error, Result},
     redis::{
         RedisBroker, bounded,
         connection::servers::{Line, within},
         keys::Keys,
-        script::{ENQUEUE, ENQUEUE_READY, Script},
+        script::{
+            ENQUEUES, Script,
+            bits::{Bit, Bits, PROFILES},
+        },
         values::{FOREVER, array, bytes, ms, number, strange},
     },
 };
@@ -65,8 +68,8 @@ fn confirm(confirm: &Confirm, until: Option<Instant>) -> Vec<Cmd> {
 
 pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -> Result<Vec<Enqueued>> {
     bounded("jobs", request.jobs.len())?;
-    let (script, call) = call_of(request, &broker.keys);
-    let mut sent = pin!(broker.io.clocked(broker.servers.script_until(request.until, Line::Requests, &request.queue, script, call)));
+    let sent = send(broker, request, is_whole(broker));
+    let mut sent = pin!(sent);
     let begun = poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await;
     // Now it is on its way. A given id may exist already, and bring nothing.
     if request.jobs.iter().any(|job| job.due == Due::Now && !job.id.is_given()) {
@@ -76,7 +79,25 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
         Poll::Ready(answer) => answer?,
         Poll::Pending => sent.await?,
     };
-    enqueued(answer, request.jobs.len())
+    let answers = match enqueued(answer, request.jobs.len())? {
+        Some(answers) => Some(answers),
+        None => enqueued(send(broker, request, true).await?, request.jobs.len())?,
+    };
+    answers.ok_or_else(without_answer)
+}
+
+async fn send(broker: &RedisBroker, request: &Enqueue, whole: bool) -> Result<Value> {
+    let (script, call) = call_of(request, whole, &broker.keys);
+    broker.io.clocked(broker.servers.script_until(request.until, Line::Requests, &request.queue, script, call)).await
+}
+
+/// Tests ask for the whole script.
+fn is_whole(broker: &RedisBroker) -> bool {
+    broker.known.least() == PROFILES.len() - 1
+}
+
+fn without_answer() -> Error {
+    Error::Internal("an enqueue by the whole script has no answer".to_owned())
 }
 
 pub(in crate::redis) async fn enqueue_confirmed(
@@ -85,12 +106,19 @@ pub(in crate::redis) async fn enqueue_confirmed(
     how: &Confirm,
 ) -> Result<(Vec<Enqueued>, Confirmed)> {
     bounded("jobs", request.jobs.len())?;
-    let (script, call) = call_of(request, &broker.keys);
+    let mut whole = is_whole(broker);
     // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
     let then = confirm(how, request.until);
-    let sent = broker.servers.script_then(request.until, Line::Confirmed, &request.queue, script, call, &then);
-    let (answer, then) = broker.io.clocked(sent).await?;
-    let answers = enqueued(answer, request.jobs.len())?;
+    let (answers, then) = loop {
+        let (script, call) = call_of(request, whole, &broker.keys);
+        let sent = broker.servers.script_then(request.until, Line::Confirmed, &request.queue, script, call, &then);
+        let (answer, then) = broker.io.clocked(sent).await?;
+        match enqueued(answer, request.jobs.len())? {
+            Some(answers) => break (answers, then),
+            None if whole => return Err(without_answer()),
+            None => whole = true,
+        }
+    };
     let (synced, replicas) = confirmed(then);
     // The jobs are stored: whatever goes wrong with the question, this is no error.
     let durability = if synced { Durability::PowerLoss } else { durability_until(broker, request.until).await };
@@ -103,24 +131,27 @@ async fn durability_until(broker: &RedisBroker, until: Option<Instant>) -> Durab
     asked.await.ok().and_then(Result::ok).unwrap_or(Durability::Volatile)
 }
 
-/// An enqueue, and the script that it calls.
-fn call_of(request: &Enqueue, keys: &Keys) -> (&'static Script, Cmd) {
-    let large = request.jobs.iter().any(|job| job.envelope.len() > LARGE);
+/// The feature bits that the jobs of an enqueue need.
+fn needs(request: &Enqueue) -> Bits {
+    request.jobs.iter().fold(Bits::NONE, |bits, job| {
+        let bits = if job.envelope.len() > LARGE { bits.with(Bit::Large) } else { bits };
+        if job.priority == Priority::Normal { bits } else { bits.with(Bit::Priority) }
+    })
+}
+
+/// An enqueue, and the script that it calls: the `whole` one, or the smaller one if it will do.
+fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> (&'static Script, Cmd) {
     let ready = request.jobs.iter().all(|job| Group::of(job) == Group::Ready(Priority::Normal.number()));
-    let script: &Script = if ready { &ENQUEUE_READY } else { &ENQUEUE };
+    let script: &Script = if ready && !whole { &ENQUEUES[0] } else { &ENQUEUES[1] };
     let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
     let mut call = script.call_with(keys, &request.queue, 3 + 2 * request.jobs.len(), 64 + bytes);
-    call.arg(request.producer.as_str()).arg(request.seq);
-    if ready {
+    call.arg(request.producer.as_str()).arg(request.seq).arg(needs(request).letters());
+    if ready && !whole {
         for job in &request.jobs {
             call.arg(job.id.as_bytes()).arg(&job.envelope);
         }
-        if large {
-            call.arg("large");
-        }
         return (script, call);
     }
-    call.arg(if large { "large" } else { "" });
     for group in request.jobs.chunk_by(|one, other| Group::of(one) == Group::of(other)) {
         match Group::of(&group[0]) {
             Group::Ready(list) => {
@@ -154,9 +185,12 @@ fn with_due(call: &mut Cmd, job: &NewJob) {
     };
 }
 
-pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Vec<Enqueued>> {
-    if matches!(value, Value::Nil) {
-        return Ok(vec![Enqueued::Stored; jobs]);
+/// An answer per job; none where it takes the whole script.
+pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Option<Vec<Enqueued>>> {
+    match value {
+        Value::Nil => return Ok(Some(vec![Enqueued::Stored; jobs])),
+        Value::Int(0) => return Ok(None),
+        _ => (),
     }
     let answers: Vec<Enqueued> = bytes(value)?
         .into_iter()
@@ -167,7 +201,7 @@ pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Vec<Enqueu
             _ => Err(strange("an answer to an enqueue")),
         })
         .collect::<Result<_>>()?;
-    if answers.len() == jobs { Ok(answers) } else { Err(strange("the number of answers")) }
+    if answers.len() == jobs { Ok(Some(answers)) } else { Err(strange("the number of answers")) }
 }
 
 /// What became of [`confirm`]: whether the server's disk has it, and how many replicas do. A server

@@ -1,4 +1,6 @@
 -- R7, look two. ARGV: pairs of a worker and the deadline that was seen. From here on every request of it is `Forgotten`.
+--- include script/prelude, script/clock, script/schema, lease/terms
+
 local answers = {}
 for i = 1, #ARGV, 2 do
   local deadline = call('ZSCORE', K.leases, ARGV[i])
@@ -7,6 +9,7 @@ for i = 1, #ARGV, 2 do
     call('ZREM', K.leases, ARGV[i])
     call('ZREM', K.terms, ARGV[i])
     call('HDEL', K.gone, ARGV[i])
+    call('HDEL', K.knows, ARGV[i])
     call('SADD', K.fenced, ARGV[i])
     table.insert(answers, 1)
   else

@@ -1,2 +1,4 @@
 -- The end of a sweep: names of which a whole scan that began after their fencing found nothing more. ARGV: names.
+--- include script/prelude
+
 return call('SREM', K.fenced, unpack(ARGV))

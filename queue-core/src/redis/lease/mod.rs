@@ -17,7 +17,7 @@ use crate::{
     redis::{
         RedisBroker, bounded,
         connection::servers::Line,
-        script::{EXTEND, FENCE, REGISTER, SUSPECTS},
+        script::{EXTEND, FENCE, REGISTER, SUSPECTS, bits::Bits},
         values::{array, ms, next, number, text},
     },
 };
@@ -31,6 +31,7 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
         Party::Worker { lease } => call.arg("w").arg(ms(lease)),
         Party::Producer => call.arg("p").arg(0),
     };
+    call.arg(Bits::ALL.letters());
     // First of all: a queue of which a key is broken is found by `doctor` too, if nobody has ever registered with it.
     broker.list_queue(&request.queue, request.until).await?;
     let name = broker.servers.script_until(request.until, Line::Requests, &request.queue, &REGISTER, call).await?;

@@ -1,12 +1,13 @@
 -- R7, sweep. ARGV: most crashes, window, delay, then triples of an id, its tag, and '1' if it is charged a crash, '0' if it
 -- goes free, 'f' if it does because its process lives, whose lane was forgotten.
-note_plain(nil)
+--- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/back
+
 local released, charged, buried, forgotten = {}, {}, {}, 0
 local window, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
 for i = 4, #ARGV, 3 do
   local id, tag = ARGV[i], ARGV[i + 1]
   if call('HGET', K.active, id) == tag and call('HEXISTS', K.workers, worker_of(tag) or '') == 0 then
-    call('HDEL', K.active, id)
+    settle({ id })
     if ARGV[i + 2] ~= '1' then
       table.insert(released, id)
       forgotten = forgotten + (ARGV[i + 2] == 'f' and 1 or 0)
@@ -18,10 +19,10 @@ for i = 4, #ARGV, 3 do
         crashes, first = 0, now
       end
       crashes = crashes + 1
-      put(K.crashes, id, ms(crashes) .. ':' .. ms(first))
+      put_rare('c', K.crashes, id, ms(crashes) .. ':' .. ms(first))
       add_failure(id, 'the process that ran it died, or lost the broker')
       if crashes >= tonumber(ARGV[1]) then
-        bury(id, 'crashed')
+        end_dead(id, 'crashed')
         table.insert(buried, id)
       else
         table.insert(charged, ms(after(delay * crashes)))
@@ -35,7 +36,7 @@ local backwards = {}
 for i = #released, 1, -1 do
   table.insert(backwards, released[i])
 end
-push(backwards, true)
+back(backwards, true)
 wait(K.retry, charged)
 if #released > 0 then
   hint()

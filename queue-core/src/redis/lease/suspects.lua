@@ -1,5 +1,7 @@
 -- R7, look one. ARGV: limit. Answers: names and deadlines of lanes whose lease is over; how many are fenced; names, deadlines and
 -- terms of lanes whose deadline lies further ahead than their lease is long.
+--- include script/prelude, script/clock, lease/terms
+
 local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', 'LIMIT', 0, ARGV[1])
 for i = 2, #expired, 2 do
   expired[i] = ms(whole(expired[i]))

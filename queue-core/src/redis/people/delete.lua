@@ -1,5 +1,6 @@
 -- Removes jobs that are not active. ARGV: ids.
-note_plain(nil)
+--- include script/prelude, script/clock, script/bits, doors/end, doors/ready, script/first_due
+
 local answers = {}
 for at, id in ipairs(ARGV) do
   answers[at] = 0
@@ -9,19 +10,13 @@ for at, id in ipairs(ARGV) do
       forget_record(id, record)
     elseif call('ZSCORE', K.dead, id) then
       exhume(id)
-    elseif call('ZREM', K.scheduled, id) == 0 and call('ZREM', K.retry, id) == 0 then
-      local task = call('HGET', K.notes, id)
-      if task then
-        call('ZREM', K.parked, task .. '\0' .. id)
-        call('HDEL', K.notes, id)
-      else
-        entomb(id)
-      end
+    else
+      unwait(id)
     end
-    strip({ id })
-    call('HDEL', K.jobs, id)
+    end_gone({ id })
     free_id(id)
     answers[at] = 1
   end
 end
+look_due()
 return answers

@@ -1,5 +1,7 @@
 -- Everything about jobs. ARGV: ids. Answers per id: false, or state, envelope, priority, attempts, crashes, snoozes, time,
 -- tag, failures, reason or note, result, until when it is kept.
+--- include script/prelude
+
 local answers = {}
 for at, id in ipairs(ARGV) do
   local body = call('HGET', K.jobs, id)

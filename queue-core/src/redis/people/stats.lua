@@ -1,4 +1,6 @@
 -- Depths and counters. Answers: ready, scheduled, retry, active, parked, dead, workers, paused, counters.
+--- include script/prelude, script/clock
+
 local ready = -call('HLEN', K.tomb)
 for _, key in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3, K.suspect }) do
   ready = ready + call('LLEN', key)

@@ -1,12 +1,65 @@
 //! How the text of a script is put together.
+//!
+//! Fragments include each other: `--- include turn/acks, script/clock`, each once. What stands between `--- with NAME` (or
+//! `--- without NAME`) and `--- end` is for those profiles alone that have that part. Functions that are not called are left out, as each
+//! would be made anew by every call. At last `K.jobs` becomes the number of the key of that kind, and `C.schema` a constant.
 
-use std::fmt::Write;
+use std::{collections::HashSet, fmt::Write};
 
-use super::list::part;
-use crate::redis::keys::Kind;
+use super::{bits::Profile, list::fragment};
+use crate::redis::keys::{Kind, STORED};
 
-/// A script's text without the functions of its parts that it does not call: each would be made anew by every call.
-pub(super) fn without_unused(text: &str) -> String {
+const INCLUDE: &str = "--- include ";
+const WITH: &str = "--- with ";
+const WITHOUT: &str = "--- without ";
+const END: &str = "--- end";
+
+/// The text of a script for a profile, and the keys that it uses, in the order in which it numbers them.
+pub(super) fn compose(name: &str, profile: &Profile, constants: &[(&str, String)]) -> (String, Vec<Kind>) {
+    let mut whole = String::new();
+    include(name, profile, &mut HashSet::new(), &mut whole);
+    let text = without_unused(&whole);
+    // A script that goes through its keys has all that there are.
+    let takes_all = text.contains("ipairs(KEYS)");
+    let keys: Vec<Kind> = STORED.iter().copied().filter(|kind| takes_all || uses(&text, &format!("K.{}", kind.name()))).collect();
+    let numbers: Vec<(String, String)> =
+        keys.iter().enumerate().map(|(at, kind)| (kind.name().to_owned(), format!("KEYS[{}]", at + 1))).collect();
+    let text = exchanged(&text, "K.", |name| numbers.iter().find(|(kind, _)| kind == name).map(|(_, number)| number.clone()));
+    let text = exchanged(&text, "C.", |name| constants.iter().find(|(constant, _)| *constant == name).map(|(_, value)| value.clone()));
+    (text, keys)
+}
+
+/// Adds a fragment, with those that it includes.
+fn include(name: &str, profile: &Profile, included: &mut HashSet<String>, whole: &mut String) {
+    if !included.insert(name.to_owned()) {
+        return;
+    }
+    // The parts that a line is in, and whether each is for this profile.
+    let mut parts: Vec<(&str, bool)> = Vec::new();
+    for line in fragment(name).lines() {
+        let directive = line.trim_start();
+        if let Some(part) = directive.strip_prefix(WITH) {
+            // It follows the part that is for the others, or stands alone.
+            parts.pop_if(|(other, _)| *other == part);
+            parts.push((part, profile.has(part)));
+        } else if let Some(part) = directive.strip_prefix(WITHOUT) {
+            parts.pop_if(|(other, _)| *other == part);
+            parts.push((part, !profile.has(part)));
+        } else if directive == END {
+            parts.pop().unwrap_or_else(|| unreachable!("{name} ends a part that it has not begun"));
+        } else if parts.iter().any(|(_, wanted)| !wanted) {
+            // For other profiles.
+        } else if let Some(names) = directive.strip_prefix(INCLUDE) {
+            names.split(", ").for_each(|name| include(name, profile, included, whole));
+        } else if !directive.starts_with("--") && !directive.is_empty() {
+            let _ = writeln!(whole, "{line}");
+        }
+    }
+    assert!(parts.is_empty(), "{name} does not end a part");
+}
+
+/// A script's text without the functions that it does not call.
+fn without_unused(text: &str) -> String {
     let mut blocks: Vec<String> = Vec::new();
     let mut inside = false;
     for line in text.lines() {
@@ -21,7 +74,7 @@ pub(super) fn without_unused(text: &str) -> String {
         inside = (inside || begins) && line != "end";
     }
     loop {
-        let is_used = |block: &&String| name_of(block).is_none_or(|name| blocks.iter().any(|other| other != *block && calls(other, name)));
+        let is_used = |block: &&String| name_of(block).is_none_or(|name| blocks.iter().any(|other| other != *block && uses(other, name)));
         let used: Vec<String> = blocks.iter().filter(is_used).cloned().collect();
         if used.len() == blocks.len() {
             return used.join("\n");
@@ -30,74 +83,50 @@ pub(super) fn without_unused(text: &str) -> String {
     }
 }
 
-/// Begins a line that names parts, and the condition on which a call makes them.
-pub(super) const IF: &str = "--- if ";
-/// The line that ends those parts.
-pub(super) const END_IF: &str = "--- end if";
-
-/// A script's text with the parts that it names.
-pub(super) fn with_parts(text: &str) -> String {
-    let mut whole = String::new();
-    for line in text.lines() {
-        let _ = writeln!(whole, "{line}");
-        if let Some((_, names)) = line.strip_prefix(IF).and_then(|named| named.split_once(": ")) {
-            names.split(", ").for_each(|name| whole.push_str(part(name)));
-            let _ = writeln!(whole, "{END_IF}");
-        }
-    }
-    whole
-}
-
-/// A script's text in which what parts define, one name by line, is made only on their condition: to a call that does without they
-/// are but names.
-pub(super) fn made_where_needed(text: &str) -> String {
-    let (mut made, mut lines) = (String::new(), text.lines());
-    while let Some(line) = lines.next() {
-        let Some((condition, _)) = line.strip_prefix(IF).and_then(|named| named.split_once(": ")) else {
-            let _ = writeln!(made, "{line}");
-            continue;
-        };
-        let (mut names, mut body) = (Vec::new(), String::new());
-        for line in lines.by_ref().take_while(|line| *line != END_IF) {
-            let defined = line.strip_prefix("local ").unwrap_or(line);
-            if defined != line {
-                let named = defined.strip_prefix("function ").unwrap_or(defined);
-                names.extend(named.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next());
-            }
-            let _ = writeln!(body, "{defined}");
-        }
-        let _ = write!(made, "local {}\nif {condition} then\n{body}end\n", names.join(", "));
-    }
-    made
-}
-
 /// The name of the function that a block defines.
-pub(super) fn name_of(block: &str) -> Option<&str> {
+fn name_of(block: &str) -> Option<&str> {
     block.strip_prefix("local function ")?.split('(').next()
 }
 
-pub(super) fn calls(block: &str, name: &str) -> bool {
-    let code = block.lines().filter(|line| !line.trim_start().starts_with("--"));
-    let mut words = code.flat_map(|line| line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')));
-    words.any(|word| word == name)
+/// Whether a name occurs in a text, and not as a part of another.
+fn uses(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(name).any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part))
 }
 
-/// A script's text, in which `K.jobs` stands for the key of that kind: with the number of the key in its place, which costs less
-/// at each call than a table.
-pub(super) fn with_numbers(text: &str, keys: &[Kind]) -> String {
-    let mut parts = text.split("K.");
+/// A text with other words for all that begin with a prefix.
+fn exchanged(text: &str, prefix: &str, word: impl Fn(&str) -> Option<String>) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut parts = text.split(prefix);
     let mut written = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let end = part.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(part.len());
-        let (name, rest) = part.split_at(end);
-        match keys.iter().position(|kind| kind.name() == name) {
-            Some(index) if !written.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_') => {
-                let _ = write!(written, "KEYS[{}]{rest}", index + 1);
+        let (name, rest) = part.split_at(part.find(|c| !is_part(c)).unwrap_or(part.len()));
+        match word(name).filter(|_| !written.ends_with(is_part)) {
+            Some(word) => {
+                let _ = write!(written, "{word}{rest}");
             }
-            _ => {
-                let _ = write!(written, "K.{part}");
+            None => {
+                let _ = write!(written, "{prefix}{part}");
             }
         }
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_called_is_left_out() {
+        let text =
+            "local function a()\n  return 1\nend\nlocal function b()\n  return a()\nend\nlocal function c()\n  return 2\nend\nreturn c()";
+        assert_eq!(without_unused(text), "local function c()\n  return 2\nend\nreturn c()");
+    }
+
+    #[test]
+    fn a_key_stands_as_its_number_and_no_other_word_does() {
+        let word = |name: &str| (name == "jobs").then(|| "KEYS[2]".to_owned());
+        assert_eq!(exchanged("call('HGET', K.jobs, OK.jobs, K.jobs2)", "K.", word), "call('HGET', KEYS[2], OK.jobs, K.jobs2)");
+    }
 }

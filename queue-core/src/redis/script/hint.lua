@@ -1,3 +1,6 @@
+-- Whoever includes this includes the clock first, if it is to be the same for the whole script.
+--- include script/clock
+
 -- Tells idle workers of work now, or of a job that is due earlier than all others. Of work now it tells since when, in
 -- microseconds: who has looked later knows of it.
 local function hint(at)

@@ -1,23 +1,31 @@
-//! The scripts: each a constant, with the keys that it declares.
+//! The scripts, and the fragments of which they are made.
 
-use std::{ops::Range, sync::LazyLock};
+use std::sync::LazyLock;
 
-use super::Script;
-use crate::redis::keys::{Kind, STORED};
-
-use Kind::{
-    Active, Attempts, Counters, Crashes, Dead, Ended, Errors, Fenced, Given, Gone, Jobs, Leases, Meta, Notes, Parked, Priority, Producers,
-    Ready0, Ready1, Ready2, Ready3, Records, Retry, Scheduled, Seen, Snoozes, Suspect, Terms, Tomb, Tombstones, Workers,
+use super::{
+    Script,
+    bits::{ALL, Bits, PROFILES, READY},
+};
+use crate::{
+    broker::{DUE_ITEMS, MAX_BYTES},
+    redis::{SCHEMA, values::FOREVER},
 };
 
-/// What `ready.lua` and `ended.lua` use.
-macro_rules! keys {
-    ($($more:ident),*) => {
-        &[
-            Meta, Jobs, Ready0, Ready1, Ready2, Ready3, Suspect, Attempts, Snoozes, Crashes, Errors, Priority, Tomb, Counters, Records, Ended,
-            Dead, Notes, Given, Tombstones, $($more),*
-        ]
-    };
+/// How long the record of a job is kept that has ended without being run: a day.
+const UNRUN_MS: u64 = 24 * 3600 * 1000;
+
+/// What scripts write as `C.name`.
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 7] {
+    [
+        ("schema", format!("'{SCHEMA}'")),
+        ("forever", FOREVER.to_string()),
+        ("max_bytes", MAX_BYTES.to_string()),
+        ("due_items", DUE_ITEMS.to_string()),
+        ("unrun_ms", UNRUN_MS.to_string()),
+        // A bit that this library does not know, and one that this variant of a script does without.
+        ("unknown", format!("'[^{}]'", Bits::ALL.letters())),
+        ("uncovered", format!("'[^{}]'", bits.letters())),
+    ]
 }
 
 macro_rules! text {
@@ -26,267 +34,116 @@ macro_rules! text {
     };
 }
 
-macro_rules! script {
-    ($name:ident, $file:literal, $flags:literal, $keys:expr, [$($part:literal),*]) => {
-        pub(in crate::redis) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new($file, $flags, $keys, &[$(text!($part),)* text!($file)].join("\n")));
+macro_rules! fragments {
+    ($($name:literal)*) => {
+        vec![$(($name, text!($name)),)*]
     };
 }
 
-/// The parts that a script makes where its text has a line `--- if CONDITION: NAME, NAME`.
-pub(super) fn part(name: &str) -> &'static str {
-    match name {
-        "clock" => text!("script/clock"),
-        "hint" => text!("script/hint"),
-        "tools" => text!("script/tools"),
-        "known" => text!("script/known"),
-        "ended" => text!("doors/ended"),
-        _ => unreachable!("a script asks for a part that is none: {name}"),
-    }
-}
-
-// Finishes, beats and reclaims work on a Redis that is full, and so does all that makes room.
-script!(
-    REGISTER,
-    "lease/register",
-    "flags=allow-oom",
-    &[
-        Meta, Workers, Leases, Terms, Producers, Seen, Counters, Scheduled, Retry, Attempts, Snoozes, Crashes, Errors, Priority, Tomb,
-        Ready0, Ready1, Ready3, Suspect, Parked
-    ],
-    ["script/prelude", "script/clock", "script/schema", "script/plain"]
-);
-script!(
-    ENQUEUE,
-    "enqueue/enqueue",
-    "",
-    keys![Scheduled, Producers],
-    [
-        "script/prelude",
-        "script/clock",
-        "script/schema",
-        "enqueue/sequence",
-        "script/tools",
-        "script/plain",
-        "script/hint",
-        "script/sparse",
-        "script/known",
-        "doors/ready",
-        "doors/ended"
-    ]
-);
-script!(
-    ENQUEUE_READY,
-    "enqueue/enqueue_ready",
-    "",
-    &[Meta, Producers, Jobs, Ready2, Counters],
-    ["script/prelude", "script/schema", "enqueue/sequence"]
-);
-script!(
-    TURN,
-    "turn/turn",
-    "flags=allow-oom",
-    keys![Scheduled, Retry, Active, Workers, Leases, Gone, Parked],
-    [
-        "script/prelude",
-        "script/clock",
-        "script/tools",
-        "script/plain",
-        "script/hint",
-        "script/sparse",
-        "script/known",
-        "doors/ready",
+/// The files of which scripts are made.
+static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    fragments! {
+        "audit/aside"
+        "audit/audit"
+        "audit/sweep"
+        "audit/types"
+        "doors/admit"
+        "doors/back"
+        "doors/end"
+        "doors/pop"
+        "doors/ready"
+        "doors/settle"
+        "enqueue/enqueue"
+        "enqueue/groups"
+        "enqueue/sequence"
+        "enqueue/store"
+        "lease/alive"
+        "lease/extend"
+        "lease/fence"
+        "lease/forget"
+        "lease/reclaim"
+        "lease/register"
+        "lease/suspects"
+        "lease/terms"
+        "people/cancel"
+        "people/delete"
+        "people/pause"
+        "people/requeue"
+        "people/show"
+        "people/stats"
+        "script/bits"
+        "script/clock"
+        "script/first_due"
+        "script/guard"
+        "script/has"
+        "script/hint"
+        "script/look"
+        "script/prelude"
+        "script/rare"
+        "script/schema"
+        "script/tools"
+        "turn/acks"
+        "turn/answer"
         "turn/claim"
-    ]
-);
-script!(
-    TURN_PLAIN,
-    "turn/turn_plain",
-    "flags=allow-oom",
-    &[Meta, Workers, Leases, Active, Jobs, Ready2, Counters, Tombstones, Attempts, Errors, Snoozes, Crashes, Priority, Records, Ended],
-    ["script/prelude", "script/clock"]
-);
-/// A turn of a plain queue that keeps no jobs does with the keys before the end of these, and before their start where none has failed.
-pub(in crate::redis) const FAILURE_KEYS: Range<usize> = 8..10;
-script!(
-    EXTEND,
-    "lease/extend",
-    "flags=allow-oom",
-    &[Meta, Workers, Leases, Gone, Counters],
-    ["script/prelude", "script/clock", "script/schema"]
-);
-script!(
-    SUSPECTS,
-    "lease/suspects",
-    "flags=no-writes",
-    &[Leases, Terms, Fenced, Counters],
-    ["script/prelude", "script/clock", "lease/terms"]
-);
-script!(ALIVE, "lease/alive", "flags=no-writes", &[Leases, Counters], ["script/prelude", "script/clock"]);
-script!(
-    FENCE,
-    "lease/fence",
-    "flags=allow-oom",
-    &[Meta, Workers, Leases, Terms, Gone, Fenced, Counters],
-    ["script/prelude", "script/clock", "script/schema", "lease/terms"]
-);
-script!(
-    RECLAIM,
-    "lease/reclaim",
-    "flags=allow-oom",
-    keys![Retry, Active, Workers],
-    [
-        "script/prelude",
-        "script/clock",
-        "script/schema",
-        "script/tools",
-        "script/plain",
-        "script/hint",
-        "script/sparse",
-        "script/known",
-        "doors/ready",
-        "doors/ended"
-    ]
-);
-script!(FORGET, "lease/forget", "flags=allow-oom", &[Fenced, Counters], ["script/prelude"]);
-script!(
-    CANCEL,
-    "people/cancel",
-    "flags=allow-oom",
-    keys![Scheduled, Retry, Active, Workers, Gone, Parked],
-    [
-        "script/prelude",
-        "script/clock",
-        "script/schema",
-        "script/tools",
-        "script/plain",
-        "script/hint",
-        "script/sparse",
-        "script/known",
-        "doors/ready",
-        "doors/ended"
-    ]
-);
-script!(
-    REQUEUE,
-    "people/requeue",
-    "flags=allow-oom",
-    keys![],
-    [
-        "script/prelude",
-        "script/clock",
-        "script/schema",
-        "script/tools",
-        "script/hint",
-        "script/sparse",
-        "script/known",
-        "doors/ready",
-        "doors/ended"
-    ]
-);
-script!(
-    DELETE,
-    "people/delete",
-    "flags=allow-oom",
-    keys![Scheduled, Retry, Active, Parked],
-    [
-        "script/prelude",
-        "script/clock",
-        "script/schema",
-        "script/tools",
-        "script/plain",
-        "script/hint",
-        "script/sparse",
-        "script/known",
-        "doors/ready",
-        "doors/ended"
-    ]
-);
-script!(
-    SWEEP,
-    "audit/sweep",
-    "flags=allow-oom",
-    keys![Scheduled, Retry, Active, Producers, Seen],
-    [
-        "script/prelude",
-        "script/clock",
-        "script/schema",
-        "script/tools",
-        "script/plain",
-        "script/hint",
-        "script/sparse",
-        "script/known",
-        "doors/ready",
-        "doors/ended"
-    ]
-);
-script!(
-    AUDIT,
-    "audit/audit",
-    "flags=allow-oom",
-    keys![Scheduled, Retry, Active, Workers, Leases, Terms, Fenced, Parked],
-    [
-        "script/prelude",
-        "script/clock",
-        "script/schema",
-        "lease/terms",
-        "script/tools",
-        "script/plain",
-        "script/hint",
-        "script/sparse",
-        "script/known",
-        "doors/ready",
-        "doors/ended"
-    ]
-);
-script!(
-    PAUSE,
-    "people/pause",
-    "flags=allow-oom",
-    &[Meta, Counters],
-    ["script/prelude", "script/clock", "script/schema", "script/plain", "script/hint"]
-);
-script!(
-    SHOW,
-    "people/show",
-    "flags=no-writes",
-    &[Jobs, Records, Active, Notes, Scheduled, Retry, Dead, Priority, Attempts, Crashes, Snoozes, Errors, Counters],
-    ["script/prelude"]
-);
-script!(TYPES, "audit/types", "flags=no-writes", STORED, ["script/prelude"]);
-script!(ASIDE, "audit/aside", "flags=allow-oom", STORED, ["script/prelude"]);
-script!(
-    STATS,
-    "people/stats",
-    "flags=no-writes",
-    &[Meta, Tomb, Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Active, Parked, Dead, Leases, Counters],
-    ["script/prelude", "script/clock"]
-);
+        "turn/finish"
+        "turn/others"
+        "turn/replay"
+        "turn/turn"
+        "turn/waits"
+    }
+});
+
+/// A fragment's text.
+pub(super) fn fragment(name: &str) -> &'static str {
+    let found = FRAGMENTS.iter().find(|(fragment, _)| *fragment == name);
+    found.unwrap_or_else(|| unreachable!("a script includes a fragment that is none: {name}")).1
+}
 
 /// All of them.
 #[cfg(test)]
-pub(super) fn all() -> [&'static Script; 21] {
-    [
-        &REGISTER,
-        &ENQUEUE,
-        &ENQUEUE_READY,
-        &TURN,
-        &TURN_PLAIN,
-        &EXTEND,
-        &SUSPECTS,
-        &ALIVE,
-        &FENCE,
-        &RECLAIM,
-        &FORGET,
-        &CANCEL,
-        &REQUEUE,
-        &DELETE,
-        &SWEEP,
-        &PAUSE,
-        &SHOW,
-        &STATS,
-        &AUDIT,
-        &TYPES,
-        &ASIDE,
-    ]
+pub(super) fn fragments() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FRAGMENTS.iter().copied()
 }
+
+macro_rules! scripts {
+    ($($name:ident: $file:literal, $flags:literal;)*) => {
+        $(pub(in crate::redis) static $name: LazyLock<Script> = LazyLock::new(|| Script::new($file, &ALL, $flags));)*
+
+        /// All scripts.
+        #[cfg(test)]
+        pub(super) fn all() -> Vec<&'static Script> {
+            let mut all: Vec<&Script> = vec![$(&$name,)*];
+            all.extend(TURNS.iter().chain(ENQUEUES.iter()));
+            all
+        }
+    };
+}
+
+// Whatever finishes, beats or reclaims works on a Redis that is full, and so does all that makes room.
+scripts! {
+    REGISTER: "lease/register", "flags=allow-oom";
+    EXTEND: "lease/extend", "flags=allow-oom";
+    SUSPECTS: "lease/suspects", "flags=no-writes";
+    FENCE: "lease/fence", "flags=allow-oom";
+    ALIVE: "lease/alive", "flags=no-writes";
+    RECLAIM: "lease/reclaim", "flags=allow-oom";
+    FORGET: "lease/forget", "flags=allow-oom";
+    CANCEL: "people/cancel", "flags=allow-oom";
+    REQUEUE: "people/requeue", "flags=allow-oom";
+    DELETE: "people/delete", "flags=allow-oom";
+    PAUSE: "people/pause", "flags=allow-oom";
+    SHOW: "people/show", "flags=no-writes";
+    STATS: "people/stats", "flags=no-writes";
+    SWEEP: "audit/sweep", "flags=allow-oom";
+    AUDIT: "audit/audit", "flags=allow-oom";
+    TYPES: "audit/types", "flags=no-writes";
+    ASIDE: "audit/aside", "flags=allow-oom";
+}
+
+/// A turn for each of the [`PROFILES`].
+pub(in crate::redis) static TURNS: LazyLock<Vec<Script>> =
+    LazyLock::new(|| PROFILES.iter().map(|profile| Script::new("turn/turn", profile, "flags=allow-oom")).collect());
+
+/// An enqueue of what most jobs are, and one of any jobs.
+pub(in crate::redis) static ENQUEUES: LazyLock<[Script; 2]> =
+    LazyLock::new(|| [READY, ALL].each_ref().map(|profile| Script::new("enqueue/enqueue", profile, "")));

@@ -1,12 +1,13 @@
 //! What a script is, and how it is called.
 
+pub(in crate::redis) mod bits;
 mod compose;
 mod list;
 
 use redis::Cmd;
 
-use self::compose::{made_where_needed, with_numbers, with_parts, without_unused};
 pub(in crate::redis) use self::list::*;
+use self::{bits::Profile, compose::compose};
 use crate::redis::keys::{Keys, Kind};
 
 /// What most keys fit into.
@@ -15,9 +16,10 @@ const BYTES_OF_A_KEY: usize = 64;
 /// A script, ready to be called.
 #[derive(Debug)]
 pub(in crate::redis) struct Script {
+    /// That of its file, and of its profile.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests tell scripts apart by it"))]
-    pub(in crate::redis) name: &'static str,
-    pub(in crate::redis) keys: &'static [Kind],
+    pub(in crate::redis) name: String,
+    pub(in crate::redis) keys: Vec<Kind>,
     /// It writes nothing: users who may only read may call it.
     only_reads: bool,
     /// The text that is sent, once per server.
@@ -27,17 +29,22 @@ pub(in crate::redis) struct Script {
 }
 
 impl Script {
-    fn new(name: &'static str, flags: &str, keys: &'static [Kind], text: &str) -> Self {
-        let text = without_unused(&with_parts(text));
-        let body = format!("#!lua {flags}\nlocal KEYS = KEYS\n{}", with_numbers(&made_where_needed(&text), keys));
+    fn new(file: &str, profile: &Profile, flags: &str) -> Self {
+        let (text, keys) = compose(file, profile, &constants(profile.bits));
+        let body = format!("#!lua {flags}\nlocal KEYS = KEYS\n{text}");
         let sha = redis::Script::new(&body).get_hash().to_owned();
-        Script { name, keys, only_reads: flags.contains("no-writes"), body, sha }
+        Script { name: format!("{file} {}", profile.name), keys, only_reads: flags.contains("no-writes"), body, sha }
     }
 
     /// A call by digest; the arguments follow.
     pub(in crate::redis) fn call(&self, keys: &Keys, queue: &str) -> Cmd {
-        let verb = if self.only_reads { "EVALSHA_RO" } else { "EVALSHA" };
-        complete(Cmd::new(), verb, &self.sha, self.keys, keys, queue)
+        self.complete(Cmd::new(), keys, queue)
+    }
+
+    /// A call that is to have so many arguments of so many bytes in all: it is written without being moved.
+    pub(in crate::redis) fn call_with(&self, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
+        let command = Cmd::with_capacity(3 + self.keys.len() + arguments, 64 + self.keys.len() * BYTES_OF_A_KEY + bytes);
+        self.complete(command, keys, queue)
     }
 
     /// The same call with the text, for a server that does not have it: the arguments are taken over.
@@ -53,37 +60,23 @@ impl Script {
         command
     }
 
-    /// A call that is to have so many arguments of so many bytes in all: it is written without being moved.
-    pub(in crate::redis) fn call_with(&self, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
-        self.call_with_first(self.keys.len(), keys, queue, arguments, bytes)
+    fn complete(&self, mut command: Cmd, keys: &Keys, queue: &str) -> Cmd {
+        command.arg(if self.only_reads { "EVALSHA_RO" } else { "EVALSHA" }).arg(&self.sha).arg(self.keys.len());
+        let mut key = String::with_capacity(BYTES_OF_A_KEY);
+        for kind in &self.keys {
+            keys.write(&mut key, queue, *kind);
+            command.arg(&key);
+        }
+        command
     }
-
-    /// The same, with the first few keys.
-    pub(in crate::redis) fn call_with_first(&self, used: usize, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
-        let kinds = &self.keys[..used];
-        let command = Cmd::with_capacity(3 + used + arguments, 64 + used * BYTES_OF_A_KEY + bytes);
-        complete(command, "EVALSHA", &self.sha, kinds, keys, queue)
-    }
-}
-
-fn complete(mut command: Cmd, verb: &str, sha: &str, kinds: &[Kind], keys: &Keys, queue: &str) -> Cmd {
-    command.arg(verb).arg(sha).arg(kinds.len());
-    let mut key = String::with_capacity(BYTES_OF_A_KEY);
-    for kind in kinds {
-        keys.write(&mut key, queue, *kind);
-        command.arg(&key);
-    }
-    command
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        compose::{END_IF, IF},
-        list::all,
+        list::{all, fragments},
         *,
     };
-    use Kind::{Attempts, Errors, Jobs, Meta};
 
     /// The hash tag of a key, which decides its slot.
     fn tag(key: &str) -> &str {
@@ -96,66 +89,51 @@ mod tests {
     fn the_keys_of_every_script_lie_in_one_slot() {
         let keys = Keys::new("name.space");
         for script in all() {
-            for kind in script.keys {
+            for kind in &script.keys {
                 assert_eq!(tag(&keys.of("a-queue", *kind)), "a-queue", "{} of {}", kind.name(), script.name);
             }
         }
     }
 
     #[test]
-    fn every_script_declares_the_keys_that_it_uses() {
+    fn every_key_and_every_constant_of_a_script_is_known_before_it_runs() {
         for script in all() {
-            for (at, _) in script.body.match_indices("K.") {
-                let before = script.body[..at].chars().next_back();
-                let name: String = script.body[at + 2..].chars().take_while(char::is_ascii_alphanumeric).collect();
-                assert!(before.is_some_and(|c| c.is_alphanumeric() || c == '_'), "{} uses K.{name} and does not declare it", script.name);
+            for strange in ["K.", "C.", "KEYS[k", "--- "] {
+                let at = script.body.match_indices(strange).find(|(at, _)| !script.body[..*at].ends_with(|c: char| c.is_alphanumeric()));
+                assert!(at.is_none(), "{}: {:?}", script.name, &script.body[at.map_or(0, |(at, _)| at)..]);
             }
-            assert!(!script.body.contains("K["), "{} looks for a key that is not known before it runs", script.name);
         }
     }
 
+    /// Each is an input of every call, so a variant that declares a key more than it needs costs more.
     #[test]
-    fn the_bound_of_an_answer_is_that_of_all_brokers() {
-        assert!(TURN_PLAIN.body.contains(&format!("local MAX_BYTES = {}\n", crate::broker::MAX_BYTES)));
+    fn small_variants_have_few_keys() {
+        let keys = |scripts: &[Script]| scripts.iter().map(|script| script.keys.len()).collect::<Vec<_>>();
+        assert_eq!(keys(&TURNS[..3]), [8, 10, 12]);
+        assert_eq!(keys(&ENQUEUES[..1]), [5]);
     }
 
+    /// What most queues do not have is written by one helper, which sets the bit first, or in the doors.
     #[test]
-    fn the_keys_of_failures_of_a_plain_turn_lie_together() {
-        assert!(matches!(TURN_PLAIN.keys[FAILURE_KEYS], [Attempts, Errors]));
+    fn rare_keys_are_written_behind_their_bits() {
+        let rare = ["attempts", "errors", "snoozes", "crashes", "priority", "tomb"];
+        for (name, text) in fragments() {
+            for key in rare {
+                let wrote = format!("'HSET', K.{key},");
+                assert!(!text.contains(&wrote), "{name} writes `{key}` without its bit");
+                assert!(!text.contains(&format!(" put(K.{key}")), "{name} writes `{key}` without its bit");
+            }
+        }
     }
 
+    /// No job changes its place but through a door.
     #[test]
-    fn what_is_not_called_is_left_out() {
-        let text = "local function a()\n  return 1\nend\nlocal function b()\n  return a()\nend\n-- b\nlocal function c()\n  return 2\nend\nreturn c()";
-        assert_eq!(without_unused(text), "-- b\nlocal function c()\n  return 2\nend\nreturn c()");
-        assert!(!ENQUEUE_READY.body.contains("function worker_of"));
-        assert!(ENQUEUE_READY.body.contains("function count"));
-    }
-
-    #[test]
-    fn what_a_call_does_without_is_only_named() {
-        let text = format!("a()\n{IF}x > 1: b, c\nlocal function b()\n  local x = 1\nend\nlocal c = {{ 2 }}\n{END_IF}\nd()\n");
-        assert_eq!(made_where_needed(&text), "a()\nlocal b, c\nif x > 1 then\nfunction b()\n  local x = 1\nend\nc = { 2 }\nend\nd()\n");
-        assert_eq!(made_where_needed("local a = 1\n"), "local a = 1\n");
-    }
-
-    #[test]
-    fn parts_stand_where_they_are_named() {
-        let text = with_parts("a()\n--- if b: hint\nc()");
-        assert!(text.starts_with("a()\n--- if b: hint\n") && text.contains("local function hint(") && text.ends_with("--- end if\nc()\n"));
-    }
-
-    #[test]
-    fn a_key_stands_as_its_number() {
-        let text = with_numbers("call('HGET', K.jobs, OK.jobs, K.jobs2, K.meta)", &[Meta, Jobs]);
-        assert_eq!(text, "call('HGET', KEYS[2], OK.jobs, K.jobs2, KEYS[1])");
-    }
-
-    #[test]
-    fn no_key_is_declared_twice() {
-        for script in all() {
-            for (index, kind) in script.keys.iter().enumerate() {
-                assert!(!script.keys[..index].contains(kind), "{} declares {} twice", script.name, kind.name());
+    fn jobs_change_places_in_the_doors_alone() {
+        let writes = ["HSET", "HDEL", "ZADD", "ZREM", "LPUSH", "RPUSH", "LPOP", "LTRIM", "LSET"];
+        let places = ["active", "dead", "records", "ended", "parked", "scheduled", "retry"];
+        for (name, text) in fragments().filter(|(name, _)| !name.starts_with("doors/")) {
+            for (write, place) in writes.iter().flat_map(|write| places.iter().map(move |place| (write, place))) {
+                assert!(!text.contains(&format!("'{write}', K.{place},")), "{name}: {write} of `{place}`");
             }
         }
     }

@@ -1,9 +1,8 @@
--- What every script begins with. K and a kind (jobs, meta) stand for the key of that kind.
+-- What every script begins with. K and a kind (`jobs`, `meta`) stand for the key of that kind, C and a name for a number or a text that
+-- the library in Rust has as well.
 
 local call = redis.call
 local unpack, byte = unpack, string.byte
-
-local SCHEMA = '1'
 
 -- Many elements are given to a command in pieces of this size: Lua cannot unpack more than about 8000.
 local PIECE = 1000
@@ -21,44 +20,11 @@ local function put_all(key, pairs_)
   return new
 end
 
--- Takes the ids that a hash has out of a list, and gives these, or nothing. A job that runs already (`active`), or that has ended and is
--- kept (`records`), was put into `ready` by another program: it would run twice.
-local function leave_those_in(key, ids)
-  local left, all = nil, #ids
-  local found = all > 0 and call('HMGET', key, unpack(ids))
-  for at = 1, all do
-    if found[at] then
-      left = left or {}
-      left[#left + 1] = ids[at]
-    elseif left then
-      ids[at - #left] = ids[at]
-    end
-  end
-  for _ = 1, left and #left or 0 do
-    table.remove(ids)
-  end
-  return left
-end
-
--- Leaves an id in a list once; gives how many there were too many.
-local function leave_doubles(ids)
-  local seen, left, all = {}, 0, #ids
-  for at = 1, all do
-    local id = ids[at]
-    left = left + (seen[id] and 1 or 0)
-    ids[at] = nil
-    if not seen[id] then
-      seen[id], ids[at - left] = true, id
-    end
-  end
-  return left
-end
-
 -- Other hands may have left anything under our keys. What they left is no reason to stop half-way, which would leave worse, or
 -- to refuse the neighbours: a number that is none is zero, a list that is none is empty.
 
 -- A whole number from 0 to 2^52, which a double holds exactly: it is 140,000 years in milliseconds.
-local FOREVER = 4503599627370496
+local FOREVER = C.forever
 
 local function whole(value)
   local number = tonumber(value)
@@ -108,8 +74,4 @@ local function is_id(id)
     return #id <= 129 and string.find(id, '^=[%w._-]+$') ~= nil
   end
   return #id == 16
-end
-
-local function too_new(schema)
-  return redis.error_reply('SCHEMA ' .. (string.match(schema, '^%d+$') or 'unknown'))
 end

@@ -1,89 +1,73 @@
--- How jobs are claimed, whatever is in the queue.
+-- Moves what is due to `ready`, and claims.
+--- include script/first_due, doors/back, turn/waits
 
--- Moves what is due, in bounded steps, unless the queue is paused. Says when the next one is due, and whether idle workers may
--- be needed.
-local function promote(moves)
-  local first, promoted = math.huge, false
-  for _, key in ipairs({ K.scheduled, K.retry }) do
-    local head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
-    if moves and head[2] and tonumber(head[2]) <= now then
-      local ripe = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, 200)
-      call('ZREM', key, unpack(ripe))
-      promoted = push(ripe, false) or promoted
-      head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
-    end
-    first = math.min(first, tonumber(head[2]) or math.huge)
+local promoted = false
+if not due or due <= now and not paused then
+  for _, key in ipairs(paused and {} or { K.scheduled, K.retry }) do
+    promoted = back(take_due(key), false) or promoted
   end
-  return first, promoted
+  look_due()
 end
 
--- The tombs of ids in a list, as they are stored.
-local function tombs_of(found, list)
-  local tombs = {}
-  for at, id in ipairs(found) do
-    tombs[at] = id .. list
-  end
-  return tombs
-end
+local ORDER = has('p') and { 0, 1, 2, 3 } or { 2 }
+-- Whether all jobs of the one list that there is are claimed.
+local drained = false
 
--- Drops the tombs at the head of a list, some hundred of them, so that they do not hide for long what lies behind.
-local function pass_tombs(list)
-  for _ = 1, 5 do
-    local tombs = tombs_of(call('LRANGE', LISTS[list], 0, 99), list)
-    local dropped = {}
-    for at, tomb in ipairs(#tombs > 0 and call('HMGET', K.tomb, unpack(tombs)) or {}) do
-      if not tomb then
-        break
+-- Parked jobs of the tasks that this worker knows. A suspect is one here too; those that are passed over stay parked.
+local function claim_parked(task, may_suspect)
+  local room = wanted - #ids
+  local found = parked_of(task, has('c') and room + 100 or room)
+  if has('c') and #found > 0 then
+    local crashes, fit = call('HMGET', K.crashes, unpack(found)), {}
+    for at, id in ipairs(found) do
+      if #fit < room and (may_suspect or not crashes[at]) then
+        fit[#fit + 1] = id
+        may_suspect = may_suspect and not crashes[at]
       end
-      dropped[at] = tombs[at]
     end
-    if #dropped > 0 then
-      call('LTRIM', LISTS[list], #dropped, -1)
-      call('HDEL', K.tomb, unpack(dropped))
+    found = fit
+  end
+  for at = 1, admit(found) do
+    take_parked(task, found[at])
+  end
+  return may_suspect
+end
+
+-- A job that was held by a process that died, or whose process was lost: one at a time.
+local function claim_suspect()
+  take(9, admit(heads(9, 1), 9))
+end
+
+-- Jobs at the head of a list. Tombs make a further round necessary; a few, so that the script stays short.
+local function claim_ready(list)
+  for _ = 1, 5 do
+    if #ids >= wanted or full then
+      return
     end
-    if #dropped < 100 then
+    local asked = has('t') and math.max(wanted - #ids, 100) or wanted - #ids
+    local found = heads(list, asked)
+    local passed = admit(found, list)
+    take(list, passed)
+    if #found < asked then
+      drained = passed == #found
       return
     end
   end
 end
 
-local bytes, doubled = 0, 0
-
--- Takes over what was found, popped from a list or not, as long as the bodies fit into so many bytes, if there are large ones;
--- says what of it is alive, and how many of those were taken.
-local function take(ids, found, list, max_bytes)
-  if has_tombs and list and #found > 0 then
-    local tombs = tombs_of(found, list)
-    local buried = call('HMGET', K.tomb, unpack(tombs))
-    local alive = {}
-    for at = 1, #found do
-      if buried[at] then
-        call('HDEL', K.tomb, tombs[at])
-      else
-        table.insert(alive, found[at])
-      end
+if not paused and wanted > 0 then
+  local may_suspect = ARGV[7] == '1'
+  for name = 9, has('a') and 8 + ARGV[8] or 0 do
+    if #ids < wanted and not full then
+      may_suspect = claim_parked(ARGV[name], may_suspect)
     end
-    found = alive
   end
-  if list then
-    local left = leave_those_in(K.active, found)
-    doubled = doubled + (left and #left or 0)
-    left = is_there(K.records) and leave_those_in(K.records, found)
-    doubled = doubled + (left and #left or 0)
+  if may_suspect and has('c') and #ids < wanted and not full then
+    claim_suspect()
   end
-  if not max_bytes then
-    local n = #ids
-    for at, id in ipairs(found) do
-      ids[n + at] = id
-    end
-    return found, #found
+  for _, list in ipairs(ORDER) do
+    claim_ready(list)
   end
-  for at, id in ipairs(found) do
-    local size = call('HSTRLEN', K.jobs, id)
-    if bytes > 0 and bytes + size > max_bytes then
-      return found, at - 1
-    end
-    bytes, ids[#ids + 1] = bytes + size, id
-  end
-  return found, #found
 end
+
+local waits = what_waits(drained)

@@ -4,83 +4,81 @@ use std::{fmt::Write, time::Duration};
 
 use redis::Cmd;
 
-use super::answer::Plain;
 use crate::{
-    broker::{Ending, Finish, MAX_BYTES, Turn},
+    broker::{Ending, Finish, Turn},
     redis::{
         keys::Keys,
-        script::{FAILURE_KEYS, TURN, TURN_PLAIN},
+        script::{
+            TURNS,
+            bits::{ALL, Bit, Bits, PROFILES},
+        },
         values::ms,
     },
 };
 
-/// A turn for a plain queue, as far as is known; none if this one brings more than acks, or the queue is not plain.
-pub(in crate::redis) fn plain_turn(turn: &Turn, plain: Plain, keys: &Keys) -> Option<Cmd> {
-    if plain == Plain::No || !turn.resume.is_empty() || !turn.finishes.iter().all(|finish| ack(finish).is_some()) {
-        return None;
-    }
-    let mut acks: Vec<&Finish> = turn.finishes.iter().collect();
-    acks.sort_by_key(|finish| group_of(finish));
-    let keeps = plain == Plain::Kept || acks.iter().any(|finish| kept(finish).is_some());
-    let (used, arguments) = match (keeps, plain == Plain::Failed) {
-        (true, _) => (TURN_PLAIN.keys.len(), 6 + 6 * acks.len()),
-        (false, true) => (FAILURE_KEYS.end, 4 + 3 * acks.len()),
-        (false, false) => (FAILURE_KEYS.start, 4 + 3 * acks.len()),
-    };
-    let bytes: usize = acks.iter().map(|finish| 16 + finish.id.as_bytes().len()).sum();
-    let mut call = TURN_PLAIN.call_with_first(used, keys, &turn.queue, arguments, 128 + bytes);
-    call.arg(turn.worker.as_str()).arg(turn.seq).arg(ms(turn.lease)).arg(turn.claim);
-    if keeps {
-        call.arg(turn.keep.count).arg(turn.keep.bytes);
-    }
-    for group in acks.chunk_by(|one, other| group_of(one) == group_of(other)) {
-        if keeps {
-            acks_of_a_group(&mut call, group.iter().copied());
-            continue;
-        }
-        call.arg(group[0].claim).arg(group.len());
-        for finish in group {
-            call.arg(finish.id.as_bytes());
-        }
-    }
-    Some(call)
-}
-
 /// The positions of a turn's finishes in the order in which the script gets them.
 pub(in crate::redis) type Positions = Vec<usize>;
 
-pub(in crate::redis) fn turn(turn: &Turn, keys: &Keys) -> (Cmd, Positions) {
-    let mut call = TURN.call(keys, &turn.queue);
-    call.arg(turn.worker.as_str()).arg(turn.seq).arg(ms(turn.lease)).arg(turn.claim).arg(u8::from(turn.suspect));
-    call.arg(MAX_BYTES).arg(turn.keep.count).arg(turn.keep.bytes);
-    call.arg(turn.resume.len());
-    for task in &turn.resume {
-        call.arg(task.as_ref());
+/// The feature bits that a turn needs by itself. Only the profile *all* has other endings than acks, and resumes parked jobs.
+pub(in crate::redis) fn needs(turn: &Turn) -> Bits {
+    let is_rare = |finish: &Finish| ack(finish).is_none();
+    if !turn.resume.is_empty() || turn.finishes.iter().any(is_rare) {
+        Bits::ALL
+    } else if turn.finishes.iter().any(|finish| kept(finish).is_some()) {
+        Bits::of(&[Bit::Kept])
+    } else {
+        Bits::NONE
     }
-    // The common end, an ack, is a few variadic commands per claim.
-    let (mut acks, others): (Positions, Positions) = (0..turn.finishes.len()).partition(|at| ack(&turn.finishes[*at]).is_some());
-    acks.sort_by_key(|at| group_of(&turn.finishes[*at]));
-    let groups: Vec<&[usize]> = acks.chunk_by(|one, other| group_of(&turn.finishes[*one]) == group_of(&turn.finishes[*other])).collect();
-    let keeping = groups.iter().filter(|group| kept(&turn.finishes[group[0]]).is_some()).count();
-    call.arg(groups.len()).arg(keeping).arg(others.len());
-    for group in groups {
-        acks_of_a_group(&mut call, group.iter().map(|position| &turn.finishes[*position]));
-    }
-    for position in &others {
-        let finish = &turn.finishes[*position];
-        call.arg(finish.claim).arg(finish.id.as_bytes());
-        ending(&mut call, &finish.ending);
-    }
-    acks.extend(others);
-    (call, acks)
 }
 
-/// Acks of one claim that are kept equally long: ids, results, and sizes of what is kept.
-fn acks_of_a_group<'a>(call: &mut Cmd, group: impl ExactSizeIterator<Item = &'a Finish> + Clone) {
+/// A turn for the queues of a profile.
+pub(in crate::redis) fn turn(turn: &Turn, profile: usize, keys: &Keys) -> (Cmd, Positions) {
+    let script = &TURNS[profile];
+    let profile = &PROFILES[profile];
+    let (mut acks, others): (Positions, Positions) = (0..turn.finishes.len()).partition(|at| ack(&turn.finishes[*at]).is_some());
+    // Acks are a few variadic commands together.
+    acks.sort_by_key(|at| group_of(&turn.finishes[*at]));
+    let bytes: usize = turn.finishes.iter().map(|finish| 16 + finish.id.as_bytes().len()).sum();
+    let mut call = script.call_with(keys, &turn.queue, 9 + 6 * turn.finishes.len(), 128 + bytes);
+    call.arg(turn.worker.as_str()).arg(turn.seq).arg(ms(turn.lease)).arg(turn.claim);
+    let keeps = profile.bits.has(Bit::Kept);
+    if keeps {
+        call.arg(turn.keep.count).arg(turn.keep.bytes);
+    }
+    if *profile == ALL {
+        call.arg(u8::from(turn.suspect)).arg(turn.resume.len());
+        for task in &turn.resume {
+            call.arg(task.as_ref());
+        }
+        call.arg(others.len());
+        for position in &others {
+            let finish = &turn.finishes[*position];
+            call.arg(finish.claim).arg(finish.id.as_bytes());
+            ending(&mut call, &finish.ending);
+        }
+    }
+    for group in acks.chunk_by(|one, other| group_of(&turn.finishes[*one]) == group_of(&turn.finishes[*other])) {
+        acks_of_a_group(&mut call, keeps, group.iter().map(|position| &turn.finishes[*position]));
+    }
+    if others.is_empty() {
+        return (call, acks);
+    }
+    (call, [others, acks].concat())
+}
+
+/// Acks of one claim that are kept equally long: ids, and where jobs may be kept results, and sizes of what is kept.
+fn acks_of_a_group<'a>(call: &mut Cmd, keeps: bool, group: impl ExactSizeIterator<Item = &'a Finish> + Clone) {
     let Some((claim, keep)) = group.clone().next().map(group_of) else { return };
-    call.arg(claim).arg(keep.map(|keep| keep.to_string()).unwrap_or_default()).arg(group.len());
+    call.arg(claim);
+    if keeps {
+        call.arg(keep.map(|keep| keep.to_string()).unwrap_or_default());
+    }
+    call.arg(group.len());
     for finish in group.clone() {
         call.arg(finish.id.as_bytes());
+    }
+    if !keeps {
+        return;
     }
     let results = group.clone().map(|finish| ack(finish).map_or(&[][..], |(_, result)| result));
     if keep.is_some() && results.clone().any(|result| !result.is_empty()) {

@@ -1,5 +1,58 @@
--- Jobs that ended and are kept. `ended` is a list of them in the order in which they ended: ids, or `until:id` if the id may come
--- again, as given ones do, or looks like that. `records` has what is known of each besides its envelope, which stays in `jobs`.
+-- end: final, whatever way: ack, bury, cancel, expire, delete, evict, repair. Whatever a job holds is given back here. A job that ends leaves
+-- nothing (`end_gone`), or a record for a while (`end_kept`), or is dead, and may be requeued (`end_dead`). Whoever calls has taken it
+-- out of the place where it was: `settle`, `unwait`, `forget_record`, `exhume`.
+--
+-- Of jobs that are kept, `ended` is a list in the order in which they ended: ids, or `until:id` if the id may come again, as given ones
+-- do, or looks like that. `records` has what is known of each besides its envelope, which stays in `jobs`.
+--- include script/tools, script/has
+
+-- What is known of live jobs besides their envelopes, gone.
+local function strip(ids)
+  if has('f') then
+    many('HDEL', K.attempts, ids)
+    many('HDEL', K.errors, ids)
+  end
+  --- with all
+  if has('z') then
+    many('HDEL', K.snoozes, ids)
+  end
+  if has('c') then
+    many('HDEL', K.crashes, ids)
+  end
+  if has('p') then
+    many('HDEL', K.priority, ids)
+  end
+  --- end
+end
+
+-- The ids of jobs that are done, which applications gave: they stay known for a while, so that an enqueue that comes late makes no second job.
+local function end_given(ids)
+  local given = {}
+  for at = 1, #ids do
+    if byte(ids[at]) == 61 then -- '='
+      given[#given + 1], given[#given + 2] = ms(now), ids[at]
+    end
+  end
+  if #given > 0 then
+    call('ZADD', K.tombstones, unpack(given))
+  end
+end
+
+-- An id that an application gave may be used again.
+local function free_id(id)
+  if byte(id) == 61 then -- '='
+    call('HDEL', K.given, id)
+    call('ZREM', K.tombstones, id)
+  end
+end
+
+-- Nothing is left.
+local function end_gone(ids)
+  many('HDEL', K.jobs, ids)
+  --- with failed
+  strip(ids)
+  --- end
+end
 
 local function state_of(record)
   return (unpacked(record) or {}).s
@@ -27,17 +80,24 @@ local function sizes_of(told)
   return sizes
 end
 
--- Keeps jobs that ended in the same way: their sizes, or the one that all have, and results, or none; and at which places of those they
--- are, if they are not all of them.
-local function keep_ended(ids, state, keep_ms, sizes, results, note, places)
+-- Keeps jobs that ended in the same way: for how long, their sizes, or the one that all have, results, or none, a note, and at which places
+-- of those they are, if they are not all of them.
+local function end_kept(ids, state, keep_ms, sizes, results, note, places)
+  mark('k')
   local ended_ms, until_ms, total = ms(now), ms(now + keep_ms), 0
   local one_size, known = type(sizes) == 'number' and sizes, nil
-  for name, key in pairs(sparse and { a = K.attempts, z = K.snoozes, p = K.priority, f = K.errors } or {}) do
-    if is_there(key) then
+  local function know(name, bit, key)
+    if has(bit) then
       known = known or {}
       known[name] = call('HMGET', key, unpack(ids))
     end
   end
+  know('a', 'f', K.attempts)
+  know('f', 'f', K.errors)
+  --- with all
+  know('z', 'z', K.snoozes)
+  know('p', 'p', K.priority)
+  --- end
   local records, lines, alike = {}, { unpack(ids) }, {}
   for i = 1, #ids do
     local place = places and places[i] or i
@@ -65,16 +125,39 @@ local function keep_ended(ids, state, keep_ms, sizes, results, note, places)
     end
   end
   put_all(K.records, records)
-  call('HSET', K.meta, 'kept', '1')
   many('RPUSH', K.ended, lines)
   count('.kept_bytes', total)
   count('.kept:' .. state, #ids)
   strip(ids)
 end
 
-local function keep_one(id, state, keep_ms, result, note)
-  keep_ended({ id }, state, keep_ms, call('HSTRLEN', K.jobs, id), { result }, note)
+--- with all
+local function end_kept_one(id, state, keep_ms, result, note)
+  end_kept({ id }, state, keep_ms, call('HSTRLEN', K.jobs, id), { result }, note)
 end
+
+-- Cancelled or expired: kept for a day, and a given id is free.
+local function end_unrun(id, state, note)
+  end_kept_one(id, state, C.unrun_ms, '', note)
+  free_id(id)
+  count(state, 1)
+end
+
+-- Dead: everything stays, and so does the hold on a given id, as it may be requeued.
+local function end_dead(id, reason)
+  call('ZADD', K.dead, ms(now), id)
+  call('HSET', K.notes, id, reason)
+  count('.dead_bytes', call('HSTRLEN', K.jobs, id))
+  count('dead', 1)
+end
+
+-- Takes a dead job out of the set and the count; its other parts stay.
+local function exhume(id)
+  call('ZREM', K.dead, id)
+  call('HDEL', K.notes, id)
+  count('.dead_bytes', -call('HSTRLEN', K.jobs, id))
+end
+--- end
 
 -- Removes at most `items` of the oldest kept jobs, while they are past their time or over a limit.
 local function trim_ended(items, max_count, max_bytes)
@@ -118,50 +201,9 @@ local function trim_ended(items, max_count, max_bytes)
       break
     end
   end
-  if removed > 0 and call('EXISTS', K.records) == 0 then
-    call('HDEL', K.meta, 'kept')
-  end
   count('.kept_bytes', -freed)
   for state, n in pairs(states) do
     count('.kept:' .. state, -n)
   end
   return removed
-end
-
--- Counts one more of something for a job.
-local function one_more(key, id)
-  put(key, id, ms(whole(call('HGET', key, id)) + 1))
-end
-
--- One more failure in a job's history; the oldest go first.
-local function add_failure(id, text)
-  local failures = unpacked_pairs(call('HGET', K.errors, id))
-  table.insert(failures, { ms(now), text })
-  while #failures > 10 do
-    table.remove(failures, 1)
-  end
-  call('HSET', K.errors, id, cmsgpack.pack(failures))
-  sparse = true
-end
-
-local function bury(id, reason)
-  call('ZADD', K.dead, ms(now), id)
-  call('HSET', K.notes, id, reason)
-  count('.dead_bytes', call('HSTRLEN', K.jobs, id))
-  count('dead', 1)
-end
-
--- Takes a dead job out of the set and the count; its other parts stay.
-local function exhume(id)
-  call('ZREM', K.dead, id)
-  call('HDEL', K.notes, id)
-  count('.dead_bytes', -call('HSTRLEN', K.jobs, id))
-end
-
--- A given id may be used again.
-local function free_id(id)
-  if string.sub(id, 1, 1) == '=' then
-    call('HDEL', K.given, id)
-    call('ZREM', K.tombstones, id)
-  end
 end

@@ -1,0 +1,118 @@
+-- Jobs of any kind, in groups of those that are stored alike.
+--- include doors/ready, doors/end
+
+local behind = unknown_to_a_lane(ARGV[3])
+if behind then
+  return redis.error_reply('BEHIND ' .. behind)
+end
+if string.find(ARGV[3], 'l', 1, true) then
+  mark('l')
+end
+
+local answers = nil
+local total, enqueued = 0, 0
+local woken = false
+local later = {}
+
+local function time_of(delay, at)
+  if delay ~= '' then
+    return after(delay)
+  end
+  return at ~= '' and tonumber(at) or now
+end
+
+local function place(id, priority, at)
+  if priority ~= '2' then
+    put_rare('p', K.priority, id, priority)
+  end
+  if at > now then
+    table.insert(later, ms(at))
+    table.insert(later, id)
+  else
+    woken = push({ id }, false) or woken
+  end
+end
+
+-- A job whose id was given: 0 it is stored, 1 it exists, 2 another one has that id.
+local function store_given(id, envelope, priority, at, digest)
+  local record = call('HGET', K.records, id)
+  local state = state_of(record)
+  if state == 'cancelled' or state == 'expired' then
+    free_id(id)
+  end
+  local known = call('HGET', K.given, id)
+  if not known and not record and call('HEXISTS', K.jobs, id) == 1 then
+    -- Its digest was lost to somebody else's hand. A second job of this id would be one too many.
+    known = digest
+    call('HSET', K.given, id, digest)
+  end
+  if known then
+    return known == digest and 1 or 2
+  end
+  -- The record of an earlier job gives way: it must not be taken for this one's.
+  if record then
+    forget_record(id, record)
+  end
+  call('HSET', K.jobs, id, envelope)
+  call('HSET', K.given, id, digest)
+  place(id, priority, at)
+  return 0
+end
+
+local i = 4
+while i <= #ARGV do
+  local kind = ARGV[i]
+  if kind == 'r' then
+    local list, n = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+    local from, to = i + 3, i + 2 + 2 * n
+    if list ~= 2 then
+      mark('p')
+      local pairs_ = {}
+      for at = from, to, 2 do
+        table.insert(pairs_, ARGV[at])
+        table.insert(pairs_, ARGV[i + 1])
+      end
+      put_all(K.priority, pairs_)
+    end
+    woken = store(from, to, LISTS[list]) or woken
+    total, enqueued = total + n, enqueued + n
+    i = to + 1
+  elseif kind == 's' then
+    local n = tonumber(ARGV[i + 1])
+    local bodies = {}
+    for at = i + 2, i + 1 + 5 * n, 5 do
+      table.insert(bodies, ARGV[at])
+      table.insert(bodies, ARGV[at + 1])
+      place(ARGV[at], ARGV[at + 2], time_of(ARGV[at + 3], ARGV[at + 4]))
+    end
+    put_all(K.jobs, bodies)
+    total, enqueued = total + n, enqueued + n
+    i = i + 2 + 5 * n
+  else
+    local n = tonumber(ARGV[i + 1])
+    answers = answers or {}
+    for at = i + 2, i + 1 + 6 * n, 6 do
+      total = total + 1
+      answers[total] = store_given(ARGV[at], ARGV[at + 1], ARGV[at + 2], time_of(ARGV[at + 3], ARGV[at + 4]), ARGV[at + 5])
+      enqueued = enqueued + (answers[total] == 0 and 1 or 0)
+    end
+    i = i + 2 + 6 * n
+  end
+end
+
+wait(K.scheduled, later)
+if woken then
+  hint()
+end
+count('enqueued', enqueued)
+if enqueued == total then
+  call('HSET', K.producers, ARGV[1], ARGV[2])
+  return false
+end
+-- A digit per job.
+for at = 1, total do
+  answers[at] = answers[at] or 0
+end
+local exceptional = table.concat(answers)
+call('HSET', K.producers, ARGV[1], ARGV[2] .. ':' .. exceptional)
+return exceptional

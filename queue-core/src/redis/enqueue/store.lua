@@ -1,0 +1,9 @@
+-- Stores jobs that are ready now: pairs of id and envelope. True: the list was empty before; and how many there are.
+local function store(from, to, list)
+  call('HSET', K.jobs, ARGV[from], LONG, unpack(ARGV, from, to))
+  local ids = {}
+  for at = from, to, 2 do
+    ids[#ids + 1] = ARGV[at]
+  end
+  return call('RPUSH', list, unpack(ids)) == #ids, #ids
+end

@@ -1,0 +1,186 @@
+//! Feature bits: what is out of the ordinary in a queue. `meta` holds them as letters. A script that lacks one of a queue's bits
+//! changes nothing in it.
+
+use std::fmt;
+
+/// What may be out of the ordinary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::redis) enum Bit {
+    /// A job had an envelope over 2 KiB: claims look at sizes.
+    Large,
+    /// `attempts` and `errors`.
+    Failed,
+    /// `records` and `ended`.
+    Kept,
+    /// `priority` and the lists of other priorities than the normal one.
+    Priority,
+    /// `crashes` and `suspect`.
+    Crashed,
+    /// `snoozes`.
+    Snoozed,
+    /// `tomb`: an id was cancelled or deleted while it was ready.
+    Tomb,
+    /// `parked`.
+    Parked,
+    /// Nothing is claimed.
+    Paused,
+}
+
+impl Bit {
+    pub(in crate::redis) const ALL: [Bit; 9] =
+        [Bit::Large, Bit::Failed, Bit::Kept, Bit::Priority, Bit::Crashed, Bit::Snoozed, Bit::Tomb, Bit::Parked, Bit::Paused];
+
+    /// As `meta` holds it, and scripts write it.
+    pub(in crate::redis) fn letter(self) -> char {
+        match self {
+            Bit::Large => 'l',
+            Bit::Failed => 'f',
+            Bit::Kept => 'k',
+            Bit::Priority => 'p',
+            Bit::Crashed => 'c',
+            Bit::Snoozed => 'z',
+            Bit::Tomb => 't',
+            Bit::Parked => 'a',
+            Bit::Paused => 'h',
+        }
+    }
+
+    /// As people read it, and scripts name a part that needs it.
+    pub(in crate::redis) fn name(self) -> &'static str {
+        match self {
+            Bit::Large => "large",
+            Bit::Failed => "failed",
+            Bit::Kept => "kept",
+            Bit::Priority => "priority",
+            Bit::Crashed => "crashed",
+            Bit::Snoozed => "snoozed",
+            Bit::Tomb => "tomb",
+            Bit::Parked => "parked",
+            Bit::Paused => "paused",
+        }
+    }
+
+    pub(in crate::redis) fn of_letter(letter: &str) -> Option<Bit> {
+        Bit::ALL.into_iter().find(|bit| letter.len() == 1 && letter.starts_with(bit.letter()))
+    }
+}
+
+/// A set of them.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::redis) struct Bits(u16);
+
+impl Bits {
+    pub(in crate::redis) const NONE: Bits = Bits(0);
+    pub(in crate::redis) const ALL: Bits = Bits::of(&Bit::ALL);
+
+    pub(in crate::redis) const fn of(bits: &[Bit]) -> Bits {
+        let (mut set, mut at) = (0, 0);
+        while at < bits.len() {
+            set |= 1 << bits[at] as u16;
+            at += 1;
+        }
+        Bits(set)
+    }
+
+    pub(in crate::redis) fn with(self, bit: Bit) -> Bits {
+        Bits(self.0 | Bits::of(&[bit]).0)
+    }
+
+    pub(in crate::redis) fn and(self, other: Bits) -> Bits {
+        Bits(self.0 | other.0)
+    }
+
+    pub(in crate::redis) fn has(self, bit: Bit) -> bool {
+        self.covers(Bits::of(&[bit]))
+    }
+
+    pub(in crate::redis) fn covers(self, other: Bits) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// What `meta` holds. What is no bit of ours may mean anything: all of them.
+    pub(in crate::redis) fn read(letters: &[u8]) -> Bits {
+        letters.iter().fold(Bits::NONE, |bits, letter| match Bit::ALL.iter().find(|bit| bit.letter() == char::from(*letter)) {
+            Some(bit) => bits.with(*bit),
+            None => Bits::ALL,
+        })
+    }
+
+    pub(in crate::redis) fn letters(self) -> String {
+        Bit::ALL.into_iter().filter(|bit| self.has(*bit)).map(Bit::letter).collect()
+    }
+}
+
+impl fmt::Debug for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.letters())
+    }
+}
+
+/// For which queues a variant of a script is made: those that have no other bits than these.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::redis) struct Profile {
+    pub(in crate::redis) name: &'static str,
+    pub(in crate::redis) bits: Bits,
+}
+
+/// All profiles of turns, the smallest first. One is added when its gain was measured (docs/decisions), and there are never more than eight.
+pub(in crate::redis) const PROFILES: [Profile; 4] = [
+    Profile { name: "plain", bits: Bits::of(&[Bit::Large]) },
+    Profile { name: "failed", bits: Bits::of(&[Bit::Large, Bit::Failed]) },
+    Profile { name: "kept", bits: Bits::of(&[Bit::Large, Bit::Failed, Bit::Kept]) },
+    ALL,
+];
+
+/// The last of them: any queue.
+pub(in crate::redis) const ALL: Profile = Profile { name: "all", bits: Bits::ALL };
+
+/// An enqueue of jobs with made ids and of normal priority, which are ready now: it is the same in any queue.
+pub(in crate::redis) const READY: Profile = Profile { name: "ready", bits: Bits::ALL };
+
+impl Profile {
+    /// Whether a part of a script is for this profile: `all`, or the name of a bit.
+    pub(super) fn has(&self, part: &str) -> bool {
+        match Bit::ALL.into_iter().find(|bit| bit.name() == part) {
+            Some(bit) => self.bits.has(bit),
+            None => self.name == part,
+        }
+    }
+}
+
+/// The smallest profile that covers what a queue has and a request needs.
+pub(in crate::redis) fn smallest(bits: Bits) -> usize {
+    PROFILES.iter().position(|profile| profile.bits.covers(bits)).unwrap_or(PROFILES.len() - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_bit_means_all_of_them() {
+        assert_eq!(Bits::read(b""), Bits::NONE);
+        assert_eq!(Bits::read(b"fl"), Bits::of(&[Bit::Failed, Bit::Large]));
+        for strange in [&b"fx"[..], b"1", b"\xff", b"F"] {
+            assert_eq!(Bits::read(strange), Bits::ALL);
+        }
+        assert_eq!(Bits::read(Bits::ALL.letters().as_bytes()), Bits::ALL);
+    }
+
+    #[test]
+    fn the_smallest_profile_is_taken() {
+        assert_eq!(smallest(Bits::NONE), 0);
+        assert_eq!(smallest(Bits::of(&[Bit::Failed])), 1);
+        assert_eq!(smallest(Bits::of(&[Bit::Kept])), 2);
+        assert_eq!(smallest(Bits::of(&[Bit::Snoozed])), 3);
+        assert!(PROFILES.len() <= 8 && PROFILES[PROFILES.len() - 1] == ALL);
+    }
+
+    #[test]
+    fn letters_and_names_are_unlike() {
+        for (at, bit) in Bit::ALL.iter().enumerate() {
+            assert_eq!(Bit::of_letter(&bit.letter().to_string()), Some(*bit));
+            assert!(Bit::ALL[at + 1..].iter().all(|other| other.letter() != bit.letter() && other.name() != bit.name()));
+        }
+    }
+}

@@ -1,0 +1,18 @@
+-- When the first of the jobs that wait for their time is due, or FOREVER.
+local function first_due()
+  local first = FOREVER
+  for _, key in ipairs({ K.scheduled, K.retry }) do
+    local head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
+    first = math.min(first, head[2] and whole(head[2]) or FOREVER)
+  end
+  return first
+end
+
+-- Looks again, and writes it down.
+local function look_due()
+  local next_due = first_due()
+  if due ~= next_due then
+    due = next_due
+    call('HSET', K.meta, 'due', ms(due))
+  end
+end

@@ -1,0 +1,14 @@
+-- What the feature bits of a queue say, which are in `bits`.
+
+-- Whether there may be something behind a bit.
+local function has(bit)
+  return not bits or string.find(bits, bit, 1, true) ~= nil
+end
+
+-- Sets a bit, before what it tells of is written.
+local function mark(bit)
+  if not has(bit) then
+    bits = bits .. bit
+    call('HSET', K.meta, 'bits', bits)
+  end
+end

@@ -1,0 +1,47 @@
+-- Housekeeping of the feature bits: whoever looks at all keys that they tell of writes them anew. Nothing else takes a bit away.
+
+--- include script/bits, script/first_due
+
+-- Which bits are needed. Whether a job is large is not seen without reading all: that bit stays while there are jobs.
+local function needed_bits()
+  local needed = has('l') and call('EXISTS', K.jobs) == 1 and 'l' or ''
+  if call('HGET', K.meta, 'paused') == '1' then
+    needed = needed .. 'h'
+  end
+  if call('EXISTS', K.attempts, K.errors, K.records, K.ended, K.priority, K.ready0, K.ready1, K.ready3, K.crashes, K.suspect, K.snoozes,
+    K.tomb, K.parked) == 0 then
+    return needed
+  end
+  local function add(bit, ...)
+    needed = call('EXISTS', ...) > 0 and needed .. bit or needed
+  end
+  add('f', K.attempts, K.errors)
+  add('k', K.records, K.ended)
+  add('p', K.priority, K.ready0, K.ready1, K.ready3)
+  add('c', K.crashes, K.suspect)
+  add('z', K.snoozes)
+  add('t', K.tomb)
+  add('a', K.parked)
+  return needed
+end
+
+-- The bits that a queue needs and does not have.
+local function missing_bits()
+  local missing = ''
+  for bit in string.gmatch(needed_bits(), '.') do
+    missing = has(bit) and missing or missing .. bit
+  end
+  return missing
+end
+
+-- A queue with which nobody has registered has nothing written about it.
+local function look()
+  if not head[1] then
+    return
+  end
+  local needed, next_due = needed_bits(), first_due()
+  if bits ~= needed or due ~= next_due then
+    bits, due = needed, next_due
+    call('HSET', K.meta, 'bits', bits, 'due', ms(due))
+  end
+end

@@ -1,0 +1,12 @@
+-- The one way to write a key that most queues do not have: its bit goes first.
+--- include script/bits, script/tools
+
+local function put_rare(bit, key, field, value)
+  mark(bit)
+  put(key, field, value)
+end
+
+-- Counts one more of something for a job.
+local function one_more(bit, key, id)
+  put_rare(bit, key, id, ms(whole(call('HGET', key, id)) + 1))
+end

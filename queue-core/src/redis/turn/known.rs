@@ -1,0 +1,97 @@
+//! What is known of the feature bits of queues, so that a turn goes by the right variant of its script at once.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, Instant},
+};
+
+use crate::{broker::TurnAnswer, redis::script::bits::Bits};
+
+/// The queues that have bits, or jobs that wait for their time, as far as is known. Of the others nothing is stored.
+#[derive(Debug, Default)]
+pub(in crate::redis) struct KnownQueues {
+    others: RwLock<HashMap<Arc<str>, Known>>,
+    /// No turn goes by a smaller profile than this one: tests choose it.
+    least: usize,
+}
+
+/// Two times so near are taken for one, and the first of them is kept: no two answers travel equally long. If there are two after all,
+/// some turns are sent to the variant that is not the cheaper one; each gives the right answer.
+const NEAR: Duration = Duration::from_millis(20);
+
+/// What a server has said of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    bits: Bits,
+    /// A job is due then: its turn takes the profile *all*.
+    until: Option<Instant>,
+}
+
+impl Known {
+    /// The next job that waits is not due before, as the server looked at its clock after the request was sent.
+    pub(super) fn from(bits: Bits, answer: &TurnAnswer, sent: Instant) -> Self {
+        Known { bits, until: answer.next_due.map(|due| sent + due) }
+    }
+
+    fn is_near(self, other: Known) -> bool {
+        let near = match (self.until, other.until) {
+            (Some(one), Some(other)) => one.max(other) - one.min(other) < NEAR,
+            (one, other) => one == other,
+        };
+        near && self.bits == other.bits
+    }
+}
+
+impl KnownQueues {
+    /// For tests: no turn goes by a smaller profile.
+    pub(in crate::redis) fn at_least(least: usize) -> Self {
+        KnownQueues { others: RwLock::default(), least }
+    }
+
+    pub(in crate::redis) fn least(&self) -> usize {
+        self.least
+    }
+
+    fn known(&self, queue: &str) -> Known {
+        self.others.read().unwrap_or_else(PoisonError::into_inner).get(queue).copied().unwrap_or_default()
+    }
+
+    /// The bits of a queue; all of them once a job is due.
+    pub(super) fn bits(&self, queue: &str) -> Bits {
+        let known = self.known(queue);
+        if known.until.is_some_and(|until| Instant::now() >= until) { Bits::ALL } else { known.bits }
+    }
+
+    pub(super) fn note(&self, queue: &Arc<str>, known: Known) {
+        let before = self.known(queue);
+        if before.is_near(known) && before.until.is_none_or(|until| Instant::now() < until) {
+            return;
+        }
+        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        if known == Known::default() {
+            others.remove(queue);
+        } else {
+            others.insert(queue.clone(), known);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_has_passed_gives_way_to_one_that_is_near() {
+        let (queues, queue, now) = (KnownQueues::default(), Arc::from("q"), Instant::now());
+        let until = |until| Known { bits: Bits::NONE, until: Some(until) };
+        queues.note(&queue, until(now));
+        assert_eq!(queues.bits(&queue), Bits::ALL);
+        let (soon, sooner) = (now + 3000 * NEAR, now + 3000 * NEAR - NEAR / 2);
+        queues.note(&queue, until(now + NEAR / 2));
+        assert_eq!(queues.known(&queue), until(now + NEAR / 2));
+        queues.note(&queue, until(soon));
+        queues.note(&queue, until(sooner));
+        assert_eq!((queues.known(&queue), queues.bits(&queue)), (until(soon), Bits::NONE));
+    }
+}

@@ -1,0 +1,77 @@
+-- The other endings of a turn.
+--- include doors/back
+
+local woken = false
+local retries, later = {}, {}
+for at = 0, others - 1 do
+  local i = others_from + 5 * at
+  local claim, id, kind, a, b = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  if call('HGET', K.active, id) ~= worker .. ':' .. claim then
+    table.insert(stale, at)
+    answered[id .. ':' .. claim] = true
+  else
+    settle({ id })
+    if has('c') and kind ~= 'release' and kind ~= 'park' then
+      -- The process lived through this round.
+      call('HDEL', K.crashes, id)
+    end
+    if kind == 'nack' then
+      one_more('f', K.attempts, id)
+      add_failure(id, b)
+      table.insert(retries, ms(after(a)))
+      table.insert(retries, id)
+      count('failed', 1)
+    elseif kind == 'snooze' then
+      one_more('z', K.snoozes, id)
+      table.insert(later, ms(after(a)))
+      table.insert(later, id)
+      count('snoozed', 1)
+    elseif kind == 'repeat' then
+      for _, key in ipairs({ K.attempts, K.snoozes, K.errors }) do
+        call('HDEL', key, id)
+      end
+      if a == '0' then
+        woken = back({ id }, false) or woken
+      else
+        table.insert(later, ms(after(a)))
+        table.insert(later, id)
+      end
+      count('repeated', 1)
+    elseif kind == 'bury' then
+      if b ~= '' then
+        one_more('f', K.attempts, id)
+        add_failure(id, string.sub(b, 2))
+        count('failed', 1)
+      end
+      end_dead(id, a)
+    elseif kind == 'cancel' then
+      end_unrun(id, 'cancelled', a)
+    elseif kind == 'expire' then
+      end_unrun(id, 'expired')
+    elseif kind == 'park' then
+      back_parked(id, a)
+      woken = true
+    else
+      woken = back({ id }, true) or woken
+      count('released', 1)
+    end
+  end
+end
+wait(K.retry, retries)
+wait(K.scheduled, later)
+
+if #stale > 0 then
+  -- The lane has answered for these: their notes have done their work, if there were any.
+  local noted = call('HGET', K.gone, worker)
+  local left = {}
+  for _, note in ipairs(noted and unpacked_pairs(noted) or {}) do
+    if not answered[note[1] .. ':' .. note[2]] then
+      table.insert(left, note)
+    end
+  end
+  if #left > 0 then
+    call('HSET', K.gone, worker, cmsgpack.pack(left))
+  elseif noted then
+    call('HDEL', K.gone, worker)
+  end
+end

@@ -1,0 +1,16 @@
+-- What waits for a claim: 1 more jobs, 2 suspects. `drained`: there is nothing in the list of normal priority.
+local function what_waits(drained)
+  if paused then
+    return 0
+  end
+  local more, suspects = 0, 0
+  if has('p') then
+    more = call('EXISTS', K.ready0, K.ready1, K.ready2, K.ready3) > 0 and 1 or 0
+  elseif not drained then
+    more = call('EXISTS', K.ready2)
+  end
+  if has('c') then
+    suspects = 2 * call('EXISTS', K.suspect)
+  end
+  return more + suspects
+end
