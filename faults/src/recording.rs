@@ -8,13 +8,9 @@ use std::{
 
 use async_trait::async_trait;
 use queue_core::{
-    BoxFuture, JobId, Result,
-    alarm::Alarm,
-    broker::{
-        self, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue,
-        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, Page, PartyName, QueueStats, Reclaimed, Register, Suspect,
-        Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
-    },
+    Result,
+    broker::{self, Broker, DynBroker, Extend, Extended, Inspect, Suspect, Turn, TurnAnswer},
+    delegate_broker, delegate_inspect,
 };
 use serde::{Deserialize, Serialize};
 
@@ -90,41 +86,7 @@ impl fmt::Debug for RecordingBroker {
 
 #[async_trait]
 impl Broker for RecordingBroker {
-    fn info(&self) -> BrokerInfo {
-        self.inner.info()
-    }
-
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.inner.spawn(task);
-    }
-
-    fn alarm(&self) -> Alarm {
-        self.inner.alarm()
-    }
-
-    async fn check(&self) -> Result<()> {
-        self.inner.check().await
-    }
-
-    async fn register(&self, request: &Register) -> Result<PartyName> {
-        self.inner.register(request).await
-    }
-
-    async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
-        self.inner.enqueue(request).await
-    }
-
-    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
-        self.inner.enqueue_confirmed(request, confirm).await
-    }
-
-    async fn durability(&self) -> Result<Durability> {
-        self.inner.durability().await
-    }
-
-    async fn condition(&self) -> Result<Condition> {
-        self.inner.condition().await
-    }
+    delegate_broker!(self.inner, except turn, extend, fence);
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
         if !turn.finishes.is_empty() {
@@ -169,10 +131,6 @@ impl Broker for RecordingBroker {
         answers
     }
 
-    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
-        self.inner.suspects(queue, limit).await
-    }
-
     async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
         let fence = |suspect: &Suspect| Operation::Fence { lane: suspect.worker.to_string() };
         self.recorder.note_all(suspects.iter().map(|suspect| (Phase::Invoke, fence(suspect))));
@@ -185,57 +143,9 @@ impl Broker for RecordingBroker {
         self.recorder.note_all(suspects.iter().enumerate().map(|(position, suspect)| (phase(position), fence(suspect))));
         fenced
     }
-
-    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
-        self.inner.sweep_fenced(queue, rule).await
-    }
-
-    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
-        self.inner.cancel(queue, ids).await
-    }
-
-    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        self.inner.requeue(queue, ids).await
-    }
-
-    async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
-        self.inner.sweep(queue, limits).await
-    }
-
-    fn hints(&self, queue: &str) -> Hints {
-        self.inner.hints(queue)
-    }
-
-    fn __sealed(&self, _: sealed::Seal) {}
 }
 
 #[async_trait]
 impl Inspect for RecordingBroker {
-    async fn queues(&self) -> Result<Vec<String>> {
-        self.inner.queues().await
-    }
-
-    async fn stats(&self, queue: &str) -> Result<QueueStats> {
-        self.inner.stats(queue).await
-    }
-
-    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
-        self.inner.list(queue, state, offset, limit).await
-    }
-
-    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
-        self.inner.show(queue, id).await
-    }
-
-    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        self.inner.delete(queue, ids).await
-    }
-
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        self.inner.set_paused(queue, paused).await
-    }
-
-    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
-        self.inner.audit(queue, how).await
-    }
+    delegate_inspect!(self.inner);
 }

@@ -37,10 +37,11 @@ use async_trait::async_trait;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
     address::check_name,
+    alarm::Alarm,
     broker::{
-        Announcer, Audit, Broker, BrokerInfo, CancelAnswer, CrashRule, Damage, DynBroker, Enqueue, Enqueued, Extend, Extended, Hints,
-        Inspect, JobRecord, JobState, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, Suspect, Suspects, SweepLimits, Swept,
-        Turn, TurnAnswer, sealed,
+        Announcer, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker,
+        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed,
+        Register, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
 };
 use tokio::time::Instant;
@@ -156,6 +157,10 @@ impl Broker for MemoryBroker {
         tokio::spawn(task);
     }
 
+    fn alarm(&self) -> Alarm {
+        Alarm::default()
+    }
+
     async fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -170,6 +175,18 @@ impl Broker for MemoryBroker {
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         bounded("jobs", request.jobs.len())?;
         self.transition(&request.queue, |model| model.enqueue(request))
+    }
+
+    async fn enqueue_confirmed(&self, request: &Enqueue, _: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
+        Ok((self.enqueue(request).await?, Confirmed { durability: Durability::Volatile, replicas: 0 }))
+    }
+
+    async fn durability(&self) -> Result<Durability> {
+        Ok(Durability::Volatile)
+    }
+
+    async fn condition(&self) -> Result<Condition> {
+        Ok(Condition::default())
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
@@ -259,6 +276,11 @@ impl Inspect for MemoryBroker {
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
         Ok(self.transition(queue, |model| model.audit(how)))
+    }
+
+    async fn audit_queues(&self, _: bool) -> Result<Vec<Damage>> {
+        // The list of the queues is made of the queues.
+        Ok(Vec::new())
     }
 }
 

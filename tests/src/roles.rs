@@ -7,13 +7,9 @@ use std::{
 
 use async_trait::async_trait;
 use queue_core::{
-    BoxFuture, JobId, Result,
-    alarm::Alarm,
-    broker::{
-        Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue,
-        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, Page, Party, PartyName, QueueStats, Reclaimed, Register, Suspect,
-        Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
-    },
+    Result,
+    broker::{Audit, Broker, Damage, DynBroker, Inspect, Party, PartyName, Register},
+    delegate_broker, delegate_inspect,
     redis::RedisBroker,
 };
 use queue_testing::conformance::Storage;
@@ -86,17 +82,10 @@ impl fmt::Debug for RolesBroker {
 
 #[async_trait]
 impl Broker for RolesBroker {
-    fn info(&self) -> BrokerInfo {
-        self.worker.info()
-    }
-
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.worker.spawn(task);
-    }
-
-    fn alarm(&self) -> Alarm {
-        self.worker.alarm()
-    }
+    delegate_broker!(self.producer, only enqueue, enqueue_confirmed);
+    delegate_broker!(self.admin, only cancel, requeue);
+    delegate_broker!(self.dashboard, only durability);
+    delegate_broker!(self.worker, except check, register, enqueue, enqueue_confirmed, cancel, requeue, durability);
 
     async fn check(&self) -> Result<()> {
         for broker in [&self.producer, &self.worker, &self.admin, &self.dashboard] {
@@ -111,100 +100,17 @@ impl Broker for RolesBroker {
             _ => self.worker.register(request).await,
         }
     }
-
-    async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
-        self.producer.enqueue(request).await
-    }
-
-    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
-        self.producer.enqueue_confirmed(request, confirm).await
-    }
-
-    async fn durability(&self) -> Result<Durability> {
-        self.dashboard.durability().await
-    }
-
-    async fn condition(&self) -> Result<Condition> {
-        self.worker.condition().await
-    }
-
-    async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
-        self.worker.turn(turn).await
-    }
-
-    async fn look(&self, queue: &str) -> Result<bool> {
-        self.worker.look(queue).await
-    }
-
-    async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
-        self.worker.extend(lanes).await
-    }
-
-    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
-        self.worker.suspects(queue, limit).await
-    }
-
-    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
-        self.worker.fence(queue, suspects).await
-    }
-
-    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
-        self.worker.sweep_fenced(queue, rule).await
-    }
-
-    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
-        self.admin.cancel(queue, ids).await
-    }
-
-    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        self.admin.requeue(queue, ids).await
-    }
-
-    async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
-        self.worker.sweep(queue, limits).await
-    }
-
-    fn hints(&self, queue: &str) -> Hints {
-        self.worker.hints(queue)
-    }
-
-    fn __sealed(&self, _: sealed::Seal) {}
 }
 
 #[async_trait]
 impl Inspect for RolesBroker {
-    async fn queues(&self) -> Result<Vec<String>> {
-        self.dashboard.queues().await
-    }
-
-    async fn stats(&self, queue: &str) -> Result<QueueStats> {
-        self.dashboard.stats(queue).await
-    }
-
-    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
-        self.dashboard.list(queue, state, offset, limit).await
-    }
-
-    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
-        self.dashboard.show(queue, id).await
-    }
-
-    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        self.admin.delete(queue, ids).await
-    }
+    delegate_inspect!(self.dashboard, only queues, stats, list, show);
+    delegate_inspect!(self.admin, except queues, stats, list, show, audit);
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
         // The janitor's and the doctor's.
         let broker = if how.thorough { &self.admin } else { &self.worker };
         broker.audit(queue, how).await
-    }
-
-    async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
-        self.admin.audit_queues(repair).await
-    }
-
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        self.admin.set_paused(queue, paused).await
     }
 }
 

@@ -14,10 +14,10 @@ use fastrand::Rng;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
-        Audit, Broker, BrokerInfo, CALL_DEADLINE, CancelAnswer, CrashRule, Damage, Enqueue, Enqueued, Extend, Extended, Hints, Inspect,
-        JobRecord, JobState, Page, PartyName, QueueStats, Reclaimed, Register, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer,
-        sealed,
+        Broker, BrokerInfo, CALL_DEADLINE, CancelAnswer, Confirm, Confirmed, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints,
+        Inspect, PartyName, Reclaimed, Register, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer,
     },
+    delegate_broker, delegate_inspect,
 };
 use queue_testing::memory_broker::MemoryBroker;
 use tokio::task::AbortHandle;
@@ -134,6 +134,8 @@ impl fmt::Debug for Link {
 
 #[async_trait]
 impl Broker for Link {
+    delegate_broker!(self.broker, only alarm, durability, condition, requeue, __sealed);
+
     fn info(&self) -> BrokerInfo {
         BrokerInfo::new("simulated", "simulated")
     }
@@ -157,6 +159,11 @@ impl Broker for Link {
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         let (broker, request) = (self.broker.clone(), request.clone());
         self.call(async move { broker.enqueue(&request).await }).await
+    }
+
+    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
+        let (broker, request, confirm) = (self.broker.clone(), request.clone(), *confirm);
+        self.call(async move { broker.enqueue_confirmed(&request, &confirm).await }).await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
@@ -203,10 +210,6 @@ impl Broker for Link {
         self.call(async move { broker.cancel(&queue, &ids).await }).await
     }
 
-    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        self.broker.requeue(queue, ids).await
-    }
-
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         let (broker, queue, limits) = (self.broker.clone(), queue.to_owned(), *limits);
         self.call(async move { broker.sweep(&queue, &limits).await }).await
@@ -216,38 +219,10 @@ impl Broker for Link {
         // Every other process hears of nothing.
         if self.weather.below(2) == 0 { Hints::silent() } else { self.broker.hints(queue) }
     }
-
-    fn __sealed(&self, _: sealed::Seal) {}
 }
 
 /// Nobody looks or repairs while a life goes on: nothing befalls what is asked here.
 #[async_trait]
 impl Inspect for Link {
-    async fn queues(&self) -> Result<Vec<String>> {
-        self.broker.queues().await
-    }
-
-    async fn stats(&self, queue: &str) -> Result<QueueStats> {
-        self.broker.stats(queue).await
-    }
-
-    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
-        self.broker.list(queue, state, offset, limit).await
-    }
-
-    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
-        self.broker.show(queue, id).await
-    }
-
-    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        self.broker.delete(queue, ids).await
-    }
-
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        self.broker.set_paused(queue, paused).await
-    }
-
-    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
-        self.broker.audit(queue, how).await
-    }
+    delegate_inspect!(self.broker);
 }

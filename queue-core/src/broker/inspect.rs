@@ -215,16 +215,10 @@ pub trait Inspect: Send + Sync {
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;
 
     /// Searches a queue for damage that another program did, and repairs it if `how` allows, in bounded steps between which others work.
-    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
-        let _ = (queue, how);
-        Ok(Vec::new())
-    }
+    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>>;
 
     /// Checks the list of all queues, and repairs it if `repair` is true.
-    async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
-        let _ = repair;
-        Ok(Vec::new())
-    }
+    async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>>;
 }
 
 /// The answer to a cancel.

@@ -24,6 +24,7 @@
 
 mod audit;
 mod condition;
+mod delegate;
 mod durability;
 mod enqueue;
 mod hints;
@@ -67,10 +68,8 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// Runs a task on the broker's own I/O thread: heartbeats, lanes, batching. It must never block.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
-    /// A timer for a task on the I/O thread; call it there. By default it is as precise as the runtime's clock.
-    fn alarm(&self) -> Alarm {
-        Alarm::default()
-    }
+    /// A timer for a task on the I/O thread; call it there. [`Alarm::default`] is as precise as the runtime's clock.
+    fn alarm(&self) -> Alarm;
 
     /// Connects to the broker and checks what work needs: version, credentials, schema, and settings that would lose jobs (an
     /// eviction policy).
@@ -97,24 +96,14 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of [`enqueue`](Self::enqueue). Jobs that are less durable than asked are no error.
-    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
-        let _ = confirm;
-        let answers = self.enqueue(request).await?;
-        // The jobs are stored: whatever goes wrong with the question, this is no error.
-        let durability = self.durability().await.unwrap_or(Durability::Volatile);
-        Ok((answers, Confirmed { durability, replicas: 0 }))
-    }
+    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)>;
 
     /// What acknowledged jobs survive, at least. A server whose settings cannot be read may keep more.
-    async fn durability(&self) -> Result<Durability> {
-        Ok(Durability::Volatile)
-    }
+    async fn durability(&self) -> Result<Durability>;
 
     /// How much room there is, and whether the broker refuses new jobs. Workers ask about once per beat, people with `status` and
     /// `doctor`. A broker that cannot tell answers [`Condition::default`].
-    async fn condition(&self) -> Result<Condition> {
-        Ok(Condition::default())
-    }
+    async fn condition(&self) -> Result<Condition>;
 
     /// Settles the endings of [`Turn::finishes`], then promotes due jobs and claims up to [`Turn::claim`] jobs, in one transition (R2 to
     /// R5).
@@ -129,10 +118,7 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Whether a queue has waiting jobs. If it has none, a turn would find nothing to claim. A broker for which the question costs about
     /// as much as a turn answers `true`.
-    async fn look(&self, queue: &str) -> Result<bool> {
-        let _ = queue;
-        Ok(true)
-    }
+    async fn look(&self, queue: &str) -> Result<bool>;
 
     /// Renews the leases of several lanes, of any queues (R6). Never creates an entry. Works on a full broker.
     ///

@@ -13,13 +13,12 @@ use std::{
 
 use async_trait::async_trait;
 use queue_core::{
-    BoxFuture, Error, JobId, Result,
-    alarm::Alarm,
+    Error, Result,
     broker::{
-        Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker, Enqueue,
-        Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, Page, Party, PartyName, QueueStats, Reclaimed, Register, Suspect,
-        Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Broker, DynBroker, Enqueue, Enqueued, Extend, Extended, Inspect, Party, PartyName, Register, Suspects, SweepLimits, Swept, Turn,
+        TurnAnswer,
     },
+    delegate_broker, delegate_inspect,
 };
 use tokio::sync::watch;
 
@@ -163,21 +162,7 @@ impl fmt::Debug for FailingBroker {
 
 #[async_trait]
 impl Broker for FailingBroker {
-    fn info(&self) -> BrokerInfo {
-        self.inner.info()
-    }
-
-    fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.inner.spawn(task);
-    }
-
-    fn alarm(&self) -> Alarm {
-        self.inner.alarm()
-    }
-
-    async fn check(&self) -> Result<()> {
-        self.around(self.inner.check()).await
-    }
+    delegate_broker!(self.inner, through self.around, except register, enqueue, turn, extend, suspects, sweep);
 
     async fn register(&self, request: &Register) -> Result<PartyName> {
         self.registered.fetch_add(1, Ordering::SeqCst);
@@ -192,18 +177,6 @@ impl Broker for FailingBroker {
             return Err(Error::BrokerFull { broker: self.location(), problem: "it was made to be full".to_owned() });
         }
         self.around(self.enqueues.pass(&self.location(), request, self.inner.enqueue(request))).await
-    }
-
-    async fn enqueue_confirmed(&self, request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
-        self.around(self.inner.enqueue_confirmed(request, confirm)).await
-    }
-
-    async fn durability(&self) -> Result<Durability> {
-        self.around(self.inner.durability()).await
-    }
-
-    async fn condition(&self) -> Result<Condition> {
-        self.around(self.inner.condition()).await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
@@ -232,65 +205,13 @@ impl Broker for FailingBroker {
         self.around(self.inner.suspects(queue, limit)).await
     }
 
-    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
-        self.around(self.inner.fence(queue, suspects)).await
-    }
-
-    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
-        self.around(self.inner.sweep_fenced(queue, rule)).await
-    }
-
-    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
-        self.around(self.inner.cancel(queue, ids)).await
-    }
-
-    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        self.around(self.inner.requeue(queue, ids)).await
-    }
-
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         assert!(!self.take(Fault::Panic), "it was made to panic");
         self.around(self.inner.sweep(queue, limits)).await
     }
-
-    fn hints(&self, queue: &str) -> Hints {
-        self.inner.hints(queue)
-    }
-
-    fn __sealed(&self, _: sealed::Seal) {}
 }
 
 #[async_trait]
 impl Inspect for FailingBroker {
-    async fn queues(&self) -> Result<Vec<String>> {
-        self.around(self.inner.queues()).await
-    }
-
-    async fn stats(&self, queue: &str) -> Result<QueueStats> {
-        self.around(self.inner.stats(queue)).await
-    }
-
-    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
-        self.around(self.inner.list(queue, state, offset, limit)).await
-    }
-
-    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
-        self.around(self.inner.show(queue, id)).await
-    }
-
-    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        self.around(self.inner.delete(queue, ids)).await
-    }
-
-    async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
-        self.around(self.inner.audit_queues(repair)).await
-    }
-
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        self.around(self.inner.set_paused(queue, paused)).await
-    }
-
-    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
-        self.around(self.inner.audit(queue, how)).await
-    }
+    delegate_inspect!(self.inner, through self.around);
 }

@@ -1,0 +1,189 @@
+//! How a wrapper of a broker hands on what it does not change.
+//!
+//! The traits `Broker` and `Inspect` have no default methods: a wrapper that forgot one would bypass the broker that it wraps. A wrapper
+//! writes the methods that it changes, and hands on the others with one line. A method that is neither handed on nor written does not
+//! compile, and one that is both does not compile either.
+//!
+//! A new method of a trait gets a line in its table here, and one in `__delegate_listed!`. All wrappers then hand it on.
+
+/// Hands methods of the trait `Broker` on to a field, inside an `impl` of the trait.
+///
+/// ```
+/// use queue_core::{Result, broker::*, delegate_broker, delegate_inspect};
+/// # use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+///
+/// #[derive(Debug)]
+/// struct CountsTurns {
+///     inner: DynBroker,
+///     turns: AtomicU64,
+/// }
+///
+/// #[async_trait::async_trait]
+/// impl Broker for CountsTurns {
+///     delegate_broker!(self.inner, except turn);
+///
+///     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
+///         self.turns.fetch_add(1, Relaxed);
+///         self.inner.turn(turn).await
+///     }
+/// }
+///
+/// #[async_trait::async_trait]
+/// impl Inspect for CountsTurns {
+///     delegate_inspect!(self.inner);
+/// }
+/// ```
+///
+/// - `delegate_broker!(self.inner)` hands on every method, `except a, b` every method but these, and `only a, b` these.
+/// - `delegate_broker!(self.inner, through self.around, …)` passes the calls that answer with a `Result` to a method of the wrapper:
+///   `async fn around<T>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T>`. It has to be sent `call` to be carried out.
+///
+/// A method that is excepted has to be written:
+///
+/// ```compile_fail
+/// # use queue_core::{Result, broker::*, delegate_broker, delegate_inspect};
+/// # #[derive(Debug)]
+/// # struct CountsTurns { inner: DynBroker }
+/// # #[async_trait::async_trait]
+/// # impl Inspect for CountsTurns { delegate_inspect!(self.inner); }
+/// impl Broker for CountsTurns {
+///     delegate_broker!(self.inner, except turn);
+/// }
+/// ```
+#[doc(hidden)]
+#[macro_export]
+macro_rules! delegate_broker {
+    ($($how:tt)*) => {
+        $crate::__delegate! { [$($how)*]
+            fn info[]() -> $crate::broker::BrokerInfo;
+            fn spawn[](task: $crate::BoxFuture<'static, ()>) -> ();
+            fn alarm[]() -> $crate::alarm::Alarm;
+            async check[]() -> $crate::Result<()>;
+            async register['a](request: &'a $crate::broker::Register) -> $crate::Result<$crate::broker::PartyName>;
+            async enqueue['a](request: &'a $crate::broker::Enqueue) -> $crate::Result<Vec<$crate::broker::Enqueued>>;
+            async enqueue_confirmed['a, 'b](request: &'a $crate::broker::Enqueue, confirm: &'b $crate::broker::Confirm)
+                -> $crate::Result<(Vec<$crate::broker::Enqueued>, $crate::broker::Confirmed)>;
+            async durability[]() -> $crate::Result<$crate::broker::Durability>;
+            async condition[]() -> $crate::Result<$crate::broker::Condition>;
+            async turn['a](turn: &'a $crate::broker::Turn) -> $crate::Result<$crate::broker::TurnAnswer>;
+            async look['a](queue: &'a str) -> $crate::Result<bool>;
+            async extend['a](lanes: &'a [$crate::broker::Extend]) -> Vec<$crate::Result<$crate::broker::Extended>>;
+            async suspects['a](queue: &'a str, limit: usize) -> $crate::Result<$crate::broker::Suspects>;
+            async fence['a, 'b](queue: &'a str, suspects: &'b [$crate::broker::Suspect]) -> $crate::Result<Vec<bool>>;
+            async sweep_fenced['a, 'b](queue: &'a str, rule: &'b $crate::broker::CrashRule) -> $crate::Result<$crate::broker::Reclaimed>;
+            async cancel['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<$crate::broker::CancelAnswer>>;
+            async requeue['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<bool>>;
+            async sweep['a, 'b](queue: &'a str, limits: &'b $crate::broker::SweepLimits) -> $crate::Result<$crate::broker::Swept>;
+            fn hints['a](queue: &'a str) -> $crate::broker::Hints;
+            fn __sealed[](seal: $crate::broker::sealed::Seal) -> ();
+        }
+    };
+}
+
+/// Hands methods of the trait `Inspect` on to a field, as [`delegate_broker!`](crate::delegate_broker) does.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! delegate_inspect {
+    ($($how:tt)*) => {
+        $crate::__delegate! { [$($how)*]
+            async queues[]() -> $crate::Result<Vec<String>>;
+            async stats['a](queue: &'a str) -> $crate::Result<$crate::broker::QueueStats>;
+            async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::Page>;
+            async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::JobRecord>>;
+            async delete['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<bool>>;
+            async set_paused['a](queue: &'a str, paused: bool) -> $crate::Result<()>;
+            async audit['a](queue: &'a str, how: $crate::broker::Audit) -> $crate::Result<Vec<$crate::broker::Damage>>;
+            async audit_queues[](repair: bool) -> $crate::Result<Vec<$crate::broker::Damage>>;
+        }
+    };
+}
+
+/// Reads how to hand on, and goes through a table. A line of it is a method: `fn` or `async`, its name, the lifetimes of its arguments,
+/// the arguments and the answer.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __delegate {
+    ([$self:ident.$inner:ident $(, through $_self:ident.$around:ident)?, only $($name:ident),+ $(,)?] $($table:tt)*) => {
+        $crate::__delegate! { @all ($self.$inner $(through $around)?) only [$($name)+] $($table)* }
+    };
+    ([$self:ident.$inner:ident $(, through $_self:ident.$around:ident)? $(, except $($name:ident),+)? $(,)?] $($table:tt)*) => {
+        $crate::__delegate! { @all ($self.$inner $(through $around)?) except [$($($name)+)?] $($table)* }
+    };
+    (@all $to:tt $how:ident $names:tt
+        $($kind:ident $name:ident[$($lifetime:lifetime),*]($($argument:ident: $type:ty),*) -> $answer:ty;)*
+    ) => {
+        $($crate::__delegate_listed! {
+            $how $name $names { $to $kind $name[$($lifetime),*]($($argument: $type),*) -> $answer }
+        })*
+    };
+}
+
+/// Hands a method on if it is among the names (`only`), or if it is not (`except`).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __delegate_listed {
+    (@listed only { $($method:tt)* }) => { $crate::__delegate_method! { $($method)* } };
+    (@listed except $method:tt) => {};
+    // A macro of this kind cannot compare two names: each method has a line of its own.
+    ($how:ident info [info $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident spawn [spawn $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident alarm [alarm $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident check [check $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident register [register $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident enqueue [enqueue $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident enqueue_confirmed [enqueue_confirmed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident durability [durability $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident condition [condition $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident turn [turn $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident look [look $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident extend [extend $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident suspects [suspects $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident fence [fence $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident sweep_fenced [sweep_fenced $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident cancel [cancel $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident requeue [requeue $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident sweep [sweep $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident hints [hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident queues [queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident stats [stats $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident list [list $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident show [show $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident delete [delete $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident set_paused [set_paused $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident audit [audit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident audit_queues [audit_queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident $name:ident [$_other:ident $($rest:ident)*] $method:tt) => {
+        $crate::__delegate_listed! { $how $name [$($rest)*] $method }
+    };
+    (except $name:ident [] { $($method:tt)* }) => { $crate::__delegate_method! { $($method)* } };
+    (only $name:ident [] $method:tt) => {};
+}
+
+/// A method that hands its call on. An `async` one has the form that `async_trait` gives it, and returns the future of the inner
+/// broker in the box in which it comes.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __delegate_method {
+    (($self:ident.$inner:ident $(through $_around:ident)?) fn
+        $name:ident[$($lifetime:lifetime),*]($($argument:ident: $type:ty),*) -> $answer:ty
+    ) => {
+        fn $name<$($lifetime),*>(&$self, $($argument: $type),*) -> $answer {
+            $self.$inner.$name($($argument),*)
+        }
+    };
+    (($self:ident.$inner:ident $(through $around:ident)?) async
+        $name:ident[$($lifetime:lifetime),*]($($argument:ident: $type:ty),*) -> $answer:ty
+    ) => {
+        fn $name<'this, $($lifetime,)* 'async_trait>(&'this $self, $($argument: $type),*) -> $crate::BoxFuture<'async_trait, $answer>
+        where
+            'this: 'async_trait,
+            $($lifetime: 'async_trait,)*
+            Self: 'async_trait,
+        {
+            $crate::__delegate_method! { @call ($self.$inner.$name($($argument),*)) $($self.$around)? }
+        }
+    };
+    (@call ($($call:tt)*)) => { $($call)* };
+    (@call ($($call:tt)*) $self:ident.$around:ident) => { Box::pin(async move { $self.$around($($call)*).await }) };
+}
