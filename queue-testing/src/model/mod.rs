@@ -6,27 +6,25 @@
 //! that it was among what is allowed. And [`MemoryBroker`](crate::memory_broker::MemoryBroker) makes a broker of it, for the
 //! simulation under virtual time.
 //!
-//! `job` is a job and where it is, `lines` the lists of `ready`, `enqueues`, `turns`, `leases` and `people` are the operations.
+//! `enqueue`, `turn`, `lease`, `people` and `audit` are the transitions, in the order of the two real brokers. They move jobs through the
+//! four [`doors`] and in no other way.
 
-mod enqueues;
-mod job;
-mod leases;
-mod lines;
+mod audit;
+pub mod doors;
+mod enqueue;
+mod lease;
 mod people;
-mod turns;
+mod turn;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use queue_core::{
     JobId,
     broker::{JobState, PartyName, Register},
 };
 
-pub use self::job::{Job, Place};
-use self::{enqueues::Producer, leases::Worker, lines::Lines};
+pub use self::doors::{Job, Jobs, Place, Ready};
+use self::{enqueue::Producer, lease::Worker};
 
 /// A queue.
 #[derive(Clone, Debug, Default)]
@@ -34,12 +32,11 @@ pub struct Model {
     /// The broker's clock, in milliseconds since 1970.
     pub now: i64,
     /// Every job that is kept, by id.
-    pub jobs: BTreeMap<JobId, Job>,
-    /// Ids whose place in line nobody promises: given ones that were taken out of a line, and may find their old place again.
-    pub loose: BTreeSet<JobId>,
+    pub jobs: Jobs,
+    /// The order of those that wait for a free slot.
+    pub ready: Ready,
     /// What was counted since the queue exists.
     pub counters: BTreeMap<&'static str, u64>,
-    lines: Lines,
     workers: BTreeMap<PartyName, Worker>,
     producers: BTreeMap<PartyName, Producer>,
     /// Given ids whose jobs are done: their digest, and when that was.
@@ -108,10 +105,10 @@ impl Model {
     /// The ids in a state, in the order in which they are served, are due or have ended.
     pub fn ids(&self, state: JobState) -> Vec<JobId> {
         if state == JobState::Ready {
-            return self.lines.all();
+            return self.ready.page(0).cloned().collect();
         }
-        let mut found: Vec<_> = self.jobs.iter().filter(|(_, job)| job.place.state() == state).collect();
-        found.sort_by_key(|(_, job)| job.place.order());
+        let mut found: Vec<_> = self.jobs.iter().filter(|(_, job)| job.place().state() == state).collect();
+        found.sort_by_key(|(_, job)| job.place().order());
         found.into_iter().map(|(id, _)| id.clone()).collect()
     }
 }

@@ -84,10 +84,10 @@ pub(crate) async fn same_jobs(model: &mut Model, broker: &DynBroker, queue: &str
         let at = found.as_ref().and_then(|record| record.at_ms);
         let known = model.jobs.get(id).map(|job| job.record(id));
         same(&format!("job {id}"), &known.map(face), &found.map(face))?;
-        if let Some(job) = model.jobs.get_mut(id) {
-            let known = job.place.at();
+        if let Some(job) = model.jobs.get(id) {
+            let known = job.place().at();
             match (known, at) {
-                (Some(known), Some(at)) if (known - took.min(1)..=known.saturating_add(took)).contains(&at) => job.place.set_at(at),
+                (Some(known), Some(at)) if (known - took.min(1)..=known.saturating_add(took)).contains(&at) => model.jobs.set_at(id, at),
                 (known, at) => same(&format!("time of job {id}, which may be {took} ms later"), &known, &at)?,
             }
         }
@@ -107,9 +107,9 @@ async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check
         };
         same(&format!("members of {state}"), &sorted(&known), &sorted(&seen))?;
         if state == JobState::Ready {
-            let strict = |ids: &[JobId]| ids.iter().filter(|id| !model.loose.contains(*id)).cloned().collect::<Vec<_>>();
+            let strict = |ids: &[JobId]| ids.iter().filter(|id| !model.ready.loose.contains(*id)).cloned().collect::<Vec<_>>();
             same("order of ready", &strict(&known), &strict(&seen))?;
-            model.reorder(&seen);
+            model.ready.reorder(&seen);
         }
     }
     let found = broker.stats(queue).await.map_err(|error| error.to_string())?;

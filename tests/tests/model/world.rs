@@ -76,7 +76,7 @@ impl World {
         let before = now_ms();
         self.model.now = before;
         // What a sweep releases comes back in an order of the broker's own, until it was looked at.
-        let loose = self.model.loose.clone();
+        let loose = self.model.ready.loose.clone();
         match step {
             Step::Register { process } => self.register(*process.get(&self.processes)).await?,
             Step::Enqueue { producer, jobs } => self.enqueue(*producer, jobs).await?,
@@ -139,7 +139,7 @@ impl World {
             if matches!(step, Step::Turn { .. } | Step::TurnAgain { .. } | Step::TurnOff { .. }) { 0 } else { now_ms() - before + 1 };
         same_jobs(&mut self.model, &self.broker, &self.queue, &self.ids, took).await?;
         if matches!(step, Step::Sweep) {
-            self.model.loose = loose;
+            self.model.ready.loose = loose;
         }
         Ok(())
     }
@@ -223,7 +223,7 @@ impl World {
             (known, found) => return same("turn", &known.map(|_| ()), &found.map(|_| ())),
         };
         // A replay or a turn without a claim says less exactly whether there is more, and so does one with tombs in its way.
-        let spurious = replay || turn.claim == 0 || !self.model.loose.is_empty();
+        let spurious = replay || turn.claim == 0 || !self.model.ready.loose.is_empty();
         same_turn(&known, &found, spurious)?;
         if replay {
             return Ok(());
@@ -281,8 +281,8 @@ impl World {
     }
 
     async fn sweep(&mut self) -> Check {
-        let active = self.model.jobs.iter().filter(|(_, job)| matches!(job.place, Place::Active { .. }));
-        self.model.loose.extend(active.map(|(id, _)| id.clone()).collect::<Vec<_>>());
+        let active = self.model.jobs.iter().filter(|(_, job)| matches!(job.place(), Place::Active { .. }));
+        self.model.ready.loose.extend(active.map(|(id, _)| id.clone()).collect::<Vec<_>>());
         let mut found = Reclaimed::default();
         for _ in 0..20 {
             let step = self.broker.sweep_fenced(&self.queue, &RULE).await.map_err(|error| error.to_string())?;

@@ -7,12 +7,14 @@ use std::{
 
 use queue_core::{
     JobId, Result,
-    broker::{
-        Ahead, Audit, BuryReason, CrashRule, Damage, DamageKind, Extend, Extended, PartyName, RECLAIM_ITEMS, Reclaimed, Suspect, Suspects,
-    },
+    broker::{Ahead, BuryReason, CrashRule, Extend, Extended, PartyName, RECLAIM_ITEMS, Reclaimed, Suspect, Suspects},
 };
 
-use super::{Model, Place, enqueues::forgotten};
+use super::{
+    Model, Place,
+    doors::{Back, By, End},
+    enqueue::forgotten,
+};
 
 /// A lane.
 #[derive(Clone, Debug)]
@@ -87,19 +89,6 @@ impl Model {
         Suspects::new(expired, self.workers.values().filter(|worker| worker.fenced).count()).ahead(ahead)
     }
 
-    /// The only damage that comes of a broker's own doing: that its clock was put back.
-    pub fn audit(&mut self, how: Audit) -> Vec<Damage> {
-        let mut damages = Vec::new();
-        for Ahead { suspect, term } in self.suspects(usize::MAX).ahead {
-            if how.repair {
-                let deadline_ms = self.after(term);
-                self.set_deadline(&Suspect { deadline_ms, ..suspect.clone() });
-            }
-            damages.push(Damage { kind: DamageKind::LeaseTooLong, subject: suspect.worker.as_str().to_owned() });
-        }
-        damages
-    }
-
     /// Look two.
     pub fn fence(&mut self, suspects: &[Suspect]) -> Vec<bool> {
         let now = self.now;
@@ -127,8 +116,8 @@ impl Model {
         for (process, lanes) in processes {
             let mut held: Vec<(u64, JobId)> = Vec::new();
             let mut has_suspect = false;
-            for (id, job) in &self.jobs {
-                let Place::Active { worker, claim } = &job.place else { continue };
+            for (id, job) in self.jobs.iter() {
+                let Place::Active { worker, claim } = job.place() else { continue };
                 if worker.process() == process {
                     // Also one that a lane of the process holds whose own lease still stands.
                     has_suspect |= job.crashes > 0;
@@ -146,7 +135,8 @@ impl Model {
             let room = RECLAIM_ITEMS - reclaimed.moved();
             let released = free.len().min(room);
             for id in free[..released].iter().rev() {
-                self.make_ready(id, true);
+                let out = self.settle(id, By::Others).expect("a held job is active");
+                self.back(out, Back::Head);
             }
             reclaimed.released += released;
             forgotten += if lives { released } else { 0 };
@@ -175,18 +165,20 @@ impl Model {
     fn charge(&mut self, id: &JobId, rule: &CrashRule) -> bool {
         let now = self.now;
         let window = i64::try_from(rule.window.as_millis()).unwrap_or(i64::MAX);
-        let job = self.job(id);
+        let job = self.jobs.edit(id);
         if job.crashes == 0 || now.saturating_sub(job.first_crash) > window {
             (job.crashes, job.first_crash) = (0, now);
         }
         job.crashes += 1;
         job.fail(now, "the process that ran it died, or lost the broker");
         let crashes = job.crashes;
-        if crashes >= rule.max_crashes {
-            self.bury(id, BuryReason::Crashed);
-            return true;
+        let out = self.settle(id, By::Others).expect("a held job is active");
+        let too_many = crashes >= rule.max_crashes;
+        if too_many {
+            self.end(out, End::Dead(BuryReason::Crashed));
+        } else {
+            self.back(out, Back::Retry(rule.delay.saturating_mul(crashes)));
         }
-        self.wait(id, Place::Retry, rule.delay.saturating_mul(crashes));
-        false
+        too_many
     }
 }

@@ -1,13 +1,20 @@
 //! R2 to R5: finishes, then promotion and claim.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use queue_core::{
     Error, JobId, Result,
-    broker::{DUE_ITEMS, Delivery, Ending, Finish, JobState, KeepLimits, MAX_BYTES, MAX_ITEMS, PartyName, Turn, TurnAnswer},
+    broker::{DUE_ITEMS, Delivery, Ending, Finish, JobState, KeepLimits, MAX_ITEMS, PartyName, Turn, TurnAnswer},
 };
 
-use super::{Model, Place, Seen, enqueues::forgotten};
+use super::{
+    Model, Place, Seen,
+    doors::{Admitted, Back, By, End, Room},
+    enqueue::forgotten,
+};
 
 impl Model {
     /// A turn. Where the broker was free to choose, what was seen of it decides.
@@ -35,13 +42,9 @@ impl Model {
         let mut taken = Vec::new();
         if !self.paused {
             self.promote();
-            taken = self.choose(turn, seen);
+            taken = self.hand_out(turn, seen);
         }
         let claim = self.claim;
-        for id in &taken {
-            self.lines.remove(id);
-            self.job(id).place = Place::Active { worker: turn.worker.clone(), claim };
-        }
         let deadline = self.after(turn.lease);
         let worker = self.workers.get_mut(&turn.worker).expect("it was found above");
         (worker.seq, worker.deadline) = (turn.seq, deadline);
@@ -55,7 +58,7 @@ impl Model {
     /// Whether a job waits for anything, or for a worker.
     pub fn look(&self) -> bool {
         let waits = |place: &Place| matches!(place, Place::Ready | Place::Scheduled(_) | Place::Retry(_) | Place::Parked(_));
-        self.jobs.values().any(|job| waits(&job.place))
+        self.jobs.values().any(|job| waits(job.place()))
     }
 
     /// R5. Writes nothing.
@@ -68,7 +71,7 @@ impl Model {
         answer.deliveries = ids
             .iter()
             .map(|id| match self.jobs.get(id) {
-                Some(job) if job.place == tag => self.delivery(id, *claim),
+                Some(job) if *job.place() == tag => self.delivery(id, *claim),
                 _ => {
                     let mut void = Delivery::new(id.clone(), *claim, Vec::new());
                     void.void = true;
@@ -89,49 +92,37 @@ impl Model {
     /// False: it is stale, and changed nothing.
     fn finish(&mut self, worker: &PartyName, finish: &Finish, limits: KeepLimits) -> bool {
         let (id, now) = (&finish.id, self.now);
-        let tag = Place::Active { worker: worker.clone(), claim: finish.claim };
-        let Some(job) = self.jobs.get_mut(id).filter(|job| job.place == tag) else {
+        let Some(out) = self.settle(id, By::Holder(worker, finish.claim)) else {
             self.answered(worker, id, finish.claim);
             return false;
         };
+        let job = self.jobs.edit(id);
         if !matches!(finish.ending, Ending::Release | Ending::Void | Ending::Park { .. }) {
             job.crashes = 0;
         }
         match &finish.ending {
             Ending::Ack { result, keep } => {
                 job.result = result.clone().filter(|_| keep.is_some());
-                let digest = job.digest;
-                if id.is_given() {
-                    self.tombstones.insert(id.clone(), (digest, now));
+                self.end(out, End::Done(*keep));
+                if keep.is_some_and(|keep| !keep.is_zero()) {
+                    self.trim(limits, 2);
                 }
-                match keep.filter(|keep| !keep.is_zero()) {
-                    Some(keep) => {
-                        self.end(id, JobState::Done, keep);
-                        self.trim(limits, 2);
-                    }
-                    None => drop(self.jobs.remove(id)),
-                }
-                self.count("done", 1);
             }
             Ending::Nack { delay, error } => {
                 job.attempts += 1;
                 job.fail(now, error);
-                self.wait(id, Place::Retry, *delay);
+                self.back(out, Back::Retry(*delay));
                 self.count("failed", 1);
             }
             Ending::Snooze { delay } => {
                 job.snoozes += 1;
-                self.wait(id, Place::Scheduled, *delay);
+                self.back(out, Back::Scheduled(*delay));
                 self.count("snoozed", 1);
             }
             Ending::Repeat { delay } => {
                 (job.attempts, job.snoozes) = (0, 0);
                 job.failures.clear();
-                if delay.is_zero() {
-                    self.make_ready(id, false);
-                } else {
-                    self.wait(id, Place::Scheduled, *delay);
-                }
+                self.back(out, if delay.is_zero() { Back::Tail } else { Back::Scheduled(*delay) });
                 self.count("repeated", 1);
             }
             Ending::Bury { reason, error } => {
@@ -140,16 +131,13 @@ impl Model {
                     job.fail(now, error);
                     self.count("failed", 1);
                 }
-                self.bury(id, *reason);
+                self.end(out, End::Dead(*reason));
             }
-            Ending::Cancel { reason } => self.end_unwanted(id, JobState::Cancelled, Some(reason)),
-            Ending::Expire => self.end_unwanted(id, JobState::Expired, None),
-            Ending::Park { task } => {
-                job.place = Place::Parked(task.clone());
-                self.announce(now);
-            }
+            Ending::Cancel { reason } => self.end(out, End::Cancelled(Some(reason.clone()))),
+            Ending::Expire => self.end(out, End::Expired),
+            Ending::Park { task } => self.back(out, Back::Parked(task.clone())),
             _ => {
-                self.make_ready(id, true);
+                self.back(out, Back::Head);
                 self.count("released", 1);
             }
         }
@@ -160,86 +148,76 @@ impl Model {
     fn promote(&mut self) {
         for state in [JobState::Scheduled, JobState::Retry] {
             let due: Vec<JobId> =
-                self.ids(state).into_iter().filter(|id| self.jobs[id].place.at() <= Some(self.now)).take(DUE_ITEMS).collect();
+                self.ids(state).into_iter().filter(|id| self.jobs[id].place().at() <= Some(self.now)).take(DUE_ITEMS).collect();
             for id in &due {
-                self.make_ready(id, false);
+                let out = self.leave(id);
+                self.back(out, Back::Tail);
             }
         }
     }
 
     /// Which jobs a turn gets: parked ones of its tasks, one suspect at most, then by priority.
-    fn choose(&self, turn: &Turn, seen: Option<&Seen>) -> Vec<JobId> {
-        let mut choice =
-            Choice { model: self, seen, left: turn.claim.min(MAX_ITEMS), bytes: 0, may_suspect: turn.suspect, taken: Vec::new() };
+    fn hand_out(&mut self, turn: &Turn, seen: Option<&Seen>) -> Vec<JobId> {
+        let mut room = Room::new(turn, self.claim);
         for task in &turn.resume {
             let is_parked = |place: &Place| matches!(place, Place::Parked(of) if **of == **task);
-            let parked = self.jobs.iter().filter(|(_, job)| is_parked(&job.place)).map(|(id, _)| id);
-            choice.take(parked, usize::MAX);
+            let parked: Vec<JobId> = self.jobs.iter().filter(|(_, job)| is_parked(job.place())).map(|(id, _)| id.clone()).collect();
+            self.admit_first(parked, usize::MAX, &mut room, seen);
         }
-        if choice.may_suspect {
-            choice.take(self.lines.suspects().iter(), 1);
+        let near = |line: &VecDeque<JobId>, room: &Room| {
+            let most = if seen.is_some() { line.len() } else { room.jobs().saturating_add(MAX_ITEMS) };
+            line.iter().take(most).cloned().collect()
+        };
+        if room.suspects() {
+            let line = near(self.ready.suspects(), &room);
+            self.admit_first(line, 1, &mut room, seen);
         }
-        for line in self.lines.priorities() {
-            choice.take(line.iter(), usize::MAX);
+        for priority in 0..self.ready.priorities().len() {
+            let line = near(&self.ready.priorities()[priority], &room);
+            self.admit_first(line, usize::MAX, &mut room, seen);
         }
+        let taken = room.taken();
         match seen {
-            Some(seen) => as_seen(choice.taken, &self.loose, &seen.ids),
-            None => choice.taken,
+            Some(seen) => as_seen(taken, &self.ready.loose, &seen.ids),
+            None => taken,
+        }
+    }
+
+    /// Takes the first of a line, at most so many. Of the loose ones in it those that were seen, wherever in the line they were.
+    fn admit_first(&mut self, line: Vec<JobId>, most: usize, room: &mut Room, seen: Option<&Seen>) {
+        let line = match seen {
+            Some(seen) => {
+                let (mut loose, strict): (Vec<JobId>, Vec<JobId>) = line.into_iter().partition(|id| self.ready.loose.contains(id));
+                loose.retain(|id| seen.ids.contains(id));
+                loose.extend(strict);
+                loose
+            }
+            None => line,
+        };
+        let mut taken = 0;
+        for id in line {
+            if taken == most {
+                return;
+            }
+            match self.admit(&id, room) {
+                Admitted::Taken => taken += 1,
+                Admitted::Passed => {}
+                Admitted::Full => return,
+            }
         }
     }
 
     fn outlook(&self) -> TurnAnswer {
         let mut answer = TurnAnswer::default();
         (answer.now_ms, answer.paused) = (self.now, self.paused);
-        answer.suspects = !self.paused && !self.lines.suspects().is_empty();
-        answer.more = !self.paused && self.lines.priorities().iter().any(|line| !line.is_empty());
-        let waiting = self.jobs.values().filter(|job| matches!(job.place, Place::Scheduled(_) | Place::Retry(_)));
-        let due = waiting.filter_map(|job| job.place.at()).min();
+        answer.suspects = !self.paused && !self.ready.suspects().is_empty();
+        answer.more = !self.paused && self.ready.priorities().iter().any(|line| !line.is_empty());
+        let waiting = self.jobs.values().filter(|job| matches!(job.place(), Place::Scheduled(_) | Place::Retry(_)));
+        let due = waiting.filter_map(|job| job.place().at()).min();
         answer.next_due = due.map(|due| Duration::from_millis(u64::try_from(due - self.now).unwrap_or(0)));
-        answer.parked = self.jobs.values().any(|job| matches!(job.place, Place::Parked(_)));
+        answer.parked = self.jobs.values().any(|job| matches!(job.place(), Place::Parked(_)));
         answer.workers = self.workers.values().filter(|worker| !worker.fenced).count();
         answer
-    }
-}
-
-struct Choice<'a> {
-    model: &'a Model,
-    seen: Option<&'a Seen>,
-    left: usize,
-    bytes: usize,
-    may_suspect: bool,
-    taken: Vec<JobId>,
-}
-
-impl<'a> Choice<'a> {
-    /// Takes the first of a line. Of the loose ones in it those that were seen, wherever in the line they were.
-    fn take(&mut self, line: impl Iterator<Item = &'a JobId> + Clone, most: usize) {
-        let most = most.min(self.left);
-        let is_loose = |id: &JobId| self.model.loose.contains(id);
-        let line: Vec<&JobId> = match self.seen {
-            Some(seen) => {
-                let loose = line.clone().filter(|id| is_loose(id) && seen.ids.contains(id));
-                loose.chain(line.clone().filter(|id| !is_loose(id))).collect()
-            }
-            None => line.take(most.saturating_add(MAX_ITEMS)).collect(),
-        };
-        let mut count = 0;
-        for id in line {
-            let job = &self.model.jobs[id];
-            if count == most || (!self.taken.is_empty() && self.bytes + job.envelope.len() > MAX_BYTES) {
-                return;
-            }
-            if job.crashes > 0 {
-                if !self.may_suspect {
-                    continue;
-                }
-                self.may_suspect = false;
-            }
-            self.bytes += job.envelope.len();
-            self.left -= 1;
-            count += 1;
-            self.taken.push(id.clone());
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use queue_core::{
     broker::{Due, Enqueue, Enqueued, JobState, NewJob, PartyName},
 };
 
-use super::{Job, Model, Place};
+use super::Model;
 
 /// Somebody who enqueues.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ impl Model {
     fn store(&mut self, new: &NewJob) -> Enqueued {
         let known = match self.jobs.get(&new.id) {
             // The record of a job that nobody wanted gives way.
-            Some(job) if matches!(job.place.state(), JobState::Cancelled | JobState::Expired) => None,
+            Some(job) if matches!(job.place().state(), JobState::Cancelled | JobState::Expired) => None,
             Some(job) => Some(job.digest),
             None => self.tombstones.get(&new.id).map(|(digest, _)| *digest),
         };
@@ -53,25 +53,7 @@ impl Model {
             Due::After(delay) => self.due_after(delay),
             Due::AtMs(at) => at,
         };
-        let job = Job {
-            place: Place::Scheduled(at),
-            envelope: new.envelope.clone(),
-            priority: new.priority,
-            digest: new.digest,
-            attempts: 0,
-            crashes: 0,
-            first_crash: 0,
-            snoozes: 0,
-            failures: Vec::new(),
-            result: None,
-            note: None,
-        };
-        self.jobs.insert(new.id.clone(), job);
-        if at <= self.now {
-            self.make_ready(&new.id, false);
-        } else {
-            self.announce(at);
-        }
+        self.arrive(new, at);
         Enqueued::Stored
     }
 }

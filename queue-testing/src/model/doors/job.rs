@@ -1,19 +1,56 @@
-//! A job, where it is, and the moves that several operations share.
+//! A job, and where it is. All may read that; only the doors change it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, ops::Deref};
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, ENDED_KEEP, FAILURES_KEPT, Failure, JobRecord, JobState, Priority},
+    broker::{BuryReason, FAILURES_KEPT, Failure, JobRecord, JobState, NewJob, PartyName, Priority},
 };
 
-use super::Model;
+/// The jobs that are kept, by id.
+#[derive(Clone, Debug, Default)]
+pub struct Jobs(BTreeMap<JobId, Job>);
+
+impl Deref for Jobs {
+    type Target = BTreeMap<JobId, Job>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Jobs {
+    /// A job whose counters or history change. Its place does not.
+    pub(in crate::model) fn edit(&mut self, id: &JobId) -> &mut Job {
+        self.0.get_mut(id).expect("a job that an operation has just found is there")
+    }
+
+    /// A broker's clock has read another time than the model's: the time of the job becomes this one, in milliseconds since 1970.
+    pub fn set_at(&mut self, id: &JobId, new: i64) {
+        let place = self.0.get_mut(id).map(|job| &mut job.place);
+        if let Some(Place::Scheduled(at) | Place::Retry(at) | Place::Dead { at, .. } | Place::Ended { at, .. }) = place {
+            *at = new;
+        }
+    }
+
+    pub(super) fn add(&mut self, id: JobId, job: Job) {
+        self.0.insert(id, job);
+    }
+
+    pub(super) fn set_place(&mut self, id: &JobId, place: Place) {
+        self.edit(id).place = place;
+    }
+
+    pub(super) fn remove(&mut self, id: &JobId) {
+        self.0.remove(id);
+    }
+}
 
 /// A job.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Where it is.
-    pub place: Place,
+    pub(super) place: Place,
     /// What was enqueued.
     pub envelope: Vec<u8>,
     /// Its priority.
@@ -48,7 +85,7 @@ pub enum Place {
     /// Held under this tag.
     Active {
         /// The lane.
-        worker: queue_core::broker::PartyName,
+        worker: PartyName,
         /// The claim number.
         claim: u64,
     },
@@ -98,15 +135,7 @@ impl Place {
         }
     }
 
-    /// The same place at another time.
-    pub fn set_at(&mut self, new: i64) {
-        match self {
-            Place::Scheduled(at) | Place::Retry(at) | Place::Dead { at, .. } | Place::Ended { at, .. } => *at = new,
-            Place::Ready | Place::Active { .. } | Place::Parked(_) => {}
-        }
-    }
-
-    pub(super) fn order(&self) -> (i64, u64) {
+    pub(in crate::model) fn order(&self) -> (i64, u64) {
         match self {
             Place::Dead { order, .. } | Place::Ended { order, .. } => (0, *order),
             place => (place.at().unwrap_or(0), 0),
@@ -115,6 +144,27 @@ impl Place {
 }
 
 impl Job {
+    pub(super) fn new(new: &NewJob, place: Place) -> Job {
+        Job {
+            place,
+            envelope: new.envelope.clone(),
+            priority: new.priority,
+            digest: new.digest,
+            attempts: 0,
+            crashes: 0,
+            first_crash: 0,
+            snoozes: 0,
+            failures: Vec::new(),
+            result: None,
+            note: None,
+        }
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// What an inspector sees.
     pub fn record(&self, id: &JobId) -> JobRecord {
         let mut record = JobRecord::new(id.clone(), self.place.state(), self.envelope.clone());
@@ -132,58 +182,14 @@ impl Job {
         record
     }
 
-    pub(super) fn fail(&mut self, at_ms: i64, message: &str) {
+    pub(in crate::model) fn fail(&mut self, at_ms: i64, message: &str) {
         self.failures.push(Failure { at_ms, message: message.to_owned() });
         let old = self.failures.len().saturating_sub(FAILURES_KEPT);
         self.failures.drain(..old);
     }
 
     /// Bytes that it takes of its queue's limits.
-    pub(super) fn size(&self) -> u64 {
+    pub(in crate::model) fn size(&self) -> u64 {
         (self.envelope.len() + self.result.as_ref().map_or(0, Vec::len)) as u64
-    }
-}
-
-impl Model {
-    pub(super) fn job(&mut self, id: &JobId) -> &mut Job {
-        self.jobs.get_mut(id).expect("a job that an operation has just found is there")
-    }
-
-    pub(super) fn make_ready(&mut self, id: &JobId, head: bool) {
-        let job = self.job(id);
-        job.place = Place::Ready;
-        let line = (job.priority, job.crashes > 0);
-        self.lines.push(line, id, head);
-        self.announce(self.now);
-    }
-
-    pub(super) fn wait(&mut self, id: &JobId, place: fn(i64) -> Place, delay: Duration) {
-        let at = self.due_after(delay);
-        self.job(id).place = place(at);
-        self.announce(at);
-    }
-
-    /// Makes a record of a job that nobody runs any more, and frees its id.
-    pub(super) fn end_unwanted(&mut self, id: &JobId, state: JobState, note: Option<&str>) {
-        self.end(id, state, ENDED_KEEP);
-        let job = self.job(id);
-        job.note = note.map(str::to_owned);
-        job.digest = 0;
-        self.count(if state == JobState::Cancelled { "cancelled" } else { "expired" }, 1);
-    }
-
-    pub(super) fn end(&mut self, id: &JobId, state: JobState, keep: Duration) {
-        let (at, until) = (self.now, self.after(keep));
-        self.endings += 1;
-        let order = self.endings;
-        self.job(id).place = Place::Ended { state, at, order, until };
-    }
-
-    pub(super) fn bury(&mut self, id: &JobId, reason: BuryReason) {
-        let at = self.now;
-        self.endings += 1;
-        let order = self.endings;
-        self.job(id).place = Place::Dead { at, order, reason };
-        self.count("dead", 1);
     }
 }

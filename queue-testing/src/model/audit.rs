@@ -1,0 +1,89 @@
+//! Housekeeping, and the search for damage.
+
+use queue_core::{
+    JobId,
+    broker::{Ahead, Audit, Damage, DamageKind, JobState, KeepLimits, Suspect, SweepLimits, Swept},
+};
+
+use super::{Model, Place, doors::End};
+
+impl Model {
+    /// The only damage that comes of a broker's own doing: that its clock was put back.
+    pub fn audit(&mut self, how: Audit) -> Vec<Damage> {
+        let mut damages = Vec::new();
+        for Ahead { suspect, term } in self.suspects(usize::MAX).ahead {
+            if how.repair {
+                let deadline_ms = self.after(term);
+                self.set_deadline(&Suspect { deadline_ms, ..suspect.clone() });
+            }
+            damages.push(Damage { kind: DamageKind::LeaseTooLong, subject: suspect.worker.as_str().to_owned() });
+        }
+        damages
+    }
+
+    /// One round of housekeeping.
+    pub fn sweep(&mut self, limits: &SweepLimits) -> Swept {
+        let before = |age: std::time::Duration| self.now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+        let mut swept = Swept::default();
+
+        let end = before(limits.producers);
+        let idle: Vec<_> = self.producers.iter().filter(|(_, producer)| producer.seen <= end).map(|(name, _)| name.clone()).collect();
+        for name in idle.iter().take(limits.items) {
+            self.producers.remove(name);
+            swept.producers += 1;
+        }
+
+        let end = before(limits.tombstones);
+        let mut tombstones: Vec<(i64, JobId)> = self.tombstones.iter().map(|(id, (_, at))| (*at, id.clone())).collect();
+        tombstones.sort();
+        let excess = tombstones.len().saturating_sub(usize::try_from(limits.tombstone_count).unwrap_or(usize::MAX));
+        for (n, (at, id)) in tombstones.iter().enumerate().take(limits.items) {
+            if *at <= end || n < excess {
+                self.tombstones.remove(id);
+                swept.tombstones += 1;
+            }
+        }
+
+        let end = before(limits.dead);
+        for id in self.ids(JobState::Dead).into_iter().take(limits.items) {
+            let bytes: u64 =
+                self.jobs.values().filter(|job| job.place().state() == JobState::Dead).map(|job| job.envelope.len() as u64).sum();
+            if self.jobs[&id].place().at() > Some(end) && bytes <= limits.dead_bytes {
+                break;
+            }
+            let out = self.leave(&id);
+            self.end(out, End::Removed);
+            swept.dead += 1;
+        }
+        self.count("dead_evicted", swept.dead);
+
+        let now = self.now;
+        let is_over = |place: &Place| matches!(place, Place::Ended { until, .. } if *until <= now);
+        let over: Vec<JobId> =
+            self.jobs.iter().filter(|(_, job)| is_over(job.place())).map(|(id, _)| id.clone()).take(limits.items).collect();
+        swept.ended = over.len();
+        for id in over {
+            let out = self.leave(&id);
+            self.end(out, End::Over);
+        }
+        swept.ended += self.trim(limits.keep, limits.items - swept.ended);
+        swept
+    }
+
+    /// Removes at most so many kept jobs, the oldest first, while there are too many of them.
+    pub(super) fn trim(&mut self, limits: KeepLimits, items: usize) -> usize {
+        let mut removed = 0;
+        while removed < items {
+            let kept = || self.jobs.iter().filter(|(_, job)| matches!(job.place(), Place::Ended { .. }));
+            let bytes: u64 = kept().map(|(_, job)| job.size()).sum();
+            if kept().count() as u64 <= limits.count && bytes <= limits.bytes {
+                break;
+            }
+            let Some(oldest) = kept().min_by_key(|(_, job)| job.place().order()).map(|(id, _)| id.clone()) else { break };
+            let out = self.leave(&oldest);
+            self.end(out, End::Over);
+            removed += 1;
+        }
+        removed
+    }
+}

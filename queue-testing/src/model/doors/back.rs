@@ -1,0 +1,64 @@
+//! `back`: → where a job waits. A new job arrives by this door, and every job that is not at its end comes back by it.
+//!
+//! What decides how a job waits is asked here: the line, its head or its tail, the time. Those who listen for work hear of it.
+
+use std::time::Duration;
+
+use queue_core::{JobId, broker::NewJob};
+
+use super::{Job, Model, Out, Place};
+
+/// Where a job waits.
+#[derive(Debug)]
+pub(in crate::model) enum Back {
+    /// First in its line: it had been there, and nothing was its fault.
+    Head,
+    /// Last in its line.
+    Tail,
+    /// For the time that it asked for.
+    Scheduled(Duration),
+    /// For the end of its backoff.
+    Retry(Duration),
+    /// For a worker that knows this task.
+    Parked(String),
+}
+
+impl Model {
+    /// A job that is new waits until this time, in milliseconds since 1970, or is ready if that is over.
+    pub(in crate::model) fn arrive(&mut self, new: &NewJob, at: i64) {
+        self.jobs.add(new.id.clone(), Job::new(new, Place::Scheduled(at)));
+        if at <= self.now {
+            self.line_up(&new.id, false);
+        } else {
+            self.announce(at);
+        }
+    }
+
+    /// A job that left its place comes back.
+    pub(in crate::model) fn back(&mut self, Out(id): Out, how: Back) {
+        match how {
+            Back::Head => self.line_up(&id, true),
+            Back::Tail => self.line_up(&id, false),
+            Back::Scheduled(delay) => self.wait(&id, Place::Scheduled, delay),
+            Back::Retry(delay) => self.wait(&id, Place::Retry, delay),
+            Back::Parked(task) => {
+                self.jobs.set_place(&id, Place::Parked(task));
+                self.announce(self.now);
+            }
+        }
+    }
+
+    fn line_up(&mut self, id: &JobId, head: bool) {
+        self.jobs.set_place(id, Place::Ready);
+        let job = &self.jobs[id];
+        let line = (job.priority, job.crashes > 0);
+        self.ready.push(line, id, head);
+        self.announce(self.now);
+    }
+
+    fn wait(&mut self, id: &JobId, place: fn(i64) -> Place, delay: Duration) {
+        let at = self.due_after(delay);
+        self.jobs.set_place(id, place(at));
+        self.announce(at);
+    }
+}

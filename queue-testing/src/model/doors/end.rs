@@ -1,0 +1,82 @@
+//! `end`: a job ends: acknowledged, buried, cancelled, expired, deleted, evicted.
+//!
+//! **What a job holds is given back in `give_back`, and nowhere else.** Today that is its id, if the application gave it. Whoever lets
+//! jobs hold something new (a key, a place in a schedule, somebody who waits for the result) gives it back there.
+
+use std::time::Duration;
+
+use queue_core::{
+    JobId,
+    broker::{BuryReason, ENDED_KEEP, JobState},
+};
+
+use super::{Model, Out, Place};
+
+/// How a job ends.
+#[derive(Clone, Debug)]
+pub(in crate::model) enum End {
+    /// It is done, and kept for so long, or not at all.
+    Done(Option<Duration>),
+    /// It failed for good, and is kept for people.
+    Dead(BuryReason),
+    /// Nobody wants it any more, for this reason.
+    Cancelled(Option<String>),
+    /// Its time to start was over.
+    Expired,
+    /// A person has deleted it, or it was dead for too long: its id is free.
+    Removed,
+    /// What was kept of it was kept for long enough. Its id stays taken for as long as there is a tombstone.
+    Over,
+}
+
+impl Model {
+    /// A job that left its place ends.
+    pub(in crate::model) fn end(&mut self, Out(id): Out, how: End) {
+        self.give_back(&id, &how);
+        match how {
+            End::Done(keep) => {
+                match keep.filter(|keep| !keep.is_zero()) {
+                    Some(keep) => self.keep(&id, JobState::Done, keep),
+                    None => self.jobs.remove(&id),
+                }
+                self.count("done", 1);
+            }
+            End::Dead(reason) => {
+                let (at, order) = (self.now, self.next_ending());
+                self.jobs.set_place(&id, Place::Dead { at, order, reason });
+                self.count("dead", 1);
+            }
+            End::Cancelled(note) => {
+                self.keep(&id, JobState::Cancelled, ENDED_KEEP);
+                self.jobs.edit(&id).note = note;
+                self.count("cancelled", 1);
+            }
+            End::Expired => {
+                self.keep(&id, JobState::Expired, ENDED_KEEP);
+                self.count("expired", 1);
+            }
+            End::Removed | End::Over => self.jobs.remove(&id),
+        }
+    }
+
+    /// A dead job passes here when it dies and again when it is removed, so that giving back twice must be harmless.
+    fn give_back(&mut self, id: &JobId, how: &End) {
+        match how {
+            End::Done(_) if id.is_given() => drop(self.tombstones.insert(id.clone(), (self.jobs[id].digest, self.now))),
+            End::Cancelled(_) | End::Expired => self.jobs.edit(id).digest = 0,
+            End::Removed => drop(self.tombstones.remove(id)),
+            // A dead job can be put back, and keeps its id.
+            End::Done(_) | End::Dead(_) | End::Over => {}
+        }
+    }
+
+    fn keep(&mut self, id: &JobId, state: JobState, keep: Duration) {
+        let (at, until, order) = (self.now, self.after(keep), self.next_ending());
+        self.jobs.set_place(id, Place::Ended { state, at, order, until });
+    }
+
+    fn next_ending(&mut self) -> u64 {
+        self.endings += 1;
+        self.endings
+    }
+}

@@ -1,0 +1,59 @@
+//! The four doors, and the line `ready` behind them. Nothing else changes the place of a job.
+//!
+//! ```text
+//!             arrive ──► ┌─────────────┐       admit        ┌────────┐
+//!                        │ it waits    │ ─────────────────► │ active │
+//!              back ───► │             │                    └────────┘
+//!                │       └─────────────┘                         │ settle
+//!                │              │ leave                          │
+//!                └─────────── out of its place ◄─────────────────┘
+//!                               │ end
+//!                               ▼
+//!                   done, dead, cancelled, expired, gone
+//! ```
+//!
+//! - [`admit`](self::admit) decides whether a job may start, and makes it active.
+//! - [`settle`](self::settle) takes a job out of `active`, whatever way.
+//! - [`end`](self::end) is passed by every job that ends, and gives back what the job holds.
+//! - [`back`](self::back) puts a job where it waits: a new one, and one that comes back.
+//! - [`ready`](self::ready) is the order of those that wait for a free slot.
+//!
+//! A job that leaves its place is handed on as an [`Out`], which only these modules can make, and which only `back` and `end` take.
+
+mod admit;
+mod back;
+mod end;
+mod job;
+mod ready;
+mod settle;
+
+use queue_core::JobId;
+
+pub(super) use self::{
+    admit::{Admitted, Room},
+    back::Back,
+    end::End,
+    settle::By,
+};
+pub use self::{
+    job::{Job, Jobs, Place},
+    ready::Ready,
+};
+use super::Model;
+
+/// A job that has left its place, and has to go through [`Model::back`] or [`Model::end`] in the same transition.
+#[derive(Debug)]
+#[must_use = "a job that left its place has to get another"]
+pub(super) struct Out(JobId);
+
+impl Model {
+    /// Takes a job out of any place but `active`, whose only way out is [`settle`](self::settle). An id that is cut out of a line may find its old place again when it comes back.
+    pub(super) fn leave(&mut self, id: &JobId) -> Out {
+        match self.jobs[id].place {
+            Place::Active { .. } => unreachable!("an active job leaves by `settle`"),
+            Place::Ready => self.ready.cut(id),
+            _ => {}
+        }
+        Out(id.clone())
+    }
+}

@@ -1,0 +1,30 @@
+//! `settle`: out of `active`, whatever way: acknowledged, failed, snoozed, repeated, released, parked, cancelled, taken back from a worker
+//! that died.
+//!
+//! **What a job has only while it is active is given back in this function, and nowhere else.** Today that is its tag, which falls with the
+//! place; a slot of a limit would be another.
+
+use queue_core::{JobId, broker::PartyName};
+
+use super::{Model, Out, Place};
+
+/// Who ends a delivery.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) enum By<'a> {
+    /// The lane, and the claim number of its delivery.
+    Holder(&'a PartyName, u64),
+    /// A person, or the sweep after a fence: whoever holds the job, holds it no longer.
+    Others,
+}
+
+impl Model {
+    /// Takes a job out of `active`. `None`: it is not active, or the tag of the delivery does not stand any more, and nothing was changed.
+    pub(in crate::model) fn settle(&mut self, id: &JobId, by: By<'_>) -> Option<Out> {
+        let Place::Active { worker, claim } = self.jobs.get(id)?.place() else { return None };
+        let stands = match by {
+            By::Holder(holder, number) => worker == holder && *claim == number,
+            By::Others => true,
+        };
+        stands.then(|| Out(id.clone()))
+    }
+}
