@@ -1,20 +1,33 @@
-//! The stored form of a job: a small versioned MessagePack map around the payload.
+//! What is stored for a job: its task and when it was enqueued, in fixed places, then a MessagePack map with the payload.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | version of the envelope, now 1 |
+//! | 1 | length of the task's name |
+//! | that many | the task's name |
+//! | 6 | when it was enqueued, in broker milliseconds since 1970, the high byte first; 0: unknown |
+//! | the rest | a MessagePack map |
+//!
+//! A script can thus read the task with string operations alone, whatever the version. The map:
 //!
 //! | key | field | type |
 //! |---|---|---|
-//! | `v` | version of the envelope, now 1 | integer |
-//! | `t` | task | string |
 //! | `p` | payload: a MessagePack map by parameter name | binary |
-//! | `m` | most attempts, if the job overrides its task | integer |
+//! | `m` | maximum of attempts, if the job overrides its task | integer |
 //! | `o` | timeout in milliseconds, if the job overrides its task | integer |
 //! | `k` | retention in milliseconds, if the job overrides its task | integer |
-//! | `x` | not to be started after, in broker milliseconds since 1970 | integer |
+//! | `x` | the job must not start after this time, in broker milliseconds since 1970 | integer |
 //! | `h` | headers, `traceparent` among them | map of strings |
 //!
 //! The id is not repeated inside: it is the key under which the envelope is stored. Unknown keys are skipped, so that newer
-//! fields (tags, group, unique key, parent, result schema) may be added; an envelope of a newer *version* is parked.
+//! fields (tags, group, unique key, parent, result schema) can be added. Of a newer *version* only version and task are read, and the job
+//! is parked.
 
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -35,37 +48,58 @@ pub const RESULT_MAX: usize = 64 * 1024;
 /// Longest error message in bytes; a longer one is cut.
 pub const ERROR_MAX: usize = 8 * 1024;
 
-/// Most bytes of all headers of a job together.
-pub const HEADERS_MAX: usize = 8 * 1024;
+/// Most headers of a job.
+pub const HEADERS_MAX: usize = 32;
+
+/// Most bytes of all headers of a job together, names and values.
+pub const HEADER_BYTES_MAX: usize = 4 * 1024;
+
+/// Where the task's name begins, behind the version and its length.
+const TASK: usize = 2;
+
+/// Bytes of the time of enqueue.
+const TIME: usize = 6;
 
 /// A job as stored, borrowed from its bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Envelope<'a> {
     /// The version of the envelope.
-    #[serde(rename = "v")]
     pub version: u8,
     /// The task's name.
-    #[serde(rename = "t", borrow)]
     pub task: Cow<'a, str>,
+    /// When the job was enqueued: the producer's estimate of the broker's time, in milliseconds since 1970. The producer learns that
+    /// time when it registers, and adds what its own monotonic clock has counted since. `None` if it did not say.
+    pub enqueued_ms: Option<i64>,
     /// The encoded payload.
-    #[serde(rename = "p", borrow, serialize_with = "binary")]
     pub payload: &'a [u8],
     /// Most attempts, where the job has its own.
-    #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     /// Timeout in milliseconds, where the job has its own.
-    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Retention in milliseconds, where the job has its own.
-    #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
     pub retention_ms: Option<u64>,
     /// Not to be started after this, in broker milliseconds since 1970.
-    #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<i64>,
     /// Headers.
-    #[serde(rename = "h", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+}
+
+/// The map behind the fixed places.
+#[derive(Serialize, Deserialize)]
+struct Map<'a> {
+    #[serde(rename = "p", borrow, serialize_with = "binary")]
+    payload: &'a [u8],
+    #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u32>,
+    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+    #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
+    retention_ms: Option<u64>,
+    #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
+    expires_ms: Option<i64>,
+    #[serde(rename = "h", default, skip_serializing_if = "BTreeMap::is_empty")]
+    headers: Cow<'a, BTreeMap<String, String>>,
 }
 
 /// Also when there are none: as elements of a list, which is what serde takes them for, they could not be borrowed again.
@@ -76,9 +110,14 @@ fn binary<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error>
 impl<'a> Envelope<'a> {
     /// An envelope without options.
     pub fn new(task: &'a str, payload: &'a [u8]) -> Self {
+        Envelope::of(ENVELOPE_VERSION, task, None, payload)
+    }
+
+    fn of(version: u8, task: &'a str, enqueued_ms: Option<i64>, payload: &'a [u8]) -> Self {
         Envelope {
-            version: ENVELOPE_VERSION,
+            version,
             task: Cow::Borrowed(task),
+            enqueued_ms,
             payload,
             max_attempts: None,
             timeout_ms: None,
@@ -91,18 +130,38 @@ impl<'a> Envelope<'a> {
     /// Encodes it for storage.
     ///
     /// # Errors
-    /// [`Error::PayloadTooLarge`] over [`PAYLOAD_MAX`], [`Error::Invalid`] for headers over [`HEADERS_MAX`].
+    /// [`Error::PayloadTooLarge`] over [`PAYLOAD_MAX`]; [`Error::Invalid`] for more headers than [`HEADERS_MAX`] or
+    /// [`HEADER_BYTES_MAX`], and for a task's name that is empty or longer than 255 bytes.
     pub fn encode(&self) -> Result<Vec<u8>> {
         if self.payload.len() > PAYLOAD_MAX {
             return Err(Error::PayloadTooLarge { task: self.task.to_string(), size: self.payload.len(), cap: PAYLOAD_MAX });
         }
-        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if headers > HEADERS_MAX {
-            return Err(Error::invalid("headers", format!("{headers} bytes"), format!("are more than the {HEADERS_MAX} bytes allowed")));
+        if self.headers.len() > HEADERS_MAX {
+            let problem = format!("are more than the {HEADERS_MAX} that a job may have");
+            return Err(Error::invalid("headers", self.headers.len().to_string(), problem));
         }
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if headers > HEADER_BYTES_MAX {
+            let problem = format!("are more than the {HEADER_BYTES_MAX} that the headers of a job may have together");
+            return Err(Error::invalid("headers", format!("{headers} bytes"), problem));
+        }
+        let length = u8::try_from(self.task.len()).ok().filter(|length| *length > 0);
+        let length = length.ok_or_else(|| Error::invalid("task", &*self.task, "has no name of 1 to 255 bytes"))?;
         // Kept until the job is stored: no larger than it must be.
-        let mut bytes = Vec::with_capacity(self.task.len() + self.payload.len() + headers + if self.has_options() { 128 } else { 16 });
-        codec::encode_into(&mut bytes, self).map_err(|problem| Error::Encode { task: self.task.to_string(), problem })?;
+        let map = self.payload.len() + headers + if self.has_options() { 128 } else { 8 };
+        let mut bytes = Vec::with_capacity(TASK + self.task.len() + TIME + map);
+        bytes.extend([self.version, length]);
+        bytes.extend(self.task.as_bytes());
+        bytes.extend(written(self.enqueued_ms));
+        let map = Map {
+            payload: self.payload,
+            max_attempts: self.max_attempts,
+            timeout_ms: self.timeout_ms,
+            retention_ms: self.retention_ms,
+            expires_ms: self.expires_ms,
+            headers: Cow::Borrowed(&self.headers),
+        };
+        codec::encode_into(&mut bytes, &map).map_err(|problem| Error::Encode { task: self.task.to_string(), problem })?;
         Ok(bytes)
     }
 
@@ -110,12 +169,38 @@ impl<'a> Envelope<'a> {
         !self.headers.is_empty() || (self.max_attempts, self.timeout_ms, self.retention_ms, self.expires_ms) != (None, None, None, None)
     }
 
-    /// Reads a stored envelope. Bounds are checked before anything is decoded.
+    /// Reads a stored envelope. Bounds are checked before anything is decoded. Of a newer version only version and task are read.
     ///
     /// # Errors
     /// [`Error::Decode`].
     pub fn decode(bytes: &'a [u8]) -> Result<Self> {
-        codec::decode(bytes).map_err(|problem| Error::Decode { what: "an envelope".into(), problem })
+        Envelope::read(bytes).map_err(|problem| Error::Decode { what: "an envelope".into(), problem })
+    }
+
+    fn read(bytes: &'a [u8]) -> Result<Self, String> {
+        let [version, length, rest @ ..] = bytes else {
+            return Err(format!("its {} bytes are too few for a version and the length of a task's name", bytes.len()));
+        };
+        if *version == 0 {
+            return Err("its first byte is 0, which is no version".to_owned());
+        }
+        let task = rest.split_at_checked(usize::from(*length)).filter(|(task, _)| !task.is_empty());
+        let (task, rest) = task.ok_or_else(|| format!("the length of its task's name is {length}, and {} bytes follow", rest.len()))?;
+        let task = str::from_utf8(task).map_err(|_| "its task's name is not UTF-8".to_owned())?;
+        if *version > ENVELOPE_VERSION {
+            return Ok(Envelope::of(*version, task, None, &bytes[..0]));
+        }
+        let (time, map) = rest.split_at_checked(TIME).ok_or_else(|| "it ends before the time at which it was enqueued".to_owned())?;
+        let enqueued = time.iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
+        let Map { payload, max_attempts, timeout_ms, retention_ms, expires_ms, headers } = codec::decode(map)?;
+        let enqueued_ms = (enqueued > 0).then_some(enqueued);
+        let fixed = Envelope::of(*version, task, enqueued_ms, payload);
+        Ok(Envelope { max_attempts, timeout_ms, retention_ms, expires_ms, headers: headers.into_owned(), ..fixed })
+    }
+
+    /// When the job was enqueued, by the producer's estimate of the broker's time.
+    pub fn enqueued_at(&self) -> Option<SystemTime> {
+        self.enqueued_ms.and_then(|ms| u64::try_from(ms).ok()).map(|ms| UNIX_EPOCH + Duration::from_millis(ms))
     }
 
     /// The job's own timeout.
@@ -138,6 +223,21 @@ impl<'a> Envelope<'a> {
     }
 }
 
+/// Writes the time of enqueue into an encoded envelope that has none.
+pub(crate) fn stamp(envelope: &mut [u8], enqueued_ms: i64) {
+    let Some(at) = envelope.get(1).map(|length| TASK + usize::from(*length)) else { return };
+    if let Some(time) = envelope.get_mut(at..at + TIME).filter(|time| time.iter().all(|byte| *byte == 0)) {
+        time.copy_from_slice(&written(Some(enqueued_ms)));
+    }
+}
+
+/// A time before 1970, or behind the year 10,000, is unknown.
+fn written(enqueued_ms: Option<i64>) -> [u8; TIME] {
+    let ms = enqueued_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms < 1 << (8 * TIME)).unwrap_or(0);
+    let [_, _, bytes @ ..] = ms.to_be_bytes();
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,22 +258,78 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_without_options_adds_less_than_fifteen_bytes() {
+    fn an_envelope_without_options_adds_thirteen_bytes() {
         let bytes = Envelope::new("task", &[0; 100]).encode().unwrap();
-        assert!(bytes.len() <= 4 + 100 + 14, "{}", bytes.len());
+        assert_eq!(bytes.len(), 4 + 100 + 13);
+    }
+
+    #[test]
+    fn version_task_and_time_are_in_fixed_places() {
+        let mut envelope = Envelope::new("mail.send", &[0x80]);
+        envelope.enqueued_ms = Some(0x0102_0304_0506);
+        let bytes = envelope.encode().unwrap();
+        assert_eq!(bytes, b"\x01\x09mail.send\x01\x02\x03\x04\x05\x06\x81\xa1p\xc4\x01\x80");
+        assert_eq!(Envelope::decode(&bytes).unwrap(), envelope);
+    }
+
+    #[test]
+    fn an_envelope_is_stamped_once() {
+        let mut bytes = Envelope::new("task", &[0x80]).encode().unwrap();
+        assert_eq!(Envelope::decode(&bytes).unwrap().enqueued_ms, None);
+        for time in [0, -5, 1_700_000_000_000, 1_800_000_000_000] {
+            stamp(&mut bytes, time);
+        }
+        assert_eq!(Envelope::decode(&bytes).unwrap().enqueued_ms, Some(1_700_000_000_000));
+        for mut bytes in [vec![], vec![1], b"\x01\x04task\0".to_vec()] {
+            let before = bytes.clone();
+            stamp(&mut bytes, 1);
+            assert_eq!(bytes, before, "there is no place for it");
+        }
+    }
+
+    #[test]
+    fn of_a_newer_version_the_task_is_read() {
+        let envelope = Envelope::decode(b"\x02\x04task whatever comes").unwrap();
+        assert_eq!((envelope.version, &*envelope.task), (2, "task"));
+    }
+
+    #[test]
+    fn what_is_malformed_says_how() {
+        let problem = |bytes: &[u8]| Envelope::decode(bytes).unwrap_err().to_string();
+        assert!(problem(b"").contains("too few"));
+        assert!(problem(b"\x01").contains("too few"));
+        assert!(problem(b"\x00\x01t\0\0\0\0\0\0\x80").contains("no version"));
+        assert!(problem(b"\x01\x00\0\0\0\0\0\0\x80").contains("length of its task's name is 0"));
+        assert!(problem(b"\x01\x05task").contains("length of its task's name is 5, and 4 bytes follow"));
+        assert!(problem(b"\x01\x01\xff\0\0\0\0\0\0\x80").contains("UTF-8"));
+        assert!(problem(b"\x01\x01t\0\0\0\0\0").contains("ends before the time"));
+        assert!(problem(b"\x01\x01t\0\0\0\0\0\0").contains("ends early"));
+        assert!(problem(b"\x01\x01t\0\0\0\0\0\0\x80").contains("missing field `p`"));
     }
 
     #[test]
     fn unknown_fields_of_a_newer_writer_are_skipped() {
-        #[derive(Serialize)]
-        struct Newer<'a> {
-            v: u8,
-            t: &'a str,
-            g: &'a str,
-            p: &'a [u8],
-        }
-        let bytes = codec::encode(&Newer { v: 1, t: "a", g: "tag", p: &[0x80] }).unwrap();
-        assert_eq!(Envelope::decode(&bytes).unwrap().payload, [0x80]);
+        let bytes = b"\x01\x01a\0\0\0\0\0\0\x82\xa1g\xa3tag\xa1p\xc4\x01\x80";
+        assert_eq!(Envelope::decode(bytes).unwrap().payload, [0x80]);
+    }
+
+    #[test]
+    fn headers_over_a_bound_are_refused_by_name() {
+        let mut envelope = Envelope::new("a", &[0x80]);
+        envelope.headers = (0..HEADERS_MAX).map(|n| (n.to_string(), String::new())).collect();
+        assert!(envelope.encode().is_ok());
+        envelope.headers.insert("one".into(), "more".into());
+        assert_eq!(envelope.encode().unwrap_err().to_string(), "headers `33` are more than the 32 that a job may have");
+        envelope.headers = BTreeMap::from([("big".into(), "x".repeat(HEADER_BYTES_MAX - 3))]);
+        assert!(envelope.encode().is_ok());
+        envelope.headers.insert("b".into(), String::new());
+        assert!(envelope.encode().unwrap_err().to_string().contains("4096"));
+    }
+
+    #[test]
+    fn a_task_without_a_name_or_with_one_too_long_is_refused() {
+        assert!(matches!(Envelope::new("", &[]).encode(), Err(Error::Invalid { .. })));
+        assert!(matches!(Envelope::new(&"x".repeat(256), &[]).encode(), Err(Error::Invalid { .. })));
     }
 
     #[test]

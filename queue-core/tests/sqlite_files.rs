@@ -22,11 +22,11 @@ fn jobs(n: usize) -> Vec<NewJob> {
 }
 
 async fn producer(broker: &SqliteBroker) -> PartyName {
-    broker.register(&Register::producer(QUEUE, ProcessId::random())).await.unwrap()
+    broker.register(&Register::producer(QUEUE, ProcessId::random())).await.unwrap().name
 }
 
 async fn worker(broker: &SqliteBroker) -> PartyName {
-    broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await.unwrap()
+    broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name
 }
 
 fn refusal(path: &Path) -> Error {

@@ -19,7 +19,7 @@
 //!     tokio::time::advance(Duration::from_secs(24 * 3600 + 1)).await;
 //!
 //!     let lease = Duration::from_secs(30);
-//!     let worker = broker.register(&Register::worker("letters", ProcessId::random(), lease)).await?;
+//!     let worker = broker.register(&Register::worker("letters", ProcessId::random(), lease)).await?.name;
 //!     let turn = Turn::new("letters", worker, 1, lease).claim(1);
 //!     assert_eq!(broker.turn(&turn).await?.deliveries.len(), 1);
 //!     Ok(())
@@ -40,8 +40,8 @@ use queue_core::{
     alarm::Alarm,
     broker::{
         Announcer, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker,
-        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed,
-        Register, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, QueueStats, Reclaimed, Register,
+        Registered, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
 };
 use tokio::time::Instant;
@@ -165,7 +165,7 @@ impl Broker for MemoryBroker {
         Ok(())
     }
 
-    async fn register(&self, request: &Register) -> Result<PartyName> {
+    async fn register(&self, request: &Register) -> Result<Registered> {
         check_name("queue", &request.queue)?;
         let name = self.transition(&request.queue, |model| model.register(request, fastrand::u64(..)));
         self.lock().entry(request.queue.to_string()).or_default().registered = true;

@@ -16,7 +16,7 @@ const QUEUE: &str = "letters";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 async fn put(broker: &MemoryBroker, due: Due) {
-    let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await.expect("a producer can register");
+    let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await.expect("a producer can register").name;
     let mut job = NewJob::new(JobId::make(), envelope("7"));
     job.due = due;
     let answers = broker.enqueue(&Enqueue::new(QUEUE, producer, 1, vec![job])).await.expect("the enqueue is answered");

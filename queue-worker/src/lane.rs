@@ -87,7 +87,7 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
         None => loop {
             let request = Register::worker(queue.clone(), shared.process, turn.lease);
             let sent = now();
-            let registered = shared.broker.register(&request).await;
+            let registered = shared.broker.register(&request).await.map(|registered| registered.name);
             if registered.is_ok() {
                 waiting = None;
                 shared.outage.answered();

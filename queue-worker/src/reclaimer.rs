@@ -249,7 +249,7 @@ mod tests {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         let (broker, lease) = (client.broker().clone(), Duration::from_millis(50));
         client.enqueue_raw(RawJob::new("task", vec![0x80]).queue("dead")).await.unwrap();
-        let lane = broker.register(&Register::worker("dead", ProcessId::random(), lease)).await.unwrap();
+        let lane = broker.register(&Register::worker("dead", ProcessId::random(), lease)).await.unwrap().name;
         broker.turn(&Turn::new("dead", lane, 1, lease).claim(1)).await.unwrap();
         let settings = Settings { lease: Duration::from_millis(300), ..Settings::default() };
         let mut reclaimer = Reclaimer::new(Shared::alone(&client, &["dead"], settings));

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use queue_core::{
     Result,
-    broker::{Audit, Broker, Damage, DynBroker, Inspect, Party, PartyName, Register},
+    broker::{Audit, Broker, Damage, DynBroker, Inspect, Party, Register, Registered},
     delegate_broker, delegate_inspect,
     redis::RedisBroker,
 };
@@ -94,7 +94,7 @@ impl Broker for RolesBroker {
         Ok(())
     }
 
-    async fn register(&self, request: &Register) -> Result<PartyName> {
+    async fn register(&self, request: &Register) -> Result<Registered> {
         match request.party {
             Party::Producer => self.producer.register(request).await,
             _ => self.worker.register(request).await,

@@ -19,10 +19,15 @@ use futures_util::{
 use queue_core::{
     Error,
     broker::{DynBroker, JobState},
+    envelope::Envelope,
     prelude::*,
     sqlite::SqliteBroker,
 };
-use queue_testing::failing::{EnqueueFault as Fault, FailingBroker};
+use queue_testing::{
+    Clock,
+    failing::{EnqueueFault as Fault, FailingBroker},
+    memory_broker::MemoryBroker,
+};
 use queue_tests::patience::until;
 use tokio::sync::{Barrier, oneshot};
 
@@ -168,6 +173,32 @@ async fn a_lost_answer_makes_no_second_job() {
     let seen = broker.enqueues.seen();
     assert_eq!(seen.len(), 4);
     assert!(seen.iter().all(|one| *one == seen[0]), "a request is sent again as it was: {seen:?}");
+}
+
+/// However its clock differs from that of the producer's machine. A batch keeps its time when it is sent again.
+#[tokio::test]
+async fn a_job_says_when_it_was_enqueued_by_the_brokers_clock() {
+    let clock = Clock::at(1_000_000_000_000);
+    let broker = FailingBroker::new(Arc::new(MemoryBroker::with_clock(clock.clone())));
+    let client = client(&broker, LONG);
+    let enqueued_ms = async |handle: Handle<number>| {
+        let record = client.inspector().show(handle.address()).await.unwrap();
+        Envelope::decode(&record.envelope).unwrap().enqueued_ms.expect("it says when")
+    };
+    for n in 0..3 {
+        broker.enqueues.plan([Fault::LostRequest]);
+        let before = clock.now_ms();
+        let sent = tokio::time::timeout(LONG, number::job(n).enqueue(&client)).await.unwrap().unwrap();
+        let retried = clock.now_ms();
+        let told = enqueued_ms(sent).await;
+        // Whole milliseconds of two clocks are added. The request that was lost carried the time: the pause before the next one is 25 ms at least.
+        assert!(before - 1 <= told && told <= retried - 25, "{before} - 1 <= {told} <= {retried} - 25");
+    }
+    let before = clock.now_ms();
+    for handle in client.enqueue_all((0..3).map(number::job)).await.unwrap() {
+        let told = enqueued_ms(handle).await;
+        assert!(before - 1 <= told && told <= clock.now_ms(), "{before} - 1 <= {told}");
+    }
 }
 
 #[tokio::test]

@@ -92,8 +92,8 @@ async fn a_killed_server_with_an_append_only_file_loses_nothing(kind: Kind) {
 async fn scripts_that_the_server_forgot_are_sent_again(kind: Kind) {
     let server = Server::start(kind);
     let broker = server.broker().await;
-    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap().name;
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     for seq in 1..=5 {
         server.command(&["SCRIPT", "FLUSH"]);
         broker.enqueue(&Enqueue::new("faults", producer.clone(), seq, jobs(3))).await.unwrap();
@@ -135,7 +135,7 @@ async fn a_user_without_announcements_or_info_can_work(kind: Kind) {
     let later = note::job(1).delay(Duration::from_millis(20)).enqueue(&client).await.unwrap();
     note::job(2).enqueue(&client).await.unwrap();
     let broker = client.broker();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     let mut turn = Turn::new("faults", worker, 0, LEASE).claim(5);
     let mut served = 0;
     eventually("both are served", async || {
@@ -216,9 +216,9 @@ async fn a_turn_whose_reply_was_lost_is_answered_again(kind: Kind) {
     let server = Server::start(kind);
     let proxy = Proxy::to(server.port());
     let broker = RedisBroker::connect(&proxy.url()).await.unwrap();
-    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
+    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap().name;
     broker.enqueue(&Enqueue::new("faults", producer, 1, jobs(20))).await.unwrap();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     let mut held = broker.turn(&Turn::new("faults", worker.clone(), 1, LEASE).claim(5)).await.unwrap().deliveries;
     let finishes = held.iter().map(|delivery| finish(delivery, ack())).collect();
     let turn = Turn::new("faults", worker.clone(), 2, LEASE).finish(finishes).claim(5);
@@ -252,15 +252,15 @@ async fn a_black_hole_ends_in_time_and_heals(kind: Kind) {
 async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
     let server = Server::start(kind);
     let broker = server.broker().await;
-    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
+    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap().name;
     broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, jobs(300))).await.unwrap();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     let held = broker.turn(&Turn::new("faults", worker.clone(), 1, LEASE).claim(100)).await.unwrap().deliveries;
-    let of_plain = broker.register(&Register::producer("plain", ProcessId::random())).await.unwrap();
+    let of_plain = broker.register(&Register::producer("plain", ProcessId::random())).await.unwrap().name;
     broker.enqueue(&Enqueue::new("plain", of_plain, 1, jobs(2))).await.unwrap();
-    let plain = broker.register(&Register::worker("plain", ProcessId::random(), LEASE)).await.unwrap();
+    let plain = broker.register(&Register::worker("plain", ProcessId::random(), LEASE)).await.unwrap().name;
     let first = broker.turn(&Turn::new("plain", plain.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries.remove(0);
-    let lost = broker.register(&Register::worker("faults", ProcessId::random(), Duration::from_millis(1))).await.unwrap();
+    let lost = broker.register(&Register::worker("faults", ProcessId::random(), Duration::from_millis(1))).await.unwrap().name;
     broker.turn(&Turn::new("faults", lost.clone(), 1, Duration::from_millis(1)).claim(3)).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1mb"]);
 
@@ -313,12 +313,12 @@ async fn namespaces_know_nothing_of_each_other(kind: Kind) {
 async fn a_newer_schema_is_left_alone(kind: Kind) {
     let server = Server::start(kind);
     let broker = server.broker().await;
-    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap().name;
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     let mut given = NewJob::new(JobId::given("g").unwrap(), envelope("x"));
     given.due = Due::After(LEASE);
     broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, vec![given])).await.unwrap();
-    let of_plain = broker.register(&Register::worker("plain", ProcessId::random(), LEASE)).await.unwrap();
+    let of_plain = broker.register(&Register::worker("plain", ProcessId::random(), LEASE)).await.unwrap().name;
     for queue in ["faults", "plain"] {
         server.command(&["HSET", &format!("queue:{{{queue}}}:meta"), "schema", "2"]);
     }
@@ -346,7 +346,7 @@ async fn a_flushed_server_has_forgotten_everyone_and_work_goes_on(kind: Kind) {
     let client = Client::connect(&server.url()).await.unwrap();
     note::job(1).enqueue(&client).await.unwrap();
     let broker = client.broker();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap();
+    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     let held = broker.turn(&Turn::new("faults", worker.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries;
     server.command(&["FLUSHALL"]);
     let turn = Turn::new("faults", worker.clone(), 2, LEASE).finish(vec![finish(&held[0], ack())]);

@@ -45,15 +45,15 @@ async fn what_other_hands_have_brought_beside_a_dead_job_is_found_after_housekee
 async fn found_after_housekeeping(kind: Kind, beside_a_dead_job: bool) {
     let server = Server::start(kind);
     let broker = server.broker().await;
-    let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap();
+    let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap().name;
     if beside_a_dead_job {
-        let other = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap();
+        let other = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap().name;
         broker.enqueue(&Enqueue::new("notes", producer.clone(), 1, jobs(1))).await.unwrap();
         let held = broker.turn(&Turn::new("notes", other.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries;
         let ending = Ending::Bury { reason: BuryReason::Failed, error: Some("x".to_owned()) };
         broker.turn(&Turn::new("notes", other, 2, LEASE).finish(vec![finish(&held[0], ending)])).await.unwrap();
     }
-    let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap();
+    let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap().name;
     broker.enqueue(&Enqueue::new("notes", producer, 2, jobs(1))).await.unwrap();
     let moved = server.command(&[
         "EVAL",
@@ -81,8 +81,8 @@ impl Scene {
     async fn new(kind: Kind) -> Self {
         let server = Server::start(kind);
         let broker = server.broker().await;
-        let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap();
-        let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap();
+        let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap().name;
+        let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap().name;
         Scene { server, broker, producer, worker }
     }
 
@@ -187,7 +187,7 @@ async fn a_feature_that_is_not_known_is_refused_by_its_name(kind: Kind) {
 /// An older lane would not serve it, or ignore what it says.
 async fn a_feature_waits_for_the_last_lane_that_does_not_know_it(kind: Kind) {
     let scene = Scene::new(kind).await;
-    let other = scene.broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap();
+    let other = scene.broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap().name;
     scene.server.command(&["HSET", "queue:{notes}:knows", other.as_str(), "lf"]);
     let error = scene.enqueue(1, vec![high()]).await.unwrap_err();
     assert!(matches!(&error, Error::FeatureUnknown { feature, by: "a worker of the queue", .. } if feature == "priority"), "{error}");
@@ -250,8 +250,8 @@ async fn a_turn_that_stops_half_way_has_set_its_bit(kind: Kind) {
 async fn claim_numbers_grow_whatever_the_clock_says(kind: Kind) {
     let server = Server::start(kind);
     let broker = server.broker().await;
-    let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap();
-    let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap();
+    let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap().name;
+    let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap().name;
     broker.enqueue(&Enqueue::new("notes", producer, 1, jobs(3))).await.unwrap();
     let last = 4_000_000_000_000;
     server.command(&["HSET", "queue:{notes}:meta", "claim", &last.to_string()]);
@@ -265,7 +265,7 @@ async fn claim_numbers_grow_whatever_the_clock_says(kind: Kind) {
 async fn a_producer_that_sends_between_two_looks_is_not_forgotten(kind: Kind) {
     let server = Server::start(kind);
     let broker = server.broker().await;
-    let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap();
+    let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap().name;
     let limits = SweepLimits { producers: Duration::ZERO, ..SweepLimits::default() };
     let send = async |seq| broker.enqueue(&Enqueue::new("notes", producer.clone(), seq, jobs(1))).await;
     for seq in 1..=3 {
@@ -282,7 +282,7 @@ async fn a_producer_that_sends_between_two_looks_is_not_forgotten(kind: Kind) {
 async fn a_producer_is_looked_at_once_in_its_time(kind: Kind) {
     let server = Server::start(kind);
     let broker = server.broker().await;
-    let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap();
+    let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap().name;
     broker.enqueue(&Enqueue::new("notes", producer.clone(), 1, jobs(1))).await.unwrap();
     let entry = || server.command(&["HGET", "queue:{notes}:producers", producer.as_str()]);
     server.command(&["ZADD", "queue:{notes}:seen", "1", producer.as_str()]);

@@ -78,7 +78,7 @@ async fn crowd(server: &Server) -> Result<(), Error> {
     client.enqueue_all(jobs(LANES)).await?;
     let broker = client.broker();
     let claims = iter(0..LANES).map(|_| async {
-        let lane = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await?;
+        let lane = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await?.name;
         broker.turn(&Turn::new(QUEUE, lane, 1, Duration::from_millis(500)).claim(1)).await
     });
     claims.buffer_unordered(64).try_collect::<Vec<_>>().await?;
@@ -185,7 +185,7 @@ struct Lane {
 
 impl Lane {
     async fn new(broker: &DynBroker) -> Result<Self, Error> {
-        let name = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await?;
+        let name = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await?.name;
         Ok(Lane { broker: broker.clone(), name, turns: 0 })
     }
 
@@ -207,7 +207,7 @@ struct Producer {
 
 impl Producer {
     async fn new(broker: &DynBroker) -> Result<Self, Error> {
-        let name = broker.register(&Register::producer(QUEUE, ProcessId::random())).await?;
+        let name = broker.register(&Register::producer(QUEUE, ProcessId::random())).await?.name;
         let envelope = queue_core::envelope::Envelope::new("nothing", &[b'x'; 100]).encode()?;
         Ok(Producer { broker: broker.clone(), name, enqueues: 0, envelope })
     }

@@ -64,7 +64,7 @@ impl AckQueue {
         let envelope = Envelope::new("message", text.as_bytes()).encode()?;
         let (producer, seq) = match self.producer.take() {
             Some((producer, seq)) => (producer, seq + 1),
-            None => (self.broker.register(&Register::producer(self.name.clone(), ProcessId::random())).await?, 1),
+            None => (self.broker.register(&Register::producer(self.name.clone(), ProcessId::random())).await?.name, 1),
         };
         let request = Enqueue::new(self.name.clone(), producer.clone(), seq, vec![NewJob::new(id.clone(), envelope)]);
         // The same request again, never a new one: the broker knows its number and stores nothing twice. After an error the
@@ -129,7 +129,7 @@ impl AckQueue {
 
     /// A process of its own for every lane: each claim is judged alone, whoever else was late.
     async fn register(&self, lease: Duration) -> Result<Lane> {
-        let worker = self.broker.register(&Register::worker(self.name.clone(), ProcessId::random(), lease)).await?;
+        let worker = self.broker.register(&Register::worker(self.name.clone(), ProcessId::random(), lease)).await?.name;
         Ok(Lane { worker, answered: 0 })
     }
 

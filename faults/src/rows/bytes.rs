@@ -121,7 +121,7 @@ fn among_jobs(bed: &mut Bed, envelopes: Vec<Vec<u8>>, wish: Wish) -> Harming<'_>
     Box::pin(async move {
         bed.progress(50).await?;
         let broker = bed.client.broker().clone();
-        let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await?;
+        let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await?.name;
         for (n, envelope) in envelopes.into_iter().enumerate() {
             let (seq, id) = (n as u64 + 1, JobId::make());
             // Some name a key themselves.

@@ -15,7 +15,7 @@ use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
         Broker, BrokerInfo, CALL_DEADLINE, CancelAnswer, Confirm, Confirmed, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints,
-        Inspect, PartyName, Reclaimed, Register, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer,
+        Inspect, Reclaimed, Register, Registered, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer,
     },
     delegate_broker, delegate_inspect,
 };
@@ -151,7 +151,7 @@ impl Broker for Link {
         self.call(async move { broker.check().await }).await
     }
 
-    async fn register(&self, request: &Register) -> Result<PartyName> {
+    async fn register(&self, request: &Register) -> Result<Registered> {
         let (broker, request) = (self.broker.clone(), request.clone());
         self.call(async move { broker.register(&request).await }).await
     }

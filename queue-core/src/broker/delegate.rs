@@ -59,7 +59,7 @@ macro_rules! delegate_broker {
             fn spawn[](task: $crate::BoxFuture<'static, ()>) -> ();
             fn alarm[]() -> $crate::alarm::Alarm;
             async check[]() -> $crate::Result<()>;
-            async register['a](request: &'a $crate::broker::Register) -> $crate::Result<$crate::broker::PartyName>;
+            async register['a](request: &'a $crate::broker::Register) -> $crate::Result<$crate::broker::Registered>;
             async enqueue['a](request: &'a $crate::broker::Enqueue) -> $crate::Result<Vec<$crate::broker::Enqueued>>;
             async enqueue_confirmed['a, 'b](request: &'a $crate::broker::Enqueue, confirm: &'b $crate::broker::Confirm)
                 -> $crate::Result<(Vec<$crate::broker::Enqueued>, $crate::broker::Confirmed)>;

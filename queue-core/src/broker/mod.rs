@@ -78,9 +78,9 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// One that says what to change; [`Error::Unavailable`](crate::Error::Unavailable) when it cannot be reached.
     async fn check(&self) -> Result<()>;
 
-    /// Registers a lane or a producer, and returns its name (R1). Not idempotent: a repeated request makes a second name, which nobody
+    /// Registers a lane or a producer, and returns its name and the broker's time (R1). Not idempotent: a repeated request makes a second name, which nobody
     /// uses and which is removed after its lease. Also adds the queue to the list of all queues.
-    async fn register(&self, request: &Register) -> Result<PartyName>;
+    async fn register(&self, request: &Register) -> Result<Registered>;
 
     /// Stores jobs: → `ready`, or `scheduled` when they have a delay (R12). One answer per job, in order.
     ///

@@ -45,6 +45,23 @@ impl Register {
     }
 }
 
+/// The answer to [`Register`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Registered {
+    /// The name, which was never used before.
+    pub name: PartyName,
+    /// The broker's time, in milliseconds since 1970. A producer goes on counting from it, to say when its jobs were enqueued.
+    pub now_ms: i64,
+}
+
+impl Registered {
+    /// A name that was given at this time of the broker.
+    pub fn new(name: PartyName, now_ms: i64) -> Self {
+        Registered { name, now_ms }
+    }
+}
+
 /// The identity of a process, random per start. Host and pid are labels, never identity.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProcessId(u64);

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::{
     address::JobAddress,
-    broker::{Confirm, Confirmed, DynBroker, Enqueue, Enqueued, NewJob, PartyName, ProcessId, Register},
+    broker::{Confirm, Confirmed, DynBroker, Enqueue, Enqueued, NewJob, PartyName, ProcessId, Register, Registered},
+    envelope::stamp,
     error::{Error, Result},
     pauses::Pauses,
 };
@@ -78,6 +79,20 @@ pub(super) struct Producer {
     route: Route,
     name: Option<PartyName>,
     seq: u64,
+    clock: Option<BrokerClock>,
+}
+
+/// The broker's time when the producer registered, and when that was by the clock of this machine, which nobody can set.
+#[derive(Clone, Copy, Debug)]
+struct BrokerClock {
+    broker_ms: i64,
+    heard: Instant,
+}
+
+impl BrokerClock {
+    fn now_ms(self) -> i64 {
+        self.broker_ms.saturating_add(i64::try_from(self.heard.elapsed().as_millis()).unwrap_or(i64::MAX))
+    }
 }
 
 /// Why a batch has no answers.
@@ -91,12 +106,12 @@ pub(super) enum Failure {
 
 impl Producer {
     pub(super) fn new(route: Route) -> Self {
-        Producer { route, name: None, seq: 0 }
+        Producer { route, name: None, seq: 0, clock: None }
     }
 
     /// Sends a request again that may have arrived, under its own name and number.
     pub(super) async fn again(route: &Route, request: Enqueue, callers: &mut Callers) -> Result<Vec<Answer>, Failure> {
-        let mut producer = Producer { route: route.clone(), name: Some(request.producer.clone()), seq: request.seq };
+        let mut producer = Producer { route: route.clone(), name: Some(request.producer.clone()), seq: request.seq, clock: None };
         producer.conclude(request, Fate { sent: true, ..Fate::default() }, callers).await
     }
 
@@ -110,9 +125,14 @@ impl Producer {
         request
     }
 
+    /// Gives a request the next number, and its jobs the time, unless they have one.
     fn number(&mut self, request: &mut Enqueue) {
         self.seq += 1;
         request.seq = self.seq;
+        if let Some(clock) = self.clock {
+            let now = clock.now_ms();
+            request.jobs.iter_mut().for_each(|job| stamp(&mut job.envelope, now));
+        }
     }
 
     /// Sends a request until it is answered or nobody waits any more, and registers first where it has no number. Gives the answers
@@ -220,8 +240,9 @@ impl Producer {
         asked.until = Some(callers.next().into_std());
         let silent = || self.route.unavailable("it has not answered in time");
         match timeout_at(callers.next() + LATE, self.route.broker.register(&asked)).await.unwrap_or_else(|_| Err(silent())) {
-            Ok(name) => {
+            Ok(Registered { name, now_ms, .. }) => {
                 (self.name, self.seq) = (Some(name.clone()), 0);
+                self.clock = Some(BrokerClock { broker_ms: now_ms, heard: Instant::now() });
                 request.producer = name;
                 self.number(request);
                 Ok(())

@@ -40,7 +40,7 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, Suspect, Suspects,
+        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, QueueStats, Reclaimed, Register, Registered, Suspect, Suspects,
         SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
@@ -154,7 +154,7 @@ impl Broker for RedisBroker {
         self.servers.check().await
     }
 
-    async fn register(&self, request: &Register) -> Result<PartyName> {
+    async fn register(&self, request: &Register) -> Result<Registered> {
         lease::register(self, request).await
     }
 

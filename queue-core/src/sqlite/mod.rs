@@ -40,7 +40,7 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, PartyName, QueueStats, Reclaimed, Register, Suspect, Suspects,
+        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, QueueStats, Reclaimed, Register, Registered, Suspect, Suspects,
         SweepLimits, Swept, Trouble, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
@@ -224,7 +224,7 @@ impl Broker for SqliteBroker {
         self.writer().call(Commit::Soon, |tx| tx.queue("").map(drop).map_err(Into::into)).await
     }
 
-    async fn register(&self, request: &Register) -> Result<PartyName> {
+    async fn register(&self, request: &Register) -> Result<Registered> {
         check_name("queue", &request.queue)?;
         let (request, nonce) = (request.clone(), fastrand::u64(..));
         self.writer().call_until(request.until, Commit::Soon, move |tx| lease::register(tx, &request, nonce)).await

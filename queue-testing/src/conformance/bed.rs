@@ -246,7 +246,7 @@ impl Lane {
     }
 
     async fn of(broker: &DynBroker, queue: &Arc<str>, process: ProcessId, lease: Duration) -> Lane {
-        let name = broker.register(&Register::worker(queue.clone(), process, lease)).await.expect("a lane can register");
+        let name = broker.register(&Register::worker(queue.clone(), process, lease)).await.expect("a lane can register").name;
         Lane { broker: broker.clone(), queue: queue.clone(), name, answered: 0, lease }
     }
 
@@ -313,7 +313,7 @@ impl Producer {
     /// A producer of a process of its own.
     pub async fn on(broker: &DynBroker, queue: &str) -> Producer {
         let register = Register::producer(queue, ProcessId::random());
-        let name = broker.register(&register).await.expect("a producer can register");
+        let name = broker.register(&register).await.expect("a producer can register").name;
         Producer { broker: broker.clone(), queue: queue.into(), name, seq: 0 }
     }
 

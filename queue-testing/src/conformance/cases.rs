@@ -99,6 +99,7 @@ macro_rules! __conformance_cases {
                 a_failed_job_is_never_early
                 a_job_due_in_the_past_is_ready
                 a_job_due_at_a_time_is_scheduled_for_it
+                a_registration_tells_the_time
                 an_endless_delay_does_not_overflow
                 due_jobs_join_the_tail_in_the_order_of_their_times
                 many_jobs_due_at_once_are_all_served

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use queue_core::{
     JobId,
-    broker::{CrashRule, DUE_ITEMS, Due, Ending, Enqueued, Hint, Hints, JobState, NewJob, Priority},
+    broker::{CrashRule, DUE_ITEMS, Due, Ending, Enqueued, Hint, Hints, JobState, NewJob, Priority, ProcessId, Register},
 };
 
 use super::bed::{Bed, LONG, SHORT, envelope, eventually, nack};
@@ -69,6 +69,17 @@ pub async fn a_job_due_at_a_time_is_scheduled_for_it(bed: Bed) {
     bed.put_job(job).await;
     let record = bed.show(&id).await.expect("it is scheduled");
     assert_eq!((record.state, record.at_ms), (JobState::Scheduled, Some(at)));
+}
+
+/// Whoever registers learns the broker's time.
+pub async fn a_registration_tells_the_time(bed: Bed) {
+    let before = now(&bed).await;
+    let process = ProcessId::random();
+    for request in [Register::worker(bed.queue.clone(), process, LONG), Register::producer(bed.queue.clone(), process)] {
+        let told = bed.broker.register(&request).await.expect("it can register").now_ms;
+        let after = now(&bed).await;
+        assert!(before <= told && told <= after, "{before} <= {told} <= {after}");
+    }
 }
 
 /// A delay beyond all calendars is a far future, not a past.

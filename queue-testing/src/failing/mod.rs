@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use queue_core::{
     Error, Result,
     broker::{
-        Broker, DynBroker, Enqueue, Enqueued, Extend, Extended, Inspect, Party, PartyName, Register, Suspects, SweepLimits, Swept, Turn,
+        Broker, DynBroker, Enqueue, Enqueued, Extend, Extended, Inspect, Party, Register, Registered, Suspects, SweepLimits, Swept, Turn,
         TurnAnswer,
     },
     delegate_broker, delegate_inspect,
@@ -164,7 +164,7 @@ impl fmt::Debug for FailingBroker {
 impl Broker for FailingBroker {
     delegate_broker!(self.inner, through self.around, except register, enqueue, turn, extend, suspects, sweep);
 
-    async fn register(&self, request: &Register) -> Result<PartyName> {
+    async fn register(&self, request: &Register) -> Result<Registered> {
         self.registered.fetch_add(1, Ordering::SeqCst);
         if matches!(request.party, Party::Worker { .. }) {
             self.held(&request.queue).await;

@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{JobState, PartyName, Register},
+    broker::{JobState, PartyName, Register, Registered},
 };
 
 pub use self::doors::{Job, Jobs, Place, Ready};
@@ -59,11 +59,11 @@ pub struct Seen {
 
 impl Model {
     /// R1: a name that was never used before.
-    pub fn register(&mut self, request: &Register, nonce: u64) -> PartyName {
+    pub fn register(&mut self, request: &Register, nonce: u64) -> Registered {
         self.registrations += 1;
         let name = PartyName::new(format!("{}.{nonce:016x}.{}", request.process, self.registrations));
         self.registered(request, name.clone());
-        name
+        Registered::new(name, self.now)
     }
 
     /// The same, when the broker has chosen the name.

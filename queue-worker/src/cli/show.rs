@@ -19,6 +19,8 @@ struct Shown {
     row: Row,
     /// The lane that holds it, and the claim number.
     tag: Option<String>,
+    /// By the producer's estimate of the broker's time.
+    enqueued_at: Option<String>,
     max_attempts: Option<u32>,
     timeout_ms: Option<u64>,
     retention_ms: Option<u64>,
@@ -56,6 +58,7 @@ fn shown(address: &JobAddress, record: JobRecord) -> Shown {
     Shown {
         row: Row::new(&address.queue, &record),
         tag: record.tag,
+        enqueued_at: envelope.as_ref().and_then(|envelope| envelope.enqueued_ms).and_then(utc),
         max_attempts: envelope.as_ref().and_then(|envelope| envelope.max_attempts),
         timeout_ms: envelope.as_ref().and_then(|envelope| envelope.timeout_ms),
         retention_ms: envelope.as_ref().and_then(|envelope| envelope.retention_ms),
@@ -85,6 +88,9 @@ fn text(shown: &Shown) -> String {
     lines.add("state", row.state);
     if let (Some(at), Some(at_ms)) = (&row.at, row.at_ms) {
         lines.add("when", &format!("{} ({at})", relative(at_ms, now)));
+    }
+    if let Some(at) = &shown.enqueued_at {
+        lines.add("enqueued", at);
     }
     lines.add("priority", row.priority);
     lines.add("attempts", &row.attempts.to_string());

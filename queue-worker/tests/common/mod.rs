@@ -176,7 +176,7 @@ pub(crate) async fn address_in(client: &Client, job: &JobAddress, state: JobStat
 /// Claims jobs and is never heard of again, like a process that was killed.
 pub(crate) async fn claim_and_die(client: &Client, queue: &str, jobs: usize) -> Vec<Delivery> {
     let lease = Duration::from_millis(50);
-    let name = client.broker().register(&Register::worker(queue, ProcessId::random(), lease)).await.unwrap();
+    let name = client.broker().register(&Register::worker(queue, ProcessId::random(), lease)).await.unwrap().name;
     let answer = client.broker().turn(&Turn::new(queue, name, 1, lease).claim(jobs)).await.unwrap();
     assert_eq!(answer.deliveries.len(), jobs, "there was enough to claim");
     answer.deliveries
@@ -184,7 +184,7 @@ pub(crate) async fn claim_and_die(client: &Client, queue: &str, jobs: usize) -> 
 
 /// Stores bytes as a job, whatever they are.
 pub(crate) async fn enqueue_bytes(client: &Client, queue: &str, envelope: Vec<u8>) -> JobAddress {
-    let producer = client.broker().register(&Register::producer(queue, ProcessId::random())).await.unwrap();
+    let producer = client.broker().register(&Register::producer(queue, ProcessId::random())).await.unwrap().name;
     let id = JobId::make();
     client.broker().enqueue(&Enqueue::new(queue, producer, 1, vec![NewJob::new(id.clone(), envelope)])).await.unwrap();
     format!("{queue}/{id}").parse().unwrap()

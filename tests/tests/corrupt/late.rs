@@ -37,7 +37,7 @@ async fn a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     Producer::on(&broker, QUEUE).await.stored(vec![given("g", "g")]).await;
     let short = Duration::from_millis(1);
-    let dying = broker.register(&Register::worker(QUEUE, ProcessId::random(), short)).await.unwrap();
+    let dying = broker.register(&Register::worker(QUEUE, ProcessId::random(), short)).await.unwrap().name;
     assert_eq!(broker.turn(&Turn::new(QUEUE, dying.clone(), 1, short).claim(1)).await.unwrap().deliveries.len(), 1);
     let over: Vec<Suspect> = eventually("its lease ends", async || {
         let over = broker.suspects(QUEUE, 10).await.unwrap().expired;

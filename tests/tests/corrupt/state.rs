@@ -182,7 +182,7 @@ struct Builder {
 impl Builder {
     async fn lane(&self, lease: Duration) -> Hand {
         let request = Register::worker(self.queue.as_str(), ProcessId::random(), lease);
-        Hand { name: self.broker.register(&request).await.expect("a lane registers"), answered: 0 }
+        Hand { name: self.broker.register(&request).await.expect("a lane registers").name, answered: 0 }
     }
 
     async fn put(&mut self, name: &str, job: NewJob) {
@@ -243,7 +243,7 @@ impl Scene {
         const SHORT: Duration = Duration::from_millis(1);
         let queue = "scene".to_owned();
         let request = Register::producer(queue.as_str(), ProcessId::random());
-        let producer = Hand { name: broker.register(&request).await.expect("a producer registers"), answered: 0 };
+        let producer = Hand { name: broker.register(&request).await.expect("a producer registers").name, answered: 0 };
         let mut builder = Builder { broker: broker.clone(), queue: queue.clone(), producer, contents: Contents::default() };
 
         // One that was held when its process died, ready again among the suspects.

@@ -108,7 +108,7 @@ async fn drain(case: &Case, hands: &mut dyn Hands, ran: &mut BTreeMap<JobId, usi
     }
     sweep(case).await?;
     hands.make_due(case).await;
-    let lane = broker.register(&Register::worker(queue.clone(), ProcessId::random(), LONG)).await.map_err(say("register"))?;
+    let lane = broker.register(&Register::worker(queue.clone(), ProcessId::random(), LONG)).await.map_err(say("register"))?.name;
     let mut turn = Turn::new(queue.clone(), lane, 0, LONG).claim(100);
     turn.resume = vec![UNKNOWN.into()];
     let mut idle = 0;

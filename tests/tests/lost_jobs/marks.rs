@@ -70,7 +70,7 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
         let process = ProcessId::random();
         let mut lane = Lane::on(&broker, queue).await;
         lane.lease = if way == "reclaim" { Duration::from_millis(1) } else { lane.lease };
-        lane.name = broker.register(&Register::worker(queue, process, lane.lease)).await.unwrap();
+        lane.name = broker.register(&Register::worker(queue, process, lane.lease)).await.unwrap().name;
         Producer::on(&broker, queue).await.stored(vec![given("x")]).await;
         let held = lane.claim_one().await;
         put(&broker, queue, 3 * LOOK).await;

@@ -102,7 +102,7 @@ async fn a_cancelled_job_in_another_list_is_left_to_whoever_pops_it(kind: Kind) 
     let short = Duration::from_millis(1);
     for _ in 0..3 {
         producer.stored(vec![given("x")]).await;
-        let dying = broker.register(&Register::worker(QUEUE, ProcessId::random(), short)).await.unwrap();
+        let dying = broker.register(&Register::worker(QUEUE, ProcessId::random(), short)).await.unwrap().name;
         let turn = Turn::new(QUEUE, dying.clone(), 1, short).claim(1);
         assert_eq!(broker.turn(&turn).await.unwrap().deliveries.len(), 1);
         until("the lease is over", async || {

@@ -61,7 +61,7 @@ impl World {
         model.now = now_ms();
         for _ in 0..2 {
             let register = Register::producer(queue.clone(), processes[0]);
-            let name = broker.register(&register).await.expect("a producer can register");
+            let name = broker.register(&register).await.expect("a producer can register").name;
             model.registered(&register, name.clone());
             producers.push(Producer { name, requests: Vec::new() });
         }
@@ -146,7 +146,7 @@ impl World {
 
     async fn register(&mut self, process: ProcessId) -> Check {
         let register = Register::worker(self.queue.clone(), process, LONG);
-        let name = self.broker.register(&register).await.map_err(|error| error.to_string())?;
+        let name = self.broker.register(&register).await.map_err(|error| error.to_string())?.name;
         self.model.registered(&register, name.clone());
         self.lanes.push(Lane { name, answered: 0, last: None });
         if self.lanes.len() > 4 {

@@ -51,7 +51,7 @@ async fn queues_whose_server_is_away_keep_no_other_from_being_served() {
 /// A worker that claims a job of a queue and is never heard of again.
 async fn claim_and_die(client: &Client, queue: &str) {
     let lease = Duration::from_millis(50);
-    let name = client.broker().register(&Register::worker(queue, ProcessId::random(), lease)).await.unwrap();
+    let name = client.broker().register(&Register::worker(queue, ProcessId::random(), lease)).await.unwrap().name;
     let answer = client.broker().turn(&Turn::new(queue, name, 1, lease).claim(1)).await.unwrap();
     assert_eq!(answer.deliveries.len(), 1);
 }

@@ -503,7 +503,8 @@ mutants! {
         "codec: elements are bounded": "elements > ELEMENTS_MAX || inside > ELEMENTS_MAX" => "false";
     }
     CORE "queue-core/src/envelope.rs" {
-        "envelope: headers are bounded": "if headers > HEADERS_MAX {" => "if false {";
+        "envelope: headers are bounded": "if headers > HEADER_BYTES_MAX {" => "if false {";
+        "envelope: a time is written once": ".filter(|time| time.iter().all(|byte| *byte == 0))" => "";
     }
     CORE "queue-core/src/client/sender.rs" {
         "client: a batch is bounded in bytes": "bytes <= MAX_BYTES" => "true";

@@ -47,8 +47,8 @@ impl Hands {
     pub(crate) async fn in_queue(queue: &'static str, client: &Client) -> Result<Self, Error> {
         let broker = client.broker().clone();
         let process = ProcessId::random();
-        let producer = broker.register(&Register::producer(queue, process)).await?;
-        let worker = broker.register(&Register::worker(queue, process, LEASE)).await?;
+        let producer = broker.register(&Register::producer(queue, process)).await?.name;
+        let worker = broker.register(&Register::worker(queue, process, LEASE)).await?.name;
         let envelope = Envelope::new("nothing", &[b'x'; 100]).encode()?;
         let mut hands = Hands { broker, queue, producer, worker, envelope, keep: None, enqueues: 0, turns: 0 };
         // Statements are prepared and scripts loaded by the first of each.

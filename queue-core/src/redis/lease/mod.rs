@@ -12,7 +12,7 @@ pub(in crate::redis) use self::gone::gone;
 pub(in crate::redis) use self::sweep::sweep;
 use crate::{
     address::check_name,
-    broker::{Ahead, Extend, Extended, Party, PartyName, Register, Suspect, Suspects},
+    broker::{Ahead, Extend, Extended, Party, PartyName, Register, Registered, Suspect, Suspects},
     error::Result,
     redis::{
         RedisBroker, bounded,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// R1.
-pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register) -> Result<PartyName> {
+pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register) -> Result<Registered> {
     check_name("queue", &request.queue)?;
     let mut call = REGISTER.call(&broker.keys, &request.queue);
     call.arg(request.process.to_string()).arg(format!("{:016x}", fastrand::u64(..)));
@@ -34,8 +34,9 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
     call.arg(Bits::ALL.letters());
     // First of all: a queue of which a key is broken is found by `doctor` too, if nobody has ever registered with it.
     broker.list_queue(&request.queue, request.until).await?;
-    let name = broker.servers.script_until(request.until, Line::Requests, &request.queue, &REGISTER, call).await?;
-    Ok(PartyName::new(text(name)?))
+    let answer = broker.servers.script_until(request.until, Line::Requests, &request.queue, &REGISTER, call).await?;
+    let mut values = array(answer)?.into_iter();
+    Ok(Registered::new(PartyName::new(text(next(&mut values)?)?), number(next(&mut values)?)?))
 }
 
 /// R6. All are sent before the first is waited for: one round trip.

@@ -17,4 +17,4 @@ else
   call('ZADD', K.seen, ms(now), name)
 end
 look()
-return name
+return { name, now }

@@ -3,7 +3,7 @@
 use rusqlite::params;
 
 use crate::{
-    broker::{Party, PartyName, Register},
+    broker::{Party, PartyName, Register, Registered},
     sqlite::connection::{
         lenient::Number,
         statement::sql,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// `nonce` tells apart the names of one process and number, should a lost file begin to count anew.
-pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Result<PartyName, Failed> {
+pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Result<Registered, Failed> {
     const NEXT: &str = "UPDATE queue_queues SET registrations = registrations + 1 WHERE queue = ?1 RETURNING registrations";
     const PRODUCER: &str = "INSERT INTO queue_producers (queue, name, seen) VALUES (?1, ?2, ?3)";
     let queue = tx.queue_made(&request.queue)?;
@@ -25,5 +25,5 @@ pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
         }
         Party::Producer => drop(tx.sql(PRODUCER)?.execute(params![queue.key, name.as_str(), tx.now])?),
     }
-    Ok(name)
+    Ok(Registered::new(name, tx.now))
 }
