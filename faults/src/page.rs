@@ -7,7 +7,7 @@ use crate::report::{Line, Report};
 /// The page of these runs of the suite, one section each, the totals in front.
 pub fn of(reports: &[Report]) -> String {
     let mut page = String::from("# Report of the fault suite\n\n");
-    page += "Written by `cargo xtask faults --report`. How the suite works, and what it checks: [The fault suite](faults.md).\n\n";
+    page += "Written by `cargo xtask faults --report`. [The fault suite](faults.md) describes how the suite works, and what it checks.\n\n";
     totals(&mut page, reports);
     page += LEGEND;
     for report in reports {
@@ -17,10 +17,10 @@ pub fn of(reports: &[Report]) -> String {
 }
 
 const LEGEND: &str =
-    "*Faults* are the harms done. *Ran twice* are starts that no handler asked for, each with its cause. *Fenced off* are finishes of
-lost leases that were refused. *Recovery* is the time from a fault to the next start of a job that it took away, *resume* that
-from the end of all harm to the first word of a worker: each in milliseconds, half of them and 99 of 100 within. A run of a row is
-replayed by its seed.\n\n";
+    "*Faults* counts the injected faults. *Ran twice* counts starts that no handler asked for, each with its cause. *Fenced off* counts
+endings of lost leases, which were refused. *Recovery* is the time from a fault to the next start of a job that the fault interrupted.
+*Resume* is the time from the end of all faults to the first record of a worker. Both are in milliseconds, as p50 and p99. The seed
+replays a run of a row.\n\n";
 
 fn totals(page: &mut String, reports: &[Report]) {
     *page += "| broker | runs | jobs | faults | ran twice | lost | stuck | early | unexplained duplicates |\n|---|---|---|---|---|---|---|---|---|\n";
@@ -47,7 +47,7 @@ fn totals(page: &mut String, reports: &[Report]) {
     }
     let broken: usize = reports.iter().map(|report| report.violations).sum();
     let failed: usize = reports.iter().map(|report| report.failed_runs).sum();
-    let _ = writeln!(page, "\nPromises broken: {broken}. Runs that could not be made, or whose harm hit nothing: {failed}.\n");
+    let _ = writeln!(page, "\nPromises broken: {broken}. Runs that failed, or whose faults hit nothing: {failed}.\n");
 }
 
 fn section(page: &mut String, report: &Report) {

@@ -149,7 +149,7 @@ pub enum Error {
         cause: Option<Cause>,
     },
     /// No answer within the deadline, or the connection broke before the answer. The request **may** have been carried out.
-    #[error("the broker at {broker} has not answered: {problem}; it may have acted")]
+    #[error("the broker at {broker} has not answered: {problem}; the request may have been carried out")]
     Ambiguous {
         /// The broker's URL without secrets.
         broker: String,

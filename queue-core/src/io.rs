@@ -79,7 +79,7 @@ pub(crate) async fn on_broker_until<T: Send + 'static>(
 ) -> Result<T> {
     let begun = Instant::now();
     let timed = async move { tokio::time::timeout_at(until, work).await };
-    let late = |_| Error::ambiguous(broker.info().location, format!("{:.1?} have passed", begun.elapsed()));
+    let late = |_| Error::ambiguous(broker.info().location, format!("waited {:.1?}", begun.elapsed()));
     on_broker(broker, timed).await?.map_err(late)?
 }
 

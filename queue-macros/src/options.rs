@@ -89,7 +89,7 @@ impl Options {
                 let number: LitInt = value(key, input, "5")?;
                 match number.base10_parse::<u32>() {
                     Ok(attempts) if attempts > 0 => self.max_attempts = Some(attempts),
-                    _ => return Err(Error::new(number.span(), "`max_attempts` is a number from 1: 1 means that nothing is retried")),
+                    _ => return Err(Error::new(number.span(), "`max_attempts` is a number from 1: 1 means no retry")),
                 }
             }
             "timeout" => self.timeout = Some(duration(&value(key, input, "\"30s\"")?, false)?),

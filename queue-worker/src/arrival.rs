@@ -37,7 +37,7 @@ pub(crate) async fn tell_durability(broker: &DynBroker) {
         }
         Ok(Ok(durability)) => tracing::info!(broker = broker.info().location, %durability, "{}", durability.meaning()),
         // It may well have gone away again; that is told by those who work with it.
-        Ok(Err(error)) => tracing::debug!(broker = broker.info().location, %error, "cannot ask what the broker keeps"),
+        Ok(Err(error)) => tracing::debug!(broker = broker.info().location, %error, "cannot read which failures the broker's jobs survive"),
         Err(_) => {}
     }
 }

@@ -1,5 +1,5 @@
-//! Removes what was kept long enough: idle producers, tombstones, kept jobs past their retention. Repairs what other hands
-//! have broken.
+//! Sweeps: removes idle producers, remembered ids and kept jobs past their retention. Audits: repairs damage that another program
+//! did.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ pub(crate) struct Janitor {
 pub(crate) struct Round {
     /// What was removed.
     pub(crate) removed: usize,
-    /// What was broken, and is repaired.
+    /// Repairs of damage that another program did.
     pub(crate) repaired: usize,
     /// Calls that failed; the next round goes on.
     pub(crate) failed: usize,
@@ -38,14 +38,14 @@ impl Janitor {
                 Ok(swept) if swept.is_empty() => return,
                 Ok(swept) => {
                     round.removed += swept.producers + swept.tombstones + swept.dead + swept.ended;
-                    tracing::debug!(queue, ?swept, "housekeeping");
+                    tracing::debug!(queue, ?swept, "sweep done");
                 }
                 Err(error) => {
                     round.failed += 1;
                     if error.is_transient() {
-                        tracing::debug!(queue, %error, "housekeeping waits for the next round");
+                        tracing::debug!(queue, %error, "the sweep waits for the next round");
                     } else {
-                        tracing::warn!(queue, %error, "what was kept long enough is not removed from here");
+                        tracing::warn!(queue, %error, "the sweep was refused: records that were kept long enough are not removed by this worker");
                     }
                     return;
                 }
@@ -58,18 +58,18 @@ impl Janitor {
             Ok(damages) => {
                 round.repaired += damages.len();
                 for Damage { kind, subject } in damages.iter().take(TOLD) {
-                    tracing::warn!(queue, %kind, subject, "something was broken by other hands, and is repaired");
+                    tracing::warn!(queue, %kind, subject, "repaired damage that another program did");
                 }
                 if damages.len() > TOLD {
-                    tracing::warn!(queue, repaired = damages.len(), "and more; `doctor` looks through everything");
+                    tracing::warn!(queue, repaired = damages.len(), "repaired more damage; `doctor` searches the whole queue");
                 }
             }
             Err(error) => {
                 round.failed += 1;
                 if error.is_transient() {
-                    tracing::debug!(queue, %error, "the look for damage waits for the next round");
+                    tracing::debug!(queue, %error, "the audit waits for the next round");
                 } else {
-                    tracing::warn!(queue, %error, "damage is not looked for");
+                    tracing::warn!(queue, %error, "the audit was refused: damage to this queue is not found");
                 }
             }
         }

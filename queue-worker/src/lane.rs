@@ -128,7 +128,7 @@ pub(crate) fn give_back(shared: &Shared, end: TurnEnd) {
     shared.broker.spawn(Box::pin(async move {
         if let Err(error) = broker.turn(&release).await {
             let (queue, jobs) = (&release.queue, release.finishes.len());
-            tracing::debug!(%queue, jobs, %error, "jobs that a forgotten lane has claimed wait for the end of its lease");
+            tracing::debug!(%queue, jobs, %error, "the jobs of a forgotten lane wait until its lease is over");
         }
     }));
 }

@@ -46,7 +46,7 @@ impl Pass for Lookout {
             }
             Err(error) => {
                 // Those who work with it say so.
-                tracing::debug!(broker, %error, "cannot ask how the broker is");
+                tracing::debug!(broker, %error, "cannot read the broker's condition");
                 None
             }
         }

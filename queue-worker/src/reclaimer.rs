@@ -112,7 +112,7 @@ impl Reclaimer {
         self.seen.retain(|(of, _), _| *of != queue);
         self.refusals.failed();
         if self.refusals.is_news() {
-            tracing::error!(queue = %name, %error, "jobs of workers that died are not taken back from here");
+            tracing::error!(queue = %name, %error, "the reclaim was refused: this worker does not take back the jobs of dead workers");
         }
     }
 }
@@ -224,7 +224,7 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
                 released = reclaimed.released,
                 charged = reclaimed.charged,
                 buried = reclaimed.buried.len(),
-                "took back the jobs of workers that were not heard of"
+                "took back the jobs of dead workers"
             );
         }
         letters::crashed(shared, name, &reclaimed.buried).await;

@@ -231,7 +231,7 @@ impl Worker {
             let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             tracing::warn!(
                 queue = queue.name,
-                "the queue is no known task's own: only jobs that were enqueued into it by name are run{near}"
+                "no known task has this queue: the worker runs only jobs that were enqueued into it by its name{near}"
             );
         }
     }
@@ -278,10 +278,10 @@ impl Worker {
         let mut signals = signals().map_err(|error| WorkerError::Died(format!("cannot listen for signals: {error}")))?;
         self.run_until(async move |control: &Control| {
             let name = signals.next().await;
-            tracing::info!("{name}: no new jobs; running ones may end within the grace time (once more to skip it)");
+            tracing::info!("{name}: no new jobs; running jobs may end within the grace time (send it again to skip the wait)");
             control.drain();
             let name = signals.next().await;
-            tracing::warn!("{name} again: giving back what still runs");
+            tracing::warn!("{name} again: releasing the jobs that still run");
             control.hurry();
         })
         .await

@@ -194,7 +194,7 @@ fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
         (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--delay", "10"], "`10s`"),
         (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--delay", "200years"], "a hundred years"),
         (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--queue", "a b"], "contains ' '"),
-        (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--max-attempts", "0"], "no attempt at all"),
+        (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--max-attempts", "0"], "must be at least 1"),
         (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--header", "x"], "NAME=VALUE"),
         (&["jobs", "list", "--state", "ded"], "'dead'"),
         (&["jobs", "cancel", "--all", "--state", "dead"], "have ended"),
@@ -378,11 +378,7 @@ fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
     let sick = place.run(&["doctor"]);
     assert_eq!(sick.code, 9);
     assert!(sick.stdout.contains("- fault: ") && sick.stdout.contains("held by nobody"), "{}", sick.stdout);
-    assert!(
-        sick.stdout.contains("; `doctor --repair` puts it right\n") && sick.stdout.ends_with("1 fault in 1 queue\n"),
-        "{}",
-        sick.stdout
-    );
+    assert!(sick.stdout.contains("; `doctor --repair` repairs it\n") && sick.stdout.ends_with("1 fault in 1 queue\n"), "{}", sick.stdout);
     let repaired = place.ok(&["doctor", "--repair"]);
     assert!(repaired.contains("- repaired: ") && repaired.ends_with("1 fault repaired, 1 piece of advice in 1 queue"), "{repaired}");
     assert_eq!(place.json(&["doctor", "--json"])["problems"], sound["problems"], "the job waits again");

@@ -140,7 +140,7 @@ async fn put_junk(broker: &DynBroker, job: &JobAddress) {
 fn of_the_outage(location: &str, queues: &str) -> Vec<Line> {
     lines(|line| {
         let about = line.field("broker") == location || line.field("queue").starts_with(queues) || line.field("job").starts_with(queues);
-        let of_a_start = !line.field("durability").is_empty() || line.message.contains("no known task's own");
+        let of_a_start = !line.field("durability").is_empty() || line.message.contains("no known task has this queue");
         line.level <= Level::WARN && about && !of_a_start
     })
 }

@@ -43,8 +43,8 @@ impl Trouble {
     pub fn way_out(&self) -> &'static str {
         match self {
             Trouble::Full(_) => "make room (raise `maxmemory`, or free space on the disk), or let workers catch up",
-            Trouble::ReadOnly(_) => "see the log of the server",
-            Trouble::Lost(_) => "move the file back, or start a worker anew to begin with an empty one",
+            Trouble::ReadOnly(_) => "see the server's log",
+            Trouble::Lost(_) => "move the file back, or start a worker to begin with an empty file",
         }
     }
 }

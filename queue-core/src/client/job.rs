@@ -210,7 +210,7 @@ fn prepare(task: &str, queue: &str, priority: Priority, payload: &[u8], options:
         due => due,
     };
     if options.max_attempts == Some(0) {
-        return Err(Error::invalid("max_attempts", "0", "is no attempt at all; 1 means that nothing is retried"));
+        return Err(Error::invalid("max_attempts", "0", "must be at least 1; 1 means no retry"));
     }
     if options.timeout == Some(Duration::ZERO) {
         return Err(Error::invalid("timeout", "0s", "is no time at all; leave it out for the task's"));

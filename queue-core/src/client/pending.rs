@@ -54,7 +54,7 @@ impl<T> fmt::Display for Pending<T> {
         let job = &self.address;
         write!(
             f,
-            "the broker at {broker} has not confirmed in time that job `{job}` is stored; `retry()` of the pending call settles it without doubling"
+            "the broker at {broker} has not confirmed in time that job `{job}` is stored; call `retry()` of the pending call, which never stores a second job"
         )
     }
 }

@@ -7,7 +7,7 @@ use redis::Value;
 use crate::error::{Error, Result};
 
 pub(in crate::redis) fn strange(what: &str) -> Error {
-    Error::Internal(format!("{what} is not what a script of ours answers"))
+    Error::Internal(format!("{what} has a form that no script of ours answers"))
 }
 
 pub(in crate::redis) fn array(value: Value) -> Result<Vec<Value>> {

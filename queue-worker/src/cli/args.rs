@@ -12,7 +12,7 @@ use clap::{
 };
 use queue_core::broker::{JobState, Priority};
 
-/// Run background jobs, and look after them.
+/// Run background jobs, and administer them.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   {bin}                                        run jobs until Ctrl-C
@@ -38,7 +38,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Run jobs until SIGTERM or Ctrl-C; a second signal gives back at once what still runs [default command]
+    /// Run jobs until SIGTERM or Ctrl-C; a second signal releases the running jobs at once [default command]
     #[command(after_help = "Examples:
   {bin} work
   {bin} work --concurrency 200 --health 127.0.0.1:8080
@@ -63,7 +63,7 @@ pub(super) enum Command {
   {bin} status --queue orders
   {bin} status --json | jq '.queues[] | {queue, ready: .jobs.ready}'")]
     Status(StatusArgs),
-    /// Check the broker and look through the queues for damage; repair it with --repair
+    /// Check the broker and search the queues for damage; repair it with --repair
     #[command(after_help = "Examples:
   {bin} doctor
   {bin} doctor --repair
@@ -73,7 +73,7 @@ Exit codes:
   0 no fault, or every fault is repaired; there may be advice, such as \"no worker serves it\"
   9 a fault that is not repaired")]
     Doctor(DoctorArgs),
-    /// Look at jobs, and repair
+    /// List, show and repair jobs
     #[command(after_help = "Examples:
   {bin} jobs list --state dead
   {bin} jobs show orders/close-17
@@ -104,10 +104,10 @@ pub(super) struct WorkArgs {
     /// Serve this queue with this weight, instead of the queues that the program chooses; may be given several times
     #[arg(long, value_name = "QUEUE[=WEIGHT]", value_parser = weighted)]
     pub(super) queue: Vec<(String, u32)>,
-    /// Run at most so many jobs at once
+    /// How many jobs run at once, at most
     #[arg(long, value_name = "JOBS")]
     pub(super) concurrency: Option<usize>,
-    /// Give running jobs so long to end after a signal; they are told to stop in the last second of it
+    /// How long running jobs may take to end after a signal; handlers are told to stop in the last second
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) grace: Option<Duration>,
     /// Answer GET /health on this address
@@ -126,34 +126,34 @@ pub(super) struct Format {
 pub(super) struct EnqueueArgs {
     /// The task, as `tasks` lists it
     pub(super) task: String,
-    /// Its parameters by name, as a JSON object; `-` reads it from standard input
+    /// The parameters by name, as a JSON object; `-` reads it from standard input
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(super) args: String,
-    /// Put it into this queue instead of its task's
+    /// Put the job into this queue instead of its task's queue
     #[arg(long, value_name = "QUEUE")]
     pub(super) queue: Option<String>,
-    /// Start it after this time, as in `10s`, `1h 30m`, `2days`
+    /// Start the job after this delay, as in `10s`, `1h 30m`, `2days`
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) delay: Option<Duration>,
-    /// Start it at this time, as in `2030-01-31T08:00:00Z`
+    /// Start the job at this time, as in `2030-01-31T08:00:00Z`
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "delay")]
     pub(super) at: Option<SystemTime>,
-    /// Give it this id: a second one of the same task and parameters makes no second job
+    /// Give the job this id; enqueuing the id again with the same task and parameters stores no second job
     #[arg(long, value_name = "ID")]
     pub(super) id: Option<String>,
-    /// Serve it before those of lower priority
+    /// Start the job before waiting jobs of lower priority
     #[arg(long, value_parser = priority_parser())]
     pub(super) priority: Option<Priority>,
-    /// The failure that buries it; 1: it is never retried
+    /// The number of failures that buries the job; 1: no retry
     #[arg(long, value_name = "N")]
     pub(super) max_attempts: Option<u32>,
-    /// Longest run
+    /// The longest time of one attempt
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) timeout: Option<Duration>,
-    /// Keep it and its result for so long after it is done
+    /// Keep the job and its result for this long after it is done
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) retention: Option<Duration>,
-    /// Do not start it later than so long from now
+    /// Drop the job if it has not started within this time from now
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) expires: Option<Duration>,
     /// Add a header; may be given several times
@@ -186,13 +186,13 @@ pub(super) struct DoctorArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum JobsCommand {
-    /// List jobs in the order in which they will be served, or have ended
+    /// List jobs in the order in which they will start or have ended
     #[command(after_help = "Examples:
   {bin} jobs list                              the first of every state
   {bin} jobs list --state dead --queue orders
   {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
     List(ListArgs),
-    /// Show all that is known of a job: parameters, failures, result
+    /// Show a job with its parameters, failures and result
     #[command(after_help = "Examples:
   {bin} jobs show orders/close-17
   {bin} jobs show 01932f1c-8a3e-7cc2-9d1b-3e5f0c6a7b81    the queue may be left out
@@ -204,18 +204,18 @@ pub(super) enum JobsCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Put dead jobs back into their queue, with clean counters
+    /// Let dead jobs run again, with clean counters
     #[command(after_help = "Examples:
   {bin} jobs requeue orders/close-17 orders/close-18
   {bin} jobs requeue --all                     all dead jobs of all queues
   {bin} jobs requeue --all --queue orders")]
     Requeue(SelectDead),
-    /// Take jobs out of their queue; those that run are told to stop, and can change nothing any more
+    /// Cancel jobs; running jobs are told to stop, and can change nothing any more
     #[command(after_help = "Examples:
   {bin} jobs cancel orders/close-17
   {bin} jobs cancel --all --state scheduled --queue mail")]
     Cancel(Select),
-    /// Remove jobs that do not run, with all that is kept of them
+    /// Remove jobs that are not running, with their records
     #[command(after_help = "Examples:
   {bin} jobs delete orders/close-17
   {bin} jobs delete --all --state dead --queue orders")]
@@ -230,10 +230,10 @@ pub(super) struct ListArgs {
     /// Only jobs of this queue
     #[arg(long, value_name = "QUEUE")]
     pub(super) queue: Option<String>,
-    /// At most so many of each queue and state
+    /// How many jobs of each queue and state, at most
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) limit: u64,
-    /// Leave out so many of each queue and state
+    /// How many jobs of each queue and state to skip
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) offset: u64,
     #[command(flatten)]
@@ -280,7 +280,7 @@ pub(super) enum QueuesCommand {
   {bin} queues list
   {bin} queues list --json")]
     List(Format),
-    /// Stop all workers from claiming; what runs goes on, and enqueues too
+    /// Stop all workers from claiming; running jobs continue, and enqueues are accepted
     #[command(after_help = "Examples:
   {bin} queues pause mail
   {bin} queues pause mail orders")]

@@ -116,8 +116,7 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
         false => found.clone(),
     };
     let repaired = found.iter().filter(|damage| !left.contains(damage)).map(|damage| Problem::fault(Some(queue), damage, None));
-    let way_out =
-        if repair { "it is still there after the repair: run `doctor --repair` again" } else { "`doctor --repair` puts it right" };
+    let way_out = if repair { "it is still there after the repair: run `doctor --repair` again" } else { "`doctor --repair` repairs it" };
     problems.extend(repaired);
     problems.extend(left.iter().map(|damage| Problem::fault(Some(queue), damage, Some(way_out))));
     Ok(())
@@ -130,7 +129,7 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
     let waiting = depth(JobState::Ready) + depth(JobState::Scheduled) + depth(JobState::Retry);
     let queue = Some(queue);
     if stats.paused {
-        problems.push(Problem::advice(queue, "it is paused", "`queues resume` lets it be served"));
+        problems.push(Problem::advice(queue, "it is paused", "`queues resume` lets workers claim from it"));
     }
     if stats.workers == 0 && waiting > 0 {
         problems.push(Problem::advice(queue, format!("no worker serves it, and {} waiting", are(waiting)), "start a worker"));
@@ -144,7 +143,7 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
         ));
     }
     if clustered && waiting > LARGE {
-        let problem = format!("{waiting} jobs lie in one slot, which moves whole when the cluster is resharded");
+        let problem = format!("{waiting} jobs are in one slot, which moves as a whole when the cluster is resharded");
         problems.push(Problem::advice(queue, problem, "spread the work over several queues"));
     }
     Ok(())

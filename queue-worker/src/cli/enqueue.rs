@@ -71,7 +71,7 @@ pub(super) async fn enqueue(client: &Client, job: RawJob, args: &EnqueueArgs) ->
     }
     print(&job)?;
     if existing {
-        note("it existed already; nothing new was stored");
+        note("the job existed already; no second job was stored");
     }
     Ok(())
 }

@@ -86,10 +86,13 @@ impl From<Error> for Failure {
         let message = match &error {
             Error::Unknown(pending) => {
                 let cause = std::error::Error::source(&**pending).map_or_else(String::new, error_text);
-                format!("no answer from the broker in time; look with `jobs show {}` whether it is stored: {cause}", pending.address())
+                format!(
+                    "no answer from the broker in time; check with `jobs show {}` whether the job is stored: {cause}",
+                    pending.address()
+                )
             }
             Error::NoDatabase { path, problem } => {
-                format!("no database at {path}: {problem}; `enqueue` or `work` makes one, or check the URL (`--url` or QUEUE_URL)")
+                format!("no database at {path}: {problem}; `enqueue` or `work` creates one, or check the URL (`--url` or QUEUE_URL)")
             }
             Error::Unavailable { .. } => format!("{}; does it run, and is the URL right (`--url` or QUEUE_URL)?", error_text(&error)),
             error => error_text(error),

@@ -92,7 +92,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
         note("no such job");
     }
     if left_out {
-        note("there are more: raise --limit, or go on with --offset");
+        note("there are more: raise --limit, or continue with --offset");
     }
     Unreadable::tell(&unreadable)
 }

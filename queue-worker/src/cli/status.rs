@@ -70,7 +70,7 @@ pub(super) async fn status(client: &Client, args: &StatusArgs) -> Result<(), Fai
     let mut text = format!("{} {}\n{durability}: {}\n", info.kind, info.location, durability.meaning());
     text.push_str(&condition::text(&condition));
     if rows.is_empty() && unreadable.is_empty() {
-        text.push_str("no queue yet: nothing was ever enqueued, and no worker has run");
+        text.push_str("no queue yet: no job was ever enqueued, and no worker has run");
     } else {
         text.push_str(&depths(&rows));
     }

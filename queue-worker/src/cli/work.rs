@@ -34,7 +34,7 @@ where
         return Ok(ExitCode::SUCCESS);
     }
     note(&format!(
-        "stopped before all jobs had ended: {} given back, {} stuck, {} unconfirmed; they will run again",
+        "stopped before all jobs had ended: {} released, {} stuck, {} unconfirmed; they will run again",
         stopped.released, stopped.stuck, stopped.unconfirmed
     ));
     Ok(Exit::GivenBack.into())

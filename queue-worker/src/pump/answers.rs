@@ -99,7 +99,7 @@ impl Pump {
                 && !matches!(finish.ending, Ending::Void | Ending::Release)
             {
                 let job = address(&turn.queue, &finish.id);
-                tracing::warn!(%job, claim = finish.claim, "its lease was lost: this ending changed nothing");
+                tracing::warn!(%job, claim = finish.claim, "lease lost: the handler's ending was discarded");
             }
         }
         let burials = &mut self.queues[id.queue].lanes[id.lane].burials;

@@ -136,7 +136,7 @@ impl Pump {
             stuck += 1;
             if !mem::replace(&mut held.stuck, true) {
                 let (job, task) = (address(handler.context.queue(), &held.id), handler.context.task());
-                tracing::error!(%job, task, "stuck: its handler was told to stop and runs on; it blocks its slot until it ends");
+                tracing::error!(%job, task, "stuck: the handler was told to stop and still runs; it occupies its slot until it ends");
             }
         }
         self.shared.stuck.store(stuck, std::sync::atomic::Ordering::Relaxed);

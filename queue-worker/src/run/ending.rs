@@ -51,7 +51,7 @@ impl Run {
             .into_bytes()
             .inspect_err(|problem| {
                 let (job, attempt) = (address(&self.queue, context.id()), context.attempt());
-                tracing::error!(%job, task = task.name, attempt, error = problem, "done, but without its result");
+                tracing::error!(%job, task = task.name, attempt, error = problem, "the job is done, and its result was dropped");
             })
             .ok()
     }

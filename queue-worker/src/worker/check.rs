@@ -63,7 +63,7 @@ impl Worker {
             problems.push(format!("producer_retention `{value:?}` would forget clients between two enqueues; use {least:?} or more"));
         }
         if settings.max_attempts == 0 {
-            problems.push("max_attempts `0` is no attempt at all; 1 means that nothing is retried".to_owned());
+            problems.push("max_attempts `0` must be at least 1; 1 means no retry".to_owned());
         }
         if settings.crashes.max_crashes == 0 {
             problems.push("max_crashes `0` would bury jobs that nothing happened to; 1 means that no crash is forgiven".to_owned());

@@ -35,7 +35,7 @@ fn who_only_looks_makes_no_database() {
     for arguments in LOOKS {
         let (code, stdout, stderr) = place.run(arguments);
         assert_eq!((code, stdout.as_str()), (3, ""), "{arguments:?}: {stderr}");
-        let says = format!("error: no database at {}: no such file; `enqueue` or `work` makes one", place.file.display());
+        let says = format!("error: no database at {}: no such file; `enqueue` or `work` creates one", place.file.display());
         assert!(stderr.starts_with(&says) && stderr.contains("--url"), "{arguments:?}: {stderr}");
         assert!(place.names().is_empty(), "{arguments:?}: {:?}", place.names());
         // In a folder that is not there, either.
@@ -79,7 +79,7 @@ fn a_worker_whose_file_is_deleted_says_so_and_serves_the_one_that_is_made_next()
     let told = worker.told("deleted or moved while it was open");
     let errors = told.iter().filter(|line| line.contains("ERROR")).count();
     assert_eq!(errors, 1, "{told:#?}");
-    assert!(told[0].contains("start a worker anew") && told[0].contains("queue.db"), "{told:#?}");
+    assert!(told[0].contains("start a worker to begin") && told[0].contains("queue.db"), "{told:#?}");
     assert_eq!(place.names(), Vec::<String>::new(), "the worker makes none");
     assert_eq!(place.run(&["status"]).0, 3);
 

@@ -309,7 +309,7 @@ fn is_no_cluster(detail: &str) -> bool {
 
 /// One entry of `CLUSTER SLOTS`: first, last, and the master before its replicas. A host that is not told is the one asked.
 pub(in crate::redis) fn range(value: Value, asked: &str) -> Result<(u16, u16, Address)> {
-    let strange = || Error::Internal("`CLUSTER SLOTS` is answered in a form of its own".to_owned());
+    let strange = || Error::Internal("the answer to `CLUSTER SLOTS` has an unknown form".to_owned());
     let mut parts = array(value)?.into_iter();
     let mut part = || parts.next().ok_or_else(strange);
     let (first, last) = (number(part()?)?, number(part()?)?);

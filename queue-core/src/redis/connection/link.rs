@@ -150,7 +150,7 @@ impl Link {
                     false => Refusal::Server(error),
                 })
             }
-            Err(_) => Err(Refusal::Unanswered(format!("{:.1?} have passed", begun.elapsed()), None)),
+            Err(_) => Err(Refusal::Unanswered(format!("waited {:.1?}", begun.elapsed()), None)),
         }
     }
 

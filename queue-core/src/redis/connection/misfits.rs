@@ -46,7 +46,7 @@ pub(in crate::redis) async fn explained(keys: &Keys, tag: &str, link: &Link, bro
     let broker = broker.to_owned();
     Some(match misfit {
         Some(Misfit { key, found, expected }) => Error::WrongType { broker, queue, key, found, expected },
-        None => Error::ambiguous(broker, "a key of another type was in the way, and has been moved aside meanwhile"),
+        None => Error::ambiguous(broker, "a script met a key of another type, which was renamed meanwhile"),
     })
 }
 

@@ -221,13 +221,13 @@ impl Topology for Sentinels {
 
 /// What a sentinel answers to `GET-MASTER-ADDR-BY-NAME`, and to `MASTER`.
 fn view(shown: &str, address: Value, about: Value) -> Result<View> {
-    let strange = || Error::Internal(format!("the sentinel {shown} does not answer like one"));
+    let strange = || Error::Internal(format!("the answer of the sentinel {shown} has an unknown form"));
     let mut address = array(address)?.into_iter();
     let host = text(address.next().ok_or_else(strange)?)?;
     let port = number(address.next().ok_or_else(strange)?)?;
     // A sentinel that cannot resolve the name of the master has none; a longer one is no name.
     if host.is_empty() || host.len() > NAME_MAX || port == 0 {
-        return Err(Error::unavailable(shown, "it tells no address of the master that could be used"));
+        return Err(Error::unavailable(shown, "it names no usable address of the master"));
     }
     let about: Vec<String> = array(about)?.into_iter().map(text).collect::<Result<_>>()?;
     let epoch = about.chunks(2).find(|pair| pair[0] == "config-epoch").and_then(|pair| pair.get(1)?.parse().ok());

@@ -155,10 +155,7 @@ pub(in crate::redis) fn target(url: &str) -> Result<Target> {
         }
     };
     if parts.scheme == "redis" && !engine.addresses().all(Address::is_local) {
-        tracing::warn!(
-            broker = location,
-            "the broker is another machine and is spoken to without TLS; `rediss` in place of `redis` is safer"
-        );
+        tracing::warn!(broker = location, "the connection to another machine is not encrypted; use `rediss` instead of `redis`");
     }
     Ok(Target { engine, namespace: parts.parameters.namespace.to_owned(), location })
 }

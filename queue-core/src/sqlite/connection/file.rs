@@ -78,7 +78,7 @@ struct Problem {
     making: bool,
 }
 
-const WAY_OUT: &str = "move it back, or start a worker anew to begin with an empty one";
+const WAY_OUT: &str = "move it back, or start a worker to begin with an empty file";
 
 /// How often a path is looked at before it is said not to answer the same twice. A layered file system gives a file another
 /// inode when it is first opened for writing.
@@ -170,8 +170,9 @@ impl File {
         let connection = match self.connect() {
             Ok(connection) => connection,
             Err(Error::NoDatabase { problem, .. }) => {
-                let problem =
-                    format!("its file was deleted or moved while it was open, and what is at its path is none ({problem}); {WAY_OUT}");
+                let problem = format!(
+                    "its file was deleted or moved while it was open, and the file at its path is no database of ours ({problem}); {WAY_OUT}"
+                );
                 return Err(Problem { problem, making: true });
             }
             Err(error) => return told(format!("its file was replaced while it was open, by one that cannot be used: {error}")),
