@@ -1,7 +1,7 @@
 //! What a broker has to do, and how to test it.
 //!
 //! The author of a broker implements [`Storage`](conformance::Storage), which opens the broker on fresh storage, and gets the whole
-//! [conformance] suite, one test per behaviour:
+//! [conformance](mod@conformance) suite, one test per behaviour:
 //!
 //! ```
 //! use queue_testing::{conformance, memory_broker::Memory};

@@ -12,13 +12,13 @@
 //!                   done, dead, cancelled, expired, gone
 //! ```
 //!
-//! - [`admit`](self::admit) decides whether a job may start, and makes it active.
-//! - [`settle`](self::settle) takes a job out of `active`, whatever way.
-//! - [`end`](self::end) is passed by every job that ends, and gives back what the job holds.
-//! - [`back`](self::back) puts a job where it waits: a new one, and one that comes back.
-//! - [`ready`](self::ready) is the order of those that wait for a free slot.
+//! - `admit` decides whether a job may start, and makes it active.
+//! - `settle` takes a job out of `active`, whatever way.
+//! - `end` is passed by every job that ends, and gives back what the job holds.
+//! - `back` puts a job where it waits: a new one, and one that comes back.
+//! - `ready` is the order of those that wait for a free slot.
 //!
-//! A job that leaves its place is handed on as an [`Out`], which only these modules can make, and which only `back` and `end` take.
+//! A job that leaves its place is handed on as an `Out`, which only these modules can make, and which only `back` and `end` take.
 
 mod admit;
 mod back;
@@ -47,7 +47,7 @@ use super::Model;
 pub(super) struct Out(JobId);
 
 impl Model {
-    /// Takes a job out of any place but `active`, whose only way out is [`settle`](self::settle). An id that is cut out of a line may find its old place again when it comes back.
+    /// Takes a job out of any place but `active`, whose only way out is `settle`. An id that is cut out of a line may find its old place again when it comes back.
     pub(super) fn leave(&mut self, id: &JobId) -> Out {
         match self.jobs[id].place {
             Place::Active { .. } => unreachable!("an active job leaves by `settle`"),
