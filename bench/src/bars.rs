@@ -32,7 +32,7 @@ const BARS: &[(&str, &str, Bar)] = &[
     ("redis", "memory_200", AtMost(130.0)),
     ("redis", "server_us", AtMost(6.0)),
     ("redis", "scale_out_2", RatioAtLeast(0.7)),
-    ("redis", "scale_out_4", RatioAtLeast(0.7)),
+    ("redis", "scale_out_4", RatioAtLeast(1.0)),
     ("redis", "scale_out_queues", RatioAtLeast(0.6)),
     ("redis", "scale_out_enqueue", RatioAtLeast(0.3)),
     ("redis", "scale_out_idle", AtMost(2.0)),

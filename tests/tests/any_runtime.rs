@@ -11,6 +11,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use queue_core::{broker::JobState, prelude::*, sqlite::SqliteBroker};
+use queue_testing::failing::FailingBroker;
 use queue_tests::{
     patience::wait_for,
     server::{Kind, Server},
@@ -88,16 +89,25 @@ fn a_server_that_is_down_for_a_while() {
     });
 }
 
+/// An embedded broker, whose enqueues can be held up.
+fn embedded() -> (Arc<FailingBroker>, Client) {
+    let broker = FailingBroker::new(SqliteBroker::open("sqlite://:memory:").unwrap());
+    (broker.clone(), Client::with_broker(broker))
+}
+
 /// A call from a task of a runtime, which has handed its job over and waits.
-fn begun_in(runtime: &Runtime, client: &Client, n: u64) -> BoxFuture<'static, queue_core::Result<Handle<number>>> {
+fn begun_in(runtime: &Runtime, broker: &FailingBroker, client: &Client, n: u64) -> BoxFuture<'static, queue_core::Result<Handle<number>>> {
     let (begun, call) = mpsc::channel();
     let client = client.clone();
+    broker.enqueues.close();
     drop(runtime.spawn(async move {
         let mut call: BoxFuture<'static, _> = Box::pin(async move { number::job(n).enqueue(&client).await });
-        assert!(futures_util::poll!(&mut call).is_pending(), "there is a name to wait for");
+        assert!(futures_util::poll!(&mut call).is_pending(), "there is an answer to wait for");
         begun.send(call).ok();
     }));
-    call.recv().expect("the task ends well")
+    let call = call.recv().expect("the task ends well");
+    broker.enqueues.open();
+    call
 }
 
 /// What ends, on a thread of its own.
@@ -111,8 +121,8 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
 #[test]
 fn a_runtime_that_ends_leaves_no_call_behind() {
     let runtime = Runtime::new().unwrap();
-    let client = block_on(Client::connect("sqlite://:memory:")).unwrap();
-    let call = begun_in(&runtime, &client, 0);
+    let (broker, client) = embedded();
+    let call = begun_in(&runtime, &broker, &client, 0);
     runtime.shutdown_background();
     in_time(move || block_on(call)).unwrap();
     let next = Runtime::new().unwrap();
@@ -128,8 +138,8 @@ fn a_runtime_that_ends_leaves_no_call_behind() {
 #[test]
 fn a_runtime_that_is_blocked_delays_nobody_outside() {
     let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    let client = block_on(Client::connect("sqlite://:memory:")).unwrap();
-    block_on(begun_in(&runtime, &client, 0)).unwrap();
+    let (broker, client) = embedded();
+    block_on(begun_in(&runtime, &broker, &client, 0)).unwrap();
     let (go_on, blocks) = mpsc::channel::<()>();
     let blocked = runtime.spawn(async move { blocks.recv_timeout(Duration::from_secs(20)) });
     let outside = Runtime::new().unwrap();

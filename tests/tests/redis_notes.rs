@@ -194,6 +194,7 @@ async fn a_feature_waits_for_the_last_lane_that_does_not_know_it(kind: Kind) {
     assert!(error.to_string().contains("the feature `priority` is not known to a worker of the queue"), "{error}");
     assert_eq!((scene.bits(), scene.claim(1, 1).await.len()), (String::new(), 0), "nothing was stored");
     scene.enqueue(1, jobs(1)).await.expect("others are");
+    scene.server.command(&["HSET", "queue:{notes}:knows", "a-lane-that-is-no-more.1.1", "l"]);
     // The lane ends.
     scene.server.command(&["ZADD", "queue:{notes}:leases", "1", other.as_str()]);
     let suspects = scene.broker.suspects("notes", 10).await.unwrap().expired;

@@ -4,8 +4,8 @@
 //! answered. Three callers make batches of different sizes:
 //!
 //! - A caller with no other beside it sends its job at once, from its own thread.
-//! - Callers beside others gather. The I/O thread sends what has gathered as soon as a flight is free, and has at most [`FLIGHTS`]
-//!   batches of gathered jobs in flight.
+//! - Callers beside others gather. The I/O thread sends what has gathered as soon as a flight is free. At most [`FLIGHTS`] batches are in
+//!   flight, that of a caller from its own thread among them.
 //!   All callers of a client have the same deadline, so those of a flight are told before those that gathered behind it.
 //! - `enqueue_all` brings whole batches, and has at most [`BULK`] in flight.
 
@@ -35,7 +35,7 @@ use crate::{
 /// Gathered jobs of a queue. A caller beyond them waits, within its deadline.
 const GATHERED: usize = 65_536;
 
-/// Batches of gathered jobs in flight at once: while the server stores one, the callers of the other come back with new jobs.
+/// Batches of single jobs in flight at once: while the server stores one, the callers of the other come back with new jobs.
 const FLIGHTS: usize = 2;
 
 /// Batches of `enqueue_all` in flight at once.
@@ -57,7 +57,7 @@ pub(super) struct Sender {
 #[derive(Debug, Default)]
 struct State {
     gathered: Vec<Gathered>,
-    /// Batches of gathered jobs in flight.
+    /// Batches of single jobs in flight.
     flying: usize,
     /// Producers with nothing in flight.
     idle: Vec<Producer>,
@@ -85,7 +85,9 @@ impl Sender {
     pub(super) async fn enqueue(self: &Arc<Self>, job: NewJob) -> Result<Answer> {
         let until = after(self.route.deadline);
         let _call = Call(self);
-        if self.callers.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.callers.fetch_add(1, Ordering::Relaxed) == 0
+            && let Some(_flight) = Lone::departs(self)
+        {
             let answers = self.send_from_here(vec![job], until).await.map_err(|failure| failure.of(0))?;
             return answers.into_iter().next().ok_or_else(|| Error::Internal("an enqueue of one job has no answer".to_owned()));
         }
@@ -211,6 +213,25 @@ struct Call<'a>(&'a Sender);
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         self.0.callers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The batch of a caller that sends from its own thread: one of the [`FLIGHTS`] too, so that a queue has no more of them.
+struct Lone<'a>(&'a Arc<Sender>);
+
+impl<'a> Lone<'a> {
+    /// `None`: batches whose callers have gone are still in flight.
+    fn departs(sender: &'a Arc<Sender>) -> Option<Self> {
+        let mut state = sender.lock();
+        let is_free = state.flying < FLIGHTS;
+        state.flying += usize::from(is_free);
+        is_free.then_some(Lone(sender))
+    }
+}
+
+impl Drop for Lone<'_> {
+    fn drop(&mut self) {
+        self.0.change(|state| state.flying -= 1);
     }
 }
 

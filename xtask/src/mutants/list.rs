@@ -176,7 +176,8 @@ mutants! {
         "other hands: no reply repeats what they wrote": "(string.match(head[1], '^%d+$') or 'unknown')" => "head[1]";
     }
     REDIS_NOTES "queue-core/src/redis/script/guard.lua" {
-        "bits: one that a lane does not know is not set": "if not string.find(knows, bit, 1, true) then" => "if false then";
+        "bits: a lane that is no more holds nobody up": " and call('HEXISTS', K.workers, known[at]) == 1 then" => " then";
+        "bits: one that a lane does not know is not set": "if not string.find(known[at + 1], bit, 1, true) and" => "if false and";
     }
     REDIS_NOTES "queue-core/src/redis/script/look.lua" {
         "look: a pause is seen": "if call('HGET', K.meta, 'paused') == '1' then" => "if false then";
@@ -532,7 +533,7 @@ mutants! {
         "sqlite: a commit waits for half of a trip at most": "(self.trip / 2).min(LONGEST)" => "self.trip";
     }
     CLIENT "queue-core/src/client/sender.rs" {
-        "client: whoever is alone sends from its own thread": "if self.callers.fetch_add(1, Ordering::Relaxed) == 0 {" => "if self.callers.fetch_add(1, Ordering::Relaxed) == usize::MAX {";
+        "client: whoever is alone sends from its own thread": "self.callers.fetch_add(1, Ordering::Relaxed) == 0" => "self.callers.fetch_add(1, Ordering::Relaxed) == usize::MAX";
     }
     RUNTIMES "queue-core/src/client/sender.rs" {
         "client: whoever is alone needs no clock": "on_broker(&self.route.broker, concluded).await.map_err(Failure::Refused)?" => "concluded.await";

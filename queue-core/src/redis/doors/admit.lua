@@ -28,12 +28,11 @@ local function admit(found, list)
   --- with kept
   local ended = has('k') and call('HMGET', K.records, unpack(found))
   --- end
+  local is_tomb, tombs, dug_up = nil, nil, {}
   --- with all
-  local is_tomb, tombs = nil, nil
   if list and has('t') then
     is_tomb, tombs = tombs_of(found, list)
   end
-  local dug_up = {}
   --- end
   local passed, n = 0, #ids
   for at = 1, #found do
@@ -42,15 +41,11 @@ local function admit(found, list)
     --- with kept
     twice = twice or ended and ended[at]
     --- end
-    --- with all
     if n >= wanted then
       break
     elseif is_tomb and is_tomb[at] then
       dug_up[#dug_up + 1] = tombs[at]
     elseif twice then
-    --- without all
-    if twice then
-    --- end
       doubled = doubled + 1
     else
       if max_bytes then

@@ -27,10 +27,11 @@ end
 if #ARGV > 3 then
   local woken, n = store(4, #ARGV, K.ready2)
   count('enqueued', n)
-if woken then
---- include script/clock, script/hint
-hint()
-end
+  if woken then
+    -- Only then the time is asked for.
+    --- include script/clock, script/hint
+    hint()
+  end
 end
 call('HSET', K.producers, ARGV[1], ARGV[2])
 return false

@@ -1,11 +1,13 @@
 -- A bit is set only while every live lane knows it: an older one would ignore what it tells of.
 --- include script/has
 
--- The first of the bits that a request needs which some lane does not know. It is asked for before anything is written.
+-- The first of the bits that a request needs which some lane does not know. It is asked for before anything is written. What is noted of a
+-- lane that is no more holds nobody up.
 local function unknown_to_a_lane(needs)
   for bit in string.gmatch(needs, '.') do
-    for _, knows in ipairs(has(bit) and {} or call('HVALS', K.knows)) do
-      if not string.find(knows, bit, 1, true) then
+    local known = has(bit) and {} or call('HGETALL', K.knows)
+    for at = 1, #known, 2 do
+      if not string.find(known[at + 1], bit, 1, true) and call('HEXISTS', K.workers, known[at]) == 1 then
         return bit
       end
     end

@@ -1,5 +1,5 @@
--- Housekeeping of the feature bits: whoever looks at all keys that they tell of writes them anew. Nothing else takes a bit away.
-
+-- Housekeeping of the feature bits: whoever looks at all keys that they tell of writes them anew. Nothing else
+-- takes a bit away, but the end of a pause its own.
 --- include script/bits, script/first_due
 
 -- Which bits are needed. Whether a job is large is not seen without reading all: that bit stays while there are jobs.
