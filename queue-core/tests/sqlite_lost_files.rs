@@ -244,3 +244,16 @@ async fn who_looks_at_a_database_sees_what_is_in_it_and_makes_no_ballast() {
     drop(client);
     assert_eq!(place.names(), BTreeSet::from(["queue.db".to_owned()]));
 }
+
+/// Two connections that close at once take each other for one that goes on.
+#[tokio::test]
+async fn whoever_has_dropped_a_broker_finds_its_file_closed_and_merged() {
+    for round in 1..=300 {
+        let place = Place::new();
+        let broker = place.open();
+        broker.enqueue(&request(&producer(&broker).await, 1)).await.unwrap();
+        assert_eq!(ready(&broker).await, 1);
+        drop(broker);
+        assert_eq!(place.names(), BTreeSet::from(["queue.db", "queue.db-ballast"].map(str::to_owned)), "round {round}");
+    }
+}

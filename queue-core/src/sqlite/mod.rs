@@ -71,6 +71,7 @@ pub(crate) fn __fuzz_url(text: &str) -> Option<String> {
 pub struct SqliteBroker {
     /// Nothing only while it is dropped.
     databases: Option<Databases>,
+    /// The thread of the connection that writes, and of the one that reads, where there is one.
     threads: Vec<JoinHandle<()>>,
     path: Option<PathBuf>,
     lost: Lost,
@@ -178,10 +179,13 @@ impl SqliteBroker {
 /// Waits for the threads, so that whoever dropped the last handle finds the file closed and merged.
 impl Drop for SqliteBroker {
     fn drop(&mut self) {
-        drop(self.databases.take());
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        let Some(Databases { writer, reader }) = self.databases.take() else { return };
+        // One after the other: of two connections that close at once, each takes the other for one that goes on, and neither merges the log.
+        drop(reader);
+        let reading = self.threads.split_off(1);
+        reading.into_iter().for_each(|thread| drop(thread.join()));
+        drop(writer);
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 
