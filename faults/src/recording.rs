@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use queue_core::{
     Result,
-    broker::{self, Broker, DynBroker, Extend, Extended, Inspect, Suspect, Turn, TurnAnswer},
+    broker::{self, Broker, DynBroker, Extend, Extended, Inspect, OverdueLane, Turn, TurnAnswer},
     delegate_broker, delegate_inspect,
 };
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ fn finishes(turn: &Turn, phase: impl Fn(usize) -> Phase) -> impl Iterator<Item =
     turn.finishes.iter().enumerate().map(move |(position, finish)| {
         let operation = Operation::Finish {
             id: finish.id.to_string(),
-            lane: turn.worker.to_string(),
+            lane: turn.lane.to_string(),
             claim: finish.claim,
             seq: turn.seq,
             ending: ending(&finish.ending),
@@ -108,7 +108,7 @@ impl Broker for RecordingBroker {
         let claims = answer.deliveries.iter().filter(|delivery| !delivery.void).map(|delivery| {
             let operation = Operation::Claim {
                 id: delivery.id.to_string(),
-                lane: turn.worker.to_string(),
+                lane: turn.lane.to_string(),
                 claim: delivery.claim,
                 at_ms: answer.now_ms,
                 attempts: delivery.attempts,
@@ -116,14 +116,14 @@ impl Broker for RecordingBroker {
             };
             (Phase::Ok, operation)
         });
-        let renewed = (Phase::Ok, Operation::Renew { lane: turn.worker.to_string() });
+        let renewed = (Phase::Ok, Operation::Renew { lane: turn.lane.to_string() });
         self.recorder.note_all(finished.chain(claims).chain([renewed]));
         Ok(answer)
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
         // Whoever is late: it is seen whether that was asked for too late, or answered.
-        let renew = |lane: &Extend| Operation::Renew { lane: lane.worker.to_string() };
+        let renew = |beat: &Extend| Operation::Renew { lane: beat.lane.to_string() };
         self.recorder.note_all(lanes.iter().map(|lane| (Phase::Invoke, renew(lane))));
         let answers = self.inner.extend(lanes).await;
         let renewed = lanes.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
@@ -131,16 +131,16 @@ impl Broker for RecordingBroker {
         answers
     }
 
-    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
-        let fence = |suspect: &Suspect| Operation::Fence { lane: suspect.worker.to_string() };
-        self.recorder.note_all(suspects.iter().map(|suspect| (Phase::Invoke, fence(suspect))));
-        let fenced = self.inner.fence(queue, suspects).await;
+    async fn fence(&self, queue: &str, overdue: &[OverdueLane]) -> Result<Vec<bool>> {
+        let fence = |lane: &OverdueLane| Operation::Fence { lane: lane.name.to_string() };
+        self.recorder.note_all(overdue.iter().map(|lane| (Phase::Invoke, fence(lane))));
+        let fenced = self.inner.fence(queue, overdue).await;
         let phase = |position: usize| match &fenced {
             Ok(fenced) if fenced.get(position) == Some(&true) => Phase::Ok,
             Ok(_) => Phase::Fail,
             Err(_) => Phase::Unknown,
         };
-        self.recorder.note_all(suspects.iter().enumerate().map(|(position, suspect)| (phase(position), fence(suspect))));
+        self.recorder.note_all(overdue.iter().enumerate().map(|(position, lane)| (phase(position), fence(lane))));
         fenced
     }
 }

@@ -29,7 +29,7 @@ async fn memory() -> Client {
 async fn finish_one(client: &Client, ending: Ending) {
     let (queue, lease): (Arc<str>, _) = ("orders".into(), Duration::from_secs(30));
     let broker = client.broker();
-    let worker = broker.register(&Register::worker(queue.clone(), ProcessId::random(), lease)).await.unwrap().name;
+    let worker = broker.register(&Register::lane(queue.clone(), ProcessId::random(), lease)).await.unwrap().name;
     let answer = broker.turn(&Turn::new(queue.clone(), worker.clone(), 1, lease).claim(1)).await.unwrap();
     let delivery = &answer.deliveries[0];
     let finish = Finish::new(delivery, ending);

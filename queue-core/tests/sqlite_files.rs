@@ -26,7 +26,7 @@ async fn producer(broker: &SqliteBroker) -> PartyName {
 }
 
 async fn worker(broker: &SqliteBroker) -> PartyName {
-    broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name
+    broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name
 }
 
 fn refusal(path: &Path) -> Error {

@@ -67,7 +67,7 @@ async fn who_shares_a_commit_with_the_job_that_does_not_fit_is_answered() {
     let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await.unwrap().name;
     let mut lanes = Vec::new();
     for _ in 0..20 {
-        let lane = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name;
+        let lane = broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name;
         lanes.push(Extend::new(QUEUE, lane, 0, LEASE));
     }
     let mut seq = 0;
@@ -117,7 +117,7 @@ async fn a_full_disk_refuses_jobs_and_lets_all_others_be_finished() {
     };
     let broker = SqliteBroker::open_path(disk.path().join("queue.db")).unwrap();
     let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await.unwrap().name;
-    let lane = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name;
+    let lane = broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name;
     let (mut stored, mut seq) = (0, 0);
     // The other files on the disk grow now and then, until there is no room at all.
     let refused = loop {

@@ -81,7 +81,7 @@ async fn child() {
     let Some(path) = std::env::var_os(CHILD) else { return };
     let broker = SqliteBroker::open_path(path).unwrap();
     let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await.unwrap().name;
-    let lane = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name;
+    let lane = broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name;
     let mut finishes: Vec<Finish> = Vec::new();
     for seq in 1.. {
         let jobs: Vec<_> = (0..5).map(|_| NewJob::new(JobId::make(), vec![7; 300])).collect();

@@ -111,7 +111,7 @@ async fn a_file_that_is_put_back_is_worked_with_as_before() {
 async fn a_file_that_somebody_makes_anew_is_served_and_nobody_is_known_there() {
     let place = Place::new();
     let broker = place.open();
-    let (name, lane) = (producer(&broker).await, broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name);
+    let (name, lane) = (producer(&broker).await, broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name);
     broker.enqueue(&request(&name, 1)).await.unwrap();
     broker.turn(&Turn::new(QUEUE, lane.clone(), 1, LEASE).claim(1)).await.unwrap();
     place.remove_all();

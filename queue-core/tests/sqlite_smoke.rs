@@ -21,7 +21,7 @@ async fn a_job_is_claimed_and_acknowledged() {
     assert_eq!(handles.len(), 1000);
     let queue: Arc<str> = "numbers".into();
     let lease = Duration::from_secs(30);
-    let worker = broker.register(&Register::worker(queue.clone(), ProcessId::random(), lease)).await.unwrap().name;
+    let worker = broker.register(&Register::lane(queue.clone(), ProcessId::random(), lease)).await.unwrap().name;
     let turn = Turn::new(queue.clone(), worker.clone(), 1, lease).claim(500);
     let answer = broker.turn(&turn).await.unwrap();
     assert_eq!(answer.deliveries.len(), 500);

@@ -19,7 +19,7 @@
 //!     tokio::time::advance(Duration::from_secs(24 * 3600 + 1)).await;
 //!
 //!     let lease = Duration::from_secs(30);
-//!     let worker = broker.register(&Register::worker("letters", ProcessId::random(), lease)).await?.name;
+//!     let worker = broker.register(&Register::lane("letters", ProcessId::random(), lease)).await?.name;
 //!     let turn = Turn::new("letters", worker, 1, lease).claim(1);
 //!     assert_eq!(broker.turn(&turn).await?.deliveries.len(), 1);
 //!     Ok(())
@@ -40,8 +40,8 @@ use queue_core::{
     alarm::Alarm,
     broker::{
         Announcer, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker,
-        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, QueueStats, Reclaimed, Register,
-        Registered, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, Page, QueueStats,
+        Reclaimed, Register, Registered, SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
 };
 use tokio::time::Instant;
@@ -195,25 +195,25 @@ impl Broker for MemoryBroker {
         self.transition(&turn.queue, |model| model.turn(turn, None))
     }
 
-    async fn look(&self, queue: &str) -> Result<bool> {
-        Ok(self.read(queue, Model::look))
+    async fn has_work(&self, queue: &str) -> Result<bool> {
+        Ok(self.read(queue, Model::has_work))
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
         lanes.iter().map(|lane| self.transition(&lane.queue, |model| model.extend(lane))).collect()
     }
 
-    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
-        Ok(self.read(queue, |model| model.suspects(limit)))
+    async fn overdue(&self, queue: &str, limit: usize) -> Result<OverdueLanes> {
+        Ok(self.read(queue, |model| model.overdue(limit)))
     }
 
-    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
-        bounded("suspects", suspects.len())?;
-        Ok(self.transition(queue, |model| model.fence(suspects)))
+    async fn fence(&self, queue: &str, lanes: &[OverdueLane]) -> Result<Vec<bool>> {
+        bounded("lanes", lanes.len())?;
+        Ok(self.transition(queue, |model| model.fence(lanes)))
     }
 
-    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
-        Ok(self.transition(queue, |model| model.sweep_fenced(rule)))
+    async fn reclaim(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+        Ok(self.transition(queue, |model| model.reclaim(rule)))
     }
 
     async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {

@@ -64,12 +64,12 @@ async fn a_clock_that_is_put_back_leaves_leases_that_end_too_late() {
 #[tokio::test(start_paused = true)]
 async fn a_look_tells_whether_anything_waits() {
     let broker = MemoryBroker::new();
-    assert!(!broker.look(QUEUE).await.expect("a look is answered"));
+    assert!(!broker.has_work(QUEUE).await.expect("it is answered"));
     put(&broker, Due::Now).await;
-    assert!(broker.look(QUEUE).await.expect("a look is answered"));
+    assert!(broker.has_work(QUEUE).await.expect("it is answered"));
     let mut lane = Lane::on(&(Arc::new(broker.clone()) as _), QUEUE).await;
     let delivery = lane.claim_one().await;
-    assert!(!broker.look(QUEUE).await.expect("a look is answered"), "what runs does not wait");
+    assert!(!broker.has_work(QUEUE).await.expect("it is answered"), "what runs does not wait");
     lane.ack(&[delivery]).await;
     assert_eq!(broker.stats(QUEUE).await.expect("statistics can be read").depth.get(&JobState::Active), None);
 }

@@ -31,7 +31,7 @@ use crate::{
     health::{self, Health},
     hints::Hints,
     janitor::Janitor,
-    lookout::Lookout,
+    monitor::Monitor,
     outage::Outage,
     pump::{Event, Pump},
     reclaimer::Reclaimer,
@@ -179,7 +179,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     });
     duties.start({
         let shared = shared.clone();
-        move || Lookout::new(shared.clone())
+        move || Monitor::new(shared.clone())
     });
     duties.start({
         let (shared, events) = (shared.clone(), events.clone());

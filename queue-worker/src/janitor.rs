@@ -37,7 +37,7 @@ impl Janitor {
             match self.shared.broker.sweep(queue, &self.shared.settings.sweep).await {
                 Ok(swept) if swept.is_empty() => return,
                 Ok(swept) => {
-                    round.removed += swept.producers + swept.tombstones + swept.dead + swept.ended;
+                    round.removed += swept.producers + swept.remembered + swept.dead + swept.ended;
                     tracing::debug!(queue, ?swept, "sweep done");
                 }
                 Err(error) => {
@@ -117,7 +117,7 @@ mod tests {
         let mut janitor = Janitor::new(Shared::alone(&client, &["swept"], Settings::default()));
         assert_eq!(janitor.tick().await, Round::default());
         client.enqueue_raw(RawJob::new("task", vec![0x80]).queue("swept")).await.unwrap();
-        let lane = broker.register(&Register::worker("swept", ProcessId::random(), lease)).await.unwrap().name;
+        let lane = broker.register(&Register::lane("swept", ProcessId::random(), lease)).await.unwrap().name;
         let claimed = broker.turn(&Turn::new("swept", lane.clone(), 1, lease).claim(1)).await.unwrap();
         let kept = Ending::Ack { result: None, keep: Some(Duration::from_millis(1)) };
         let finish = Finish::new(&claimed.deliveries[0], kept);

@@ -77,7 +77,7 @@ pub(crate) enum TurnEnd {
 }
 
 /// Registers if need be, then sends the turn, unchanged, until it is answered (R10).
-pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut turn: Turn) -> TurnEnd {
+pub(crate) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, mut turn: Turn) -> TurnEnd {
     let queue = turn.queue.clone();
     // A replay does not renew the lease (R5), so that the next beat after it must not come too late.
     let mut patience = Patience::new(LONGEST_PAUSE.min(turn.lease / 6));
@@ -85,7 +85,7 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
     let name = match name {
         Some(name) => name,
         None => loop {
-            let request = Register::worker(queue.clone(), shared.process, turn.lease);
+            let request = Register::lane(queue.clone(), shared.process, turn.lease);
             let sent = now();
             let registered = shared.broker.register(&request).await.map(|registered| registered.name);
             if registered.is_ok() {
@@ -99,7 +99,7 @@ pub(crate) async fn settle(shared: Arc<Shared>, name: Option<PartyName>, mut tur
             }
         },
     };
-    turn.worker = name.clone();
+    turn.lane = name.clone();
     loop {
         let sent = now();
         match shared.broker.turn(&turn).await {

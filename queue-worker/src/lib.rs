@@ -9,7 +9,7 @@
 //! - `pump` claims and finishes. It owns the slots and the lanes; nothing else decides who runs where.
 //! - `heartbeat` renews leases and brings cancels.
 //! - `reclaimer` takes back the jobs of dead workers; `janitor` removes records that were kept long enough.
-//! - `lookout` checks whether the broker is full, or its file is gone.
+//! - `monitor` checks whether the broker is full, or its file is gone.
 //! - `hints` tells the pump what the broker announces.
 //! - `health` answers whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the log, and an
 //!   outage two.
@@ -32,7 +32,7 @@ mod hints;
 mod janitor;
 mod lane;
 mod letters;
-mod lookout;
+mod monitor;
 mod outage;
 mod patience;
 mod pump;

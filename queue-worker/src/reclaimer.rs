@@ -1,9 +1,9 @@
-//! Takes back the jobs of workers that died, in two looks: a lane whose lease has run out is a suspect, and is fenced only if
-//! it has not been heard of when it is looked at again, by this process's own clock. After any failure of the broker the
-//! looks start over: a Redis that stood still makes nobody a suspect.
+//! Takes back the jobs of workers that died, in two checks: a lane whose lease has run out is overdue, and is fenced only if
+//! it has not been heard of at the second check, by this process's own clock. After any failure of the broker the
+//! checks start over: a Redis that stood still makes no lane overdue.
 //!
-//! A lane whose deadline lies further ahead than its lease is long is a suspect, too: the broker's clock was put back, and says
-//! nothing about that lane. Between its two looks lies a whole lease more, so that its jobs are taken back no sooner than they
+//! A lane whose deadline lies further ahead than its lease is long is overdue, too: the broker's clock was put back, and says
+//! nothing about that lane. Between its two checks lies a whole lease more, so that its jobs are taken back no sooner than they
 //! would have been by a clock that is right.
 
 use std::{
@@ -15,7 +15,7 @@ use std::{
 use futures_util::future::join_all;
 use queue_core::{
     Error, Result,
-    broker::{Ahead, MAX_ITEMS, Suspect, Suspects},
+    broker::{Ahead, MAX_ITEMS, OverdueLane, OverdueLanes},
 };
 
 use crate::{
@@ -24,13 +24,13 @@ use crate::{
     letters,
     patience::Patience,
     time::now,
-    tuning::{LOOKED_TOGETHER, SHORTEST_LOOK, SWEEP_STEPS},
+    tuning::{CHECKED_TOGETHER, RECLAIM_STEPS, SHORTEST_CHECK},
 };
 
 /// The lanes that may be dead, by the number of their queue.
-type Seen = HashMap<(usize, Suspect), Sighting>;
+type Seen = HashMap<(usize, OverdueLane), Sighting>;
 
-/// The first look at a suspect.
+/// The first check of a lane that is overdue.
 struct Sighting {
     at: Instant,
     /// How long it must not show a sign of life from then on.
@@ -45,9 +45,9 @@ impl Sighting {
 
 pub(crate) struct Reclaimer {
     shared: Arc<Shared>,
-    /// Between two looks at a lane.
+    /// Between the two checks of a lane.
     confirm: Duration,
-    /// Queues are looked at in so many groups, one after the other, evenly, and not all at once.
+    /// Queues are checked in so many groups, one after the other, evenly, and not all at once.
     groups: usize,
     /// Between two groups.
     step: Duration,
@@ -61,21 +61,21 @@ pub(crate) struct Reclaimer {
 
 /// What one pass has done.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Looked {
-    /// Queues that were looked at.
+pub(crate) struct Checked {
+    /// Queues that were checked.
     pub(crate) queues: usize,
-    /// Lanes that are suspects, and wait for their second look.
-    pub(crate) suspects: usize,
+    /// Lanes that are overdue, and wait for their second check.
+    pub(crate) overdue: usize,
     /// Jobs that were taken back.
     pub(crate) moved: usize,
-    /// Queues that could not be looked at, or whose jobs could not be taken back.
+    /// Queues that could not be checked, or whose jobs could not be taken back.
     pub(crate) failed: usize,
 }
 
 impl Reclaimer {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let (pass, confirm) = shared.settings.reclaim();
-        let groups = shared.queues.len().div_ceil(LOOKED_TOGETHER).max(1);
+        let groups = shared.queues.len().div_ceil(CHECKED_TOGETHER).max(1);
         Reclaimer {
             confirm,
             groups,
@@ -89,15 +89,15 @@ impl Reclaimer {
         }
     }
 
-    /// The queues of this pass: those whose suspects are due, or the next group.
+    /// The queues of this pass: those whose overdue lanes are due, or the next group.
     fn next_queues(&mut self, asked: Instant) -> Vec<usize> {
         let queues = due(&self.seen, asked);
         if !queues.is_empty() || self.step_at > asked {
             return queues;
         }
-        let from = self.group * LOOKED_TOGETHER;
+        let from = self.group * CHECKED_TOGETHER;
         (self.group, self.step_at) = ((self.group + 1) % self.groups, asked + self.step);
-        (from..self.shared.queues.len().min(from + LOOKED_TOGETHER)).collect()
+        (from..self.shared.queues.len().min(from + CHECKED_TOGETHER)).collect()
     }
 
     /// Jobs of this queue could not be taken back.
@@ -119,25 +119,25 @@ impl Reclaimer {
 
 impl Pass for Reclaimer {
     const NAME: &'static str = "reclaimer";
-    type Report = Looked;
+    type Report = Checked;
 
-    /// Until the next group, or the next second look. The first pass is at once.
+    /// Until the next group, or the next second check. The first pass is at once.
     fn pause(&mut self) -> Duration {
         if !std::mem::replace(&mut self.began, true) {
             return Duration::ZERO;
         }
         let next = self.seen.values().map(Sighting::due).fold(self.step_at, Instant::min);
-        next.saturating_duration_since(now()).max(SHORTEST_LOOK)
+        next.saturating_duration_since(now()).max(SHORTEST_CHECK)
     }
 
-    /// One look at some queues.
-    async fn tick(&mut self) -> Looked {
+    /// Checks some queues.
+    async fn tick(&mut self) -> Checked {
         let asked = now();
         let queues = self.next_queues(asked);
         let (shared, confirm) = (self.shared.clone(), self.confirm);
-        let mut looked = Looked { queues: queues.len(), ..Looked::default() };
-        let answers = join_all(queues.iter().map(|queue| shared.broker.suspects(&shared.queues[*queue], MAX_ITEMS))).await;
-        // An answer may have left the broker at any time since; the second look comes so long after that.
+        let mut checked = Checked { queues: queues.len(), ..Checked::default() };
+        let answers = join_all(queues.iter().map(|queue| shared.broker.overdue(&shared.queues[*queue], MAX_ITEMS))).await;
+        // An answer may have left the broker at any time since; the second check comes so long after that.
         let answered = now();
         if answers.iter().any(|answer| answer.as_ref().is_err_and(Error::is_transient)) {
             start_over(&mut self.seen);
@@ -146,20 +146,20 @@ impl Pass for Reclaimer {
         let found: Vec<_> = queues
             .into_iter()
             .zip(answers)
-            .map(|(queue, suspects)| (queue, suspects.map(|suspects| confirmed(seen, queue, (asked, answered), suspects, confirm))))
+            .map(|(queue, overdue)| (queue, overdue.map(|overdue| confirmed(seen, queue, (asked, answered), overdue, confirm))))
             .collect();
         let taken_back = join_all(found.into_iter().map(async |(queue, found)| (queue, take_back(&shared, queue, found).await))).await;
         for (queue, outcome) in taken_back {
             match outcome {
-                Ok(moved) => looked.moved += moved,
+                Ok(moved) => checked.moved += moved,
                 Err(error) => {
-                    looked.failed += 1;
+                    checked.failed += 1;
                     self.failed(queue, &error);
                 }
             }
         }
-        looked.suspects = self.seen.len();
-        looked
+        checked.overdue = self.seen.len();
+        checked
     }
 }
 
@@ -168,34 +168,34 @@ fn start_over(seen: &mut Seen) {
     seen.clear();
 }
 
-/// Some queues with suspects whose time for the second look has come.
+/// Some queues with overdue lanes whose time for the second check has come.
 fn due(seen: &Seen, now: Instant) -> Vec<usize> {
     let due: BTreeSet<usize> = seen.iter().filter(|(_, first)| first.due() <= now).map(|((queue, _), _)| *queue).collect();
-    due.into_iter().take(LOOKED_TOGETHER).collect()
+    due.into_iter().take(CHECKED_TOGETHER).collect()
 }
 
-/// What a look at a queue has found.
+/// What the check of a queue has found.
 struct Found {
-    /// The second look at these has found them as the first.
-    confirmed: Vec<Suspect>,
-    /// Whether there are fenced lanes, whose jobs are to be swept back.
+    /// The second check has found these as the first did.
+    confirmed: Vec<OverdueLane>,
+    /// Whether there are fenced lanes, whose jobs are to be reclaimed.
     fenced: bool,
 }
 
-/// Notes the suspects of a queue. One that is a suspect no longer, that was renewed meanwhile, or that is suspected for the other
+/// Notes the overdue lanes of a queue. One that is overdue no longer, that was renewed meanwhile, or that is overdue for the other
 /// reason now, starts from the beginning.
-fn confirmed(seen: &mut Seen, queue: usize, (asked, answered): (Instant, Instant), suspects: Suspects, confirm: Duration) -> Found {
-    let fenced = suspects.fenced > 0;
-    let expired = suspects.expired.into_iter().map(|suspect| (suspect, confirm));
-    let ahead = suspects.ahead.into_iter().map(|Ahead { suspect, term }| (suspect, term.saturating_add(confirm)));
-    let found: HashMap<Suspect, Duration> = expired.chain(ahead).collect();
-    seen.retain(|(of, suspect), first| *of != queue || found.get(suspect) == Some(&first.wait));
+fn confirmed(seen: &mut Seen, queue: usize, (asked, answered): (Instant, Instant), overdue: OverdueLanes, confirm: Duration) -> Found {
+    let fenced = overdue.fenced > 0;
+    let expired = overdue.expired.into_iter().map(|lane| (lane, confirm));
+    let ahead = overdue.ahead.into_iter().map(|Ahead { lane, term }| (lane, term.saturating_add(confirm)));
+    let found: HashMap<OverdueLane, Duration> = expired.chain(ahead).collect();
+    seen.retain(|(of, lane), first| *of != queue || found.get(lane) == Some(&first.wait));
     let mut confirmed = Vec::new();
-    for (suspect, wait) in found {
-        let first = seen.entry((queue, suspect.clone())).or_insert(Sighting { at: answered, wait });
+    for (lane, wait) in found {
+        let first = seen.entry((queue, lane.clone())).or_insert(Sighting { at: answered, wait });
         if first.due() <= asked {
-            seen.remove(&(queue, suspect.clone()));
-            confirmed.push(suspect);
+            seen.remove(&(queue, lane.clone()));
+            confirmed.push(lane);
         }
     }
     Found { confirmed, fenced }
@@ -211,11 +211,11 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
         fenced |= shared.broker.fence(name, &confirmed).await?.contains(&true);
     }
     let mut all = 0;
-    for _ in 0..SWEEP_STEPS {
+    for _ in 0..RECLAIM_STEPS {
         if !fenced {
             break;
         }
-        let reclaimed = shared.broker.sweep_fenced(name, &shared.settings.crashes).await?;
+        let reclaimed = shared.broker.reclaim(name, &shared.settings.crashes).await?;
         let moved = reclaimed.moved();
         all += moved;
         if moved > 0 {
@@ -249,18 +249,18 @@ mod tests {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         let (broker, lease) = (client.broker().clone(), Duration::from_millis(50));
         client.enqueue_raw(RawJob::new("task", vec![0x80]).queue("dead")).await.unwrap();
-        let lane = broker.register(&Register::worker("dead", ProcessId::random(), lease)).await.unwrap().name;
+        let lane = broker.register(&Register::lane("dead", ProcessId::random(), lease)).await.unwrap().name;
         broker.turn(&Turn::new("dead", lane, 1, lease).claim(1)).await.unwrap();
         let settings = Settings { lease: Duration::from_millis(300), ..Settings::default() };
         let mut reclaimer = Reclaimer::new(Shared::alone(&client, &["dead"], settings));
         let mut passes = Vec::new();
-        while passes.last().is_none_or(|looked: &Looked| looked.moved == 0) {
+        while passes.last().is_none_or(|checked: &Checked| checked.moved == 0) {
             tokio::time::sleep(reclaimer.pause()).await;
             passes.push(reclaimer.tick().await);
         }
-        assert_eq!(passes.pop(), Some(Looked { queues: 1, suspects: 0, moved: 1, failed: 0 }));
-        assert!(passes.iter().any(|looked| looked.suspects == 1), "there was a look before: {passes:?}");
-        assert!(passes.iter().all(|looked| looked.moved + looked.failed == 0));
+        assert_eq!(passes.pop(), Some(Checked { queues: 1, overdue: 0, moved: 1, failed: 0 }));
+        assert!(passes.iter().any(|checked| checked.overdue == 1), "there was a look before: {passes:?}");
+        assert!(passes.iter().all(|checked| checked.moved + checked.failed == 0));
     }
 
     /// A server that stood still, and answers the first look only then.
@@ -270,8 +270,8 @@ mod tests {
         let (mut seen, began) = (Seen::new(), now());
         let mut is_confirmed = |queue, asked: u64, answered: u64| {
             let at = |seconds| began + Duration::from_secs(seconds);
-            let expired = vec![Suspect { worker: PartyName::new("lane"), deadline_ms: 1 }];
-            let found = confirmed(&mut seen, queue, (at(asked), at(answered)), Suspects::new(expired, 0), CONFIRM);
+            let expired = vec![OverdueLane { name: PartyName::new("lane"), deadline_ms: 1 }];
+            let found = confirmed(&mut seen, queue, (at(asked), at(answered)), OverdueLanes::new(expired, 0), CONFIRM);
             found.confirmed.len() == 1
         };
         assert!(!is_confirmed(0, 0, 10) && !is_confirmed(1, 10, 11));
@@ -285,16 +285,19 @@ mod tests {
     fn a_lease_that_ends_too_late_is_watched_for_its_whole_length() {
         const CONFIRM: Duration = Duration::from_secs(6);
         let (mut seen, began) = (Seen::new(), now());
-        let suspect = Suspect { worker: PartyName::new("lane"), deadline_ms: 3_600_000 };
-        let ahead = |term| Suspects::new(Vec::new(), 0).ahead(vec![Ahead { suspect: suspect.clone(), term: Duration::from_secs(term) }]);
-        let expired = Suspects::new(vec![suspect.clone()], 0);
-        let mut is_confirmed = |at: u64, suspects: Suspects| {
+        let lane = OverdueLane { name: PartyName::new("lane"), deadline_ms: 3_600_000 };
+        let ahead = |term| OverdueLanes::new(Vec::new(), 0).ahead(vec![Ahead { lane: lane.clone(), term: Duration::from_secs(term) }]);
+        let expired = OverdueLanes::new(vec![lane.clone()], 0);
+        let mut is_confirmed = |at: u64, overdue: OverdueLanes| {
             let at = began + Duration::from_secs(at);
-            !confirmed(&mut seen, 0, (at, at), suspects, CONFIRM).confirmed.is_empty()
+            !confirmed(&mut seen, 0, (at, at), overdue, CONFIRM).confirmed.is_empty()
         };
         assert!(!is_confirmed(0, ahead(30)) && !is_confirmed(35, ahead(30)));
         assert!(is_confirmed(36, ahead(30)), "its lease, and the time between two looks");
-        assert!(!is_confirmed(40, ahead(30)) && !is_confirmed(60, Suspects::default()) && !is_confirmed(80, ahead(30)), "it was renewed");
+        assert!(
+            !is_confirmed(40, ahead(30)) && !is_confirmed(60, OverdueLanes::default()) && !is_confirmed(80, ahead(30)),
+            "it was renewed"
+        );
         assert!(!is_confirmed(90, expired.clone()), "the clock is right again: that is another reason");
         assert!(is_confirmed(96, expired));
     }

@@ -92,13 +92,13 @@ pub(crate) const RESTART: Duration = Duration::from_secs(1);
 // The other duties.
 
 /// Queues whose suspects are asked for together: what is sent in one write is answered in one.
-pub(crate) const LOOKED_TOGETHER: usize = 16;
+pub(crate) const CHECKED_TOGETHER: usize = 16;
 
 /// Between two looks of the reclaimer, at least, however many queues it has.
-pub(crate) const SHORTEST_LOOK: Duration = Duration::from_millis(2);
+pub(crate) const SHORTEST_CHECK: Duration = Duration::from_millis(2);
 
 /// Sweeps, at most, of one look at a queue with fenced lanes; the next look goes on. Other queues are served in between.
-pub(crate) const SWEEP_STEPS: usize = 200;
+pub(crate) const RECLAIM_STEPS: usize = 200;
 
 /// Between two rounds of the janitor: what was kept long enough stays up to so much longer.
 pub(crate) const ROUND: Duration = Duration::from_secs(60);

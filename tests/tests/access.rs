@@ -104,7 +104,7 @@ async fn the_janitor_of_a_worker_and_the_doctor_of_an_admin_may_repair(kind: Kin
             "job without place",
         ];
         assert_eq!(found, expected, "{role}");
-        all.sweep_fenced(role, &CrashRule::default()).await.unwrap();
+        all.reclaim(role, &CrashRule::default()).await.unwrap();
         assert_eq!(broker.audit(role, Audit { repair: false, thorough: true }).await.unwrap(), [], "{role}");
     }
 }

@@ -100,7 +100,7 @@ async fn a_lane_whose_lease_was_deleted_gets_one_that_is_over(kind: Kind) {
     place.command("DEL", "leases", &[]);
     place.mends(&[DamageKind::LaneWithoutLease]).await;
     // From here on it is like every lane that fell silent.
-    assert_eq!(place.broker.suspects(QUEUE, 10).await.unwrap().expired.len(), 1);
+    assert_eq!(place.broker.overdue(QUEUE, 10).await.unwrap().expired.len(), 1);
 }
 
 async fn a_lane_whose_lease_never_ends_gets_one_that_is_over(kind: Kind) {
@@ -113,7 +113,7 @@ async fn a_lane_whose_lease_never_ends_gets_one_that_is_over(kind: Kind) {
         assert_eq!(place.audit(LOOK).await, [DamageKind::LaneWithoutLease], "{end}");
     }
     place.mends(&[DamageKind::LaneWithoutLease]).await;
-    assert_eq!(place.broker.suspects(QUEUE, 10).await.unwrap().expired.len(), 1);
+    assert_eq!(place.broker.overdue(QUEUE, 10).await.unwrap().expired.len(), 1);
 }
 
 async fn a_job_whose_lane_was_deleted_is_taken_back(kind: Kind) {
@@ -121,11 +121,11 @@ async fn a_job_whose_lane_was_deleted_is_taken_back(kind: Kind) {
     place.put(2).await;
     let mut lane = Lane::on(&place.broker, QUEUE).await;
     assert_eq!(lane.claim(2).await.len(), 2);
-    place.command("DEL", "workers", &[]);
+    place.command("DEL", "lanes", &[]);
     place.command("DEL", "leases", &[]);
     assert_eq!(place.audit(LOOK).await, [DamageKind::HeldByNobody; 2]);
     assert_eq!(place.audit(REPAIR).await[0], DamageKind::HeldByNobody);
-    place.broker.sweep_fenced(QUEUE, &queue_core::broker::CrashRule::default()).await.unwrap();
+    place.broker.reclaim(QUEUE, &queue_core::broker::CrashRule::default()).await.unwrap();
     assert_eq!(place.audit(LOOK).await, []);
     assert_eq!((place.depth(JobState::Active).await, place.depth(JobState::Retry).await), (0, 2));
 }
@@ -312,13 +312,13 @@ async fn rows_that_were_deleted_from_a_sqlite_file_are_mended() {
 
     let other = rusqlite::Connection::open(&path).unwrap();
     other
-        .execute_batch("DELETE FROM queue_workers; DELETE FROM queue_parked; INSERT INTO queue_parked VALUES (1, 'unknown', x'3d41')")
+        .execute_batch("DELETE FROM queue_lanes; DELETE FROM queue_parked; INSERT INTO queue_parked VALUES (1, 'unknown', x'3d41')")
         .unwrap();
     let found: Vec<Damage> = broker.audit(QUEUE, REPAIR).await.unwrap();
     let kinds: Vec<DamageKind> = found.iter().map(|damage| damage.kind).collect();
     assert_eq!(kinds, [DamageKind::HeldByNobody, DamageKind::JobWithoutPlace, DamageKind::IdWithoutJob]);
     assert_eq!(broker.audit(QUEUE, LOOK).await.unwrap(), []);
-    broker.sweep_fenced(QUEUE, &queue_core::broker::CrashRule::default()).await.unwrap();
+    broker.reclaim(QUEUE, &queue_core::broker::CrashRule::default()).await.unwrap();
     let depth = broker.stats(QUEUE).await.unwrap().depth;
     assert_eq!((depth.get(&JobState::Active), depth[&JobState::Ready], depth[&JobState::Retry]), (None, 2, 1));
 }

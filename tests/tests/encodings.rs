@@ -31,7 +31,7 @@ async fn what_is_looked_up_for_each_job_is_no_list_to_the_server(kind: Kind) {
         job
     });
     Producer::on(&broker, QUEUE).await.stored(jobs.collect()).await;
-    let worker = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name;
+    let worker = broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name;
     let held = broker.turn(&Turn::new(QUEUE, worker.clone(), 1, LEASE).claim(4)).await.unwrap().deliveries;
     let endings = [Ending::Nack { delay: LEASE, error: "e".to_owned() }, Ending::Snooze { delay: LEASE }];
     let finishes = held.iter().zip(endings).map(|(delivery, ending)| finish(delivery, ending)).collect();

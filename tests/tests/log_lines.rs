@@ -123,7 +123,7 @@ async fn every_dead_letter_is_one_line(url: &str, queue: &str) {
 /// Claims a job as a process that dies.
 async fn die_with_one(broker: &DynBroker, queue: &str) {
     let lease = Duration::from_secs(1);
-    let name = broker.register(&Register::worker(queue, ProcessId::random(), lease)).await.unwrap().name;
+    let name = broker.register(&Register::lane(queue, ProcessId::random(), lease)).await.unwrap().name;
     let mut turn = Turn::new(queue, name, 1, lease);
     turn.claim = 1;
     assert_eq!(broker.turn(&turn).await.unwrap().deliveries.len(), 1);

@@ -52,9 +52,9 @@ const KEYS: [(&str, &str); 31] = [
     ("priority", "hash"),
     ("notes", "hash"),
     ("given", "hash"),
-    ("tombstones", "zset"),
+    ("remembered", "zset"),
     ("tomb", "hash"),
-    ("workers", "hash"),
+    ("lanes", "hash"),
     ("leases", "zset"),
     ("terms", "zset"),
     ("fenced", "set"),
@@ -177,12 +177,12 @@ async fn a_worker_logs_the_key_and_runs_the_jobs_after_the_repair(kind: Kind) {
     let server = Server::start(kind);
     let shop = Shop(server.url());
     shop.run(&["enqueue", "greet", "--args", "{\"name\":\"Ada\"}", "--id", "ada"], 0);
-    server.command(&["SET", "queue:{orders}:workers", "theirs"]);
+    server.command(&["SET", "queue:{orders}:lanes", "theirs"]);
     let mut worker = Working(shop.command(&["work"]).env("SHOP_NAME", "Ada").stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
     let lines = Arc::new(Mutex::new(Vec::new()));
     let (log, read) = (BufReader::new(worker.0.stderr.take().unwrap()), lines.clone());
     std::thread::spawn(move || log.lines().map_while(Result::ok).for_each(|line| read.lock().unwrap().push(line)));
-    let told = format!("key `queue:{{orders}}:workers` of queue `orders` at {} holds a string where a hash belongs", server.url());
+    let told = format!("key `queue:{{orders}}:lanes` of queue `orders` at {} holds a string where a hash belongs", server.url());
     wait_for("the worker to name the key", || lines.lock().unwrap().iter().any(|line| line.contains(&told)).then_some(()));
     let done = |job: &str, word: &str| {
         wait_for(&format!("`{job}` to be {word}"), || {

@@ -50,7 +50,7 @@ async fn a_master_that_became_a_replica_is_left_at_once(kind: Kind) {
     let (old, new) = (Server::start(kind), Server::start(kind));
     let proxy = Proxy::to(old.port());
     let broker = RedisBroker::connect(&proxy.url()).await.unwrap();
-    let register = Register::worker("q", ProcessId::random(), LEASE);
+    let register = Register::lane("q", ProcessId::random(), LEASE);
     broker.register(&register).await.unwrap();
     proxy.lead_to(new.port());
     let demoted: String = old.ask(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]).unwrap();
@@ -93,7 +93,7 @@ async fn scripts_that_the_server_forgot_are_sent_again(kind: Kind) {
     let server = Server::start(kind);
     let broker = server.broker().await;
     let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap().name;
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
+    let worker = broker.register(&Register::lane("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     for seq in 1..=5 {
         server.command(&["SCRIPT", "FLUSH"]);
         broker.enqueue(&Enqueue::new("faults", producer.clone(), seq, jobs(3))).await.unwrap();
@@ -135,7 +135,7 @@ async fn a_user_without_announcements_or_info_can_work(kind: Kind) {
     let later = note::job(1).delay(Duration::from_millis(20)).enqueue(&client).await.unwrap();
     note::job(2).enqueue(&client).await.unwrap();
     let broker = client.broker();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
+    let worker = broker.register(&Register::lane("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     let mut turn = Turn::new("faults", worker, 0, LEASE).claim(5);
     let mut served = 0;
     eventually("both are served", async || {
@@ -218,7 +218,7 @@ async fn a_turn_whose_reply_was_lost_is_answered_again(kind: Kind) {
     let broker = RedisBroker::connect(&proxy.url()).await.unwrap();
     let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap().name;
     broker.enqueue(&Enqueue::new("faults", producer, 1, jobs(20))).await.unwrap();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
+    let worker = broker.register(&Register::lane("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     let mut held = broker.turn(&Turn::new("faults", worker.clone(), 1, LEASE).claim(5)).await.unwrap().deliveries;
     let finishes = held.iter().map(|delivery| finish(delivery, ack())).collect();
     let turn = Turn::new("faults", worker.clone(), 2, LEASE).finish(finishes).claim(5);
@@ -254,13 +254,13 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
     let broker = server.broker().await;
     let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap().name;
     broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, jobs(300))).await.unwrap();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
+    let worker = broker.register(&Register::lane("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     let held = broker.turn(&Turn::new("faults", worker.clone(), 1, LEASE).claim(100)).await.unwrap().deliveries;
     let of_plain = broker.register(&Register::producer("plain", ProcessId::random())).await.unwrap().name;
     broker.enqueue(&Enqueue::new("plain", of_plain, 1, jobs(2))).await.unwrap();
-    let plain = broker.register(&Register::worker("plain", ProcessId::random(), LEASE)).await.unwrap().name;
+    let plain = broker.register(&Register::lane("plain", ProcessId::random(), LEASE)).await.unwrap().name;
     let first = broker.turn(&Turn::new("plain", plain.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries.remove(0);
-    let lost = broker.register(&Register::worker("faults", ProcessId::random(), Duration::from_millis(1))).await.unwrap().name;
+    let lost = broker.register(&Register::lane("faults", ProcessId::random(), Duration::from_millis(1))).await.unwrap().name;
     broker.turn(&Turn::new("faults", lost.clone(), 1, Duration::from_millis(1)).claim(3)).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1mb"]);
 
@@ -282,12 +282,12 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
     let answer = broker.turn(&Turn::new("plain", plain, 2, LEASE).finish(vec![finish(&first, ack())]).claim(1)).await.unwrap();
     assert_eq!((answer.stale.len(), answer.deliveries.len()), (0, 1));
     let suspects = eventually("its lease ends", async || {
-        let suspects = broker.suspects("faults", 10).await.unwrap().expired;
+        let suspects = broker.overdue("faults", 10).await.unwrap().expired;
         (!suspects.is_empty()).then_some(suspects)
     })
     .await;
     assert_eq!(broker.fence("faults", &suspects).await.unwrap(), [true]);
-    assert_eq!(broker.sweep_fenced("faults", &CrashRule::default()).await.unwrap().charged, 3);
+    assert_eq!(broker.reclaim("faults", &CrashRule::default()).await.unwrap().charged, 3);
     let waiting: Vec<JobId> = ids(&(broker.clone() as DynBroker), "faults", JobState::Ready).await.into_iter().take(10).collect();
     assert_eq!(broker.cancel("faults", &waiting).await.unwrap().len(), 10);
     assert!(broker.delete("faults", &waiting).await.unwrap().into_iter().all(|deleted| deleted));
@@ -314,11 +314,11 @@ async fn a_newer_schema_is_left_alone(kind: Kind) {
     let server = Server::start(kind);
     let broker = server.broker().await;
     let producer = broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap().name;
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
+    let worker = broker.register(&Register::lane("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     let mut given = NewJob::new(JobId::given("g").unwrap(), envelope("x"));
     given.due = Due::After(LEASE);
     broker.enqueue(&Enqueue::new("faults", producer.clone(), 1, vec![given])).await.unwrap();
-    let of_plain = broker.register(&Register::worker("plain", ProcessId::random(), LEASE)).await.unwrap().name;
+    let of_plain = broker.register(&Register::lane("plain", ProcessId::random(), LEASE)).await.unwrap().name;
     for queue in ["faults", "plain"] {
         server.command(&["HSET", &format!("queue:{{{queue}}}:meta"), "schema", "2"]);
     }
@@ -346,7 +346,7 @@ async fn a_flushed_server_has_forgotten_everyone_and_work_goes_on(kind: Kind) {
     let client = Client::connect(&server.url()).await.unwrap();
     note::job(1).enqueue(&client).await.unwrap();
     let broker = client.broker();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
+    let worker = broker.register(&Register::lane("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     let held = broker.turn(&Turn::new("faults", worker.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries;
     server.command(&["FLUSHALL"]);
     let turn = Turn::new("faults", worker.clone(), 2, LEASE).finish(vec![finish(&held[0], ack())]);

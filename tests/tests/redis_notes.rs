@@ -47,13 +47,13 @@ async fn found_after_housekeeping(kind: Kind, beside_a_dead_job: bool) {
     let broker = server.broker().await;
     let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap().name;
     if beside_a_dead_job {
-        let other = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap().name;
+        let other = broker.register(&Register::lane("notes", ProcessId::random(), LEASE)).await.unwrap().name;
         broker.enqueue(&Enqueue::new("notes", producer.clone(), 1, jobs(1))).await.unwrap();
         let held = broker.turn(&Turn::new("notes", other.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries;
         let ending = Ending::Bury { reason: BuryReason::Failed, error: Some("x".to_owned()) };
         broker.turn(&Turn::new("notes", other, 2, LEASE).finish(vec![finish(&held[0], ending)])).await.unwrap();
     }
-    let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap().name;
+    let worker = broker.register(&Register::lane("notes", ProcessId::random(), LEASE)).await.unwrap().name;
     broker.enqueue(&Enqueue::new("notes", producer, 2, jobs(1))).await.unwrap();
     let moved = server.command(&[
         "EVAL",
@@ -82,7 +82,7 @@ impl Scene {
         let server = Server::start(kind);
         let broker = server.broker().await;
         let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap().name;
-        let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap().name;
+        let worker = broker.register(&Register::lane("notes", ProcessId::random(), LEASE)).await.unwrap().name;
         Scene { server, broker, producer, worker }
     }
 
@@ -177,7 +177,7 @@ async fn a_feature_that_is_not_known_is_refused_by_its_name(kind: Kind) {
     let refused = |error: Error| matches!(error, Error::FeatureUnknown { feature, by: "this library", .. } if feature == "fair groups");
     assert!(refused(scene.broker.turn(&scene.turn(1).claim(1)).await.unwrap_err()));
     assert!(refused(scene.enqueue(2, jobs(1)).await.unwrap_err()));
-    assert!(refused(scene.broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap_err()));
+    assert!(refused(scene.broker.register(&Register::lane("notes", ProcessId::random(), LEASE)).await.unwrap_err()));
     assert!(refused(scene.broker.cancel("notes", &[JobId::make()]).await.unwrap_err()));
     assert_eq!(scene.bits(), "fx", "nothing was written");
     scene.server.command(&["HSET", "queue:{notes}:meta", "bits", "f"]);
@@ -187,7 +187,7 @@ async fn a_feature_that_is_not_known_is_refused_by_its_name(kind: Kind) {
 /// An older lane would not serve it, or ignore what it says.
 async fn a_feature_waits_for_the_last_lane_that_does_not_know_it(kind: Kind) {
     let scene = Scene::new(kind).await;
-    let other = scene.broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap().name;
+    let other = scene.broker.register(&Register::lane("notes", ProcessId::random(), LEASE)).await.unwrap().name;
     scene.server.command(&["HSET", "queue:{notes}:knows", other.as_str(), "lf"]);
     let error = scene.enqueue(1, vec![high()]).await.unwrap_err();
     assert!(matches!(&error, Error::FeatureUnknown { feature, by: "a worker of the queue", .. } if feature == "priority"), "{error}");
@@ -197,8 +197,8 @@ async fn a_feature_waits_for_the_last_lane_that_does_not_know_it(kind: Kind) {
     scene.server.command(&["HSET", "queue:{notes}:knows", "a-lane-that-is-no-more.1.1", "l"]);
     // The lane ends.
     scene.server.command(&["ZADD", "queue:{notes}:leases", "1", other.as_str()]);
-    let suspects = scene.broker.suspects("notes", 10).await.unwrap().expired;
-    assert_eq!(scene.broker.fence("notes", &suspects).await.unwrap(), [true]);
+    let overdue = scene.broker.overdue("notes", 10).await.unwrap().expired;
+    assert_eq!(scene.broker.fence("notes", &overdue).await.unwrap(), [true]);
     scene.enqueue(2, vec![high()]).await.expect("every lane knows it now");
     assert_eq!(scene.claim(2, 2).await.len(), 2);
 }
@@ -252,7 +252,7 @@ async fn claim_numbers_grow_whatever_the_clock_says(kind: Kind) {
     let server = Server::start(kind);
     let broker = server.broker().await;
     let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap().name;
-    let worker = broker.register(&Register::worker("notes", ProcessId::random(), LEASE)).await.unwrap().name;
+    let worker = broker.register(&Register::lane("notes", ProcessId::random(), LEASE)).await.unwrap().name;
     broker.enqueue(&Enqueue::new("notes", producer, 1, jobs(3))).await.unwrap();
     let last = 4_000_000_000_000;
     server.command(&["HSET", "queue:{notes}:meta", "claim", &last.to_string()]);

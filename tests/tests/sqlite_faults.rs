@@ -82,7 +82,7 @@ async fn writers_of_several_connections_take_turns() {
     }
     let mut taken = HashSet::new();
     let broker = SqliteBroker::open(&url).unwrap();
-    let worker = broker.register(&Register::worker("faults", ProcessId::random(), LEASE)).await.unwrap().name;
+    let worker = broker.register(&Register::lane("faults", ProcessId::random(), LEASE)).await.unwrap().name;
     let mut turn = Turn::new("faults", worker, 0, LEASE).claim(50);
     while taken.len() < (4 * EACH) as usize {
         turn.seq += 1;

@@ -102,7 +102,7 @@ async fn a_duty_that_panics_is_started_again_while_the_others_go_on() {
     let done = async || steady.inspector().stats("shaky").await.unwrap().counters.get("done").copied().unwrap_or(0);
     count::job(0).enqueue(&steady).await.unwrap();
     let lease = Duration::from_millis(50);
-    let dead = steady.broker().register(&Register::worker("shaky", ProcessId::random(), lease)).await.unwrap().name;
+    let dead = steady.broker().register(&Register::lane("shaky", ProcessId::random(), lease)).await.unwrap().name;
     let claimed = steady.broker().turn(&Turn::new("shaky", dead, 1, lease).claim(1)).await.unwrap();
     assert_eq!(claimed.deliveries.len(), 1, "somebody claims a job and is never heard of again");
 

@@ -104,7 +104,7 @@ async fn big_payloads(server: &Server) -> Readings {
 async fn largest_answer(client: &Client) -> Result<(usize, usize), Error> {
     use queue_core::broker::{ProcessId, Register, Turn};
     let lease = Duration::from_secs(600);
-    let worker = client.broker().register(&Register::worker("bench", ProcessId::random(), lease)).await?.name;
+    let worker = client.broker().register(&Register::lane("bench", ProcessId::random(), lease)).await?.name;
     let answer = client.broker().turn(&Turn::new("bench", worker, 1, lease).claim(256)).await?;
     Ok((answer.deliveries.len(), answer.deliveries.iter().map(|delivery| delivery.envelope.len()).sum()))
 }

@@ -78,7 +78,7 @@ async fn crowd(server: &Server) -> Result<(), Error> {
     client.enqueue_all(jobs(LANES)).await?;
     let broker = client.broker();
     let claims = iter(0..LANES).map(|_| async {
-        let lane = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await?.name;
+        let lane = broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await?.name;
         broker.turn(&Turn::new(QUEUE, lane, 1, Duration::from_millis(500)).claim(1)).await
     });
     claims.buffer_unordered(64).try_collect::<Vec<_>>().await?;
@@ -103,15 +103,15 @@ async fn play(server: &Server, meter: &Meter<'_>) -> Result<Vec<Lap>, Error> {
     laps.push(meter.lap("turn")?);
 
     let broker = client.broker();
-    let mut suspects = broker.suspects(QUEUE, MAX_ITEMS).await?;
-    while !suspects.expired.is_empty() {
-        broker.fence(QUEUE, &suspects.expired).await?;
-        suspects = broker.suspects(QUEUE, MAX_ITEMS).await?;
+    let mut overdue = broker.overdue(QUEUE, MAX_ITEMS).await?;
+    while !overdue.expired.is_empty() {
+        broker.fence(QUEUE, &overdue.expired).await?;
+        overdue = broker.overdue(QUEUE, MAX_ITEMS).await?;
     }
     laps.push(meter.lap("fence")?);
     let mut moved = 1;
     while moved > 0 {
-        let swept = broker.sweep_fenced(QUEUE, &CrashRule::default()).await?;
+        let swept = broker.reclaim(QUEUE, &CrashRule::default()).await?;
         moved = swept.released + swept.charged + swept.buried.len() + swept.forgotten;
     }
     laps.push(meter.lap("reclaim")?);
@@ -185,7 +185,7 @@ struct Lane {
 
 impl Lane {
     async fn new(broker: &DynBroker) -> Result<Self, Error> {
-        let name = broker.register(&Register::worker(QUEUE, ProcessId::random(), LEASE)).await?.name;
+        let name = broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await?.name;
         Ok(Lane { broker: broker.clone(), name, turns: 0 })
     }
 

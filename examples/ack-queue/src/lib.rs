@@ -44,7 +44,7 @@ pub struct AckQueue {
 
 #[derive(Debug)]
 struct Lane {
-    worker: PartyName,
+    name: PartyName,
     /// The last turn that was answered.
     answered: u64,
 }
@@ -117,26 +117,26 @@ impl AckQueue {
     /// Makes visible again what others claimed and did not acknowledge in time.
     async fn take_back(&self) -> Result<()> {
         let rule = CrashRule { max_crashes: MAX_CLAIMS, delay: Duration::ZERO, ..CrashRule::default() };
-        let suspects = self.broker.suspects(&self.name, 100).await?;
+        let suspects = self.broker.overdue(&self.name, 100).await?;
         if !suspects.expired.is_empty() {
             self.broker.fence(&self.name, &suspects.expired).await?;
         }
         if !suspects.expired.is_empty() || suspects.fenced > 0 {
-            self.broker.sweep_fenced(&self.name, &rule).await?;
+            self.broker.reclaim(&self.name, &rule).await?;
         }
         Ok(())
     }
 
     /// A process of its own for every lane: each claim is judged alone, whoever else was late.
     async fn register(&self, lease: Duration) -> Result<Lane> {
-        let worker = self.broker.register(&Register::worker(self.name.clone(), ProcessId::random(), lease)).await?.name;
-        Ok(Lane { worker, answered: 0 })
+        let name = self.broker.register(&Register::lane(self.name.clone(), ProcessId::random(), lease)).await?.name;
+        Ok(Lane { name, answered: 0 })
     }
 
     /// One turn of a lane. After an error the lane is dropped: what it holds comes back when its lease is over.
     async fn turn(&self, lane: Lane, lease: Duration, finishes: Vec<Finish>, claim: usize) -> Result<(Lane, TurnAnswer)> {
         let seq = lane.answered + 1;
-        let turn = Turn::new(self.name.clone(), lane.worker.clone(), seq, lease).finish(finishes).claim(claim);
+        let turn = Turn::new(self.name.clone(), lane.name.clone(), seq, lease).finish(finishes).claim(claim);
         let answer = again(async || self.broker.turn(&turn).await).await?;
         Ok((Lane { answered: seq, ..lane }, answer))
     }

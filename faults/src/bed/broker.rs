@@ -332,7 +332,7 @@ impl Place {
         match (master, self) {
             (Some(server), _) => {
                 let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
-                let names: Vec<String> = server.ask_patiently(&["HKEYS", &key("workers")], PATIENCE)?;
+                let names: Vec<String> = server.ask_patiently(&["HKEYS", &key("lanes")], PATIENCE)?;
                 let leases: Vec<(String, i64)> = server.ask_patiently(&["ZRANGE", &key("leases"), "0", "-1", "WITHSCORES"], PATIENCE)?;
                 let deadline = |name: &String| leases.iter().find(|(lane, _)| lane == name).map_or(0, |(_, deadline)| *deadline);
                 let lanes = names.iter().map(|name| Lane { name: name.clone(), deadline_ms: deadline(name) }).collect();
@@ -340,7 +340,7 @@ impl Place {
             }
             (None, Place::File { path, .. }) => {
                 let file = rusqlite::Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-                let mut lanes = file.prepare("SELECT name, deadline FROM queue_workers")?;
+                let mut lanes = file.prepare("SELECT name, deadline FROM queue_lanes")?;
                 let lanes = lanes.query_map([], |row| Ok(Lane { name: row.get(0)?, deadline_ms: row.get(1)? }))?;
                 Ok(Inside { lanes: lanes.collect::<Result<_, _>>()?, bodies: Vec::new() })
             }

@@ -181,7 +181,7 @@ fn leases(bed: &mut Bed) -> Harming<'_> {
         let lease = Duration::from_secs(20);
         let claims = iter(0..LANES).map(|_| async {
             use queue_core::broker::Broker;
-            let lane = broker.register(&Register::worker(QUEUE, ProcessId::random(), lease)).await?.name;
+            let lane = broker.register(&Register::lane(QUEUE, ProcessId::random(), lease)).await?.name;
             // The shorter lease of the last turn is the one that counts.
             broker.turn(&Turn::new(QUEUE, lane, 1, Duration::from_millis(500)).claim(1)).await
         });

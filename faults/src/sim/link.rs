@@ -15,7 +15,7 @@ use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
         Broker, BrokerInfo, CALL_DEADLINE, CancelAnswer, Confirm, Confirmed, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints,
-        Inspect, Reclaimed, Register, Registered, Suspect, Suspects, SweepLimits, Swept, Turn, TurnAnswer,
+        Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, SweepLimits, Swept, Turn, TurnAnswer,
     },
     delegate_broker, delegate_inspect,
 };
@@ -176,9 +176,9 @@ impl Broker for Link {
         self.call(call).await
     }
 
-    async fn look(&self, queue: &str) -> Result<bool> {
+    async fn has_work(&self, queue: &str) -> Result<bool> {
         let (broker, queue) = (self.broker.clone(), queue.to_owned());
-        self.call(async move { broker.look(&queue).await }).await
+        self.call(async move { broker.has_work(&queue).await }).await
     }
 
     /// Torn: each lane fares for itself.
@@ -190,19 +190,19 @@ impl Broker for Link {
         futures_util::future::join_all(beats).await
     }
 
-    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
+    async fn overdue(&self, queue: &str, limit: usize) -> Result<OverdueLanes> {
         let (broker, queue) = (self.broker.clone(), queue.to_owned());
-        self.call(async move { broker.suspects(&queue, limit).await }).await
+        self.call(async move { broker.overdue(&queue, limit).await }).await
     }
 
-    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
-        let (broker, queue, suspects) = (self.broker.clone(), queue.to_owned(), suspects.to_vec());
-        self.call(async move { broker.fence(&queue, &suspects).await }).await
+    async fn fence(&self, queue: &str, overdue: &[OverdueLane]) -> Result<Vec<bool>> {
+        let (broker, queue, overdue) = (self.broker.clone(), queue.to_owned(), overdue.to_vec());
+        self.call(async move { broker.fence(&queue, &overdue).await }).await
     }
 
-    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+    async fn reclaim(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
         let (broker, queue, rule) = (self.broker.clone(), queue.to_owned(), *rule);
-        self.call(async move { broker.sweep_fenced(&queue, &rule).await }).await
+        self.call(async move { broker.reclaim(&queue, &rule).await }).await
     }
 
     async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {

@@ -116,7 +116,7 @@ impl World {
     /// Whether nothing waits, runs, or is to be taken back.
     async fn is_drained(&self) -> Result<bool, Error> {
         let depth = self.broker.stats(QUEUE).await?.depth;
-        let fenced = self.broker.suspects(QUEUE, 1).await?.fenced;
+        let fenced = self.broker.overdue(QUEUE, 1).await?.fenced;
         Ok(fenced == 0 && depth.into_iter().all(|(state, jobs)| jobs == 0 || state.is_final()))
     }
 

@@ -186,7 +186,7 @@ pub struct QueueStats {
     /// `released`, `requeued`, `dead_evicted`.
     pub counters: BTreeMap<String, u64>,
     /// Registered lanes whose lease has not run out.
-    pub workers: u64,
+    pub lanes: u64,
     /// Whether it is paused.
     pub paused: bool,
 }

@@ -12,7 +12,7 @@ pub struct Extend {
     /// The queue.
     pub queue: Arc<str>,
     /// The lane.
-    pub worker: PartyName,
+    pub lane: PartyName,
     /// Its last answered turn, 0 before the first.
     pub answered: u64,
     /// The lease ends this long after the broker has handled the beat.
@@ -21,8 +21,8 @@ pub struct Extend {
 
 impl Extend {
     /// A beat that lets the lease end after `lease` from now.
-    pub fn new(queue: impl Into<Arc<str>>, worker: PartyName, answered: u64, lease: Duration) -> Self {
-        Extend { queue: queue.into(), worker, answered, lease }
+    pub fn new(queue: impl Into<Arc<str>>, lane: PartyName, answered: u64, lease: Duration) -> Self {
+        Extend { queue: queue.into(), lane, answered, lease }
     }
 }
 
@@ -43,9 +43,9 @@ impl Extended {
 
 /// An overdue lane, and its deadline at the first check.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Suspect {
-    /// The lane.
-    pub worker: PartyName,
+pub struct OverdueLane {
+    /// Its name.
+    pub name: PartyName,
     /// The deadline at the first check, in broker milliseconds.
     pub deadline_ms: i64,
 }
@@ -58,7 +58,7 @@ pub struct Suspect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The lane and its deadline.
-    pub suspect: Suspect,
+    pub lane: OverdueLane,
     /// The length of its lease, as registered.
     pub term: Duration,
 }
@@ -66,19 +66,19 @@ pub struct Ahead {
 /// The overdue lanes of a queue: the reclaimer's first check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Suspects {
+pub struct OverdueLanes {
     /// Lanes whose deadline is past.
-    pub expired: Vec<Suspect>,
+    pub expired: Vec<OverdueLane>,
     /// Lanes whose lease ends later than a renewal would end now.
     pub ahead: Vec<Ahead>,
     /// How many lanes are fenced and not yet reclaimed to the end.
     pub fenced: usize,
 }
 
-impl Suspects {
+impl OverdueLanes {
     /// Lanes whose deadline is past, and how many are fenced.
-    pub fn new(expired: Vec<Suspect>, fenced: usize) -> Self {
-        Suspects { expired, ahead: Vec::new(), fenced }
+    pub fn new(expired: Vec<OverdueLane>, fenced: usize) -> Self {
+        OverdueLanes { expired, ahead: Vec::new(), fenced }
     }
 
     /// Adds lanes whose lease ends later than a renewal would end now.

@@ -10,7 +10,7 @@
 //! [turn](Broker::turn) and every [beat](Broker::extend) renews the lease. A turn hands in endings and claims new jobs. Each claim
 //! stores a **tag** with its jobs: the lane's name and a claim number that only grows. An ending counts only while the stored tag
 //! equals the delivery's, byte for byte. When a lease is over, a reclaimer [fences](Broker::fence) the lane: the broker answers
-//! [`Error::Forgotten`](crate::Error::Forgotten) to all of its later requests. Then the reclaimer [takes back](Broker::sweep_fenced) the
+//! [`Error::Forgotten`](crate::Error::Forgotten) to all of its later requests. Then the reclaimer [takes back](Broker::reclaim) the
 //! lane's jobs.
 //!
 //! # Requests are sent again until they are answered
@@ -50,7 +50,7 @@ pub const DUE_ITEMS: usize = 200;
 /// Most bytes of the envelopes and results of one request or answer (a single larger item is sent alone).
 pub const MAX_BYTES: usize = 1024 * 1024;
 
-/// Most jobs that one call of [`Broker::sweep_fenced`] moves.
+/// Most jobs that one call of [`Broker::reclaim`] moves.
 pub const RECLAIM_ITEMS: usize = 100;
 
 /// A store of jobs: Redis, SQLite, or a wrapper around another broker.
@@ -118,7 +118,7 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Whether a queue has waiting jobs. If it has none, a turn would find nothing to claim. A broker for which the question costs about
     /// as much as a turn answers `true`.
-    async fn look(&self, queue: &str) -> Result<bool>;
+    async fn has_work(&self, queue: &str) -> Result<bool>;
 
     /// Renews the leases of several lanes, of any queues (R6). Never creates an entry. Works on a full broker.
     ///
@@ -127,16 +127,16 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// The overdue lanes of a queue (R7, first check): lanes whose lease is over, and lanes whose lease ends later than a renewal would
     /// end now; at most `limit` of each. And how many lanes are fenced already.
-    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects>;
+    async fn overdue(&self, queue: &str, limit: usize) -> Result<OverdueLanes>;
 
     /// Fences each lane whose deadline is unchanged since the first check and which is still overdue (R7, second check): its entry is
     /// removed. Returns for each lane, in order, whether it was fenced. At most [`MAX_ITEMS`].
-    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>>;
+    async fn fence(&self, queue: &str, lanes: &[OverdueLane]) -> Result<Vec<bool>>;
 
     /// Reclaims the jobs of every fenced lane in bounded steps: → `retry`, `ready` or `dead`, by the [`CrashRule`] (R7). Forgets a fenced
     /// lane only after one whole pass over the active jobs that began after its fencing. Any reclaimer can continue what another has
     /// begun.
-    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed>;
+    async fn reclaim(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed>;
 
     /// Cancels jobs in any state that is not final: → `cancelled` (R13). One answer per id, in order. The next beat tells the lane of an
     /// active job.

@@ -11,7 +11,7 @@ use std::{
 #[non_exhaustive]
 pub enum Party {
     /// A lane of a worker.
-    Worker {
+    Lane {
         /// The term: the length of its lease. Turns and beats of the lane must not ask for more.
         lease: Duration,
     },
@@ -35,8 +35,8 @@ pub struct Register {
 
 impl Register {
     /// A request of a lane.
-    pub fn worker(queue: impl Into<Arc<str>>, process: ProcessId, lease: Duration) -> Self {
-        Register { queue: queue.into(), party: Party::Worker { lease }, process, until: None }
+    pub fn lane(queue: impl Into<Arc<str>>, process: ProcessId, lease: Duration) -> Self {
+        Register { queue: queue.into(), party: Party::Lane { lease }, process, until: None }
     }
 
     /// A request of a producer.

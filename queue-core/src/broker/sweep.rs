@@ -24,9 +24,9 @@ pub struct SweepLimits {
     /// store its time, so a sweep finds out which producers have enqueued since the sweep before.
     pub producers: Duration,
     /// How long a given id is remembered after its job is done. Default: 24 h.
-    pub tombstones: Duration,
+    pub remembered: Duration,
     /// How many ids are remembered, at most. Default: 1,000,000.
-    pub tombstone_count: u64,
+    pub remembered_count: u64,
     /// How long dead jobs are kept. Default: 180 days.
     pub dead: Duration,
     /// How many bytes of dead jobs are kept, at most. Default: 256 MiB.
@@ -42,8 +42,8 @@ impl Default for SweepLimits {
         const DAY: Duration = Duration::from_secs(24 * 3600);
         SweepLimits {
             producers: DAY,
-            tombstones: DAY,
-            tombstone_count: 1_000_000,
+            remembered: DAY,
+            remembered_count: 1_000_000,
             dead: DAY * 180,
             dead_bytes: 256 * 1024 * 1024,
             keep: KeepLimits::default(),
@@ -59,7 +59,7 @@ pub struct Swept {
     /// Idle producers.
     pub producers: usize,
     /// Remembered ids.
-    pub tombstones: usize,
+    pub remembered: usize,
     /// Dead jobs past their retention; each is counted in the queue's `dead_evicted`.
     pub dead: usize,
     /// Kept jobs past their retention.

@@ -14,7 +14,7 @@ pub struct Turn {
     /// The queue.
     pub queue: Arc<str>,
     /// The lane.
-    pub worker: PartyName,
+    pub lane: PartyName,
     /// One more than the number of the last answered turn; the first turn has 1.
     pub seq: u64,
     /// The lane's lease ends this long after the broker has handled the turn.
@@ -35,10 +35,10 @@ pub struct Turn {
 
 impl Turn {
     /// A turn without endings that claims nothing: it renews the lease.
-    pub fn new(queue: impl Into<Arc<str>>, worker: PartyName, seq: u64, lease: Duration) -> Self {
+    pub fn new(queue: impl Into<Arc<str>>, lane: PartyName, seq: u64, lease: Duration) -> Self {
         Turn {
             queue: queue.into(),
-            worker,
+            lane,
             seq,
             lease,
             finishes: Vec::new(),
@@ -195,7 +195,7 @@ pub struct TurnAnswer {
     /// Whether the queue is paused: endings count, and nothing is claimed.
     pub paused: bool,
     /// How many lanes are registered with the queue, so that lanes can share polls. Zero in a replay.
-    pub workers: usize,
+    pub lanes: usize,
 }
 
 /// A job in the hands of a lane.

@@ -72,31 +72,31 @@ pub(super) struct Lost {
     request: Enqueue,
     cause: Error,
     /// What the first retry was told serves those of the other callers of the batch.
-    settled: Mutex<Option<Vec<Answer>>>,
+    resolved: Mutex<Option<Vec<Answer>>>,
 }
 
 impl Lost {
     pub(super) fn new(route: Route, request: Enqueue, cause: Error) -> Self {
-        Lost { route, request, cause, settled: Mutex::default() }
+        Lost { route, request, cause, resolved: Mutex::default() }
     }
 
     /// It was answered after all, when some of its callers did not wait any more.
-    pub(super) fn is_settled(&self, answers: &[Answer]) {
+    pub(super) fn is_resolved(&self, answers: &[Answer]) {
         // Who asks again at this very moment hears the same of the broker.
-        if let Ok(mut settled) = self.settled.try_lock() {
-            *settled = Some(answers.to_vec());
+        if let Ok(mut resolved) = self.resolved.try_lock() {
+            *resolved = Some(answers.to_vec());
         }
     }
 
-    async fn settle(&self) -> Result<Vec<Answer>> {
+    async fn resolve(&self) -> Result<Vec<Answer>> {
         let until = after(self.route.deadline);
         let silent = |_| self.route.ambiguous("it has not answered in time");
-        let mut settled = timeout_at(until, self.settled.lock()).await.map_err(silent)?;
-        if let Some(answers) = &*settled {
+        let mut resolved = timeout_at(until, self.resolved.lock()).await.map_err(silent)?;
+        if let Some(answers) = &*resolved {
             return Ok(answers.clone());
         }
         match Producer::again(&self.route, self.request.clone(), &mut Callers::One(until)).await {
-            Ok(answers) => Ok(settled.insert(answers).clone()),
+            Ok(answers) => Ok(resolved.insert(answers).clone()),
             Err(Failure::Refused(error)) => Err(error),
             Err(Failure::Unknown(lost)) => Err(lost.cause.duplicate()),
         }
@@ -136,8 +136,8 @@ impl<T> Pending<T> {
     /// conflict.
     pub async fn retry(mut self) -> Result<Handle<T>> {
         let lost = self.lost.clone();
-        let settled = on_broker(&self.lost.route.broker, async move { lost.settle().await }).await;
-        let answers = match settled {
+        let resolved = on_broker(&self.lost.route.broker, async move { lost.resolve().await }).await;
+        let answers = match resolved {
             Ok(Ok(answers)) => answers,
             Ok(Err(error @ (Error::Forgotten(_) | Error::Old { .. }))) => return Err(error),
             // Whatever is said now, the first sending may have arrived.

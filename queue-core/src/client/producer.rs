@@ -154,7 +154,7 @@ impl Producer {
                         Ok(Some(answers)) => {
                             if let Some(lost) = &fate.lost {
                                 self.name = None;
-                                lost.is_settled(&answers);
+                                lost.is_resolved(&answers);
                             }
                             return Ok(answers);
                         }

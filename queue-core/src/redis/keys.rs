@@ -13,9 +13,9 @@
 //! | `ended` | list | ids of kept jobs, in the order in which they ended; `until:id` of those that may come again |
 //! | `records` | hash | id → what is known of a kept job |
 //! | `attempts`, `snoozes`, `crashes`, `errors`, `priority`, `notes` | hash | by id, of the few jobs that have any |
-//! | `given`, `tombstones` | hash, sorted set | digests of given ids; those whose jobs are done, by time |
+//! | `given`, `remembered` | hash, sorted set | digests of given ids; those whose jobs are done, by time |
 //! | `tomb` | hash | cancelled id and the digit of the list in which it still lies → nothing |
-//! | `workers` | hash | lane → sequence and last answer |
+//! | `lanes` | hash | lane → sequence and last answer |
 //! | `leases` | sorted set | lanes by deadline |
 //! | `terms` | sorted set | lanes by the length of their lease |
 //! | `knows` | hash | lane → the feature bits that it knows |
@@ -51,9 +51,9 @@ pub(in crate::redis) enum Kind {
     Priority,
     Notes,
     Given,
-    Tombstones,
+    Remembered,
     Tomb,
-    Workers,
+    Lanes,
     Leases,
     Terms,
     Knows,
@@ -91,9 +91,9 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Priority,
     Kind::Notes,
     Kind::Given,
-    Kind::Tombstones,
+    Kind::Remembered,
     Kind::Tomb,
-    Kind::Workers,
+    Kind::Lanes,
     Kind::Leases,
     Kind::Terms,
     Kind::Knows,
@@ -129,9 +129,9 @@ impl Kind {
             Kind::Priority => "priority",
             Kind::Notes => "notes",
             Kind::Given => "given",
-            Kind::Tombstones => "tombstones",
+            Kind::Remembered => "remembered",
             Kind::Tomb => "tomb",
-            Kind::Workers => "workers",
+            Kind::Lanes => "lanes",
             Kind::Leases => "leases",
             Kind::Terms => "terms",
             Kind::Knows => "knows",
@@ -160,7 +160,7 @@ impl Kind {
     pub(in crate::redis) fn holds(self) -> &'static str {
         match self {
             Kind::Ready0 | Kind::Ready1 | Kind::Ready2 | Kind::Ready3 | Kind::Suspect | Kind::Ended => "list",
-            Kind::Scheduled | Kind::Retry | Kind::Parked | Kind::Dead | Kind::Tombstones | Kind::Leases | Kind::Terms | Kind::Seen => {
+            Kind::Scheduled | Kind::Retry | Kind::Parked | Kind::Dead | Kind::Remembered | Kind::Leases | Kind::Terms | Kind::Seen => {
                 "zset"
             }
             Kind::Fenced => "set",
@@ -177,7 +177,7 @@ impl Kind {
             | Kind::Notes
             | Kind::Given
             | Kind::Tomb
-            | Kind::Workers
+            | Kind::Lanes
             | Kind::Knows
             | Kind::Gone
             | Kind::Producers

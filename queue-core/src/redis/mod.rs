@@ -27,7 +27,7 @@ use self::{
     connection::{
         hints::Announcements,
         misfits,
-        servers::{Line, Servers},
+        servers::{Purpose, Servers},
         url,
     },
     keys::{Keys, Kind},
@@ -40,8 +40,8 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, QueueStats, Reclaimed, Register, Registered, Suspect, Suspects,
-        SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, Page, QueueStats, Reclaimed, Register,
+        Registered, SweepLimits, Swept, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -90,25 +90,25 @@ impl RedisBroker {
         Ok(Arc::new(RedisBroker { location, keys, servers, announcements, known: KnownQueues::at_least(least), io }))
     }
 
-    /// Calls a script on the line of beats.
+    /// Calls a script on the connection for beats.
     async fn script(&self, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
-        self.servers.script(Line::Beats, queue, script, call).await
+        self.servers.script(Purpose::Beats, queue, script, call).await
     }
 
-    /// Reads something of a queue, on the line of beats.
+    /// Reads something of a queue, on the connection for beats.
     async fn read(&self, queue: &str, command: &Cmd) -> Result<Value> {
-        self.servers.command(Line::Beats, queue, command).await
+        self.servers.command(Purpose::Beats, queue, command).await
     }
 
     /// Writes a queue into the registry, which lies in a slot of its own. On a Redis that is full a worker does without.
     async fn list_queue(&self, queue: &str, until: Option<Instant>) -> Result<()> {
         let registry = self.keys.queues();
         let ask = redis::cmd("SISMEMBER").arg(&registry).arg(queue).clone();
-        let listed = self.servers.command_until(until, Line::Requests, &registry, &ask).await?;
+        let listed = self.servers.command_until(until, Purpose::Requests, &registry, &ask).await?;
         if number::<i64>(listed)? == 1 {
             return Ok(());
         }
-        match self.servers.command_until(until, Line::Requests, &registry, redis::cmd("SADD").arg(&registry).arg(queue)).await {
+        match self.servers.command_until(until, Purpose::Requests, &registry, redis::cmd("SADD").arg(&registry).arg(queue)).await {
             Ok(_) | Err(Error::BrokerFull { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -180,23 +180,23 @@ impl Broker for RedisBroker {
         turn::turn(self, turn).await
     }
 
-    async fn look(&self, queue: &str) -> Result<bool> {
-        turn::look(self, queue).await
+    async fn has_work(&self, queue: &str) -> Result<bool> {
+        turn::has_work(self, queue).await
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
         lease::extend(self, lanes).await
     }
 
-    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
-        lease::suspects(self, queue, limit).await
+    async fn overdue(&self, queue: &str, limit: usize) -> Result<OverdueLanes> {
+        lease::overdue(self, queue, limit).await
     }
 
-    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
-        lease::fence(self, queue, suspects).await
+    async fn fence(&self, queue: &str, lanes: &[OverdueLane]) -> Result<Vec<bool>> {
+        lease::fence(self, queue, lanes).await
     }
 
-    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+    async fn reclaim(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
         lease::sweep(self, queue, rule).await
     }
 

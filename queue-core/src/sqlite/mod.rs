@@ -40,8 +40,8 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, Page, QueueStats, Reclaimed, Register, Registered, Suspect, Suspects,
-        SweepLimits, Swept, Trouble, Turn, TurnAnswer, sealed,
+        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, Page, QueueStats, Reclaimed, Register,
+        Registered, SweepLimits, Swept, Trouble, Turn, TurnAnswer, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -269,7 +269,7 @@ impl Broker for SqliteBroker {
         self.writer().call(commit, move |tx| turn::turn(tx, &turn)).await
     }
 
-    async fn look(&self, _: &str) -> Result<bool> {
+    async fn has_work(&self, _: &str) -> Result<bool> {
         // It would cost as much as a turn that finds nothing.
         Ok(true)
     }
@@ -280,20 +280,20 @@ impl Broker for SqliteBroker {
         futures_util::future::join_all(calls).await
     }
 
-    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
+    async fn overdue(&self, queue: &str, limit: usize) -> Result<OverdueLanes> {
         let queue = queue.to_owned();
-        self.reader().call(Commit::Soon, move |tx| lease::suspects(tx, &queue, limit)).await
+        self.reader().call(Commit::Soon, move |tx| lease::overdue(tx, &queue, limit)).await
     }
 
-    async fn fence(&self, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
-        bounded("suspects", suspects.len())?;
-        let (queue, suspects) = (queue.to_owned(), suspects.to_vec());
-        self.writer().call(Commit::Soon, move |tx| lease::fence(tx, &queue, &suspects)).await
+    async fn fence(&self, queue: &str, lanes: &[OverdueLane]) -> Result<Vec<bool>> {
+        bounded("lanes", lanes.len())?;
+        let (queue, lanes) = (queue.to_owned(), lanes.to_vec());
+        self.writer().call(Commit::Soon, move |tx| lease::fence(tx, &queue, &lanes)).await
     }
 
-    async fn sweep_fenced(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
+    async fn reclaim(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
         let (queue, rule) = (queue.to_owned(), *rule);
-        self.writer().call(Commit::Soon, move |tx| lease::sweep_fenced(tx, &queue, &rule)).await
+        self.writer().call(Commit::Soon, move |tx| lease::reclaim(tx, &queue, &rule)).await
     }
 
     async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {

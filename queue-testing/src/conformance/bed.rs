@@ -194,7 +194,7 @@ impl Bed {
     pub async fn sweep(&self, lanes: usize, rule: CrashRule) -> Reclaimed {
         let mut all = Reclaimed::default();
         while all.forgotten < lanes {
-            let step = self.broker.sweep_fenced(&self.queue, &rule).await.expect("a sweep is answered");
+            let step = self.broker.reclaim(&self.queue, &rule).await.expect("a sweep is answered");
             all.released += step.released;
             all.charged += step.charged;
             all.buried.extend(step.buried);
@@ -206,8 +206,8 @@ impl Bed {
     /// Waits until the leases of these lanes are over, and fences them.
     pub async fn fence(&self, lanes: &[&Lane]) {
         let seen = eventually("the leases end", async || {
-            let seen = self.broker.suspects(&self.queue, 500).await.expect("suspects can be read").expired;
-            let seen: Vec<_> = seen.into_iter().filter(|suspect| lanes.iter().any(|lane| lane.name == suspect.worker)).collect();
+            let seen = self.broker.overdue(&self.queue, 500).await.expect("suspects can be read").expired;
+            let seen: Vec<_> = seen.into_iter().filter(|seen| lanes.iter().any(|lane| lane.name == seen.name)).collect();
             (seen.len() == lanes.len()).then_some(seen)
         })
         .await;
@@ -246,7 +246,7 @@ impl Lane {
     }
 
     async fn of(broker: &DynBroker, queue: &Arc<str>, process: ProcessId, lease: Duration) -> Lane {
-        let name = broker.register(&Register::worker(queue.clone(), process, lease)).await.expect("a lane can register").name;
+        let name = broker.register(&Register::lane(queue.clone(), process, lease)).await.expect("a lane can register").name;
         Lane { broker: broker.clone(), queue: queue.clone(), name, answered: 0, lease }
     }
 

@@ -174,7 +174,7 @@ macro_rules! __conformance_cases {
                 queues_are_listed_by_name
                 a_name_outside_the_grammar_is_refused
                 idle_producers_are_swept
-                tombstones_of_given_ids_are_swept_by_age_and_number
+                remembered_ids_are_swept_by_age_and_number
                 a_given_id_that_is_used_again_starts_over
                 dead_jobs_are_evicted_by_age_and_by_bytes_and_counted
                 an_evicted_id_can_be_enqueued_again

@@ -195,7 +195,7 @@ pub async fn a_lane_at_work_leaves_nothing_of_what_has_failed(bed: Bed) {
         // Nothing of that is forgotten for what comes meanwhile.
         bed.put_later(LONG).await;
         lane.ack(&[delivery]).await;
-        bed.broker.sweep(&bed.queue, &SweepLimits { tombstone_count: 0, ..SweepLimits::default() }).await.unwrap();
+        bed.broker.sweep(&bed.queue, &SweepLimits { remembered_count: 0, ..SweepLimits::default() }).await.unwrap();
     }
 }
 

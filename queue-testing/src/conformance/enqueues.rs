@@ -109,7 +109,7 @@ pub async fn a_given_id_that_exists_is_answered_in_every_state(bed: Bed) {
     assert_eq!(bed.counter("enqueued").await, 1);
 }
 
-/// A finished id leaves a tombstone, with retention and without.
+/// The id of a finished job is remembered, with retention and without.
 pub async fn a_finished_given_id_is_remembered(bed: Bed) {
     let mut lane = bed.lane().await;
     for (id, keep) in [("gone", None), ("kept", Some(LONG))] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     Error,
-    broker::{Audit, CancelAnswer, CrashRule, Damage, DamageKind, Extend, JobState, PartyName, ProcessId, Suspect, Turn},
+    broker::{Audit, CancelAnswer, CrashRule, Damage, DamageKind, Extend, JobState, OverdueLane, PartyName, ProcessId, Turn},
 };
 
 use super::bed::{Bed, LONG, SHORT, ack, eventually};
@@ -18,8 +18,8 @@ pub async fn a_beat_renews_the_leases_of_several_lanes(bed: Bed) {
     assert_eq!(answers.len(), 3);
     assert!(answers[0].is_ok() && answers[2].is_ok());
     assert!(matches!(answers[1], Err(Error::Forgotten(_))));
-    assert!(bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.is_empty());
-    assert_eq!(bed.stats().await.workers, 2);
+    assert!(bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.is_empty());
+    assert_eq!(bed.stats().await.lanes, 2);
 }
 
 /// Nobody gets an entry by a beat.
@@ -31,7 +31,7 @@ pub async fn a_beat_of_a_stranger_makes_no_entry(bed: Bed) {
     }
     let turn = Turn::new(bed.queue.clone(), name, 1, LONG);
     assert!(matches!(bed.broker.turn(&turn).await, Err(Error::Forgotten(_))));
-    assert_eq!(bed.stats().await.workers, 0);
+    assert_eq!(bed.stats().await.lanes, 0);
 }
 
 /// A broker that lacks the lane's last turns has forgotten it.
@@ -45,17 +45,17 @@ pub async fn a_beat_beyond_what_the_broker_knows_is_forgotten(bed: Bed) {
     assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok(), "a beat that was overtaken by a turn is fine");
 }
 
-/// Only those whose time is over are suspects, and no more than asked for.
+/// Only those whose time is over are overdue, and no more than asked for.
 pub async fn suspects_are_those_whose_lease_is_over(bed: Bed) {
     let alive = bed.lane().await;
     let dead = [bed.dying_lane().await, bed.dying_lane().await, bed.dying_lane().await];
-    eventually("three leases end", async || (bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.len() == 3).then_some(())).await;
-    let suspects = bed.broker.suspects(&bed.queue, 10).await.unwrap();
-    assert_eq!(suspects.fenced, 0);
-    assert!(suspects.expired.iter().all(|suspect| suspect.worker != alive.name));
-    assert!(dead.iter().all(|lane| suspects.expired.iter().any(|suspect| suspect.worker == lane.name)));
-    assert_eq!(bed.broker.suspects(&bed.queue, 2).await.unwrap().expired.len(), 2);
-    assert_eq!(bed.stats().await.workers, 1, "lanes whose lease is over are not counted");
+    eventually("three leases end", async || (bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.len() == 3).then_some(())).await;
+    let overdue = bed.broker.overdue(&bed.queue, 10).await.unwrap();
+    assert_eq!(overdue.fenced, 0);
+    assert!(overdue.expired.iter().all(|lane| lane.name != alive.name));
+    assert!(dead.iter().all(|lane| overdue.expired.iter().any(|seen| seen.name == lane.name)));
+    assert_eq!(bed.broker.overdue(&bed.queue, 2).await.unwrap().expired.len(), 2);
+    assert_eq!(bed.stats().await.lanes, 1, "lanes whose lease is over are not counted");
 }
 
 /// Looking is harmless: a lane that comes back before it is fenced keeps what it holds.
@@ -63,7 +63,7 @@ pub async fn a_late_turn_of_a_lane_that_nobody_fenced_counts(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.dying_lane().await;
     let delivery = lane.claim_one().await;
-    eventually("its lease ends", async || bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.pop()).await;
     assert!(lane.end(&delivery, ack()).await);
     assert_eq!(bed.counter("done").await, 1);
 }
@@ -72,7 +72,7 @@ pub async fn a_late_turn_of_a_lane_that_nobody_fenced_counts(bed: Bed) {
 pub async fn a_lane_that_showed_life_between_the_looks_is_not_fenced(bed: Bed) {
     let (mut by_turn, by_beat) = (bed.dying_lane().await, bed.dying_lane().await);
     let seen = eventually("both leases end", async || {
-        let seen = bed.broker.suspects(&bed.queue, 10).await.unwrap().expired;
+        let seen = bed.broker.overdue(&bed.queue, 10).await.unwrap().expired;
         (seen.len() == 2).then_some(seen)
     })
     .await;
@@ -86,16 +86,16 @@ pub async fn a_lane_that_showed_life_between_the_looks_is_not_fenced(bed: Bed) {
 /// A deadline that is not past, or not the stored one, fences nobody.
 pub async fn a_fence_wants_the_exact_deadline_and_its_end(bed: Bed) {
     let lane = bed.dying_lane().await;
-    let seen = eventually("its lease ends", async || bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.pop()).await;
-    let suspects = [
-        Suspect { deadline_ms: seen.deadline_ms - 1, ..seen.clone() },
-        Suspect { deadline_ms: seen.deadline_ms + 1, ..seen.clone() },
-        Suspect { worker: PartyName::new("nobody.at.1"), ..seen.clone() },
+    let seen = eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    let overdue = [
+        OverdueLane { deadline_ms: seen.deadline_ms - 1, ..seen.clone() },
+        OverdueLane { deadline_ms: seen.deadline_ms + 1, ..seen.clone() },
+        OverdueLane { name: PartyName::new("nobody.at.1"), ..seen.clone() },
         seen.clone(),
         seen.clone(),
     ];
-    assert_eq!(bed.broker.fence(&bed.queue, &suspects).await.unwrap(), [false, false, false, true, false]);
-    assert_eq!(bed.broker.suspects(&bed.queue, 10).await.unwrap().fenced, 1);
+    assert_eq!(bed.broker.fence(&bed.queue, &overdue).await.unwrap(), [false, false, false, true, false]);
+    assert_eq!(bed.broker.overdue(&bed.queue, 10).await.unwrap().fenced, 1);
     assert!(matches!(bed.broker.turn(&lane.next()).await, Err(Error::Forgotten(_))));
 }
 
@@ -112,7 +112,7 @@ pub async fn a_fenced_lane_is_forgotten_in_every_request(bed: Bed) {
     assert!(matches!(bed.broker.extend(&[lane.beat(LONG)]).await[0], Err(Error::Forgotten(_))), "a beat");
     assert_eq!(bed.state(&ids[0]).await, Some(JobState::Active), "until it is swept");
     assert_eq!(bed.state(&ids[1]).await, Some(JobState::Ready));
-    let reclaimed = bed.broker.sweep_fenced(&bed.queue, &CrashRule::default()).await.unwrap();
+    let reclaimed = bed.broker.reclaim(&bed.queue, &CrashRule::default()).await.unwrap();
     assert_eq!((reclaimed.charged, reclaimed.forgotten), (1, 1));
     assert!(matches!(bed.broker.turn(&finishing).await, Err(Error::Forgotten(_))), "after the sweep");
     assert_eq!(bed.counter("done").await, 0);
@@ -164,13 +164,13 @@ pub async fn an_answer_to_an_old_delivery_leaves_the_cancel_of_a_newer_one(bed: 
 /// Without turns, a lane lives by its beats alone; without either, by its lease.
 pub async fn a_turn_renews_the_lease(bed: Bed) {
     let mut lane = bed.dying_lane().await;
-    eventually("its lease ends", async || bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.pop()).await;
     lane.lease = LONG;
     lane.claim(0).await;
-    assert!(bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.is_empty());
+    assert!(bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.is_empty());
     lane.lease = SHORT;
     lane.claim(0).await;
-    eventually("the shorter lease ends", async || bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    eventually("the shorter lease ends", async || bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.pop()).await;
 }
 
 /// The number of lanes is told, so that they can share the polling.
@@ -178,7 +178,7 @@ pub async fn a_turn_tells_how_many_lanes_there_are(bed: Bed) {
     let mut lane = bed.lane().await;
     let _others = [bed.lane().await, bed.lane().await];
     let turn = lane.next();
-    assert_eq!(lane.send(&turn).await.workers, 3);
+    assert_eq!(lane.send(&turn).await.lanes, 3);
 }
 
 /// A deadline further ahead than the lease is long comes of a clock that was put back: the look tells it apart, with the length.
@@ -186,13 +186,13 @@ pub async fn a_lease_that_ends_later_than_it_can_is_told_apart(bed: Bed) {
     let (alive, lane) = (bed.lane().await, bed.dying_lane().await);
     // Registered for `SHORT`: what a clock that is put back leaves of a lease that is too long for it.
     assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok());
-    let suspects = bed.broker.suspects(&bed.queue, 10).await.unwrap();
-    assert!(suspects.expired.is_empty());
-    let [ahead] = &suspects.ahead[..] else { panic!("one lane is ahead: {suspects:?}") };
-    assert_eq!((&ahead.suspect.worker, ahead.term), (&lane.name, SHORT));
-    assert!(suspects.ahead.iter().all(|ahead| ahead.suspect.worker != alive.name));
+    let overdue = bed.broker.overdue(&bed.queue, 10).await.unwrap();
+    assert!(overdue.expired.is_empty());
+    let [ahead] = &overdue.ahead[..] else { panic!("one lane is ahead: {overdue:?}") };
+    assert_eq!((&ahead.lane.name, ahead.term), (&lane.name, SHORT));
+    assert!(overdue.ahead.iter().all(|ahead| ahead.lane.name != alive.name));
     assert!(bed.broker.extend(&[lane.beat(SHORT)]).await[0].is_ok());
-    assert!(bed.broker.suspects(&bed.queue, 10).await.unwrap().ahead.is_empty(), "a renewal by the clock of now puts it right");
+    assert!(bed.broker.overdue(&bed.queue, 10).await.unwrap().ahead.is_empty(), "a renewal by the clock of now puts it right");
 }
 
 /// A lane whose deadline lies too far ahead is fenced like one whose lease is over, if the deadline is the one that was seen.
@@ -201,12 +201,12 @@ pub async fn a_lane_whose_lease_ends_later_than_it_can_is_fenced(bed: Bed) {
     let mut lane = bed.dying_lane().await;
     lane.lease = LONG;
     let held = lane.claim_one().await;
-    let seen = bed.broker.suspects(&bed.queue, 10).await.unwrap().ahead.pop().expect("it is ahead").suspect;
-    let other = Suspect { deadline_ms: seen.deadline_ms - 1, ..seen.clone() };
+    let seen = bed.broker.overdue(&bed.queue, 10).await.unwrap().ahead.pop().expect("it is ahead").lane;
+    let other = OverdueLane { deadline_ms: seen.deadline_ms - 1, ..seen.clone() };
     assert_eq!(bed.broker.fence(&bed.queue, &[other, seen.clone(), seen]).await.unwrap(), [false, true, false]);
     assert!(matches!(bed.broker.turn(&lane.next()).await, Err(Error::Forgotten(_))));
     bed.sweep(1, CrashRule { delay: Duration::ZERO, ..CrashRule::default() }).await;
-    assert!(bed.broker.suspects(&bed.queue, 10).await.unwrap() == Default::default(), "nothing is left of it");
+    assert!(bed.broker.overdue(&bed.queue, 10).await.unwrap() == Default::default(), "nothing is left of it");
     let mut heir = bed.lane().await;
     let again = eventually("its job comes back", async || heir.claim(1).await.pop()).await;
     assert!(again.id == held.id && again.claim > held.claim, "the claim number grows, whatever the clock says");
@@ -221,5 +221,5 @@ pub async fn the_auditor_cuts_a_lease_that_ends_later_than_it_can(bed: Bed) {
         assert_eq!(bed.broker.audit(&bed.queue, Audit { repair, thorough: false }).await.unwrap(), told);
     }
     assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
-    eventually("its lease ends", async || bed.broker.suspects(&bed.queue, 10).await.unwrap().expired.pop()).await;
+    eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.pop()).await;
 }

@@ -241,7 +241,7 @@ pub async fn an_idle_lane_is_forgotten_without_charge(bed: Bed) {
     let lane = bed.dying_lane().await;
     let reclaimed = bed.reclaim(&[&lane], RULE).await;
     assert_eq!((reclaimed.charged, reclaimed.released, reclaimed.forgotten), (0, 0, 1));
-    assert_eq!(bed.broker.suspects(&bed.queue, 10).await.unwrap().fenced, 0);
+    assert_eq!(bed.broker.overdue(&bed.queue, 10).await.unwrap().fenced, 0);
     assert_eq!(bed.depth(JobState::Ready).await, 1);
 }
 
@@ -256,7 +256,7 @@ pub async fn a_sweep_goes_in_bounded_steps_that_anyone_can_continue(mut bed: Bed
     let (mut moved, mut forgotten, mut steps) = (0, 0, 0);
     while forgotten == 0 {
         let broker = if steps % 2 == 0 { &bed.broker } else { &other };
-        let step = broker.sweep_fenced(&bed.queue, &SLOW).await.unwrap();
+        let step = broker.reclaim(&bed.queue, &SLOW).await.unwrap();
         let jobs = step.moved();
         assert!(jobs <= RECLAIM_ITEMS, "{jobs} in one step");
         assert_eq!(step.released, 0, "the picture is judged as at first");

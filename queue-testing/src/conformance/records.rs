@@ -97,10 +97,10 @@ pub async fn what_is_not_there_is_not_shown(bed: Bed) {
     assert!(bed.show(&JobId::make()).await.is_none());
     assert!(bed.broker.show("a-queue-that-nobody-knows", &JobId::make()).await.unwrap().is_none());
     let stats = bed.broker.stats("a-queue-that-nobody-knows").await.unwrap();
-    assert!(stats.depth.values().all(|n| *n == 0) && stats.workers == 0 && !stats.paused);
+    assert!(stats.depth.values().all(|n| *n == 0) && stats.lanes == 0 && !stats.paused);
     let page = bed.broker.list("a-queue-that-nobody-knows", JobState::Ready, 0, 10).await.unwrap();
     assert!(page.jobs.is_empty() && page.next.is_none());
-    assert!(bed.broker.suspects("a-queue-that-nobody-knows", 10).await.unwrap().expired.is_empty());
+    assert!(bed.broker.overdue("a-queue-that-nobody-knows", 10).await.unwrap().expired.is_empty());
     assert!(bed.broker.sweep("a-queue-that-nobody-knows", &SweepLimits::default()).await.unwrap().is_empty());
 }
 
@@ -139,32 +139,32 @@ pub async fn idle_producers_are_swept(bed: Bed) {
         (swept.producers > 0).then_some(swept)
     })
     .await;
-    assert_eq!((swept.producers, swept.tombstones, swept.dead, swept.ended), (1, 0, 0, 0));
+    assert_eq!((swept.producers, swept.remembered, swept.dead, swept.ended), (1, 0, 0, 0));
     let request = producer.next(vec![NewJob::new(JobId::make(), envelope("y"))]);
     assert!(matches!(bed.broker.enqueue(&request).await, Err(Error::Forgotten(_))));
     assert_eq!(bed.depth(JobState::Ready).await, 1, "its jobs stay");
 }
 
 /// A given id is remembered for so long, and no longer.
-pub async fn tombstones_of_given_ids_are_swept_by_age_and_number(bed: Bed) {
+pub async fn remembered_ids_are_swept_by_age_and_number(bed: Bed) {
     let mut lane = bed.lane().await;
     for n in 0..10 {
         bed.put_given(&format!("job-{n}"), "a").await;
         let delivery = lane.claim_one().await;
         lane.ack(&[delivery]).await;
     }
-    assert_eq!(sweep(&bed, SweepLimits::default()).await.tombstones, 0);
-    let limits = SweepLimits { tombstone_count: 4, ..SweepLimits::default() };
-    assert_eq!(sweep(&bed, limits).await.tombstones, 6);
+    assert_eq!(sweep(&bed, SweepLimits::default()).await.remembered, 0);
+    let limits = SweepLimits { remembered_count: 4, ..SweepLimits::default() };
+    assert_eq!(sweep(&bed, limits).await.remembered, 6);
     let mut known = Vec::new();
     for n in 0..10 {
         known.push(bed.put_given(&format!("job-{n}"), "a").await == Enqueued::Existing);
     }
     assert_eq!(known.iter().filter(|known| **known).count(), 4);
-    let limits = SweepLimits { tombstones: Duration::ZERO, ..SweepLimits::default() };
+    let limits = SweepLimits { remembered: Duration::ZERO, ..SweepLimits::default() };
     let mut swept = 0;
     eventually("the others are too old", async || {
-        swept += sweep(&bed, limits).await.tombstones;
+        swept += sweep(&bed, limits).await.remembered;
         (swept >= 4).then_some(())
     })
     .await;
@@ -184,8 +184,8 @@ pub async fn a_given_id_that_is_used_again_starts_over(bed: Bed) {
         let delivery = lane.wait_for_one().await;
         assert_eq!((delivery.attempts, delivery.snoozes), (1, 1));
         lane.ack(&[delivery]).await;
-        let limits = SweepLimits { tombstone_count: 0, ..SweepLimits::default() };
-        assert_eq!(sweep(&bed, limits).await.tombstones, 1);
+        let limits = SweepLimits { remembered_count: 0, ..SweepLimits::default() };
+        assert_eq!(sweep(&bed, limits).await.remembered, 1);
     }
 }
 
@@ -215,7 +215,7 @@ pub async fn an_evicted_id_can_be_enqueued_again(bed: Bed) {
     bed.put_given("again", "a").await;
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, Ending::Bury { reason: BuryReason::Buried, error: None }).await);
-    let limits = SweepLimits { dead: Duration::ZERO, tombstones: Duration::ZERO, ..SweepLimits::default() };
+    let limits = SweepLimits { dead: Duration::ZERO, remembered: Duration::ZERO, ..SweepLimits::default() };
     eventually("it is evicted", async || (sweep(&bed, limits).await.dead == 1).then_some(())).await;
     eventually("its id is free", async || {
         sweep(&bed, limits).await;

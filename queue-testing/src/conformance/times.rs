@@ -75,7 +75,7 @@ pub async fn a_job_due_at_a_time_is_scheduled_for_it(bed: Bed) {
 pub async fn a_registration_tells_the_time(bed: Bed) {
     let before = now(&bed).await;
     let process = ProcessId::random();
-    for request in [Register::worker(bed.queue.clone(), process, LONG), Register::producer(bed.queue.clone(), process)] {
+    for request in [Register::lane(bed.queue.clone(), process, LONG), Register::producer(bed.queue.clone(), process)] {
         let told = bed.broker.register(&request).await.expect("it can register").now_ms;
         let after = now(&bed).await;
         assert!(before <= told && told <= after, "{before} <= {told} <= {after}");
@@ -192,28 +192,28 @@ pub async fn a_turn_counts_to_the_next_due_job_from_the_time_that_it_tells(bed: 
 
 /// Whatever waits is seen by a look, which so stands for a turn of a lane that has nothing to do.
 pub async fn a_look_overlooks_nothing(bed: Bed) {
-    let look = async || bed.broker.look(&bed.queue).await.expect("a look is answered");
+    let has_work = async || bed.broker.has_work(&bed.queue).await.expect("it is answered");
     let mut lane = bed.lane().await;
-    let nothing = look().await;
+    let nothing = has_work().await;
     assert!(!nothing || bed.broker.info().kind != "redis", "Redis can tell that there is nothing");
     for priority in [Priority::Critical, Priority::High, Priority::Normal, Priority::Low] {
         bed.put_at(priority).await;
-        assert!(look().await, "{priority:?}");
+        assert!(has_work().await, "{priority:?}");
         let held = lane.claim_one().await;
-        assert_eq!(look().await, nothing, "what runs waits for nobody");
+        assert_eq!(has_work().await, nothing, "what runs waits for nobody");
         lane.ack(&[held]).await;
     }
     let later = bed.put_later(LONG).await;
-    assert!(look().await, "scheduled");
+    assert!(has_work().await, "scheduled");
     bed.broker.cancel(&bed.queue, &[later]).await.expect("a cancel is answered");
-    assert_eq!(look().await, nothing);
+    assert_eq!(has_work().await, nothing);
     for ending in [nack(LONG), Ending::Park { task: "unknown".to_owned() }] {
         let id = bed.put(1).await.remove(0);
         let held = lane.claim_one().await;
         assert!(lane.end(&held, ending.clone()).await);
-        assert!(look().await, "{ending:?}");
+        assert!(has_work().await, "{ending:?}");
         bed.broker.cancel(&bed.queue, &[id]).await.expect("a cancel is answered");
-        assert_eq!(look().await, nothing);
+        assert_eq!(has_work().await, nothing);
     }
     bed.put(2).await;
     let mut dying = bed.dying_lane().await;
@@ -227,7 +227,7 @@ pub async fn a_look_overlooks_nothing(bed: Bed) {
         (bed.depth(JobState::Retry).await == 0).then_some(())
     })
     .await;
-    assert!(look().await, "a suspect");
+    assert!(has_work().await, "a suspect");
 }
 
 /// The clock of the answers goes forward and is that of the records.

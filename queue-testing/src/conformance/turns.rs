@@ -242,7 +242,7 @@ pub async fn every_registration_gets_a_name_of_its_own(bed: Bed) {
     let process = ProcessId::random();
     let mut names = HashSet::new();
     for _ in 0..20 {
-        let worker = bed.broker.register(&Register::worker(bed.queue.clone(), process, LONG)).await.unwrap().name;
+        let worker = bed.broker.register(&Register::lane(bed.queue.clone(), process, LONG)).await.unwrap().name;
         let producer = bed.broker.register(&Register::producer(bed.queue.clone(), process)).await.unwrap().name;
         assert_eq!((worker.process(), producer.process()), (process.to_string().as_str(), process.to_string().as_str()));
         assert!(names.insert(worker) && names.insert(producer));

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use queue_core::{
     Error, Result,
     broker::{
-        Broker, DynBroker, Enqueue, Enqueued, Extend, Extended, Inspect, Party, Register, Registered, Suspects, SweepLimits, Swept, Turn,
-        TurnAnswer,
+        Broker, DynBroker, Enqueue, Enqueued, Extend, Extended, Inspect, OverdueLanes, Party, Register, Registered, SweepLimits, Swept,
+        Turn, TurnAnswer,
     },
     delegate_broker, delegate_inspect,
 };
@@ -162,11 +162,11 @@ impl fmt::Debug for FailingBroker {
 
 #[async_trait]
 impl Broker for FailingBroker {
-    delegate_broker!(self.inner, through self.around, except register, enqueue, turn, extend, suspects, sweep);
+    delegate_broker!(self.inner, through self.around, except register, enqueue, turn, extend, overdue, sweep);
 
     async fn register(&self, request: &Register) -> Result<Registered> {
         self.registered.fetch_add(1, Ordering::SeqCst);
-        if matches!(request.party, Party::Worker { .. }) {
+        if matches!(request.party, Party::Lane { .. }) {
             self.held(&request.queue).await;
         }
         self.around(self.inner.register(request)).await
@@ -181,7 +181,7 @@ impl Broker for FailingBroker {
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
         if self.take(Fault::Forgotten) {
-            return Err(Error::Forgotten(turn.worker.to_string()));
+            return Err(Error::Forgotten(turn.lane.to_string()));
         }
         self.held(&turn.queue).await;
         self.around(self.inner.turn(turn)).await
@@ -194,15 +194,15 @@ impl Broker for FailingBroker {
         let mut answers = self.inner.extend(lanes).await;
         for (answer, lane) in answers.iter_mut().zip(lanes) {
             if self.take(Fault::Forgotten) {
-                *answer = Err(Error::Forgotten(lane.worker.to_string()));
+                *answer = Err(Error::Forgotten(lane.lane.to_string()));
             }
         }
         answers
     }
 
-    async fn suspects(&self, queue: &str, limit: usize) -> Result<Suspects> {
+    async fn overdue(&self, queue: &str, limit: usize) -> Result<OverdueLanes> {
         assert!(!self.take(Fault::Panic), "it was made to panic");
-        self.around(self.inner.suspects(queue, limit)).await
+        self.around(self.inner.overdue(queue, limit)).await
     }
 
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {

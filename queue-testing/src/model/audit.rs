@@ -2,7 +2,7 @@
 
 use queue_core::{
     JobId,
-    broker::{Ahead, Audit, Damage, DamageKind, JobState, KeepLimits, Suspect, SweepLimits, Swept},
+    broker::{Ahead, Audit, Damage, DamageKind, JobState, KeepLimits, OverdueLane, SweepLimits, Swept},
 };
 
 use super::{Model, Place, doors::End};
@@ -11,12 +11,12 @@ impl Model {
     /// The only damage that comes of a broker's own doing: that its clock was put back.
     pub fn audit(&mut self, how: Audit) -> Vec<Damage> {
         let mut damages = Vec::new();
-        for Ahead { suspect, term } in self.suspects(usize::MAX).ahead {
+        for Ahead { lane, term } in self.overdue(usize::MAX).ahead {
             if how.repair {
                 let deadline_ms = self.after(term);
-                self.set_deadline(&Suspect { deadline_ms, ..suspect.clone() });
+                self.set_deadline(&OverdueLane { deadline_ms, ..lane.clone() });
             }
-            damages.push(Damage { kind: DamageKind::LeaseTooLong, subject: suspect.worker.as_str().to_owned() });
+            damages.push(Damage { kind: DamageKind::LeaseTooLong, subject: lane.name.as_str().to_owned() });
         }
         damages
     }
@@ -33,14 +33,14 @@ impl Model {
             swept.producers += 1;
         }
 
-        let end = before(limits.tombstones);
-        let mut tombstones: Vec<(i64, JobId)> = self.tombstones.iter().map(|(id, (_, at))| (*at, id.clone())).collect();
-        tombstones.sort();
-        let excess = tombstones.len().saturating_sub(usize::try_from(limits.tombstone_count).unwrap_or(usize::MAX));
-        for (n, (at, id)) in tombstones.iter().enumerate().take(limits.items) {
+        let end = before(limits.remembered);
+        let mut remembered: Vec<(i64, JobId)> = self.remembered.iter().map(|(id, (_, at))| (*at, id.clone())).collect();
+        remembered.sort();
+        let excess = remembered.len().saturating_sub(usize::try_from(limits.remembered_count).unwrap_or(usize::MAX));
+        for (n, (at, id)) in remembered.iter().enumerate().take(limits.items) {
             if *at <= end || n < excess {
-                self.tombstones.remove(id);
-                swept.tombstones += 1;
+                self.remembered.remove(id);
+                swept.remembered += 1;
             }
         }
 

@@ -41,7 +41,7 @@ impl Model {
             // The record of a job that nobody wanted gives way.
             Some(job) if matches!(job.place().state(), JobState::Cancelled | JobState::Expired) => None,
             Some(job) => Some(job.digest),
-            None => self.tombstones.get(&new.id).map(|(digest, _)| *digest),
+            None => self.remembered.get(&new.id).map(|(digest, _)| *digest),
         };
         match known {
             Some(digest) if !new.id.is_given() || digest == new.digest => return Enqueued::Existing,

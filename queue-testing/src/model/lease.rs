@@ -7,7 +7,7 @@ use std::{
 
 use queue_core::{
     JobId, Result,
-    broker::{Ahead, BuryReason, CrashRule, Extend, Extended, PartyName, RECLAIM_ITEMS, Reclaimed, Suspect, Suspects},
+    broker::{Ahead, BuryReason, CrashRule, Extend, Extended, OverdueLane, OverdueLanes, PartyName, RECLAIM_ITEMS, Reclaimed},
 };
 
 use super::{
@@ -18,7 +18,7 @@ use super::{
 
 /// A lane.
 #[derive(Clone, Debug)]
-pub(super) struct Worker {
+pub(super) struct Lane {
     pub(super) seq: u64,
     pub(super) deadline: i64,
     /// How long its lease is.
@@ -30,9 +30,9 @@ pub(super) struct Worker {
     pub(super) last: (u64, Vec<JobId>, Vec<usize>),
 }
 
-impl Worker {
+impl Lane {
     pub(super) fn new(deadline: i64, term: Duration) -> Self {
-        Worker { seq: 0, deadline, term, fenced: false, gone: BTreeSet::new(), last: (0, Vec::new(), Vec::new()) }
+        Lane { seq: 0, deadline, term, fenced: false, gone: BTreeSet::new(), last: (0, Vec::new(), Vec::new()) }
     }
 }
 
@@ -40,95 +40,95 @@ impl Model {
     /// A beat.
     pub fn extend(&mut self, beat: &Extend) -> Result<Extended> {
         let deadline = self.after(beat.lease);
-        let found = self.workers.get_mut(&beat.worker).filter(|worker| !worker.fenced && worker.seq >= beat.answered);
-        let worker = found.ok_or_else(|| forgotten(&beat.worker))?;
-        worker.deadline = deadline;
-        Ok(Extended::new(worker.gone.iter().cloned().collect()))
+        let found = self.lanes.get_mut(&beat.lane).filter(|lane| !lane.fenced && lane.seq >= beat.answered);
+        let lane = found.ok_or_else(|| forgotten(&beat.lane))?;
+        lane.deadline = deadline;
+        Ok(Extended::new(lane.gone.iter().cloned().collect()))
     }
 
     /// A lane was seen to have this deadline: what its last beat came to.
-    pub fn set_deadline(&mut self, suspect: &Suspect) {
-        if let Some(worker) = self.workers.get_mut(&suspect.worker) {
-            worker.deadline = suspect.deadline_ms;
+    pub fn set_deadline(&mut self, seen: &OverdueLane) {
+        if let Some(lane) = self.lanes.get_mut(&seen.name) {
+            lane.deadline = seen.deadline_ms;
         }
     }
 
     /// Notes that a job was cancelled under a lane.
-    pub(super) fn note_gone(&mut self, worker: &PartyName, id: &JobId, claim: u64) {
-        if let Some(worker) = self.workers.get_mut(worker) {
-            worker.gone.insert((id.clone(), claim));
+    pub(super) fn note_gone(&mut self, lane: &PartyName, id: &JobId, claim: u64) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.gone.insert((id.clone(), claim));
         }
     }
 
     /// The lane has answered for it.
-    pub(super) fn answered(&mut self, worker: &PartyName, id: &JobId, claim: u64) {
-        if let Some(worker) = self.workers.get_mut(worker) {
-            worker.gone.remove(&(id.clone(), claim));
+    pub(super) fn answered(&mut self, lane: &PartyName, id: &JobId, claim: u64) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.gone.remove(&(id.clone(), claim));
         }
     }
 
     /// The lanes that are registered and not fenced, and when their leases end.
     pub fn lanes(&self) -> impl Iterator<Item = (&PartyName, i64)> {
-        self.workers.iter().filter(|(_, worker)| !worker.fenced).map(|(name, worker)| (name, worker.deadline))
+        self.lanes.iter().filter(|(_, lane)| !lane.fenced).map(|(name, lane)| (name, lane.deadline))
     }
 
-    /// Look one.
-    pub fn suspects(&self, limit: usize) -> Suspects {
-        let mut expired: Vec<Suspect> = self
-            .workers
+    /// The first check.
+    pub fn overdue(&self, limit: usize) -> OverdueLanes {
+        let mut expired: Vec<OverdueLane> = self
+            .lanes
             .iter()
-            .filter(|(_, worker)| !worker.fenced && worker.deadline <= self.now)
-            .map(|(name, worker)| Suspect { worker: name.clone(), deadline_ms: worker.deadline })
+            .filter(|(_, lane)| !lane.fenced && lane.deadline <= self.now)
+            .map(|(name, lane)| OverdueLane { name: name.clone(), deadline_ms: lane.deadline })
             .collect();
-        expired.sort_by_key(|suspect| suspect.deadline_ms);
+        expired.sort_by_key(|lane| lane.deadline_ms);
         expired.truncate(limit);
-        let ahead = self.workers.iter().filter(|(_, worker)| !worker.fenced && worker.deadline > self.after(worker.term));
-        let ahead = ahead
-            .map(|(name, worker)| Ahead { suspect: Suspect { worker: name.clone(), deadline_ms: worker.deadline }, term: worker.term });
+        let ahead = self.lanes.iter().filter(|(_, lane)| !lane.fenced && lane.deadline > self.after(lane.term));
+        let ahead =
+            ahead.map(|(name, lane)| Ahead { lane: OverdueLane { name: name.clone(), deadline_ms: lane.deadline }, term: lane.term });
         let ahead = ahead.take(limit).collect();
-        Suspects::new(expired, self.workers.values().filter(|worker| worker.fenced).count()).ahead(ahead)
+        OverdueLanes::new(expired, self.lanes.values().filter(|lane| lane.fenced).count()).ahead(ahead)
     }
 
-    /// Look two.
-    pub fn fence(&mut self, suspects: &[Suspect]) -> Vec<bool> {
+    /// The second check.
+    pub fn fence(&mut self, overdue: &[OverdueLane]) -> Vec<bool> {
         let now = self.now;
-        let mut fence = |suspect: &Suspect| {
-            let Some(term) = self.workers.get(&suspect.worker).map(|worker| worker.term) else { return false };
+        let mut fence = |seen: &OverdueLane| {
+            let Some(term) = self.lanes.get(&seen.name).map(|lane| lane.term) else { return false };
             let latest = self.after(term);
-            let Some(worker) = self.workers.get_mut(&suspect.worker) else { return false };
-            let stands = (now + 1..=latest).contains(&worker.deadline);
-            if worker.fenced || worker.deadline != suspect.deadline_ms || stands {
+            let Some(lane) = self.lanes.get_mut(&seen.name) else { return false };
+            let stands = (now + 1..=latest).contains(&lane.deadline);
+            if lane.fenced || lane.deadline != seen.deadline_ms || stands {
                 return false;
             }
-            worker.fenced = true;
+            lane.fenced = true;
             true
         };
-        suspects.iter().map(&mut fence).collect()
+        overdue.iter().map(&mut fence).collect()
     }
 
     /// The jobs of the fenced lanes of one process are judged together; those that go free go first.
-    pub fn sweep_fenced(&mut self, rule: &CrashRule) -> Reclaimed {
+    pub fn reclaim(&mut self, rule: &CrashRule) -> Reclaimed {
         let (mut reclaimed, mut forgotten) = (Reclaimed::default(), 0);
         let mut processes: BTreeMap<String, Vec<PartyName>> = BTreeMap::new();
-        for (name, _) in self.workers.iter().filter(|(_, worker)| worker.fenced) {
+        for (name, _) in self.lanes.iter().filter(|(_, lane)| lane.fenced) {
             processes.entry(name.process().to_owned()).or_default().push(name.clone());
         }
         for (process, lanes) in processes {
             let mut held: Vec<(u64, JobId)> = Vec::new();
             let mut has_suspect = false;
             for (id, job) in self.jobs.iter() {
-                let Place::Active { worker, claim } = job.place() else { continue };
-                if worker.process() == process {
+                let Place::Active { lane, claim } = job.place() else { continue };
+                if lane.process() == process {
                     // Also one that a lane of the process holds whose own lease still stands.
                     has_suspect |= job.crashes > 0;
-                    if lanes.contains(worker) {
+                    if lanes.contains(lane) {
                         held.push((*claim, id.clone()));
                     }
                 }
             }
             held.sort();
             // Then it has not died: these lanes were forgotten, and it goes on under other names.
-            let lives = self.workers.iter().any(|(name, other)| name.process() == process && !other.fenced && other.deadline > self.now);
+            let lives = self.lanes.iter().any(|(name, other)| name.process() == process && !other.fenced && other.deadline > self.now);
             let (charged, free): (Vec<JobId>, Vec<JobId>) =
                 held.into_iter().map(|(_, id)| id).partition(|id| !lives && (!has_suspect || self.jobs[id].crashes > 0));
             let all = free.len() + charged.len();
@@ -152,7 +152,7 @@ impl Model {
             }
             reclaimed.forgotten += lanes.len();
             for lane in lanes {
-                self.workers.remove(&lane);
+                self.lanes.remove(&lane);
             }
         }
         self.count("reclaimed", reclaimed.moved());

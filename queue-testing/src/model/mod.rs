@@ -24,7 +24,7 @@ use queue_core::{
 };
 
 pub use self::doors::{Job, Jobs, Place, Ready};
-use self::{enqueue::Producer, lease::Worker};
+use self::{enqueue::Producer, lease::Lane};
 
 /// A queue.
 #[derive(Clone, Debug, Default)]
@@ -37,10 +37,10 @@ pub struct Model {
     pub ready: Ready,
     /// What was counted since the queue exists.
     pub counters: BTreeMap<&'static str, u64>,
-    workers: BTreeMap<PartyName, Worker>,
+    lanes: BTreeMap<PartyName, Lane>,
     producers: BTreeMap<PartyName, Producer>,
     /// Given ids whose jobs are done: their digest, and when that was.
-    tombstones: BTreeMap<JobId, (u64, i64)>,
+    remembered: BTreeMap<JobId, (u64, i64)>,
     registrations: u64,
     claim: u64,
     endings: u64,
@@ -69,8 +69,8 @@ impl Model {
     /// The same, when the broker has chosen the name.
     pub fn registered(&mut self, request: &Register, name: PartyName) {
         match request.party {
-            queue_core::broker::Party::Worker { lease } => {
-                self.workers.insert(name, Worker::new(self.after(lease), lease));
+            queue_core::broker::Party::Lane { lease } => {
+                self.lanes.insert(name, Lane::new(self.after(lease), lease));
             }
             _ => {
                 self.producers.insert(name, Producer { seen: self.now, ..Producer::default() });

@@ -23,8 +23,8 @@ impl Model {
             Some(out) => (out, CancelAnswer::CancelledActive),
             None => (self.leave(id), CancelAnswer::Cancelled),
         };
-        if let Place::Active { worker, claim } = place {
-            self.note_gone(&worker, id, claim);
+        if let Place::Active { lane, claim } = place {
+            self.note_gone(&lane, id, claim);
         }
         self.end(out, End::Cancelled(None));
         answer
@@ -77,7 +77,7 @@ impl Model {
             *stats.depth.entry(job.place().state()).or_default() += 1;
         }
         stats.counters = self.counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        stats.workers = self.workers.values().filter(|worker| !worker.fenced && worker.deadline > self.now).count() as u64;
+        stats.lanes = self.lanes.values().filter(|lane| !lane.fenced && lane.deadline > self.now).count() as u64;
         stats.paused = self.paused;
         stats
     }

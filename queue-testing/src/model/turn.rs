@@ -19,19 +19,19 @@ use super::{
 impl Model {
     /// A turn. Where the broker was free to choose, what was seen of it decides.
     pub fn turn(&mut self, turn: &Turn, seen: Option<&Seen>) -> Result<TurnAnswer> {
-        let last = self.workers.get(&turn.worker).filter(|worker| !worker.fenced).ok_or_else(|| forgotten(&turn.worker))?.seq;
+        let last = self.lanes.get(&turn.lane).filter(|lane| !lane.fenced).ok_or_else(|| forgotten(&turn.lane))?.seq;
         if turn.seq < last {
-            return Err(Error::Old { name: turn.worker.to_string(), seq: turn.seq });
+            return Err(Error::Old { name: turn.lane.to_string(), seq: turn.seq });
         }
         if turn.seq > last + 1 {
-            return Err(forgotten(&turn.worker));
+            return Err(forgotten(&turn.lane));
         }
         if turn.seq == last {
             return Ok(self.replay(turn));
         }
         let mut stale = Vec::new();
         for (position, finish) in turn.finishes.iter().enumerate() {
-            if !self.finish(&turn.worker, finish, turn.keep) {
+            if !self.finish(&turn.lane, finish, turn.keep) {
                 stale.push(position);
             }
         }
@@ -46,28 +46,28 @@ impl Model {
         }
         let claim = self.claim;
         let deadline = self.after(turn.lease);
-        let worker = self.workers.get_mut(&turn.worker).expect("it was found above");
-        (worker.seq, worker.deadline) = (turn.seq, deadline);
-        worker.last = (claim, taken.clone(), stale.clone());
+        let lane = self.lanes.get_mut(&turn.lane).expect("it was found above");
+        (lane.seq, lane.deadline) = (turn.seq, deadline);
+        lane.last = (claim, taken.clone(), stale.clone());
         let mut answer = self.outlook();
         answer.stale = stale;
         answer.deliveries = taken.iter().map(|id| self.delivery(id, claim)).collect();
         Ok(answer)
     }
 
-    /// Whether a job waits for anything, or for a worker.
-    pub fn look(&self) -> bool {
+    /// Whether a job waits for anything, or for a lane.
+    pub fn has_work(&self) -> bool {
         let waits = |place: &Place| matches!(place, Place::Ready | Place::Scheduled(_) | Place::Retry(_) | Place::Parked(_));
         self.jobs.values().any(|job| waits(job.place()))
     }
 
     /// R5. Writes nothing.
     fn replay(&self, turn: &Turn) -> TurnAnswer {
-        let (claim, ids, stale) = &self.workers[&turn.worker].last;
+        let (claim, ids, stale) = &self.lanes[&turn.lane].last;
         let mut answer = self.outlook();
-        answer.workers = 0;
+        answer.lanes = 0;
         answer.stale.clone_from(stale);
-        let tag = Place::Active { worker: turn.worker.clone(), claim: *claim };
+        let tag = Place::Active { lane: turn.lane.clone(), claim: *claim };
         answer.deliveries = ids
             .iter()
             .map(|id| match self.jobs.get(id) {
@@ -90,10 +90,10 @@ impl Model {
     }
 
     /// False: it is stale, and changed nothing.
-    fn finish(&mut self, worker: &PartyName, finish: &Finish, limits: KeepLimits) -> bool {
+    fn finish(&mut self, lane: &PartyName, finish: &Finish, limits: KeepLimits) -> bool {
         let (id, now) = (&finish.id, self.now);
-        let Some(out) = self.settle(id, By::Holder(worker, finish.claim)) else {
-            self.answered(worker, id, finish.claim);
+        let Some(out) = self.settle(id, By::Holder(lane, finish.claim)) else {
+            self.answered(lane, id, finish.claim);
             return false;
         };
         let job = self.jobs.edit(id);
@@ -216,7 +216,7 @@ impl Model {
         let due = waiting.filter_map(|job| job.place().at()).min();
         answer.next_due = due.map(|due| Duration::from_millis(u64::try_from(due - self.now).unwrap_or(0)));
         answer.parked = self.jobs.values().any(|job| matches!(job.place(), Place::Parked(_)));
-        answer.workers = self.workers.values().filter(|worker| !worker.fenced).count();
+        answer.lanes = self.lanes.values().filter(|lane| !lane.fenced).count();
         answer
     }
 }

@@ -131,7 +131,7 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
     if stats.paused {
         problems.push(Problem::advice(queue, "it is paused", "`queues resume` lets workers claim from it"));
     }
-    if stats.workers == 0 && waiting > 0 {
+    if stats.lanes == 0 && waiting > 0 {
         problems.push(Problem::advice(queue, format!("no worker serves it, and {} waiting", are(waiting)), "start a worker"));
     }
     if depth(JobState::Parked) > 0 {

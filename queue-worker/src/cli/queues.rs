@@ -59,7 +59,7 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
         QueuesCommand::List(format) => {
             let (figures, unreadable) = self::figures(client, inspector.queues().await?).await?;
             let of_each = figures.into_iter();
-            let rows: Vec<_> = of_each.map(|(queue, stats)| QueueRow { queue, paused: stats.paused, lanes: stats.workers }).collect();
+            let rows: Vec<_> = of_each.map(|(queue, stats)| QueueRow { queue, paused: stats.paused, lanes: stats.lanes }).collect();
             if format.json {
                 print_json(&rows)?;
                 return Unreadable::tell(&unreadable);

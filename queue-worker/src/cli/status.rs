@@ -42,7 +42,7 @@ pub(super) struct QueueStatus {
 impl QueueStatus {
     fn new(queue: String, stats: QueueStats) -> Self {
         let jobs = JobState::ALL.map(|state| (state.name(), stats.depth.get(&state).copied().unwrap_or(0)));
-        QueueStatus { queue, paused: stats.paused, lanes: stats.workers, jobs: jobs.into(), counters: stats.counters }
+        QueueStatus { queue, paused: stats.paused, lanes: stats.lanes, jobs: jobs.into(), counters: stats.counters }
     }
 
     fn row(&self) -> [String; 12] {

@@ -37,7 +37,7 @@ impl Pump {
             for (number, lane) in queue.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.in_flight && !lane.late) {
                 if lane.sent.is_some_and(|sent| now >= sent + LATE) {
                     lane.late = true;
-                    self.unsettled -= lane.finishes.len() + mem::take(&mut lane.in_doubt);
+                    self.unanswered -= lane.finishes.len() + mem::take(&mut lane.in_doubt);
                     if lane.reserved > 0 {
                         self.reserved -= mem::take(&mut lane.reserved);
                         queue.claiming -= 1;
@@ -63,9 +63,9 @@ impl Pump {
         self.reserved -= mem::take(&mut lane.reserved);
         lane.in_flight = false;
         lane.sending = 0;
-        self.unsettled -= mem::take(&mut lane.in_doubt);
+        self.unanswered -= mem::take(&mut lane.in_doubt);
         if mem::take(&mut lane.late) {
-            self.unsettled += lane.finishes.len();
+            self.unanswered += lane.finishes.len();
         }
         state.introduced = true;
         if lane.generation != generation {
@@ -117,10 +117,10 @@ impl Pump {
                 (_, true) => Latest::Calm,
                 _ => Latest::Other,
             };
-            state.workers = answer.workers;
+            state.workers = answer.lanes;
             state.work.answered(latest, answer.as_of, nothing && !answer.paused);
             self.suspects.told(id.queue, answer.suspects);
-            let poll = poll_interval(answer.workers);
+            let poll = poll_interval(answer.lanes);
             let due = answer.next_due.filter(|_| !answer.paused);
             // The broker looked at its clock about half-way. Never later than what a hint has said meanwhile: this answer may be
             // older than it.
@@ -135,7 +135,7 @@ impl Pump {
                 // Taken away since, or claimed by a turn whose slots were given away, or that was under way when the worker was
                 // told to stop.
                 let ending = if delivery.void { Ending::Void } else { Ending::Release };
-                self.unsettled += 1;
+                self.unanswered += 1;
                 self.queues[id.queue].lanes[id.lane].finishes.push(Finish::new(&delivery, ending));
             }
         }
@@ -201,7 +201,7 @@ impl Pump {
         for lane in &concerned {
             let lane = &mut state.lanes[*lane];
             if !lane.late {
-                self.unsettled -= lane.finishes.len();
+                self.unanswered -= lane.finishes.len();
             }
             letters::unconfirmed(&state.name, &mut lane.burials);
             lane.forget();

@@ -60,7 +60,7 @@ impl Pump {
         }
         let (shared, name) = (self.shared.clone(), state.name.clone());
         self.looks.push(Box::pin(async move {
-            let calm = matches!(shared.broker.look(&name).await, Ok(false));
+            let calm = matches!(shared.broker.has_work(&name).await, Ok(false));
             if calm {
                 shared.heard();
             }

@@ -142,7 +142,7 @@ pub(crate) struct Pump {
     reserved: usize,
     /// Jobs that hold no slot any more and that the broker may still hold for this worker: endings that wait for a turn, and what
     /// turns on their way end or claim. Without those of lanes that are late.
-    unsettled: usize,
+    unanswered: usize,
     next_generation: u64,
     suspects: Suspects,
     /// The queues whose first lanes are still to be registered, and those that are being so, since when.
@@ -209,7 +209,7 @@ impl Pump {
             slots: (0..capacity).map(|_| None).collect(),
             free: (0..capacity).rev().collect(),
             reserved: 0,
-            unsettled: 0,
+            unanswered: 0,
             next_generation: 0,
             suspects: Suspects::default(),
             dirty: Vec::new(),
@@ -313,7 +313,7 @@ impl Pump {
             let attempts = held.attempts.saturating_add(1);
             lane.burials.push(Burial { id: held.id.clone(), claim: held.claim, task, attempts });
         }
-        self.unsettled += usize::from(!lane.late);
+        self.unanswered += usize::from(!lane.late);
         lane.finishes.push(Finish { id: held.id, claim: held.claim, size: held.size, ending });
         self.soil(held.lane.queue);
     }

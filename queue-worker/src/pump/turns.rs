@@ -7,7 +7,7 @@ use queue_core::broker::{PartyName, Turn};
 use super::{Pump, answers::TurnDone, shares::served};
 use crate::{
     engine::Shared,
-    lane::{Lane, LaneId, settle},
+    lane::{Lane, LaneId, send_turn},
     time::now,
     tuning::{LANES, LATE, MOST_INTRODUCED, MOST_WORK, RESUME, SMALLEST_PART},
 };
@@ -64,7 +64,7 @@ impl Pump {
             state.lanes.push(Lane { in_flight: true, ..Lane::default() });
             let (lane, generation) = (LaneId { queue, lane: 0 }, state.lanes[0].generation);
             self.turns.push(Box::pin(async move {
-                let end = settle(shared, None, turn).await;
+                let end = send_turn(shared, None, turn).await;
                 TurnDone { lane, generation, claim: 0, end }
             }));
         }
@@ -111,7 +111,7 @@ impl Pump {
         };
         let finishes = state.lanes[lane].finishes.len();
         // The broker never holds more jobs for this worker than it can run: what is claimed takes the place of what is ended.
-        let room = self.free.len().saturating_sub(self.unsettled) + state.lanes[lane].fitting();
+        let room = self.free.len().saturating_sub(self.unanswered) + state.lanes[lane].fitting();
         let part = claim.min(room);
         if part == 0 || !self.is_worth(queue, part.max(finishes), now) {
             return false;
@@ -127,11 +127,11 @@ impl Pump {
         let lane = &mut state.lanes[id.lane];
         let finishes = lane.take_finishes();
         let worker = lane.name.clone();
-        // An unregistered lane's name is filled in by `settle`.
+        // An unregistered lane's name is filled in by `send_turn`.
         let mut turn = Turn::new(state.name.clone(), worker.clone().unwrap_or_else(nobody), lane.answered + 1, shared.settings.lease);
         lane.sending = finishes.len();
         lane.in_doubt = finishes.len().max(claim);
-        self.unsettled += lane.in_doubt - finishes.len();
+        self.unanswered += lane.in_doubt - finishes.len();
         turn.finishes = finishes;
         turn.claim = claim;
         turn.suspect = asked;
@@ -158,7 +158,7 @@ impl Pump {
         self.reserved += claim;
         let (lane, generation) = (id, self.queues[id.queue].lanes[id.lane].generation);
         self.turns.push(Box::pin(async move {
-            let end = settle(shared, worker, turn).await;
+            let end = send_turn(shared, worker, turn).await;
             TurnDone { lane, generation, claim, end }
         }));
     }

@@ -47,7 +47,7 @@ impl Worker {
             ("timeout", settings.timeout.unwrap_or_default(), LONGEST, "leave it out for none"),
             ("retention", settings.retention.unwrap_or_default(), LONGEST, "use less"),
             ("dead_retention", settings.sweep.dead, LONGEST, "use less"),
-            ("id_retention", settings.sweep.tombstones, LONGEST, "use less"),
+            ("id_retention", settings.sweep.remembered, LONGEST, "use less"),
             ("producer_retention", settings.sweep.producers, LONGEST, "use less"),
             ("crash_window", settings.crashes.window, LONGEST, "use less"),
         ];

@@ -35,13 +35,13 @@ impl Worker {
 
     /// How long a given id is remembered after its job is done: enqueuing it again meanwhile stores nothing. Default: 24 h.
     pub fn id_retention(mut self, retention: Duration) -> Self {
-        self.settings.sweep.tombstones = retention;
+        self.settings.sweep.remembered = retention;
         self
     }
 
     /// How many given ids of done jobs each queue remembers, at most. Default: 1,000,000.
     pub fn id_retention_count(mut self, ids: u64) -> Self {
-        self.settings.sweep.tombstone_count = ids;
+        self.settings.sweep.remembered_count = ids;
         self
     }
 

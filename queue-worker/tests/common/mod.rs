@@ -165,7 +165,7 @@ pub(crate) async fn until_state<T: Send + 'static>(handle: &Handle<T>, state: Op
 
 /// Waits until a worker of this queue is at work.
 pub(crate) async fn until_registered(client: &Client, queue: &str) {
-    until("a worker to register", || async { client.inspector().stats(queue).await.unwrap().workers > 0 }).await;
+    until("a worker to register", || async { client.inspector().stats(queue).await.unwrap().lanes > 0 }).await;
 }
 
 /// The same for a job without a type.
@@ -176,7 +176,7 @@ pub(crate) async fn address_in(client: &Client, job: &JobAddress, state: JobStat
 /// Claims jobs and is never heard of again, like a process that was killed.
 pub(crate) async fn claim_and_die(client: &Client, queue: &str, jobs: usize) -> Vec<Delivery> {
     let lease = Duration::from_millis(50);
-    let name = client.broker().register(&Register::worker(queue, ProcessId::random(), lease)).await.unwrap().name;
+    let name = client.broker().register(&Register::lane(queue, ProcessId::random(), lease)).await.unwrap().name;
     let answer = client.broker().turn(&Turn::new(queue, name, 1, lease).claim(jobs)).await.unwrap();
     assert_eq!(answer.deliveries.len(), jobs, "there was enough to claim");
     answer.deliveries

@@ -58,7 +58,7 @@ const SCORES: &[&str] = &["-inf", "+inf", "1.5", "-5", "1e300"];
 const MEMBERS: &[&[u8]] = &[b"=ghost", b"ghost", b"\xff\x00garbage", b""];
 
 pub(crate) const LISTS: [&str; 6] = ["ready:0", "ready:1", "ready:2", "ready:3", "suspect", "ended"];
-pub(crate) const SORTED: [&str; 8] = ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "tombstones"];
+pub(crate) const SORTED: [&str; 8] = ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "remembered"];
 
 /// All that is tried.
 pub(crate) fn all(scene: &Scene) -> Vec<Damage> {
@@ -174,8 +174,8 @@ impl Harm for Damage {
     fn explains(&self, error: &Error) -> bool {
         match (error, &self.how) {
             (Error::WrongType { key, .. }, How::Retyped) => key.ends_with(&self.kind),
-            (Error::Forgotten(_), _) => matches!(self.kind.as_str(), "workers" | "producers"),
-            (Error::Old { .. }, How::Filled(_)) => matches!(self.kind.as_str(), "workers" | "producers"),
+            (Error::Forgotten(_), _) => matches!(self.kind.as_str(), "lanes" | "producers"),
+            (Error::Old { .. }, How::Filled(_)) => matches!(self.kind.as_str(), "lanes" | "producers"),
             (Error::SchemaTooNew { .. }, How::Filled(_)) => self.kind == "meta",
             _ => false,
         }

@@ -19,7 +19,7 @@ pub(crate) enum Deed {
     Replay,
     Enqueue,
     Extend,
-    Suspects,
+    Overdue,
     Fence,
     SweepFenced,
     Cancel,
@@ -41,7 +41,7 @@ impl Deed {
         Deed::Replay,
         Deed::Enqueue,
         Deed::Extend,
-        Deed::Suspects,
+        Deed::Overdue,
         Deed::Fence,
         Deed::SweepFenced,
         Deed::Cancel,
@@ -107,12 +107,12 @@ impl Deed {
                 broker.enqueue(&case.enqueue(jobs)).await.map(drop)
             }
             Deed::Extend => broker.extend(&[case.beat()]).await.into_iter().try_for_each(|answer| answer.map(drop)),
-            Deed::Suspects => broker.suspects(queue, MAX_ITEMS).await.map(drop),
+            Deed::Overdue => broker.overdue(queue, MAX_ITEMS).await.map(drop),
             Deed::Fence => {
-                let suspects = broker.suspects(queue, MAX_ITEMS).await?;
+                let suspects = broker.overdue(queue, MAX_ITEMS).await?;
                 broker.fence(queue, &suspects.expired).await.map(drop)
             }
-            Deed::SweepFenced => broker.sweep_fenced(queue, &RULE).await.map(drop),
+            Deed::SweepFenced => broker.reclaim(queue, &RULE).await.map(drop),
             Deed::Cancel => broker.cancel(queue, &ids(self.ends())).await.map(drop),
             Deed::Requeue => broker.requeue(queue, &ids(&["dead", "kept", "r0"])).await.map(drop),
             Deed::Delete => {
@@ -121,7 +121,7 @@ impl Deed {
             Deed::Sweep => {
                 let limits = SweepLimits {
                     producers: LONG,
-                    tombstones: Duration::ZERO,
+                    remembered: Duration::ZERO,
                     dead: Duration::ZERO,
                     dead_bytes: 0,
                     keep: KeepLimits { count: 0, bytes: 0 },
@@ -136,7 +136,7 @@ impl Deed {
                 broker.set_paused(queue, false).await
             }
             Deed::People => people(case).await,
-            Deed::Register => broker.register(&Register::worker(queue.clone(), ProcessId::random(), LONG)).await.map(drop),
+            Deed::Register => broker.register(&Register::lane(queue.clone(), ProcessId::random(), LONG)).await.map(drop),
         }
     }
 }

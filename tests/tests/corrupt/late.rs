@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{Audit, CrashRule, Due, DynBroker, JobState, ProcessId, Register, Suspect, SweepLimits, Turn},
+    broker::{Audit, CrashRule, Due, DynBroker, JobState, OverdueLane, ProcessId, Register, SweepLimits, Turn},
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
@@ -37,17 +37,17 @@ async fn a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     Producer::on(&broker, QUEUE).await.stored(vec![given("g", "g")]).await;
     let short = Duration::from_millis(1);
-    let dying = broker.register(&Register::worker(QUEUE, ProcessId::random(), short)).await.unwrap().name;
+    let dying = broker.register(&Register::lane(QUEUE, ProcessId::random(), short)).await.unwrap().name;
     assert_eq!(broker.turn(&Turn::new(QUEUE, dying.clone(), 1, short).claim(1)).await.unwrap().deliveries.len(), 1);
-    let over: Vec<Suspect> = eventually("its lease ends", async || {
-        let over = broker.suspects(QUEUE, 10).await.unwrap().expired;
+    let over: Vec<OverdueLane> = eventually("its lease ends", async || {
+        let over = broker.overdue(QUEUE, 10).await.unwrap().expired;
         (!over.is_empty()).then_some(over)
     })
     .await;
     assert_eq!(broker.fence(QUEUE, &over).await.unwrap(), [true]);
     let mut watch = Watch::on(&server);
     let rule = CrashRule { delay: Duration::ZERO, ..CrashRule::default() };
-    assert_eq!(broker.sweep_fenced(QUEUE, &rule).await.unwrap().charged, 1);
+    assert_eq!(broker.reclaim(QUEUE, &rule).await.unwrap().charged, 1);
     let mut reclaim = watch.call_with(&format!("\"{}:", dying.as_str()));
 
     // The same call once more, when the job is somebody else's.
@@ -68,7 +68,7 @@ async fn a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end(kind: K
     let mut lane = Lane::on(&broker, QUEUE).await;
     let answer = lane.send(&lane.next()).await;
     let deadline_ms = answer.now_ms + i64::try_from(lane.lease.as_millis()).unwrap();
-    let known = Suspect { worker: lane.name.clone(), deadline_ms };
+    let known = OverdueLane { name: lane.name.clone(), deadline_ms };
     let stored: String = server.ask(&["ZSCORE", "queue:{late}:leases", lane.name.as_str()]).unwrap();
     assert_eq!(stored, deadline_ms.to_string(), "it is the end");
     assert_eq!(broker.fence(QUEUE, &[known]).await.unwrap(), [false]);
@@ -83,8 +83,8 @@ async fn in_a_sqlite_file_a_lease_that_is_not_over_is_not_fenced_by_whoever_know
     let mut lane = Lane::on(&broker, QUEUE).await;
     lane.send(&lane.next()).await;
     let file = rusqlite::Connection::open(&path).unwrap();
-    let deadline_ms = file.query_row("SELECT deadline FROM queue_workers", [], |row| row.get(0)).unwrap();
-    let known = Suspect { worker: lane.name.clone(), deadline_ms };
+    let deadline_ms = file.query_row("SELECT deadline FROM queue_lanes", [], |row| row.get(0)).unwrap();
+    let known = OverdueLane { name: lane.name.clone(), deadline_ms };
     assert_eq!(broker.fence(QUEUE, &[known]).await.unwrap(), [false]);
 }
 
@@ -144,11 +144,11 @@ async fn a_round_of_any_size_can_be_unpacked(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     let members: Vec<String> = (0..MANY).map(|number| format!("=id-{number}")).collect();
-    let mut words = vec!["ZADD", "queue:{late}:tombstones"];
+    let mut words = vec!["ZADD", "queue:{late}:remembered"];
     members.iter().for_each(|member| words.extend(["1", member.as_str()]));
     assert_eq!(server.ask::<usize>(&words).unwrap(), MANY);
     let limits = SweepLimits { items: 2 * MANY, ..SweepLimits::default() };
-    assert_eq!(broker.sweep(QUEUE, &limits).await.unwrap().tombstones, MANY);
+    assert_eq!(broker.sweep(QUEUE, &limits).await.unwrap().remembered, MANY);
 }
 
 async fn what_a_beat_brings_is_bounded(kind: Kind) {

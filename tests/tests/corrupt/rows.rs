@@ -25,10 +25,10 @@ const COLUMNS: &[(&str, &[&str])] = &[
         "queue_jobs",
         &["state", "rank", "pos", "priority", "envelope", "digest", "attempts", "crashes", "first_crash", "snoozes", "failures", "note"],
     ),
-    ("queue_workers", &["process", "seq", "deadline", "fenced", "answer"]),
+    ("queue_lanes", &["process", "seq", "deadline", "fenced", "answer"]),
     ("queue_gone", &["id"]),
     ("queue_producers", &["seq", "seen", "answers"]),
-    ("queue_tombstones", &["digest", "ended"]),
+    ("queue_remembered", &["digest", "ended"]),
     ("queue_counters", &["value"]),
 ];
 
@@ -59,7 +59,7 @@ impl Harm for Row {
 
     fn explains(&self, error: &Error) -> bool {
         match error {
-            Error::Forgotten(_) | Error::Old { .. } => matches!(self.table, "queue_workers" | "queue_producers"),
+            Error::Forgotten(_) | Error::Old { .. } => matches!(self.table, "queue_lanes" | "queue_producers"),
             Error::Internal(problem) => self.column == "state" && problem.contains("unknown state"),
             _ => false,
         }
@@ -94,7 +94,7 @@ impl Owner {
 #[async_trait]
 impl Hands for Owner {
     async fn end_leases(&mut self, _: &Case) {
-        self.0.execute("UPDATE queue_workers SET deadline = 1 WHERE NOT fenced", []).expect("the file can be written");
+        self.0.execute("UPDATE queue_lanes SET deadline = 1 WHERE NOT fenced", []).expect("the file can be written");
     }
 
     async fn make_due(&mut self, _: &Case) {

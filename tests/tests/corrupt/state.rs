@@ -181,7 +181,7 @@ struct Builder {
 
 impl Builder {
     async fn lane(&self, lease: Duration) -> Hand {
-        let request = Register::worker(self.queue.as_str(), ProcessId::random(), lease);
+        let request = Register::lane(self.queue.as_str(), ProcessId::random(), lease);
         Hand { name: self.broker.register(&request).await.expect("a lane registers").name, answered: 0 }
     }
 
@@ -218,8 +218,8 @@ impl Builder {
     /// Fences the one lane whose lease is over.
     async fn fence(&self, lane: &Hand) {
         let suspect = eventually("its lease ends", async || {
-            let expired = self.broker.suspects(&self.queue, 10).await.expect("suspects are named").expired;
-            expired.into_iter().find(|suspect| suspect.worker == lane.name)
+            let expired = self.broker.overdue(&self.queue, 10).await.expect("suspects are named").expired;
+            expired.into_iter().find(|seen| seen.name == lane.name)
         })
         .await;
         assert_eq!(self.broker.fence(&self.queue, &[suspect]).await.expect("a lane is fenced"), [true]);
@@ -250,7 +250,7 @@ impl Scene {
         let mut dying = builder.lane(SHORT).await;
         builder.claimed(&mut dying, SHORT, "suspect", job("suspect")).await;
         builder.fence(&dying).await;
-        broker.sweep_fenced(&queue, &RULE).await.expect("a sweep is answered");
+        broker.reclaim(&queue, &RULE).await.expect("a sweep is answered");
         let mut lane = builder.lane(LONG).await;
         builder.turn(&mut lane, LONG, 0, None).await;
         // A lane that is fenced and not swept, and one whose lease is over.

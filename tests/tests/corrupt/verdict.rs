@@ -85,7 +85,7 @@ async fn mend(case: &Case) -> Result<bool, String> {
 
 async fn sweep(case: &Case) -> Result<(), String> {
     for _ in 0..10 {
-        let reclaimed = case.broker.sweep_fenced(&case.queue, &RULE).await.map_err(|error| format!("sweep: {error}"))?;
+        let reclaimed = case.broker.reclaim(&case.queue, &RULE).await.map_err(|error| format!("sweep: {error}"))?;
         if reclaimed.moved() + reclaimed.forgotten == 0 {
             return Ok(());
         }
@@ -99,16 +99,16 @@ async fn drain(case: &Case, hands: &mut dyn Hands, ran: &mut BTreeMap<JobId, usi
     let Case { broker, queue, .. } = case;
     hands.end_leases(case).await;
     for _ in 0..2 {
-        let suspects = broker.suspects(queue, MAX_ITEMS).await.map_err(say("suspects"))?;
+        let suspects = broker.overdue(queue, MAX_ITEMS).await.map_err(say("suspects"))?;
         broker.fence(queue, &suspects.expired).await.map_err(say("fence"))?;
     }
-    let left = broker.suspects(queue, MAX_ITEMS).await.map_err(say("suspects"))?.expired;
+    let left = broker.overdue(queue, MAX_ITEMS).await.map_err(say("suspects"))?.expired;
     if !left.is_empty() {
         return Err(format!("lanes that cannot be fenced: {left:?}"));
     }
     sweep(case).await?;
     hands.make_due(case).await;
-    let lane = broker.register(&Register::worker(queue.clone(), ProcessId::random(), LONG)).await.map_err(say("register"))?.name;
+    let lane = broker.register(&Register::lane(queue.clone(), ProcessId::random(), LONG)).await.map_err(say("register"))?.name;
     let mut turn = Turn::new(queue.clone(), lane, 0, LONG).claim(100);
     turn.resume = vec![UNKNOWN.into()];
     let mut idle = 0;

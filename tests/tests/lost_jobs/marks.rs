@@ -70,7 +70,7 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
         let process = ProcessId::random();
         let mut lane = Lane::on(&broker, queue).await;
         lane.lease = if way == "reclaim" { Duration::from_millis(1) } else { lane.lease };
-        lane.name = broker.register(&Register::worker(queue, process, lane.lease)).await.unwrap().name;
+        lane.name = broker.register(&Register::lane(queue, process, lane.lease)).await.unwrap().name;
         Producer::on(&broker, queue).await.stored(vec![given("x")]).await;
         let held = lane.claim_one().await;
         put(&broker, queue, 3 * LOOK).await;
@@ -90,13 +90,13 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
             "snooze" => assert!(lane.end(&held, Ending::Snooze { delay: Duration::ZERO }).await),
             "reclaim" => {
                 // Its process lives, so that it goes back to the head.
-                broker.register(&Register::worker(queue, process, Duration::from_secs(60))).await.unwrap();
+                broker.register(&Register::lane(queue, process, Duration::from_secs(60))).await.unwrap();
                 until("the lease is over", async || {
-                    let expired = broker.suspects(queue, 10).await.unwrap().expired;
+                    let expired = broker.overdue(queue, 10).await.unwrap().expired;
                     broker.fence(queue, &expired).await.unwrap().contains(&true)
                 })
                 .await;
-                assert_eq!(broker.sweep_fenced(queue, &CrashRule::default()).await.unwrap().released, 1);
+                assert_eq!(broker.reclaim(queue, &CrashRule::default()).await.unwrap().released, 1);
             }
             "requeue" => {
                 assert!(lane.end(&held, Ending::Bury { reason: BuryReason::Buried, error: None }).await);

@@ -102,16 +102,16 @@ async fn a_cancelled_job_in_another_list_is_left_to_whoever_pops_it(kind: Kind) 
     let short = Duration::from_millis(1);
     for _ in 0..3 {
         producer.stored(vec![given("x")]).await;
-        let dying = broker.register(&Register::worker(QUEUE, ProcessId::random(), short)).await.unwrap().name;
+        let dying = broker.register(&Register::lane(QUEUE, ProcessId::random(), short)).await.unwrap().name;
         let turn = Turn::new(QUEUE, dying.clone(), 1, short).claim(1);
         assert_eq!(broker.turn(&turn).await.unwrap().deliveries.len(), 1);
         until("the lease is over", async || {
-            let expired = broker.suspects(QUEUE, 10).await.unwrap().expired;
+            let expired = broker.overdue(QUEUE, 10).await.unwrap().expired;
             broker.fence(QUEUE, &expired).await.unwrap().contains(&true)
         })
         .await;
         let rule = CrashRule { delay: Duration::ZERO, ..CrashRule::default() };
-        assert_eq!(broker.sweep_fenced(QUEUE, &rule).await.unwrap().charged, 1);
+        assert_eq!(broker.reclaim(QUEUE, &rule).await.unwrap().charged, 1);
         let mut lane = Lane::on(&broker, QUEUE).await;
         lane.claim(0).await;
         assert_eq!(server.ask::<usize>(&["LLEN", "queue:{lost}:suspect"]).unwrap(), 1);

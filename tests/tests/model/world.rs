@@ -9,7 +9,7 @@ use std::{
 use queue_core::{
     JobId,
     broker::{
-        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, NewJob, PartyName, ProcessId, Reclaimed, Register, Suspect, Turn,
+        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, NewJob, OverdueLane, PartyName, ProcessId, Reclaimed, Register, Turn,
     },
     envelope::Envelope,
 };
@@ -33,7 +33,7 @@ pub(crate) struct World {
     lanes: Vec<Lane>,
     producers: Vec<Producer>,
     deliveries: Vec<(PartyName, Delivery)>,
-    suspects: Vec<Suspect>,
+    suspects: Vec<OverdueLane>,
     ids: Vec<JobId>,
 }
 
@@ -85,7 +85,7 @@ impl World {
             Step::Turn { lane, finishes, claim, suspect, resume } => {
                 let lane = lane.index(self.lanes.len());
                 let mut turn = self.next_turn(lane);
-                turn.finishes = self.finishes(&turn.worker, finishes);
+                turn.finishes = self.finishes(&turn.lane, finishes);
                 (turn.claim, turn.suspect) = (*claim, *suspect);
                 turn.resume = if *resume { vec!["unrelated".into(), TASK.into()] } else { Vec::new() };
                 self.send(lane, turn).await?;
@@ -145,7 +145,7 @@ impl World {
     }
 
     async fn register(&mut self, process: ProcessId) -> Check {
-        let register = Register::worker(self.queue.clone(), process, LONG);
+        let register = Register::lane(self.queue.clone(), process, LONG);
         let name = self.broker.register(&register).await.map_err(|error| error.to_string())?.name;
         self.model.registered(&register, name.clone());
         self.lanes.push(Lane { name, answered: 0, last: None });
@@ -234,7 +234,7 @@ impl World {
                 return Err(format!("{}: claim {} after {last:?}", delivery.id, delivery.claim));
             }
         }
-        self.deliveries.extend(found.deliveries.into_iter().map(|delivery| (turn.worker.clone(), delivery)));
+        self.deliveries.extend(found.deliveries.into_iter().map(|delivery| (turn.lane.clone(), delivery)));
         self.lanes[lane].answered = turn.seq;
         self.lanes[lane].last = Some(turn);
         Ok(())
@@ -255,23 +255,23 @@ impl World {
     async fn lapse(&mut self, lane: usize) -> Check {
         self.beat(lane, Duration::from_millis(1)).await?;
         tokio::time::sleep(Duration::from_millis(3)).await;
-        let found = self.broker.suspects(&self.queue, 100).await.map_err(|error| error.to_string())?;
+        let found = self.broker.overdue(&self.queue, 100).await.map_err(|error| error.to_string())?;
         self.model.now = now_ms();
         for suspect in &found.expired {
             self.model.set_deadline(suspect);
         }
-        let sorted = |mut suspects: Vec<Suspect>| {
-            suspects.sort_by(|one, other| one.worker.cmp(&other.worker));
+        let sorted = |mut suspects: Vec<OverdueLane>| {
+            suspects.sort_by(|one, other| one.name.cmp(&other.name));
             suspects
         };
-        let known = self.model.suspects(100);
+        let known = self.model.overdue(100);
         same("suspects", &sorted(known.expired), &sorted(found.expired.clone()))?;
         self.suspects.extend(found.expired);
         Ok(())
     }
 
     async fn fence(&mut self, suspect: Index) -> Check {
-        let latest: Vec<&Suspect> = self.suspects.iter().rev().take(NAMED).collect();
+        let latest: Vec<&OverdueLane> = self.suspects.iter().rev().take(NAMED).collect();
         if latest.is_empty() {
             return Ok(());
         }
@@ -285,7 +285,7 @@ impl World {
         self.model.ready.loose.extend(active.map(|(id, _)| id.clone()).collect::<Vec<_>>());
         let mut found = Reclaimed::default();
         for _ in 0..20 {
-            let step = self.broker.sweep_fenced(&self.queue, &RULE).await.map_err(|error| error.to_string())?;
+            let step = self.broker.reclaim(&self.queue, &RULE).await.map_err(|error| error.to_string())?;
             found.released += step.released;
             found.charged += step.charged;
             found.buried.extend(step.buried.iter().cloned());
@@ -294,7 +294,7 @@ impl World {
                 break;
             }
         }
-        let mut known = self.model.sweep_fenced(&RULE);
+        let mut known = self.model.reclaim(&RULE);
         known.buried.sort();
         found.buried.sort();
         same("sweep", &known, &found)

@@ -41,7 +41,7 @@ async fn answers_that_are_lost_again_and_again_double_nothing_and_lose_nothing()
     const JOBS: u32 = 40;
     let scene = Scene::new();
     let running = scene.start(scene.worker());
-    until("its first claim", async || scene.sound.inspector().stats("quick").await.unwrap().workers > 0).await;
+    until("its first claim", async || scene.sound.inspector().stats("quick").await.unwrap().lanes > 0).await;
     for round in 0..ROUNDS {
         // The answers of the next calls are lost, whichever they are: claims, endings, both; then a request.
         scene.cut.fail(Fault::ReplyLost, 1 + round % 4);
@@ -98,9 +98,9 @@ async fn a_job_that_was_claimed_before_an_outage_does_not_start_in_it() {
 async fn an_outage_between_two_looks_makes_nobody_a_suspect() {
     let scene = Scene::new();
     let broker = scene.sound.broker().clone();
-    let silent = Register::worker("quick", ProcessId::random(), Duration::from_millis(1));
+    let silent = Register::lane("quick", ProcessId::random(), Duration::from_millis(1));
     broker.register(&silent).await.unwrap();
-    let suspected = async || !broker.suspects("quick", 10).await.unwrap().expired.is_empty();
+    let suspected = async || !broker.overdue("quick", 10).await.unwrap().expired.is_empty();
     until("its lease to end", async || suspected().await).await;
     let lease = LEASE * 5;
     let (pass, confirm) = (lease / 6, lease / 5);
@@ -200,7 +200,7 @@ async fn what_a_worker_held_when_its_broker_forgot_it_runs_again_and_is_charged_
 async fn a_worker_without_a_broker_still_stops_in_time() {
     let scene = Scene::new();
     let running = scene.start(scene.worker().grace(Duration::from_secs(600)));
-    until("its first claim", async || scene.sound.inspector().stats("quick").await.unwrap().workers > 0).await;
+    until("its first claim", async || scene.sound.inspector().stats("quick").await.unwrap().lanes > 0).await;
     scene.cut.fail(Fault::RequestLost, u32::MAX);
     until("a poll that nobody answers", async || scene.cut.failed() > 0).await;
     let before = Instant::now();

@@ -51,7 +51,7 @@ async fn queues_whose_server_is_away_keep_no_other_from_being_served() {
 /// A worker that claims a job of a queue and is never heard of again.
 async fn claim_and_die(client: &Client, queue: &str) {
     let lease = Duration::from_millis(50);
-    let name = client.broker().register(&Register::worker(queue, ProcessId::random(), lease)).await.unwrap().name;
+    let name = client.broker().register(&Register::lane(queue, ProcessId::random(), lease)).await.unwrap().name;
     let answer = client.broker().turn(&Turn::new(queue, name, 1, lease).claim(1)).await.unwrap();
     assert_eq!(answer.deliveries.len(), 1);
 }
@@ -60,11 +60,11 @@ async fn claim_and_die(client: &Client, queue: &str) {
 async fn make_suspect(client: &Client, queue: &str) {
     claim_and_die(client, queue).await;
     let broker = client.broker();
-    until("its lease to run out", async || !broker.suspects(queue, 10).await.unwrap().expired.is_empty()).await;
-    let lapsed = broker.suspects(queue, 10).await.unwrap().expired;
+    until("its lease to run out", async || !broker.overdue(queue, 10).await.unwrap().expired.is_empty()).await;
+    let lapsed = broker.overdue(queue, 10).await.unwrap().expired;
     assert_eq!(broker.fence(queue, &lapsed).await.unwrap(), [true]);
     let at_once = CrashRule { delay: Duration::ZERO, ..CrashRule::default() };
-    assert_eq!(broker.sweep_fenced(queue, &at_once).await.unwrap().charged, 1);
+    assert_eq!(broker.reclaim(queue, &at_once).await.unwrap().charged, 1);
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn a_claim_that_is_not_answered_keeps_no_suspect_of_another_queue_from_run
     make_suspect(&scene.sound, "quick").await;
     inspector.pause("quick").await.unwrap();
     let running = scene.start(scene.worker().queue("away").queue("quick"));
-    let serves = async |queue: &str| inspector.stats(queue).await.unwrap().workers > 0;
+    let serves = async |queue: &str| inspector.stats(queue).await.unwrap().lanes > 0;
     until("it to serve both", async || serves("away").await && serves("quick").await).await;
     scene.cut.hold(Some("away"));
     long::job(1).queue("away").enqueue(&scene.sound).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_claim_that_is_not_answered_keeps_no_suspect_of_another_queue_from_run
 #[tokio::test]
 async fn a_queue_whose_claims_all_hang_keeps_no_slot_from_another() {
     let scene = Scene::new();
-    let serves = async |queue: &str| scene.sound.inspector().stats(queue).await.unwrap().workers > 0;
+    let serves = async |queue: &str| scene.sound.inspector().stats(queue).await.unwrap().lanes > 0;
     let running = scene.start(scene.worker().queue("away").queue("quick"));
     until("it to serve both", async || serves("away").await && serves("quick").await).await;
     scene.sound.enqueue_all((0..15).map(long::job)).await.unwrap();

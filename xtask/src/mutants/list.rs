@@ -68,7 +68,7 @@ mutants! {
         "turn: a small profile is for queues that it covers": " or string.find(bits, C.uncovered)" => "";
         "turn: a small profile waits for no job": "if due <= now or not bits" => "if not bits";
         "turn: claim numbers grow": "math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now)" => "1";
-        "turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), worker)" => "";
+        "turn: a lease is renewed": "call('ZADD', K.leases, ms(now + ARGV[3]), lane)" => "";
     }
     REDIS_NOTES "queue-core/src/redis/turn/turn.lua" {
         "turn: a claim takes so many large jobs": "math.min(wanted, 64)" => "wanted";
@@ -88,7 +88,7 @@ mutants! {
         "turn: kept jobs are trimmed": "trim_ended(2 * (#acked - #gone), tonumber(ARGV[5]), tonumber(ARGV[6]))" => "local _ = 0";
     }
     REDIS "queue-core/src/redis/turn/others.lua" {
-        "turn: another ending needs its tag": "if call('HGET', K.active, id) ~= worker .. ':' .. claim then" => "if false then";
+        "turn: another ending needs its tag": "if call('HGET', K.active, id) ~= lane .. ':' .. claim then" => "if false then";
         "turn: a finished round clears the crashes": "if has('c') and kind ~= 'release' and kind ~= 'park' then" => "if false then";
     }
     REDIS "queue-core/src/redis/turn/claim.lua" {
@@ -105,7 +105,7 @@ mutants! {
         "turn: that there is more is told": "more = call('EXISTS', K.ready2)" => "more = 0";
     }
     REDIS "queue-core/src/redis/turn/replay.lua" {
-        "turn: a replay voids what was taken away": "if tags[at] ~= worker .. ':' .. claim then" => "if false then";
+        "turn: a replay voids what was taken away": "if tags[at] ~= lane .. ':' .. claim then" => "if false then";
     }
     REDIS "queue-core/src/redis/doors/pop.lua" {
         "pop: what the bound of bytes has left is more": "if full then" => "if false then";
@@ -176,14 +176,14 @@ mutants! {
         "other hands: no reply repeats what they wrote": "(string.match(head[1], '^%d+$') or 'unknown')" => "head[1]";
     }
     REDIS_NOTES "queue-core/src/redis/script/guard.lua" {
-        "bits: a lane that is no more holds nobody up": " and call('HEXISTS', K.workers, known[at]) == 1 then" => " then";
+        "bits: a lane that is no more holds nobody up": " and call('HEXISTS', K.lanes, known[at]) == 1 then" => " then";
         "bits: one that a lane does not know is not set": "if not string.find(known[at + 1], bit, 1, true) and" => "if false and";
     }
-    REDIS_NOTES "queue-core/src/redis/script/look.lua" {
-        "look: a pause is seen": "if call('HGET', K.meta, 'paused') == '1' then" => "if false then";
-        "look: failures are seen": "  add('f', K.attempts, K.errors)\n" => "";
-        "look: other priorities are seen": "  add('p', K.priority, K.ready0, K.ready1, K.ready3)\n" => "";
-        "look: what is gone has no bit": "needed = call('EXISTS', ...) > 0 and needed .. bit or needed" => "needed = needed .. bit";
+    REDIS_NOTES "queue-core/src/redis/script/recount_bits.lua" {
+        "bits: a pause is seen": "if call('HGET', K.meta, 'paused') == '1' then" => "if false then";
+        "bits: failures are seen": "  add('f', K.attempts, K.errors)\n" => "";
+        "bits: other priorities are seen": "  add('p', K.priority, K.ready0, K.ready1, K.ready3)\n" => "";
+        "bits: what is gone has no bit": "needed = call('EXISTS', ...) > 0 and needed .. bit or needed" => "needed = needed .. bit";
     }
     REDIS "queue-core/src/redis/people/pause.lua" {
         "pause: it sets its bit": "mark('h')" => "";
@@ -229,10 +229,10 @@ mutants! {
     REDIS "queue-core/src/redis/lease/fence.lua" {
         "fence: only the lease that was seen": "whole(deadline) == tonumber(ARGV[i + 1])" => "true";
         "fence: a lease that ends too late is over": " or is_ahead(ARGV[i], deadline)" => "";
-        "fence: the lane is forgotten": "call('HDEL', K.workers, ARGV[i])" => "";
+        "fence: the lane is forgotten": "call('HDEL', K.lanes, ARGV[i])" => "";
     }
-    REDIS "queue-core/src/redis/lease/suspects.lua" {
-        "suspects: a lease that ends too late is one": "    if term then" => "    if false then";
+    REDIS "queue-core/src/redis/lease/overdue.lua" {
+        "overdue: a lease that ends too late is one": "    if term then" => "    if false then";
     }
     REDIS_FAULTS "queue-core/src/redis/connection/link.rs" {
         "link: a silent connection is given up": "if is_dead {" => "if false {";
@@ -272,8 +272,8 @@ mutants! {
     SQLITE "queue-core/src/sqlite/lease/extend.sql" {
         "sqlite extend: lost turns are noticed": "AND seq >= ?3" => "AND ?3 NOT NULL";
     }
-    SQLITE "queue-core/src/sqlite/lease/suspects_ahead.sql" {
-        "sqlite suspects: a lease that ends too late is one": "AND deadline > ?2 + term" => "AND deadline > ?2 + term AND 0";
+    SQLITE "queue-core/src/sqlite/lease/overdue_ahead.sql" {
+        "sqlite overdue: a lease that ends too late is one": "AND deadline > ?2 + term" => "AND deadline > ?2 + term AND 0";
     }
     SQLITE "queue-core/src/sqlite/lease/fence.sql" {
         "sqlite fence: a lease that ends too late is over": "OR deadline > ?4 + term" => "";
@@ -365,7 +365,7 @@ mutants! {
     REDIS_NOTES "queue-core/src/redis/audit/sweep.lua" {
         "sweep: a producer that sends is kept": "string.sub(entries[at], -1) ~= '?'" => "false";
         "sweep: a look begins a producer's time anew": "many('ZADD', K.seen, looked)" => "";
-        "sweep: what other hands have brought is looked for": "\nlook()\n" => "\n";
+        "sweep: what other hands have brought is looked for": "\nrecount_bits()\n" => "\n";
     }
     AUDITOR "queue-core/src/redis/audit/audit.lua" {
         "audit: one of two places stays": "if stays then\n            others" => "if true then\n            others";
@@ -403,7 +403,7 @@ mutants! {
         "reclaim: the last crash buries": "if crashes >= tonumber(ARGV[1]) then" => "if false then";
     }
     REDIS "queue-core/src/redis/audit/sweep.lua" {
-        "sweep: tombstones are bounded": "if excess > 0 then" => "if false then";
+        "sweep: remembered ids are bounded": "if excess > 0 then" => "if false then";
         "sweep: dead jobs are evicted in bounded steps": "while dead < items do" => "while true do";
         "sweep: young dead jobs stay": "if tonumber(head[2]) > now - ARGV[5] and bytes" => "if false and bytes";
     }
@@ -452,7 +452,7 @@ mutants! {
     CORRUPT "queue-core/src/redis/audit/sweep.lua" {
         "other hands: what lives is not evicted": "if not stays then" => "if true then";
     }
-    CORRUPT "queue-core/src/redis/lease/suspects.lua" {
+    CORRUPT "queue-core/src/redis/lease/overdue.lua" {
         "other hands: a deadline is a whole number": "expired[i] = ms(whole(expired[i]))" => "expired[i] = expired[i]";
     }
     CORRUPT "queue-core/src/redis/audit/audit.lua" {
@@ -484,7 +484,7 @@ mutants! {
     SQLITE "queue-core/src/sqlite/doors/ready_due.sql" {
         "sqlite ready: nothing starts early": "AND pos <= ?3" => "AND ?3 NOT NULL";
     }
-    SQLITE "queue-core/src/sqlite/lease/sweep_fenced.rs" {
+    SQLITE "queue-core/src/sqlite/lease/reclaim.rs" {
         "sqlite reclaim: who lives, and a suspect's neighbours, go free": "!lives && (!has_suspect || job.is_suspect())" => "true";
         "sqlite reclaim: a lane is forgotten when all its jobs are moved": "if process.charged.len() > left || process.free.len() + process.charged.len() > RECLAIM_ITEMS {" => "if false {";
         "sqlite reclaim: the last crash buries": "if crashes >= i64::from(rule.max_crashes) {" => "if false {";
@@ -502,7 +502,7 @@ mutants! {
         "sqlite, other hands: claim numbers end nowhere": "if self.claim < 1 << 50 {" => "if true {";
     }
     ROWS "queue-core/src/sqlite/audit/mod.rs" {
-        "sqlite audit: no lane gets a number from elsewhere": "*worker <= last" => "true";
+        "sqlite audit: no lane gets a number from elsewhere": "*lane <= last" => "true";
     }
     CORE "queue-core/src/codec.rs" {
         "codec: elements are bounded": "elements > ELEMENTS_MAX || inside > ELEMENTS_MAX" => "false";
@@ -561,7 +561,7 @@ mutants! {
     }
     LATE "queue-core/src/redis/lease/reclaim.lua" {
         "reclaim: the tag must be the one seen": "call('HGET', K.active, id) == tag and" => "";
-        "reclaim: the lane must be fenced": "and call('HEXISTS', K.workers, worker_of(tag) or '') == 0" => "";
+        "reclaim: the lane must be fenced": "and call('HEXISTS', K.lanes, lane_of(tag) or '') == 0" => "";
     }
     LATE "queue-core/src/redis/script/prelude.lua" {
         "other hands: numbers are bounded": "return math.floor(math.min(number, FOREVER))" => "return number";

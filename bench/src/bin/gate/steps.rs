@@ -48,7 +48,7 @@ impl Hands {
         let broker = client.broker().clone();
         let process = ProcessId::random();
         let producer = broker.register(&Register::producer(queue, process)).await?.name;
-        let worker = broker.register(&Register::worker(queue, process, LEASE)).await?.name;
+        let worker = broker.register(&Register::lane(queue, process, LEASE)).await?.name;
         let envelope = Envelope::new("nothing", &[b'x'; 100]).encode()?;
         let mut hands = Hands { broker, queue, producer, worker, envelope, keep: None, enqueues: 0, turns: 0 };
         // Statements are prepared and scripts loaded by the first of each.

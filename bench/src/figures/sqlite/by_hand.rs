@@ -33,7 +33,7 @@ impl ByHand {
         let (queue, tail) =
             connection.query_row("SELECT queue, tail FROM queue_queues WHERE name = ?1", [queue], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let (id, envelope) = connection.query_row("SELECT id, envelope FROM queue_jobs", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        connection.execute("INSERT INTO queue_workers (queue, name, process, deadline) VALUES (?1, 'by hand', 'by hand', 0)", [queue])?;
+        connection.execute("INSERT INTO queue_lanes (queue, name, process, deadline) VALUES (?1, 'by hand', 'by hand', 0)", [queue])?;
         let worker = connection.last_insert_rowid();
         Ok(ByHand { connection, queue, worker, tail, envelope, id, next: 0 })
     }
@@ -91,7 +91,7 @@ impl ByHand {
                     .execute(params![self.queue, id, ACTIVE, self.worker, claim])?;
             }
             self.connection
-                .prepare_cached("UPDATE queue_workers SET seq = ?2, answer = ?3, deadline = ?4 WHERE worker = ?1")?
+                .prepare_cached("UPDATE queue_lanes SET seq = ?2, answer = ?3, deadline = ?4 WHERE lane = ?1")?
                 .execute(params![self.worker, claim, None::<Vec<u8>>, claim])?;
             self.run("COMMIT")?;
             if found.is_empty() {

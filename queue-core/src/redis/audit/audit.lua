@@ -1,5 +1,5 @@
 -- Damage by other hands. ARGV: what to look at, '1' to repair it, and then names, ids, or pairs. Answers with what is broken.
---- include script/prelude, script/clock, script/bits, lease/terms, doors/settle, doors/end, doors/back, script/look
+--- include script/prelude, script/clock, script/bits, lease/terms, doors/settle, doors/end, doors/back, script/recount_bits
 
 local what, repairs = ARGV[1], ARGV[2] == '1'
 local broken = {}
@@ -138,11 +138,11 @@ elseif what == 'bits' then
     found(bit)
   end
   if repairs then
-    look()
+    recount_bits()
   end
 elseif what == 'lanes' then
   for i = 3, #ARGV do
-    if call('HEXISTS', K.workers, ARGV[i]) == 1 and not has_lease(ARGV[i]) then
+    if call('HEXISTS', K.lanes, ARGV[i]) == 1 and not has_lease(ARGV[i]) then
       found(ARGV[i])
       if repairs then
         call('ZADD', K.leases, ms(now), ARGV[i])
@@ -164,12 +164,12 @@ elseif what == 'terms' then
 elseif what == 'active' then
   for i = 3, #ARGV, 2 do
     local id, tag = ARGV[i], ARGV[i + 1]
-    local worker = worker_of(tag)
+    local lane = lane_of(tag)
     if call('HGET', K.active, id) == tag
-      and not (worker and (call('HEXISTS', K.workers, worker) == 1 or call('SISMEMBER', K.fenced, worker) == 1)) then
+      and not (lane and (call('HEXISTS', K.lanes, lane) == 1 or call('SISMEMBER', K.fenced, lane) == 1)) then
       found(id)
-      if repairs and worker then
-        call('SADD', K.fenced, worker)
+      if repairs and lane then
+        call('SADD', K.fenced, lane)
       elseif repairs then
         settle({ id })
         back({ id }, true)

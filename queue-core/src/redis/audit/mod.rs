@@ -36,12 +36,12 @@ const SLICE: usize = 50_000;
 /// A round of housekeeping.
 pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &SweepLimits) -> Result<Swept> {
     let mut call = SWEEP.call(&broker.keys, queue);
-    call.arg(limits.items).arg(ms(limits.producers)).arg(ms(limits.tombstones)).arg(limits.tombstone_count);
+    call.arg(limits.items).arg(ms(limits.producers)).arg(ms(limits.remembered)).arg(limits.remembered_count);
     call.arg(ms(limits.dead)).arg(limits.dead_bytes).arg(limits.keep.count).arg(limits.keep.bytes);
     let mut values = array(broker.script(queue, &SWEEP, call).await?)?.into_iter();
     Ok(Swept {
         producers: number(next(&mut values)?)?,
-        tombstones: number(next(&mut values)?)?,
+        remembered: number(next(&mut values)?)?,
         dead: number(next(&mut values)?)?,
         ended: number(next(&mut values)?)?,
     })
@@ -63,7 +63,7 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
         let subject = Bit::of_letter(&letter).map_or(letter, |bit| bit.name().to_owned());
         Damage { kind: DamageKind::FeatureUnnoted, subject }
     }));
-    let lanes = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Workers)).await?)?;
+    let lanes = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Lanes)).await?)?;
     let lanes: Vec<Vec<u8>> = lanes.into_iter().map(bytes).collect::<Result<_>>()?;
     for lanes in lanes.chunks(STEP) {
         for (what, kind) in [("lanes", DamageKind::LaneWithoutLease), ("terms", DamageKind::LeaseTooLong)] {

@@ -1,6 +1,6 @@
--- One round of housekeeping. ARGV: items, age of producers, age of tombstones, most tombstones, age of the dead, most bytes of
--- the dead, most kept, most bytes kept. Answers: producers, tombstones, dead, ended.
---- include script/prelude, script/clock, script/bits, doors/end, doors/ready, script/look
+-- One round of housekeeping. ARGV: items, age of producers, age of remembered ids, most remembered ids, age of the dead, most bytes of
+-- the dead, most kept, most bytes kept. Answers: producers, remembered ids, dead, ended.
+--- include script/prelude, script/clock, script/bits, doors/end, doors/ready, script/recount_bits
 
 local items = tonumber(ARGV[1])
 
@@ -23,14 +23,14 @@ many('ZADD', K.seen, looked)
 many('ZREM', K.seen, silent)
 many('HDEL', K.producers, silent)
 
-old = call('ZRANGEBYSCORE', K.tombstones, '-inf', ms(now - ARGV[3]), 'LIMIT', 0, items)
+old = call('ZRANGEBYSCORE', K.remembered, '-inf', ms(now - ARGV[3]), 'LIMIT', 0, items)
 if #old < items then
-  local excess = call('ZCARD', K.tombstones) - #old - tonumber(ARGV[4])
+  local excess = call('ZCARD', K.remembered) - #old - tonumber(ARGV[4])
   if excess > 0 then
-    old = call('ZRANGE', K.tombstones, 0, #old + math.min(excess, items - #old) - 1)
+    old = call('ZRANGE', K.remembered, 0, #old + math.min(excess, items - #old) - 1)
   end
 end
-many('ZREM', K.tombstones, old)
+many('ZREM', K.remembered, old)
 many('HDEL', K.given, old)
 
 -- A dead job has its reason. What has none may be here by somebody else's hand, and live elsewhere.
@@ -79,5 +79,5 @@ count('dead_evicted', dead)
 
 local ended = trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8]))
 -- What is gone, and what other hands have brought.
-look()
+recount_bits()
 return { #silent, #old, dead, ended }

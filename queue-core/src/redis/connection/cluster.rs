@@ -22,7 +22,7 @@ use tokio::{
 use super::{
     endpoint::Endpoint,
     refusal::Refusal,
-    servers::{Line, Node, Redirect, Topology},
+    servers::{Node, Purpose, Redirect, Topology},
     settings::{self, Role},
     url::{Access, Address},
 };
@@ -169,7 +169,7 @@ impl Cluster {
 
     async fn ask(&self, node: &Node) -> Result<View> {
         let ask = async |what: &str| {
-            let answer = node.link(Line::Beats).send(redis::cmd("CLUSTER").arg(what)).await;
+            let answer = node.link(Purpose::Beats).send(redis::cmd("CLUSTER").arg(what)).await;
             answer.map_err(|refusal| match &refusal {
                 Refusal::Server(error) if error.detail().is_some_and(is_no_cluster) => {
                     let way_out = "is not part of a cluster; a server that stands alone is named by `redis://`";

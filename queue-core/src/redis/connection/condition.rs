@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::{
     refusal::Refusal,
-    servers::{Line, Node},
+    servers::{Node, Purpose},
 };
 use crate::{
     broker::{Condition, Trouble, bytes},
@@ -14,7 +14,7 @@ use crate::{
 
 /// How one server is. One who may not look is told nothing.
 pub(in crate::redis) async fn of(node: &Node) -> Result<Condition> {
-    let link = node.link(Line::Beats);
+    let link = node.link(Purpose::Beats);
     let info = match link.send(redis::cmd("INFO").arg("memory").arg("persistence").arg("replication")).await {
         Ok(info) => values::text(info)?,
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => return Ok(Condition::default()),

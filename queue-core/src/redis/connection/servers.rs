@@ -45,7 +45,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 /// Which of our connections to a server.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::redis) enum Line {
+pub(in crate::redis) enum Purpose {
     /// Turns and enqueues.
     Requests,
     /// Beats, reclaims, and what people ask: never behind a large turn.
@@ -69,11 +69,11 @@ impl Node {
         Arc::new(Node { endpoint: endpoint.clone(), requests: link(), beats: link(), confirmed: link() })
     }
 
-    pub(in crate::redis) fn link(&self, line: Line) -> &Link {
-        match line {
-            Line::Requests => &self.requests,
-            Line::Beats => &self.beats,
-            Line::Confirmed => &self.confirmed,
+    pub(in crate::redis) fn link(&self, purpose: Purpose) -> &Link {
+        match purpose {
+            Purpose::Requests => &self.requests,
+            Purpose::Beats => &self.beats,
+            Purpose::Confirmed => &self.confirmed,
         }
     }
 }
@@ -177,43 +177,49 @@ impl Servers {
     }
 
     /// Calls a script on the server of a queue, with its text where the server does not have it.
-    pub(in crate::redis) async fn script(&self, line: Line, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
-        self.script_until(None, line, queue, script, call).await
+    pub(in crate::redis) async fn script(&self, purpose: Purpose, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
+        self.script_until(None, purpose, queue, script, call).await
     }
 
     /// The same for a caller who waits until then at most.
     pub(in crate::redis) async fn script_until(
         &self,
         until: Option<Instant>,
-        line: Line,
+        purpose: Purpose,
         queue: &str,
         script: &Script,
         call: Cmd,
     ) -> Result<Value> {
-        self.call(until, line, queue, Some(script), call, &[]).await.map(|(answer, _)| answer)
+        self.call(until, purpose, queue, Some(script), call, &[]).await.map(|(answer, _)| answer)
     }
 
     /// The same, followed by commands on the same connection. Gives their answers, too: errors are in there as values.
     pub(in crate::redis) async fn script_then(
         &self,
         until: Option<Instant>,
-        line: Line,
+        purpose: Purpose,
         queue: &str,
         script: &Script,
         call: Cmd,
         then: &[Cmd],
     ) -> Result<(Value, Vec<Value>)> {
-        self.call(until, line, queue, Some(script), call, then).await
+        self.call(until, purpose, queue, Some(script), call, then).await
     }
 
     /// Sends a command to the server of a queue, or of another hash tag.
-    pub(in crate::redis) async fn command(&self, line: Line, tag: &str, command: &Cmd) -> Result<Value> {
-        self.command_until(None, line, tag, command).await
+    pub(in crate::redis) async fn command(&self, purpose: Purpose, tag: &str, command: &Cmd) -> Result<Value> {
+        self.command_until(None, purpose, tag, command).await
     }
 
     /// The same for a caller who waits until then at most.
-    pub(in crate::redis) async fn command_until(&self, until: Option<Instant>, line: Line, tag: &str, command: &Cmd) -> Result<Value> {
-        self.call(until, line, tag, None, command.clone(), &[]).await.map(|(answer, _)| answer)
+    pub(in crate::redis) async fn command_until(
+        &self,
+        until: Option<Instant>,
+        purpose: Purpose,
+        tag: &str,
+        command: &Cmd,
+    ) -> Result<Value> {
+        self.call(until, purpose, tag, None, command.clone(), &[]).await.map(|(answer, _)| answer)
     }
 
     /// What the least durable of all servers keeps.
@@ -264,7 +270,7 @@ impl Servers {
     async fn call(
         &self,
         wanted: Option<Instant>,
-        line: Line,
+        purpose: Purpose,
         tag: &str,
         script: Option<&Script>,
         mut command: Cmd,
@@ -284,14 +290,17 @@ impl Servers {
                 Err(error) if !self.waits_for(&error) => return Err(error),
                 Err(error) => error,
                 Ok(node) => {
-                    let refusal =
-                        match node.link(line).exchange(Message { command: &command, asking: asked.is_some(), then, until: wanted }).await {
-                            Ok(answers) => {
-                                self.reached.store(true, Ordering::Relaxed);
-                                return Ok(answers);
-                            }
-                            Err(refusal) => refusal,
-                        };
+                    let refusal = match node
+                        .link(purpose)
+                        .exchange(Message { command: &command, asking: asked.is_some(), then, until: wanted })
+                        .await
+                    {
+                        Ok(answers) => {
+                            self.reached.store(true, Ordering::Relaxed);
+                            return Ok(answers);
+                        }
+                        Err(refusal) => refusal,
+                    };
                     if let (Some("NOSCRIPT"), Some(script), false) = (refusal.code(), script, with_body) {
                         command = script.with_body(&command);
                         with_body = true;
@@ -309,7 +318,7 @@ impl Servers {
                         _ => asked = None,
                     }
                     if refusal.code() == Some("WRONGTYPE")
-                        && let Some(error) = Box::pin(misfits::explained(&self.keys, tag, node.link(line), node.endpoint.shown())).await
+                        && let Some(error) = Box::pin(misfits::explained(&self.keys, tag, node.link(purpose), node.endpoint.shown())).await
                     {
                         return Err(error);
                     }

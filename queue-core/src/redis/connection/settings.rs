@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::{
     refusal::Refusal,
-    servers::{Line, Node},
+    servers::{Node, Purpose},
 };
 use crate::{
     broker::Durability,
@@ -28,7 +28,7 @@ pub(in crate::redis) enum Role {
 /// Checks version, role, mode and eviction.
 pub(in crate::redis) async fn check(node: &Node, role: Role) -> Result<()> {
     let location = node.endpoint.shown();
-    let info = match node.link(Line::Requests).send(redis::cmd("INFO").arg("everything")).await {
+    let info = match node.link(Purpose::Requests).send(redis::cmd("INFO").arg("everything")).await {
         Ok(info) => crate::redis::values::text(info)?,
         // A user who may not look at the server may still use it.
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => {
@@ -42,7 +42,7 @@ pub(in crate::redis) async fn check(node: &Node, role: Role) -> Result<()> {
 
 /// What a server keeps, at least. Whether it syncs its log before it answers is told only to those who may read its settings.
 pub(in crate::redis) async fn durability(node: &Node) -> Result<Durability> {
-    let link = node.link(Line::Beats);
+    let link = node.link(Purpose::Beats);
     let info = match link.send(redis::cmd("INFO").arg("persistence")).await {
         Ok(info) => crate::redis::values::text(info)?,
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => return Ok(Durability::Volatile),

@@ -110,7 +110,7 @@ end
 
 -- The last step: stamps what was admitted with a tag. What has lost its envelope, by somebody else's hand, cannot be run; nor can what no
 -- one could finish; and an id that was there more than once is handed out once.
-local function stamp(worker, claim)
+local function stamp(lane, claim)
   local bodies, attempts, crashes, snoozes = describe(ids)
   local broken = {}
   for at = #ids, 1, -1 do
@@ -124,7 +124,7 @@ local function stamp(worker, claim)
     bodies, attempts, crashes, snoozes = describe(ids)
   end
   if #ids > 0 then
-    local tag, pairs_ = worker .. ':' .. claim, {}
+    local tag, pairs_ = lane .. ':' .. claim, {}
     for at = 1, #ids do
       pairs_[2 * at - 1], pairs_[2 * at] = ids[at], tag
     end

@@ -34,7 +34,7 @@ local function end_given(ids)
     end
   end
   if #given > 0 then
-    call('ZADD', K.tombstones, unpack(given))
+    call('ZADD', K.remembered, unpack(given))
   end
 end
 
@@ -42,7 +42,7 @@ end
 local function free_id(id)
   if byte(id) == 61 then -- '='
     call('HDEL', K.given, id)
-    call('ZREM', K.tombstones, id)
+    call('ZREM', K.remembered, id)
   end
 end
 

@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Result},
     redis::{
         RedisBroker, bounded,
-        connection::servers::{Line, within},
+        connection::servers::{Purpose, within},
         keys::Keys,
         script::{
             ENQUEUES, Script,
@@ -88,7 +88,7 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
 
 async fn send(broker: &RedisBroker, request: &Enqueue, whole: bool) -> Result<Value> {
     let (script, call) = call_of(request, whole, &broker.keys);
-    broker.io.clocked(broker.servers.script_until(request.until, Line::Requests, &request.queue, script, call)).await
+    broker.io.clocked(broker.servers.script_until(request.until, Purpose::Requests, &request.queue, script, call)).await
 }
 
 /// Tests ask for the whole script.
@@ -111,7 +111,7 @@ pub(in crate::redis) async fn enqueue_confirmed(
     let then = confirm(how, request.until);
     let (answers, then) = loop {
         let (script, call) = call_of(request, whole, &broker.keys);
-        let sent = broker.servers.script_then(request.until, Line::Confirmed, &request.queue, script, call, &then);
+        let sent = broker.servers.script_then(request.until, Purpose::Confirmed, &request.queue, script, call, &then);
         let (answer, then) = broker.io.clocked(sent).await?;
         match enqueued(answer, request.jobs.len())? {
             Some(answers) => break (answers, then),

@@ -1,7 +1,7 @@
--- R6. ARGV: worker, last answered turn, lease.
+-- R6. ARGV: lane, last answered turn, lease.
 --- include script/prelude, script/clock, script/schema
 
-local entry = call('HGET', K.workers, ARGV[1])
+local entry = call('HGET', K.lanes, ARGV[1])
 if not entry or tonumber(string.match(entry, '^%d+') or -1) < tonumber(ARGV[2]) then
   return redis.error_reply('FORGOTTEN ' .. ARGV[1])
 end

@@ -12,12 +12,12 @@ pub(in crate::redis) use self::gone::gone;
 pub(in crate::redis) use self::sweep::sweep;
 use crate::{
     address::check_name,
-    broker::{Ahead, Extend, Extended, Party, PartyName, Register, Registered, Suspect, Suspects},
+    broker::{Ahead, Extend, Extended, OverdueLane, OverdueLanes, Party, PartyName, Register, Registered},
     error::Result,
     redis::{
         RedisBroker, bounded,
-        connection::servers::Line,
-        script::{EXTEND, FENCE, REGISTER, SUSPECTS, bits::Bits},
+        connection::servers::Purpose,
+        script::{EXTEND, FENCE, OVERDUE, REGISTER, bits::Bits},
         values::{array, ms, next, number, text},
     },
 };
@@ -28,13 +28,13 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
     let mut call = REGISTER.call(&broker.keys, &request.queue);
     call.arg(request.process.to_string()).arg(format!("{:016x}", fastrand::u64(..)));
     match request.party {
-        Party::Worker { lease } => call.arg("w").arg(ms(lease)),
+        Party::Lane { lease } => call.arg("w").arg(ms(lease)),
         Party::Producer => call.arg("p").arg(0),
     };
     call.arg(Bits::ALL.letters());
     // First of all: a queue of which a key is broken is found by `doctor` too, if nobody has ever registered with it.
     broker.list_queue(&request.queue, request.until).await?;
-    let answer = broker.servers.script_until(request.until, Line::Requests, &request.queue, &REGISTER, call).await?;
+    let answer = broker.servers.script_until(request.until, Purpose::Requests, &request.queue, &REGISTER, call).await?;
     let mut values = array(answer)?.into_iter();
     Ok(Registered::new(PartyName::new(text(next(&mut values)?)?), number(next(&mut values)?)?))
 }
@@ -46,45 +46,45 @@ pub(in crate::redis) async fn extend(broker: &RedisBroker, lanes: &[Extend]) -> 
 
 async fn extend_one(broker: &RedisBroker, lane: &Extend) -> Result<Extended> {
     let mut call = EXTEND.call(&broker.keys, &lane.queue);
-    call.arg(lane.worker.as_str()).arg(lane.answered).arg(ms(lane.lease));
+    call.arg(lane.lane.as_str()).arg(lane.answered).arg(ms(lane.lease));
     // The list is a hint, and one that cannot be read is no reason to let the lease run out.
     Ok(Extended::new(gone::gone(broker.script(&lane.queue, &EXTEND, call).await?).unwrap_or_default()))
 }
 
-/// R7, look one.
-pub(in crate::redis) async fn suspects(broker: &RedisBroker, queue: &str, limit: usize) -> Result<Suspects> {
-    let mut call = SUSPECTS.call(&broker.keys, queue);
+/// R7, first check.
+pub(in crate::redis) async fn overdue(broker: &RedisBroker, queue: &str, limit: usize) -> Result<OverdueLanes> {
+    let mut call = OVERDUE.call(&broker.keys, queue);
     call.arg(limit);
-    let mut values = array(broker.script(queue, &SUSPECTS, call).await?)?.into_iter();
+    let mut values = array(broker.script(queue, &OVERDUE, call).await?)?.into_iter();
     let mut lanes = array(next(&mut values)?)?.into_iter();
     let mut expired = Vec::new();
-    while let Some(worker) = lanes.next() {
+    while let Some(lane) = lanes.next() {
         let deadline_ms = number(next(&mut lanes)?)?;
         // What is no text is no lane of anybody.
-        if let Ok(worker) = text(worker) {
-            expired.push(Suspect { worker: PartyName::new(worker), deadline_ms });
+        if let Ok(lane) = text(lane) {
+            expired.push(OverdueLane { name: PartyName::new(lane), deadline_ms });
         }
     }
     let fenced = number(next(&mut values)?)?;
     let (mut lanes, mut ahead) = (array(next(&mut values)?)?.into_iter(), Vec::new());
-    while let Some(worker) = lanes.next() {
+    while let Some(lane) = lanes.next() {
         let (deadline_ms, term) = (number(next(&mut lanes)?)?, Duration::from_millis(number(next(&mut lanes)?)?));
-        if let Ok(worker) = text(worker) {
-            ahead.push(Ahead { suspect: Suspect { worker: PartyName::new(worker), deadline_ms }, term });
+        if let Ok(lane) = text(lane) {
+            ahead.push(Ahead { lane: OverdueLane { name: PartyName::new(lane), deadline_ms }, term });
         }
     }
-    Ok(Suspects::new(expired, fenced).ahead(ahead))
+    Ok(OverdueLanes::new(expired, fenced).ahead(ahead))
 }
 
-/// R7, look two.
-pub(in crate::redis) async fn fence(broker: &RedisBroker, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>> {
-    bounded("suspects", suspects.len())?;
-    if suspects.is_empty() {
+/// R7, second check.
+pub(in crate::redis) async fn fence(broker: &RedisBroker, queue: &str, overdue: &[OverdueLane]) -> Result<Vec<bool>> {
+    bounded("overdue", overdue.len())?;
+    if overdue.is_empty() {
         return Ok(Vec::new());
     }
     let mut call = FENCE.call(&broker.keys, queue);
-    for suspect in suspects {
-        call.arg(suspect.worker.as_str()).arg(suspect.deadline_ms);
+    for lane in overdue {
+        call.arg(lane.name.as_str()).arg(lane.deadline_ms);
     }
     array(broker.script(queue, &FENCE, call).await?)?.into_iter().map(|fenced| Ok(number::<i64>(fenced)? == 1)).collect()
 }

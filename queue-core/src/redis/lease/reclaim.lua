@@ -6,7 +6,7 @@ local released, charged, buried, forgotten = {}, {}, {}, 0
 local window, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
 for i = 4, #ARGV, 3 do
   local id, tag = ARGV[i], ARGV[i + 1]
-  if call('HGET', K.active, id) == tag and call('HEXISTS', K.workers, worker_of(tag) or '') == 0 then
+  if call('HGET', K.active, id) == tag and call('HEXISTS', K.lanes, lane_of(tag) or '') == 0 then
     settle({ id })
     if ARGV[i + 2] ~= '1' then
       table.insert(released, id)

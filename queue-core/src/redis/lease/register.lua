@@ -1,5 +1,5 @@
 -- R1. ARGV: process, nonce, kind ('w' or 'p'), lease, the feature bits that a lane knows.
---- include script/prelude, script/clock, script/bits, script/look
+--- include script/prelude, script/clock, script/bits, script/recount_bits
 
 if not head[1] then
   head[1] = C.schema
@@ -8,7 +8,7 @@ end
 local number = call('HINCRBY', K.meta, 'registrations', 1)
 local name = ARGV[1] .. '.' .. ARGV[2] .. '.' .. number
 if ARGV[3] == 'w' then
-  call('HSET', K.workers, name, '0')
+  call('HSET', K.lanes, name, '0')
   call('ZADD', K.leases, ms(now + ARGV[4]), name)
   call('ZADD', K.terms, ARGV[4], name)
   call('HSET', K.knows, name, ARGV[5])
@@ -16,5 +16,5 @@ else
   call('HSET', K.producers, name, '0')
   call('ZADD', K.seen, ms(now), name)
 end
-look()
+recount_bits()
 return { name, now }

@@ -2,16 +2,16 @@
 --- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/ready, script/first_due
 
 local answers = {}
--- What each worker has to hear, packed once.
+-- What each lane has to hear, packed once.
 local notes = {}
 
 local function tell(tag, id)
-  local worker = worker_of(tag)
-  if worker and call('HEXISTS', K.workers, worker) == 1 then
-    local gone = notes[worker] or unpacked_pairs(call('HGET', K.gone, worker))
+  local lane = lane_of(tag)
+  if lane and call('HEXISTS', K.lanes, lane) == 1 then
+    local gone = notes[lane] or unpacked_pairs(call('HGET', K.gone, lane))
     if #gone < 500 then
       table.insert(gone, { id, string.match(tag, '(%d+)$') })
-      notes[worker] = gone
+      notes[lane] = gone
     end
   end
 end
@@ -32,7 +32,7 @@ for at, id in ipairs(ARGV) do
   end
 end
 look_due()
-for worker, gone in pairs(notes) do
-  call('HSET', K.gone, worker, cmsgpack.pack(gone))
+for lane, gone in pairs(notes) do
+  call('HSET', K.gone, lane, cmsgpack.pack(gone))
 end
 return answers

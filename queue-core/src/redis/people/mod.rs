@@ -75,7 +75,7 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
     for state in [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Active, JobState::Parked, JobState::Dead] {
         stats.depth.insert(state, number::<i64>(next(&mut values)?)?.max(0).unsigned_abs());
     }
-    stats.workers = number(next(&mut values)?)?;
+    stats.lanes = number(next(&mut values)?)?;
     stats.paused = number::<i64>(next(&mut values)?)? != 0;
     let mut counters = array(next(&mut values)?)?.into_iter();
     let mut all = BTreeMap::new();

@@ -1,4 +1,4 @@
--- Depths and counters. Answers: ready, scheduled, retry, active, parked, dead, workers, paused, counters.
+-- Depths and counters. Answers: ready, scheduled, retry, active, parked, dead, lanes, paused, counters.
 --- include script/prelude, script/clock
 
 local ready = -call('HLEN', K.tomb)

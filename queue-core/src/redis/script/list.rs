@@ -63,7 +63,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "lease/forget"
         "lease/reclaim"
         "lease/register"
-        "lease/suspects"
+        "lease/overdue"
         "lease/terms"
         "people/cancel"
         "people/delete"
@@ -77,7 +77,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "script/guard"
         "script/has"
         "script/hint"
-        "script/look"
+        "script/recount_bits"
         "script/prelude"
         "script/rare"
         "script/schema"
@@ -123,7 +123,7 @@ macro_rules! scripts {
 scripts! {
     REGISTER: "lease/register", "flags=allow-oom";
     EXTEND: "lease/extend", "flags=allow-oom";
-    SUSPECTS: "lease/suspects", "flags=no-writes";
+    OVERDUE: "lease/overdue", "flags=no-writes";
     FENCE: "lease/fence", "flags=allow-oom";
     ALIVE: "lease/alive", "flags=no-writes";
     RECLAIM: "lease/reclaim", "flags=allow-oom";

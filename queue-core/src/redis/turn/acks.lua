@@ -20,7 +20,7 @@ while from <= #ARGV do
   --- end
   local n = tonumber(ARGV[from + 1])
   local own = { unpack(ARGV, from + 2, from + 1 + n) }
-  local tag, tags = worker .. ':' .. claim, call('HMGET', K.active, unpack(own))
+  local tag, tags = lane .. ':' .. claim, call('HMGET', K.active, unpack(own))
   from = from + 2 + n
   --- with all
   local places, mine = {}, 0

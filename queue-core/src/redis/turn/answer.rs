@@ -35,7 +35,7 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
     let waiting: i64 = number(next(&mut values)?)?;
     (answer.more, answer.suspects) = (waiting & 1 != 0, waiting & 2 != 0);
     answer.next_due = time_to(next(&mut values)?)?;
-    answer.workers = number(next(&mut values)?)?;
+    answer.lanes = number(next(&mut values)?)?;
     let bits = match next(&mut values)? {
         Value::Nil => Bits::ALL,
         letters => Bits::read(&bytes(letters)?),
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn the_seeds_of_the_fuzzer_are_answers_of_turns() {
         let (whole, bits) = seed("turn");
-        assert_eq!((whole.stale, whole.workers, bits), (vec![1, 2], 3, Bits::NONE));
+        assert_eq!((whole.stale, whole.lanes, bits), (vec![1, 2], 3, Bits::NONE));
         assert_eq!(whole.deliveries.iter().map(|delivery| delivery.void).collect::<Vec<_>>(), [false, true]);
 
         let (counted, bits) = seed("turn-counted");
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(bits, Bits::of(&[Bit::Large]));
         let claims: Vec<_> = plain.deliveries.iter().map(|delivery| (delivery.id.as_bytes(), delivery.claim)).collect();
         assert_eq!(claims, [(&b"=a"[..], 1_700_000_000_000), (&b"0123456789abcdef"[..], 1_700_000_000_000)]);
-        assert_eq!((plain.as_of, plain.more, plain.workers), (Some(1_700_000_000_001_000), true, 3));
+        assert_eq!((plain.as_of, plain.more, plain.lanes), (Some(1_700_000_000_001_000), true, 3));
         assert_eq!(plain.next_due, Some(Duration::from_micros(250)));
         let (failed, bits) = seed("turn-failed");
         assert_eq!(bits, Bits::of(&[Bit::Failed]));

@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result},
     redis::{
         RedisBroker,
-        connection::servers::Line,
+        connection::servers::Purpose,
         keys::Kind,
         script::{
             TURNS,
@@ -27,13 +27,13 @@ use crate::{
 };
 
 /// Whether anything waits in a queue.
-pub(in crate::redis) async fn look(broker: &RedisBroker, queue: &str) -> Result<bool> {
+pub(in crate::redis) async fn has_work(broker: &RedisBroker, queue: &str) -> Result<bool> {
     use Kind::{Parked, Ready0, Ready1, Ready2, Ready3, Retry, Scheduled, Suspect};
     let mut command = redis::cmd("EXISTS");
     for kind in [Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Parked] {
         command.arg(broker.keys.of(queue, kind));
     }
-    Ok(number::<i64>(broker.servers.command(Line::Requests, queue, &command).await?)? > 0)
+    Ok(number::<i64>(broker.servers.command(Purpose::Requests, queue, &command).await?)? > 0)
 }
 
 /// Takes a turn. A small variant of the script answers with nothing, and has changed nothing, where it takes all of it; that repeats the
@@ -44,7 +44,7 @@ pub(in crate::redis) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<
     loop {
         let (call, positions) = request::turn(turn, profile, &broker.keys);
         let sent = Instant::now();
-        let value = broker.servers.script(Line::Requests, &turn.queue, &TURNS[profile], call).await?;
+        let value = broker.servers.script(Purpose::Requests, &turn.queue, &TURNS[profile], call).await?;
         match answer::turn(value, &positions)? {
             Some((answer, bits)) => {
                 broker.known.note(&turn.queue, Known::from(bits, &answer, sent));

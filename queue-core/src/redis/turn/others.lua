@@ -6,7 +6,7 @@ local retries, later = {}, {}
 for at = 0, others - 1 do
   local i = others_from + 5 * at
   local claim, id, kind, a, b = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
-  if call('HGET', K.active, id) ~= worker .. ':' .. claim then
+  if call('HGET', K.active, id) ~= lane .. ':' .. claim then
     table.insert(stale, at)
     answered[id .. ':' .. claim] = true
   else
@@ -62,7 +62,7 @@ wait(K.scheduled, later)
 
 if #stale > 0 then
   -- The lane has answered for these: their notes have done their work, if there were any.
-  local noted = call('HGET', K.gone, worker)
+  local noted = call('HGET', K.gone, lane)
   local left = {}
   for _, note in ipairs(noted and unpacked_pairs(noted) or {}) do
     if not answered[note[1] .. ':' .. note[2]] then
@@ -70,8 +70,8 @@ if #stale > 0 then
     end
   end
   if #left > 0 then
-    call('HSET', K.gone, worker, cmsgpack.pack(left))
+    call('HSET', K.gone, lane, cmsgpack.pack(left))
   elseif noted then
-    call('HDEL', K.gone, worker)
+    call('HDEL', K.gone, lane)
   end
 end

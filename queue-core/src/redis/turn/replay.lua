@@ -11,7 +11,7 @@ local function replay()
   local told = { describe(ids) }
   local tags = #ids > 0 and call('HMGET', K.active, unpack(ids))
   for at = 1, #ids do
-    if tags[at] ~= worker .. ':' .. claim then
+    if tags[at] ~= lane .. ':' .. claim then
       told[1][at] = ''
     end
   end

@@ -40,7 +40,7 @@ pub(in crate::redis) fn turn(turn: &Turn, profile: usize, keys: &Keys) -> (Cmd, 
     acks.sort_by_key(|at| group_of(&turn.finishes[*at]));
     let bytes: usize = turn.finishes.iter().map(|finish| 16 + finish.id.as_bytes().len()).sum();
     let mut call = script.call_with(keys, &turn.queue, 9 + 6 * turn.finishes.len(), 128 + bytes);
-    call.arg(turn.worker.as_str()).arg(turn.seq).arg(ms(turn.lease)).arg(turn.claim);
+    call.arg(turn.lane.as_str()).arg(turn.seq).arg(ms(turn.lease)).arg(turn.claim);
     let keeps = profile.bits.has(Bit::Kept);
     if keeps {
         call.arg(turn.keep.count).arg(turn.keep.bytes);

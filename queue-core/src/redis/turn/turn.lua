@@ -1,7 +1,7 @@
 -- R2 to R5: one turn of a lane.
 --
 -- Inputs
---   ARGV[1] worker   the lane's name
+--   ARGV[1] lane     the lane's name
 --   ARGV[2] seq      the number of the turn
 --   ARGV[3] lease    how long the lease is from now on, in ms
 --   ARGV[4] claim    how many jobs are wanted
@@ -30,14 +30,14 @@ end
 --- include script/has
 --- end
 
-local worker, seq = ARGV[1], tonumber(ARGV[2])
-local entry = call('HGET', K.workers, worker)
+local lane, seq = ARGV[1], tonumber(ARGV[2])
+local entry = call('HGET', K.lanes, lane)
 local last = entry and tonumber(string.match(entry, '^%d+') or '')
 --- with all
 if not last or seq > last + 1 then
-  return redis.error_reply('FORGOTTEN ' .. worker)
+  return redis.error_reply('FORGOTTEN ' .. lane)
 elseif seq < last then
-  return redis.error_reply('OLD ' .. worker .. ' ' .. ARGV[2])
+  return redis.error_reply('OLD ' .. lane .. ' ' .. ARGV[2])
 end
 --- without all
 if last ~= seq - 1 then
@@ -76,7 +76,7 @@ if #ids > 0 then
   -- A number near the end of all numbers would not grow any more.
   number = ms(math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now))
 end
-local told = { stamp(worker, number) }
+local told = { stamp(lane, number) }
 local stale_text = ''
 --- with all
 stale_text = table.concat(stale, ',')
@@ -85,9 +85,9 @@ if woken or (promoted and waits > 0) then
 end
 --- end
 if #ids == 0 and stale_text == '' then
-  call('HSET', K.workers, worker, ARGV[2])
+  call('HSET', K.lanes, lane, ARGV[2])
 else
-  call('HSET', K.workers, worker, ARGV[2] .. ':' .. number .. ':' .. stale_text .. ':' .. (#ids > 0 and cmsgpack.pack(ids) or ''))
+  call('HSET', K.lanes, lane, ARGV[2] .. ':' .. number .. ':' .. stale_text .. ':' .. (#ids > 0 and cmsgpack.pack(ids) or ''))
 end
-call('ZADD', K.leases, ms(now + ARGV[3]), worker)
+call('ZADD', K.leases, ms(now + ARGV[3]), lane)
 return answer(number, told, waits, stale_text)

@@ -1,4 +1,4 @@
 -- Makes a lane that is lost anew, as one that was fenced.
 -- ?1 lane, ?2 queue
-INSERT OR IGNORE INTO queue_workers (worker, queue, name, process, deadline, fenced)
+INSERT OR IGNORE INTO queue_lanes (lane, queue, name, process, deadline, fenced)
 VALUES (?1, ?2, 'lost.' || ?1, 'lost', 0, 1)

@@ -47,15 +47,15 @@ pub(crate) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damag
 
 /// Lanes whose lease has no end, or ends later than its term allows.
 fn leases(tx: &Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>) -> Result<(), Failed> {
-    const ENDS_NOW: &str = "UPDATE queue_workers SET deadline = ?2 WHERE worker = ?1";
-    const ENDS_AFTER_A_TERM: &str = "UPDATE queue_workers SET deadline = ?2 + term WHERE worker = ?1";
+    const ENDS_NOW: &str = "UPDATE queue_lanes SET deadline = ?2 WHERE lane = ?1";
+    const ENDS_AFTER_A_TERM: &str = "UPDATE queue_lanes SET deadline = ?2 + term WHERE lane = ?1";
     let endless = (DamageKind::LaneWithoutLease, rows(tx, sql!("lease_endless.sql"), queue, FOREVER)?, ENDS_NOW);
     let long = (DamageKind::LeaseTooLong, rows(tx, sql!("lease_too_long.sql"), queue, tx.now)?, ENDS_AFTER_A_TERM);
     for (kind, lanes, repair) in [endless, long] {
-        for (lane, worker) in &lanes {
-            damages.push(Damage { kind, subject: shown(lane) });
+        for (name, lane) in &lanes {
+            damages.push(Damage { kind, subject: shown(name) });
             if how.repair {
-                tx.sql(repair)?.execute(params![worker, tx.now])?;
+                tx.sql(repair)?.execute(params![lane, tx.now])?;
             }
         }
     }
@@ -64,20 +64,20 @@ fn leases(tx: &Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>)
 
 /// Active jobs of a lane that is not there.
 fn held_by_nobody(tx: &mut Tx<'_>, queue: &mut Queue<'_>, how: Audit, damages: &mut Vec<Damage>) -> Result<(), Failed> {
-    const LAST_LANE: &str = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'queue_workers'), 0)";
+    const LAST_LANE: &str = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'queue_lanes'), 0)";
     let held = rows(tx, sql!("held_by_nobody.sql"), queue, ACTIVE)?;
     // A number that no lane ever had must not become one: the next would have to be larger.
     let last: i64 = tx.sql(LAST_LANE)?.query_row([], |row| row.get(0))?;
-    for (id, worker) in &held {
+    for (id, lane) in &held {
         damages.push(Damage { kind: DamageKind::HeldByNobody, subject: shown(id) });
         if !how.repair {
             continue;
         }
-        if let Value::Integer(worker @ 1..) = worker
-            && *worker <= last
+        if let Value::Integer(lane @ 1..) = lane
+            && *lane <= last
         {
             // Its lane, as one that was fenced: the next reclaim takes the job back by the rule for those that died.
-            tx.sql(sql!("lost_lane.sql"))?.execute(params![worker, queue.key])?;
+            tx.sql(sql!("lost_lane.sql"))?.execute(params![lane, queue.key])?;
         } else {
             let job = settle::orphan(id);
             back::repair(tx, queue, job, End::Head)?;

@@ -6,10 +6,10 @@
 //! | `queue_queues` | a row per queue: pause flag, the counters of claims and registrations, both ends of `ready` |
 //! | `queue_jobs` | a row per job, whatever its state |
 //! | `queue_parked` | the parked jobs by task |
-//! | `queue_workers` | a row per lane: sequence, last answer, deadline |
+//! | `queue_lanes` | a row per lane: sequence, last answer, deadline |
 //! | `queue_gone` | jobs that were cancelled under a lane |
 //! | `queue_producers` | a row per producer: sequence, last answers |
-//! | `queue_tombstones` | digests of given ids whose jobs are done |
+//! | `queue_remembered` | digests of given ids whose jobs are done |
 //! | `queue_counters` | what happened since the queue exists |
 //!
 //! `queue_jobs` is read through one index, `(queue, state, rank, pos)`, whose last two columns mean what the state needs:
@@ -19,7 +19,7 @@
 //! | `ready` | 0 | priority | place in the line |
 //! | `ready`, a suspect | 1 | 0 | place in the line |
 //! | `scheduled`, `retry` | 2, 3 | 0 | when it is due |
-//! | `active` | 4 | the lane's row in `queue_workers` | the claim number: together the tag |
+//! | `active` | 4 | the lane's row in `queue_lanes` | the claim number: together the tag |
 //! | `parked` | 5 | 0 | when it was parked |
 //! | `done`, `cancelled`, `expired` | 6, 8, 9 | 0 | until when it is kept |
 //! | `dead` | 7 | 0 | when it died |

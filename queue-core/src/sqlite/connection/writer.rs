@@ -173,7 +173,7 @@ impl Group {
         };
         let synced = self.waiting.iter().any(|op| waits(&**op));
         let mut answers: Vec<(Box<dyn Op>, Option<Error>)> = Vec::new();
-        let room = self.look_for_room();
+        let room = self.check_room();
         let mut bytes = 0;
         let mut wait = self.company.wait();
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -284,7 +284,7 @@ impl Group {
     }
 
     /// Whether there is room for enqueues.
-    fn look_for_room(&mut self) -> bool {
+    fn check_room(&mut self) -> bool {
         let roomy = self.ballast.aboard();
         if roomy != self.roomy {
             self.roomy = roomy;
@@ -302,7 +302,7 @@ impl Group {
         if self.ballast.drop_it() {
             tracing::warn!(broker = self.location, "the disk is full: jobs are refused, those at hand can still be finished");
         }
-        self.look_for_room();
+        self.check_room();
         // Whether it succeeds is seen by what comes next.
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
     }

@@ -116,7 +116,7 @@ impl Admission {
             self.left += 1;
             return Ok(end::repair(tx, queue, &stored)?);
         };
-        tx.sql(sql!("admit.sql"))?.execute(params![queue.key, stored, ACTIVE, self.tag.worker, self.tag.claim])?;
+        tx.sql(sql!("admit.sql"))?.execute(params![queue.key, stored, ACTIVE, self.tag.lane, self.tag.claim])?;
         let mut delivery = Delivery::new(id, self.tag.claim.cast_unsigned(), envelope);
         (delivery.attempts, delivery.crashes, delivery.snoozes) = (attempts, crashes, snoozes);
         self.deliveries.push(delivery);

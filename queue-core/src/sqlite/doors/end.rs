@@ -3,16 +3,16 @@
 //! | function | end | changes besides |
 //! |---|---|---|
 //! | [`acked`] | gone, through `settle` as well | `done` |
-//! | [`done`] | gone, or `done` with its result for as long as it is kept | a tombstone for a given id; `done` |
+//! | [`done`] | gone, or `done` with its result for as long as it is kept | the id, if it was given, is remembered; `done` |
 //! | [`bury`] | `dead` | `dead` |
 //! | [`cancelled`], [`expired`] | `cancelled`, `expired`, kept for a day; a given id is free | `cancelled`, `expired` |
-//! | [`delete`], [`delete_record`] | gone, its tombstone too | nothing |
+//! | [`delete`], [`delete_record`] | gone, its remembered id too | nothing |
 //! | [`give_way`] | the record of a job that nobody wanted, when its id comes again | nothing |
 //! | [`repair`] | gone: a row whose id is none | `repaired` |
 //! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
-//! | [`forget`] | tombstones | nothing |
+//! | [`forget`] | remembered ids | nothing |
 //!
-//! The broker's own counters (`.kept`, `.kept_bytes`, `.dead_bytes`, `.tombstones`) follow each of them.
+//! The broker's own counters (`.kept`, `.kept_bytes`, `.dead_bytes`, `.remembered`) follow each of them.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ use crate::{
 /// Acks a job that leaves nothing, with a made id: the common case, through both doors in one statement. False: its tag does
 /// not stand.
 pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &[u8]) -> Result<bool, Failed> {
-    let gone = tx.sql(sql!("end_acked.sql"))?.execute(params![queue.key, id, ACTIVE, tag.worker, tag.claim])?;
+    let gone = tx.sql(sql!("end_acked.sql"))?.execute(params![queue.key, id, ACTIVE, tag.lane, tag.claim])?;
     if gone == 0 {
         settle::stale(tx, tag, id)?;
         return Ok(false);
@@ -189,28 +189,28 @@ fn evict(
     Ok(removed)
 }
 
-/// Forgets at most `items` tombstones that are as old as that, and at most `items` more while there are more than `most`.
+/// Forgets at most `items` remembered ids that are as old as that, and at most `items` more while there are more than `most`.
 pub(crate) fn forget(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, most: i64, items: usize) -> Result<usize, Failed> {
-    let excess = tx.counter(queue.key, ".tombstones")?.saturating_sub(most).max(0);
+    let excess = tx.counter(queue.key, ".remembered")?.saturating_sub(most).max(0);
     let mut forgotten = tx.sql(sql!("end_forget_old.sql"))?.execute(params![queue.key, until, items])?;
     let more = excess.min(i64::try_from(items).unwrap_or(i64::MAX));
     forgotten += tx.sql(sql!("end_forget_more.sql"))?.execute(params![queue.key, more])?;
-    tx.count(queue.key, ".tombstones", -i64::try_from(forgotten).unwrap_or(i64::MAX));
+    tx.count(queue.key, ".remembered", -i64::try_from(forgotten).unwrap_or(i64::MAX));
     Ok(forgotten)
 }
 
 /// Remembers a given id whose job is done.
 fn remember(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, digest: i64) -> rusqlite::Result<()> {
-    const REMEMBER: &str = "INSERT INTO queue_tombstones (queue, id, digest, ended) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+    const REMEMBER: &str = "INSERT INTO queue_remembered (queue, id, digest, ended) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
     let new = tx.sql(REMEMBER)?.execute(params![queue.key, job.id(), digest, tx.now])?;
-    tx.count(queue.key, ".tombstones", i64::try_from(new).unwrap_or(i64::MAX));
+    tx.count(queue.key, ".remembered", i64::try_from(new).unwrap_or(i64::MAX));
     Ok(())
 }
 
 fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
-    const FORGET: &str = "DELETE FROM queue_tombstones WHERE queue = ?1 AND id = ?2";
+    const FORGET: &str = "DELETE FROM queue_remembered WHERE queue = ?1 AND id = ?2";
     let forgotten = tx.sql(FORGET)?.execute(params![queue.key, id])?;
-    tx.count(queue.key, ".tombstones", -i64::try_from(forgotten).unwrap_or(0));
+    tx.count(queue.key, ".remembered", -i64::try_from(forgotten).unwrap_or(0));
     Ok(())
 }
 

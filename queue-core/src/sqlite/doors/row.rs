@@ -85,6 +85,6 @@ pub(crate) fn one_more_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Res
 /// A delivery's proof, as columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
-    pub(crate) worker: i64,
+    pub(crate) lane: i64,
     pub(crate) claim: i64,
 }

@@ -34,7 +34,7 @@ use crate::{
 pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [u8], ran: bool) -> Result<Option<Leaving<'a>>, Failed> {
     let held: Option<(Option<Number>, Option<Bytes>)> = tx
         .sql(sql!("settle_holder.sql"))?
-        .query_row(params![queue.key, id, ACTIVE, tag.worker, tag.claim], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(params![queue.key, id, ACTIVE, tag.lane, tag.claim], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let Some((digest, failures)) = held else {
         stale(tx, tag, id)?;
@@ -49,8 +49,8 @@ pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [
 
 /// An ending came too late. If that was since the job was cancelled, the lane need not hear of it any more.
 pub(super) fn stale(tx: &Tx<'_>, tag: Tag, id: &[u8]) -> rusqlite::Result<()> {
-    const HEARD: &str = "DELETE FROM queue_gone WHERE worker = ?1 AND id = ?2 AND claim = ?3";
-    tx.sql(HEARD)?.execute(params![tag.worker, id, tag.claim]).map(drop)
+    const HEARD: &str = "DELETE FROM queue_gone WHERE lane = ?1 AND id = ?2 AND claim = ?3";
+    tx.sql(HEARD)?.execute(params![tag.lane, id, tag.claim]).map(drop)
 }
 
 /// Notes that the run of a job failed.
@@ -116,7 +116,7 @@ pub(crate) fn charge<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, rul
 
 /// Takes a job from the lane that holds it, for a person's cancel. The lane hears of it with its next beat.
 pub(crate) fn cancel<'a>(tx: &Tx<'_>, tag: Tag, id: &'a [u8]) -> rusqlite::Result<Leaving<'a>> {
-    tx.sql(sql!("settle_tell.sql"))?.execute(params![tag.worker, id, tag.claim])?;
+    tx.sql(sql!("settle_tell.sql"))?.execute(params![tag.lane, id, tag.claim])?;
     Ok(Leaving::only(id))
 }
 

@@ -46,7 +46,7 @@ fn writes(source: &str, table: &str) -> bool {
 
 #[test]
 fn a_place_is_written_by_doors_alone() {
-    let tables = ["queue_jobs", "queue_parked", "queue_tombstones", "queue_counters"];
+    let tables = ["queue_jobs", "queue_parked", "queue_remembered", "queue_counters"];
     for (name, source) in sources() {
         let is_door = name.starts_with("doors/") || name == "connection/tx.rs";
         for table in tables {
@@ -113,7 +113,7 @@ fn what_goes_past_the_doors_is_found() {
     ] {
         assert!(writes(statement, "queue_jobs"), "{statement}");
     }
-    for statement in ["SELECT 1 FROM queue_jobs WHERE", "UPDATE queue_workers SET deadline = (SELECT 1 FROM queue_jobs)"] {
+    for statement in ["SELECT 1 FROM queue_jobs WHERE", "UPDATE queue_lanes SET deadline = (SELECT 1 FROM queue_jobs)"] {
         assert!(!writes(statement, "queue_jobs"), "{statement}");
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
 /// What a given id is answered that exists.
 fn existing(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<Option<Enqueued>, Failed> {
     const JOB: &str = "SELECT state, digest, length(envelope) FROM queue_jobs WHERE queue = ?1 AND id = ?2";
-    const TOMBSTONE: &str = "SELECT digest FROM queue_tombstones WHERE queue = ?1 AND id = ?2";
+    const REMEMBERED: &str = "SELECT digest FROM queue_remembered WHERE queue = ?1 AND id = ?2";
     if !job.id.is_given() {
         return Ok(None);
     }
@@ -78,7 +78,7 @@ fn existing(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<Option<E
             None
         }
         Some((_, digest, _)) => digest,
-        None => tx.sql(TOMBSTONE)?.query_row(params![queue.key, id], |row| row.get(0)).optional()?,
+        None => tx.sql(REMEMBERED)?.query_row(params![queue.key, id], |row| row.get(0)).optional()?,
     };
     Ok(digest.map(|Number(digest)| if digest == job.digest.cast_signed() { Enqueued::Existing } else { Enqueued::IdConflict }))
 }

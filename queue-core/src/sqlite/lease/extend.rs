@@ -16,16 +16,16 @@ use crate::{
 };
 
 pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed> {
-    const GONE: &str = "SELECT id, claim FROM queue_gone WHERE worker = ?1 LIMIT 500";
-    let forgotten = || Error::Forgotten(lane.worker.as_str().to_owned());
+    const GONE: &str = "SELECT id, claim FROM queue_gone WHERE lane = ?1 LIMIT 500";
+    let forgotten = || Error::Forgotten(lane.lane.as_str().to_owned());
     let queue = tx.queue(&lane.queue)?.ok_or_else(forgotten)?;
-    let worker: i64 = tx
+    let lane_key: i64 = tx
         .sql(sql!("extend.sql"))?
-        .query_row(params![queue.key, lane.worker.as_str(), lane.answered, after(tx.now, lane.lease)], |row| row.get(0))
+        .query_row(params![queue.key, lane.lane.as_str(), lane.answered, after(tx.now, lane.lease)], |row| row.get(0))
         .optional()?
         .ok_or_else(forgotten)?;
     let mut gone = tx.sql(GONE)?;
-    let mut rows = gone.query([worker])?;
+    let mut rows = gone.query([lane_key])?;
     let mut cancelled = Vec::new();
     while let Some(row) = rows.next()? {
         // A hint that cannot be read is no reason to let the lease run out.

@@ -3,18 +3,18 @@
 use rusqlite::params;
 
 use crate::{
-    broker::Suspect,
+    broker::OverdueLane,
     sqlite::connection::{
         statement::sql,
         tx::{Failed, Tx},
     },
 };
 
-pub(crate) fn fence(tx: &mut Tx<'_>, queue: &str, suspects: &[Suspect]) -> Result<Vec<bool>, Failed> {
-    let Some(queue) = tx.queue(queue)? else { return Ok(vec![false; suspects.len()]) };
-    let mut answers = Vec::with_capacity(suspects.len());
-    for suspect in suspects {
-        let fenced = tx.sql(sql!("fence.sql"))?.execute(params![queue.key, suspect.worker.as_str(), suspect.deadline_ms, tx.now])?;
+pub(crate) fn fence(tx: &mut Tx<'_>, queue: &str, overdue: &[OverdueLane]) -> Result<Vec<bool>, Failed> {
+    let Some(queue) = tx.queue(queue)? else { return Ok(vec![false; overdue.len()]) };
+    let mut answers = Vec::with_capacity(overdue.len());
+    for lane in overdue {
+        let fenced = tx.sql(sql!("fence.sql"))?.execute(params![queue.key, lane.name.as_str(), lane.deadline_ms, tx.now])?;
         answers.push(fenced == 1);
     }
     Ok(answers)

@@ -1,3 +1,3 @@
 -- The fenced lanes of a queue, by process.
 -- ?1 queue
-SELECT worker, process FROM queue_workers WHERE queue = ?1 AND fenced ORDER BY process, worker LIMIT 500
+SELECT lane, process FROM queue_lanes WHERE queue = ?1 AND fenced ORDER BY process, lane LIMIT 500

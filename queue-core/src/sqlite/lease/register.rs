@@ -19,7 +19,7 @@ pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
     let Number(number) = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;
     let name = PartyName::new(format!("{}.{nonce:016x}.{number}", request.process));
     match request.party {
-        Party::Worker { lease } => {
+        Party::Lane { lease } => {
             let (deadline, term) = (after(tx.now, lease), after(0, lease));
             tx.sql(sql!("register.sql"))?.execute(params![queue.key, name.as_str(), name.process(), deadline, term])?;
         }

@@ -31,8 +31,8 @@ pub(crate) fn cancel(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<
                 answers.push(CancelAnswer::NotFound);
                 continue;
             }
-            Some((Number(ACTIVE), Number(worker), Number(claim))) => {
-                (settle::cancel(tx, Tag { worker, claim }, id)?, CancelAnswer::CancelledActive)
+            Some((Number(ACTIVE), Number(lane), Number(claim))) => {
+                (settle::cancel(tx, Tag { lane, claim }, id)?, CancelAnswer::CancelledActive)
             }
             Some((Number(state), ..)) => (ready::leave(tx, &queue, id, state)?, CancelAnswer::Cancelled),
         };

@@ -15,7 +15,7 @@ use crate::{
 
 /// Reads the columns id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank.
 pub(super) fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<JobRecord, Failed> {
-    const LANE: &str = "SELECT name FROM queue_workers WHERE worker = ?1";
+    const LANE: &str = "SELECT name FROM queue_lanes WHERE lane = ?1";
     let state = row::state(row.get::<_, Number>(1)?.0)?;
     let mut record = JobRecord::new(row::id(row, 0)?, state, row.get::<_, Bytes>(2)?.0);
     record.priority = u8::try_from(row.get::<_, Number>(3)?.0).ok().and_then(Priority::from_number).unwrap_or_default();
@@ -32,9 +32,9 @@ pub(super) fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<JobRecord, Failed> {
     match state {
         JobState::Dead => record.reason = note.as_deref().and_then(BuryReason::from_name),
         JobState::Active => {
-            let worker: Option<String> =
+            let lane: Option<String> =
                 tx.sql(LANE)?.query_row([row.get::<_, Number>(10)?.0], |row| row.get::<_, Words>(0).map(|Words(name)| name)).optional()?;
-            record.tag = worker.map(|worker| format!("{worker}:{pos}"));
+            record.tag = lane.map(|lane| format!("{lane}:{pos}"));
         }
         _ => record.note = note,
     }

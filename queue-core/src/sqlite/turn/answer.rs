@@ -38,16 +38,16 @@ impl Kept {
 }
 
 /// The same answer again. Writes nothing.
-pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, worker: i64, name: &str, kept: Option<Vec<u8>>) -> Result<TurnAnswer, Failed> {
+pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept: Option<Vec<u8>>) -> Result<TurnAnswer, Failed> {
     let mut answer = outlook(tx, queue)?;
-    answer.workers = 0;
+    answer.lanes = 0;
     let Some(kept) = kept else { return Ok(answer) };
     // One that cannot be read is as good as none: its lane has to begin anew.
     let kept: Kept = codec::decode(&kept).map_err(|_| Error::Forgotten(name.to_owned()))?;
     for id in &kept.ids {
         let found = tx
             .sql(sql!("delivered.sql"))?
-            .query_row(params![queue.key, id, ACTIVE, worker, kept.claim], |row| {
+            .query_row(params![queue.key, id, ACTIVE, lane, kept.claim], |row| {
                 Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Count>(1)?.0, row.get::<_, Count>(2)?.0, row.get::<_, Count>(3)?.0))
             })
             .optional()?;
@@ -66,13 +66,13 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, worker: i64, name: &str, ke
 /// What a lane wants to know of its queue besides its jobs.
 pub(super) fn outlook(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<TurnAnswer, Failed> {
     const PARKED: &str = "SELECT EXISTS (SELECT 1 FROM queue_parked WHERE queue = ?1)";
-    const LANES: &str = "SELECT count(*) FROM queue_workers WHERE queue = ?1";
+    const LANES: &str = "SELECT count(*) FROM queue_lanes WHERE queue = ?1";
     let (ready, suspected) = ready::waits(tx, queue)?;
     let mut answer = TurnAnswer { now_ms: tx.now, paused: queue.paused, ..TurnAnswer::default() };
     answer.suspects = !queue.paused && suspected;
     answer.more = !queue.paused && ready;
     answer.next_due = ready::next_due(tx, queue)?.map(|due| tx.until(due));
     answer.parked = tx.sql(PARKED)?.query_row([queue.key], |row| row.get(0))?;
-    answer.workers = tx.sql(LANES)?.query_row([queue.key], |row| row.get(0))?;
+    answer.lanes = tx.sql(LANES)?.query_row([queue.key], |row| row.get(0))?;
     Ok(answer)
 }

@@ -1,4 +1,4 @@
 -- The lane of a turn: its row, its last sequence, what is kept of its answer. A sequence that is none is of nobody.
 -- ?1 queue, ?2 name
-SELECT worker, seq, answer FROM queue_workers
+SELECT lane, seq, answer FROM queue_lanes
 WHERE queue = ?1 AND name = ?2 AND NOT fenced AND typeof(seq) = 'integer' AND seq >= 0

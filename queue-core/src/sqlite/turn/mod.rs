@@ -24,12 +24,12 @@ use crate::{
 };
 
 pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
-    let name = turn.worker.as_str();
+    let name = turn.lane.as_str();
     let forgotten = || Error::Forgotten(name.to_owned());
     let mut queue = tx.queue(&turn.queue)?.ok_or_else(forgotten)?;
     let lane: Option<(i64, u64, Option<Bytes>)> =
         tx.sql(sql!("lane.sql"))?.query_row(params![queue.key, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
-    let (worker, last, kept) = lane.ok_or_else(forgotten)?;
+    let (lane, last, kept) = lane.ok_or_else(forgotten)?;
     if turn.seq < last {
         return Err(Error::Old { name: name.to_owned(), seq: turn.seq }.into());
     }
@@ -37,12 +37,12 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
         return Err(forgotten().into());
     }
     if turn.seq == last {
-        return answer::replay(tx, &queue, worker, name, kept.map(|Bytes(kept)| kept));
+        return answer::replay(tx, &queue, lane, name, kept.map(|Bytes(kept)| kept));
     }
 
     let mut stale = Vec::new();
     for (position, ending) in turn.finishes.iter().enumerate() {
-        let tag = Tag { worker, claim: ending.claim.cast_signed() };
+        let tag = Tag { lane, claim: ending.claim.cast_signed() };
         if !finish(tx, &mut queue, tag, ending, turn.keep)? {
             stale.push(position);
         }
@@ -52,10 +52,10 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
         Vec::new()
     } else {
         ready::promote(tx, &mut queue)?;
-        claim(tx, &queue, Tag { worker, claim: queue.claim }, turn)?
+        claim(tx, &queue, Tag { lane, claim: queue.claim }, turn)?
     };
     let kept = Kept::of(queue.claim, &deliveries, &stale)?;
-    tx.sql(sql!("answered.sql"))?.execute(params![worker, turn.seq, kept, after(tx.now, turn.lease)])?;
+    tx.sql(sql!("answered.sql"))?.execute(params![lane, turn.seq, kept, after(tx.now, turn.lease)])?;
     tx.save(&queue)?;
     let mut answer = answer::outlook(tx, &queue)?;
     (answer.stale, answer.deliveries) = (stale, deliveries);

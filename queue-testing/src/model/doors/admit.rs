@@ -13,7 +13,7 @@ use super::{Model, Place};
 /// Who claims, and what there is still room for.
 #[derive(Debug)]
 pub(in crate::model) struct Room {
-    worker: PartyName,
+    lane: PartyName,
     claim: u64,
     jobs: usize,
     bytes: usize,
@@ -36,7 +36,7 @@ impl Room {
     /// The room of a turn, whose jobs get this claim number.
     pub(in crate::model) fn new(turn: &Turn, claim: u64) -> Room {
         let jobs = turn.claim.min(MAX_ITEMS);
-        Room { worker: turn.worker.clone(), claim, jobs, bytes: 0, suspects: turn.suspect, taken: Vec::new() }
+        Room { lane: turn.lane.clone(), claim, jobs, bytes: 0, suspects: turn.suspect, taken: Vec::new() }
     }
 
     /// How many jobs there is room for.
@@ -70,7 +70,7 @@ impl Model {
         if job.place == Place::Ready {
             self.ready.pop(id);
         }
-        self.jobs.set_place(id, Place::Active { worker: room.worker.clone(), claim: room.claim });
+        self.jobs.set_place(id, Place::Active { lane: room.lane.clone(), claim: room.claim });
         room.suspects &= !is_suspect;
         room.bytes += bytes;
         room.jobs -= 1;

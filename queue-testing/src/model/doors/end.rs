@@ -25,7 +25,7 @@ pub(in crate::model) enum End {
     Expired,
     /// A person has deleted it, or it was dead for too long: its id is free.
     Removed,
-    /// What was kept of it was kept for long enough. Its id stays taken for as long as there is a tombstone.
+    /// What was kept of it was kept for long enough. Its id stays taken for as long as it is remembered.
     Over,
 }
 
@@ -62,9 +62,9 @@ impl Model {
     /// A dead job passes here when it dies and again when it is removed, so that giving back twice must be harmless.
     fn give_back(&mut self, id: &JobId, how: &End) {
         match how {
-            End::Done(_) if id.is_given() => drop(self.tombstones.insert(id.clone(), (self.jobs[id].digest, self.now))),
+            End::Done(_) if id.is_given() => drop(self.remembered.insert(id.clone(), (self.jobs[id].digest, self.now))),
             End::Cancelled(_) | End::Expired => self.jobs.edit(id).digest = 0,
-            End::Removed => drop(self.tombstones.remove(id)),
+            End::Removed => drop(self.remembered.remove(id)),
             // A dead job can be put back, and keeps its id.
             End::Done(_) | End::Dead(_) | End::Over => {}
         }

@@ -85,7 +85,7 @@ pub enum Place {
     /// Held under this tag.
     Active {
         /// The lane.
-        worker: PartyName,
+        lane: PartyName,
         /// The claim number.
         claim: u64,
     },
@@ -175,7 +175,7 @@ impl Job {
         record.result.clone_from(&self.result);
         record.note.clone_from(&self.note);
         match &self.place {
-            Place::Active { worker, claim } => record.tag = Some(format!("{worker}:{claim}")),
+            Place::Active { lane, claim } => record.tag = Some(format!("{lane}:{claim}")),
             Place::Dead { reason, .. } => record.reason = Some(*reason),
             _ => {}
         }

@@ -20,9 +20,9 @@ pub(in crate::model) enum By<'a> {
 impl Model {
     /// Takes a job out of `active`. `None`: it is not active, or the tag of the delivery does not stand any more, and nothing was changed.
     pub(in crate::model) fn settle(&mut self, id: &JobId, by: By<'_>) -> Option<Out> {
-        let Place::Active { worker, claim } = self.jobs.get(id)?.place() else { return None };
+        let Place::Active { lane, claim } = self.jobs.get(id)?.place() else { return None };
         let stands = match by {
-            By::Holder(holder, number) => worker == holder && *claim == number,
+            By::Holder(holder, number) => lane == holder && *claim == number,
             By::Others => true,
         };
         stands.then(|| Out(id.clone()))

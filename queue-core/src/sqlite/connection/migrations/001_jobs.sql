@@ -34,8 +34,8 @@ CREATE TABLE queue_parked (
     id BLOB NOT NULL,
     PRIMARY KEY (queue, task, id)
 ) WITHOUT ROWID;
-CREATE TABLE queue_workers (
-    worker INTEGER PRIMARY KEY AUTOINCREMENT,
+CREATE TABLE queue_lanes (
+    lane INTEGER PRIMARY KEY AUTOINCREMENT,
     queue INTEGER NOT NULL,
     name TEXT NOT NULL,
     process TEXT NOT NULL,
@@ -47,10 +47,10 @@ CREATE TABLE queue_workers (
     UNIQUE (queue, name)
 );
 CREATE TABLE queue_gone (
-    worker INTEGER NOT NULL,
+    lane INTEGER NOT NULL,
     id BLOB NOT NULL,
     claim INTEGER NOT NULL,
-    PRIMARY KEY (worker, id, claim)
+    PRIMARY KEY (lane, id, claim)
 ) WITHOUT ROWID;
 CREATE TABLE queue_producers (
     queue INTEGER NOT NULL,
@@ -60,14 +60,14 @@ CREATE TABLE queue_producers (
     answers BLOB,
     PRIMARY KEY (queue, name)
 ) WITHOUT ROWID;
-CREATE TABLE queue_tombstones (
+CREATE TABLE queue_remembered (
     queue INTEGER NOT NULL,
     id BLOB NOT NULL,
     digest INTEGER NOT NULL,
     ended INTEGER NOT NULL,
     PRIMARY KEY (queue, id)
 ) WITHOUT ROWID;
-CREATE INDEX queue_tombstones_ended ON queue_tombstones (queue, ended);
+CREATE INDEX queue_remembered_ended ON queue_remembered (queue, ended);
 CREATE TABLE queue_counters (
     queue INTEGER NOT NULL,
     name TEXT NOT NULL,

@@ -21,7 +21,7 @@ use crate::{
 
 /// The jobs of the fenced lanes of one process are judged together; those that go free go first, so that a reclaimer that
 /// comes after one that was cut off judges the same.
-pub(crate) fn sweep_fenced(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<Reclaimed, Failed> {
+pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<Reclaimed, Failed> {
     let mut reclaimed = Reclaimed::default();
     let Some(mut queue) = tx.queue(name)? else { return Ok(reclaimed) };
     let lanes: Vec<(i64, String)> = tx
@@ -74,8 +74,7 @@ struct Process {
 
 impl Process {
     fn of(tx: &Tx<'_>, queue: &Queue<'_>, lanes: &[(i64, String)]) -> Result<Self, Failed> {
-        const LIVES: &str =
-            "SELECT EXISTS (SELECT 1 FROM queue_workers WHERE queue = ?1 AND process = ?2 AND NOT fenced AND deadline > ?3)";
+        const LIVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 AND process = ?2 AND NOT fenced AND deadline > ?3)";
         let process = &lanes[0].1;
         let mut held = Vec::new();
         for (lane, _) in lanes {
@@ -90,8 +89,8 @@ impl Process {
 
 /// Forgets a lane that holds nothing any more.
 fn forget(tx: &Tx<'_>, lane: i64) -> rusqlite::Result<()> {
-    const NEWS: &str = "DELETE FROM queue_gone WHERE worker = ?1";
-    const LANE: &str = "DELETE FROM queue_workers WHERE worker = ?1";
+    const NEWS: &str = "DELETE FROM queue_gone WHERE lane = ?1";
+    const LANE: &str = "DELETE FROM queue_lanes WHERE lane = ?1";
     tx.sql(NEWS)?.execute([lane])?;
     tx.sql(LANE)?.execute([lane]).map(drop)
 }

@@ -35,7 +35,7 @@ local function missing_bits()
 end
 
 -- A queue with which nobody has registered has nothing written about it.
-local function look()
+local function recount_bits()
   if not head[1] then
     return
   end

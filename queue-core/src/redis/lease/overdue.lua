@@ -1,4 +1,4 @@
--- R7, look one. ARGV: limit. Answers: names and deadlines of lanes whose lease is over; how many are fenced; names, deadlines and
+-- R7, first check. ARGV: limit. Answers: names and deadlines of lanes whose lease is over; how many are fenced; names, deadlines and
 -- terms of lanes whose deadline lies further ahead than their lease is long.
 --- include script/prelude, script/clock, lease/terms
 

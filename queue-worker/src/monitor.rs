@@ -9,21 +9,21 @@ use queue_core::broker::{Condition, Trouble};
 
 use crate::{duty::Pass, engine::Shared, time::now, tuning::TOLD_AGAIN};
 
-pub(crate) struct Lookout {
+pub(crate) struct Monitor {
     shared: Arc<Shared>,
     told: Told,
     /// Whether there was a look.
     began: bool,
 }
 
-impl Lookout {
+impl Monitor {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Lookout { shared, told: Told::default(), began: false }
+        Monitor { shared, told: Told::default(), began: false }
     }
 }
 
-impl Pass for Lookout {
-    const NAME: &'static str = "lookout";
+impl Pass for Monitor {
+    const NAME: &'static str = "monitor";
     /// What was worth a line.
     type Report = Option<News>;
 
@@ -109,7 +109,7 @@ mod tests {
         let mut full = Condition::default();
         full.trouble = Some(Trouble::Full(String::new()));
         shared.note(full);
-        assert_eq!(Lookout::new(shared.clone()).tick().await, None);
+        assert_eq!(Monitor::new(shared.clone()).tick().await, None);
         assert_eq!(shared.condition().trouble, None);
     }
 

@@ -1,0 +1,3 @@
+-- Lanes whose lease is over, the longest first.
+-- ?1 queue, ?2 now, ?3 limit
+SELECT name, deadline FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline <= ?2 ORDER BY deadline LIMIT ?3
