@@ -50,6 +50,15 @@ pub enum Error {
         /// What is wrong with them.
         problem: String,
     },
+    /// A middleware refused the job: its [`enqueue`](crate::Middleware::enqueue) returned an error, or panicked.
+    #[error("a middleware refused the job of task `{task}`, and nothing was stored: {cause}")]
+    Refused {
+        /// The job's task.
+        task: String,
+        /// What the middleware said.
+        #[source]
+        cause: Cause,
+    },
     /// A given id is taken by a job with another task or payload.
     #[error("job `{0}` exists with another payload; use another id, or cancel that job first")]
     IdConflict(JobAddress),

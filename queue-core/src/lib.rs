@@ -126,6 +126,7 @@ pub mod broker;
 pub mod client;
 pub mod codec;
 pub mod context;
+mod draft;
 pub mod envelope;
 mod error;
 pub mod inject;
@@ -152,6 +153,7 @@ pub use self::{
     address::{JobAddress, JobId},
     client::{Client, Handle, Job, Pending},
     context::{Data, JobContext},
+    draft::Draft,
     error::{Cause, Error, Result},
     inject::Inject,
     inspector::{Inspector, Walk},

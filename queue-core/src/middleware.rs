@@ -1,4 +1,4 @@
-//! Middleware: the application's own code around every run of a job.
+//! Middleware: the application's own code before every enqueue and around every run of a job.
 
 use std::{
     fmt,
@@ -10,14 +10,18 @@ use futures_util::FutureExt;
 
 use crate::{
     context::JobContext,
+    draft::Draft,
+    error::{Error, Result},
     io::BoxFuture,
     outcome::{Outcome, panic_text},
 };
 
-/// Code of the application that runs around every job of a worker: to measure, to report failures, to hold a lock, to turn jobs away.
+/// Code of the application that runs before every job is enqueued and around every run of a job: to add headers, to measure, to report
+/// failures, to hold a lock, to turn jobs away.
 ///
-/// Give it to a worker with `Worker::middleware(..)`. Several wrap each other in the order in which they were added: the first is the
-/// outermost. Everything has a default that passes on what it gets, so a middleware has only the methods that it needs.
+/// [`Client::with_middleware`](crate::Client::with_middleware) uses [`enqueue`](Self::enqueue), and `Worker::middleware(..)` uses
+/// [`run`](Self::run). Several wrap each other in the order in which they were added: the first is the outermost. Each method has a
+/// default that passes on what it gets, so a middleware has only the methods that it needs.
 ///
 /// ```
 /// use std::time::Instant;
@@ -37,8 +41,22 @@ use crate::{
 /// }
 /// ```
 ///
-/// An [`Arc`] of a middleware is one, too.
+/// An [`Arc`] of a middleware is one, too: a client and a worker can share it.
 pub trait Middleware: Send + Sync + 'static {
+    /// Reads and changes a job that is about to be enqueued. It is called once for each job, on the thread that enqueues, before the job
+    /// is encoded and its sizes are checked; for [`enqueue_all`](crate::Client::enqueue_all) when the job is taken from the iterator.
+    /// It must not block. Default: it changes nothing.
+    ///
+    /// Several are called in the order in which they were added, so the last one has the last word.
+    ///
+    /// # Errors
+    /// An error refuses this job alone: the caller gets [`Error::Refused`], and middleware behind this one is not called.
+    /// [`Draft::refused`] makes the error. A panic is treated like an error.
+    fn enqueue(&self, draft: &mut Draft<'_>) -> Result<()> {
+        let _ = draft;
+        Ok(())
+    }
+
     /// Runs a job, or what is left of the way to its handler: [`Next::run`] goes on with the next middleware, and behind the last
     /// with the handler. Default: that alone.
     ///
@@ -58,6 +76,10 @@ pub trait Middleware: Send + Sync + 'static {
 }
 
 impl<M: Middleware> Middleware for Arc<M> {
+    fn enqueue(&self, draft: &mut Draft<'_>) -> Result<()> {
+        M::enqueue(self, draft)
+    }
+
     fn run(&self, context: &JobContext, next: Next<'_>) -> impl Future<Output = Outcome> + Send {
         M::run(self, context, next)
     }
@@ -100,7 +122,7 @@ impl fmt::Debug for Next<'_> {
     }
 }
 
-/// Several of them, from the outermost to the innermost. For workers.
+/// Several of them, from the outermost to the innermost. For clients and workers.
 #[derive(Clone, Default)]
 pub struct Stack(Vec<Arc<dyn Boxed>>);
 
@@ -113,6 +135,17 @@ impl Stack {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Lets each of them see and change a job that is to be enqueued, until one refuses it.
+    pub(crate) fn enqueue(&self, draft: &mut Draft<'_>) -> Result<()> {
+        let passed = catch_unwind(AssertUnwindSafe(|| self.0.iter().try_for_each(|middleware| middleware.enqueue_boxed(draft))));
+        match passed {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(refused @ Error::Refused { .. })) => Err(refused),
+            Ok(Err(error)) => Err(draft.refused(error)),
+            Err(panic) => Err(draft.refused(format!("it panicked: {}", panic_text(panic.as_ref())))),
+        }
     }
 
     /// Begins a run through all of them. Its first steps, and its future, may panic.
@@ -133,10 +166,15 @@ impl fmt::Debug for Stack {
 
 /// A middleware of any type.
 trait Boxed: Send + Sync {
+    fn enqueue_boxed(&self, draft: &mut Draft<'_>) -> Result<()>;
     fn run_boxed<'a>(&'a self, context: &'a JobContext, next: Next<'a>) -> BoxFuture<'a, Outcome>;
 }
 
 impl<M: Middleware> Boxed for M {
+    fn enqueue_boxed(&self, draft: &mut Draft<'_>) -> Result<()> {
+        self.enqueue(draft)
+    }
+
     fn run_boxed<'a>(&'a self, context: &'a JobContext, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         Box::pin(self.run(context, next))
     }

@@ -88,6 +88,24 @@ impl Worker {
         }
     }
 
+    /// Replaces the worker's client by one that is made of it: with middleware before enqueues, or with another deadline.
+    /// Handlers get the new client from their context. For the `setup` of `queue_worker::run`, which gets a worker that has a client
+    /// already.
+    ///
+    /// ```
+    /// # use queue_core::{Middleware, prelude::*};
+    /// # use queue_worker::Worker;
+    /// # struct Tenants;
+    /// # impl Middleware for Tenants {}
+    /// # fn configured(worker: Worker) -> Worker {
+    /// worker.map_client(|client| client.with_middleware(Tenants))
+    /// # }
+    /// ```
+    pub fn map_client(mut self, change: impl FnOnce(&Client) -> Client) -> Self {
+        self.client = change(&self.client);
+        self
+    }
+
     /// Gives a value to every task that takes a `Data<T>`.
     pub fn data<T: Send + Sync + 'static>(self, value: T) -> Self {
         self.shared_data(Arc::new(value))
@@ -186,7 +204,8 @@ impl Worker {
         self
     }
 
-    /// Runs this code around every job. Call it again for more middleware: the first that was added is the outermost.
+    /// Runs this code around every job. Call it again for more middleware: the first that was added is the outermost. What a middleware
+    /// does before an enqueue is asked for at the client ([`Client::with_middleware`]).
     pub fn middleware(mut self, middleware: impl Middleware) -> Self {
         self.middleware.push(middleware);
         self

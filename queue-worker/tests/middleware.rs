@@ -6,7 +6,7 @@ use std::{fmt::Debug, sync::Arc};
 
 use common::{Probe, address_in, free_address, memory, run, until, until_health, until_state, worker};
 use queue_core::{
-    Middleware, Next, broker::JobState, client::RawJob, context::CancelCause, outcome::Encoded, prelude::*, task::TaskOutput,
+    Draft, Middleware, Next, broker::JobState, client::RawJob, context::CancelCause, outcome::Encoded, prelude::*, task::TaskOutput,
 };
 use serde::de::DeserializeOwned;
 
@@ -270,4 +270,48 @@ async fn what_says_that_it_was_stopped_and_was_not_has_failed() {
     let handle = plain::job().enqueue(&client).await.unwrap();
     let worker = worker(&client, &probe).middleware(Instead(|| Outcome::Stopped(CancelCause::Shutdown)));
     run(worker, async { assert_eq!(dead(&handle).await, "failed: stopped: the worker ends") }).await;
+}
+
+tokio::task_local! {
+    static TENANT: String;
+}
+
+/// Carries the tenant of whoever enqueues to whoever runs.
+struct Tenants;
+
+impl Middleware for Tenants {
+    fn enqueue(&self, draft: &mut Draft<'_>) -> queue_core::Result<()> {
+        let tenant = TENANT.try_with(String::clone).map_err(|_| draft.refused("it has no tenant"))?;
+        draft.set_header("tenant", tenant);
+        Ok(())
+    }
+
+    async fn run(&self, context: &JobContext, next: Next<'_>) -> Outcome {
+        let tenant = context.header("tenant").unwrap_or_default().to_owned();
+        TENANT.scope(tenant, next.run()).await
+    }
+}
+
+#[task(queue = "plain")]
+async fn orders(probe: Data<Probe>, context: JobContext) -> Result<(), queue_core::Error> {
+    delivers::job().enqueue(context.client()).await?;
+    probe.note(format!("ordered by {}", TENANT.get()));
+    Ok(())
+}
+
+#[task(queue = "plain")]
+async fn delivers(probe: Data<Probe>) {
+    probe.note(format!("delivered to {}", TENANT.get()));
+}
+
+#[tokio::test]
+async fn what_a_middleware_adds_at_enqueue_it_reads_at_the_run_and_adds_to_follow_up_jobs() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    let tenants = Arc::new(Tenants);
+    let producer = client.with_middleware(tenants.clone());
+    TENANT.scope("Ada".to_owned(), async { orders::job().enqueue(&producer).await.unwrap() }).await;
+    assert!(orders::job().enqueue(&producer).await.unwrap_err().to_string().ends_with("it has no tenant"));
+    let worker = worker(&client, &probe).middleware(tenants.clone()).map_client(|client| client.with_middleware(tenants));
+    run(worker, async { probe.noted("delivered to Ada", 1).await }).await;
+    assert_eq!(probe.count("ordered by Ada"), 1);
 }

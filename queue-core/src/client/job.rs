@@ -1,7 +1,6 @@
 //! A job on its way to the broker.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     marker::PhantomData,
     sync::Arc,
@@ -12,8 +11,10 @@ use super::{Client, Handle};
 use crate::{
     address::{JobAddress, JobId, check_name},
     broker::{Due, NewJob, Priority},
+    draft::{Draft, Options},
     envelope::Envelope,
     error::{Error, Result},
+    middleware::Stack,
     payload::PayloadWriter,
     task::{DEFAULT_QUEUE, Task, TaskDef},
 };
@@ -41,19 +42,6 @@ pub struct Job<T> {
     task: PhantomData<fn() -> T>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Options {
-    queue: Option<String>,
-    due: Due,
-    priority: Option<Priority>,
-    max_attempts: Option<u32>,
-    timeout: Option<Duration>,
-    retention: Option<Duration>,
-    expires: Option<Duration>,
-    id: Option<String>,
-    headers: BTreeMap<String, String>,
-}
-
 macro_rules! setters {
     () => {
         /// Starts the job after this delay, by the broker's clock; at most [`LONGEST`].
@@ -64,8 +52,7 @@ macro_rules! setters {
 
         /// Starts the job at this time, by the broker's clock; at once if the time is past.
         pub fn at(mut self, time: SystemTime) -> Self {
-            let ms = time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
-            self.options.due = Due::AtMs(ms);
+            self.options.start_at(time);
             self
         }
 
@@ -138,8 +125,8 @@ impl<T: Task> Job<T> {
         client.enqueue(self).await
     }
 
-    pub(super) fn prepare(self, task: &'static TaskDef) -> Result<Prepared> {
-        prepare(task.name, task.queue, task.priority, &self.payload?, &self.options)
+    pub(super) fn prepare(self, task: &'static TaskDef, middleware: &Stack) -> Result<Prepared> {
+        prepare(task.name, task.queue, task.priority, &self.payload?, self.options, middleware)
     }
 }
 
@@ -177,14 +164,14 @@ impl RawJob {
 
     setters!();
 
-    pub(super) fn prepare(self) -> Result<Prepared> {
+    pub(super) fn prepare(self, middleware: &Stack) -> Result<Prepared> {
         check_name("task", &self.task)?;
         let encode = |problem| Error::Encode { task: self.task.clone(), problem };
         crate::codec::scan(&self.payload).map_err(encode)?;
         if !matches!(self.payload.first(), Some(0x80..=0x8f | 0xde | 0xdf)) {
             return Err(encode("it is not a MessagePack map by parameter name".to_owned()));
         }
-        prepare(&self.task, &self.default_queue, Priority::Normal, &self.payload, &self.options)
+        prepare(&self.task, &self.default_queue, Priority::Normal, &self.payload, self.options, middleware)
     }
 }
 
@@ -195,7 +182,10 @@ pub(super) struct Prepared {
     pub(super) job: NewJob,
 }
 
-fn prepare(task: &str, queue: &str, priority: Priority, payload: &[u8], options: &Options) -> Result<Prepared> {
+fn prepare(task: &str, queue: &str, priority: Priority, payload: &[u8], mut options: Options, middleware: &Stack) -> Result<Prepared> {
+    if !middleware.is_empty() {
+        middleware.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?;
+    }
     let queue = options.queue.as_deref().unwrap_or(queue);
     check_name("queue", queue)?;
     let id = options.id.as_deref().map_or_else(|| Ok(JobId::make()), JobId::given)?;
@@ -222,7 +212,7 @@ fn prepare(task: &str, queue: &str, priority: Priority, payload: &[u8], options:
     envelope.retention_ms = at_most_longest("retention", options.retention)?.map(ms);
     envelope.expires_ms =
         at_most_longest("expires", options.expires)?.map(|after| i64::try_from(now_ms() + after.as_millis()).unwrap_or(i64::MAX));
-    envelope.headers.clone_from(&options.headers);
+    envelope.headers = options.headers;
     let mut job = NewJob::new(id, envelope.encode()?);
     job.due = due;
     job.priority = options.priority.unwrap_or(priority);
@@ -245,10 +235,12 @@ fn now_ms() -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn problem(job: RawJob) -> String {
-        job.prepare().unwrap_err().to_string()
+        job.prepare(&Stack::default()).unwrap_err().to_string()
     }
 
     fn job() -> RawJob {
@@ -272,24 +264,24 @@ mod tests {
     fn a_depth_bomb_and_a_payload_over_the_cap_are_refused() {
         let mut bomb = vec![0x91; 100_000];
         bomb.push(0xc0);
-        assert!(matches!(RawJob::new("task", bomb).prepare(), Err(Error::Encode { .. })));
+        assert!(matches!(RawJob::new("task", bomb).prepare(&Stack::default()), Err(Error::Encode { .. })));
         let payload = crate::codec::encode(&BTreeMap::from([("text", "x".repeat(300_000))])).unwrap();
-        assert!(matches!(RawJob::new("task", payload).prepare(), Err(Error::PayloadTooLarge { .. })));
+        assert!(matches!(RawJob::new("task", payload).prepare(&Stack::default()), Err(Error::PayloadTooLarge { .. })));
     }
 
     #[test]
     fn a_payload_that_is_no_map_is_refused() {
         for payload in [vec![], vec![0x90], vec![0xc0], vec![0x80, 0x80]] {
-            assert!(matches!(RawJob::new("task", payload).prepare(), Err(Error::Encode { .. })));
+            assert!(matches!(RawJob::new("task", payload).prepare(&Stack::default()), Err(Error::Encode { .. })));
         }
     }
 
     #[test]
     fn the_job_goes_before_the_default() {
-        let prepared = job().queue("mail").priority(Priority::High).id("order-1").prepare().unwrap();
+        let prepared = job().queue("mail").priority(Priority::High).id("order-1").prepare(&Stack::default()).unwrap();
         assert_eq!(prepared.address.to_string(), "mail/order-1");
         assert_eq!(prepared.job.priority, Priority::High);
         assert_ne!(prepared.job.digest, 0);
-        assert_eq!(job().prepare().unwrap().address.queue.as_ref(), DEFAULT_QUEUE);
+        assert_eq!(job().prepare(&Stack::default()).unwrap().address.queue.as_ref(), DEFAULT_QUEUE);
     }
 }

@@ -34,6 +34,7 @@ use crate::{
     error::{Error, Result},
     inspector::Inspector,
     io::{BoxFuture, on_broker},
+    middleware::{Middleware, Stack},
     task::Task,
 };
 
@@ -70,6 +71,8 @@ struct Inner {
     deadline: Duration,
     /// What an enqueue waits for beyond being stored.
     confirm: Option<Confirm>,
+    /// What each job passes before it is encoded.
+    middleware: Stack,
     senders: Mutex<HashMap<Arc<str>, Arc<Sender>>>,
 }
 
@@ -152,7 +155,7 @@ impl Client {
 
     /// A client of a broker that exists already.
     pub fn with_broker(broker: DynBroker) -> Client {
-        Client::with(broker, ENQUEUE_DEADLINE, None)
+        Client::of(broker, ENQUEUE_DEADLINE, None, Stack::default())
     }
 
     /// A client of the same broker with another deadline. Default: [`ENQUEUE_DEADLINE`].
@@ -169,7 +172,7 @@ impl Client {
     /// - [`Inspector::audit`](crate::Inspector::audit) has no deadline; its time grows with the number of jobs.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
-        Client::with(self.0.broker.clone(), deadline, self.0.confirm)
+        self.like(deadline, self.0.confirm)
     }
 
     /// A client of the same broker whose enqueues wait until the jobs survive `durability`, for two seconds at most. The handle says what
@@ -193,7 +196,7 @@ impl Client {
     #[must_use]
     pub fn with_durability(&self, durability: Durability) -> Client {
         let replicas = self.0.confirm.map_or(0, |confirm| confirm.replicas);
-        Client::with(self.0.broker.clone(), self.0.deadline, Some(Confirm { durability, replicas }))
+        self.like(self.0.deadline, Some(Confirm { durability, replicas }))
     }
 
     /// A client of the same broker whose enqueues wait until this many replicas of a Redis server have the jobs (`WAIT`), for two seconds
@@ -201,11 +204,53 @@ impl Client {
     #[must_use]
     pub fn with_replicas(&self, replicas: u32) -> Client {
         let durability = self.0.confirm.map_or(Durability::Volatile, |confirm| confirm.durability);
-        Client::with(self.0.broker.clone(), self.0.deadline, Some(Confirm { durability, replicas }))
+        self.like(self.0.deadline, Some(Confirm { durability, replicas }))
     }
 
-    fn with(broker: DynBroker, deadline: Duration, confirm: Option<Confirm>) -> Client {
-        Client(Arc::new(Inner { broker, process: ProcessId::random(), deadline, confirm, senders: Mutex::default() }))
+    /// A client of the same broker whose jobs pass [`Middleware::enqueue`] before they are stored. Call it again for more
+    /// middleware: the first that was added is the first that is called. Default: none.
+    ///
+    /// A worker gives this client to its handlers if it was made with it ([`JobContext::client`](crate::JobContext::client)). What the
+    /// same middleware does around runs is asked for at the worker, with `Worker::middleware(..)`. Keep this client: each client
+    /// registers producers of its own.
+    ///
+    /// ```
+    /// use queue_core::{Draft, Middleware, prelude::*};
+    ///
+    /// /// No job may be stored without a tenant.
+    /// struct Tenants;
+    ///
+    /// impl Middleware for Tenants {
+    ///     fn enqueue(&self, draft: &mut Draft<'_>) -> queue_core::Result<()> {
+    ///         if draft.header("tenant").is_some() { Ok(()) } else { Err(draft.refused("it has no tenant")) }
+    ///     }
+    /// }
+    ///
+    /// #[task]
+    /// async fn bill(order_id: u64) {}
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let queue = Client::connect("sqlite://:memory:").await?.with_middleware(Tenants);
+    /// bill::job(17).header("tenant", "7").enqueue(&queue).await?;
+    /// let refused = bill::job(18).enqueue(&queue).await.unwrap_err();
+    /// assert_eq!(refused.to_string(), "a middleware refused the job of task `bill`, and nothing was stored: it has no tenant");
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    #[must_use]
+    pub fn with_middleware(&self, middleware: impl Middleware) -> Client {
+        let mut all = self.0.middleware.clone();
+        all.push(middleware);
+        Client::of(self.0.broker.clone(), self.0.deadline, self.0.confirm, all)
+    }
+
+    fn like(&self, deadline: Duration, confirm: Option<Confirm>) -> Client {
+        Client::of(self.0.broker.clone(), deadline, confirm, self.0.middleware.clone())
+    }
+
+    fn of(broker: DynBroker, deadline: Duration, confirm: Option<Confirm>, middleware: Stack) -> Client {
+        let (process, senders) = (ProcessId::random(), Mutex::default());
+        Client(Arc::new(Inner { broker, process, deadline, confirm, middleware, senders }))
     }
 
     /// The broker behind it.
@@ -228,12 +273,13 @@ impl Client {
     /// A single call leaves at once. While calls to a queue are in flight, further calls gather and leave together.
     ///
     /// # Errors
-    /// Of the job: [`Error::Invalid`], [`Error::PayloadTooLarge`], [`Error::Encode`], [`Error::IdConflict`]. Of the broker:
+    /// Of the job: [`Error::Invalid`], [`Error::PayloadTooLarge`], [`Error::Encode`], [`Error::IdConflict`], and [`Error::Refused`] by
+    /// a [middleware](Self::with_middleware). Of the broker:
     /// [`Error::BrokerFull`] and [`Error::Unavailable`] (nothing was stored), [`Error::Unknown`] (the job may be stored; `retry()`
     /// finds out).
     pub async fn enqueue<T: Task>(&self, job: Job<T>) -> Result<Handle<T>> {
         let definition = T::definition();
-        let (address, existing, confirmed) = self.enqueue_prepared(job.prepare(definition)?).await?;
+        let (address, existing, confirmed) = self.enqueue_prepared(job.prepare(definition, self.middleware())?).await?;
         Ok(Handle::new(self.clone(), address, existing, confirmed))
     }
 
@@ -260,7 +306,11 @@ impl Client {
     /// # Errors
     /// Those of [`enqueue`](Self::enqueue).
     pub async fn enqueue_raw(&self, job: RawJob) -> Result<(JobAddress, bool)> {
-        self.enqueue_prepared(job.prepare()?).await.map(|(address, existing, _)| (address, existing))
+        self.enqueue_prepared(job.prepare(self.middleware())?).await.map(|(address, existing, _)| (address, existing))
+    }
+
+    fn middleware(&self) -> &Stack {
+        &self.0.middleware
     }
 
     /// How long a call of this client may take.

@@ -14,6 +14,7 @@ use crate::{
     broker::Enqueue,
     error::{Error, Result},
     io::on_broker,
+    middleware::Stack,
     task::Task,
 };
 
@@ -148,7 +149,8 @@ impl<T> Pending<T> {
         };
         let (existing, confirmed) = answers[self.position].of(&self.address)?;
         let route = &self.lost.route;
-        let client = Client::with(route.broker.clone(), route.deadline, route.confirm);
+        // The handle enqueues nothing: it needs no middleware.
+        let client = Client::of(route.broker.clone(), route.deadline, route.confirm, Stack::default());
         Ok(Handle::new(client, self.address, existing, confirmed))
     }
 }

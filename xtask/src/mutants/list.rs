@@ -20,6 +20,7 @@ const REDIS_NOTES: &[&str] = &["-p", "queue-tests", "--test", "redis_notes", "--
 const SENTINELS: &[&str] = &["-p", "queue-tests", "--test", "sentinel_faults", "--", "on_redis"];
 const CLUSTER: &[&str] = &["-p", "queue-tests", "--test", "cluster_faults", "--", "on_redis"];
 const CLIENT: &[&str] = &["-p", "queue-tests", "--test", "client_faults"];
+const ENQUEUES: &[&str] = &["-p", "queue-tests", "--test", "enqueue_middleware"];
 const RUNTIMES: &[&str] = &["-p", "queue-tests", "--test", "any_runtime"];
 const OUTAGES: &[&str] = &["-p", "queue-tests", "--test", "worker_outages"];
 const LOG_LINES: &[&str] = &["-p", "queue-tests", "--test", "log_lines"];
@@ -303,6 +304,14 @@ mutants! {
     CLIENT "queue-core/src/client/producer.rs" {
         "client: an ambiguous enqueue is unknown": "matches!(error, Error::Ambiguous { .. })" => "false";
         "client: a call ends at its deadline": "timeout_at(callers.next() + LATE, &mut attempt)" => "timeout_at(callers.next() + LATE * 500, &mut attempt)";
+    }
+    ENQUEUES "queue-core/src/client/job.rs" {
+        "middleware: a job passes before it is encoded": "middleware.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?" => "()";
+    }
+    ENQUEUES "queue-core/src/middleware.rs" {
+        "middleware: a panic refuses its job": "catch_unwind(AssertUnwindSafe(|| self.0.iter().try_for_each(|middleware| middleware.enqueue_boxed(draft))))" => "Ok::<_, Box<dyn std::any::Any + Send>>(self.0.iter().try_for_each(|middleware| middleware.enqueue_boxed(draft)))";
+        "middleware: any error is a refusal": "Err(draft.refused(error))" => "Err(error)";
+        "middleware: a shared one is asked": "M::enqueue(self, draft)" => "Ok(())";
     }
     WORKER "queue-core/src/middleware.rs" {
         "middleware: a run that was told to stop does not begin": "self.context.cancel_cause()" => "None";
