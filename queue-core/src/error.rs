@@ -197,6 +197,34 @@ pub enum Error {
 }
 
 impl Error {
+    /// What kind of error it is, in one word: the variant's name in lower case with `_`. For the label of a metric.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::Invalid { .. } => "invalid",
+            Error::PayloadTooLarge { .. } => "payload_too_large",
+            Error::Encode { .. } => "encode",
+            Error::Decode { .. } => "decode",
+            Error::Refused { .. } => "refused",
+            Error::IdConflict(_) => "id_conflict",
+            Error::NoSuchJob(_) => "no_such_job",
+            Error::WrongState { .. } => "wrong_state",
+            Error::Config(_) => "config",
+            Error::FeatureOff { .. } => "feature_off",
+            Error::SchemaTooNew { .. } => "schema_too_new",
+            Error::FeatureUnknown { .. } => "feature_unknown",
+            Error::NoDatabase { .. } => "no_database",
+            Error::AccessDenied { .. } => "access_denied",
+            Error::WrongType { .. } => "wrong_type",
+            Error::Unavailable { .. } => "unavailable",
+            Error::Ambiguous { .. } => "ambiguous",
+            Error::BrokerFull { .. } => "broker_full",
+            Error::Forgotten(_) => "forgotten",
+            Error::Old { .. } => "old",
+            Error::Unknown(_) => "unknown",
+            Error::Internal(_) => "internal",
+        }
+    }
+
     /// True when the same call may succeed later without any change.
     pub fn is_transient(&self) -> bool {
         matches!(self, Error::Unavailable { .. } | Error::Ambiguous { .. } | Error::BrokerFull { .. })

@@ -133,6 +133,7 @@ pub mod inject;
 pub mod inspector;
 mod io;
 pub mod middleware;
+pub mod observe;
 pub mod outcome;
 mod pauses;
 pub mod payload;

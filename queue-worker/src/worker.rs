@@ -88,9 +88,9 @@ impl Worker {
         }
     }
 
-    /// Replaces the worker's client by one that is made of it: with middleware before enqueues, or with another deadline.
-    /// Handlers get the new client from their context. For the `setup` of `queue_worker::run`, which gets a worker that has a client
-    /// already.
+    /// Replaces the worker's client by one that is made of it: with middleware before enqueues, with an observer, or with another
+    /// deadline. Handlers get the new client from their context. For the `setup` of `queue_worker::run`, which gets a worker that has a
+    /// client already.
     ///
     /// ```
     /// # use queue_core::{Middleware, prelude::*};

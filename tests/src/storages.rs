@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use queue_core::{broker::DynBroker, redis::RedisBroker, sqlite::SqliteBroker};
+use queue_core::{Client, broker::DynBroker, observe::Calls, redis::RedisBroker, sqlite::SqliteBroker};
 use queue_testing::{conformance::Storage, failing::FailingBroker};
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
@@ -98,7 +98,7 @@ impl Storage for SqliteFile {
     }
 }
 
-/// A broker of somebody else's: one that passes every call on to ours.
+/// Two wrappers around a broker: one of somebody else's, that passes every call on to ours, and one that counts the calls.
 #[derive(Debug, Default)]
 pub struct Wrapped(SqliteMemory);
 
@@ -112,7 +112,8 @@ impl Wrapped {
 #[async_trait]
 impl Storage for Wrapped {
     async fn open(&mut self) -> DynBroker {
-        FailingBroker::new(self.0.open().await)
+        let failing = FailingBroker::new(self.0.open().await);
+        Client::with_broker(failing).with_observer(Calls::default()).broker().clone()
     }
 
     async fn save(&mut self) {

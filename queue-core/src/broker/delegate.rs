@@ -35,8 +35,10 @@
 /// ```
 ///
 /// - `delegate_broker!(self.inner)` hands on every method, `except a, b` every method but these, and `only a, b` these.
-/// - `delegate_broker!(self.inner, through self.around, …)` passes the calls that answer with a `Result` to a method of the wrapper:
-///   `async fn around<T>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T>`. It has to be sent `call` to be carried out.
+/// - `delegate_broker!(self.inner, through self.around, …)` passes each async call to a method of the wrapper, with the name of the verb:
+///   `async fn around<T>(&self, verb: &'static str, call: impl Future<Output = Result<T>> + Send) -> Result<T>`. The method has to await
+///   `call`, or nothing is carried out. A verb that does not answer with a `Result` has to be excepted, unless `around` takes its answer.
+/// - `delegate_broker!(verbs)` is an array of the names of all async methods.
 ///
 /// A method that is excepted has to be written:
 ///
@@ -103,6 +105,14 @@ macro_rules! delegate_inspect {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __delegate {
+    ([verbs] $($table:tt)*) => { $crate::__delegate! { @verbs [] $($table)* } };
+    (@verbs [$($verb:expr),*]) => { [$($verb),*] };
+    (@verbs [$($verb:expr),*] async $name:ident[$($_of:tt)*]($($_arguments:tt)*) -> $_answer:ty; $($rest:tt)*) => {
+        $crate::__delegate! { @verbs [$($verb,)* stringify!($name)] $($rest)* }
+    };
+    (@verbs [$($verb:expr),*] fn $name:ident[$($_of:tt)*]($($_arguments:tt)*) -> $_answer:ty; $($rest:tt)*) => {
+        $crate::__delegate! { @verbs [$($verb),*] $($rest)* }
+    };
     ([$self:ident.$inner:ident $(, through $_self:ident.$around:ident)?, only $($name:ident),+ $(,)?] $($table:tt)*) => {
         $crate::__delegate! { @all ($self.$inner $(through $around)?) only [$($name)+] $($table)* }
     };
@@ -181,9 +191,11 @@ macro_rules! __delegate_method {
             $($lifetime: 'async_trait,)*
             Self: 'async_trait,
         {
-            $crate::__delegate_method! { @call ($self.$inner.$name($($argument),*)) $($self.$around)? }
+            $crate::__delegate_method! { @call $name ($self.$inner.$name($($argument),*)) $($self.$around)? }
         }
     };
-    (@call ($($call:tt)*)) => { $($call)* };
-    (@call ($($call:tt)*) $self:ident.$around:ident) => { Box::pin(async move { $self.$around($($call)*).await }) };
+    (@call $name:ident ($($call:tt)*)) => { $($call)* };
+    (@call $name:ident ($($call:tt)*) $self:ident.$around:ident) => {
+        Box::pin(async move { $self.$around(stringify!($name), $($call)*).await })
+    };
 }

@@ -35,6 +35,7 @@ use crate::{
     inspector::Inspector,
     io::{BoxFuture, on_broker},
     middleware::{Middleware, Stack},
+    observe::{Observe, Observed},
     task::Task,
 };
 
@@ -242,6 +243,17 @@ impl Client {
         let mut all = self.0.middleware.clone();
         all.push(middleware);
         Client::of(self.0.broker.clone(), self.0.deadline, self.0.confirm, all)
+    }
+
+    /// A client of the same broker whose calls this observer counts and times: also those of its handles, of its
+    /// [inspector](Self::inspector), and of a worker that is made with it. Default: none, and then calls go to the broker directly. Call
+    /// it again for a second observer. Keep this client: each client registers producers of its own.
+    ///
+    /// The module [`observe`](crate::observe) has an example, and an observer with counters.
+    #[must_use]
+    pub fn with_observer(&self, observer: impl Observe) -> Client {
+        let observed = Arc::new(Observed::new(self.0.broker.clone(), observer));
+        Client::of(observed, self.0.deadline, self.0.confirm, self.0.middleware.clone())
     }
 
     fn like(&self, deadline: Duration, confirm: Option<Confirm>) -> Client {

@@ -148,7 +148,7 @@ impl FailingBroker {
         answer
     }
 
-    async fn around<T>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    async fn around<T>(&self, _verb: &'static str, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
         self.before()?;
         self.after(call.await)
     }
@@ -169,14 +169,14 @@ impl Broker for FailingBroker {
         if matches!(request.party, Party::Lane { .. }) {
             self.held(&request.queue).await;
         }
-        self.around(self.inner.register(request)).await
+        self.around("register", self.inner.register(request)).await
     }
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         if self.take(Fault::Full) {
             return Err(Error::BrokerFull { broker: self.location(), problem: "it was made to be full".to_owned() });
         }
-        self.around(self.enqueues.pass(&self.location(), request, self.inner.enqueue(request))).await
+        self.around("enqueue", self.enqueues.pass(&self.location(), request, self.inner.enqueue(request))).await
     }
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
@@ -184,7 +184,7 @@ impl Broker for FailingBroker {
             return Err(Error::Forgotten(turn.lane.to_string()));
         }
         self.held(&turn.queue).await;
-        self.around(self.inner.turn(turn)).await
+        self.around("turn", self.inner.turn(turn)).await
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
@@ -202,12 +202,12 @@ impl Broker for FailingBroker {
 
     async fn overdue(&self, queue: &str, limit: usize) -> Result<OverdueLanes> {
         assert!(!self.take(Fault::Panic), "it was made to panic");
-        self.around(self.inner.overdue(queue, limit)).await
+        self.around("overdue", self.inner.overdue(queue, limit)).await
     }
 
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         assert!(!self.take(Fault::Panic), "it was made to panic");
-        self.around(self.inner.sweep(queue, limits)).await
+        self.around("sweep", self.inner.sweep(queue, limits)).await
     }
 }
 

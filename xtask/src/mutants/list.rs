@@ -21,6 +21,7 @@ const SENTINELS: &[&str] = &["-p", "queue-tests", "--test", "sentinel_faults", "
 const CLUSTER: &[&str] = &["-p", "queue-tests", "--test", "cluster_faults", "--", "on_redis"];
 const CLIENT: &[&str] = &["-p", "queue-tests", "--test", "client_faults"];
 const ENQUEUES: &[&str] = &["-p", "queue-tests", "--test", "enqueue_middleware"];
+const OBSERVED: &[&str] = &["-p", "queue-tests", "--test", "observed"];
 const RUNTIMES: &[&str] = &["-p", "queue-tests", "--test", "any_runtime"];
 const OUTAGES: &[&str] = &["-p", "queue-tests", "--test", "worker_outages"];
 const LOG_LINES: &[&str] = &["-p", "queue-tests", "--test", "log_lines"];
@@ -312,6 +313,12 @@ mutants! {
         "middleware: a panic refuses its job": "catch_unwind(AssertUnwindSafe(|| self.0.iter().try_for_each(|middleware| middleware.enqueue_boxed(draft))))" => "Ok::<_, Box<dyn std::any::Any + Send>>(self.0.iter().try_for_each(|middleware| middleware.enqueue_boxed(draft)))";
         "middleware: any error is a refusal": "Err(draft.refused(error))" => "Err(error)";
         "middleware: a shared one is asked": "M::enqueue(self, draft)" => "Ok(())";
+    }
+    OBSERVED "queue-core/src/observe/observed.rs" {
+        "observer: a call that was dropped is cancelled": "CallOutcome::Cancelled" => "CallOutcome::Ok";
+        "observer: an error is told": "answer.error().map_or(CallOutcome::Ok, |error| CallOutcome::Failed(error.kind()))" => "CallOutcome::Ok";
+        "observer: a beat that lost a lane is no success": "self.iter().find_map(Answer::error)" => "None";
+        "observer: its panic changes nothing": "catch_unwind(AssertUnwindSafe(|| self.observer.call(self.verb, self.outcome, elapsed)))" => "Ok::<_, Box<dyn std::any::Any + Send>>(self.observer.call(self.verb, self.outcome, elapsed))";
     }
     WORKER "queue-core/src/middleware.rs" {
         "middleware: a run that was told to stop does not begin": "self.context.cancel_cause()" => "None";

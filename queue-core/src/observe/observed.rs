@@ -1,0 +1,111 @@
+//! The wrapper around a broker that times every call.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{CallOutcome, Observe};
+use crate::{
+    broker::{Broker, DynBroker, Inspect},
+    delegate_broker, delegate_inspect,
+    error::{Error, Result},
+};
+
+/// A broker whose calls an observer hears of.
+pub(crate) struct Observed {
+    inner: DynBroker,
+    observer: Box<dyn Observe>,
+}
+
+impl Observed {
+    pub(crate) fn new(inner: DynBroker, observer: impl Observe) -> Self {
+        Observed { inner, observer: Box::new(observer) }
+    }
+
+    async fn timed<A: Answer>(&self, verb: &'static str, call: impl Future<Output = A> + Send) -> A {
+        let mut running = Running { observer: &*self.observer, verb, begun: Instant::now(), outcome: CallOutcome::Cancelled };
+        let answer = call.await;
+        running.outcome = answer.error().map_or(CallOutcome::Ok, |error| CallOutcome::Failed(error.kind()));
+        answer
+    }
+}
+
+/// A call that has begun. It tells the observer when it is dropped, also if its caller did not wait for the answer.
+struct Running<'a> {
+    observer: &'a dyn Observe,
+    verb: &'static str,
+    begun: Instant,
+    outcome: CallOutcome,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let elapsed = self.begun.elapsed();
+        // The answer is worth more than its figure. What the panic says was printed by the application's panic hook.
+        drop(catch_unwind(AssertUnwindSafe(|| self.observer.call(self.verb, self.outcome, elapsed))));
+    }
+}
+
+/// What a verb answers.
+trait Answer {
+    /// The first error in it.
+    fn error(&self) -> Option<&Error>;
+}
+
+impl<T> Answer for Result<T> {
+    fn error(&self) -> Option<&Error> {
+        self.as_ref().err()
+    }
+}
+
+impl<T> Answer for Vec<Result<T>> {
+    fn error(&self) -> Option<&Error> {
+        self.iter().find_map(Answer::error)
+    }
+}
+
+// No verb is written by hand: what the tables gain is timed.
+#[async_trait]
+impl Broker for Observed {
+    delegate_broker!(self.inner, through self.timed);
+}
+
+#[async_trait]
+impl Inspect for Observed {
+    delegate_inspect!(self.inner, through self.timed);
+}
+
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observed").field(&self.inner).finish()
+    }
+}
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::*;
+    use crate::{observe::Calls, sqlite::SqliteBroker};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_takes_from_its_first_step_to_its_answer() {
+        let calls = Arc::new(Calls::default());
+        let observed = Observed::new(SqliteBroker::open("sqlite::memory:").unwrap(), calls.clone());
+        for seconds in [2, 0, 1] {
+            let call = observed.timed("turn", async {
+                tokio::time::advance(Duration::from_secs(seconds)).await;
+                Ok(())
+            });
+            // Nobody has asked for it yet.
+            tokio::time::advance(Duration::from_secs(10)).await;
+            call.await.unwrap();
+        }
+        let turns = &calls.snapshot()["turn"];
+        assert_eq!((turns.calls, turns.total, turns.max), (3, Duration::from_secs(3), Duration::from_secs(2)));
+    }
+}
