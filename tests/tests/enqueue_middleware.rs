@@ -124,6 +124,12 @@ async fn what_a_middleware_changes_is_stored(client: Client) {
     });
     number::job(2).delay(Duration::from_secs(600)).enqueue(&at_once).await.unwrap();
     assert_eq!(ready(&client, "numbers").await, 1);
+    let later = with(&client, |draft| {
+        draft.set_at(SystemTime::now() + Duration::from_secs(600));
+        Ok(())
+    });
+    let handle = number::job(3).enqueue(&later).await.unwrap();
+    assert_eq!(handle.status().await.unwrap(), Some(JobState::Scheduled));
 }
 
 async fn of_many_jobs_each_is_refused_by_itself(client: Client) {
