@@ -41,7 +41,7 @@ use queue_core::{
     broker::{
         Announcer, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker,
         Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, Page, QueueStats,
-        Reclaimed, Register, Registered, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Reclaimed, Register, Registered, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord, sealed,
     },
 };
 use tokio::time::Instant;
@@ -248,6 +248,10 @@ impl Inspect for MemoryBroker {
 
     async fn stats(&self, queue: &str) -> Result<QueueStats> {
         Ok(self.read(queue, Model::stats))
+    }
+
+    async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {
+        Ok(self.read(queue, |model| model.workers(queue)))
     }
 
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {

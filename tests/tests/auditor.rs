@@ -18,6 +18,8 @@ on_servers! {
     a_lane_whose_lease_was_deleted_gets_one_that_is_over
     a_lane_whose_lease_never_ends_gets_one_that_is_over
     a_job_whose_lane_was_deleted_is_taken_back
+    a_record_whose_lanes_were_deleted_is_removed
+    a_worker_whose_record_is_gone_or_damaged_gets_one_that_says_nothing
     ids_without_a_job_are_taken_out_wherever_they_wait
     a_job_that_waits_nowhere_is_found_and_runs
     damage_that_is_balanced_is_found_by_a_thorough_look
@@ -123,12 +125,72 @@ async fn a_job_whose_lane_was_deleted_is_taken_back(kind: Kind) {
     assert_eq!(lane.claim(2).await.len(), 2);
     place.command("DEL", "lanes", &[]);
     place.command("DEL", "leases", &[]);
-    assert_eq!(place.audit(LOOK).await, [DamageKind::HeldByNobody; 2]);
-    assert_eq!(place.audit(REPAIR).await[0], DamageKind::HeldByNobody);
+    let found = [DamageKind::RecordWithoutLane, DamageKind::HeldByNobody, DamageKind::HeldByNobody];
+    assert_eq!(place.audit(LOOK).await, found);
+    assert_eq!(place.audit(REPAIR).await[..2], found[..2]);
     place.broker.reclaim(QUEUE, &queue_core::broker::CrashRule::default()).await.unwrap();
     assert_eq!(place.audit(LOOK).await, []);
     assert_eq!((place.depth(JobState::Active).await, place.depth(JobState::Retry).await), (0, 2));
 }
+
+async fn a_record_whose_lanes_were_deleted_is_removed(kind: Kind) {
+    let place = Place::on(kind).await;
+    let (lost, lives) = (Lane::on(&place.broker, QUEUE).await, Lane::on(&place.broker, QUEUE).await);
+    for key in ["leases", "terms"] {
+        place.command("ZREM", key, &[lost.name.as_str()]);
+    }
+    place.command("HDEL", "lanes", &[lost.name.as_str()]);
+    place.command("HSET", "workers", &["theirs", "garbage"]);
+    place.mends(&[DamageKind::RecordWithoutLane; 2]).await;
+    let left = place.broker.workers(QUEUE).await.unwrap();
+    assert_eq!(left.iter().map(|worker| worker.id.to_string()).collect::<Vec<_>>(), [lives.name.process()]);
+    assert_eq!(place.command("HLEN", "workers", &[]).trim_end(), ":1");
+}
+
+async fn a_worker_whose_record_is_gone_or_damaged_gets_one_that_says_nothing(kind: Kind) {
+    let place = Place::on(kind).await;
+    let (sound, mut harmed) = (Lane::on(&place.broker, QUEUE).await, Vec::new());
+    // One whose record is of a newer library has nothing that could be repaired.
+    for damage in [None, Some("garbage"), Some(""), Some("\x07"), Some("\u{7f}")] {
+        let lane = Lane::on(&place.broker, QUEUE).await;
+        match damage {
+            None => place.command("HDEL", "workers", &[lane.name.process()]),
+            Some(damage) => place.command("HSET", "workers", &[lane.name.process(), damage]),
+        };
+        harmed.push(lane);
+    }
+    let newer = Lane::on(&place.broker, QUEUE).await;
+    place.server.command(&["EVAL", NEWER, "1", &format!("queue:{{{QUEUE}}}:workers"), newer.name.process()]);
+    let workers = place.broker.workers(QUEUE).await.unwrap();
+    assert_eq!(workers.len(), 7, "all are listed");
+    let known: Vec<String> = workers.iter().filter(|worker| worker.since.is_some()).map(|worker| worker.id.to_string()).collect();
+    assert_eq!(known, [sound.name.process()]);
+    let found = place.broker.audit(QUEUE, LOOK).await.unwrap();
+    let (mut named, mut expected): (Vec<&str>, Vec<&str>) =
+        (found.iter().map(|damage| damage.subject.as_str()).collect(), harmed.iter().map(|lane| lane.name.process()).collect());
+    named.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(named, expected);
+    place.mends(&[DamageKind::WorkerWithoutRecord; 5]).await;
+    let workers = place.broker.workers(QUEUE).await.unwrap();
+    assert_eq!(workers.iter().filter(|worker| worker.since.is_none()).count(), 1, "what a newer library says stays as it is");
+    // Lanes live as before, and take their records with them.
+    for mut lane in harmed {
+        lane.claim(0).await;
+        lane.lease = Duration::from_millis(1);
+        lane.claim(0).await;
+        queue_testing::conformance::eventually("its lease ends", async || {
+            let seen = place.broker.overdue(QUEUE, 10).await.unwrap().expired;
+            let fenced = place.broker.fence(QUEUE, &seen).await.unwrap();
+            (fenced == [true]).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(place.command("HLEN", "workers", &[]).trim_end(), ":2");
+}
+
+/// Stores the record of a newer library.
+const NEWER: &str = "redis.call('HSET', KEYS[1], ARGV[1], '\\147\\2\\161h\\161x')";
 
 async fn ids_without_a_job_are_taken_out_wherever_they_wait(kind: Kind) {
     let place = Place::on(kind).await;
@@ -316,11 +378,38 @@ async fn rows_that_were_deleted_from_a_sqlite_file_are_mended() {
         .unwrap();
     let found: Vec<Damage> = broker.audit(QUEUE, REPAIR).await.unwrap();
     let kinds: Vec<DamageKind> = found.iter().map(|damage| damage.kind).collect();
-    assert_eq!(kinds, [DamageKind::HeldByNobody, DamageKind::JobWithoutPlace, DamageKind::IdWithoutJob]);
+    let lost = [DamageKind::RecordWithoutLane, DamageKind::HeldByNobody, DamageKind::JobWithoutPlace, DamageKind::IdWithoutJob];
+    assert_eq!(kinds, lost);
     assert_eq!(broker.audit(QUEUE, LOOK).await.unwrap(), []);
     broker.reclaim(QUEUE, &queue_core::broker::CrashRule::default()).await.unwrap();
     let depth = broker.stats(QUEUE).await.unwrap().depth;
     assert_eq!((depth.get(&JobState::Active), depth[&JobState::Ready], depth[&JobState::Retry]), (None, 2, 1));
+}
+
+#[tokio::test]
+async fn records_of_workers_in_a_sqlite_file_are_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let lanes = [Lane::on(&broker, QUEUE).await, Lane::on(&broker, QUEUE).await, Lane::on(&broker, QUEUE).await];
+    let [gone, damaged, sound] = lanes.each_ref().map(|lane| lane.name.process());
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute("DELETE FROM queue_workers WHERE process = ?1", [gone]).unwrap();
+    other.execute("UPDATE queue_workers SET record = x'7374' WHERE process = ?1", [damaged]).unwrap();
+    other.execute("INSERT INTO queue_workers SELECT queue, 'theirs', record FROM queue_workers LIMIT 1", []).unwrap();
+    let known = async || {
+        let workers = broker.workers(QUEUE).await.unwrap();
+        assert_eq!(workers.len(), 3, "all are listed");
+        workers.into_iter().filter(|worker| worker.since.is_some()).map(|worker| worker.id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(known().await, [sound]);
+    let found = [DamageKind::RecordWithoutLane, DamageKind::WorkerWithoutRecord, DamageKind::WorkerWithoutRecord];
+    for how in [LOOK, REPAIR] {
+        let kinds: Vec<DamageKind> = broker.audit(QUEUE, how).await.unwrap().into_iter().map(|damage| damage.kind).collect();
+        assert_eq!(kinds, found);
+    }
+    assert_eq!(broker.audit(QUEUE, LOOK).await.unwrap(), []);
+    assert_eq!((known().await.len(), broker.stats(QUEUE).await.unwrap().counters["repaired"]), (3, 3));
 }
 
 /// A turn that meets an id without a job passes it over, and says so, whatever else it has to look at: nothing, failures or all. What

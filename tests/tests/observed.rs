@@ -83,6 +83,7 @@ async fn every_verb_is_counted_by_its_name() {
     broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
     broker.queues().await.unwrap();
     broker.stats(QUEUE).await.unwrap();
+    broker.workers(QUEUE).await.unwrap();
     broker.list(QUEUE, JobState::Ready, 0, 10).await.unwrap();
     broker.show(QUEUE, &id).await.unwrap();
     broker.delete(QUEUE, &[id]).await.unwrap();

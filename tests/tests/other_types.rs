@@ -30,7 +30,7 @@ const REPAIR: Audit = Audit { repair: true, thorough: true };
 const LOOK: Audit = Audit { repair: false, thorough: true };
 
 /// All keys of a queue, with the types that belong to them.
-const KEYS: [(&str, &str); 31] = [
+const KEYS: [(&str, &str); 33] = [
     ("meta", "hash"),
     ("jobs", "hash"),
     ("ready:0", "list"),
@@ -57,6 +57,8 @@ const KEYS: [(&str, &str); 31] = [
     ("lanes", "hash"),
     ("leases", "zset"),
     ("terms", "zset"),
+    ("knows", "hash"),
+    ("workers", "hash"),
     ("fenced", "set"),
     ("gone", "hash"),
     ("producers", "hash"),

@@ -14,6 +14,11 @@ pub enum DamageKind {
     /// The lease of a lane ends later than it can: the broker's clock has been put back since it was renewed. Repair: it ends when a
     /// renewal would end now.
     LeaseTooLong,
+    /// A queue has the record of a worker that has no lane in it. Repair: the record is removed.
+    RecordWithoutLane,
+    /// A worker with a lane has no record in the queue, or a damaged one. Repair: a record is stored that says nothing of the worker. The
+    /// worker stores its own if it registers again.
+    WorkerWithoutRecord,
     /// An active job is held by a lane that does not exist. Repair: it is reclaimed like a job of a dead worker.
     HeldByNobody,
     /// An id waits somewhere, and there is no job of this id. Repair: the id is removed.
@@ -37,6 +42,8 @@ impl DamageKind {
             DamageKind::KeyOfAnotherType => "key of another type",
             DamageKind::LaneWithoutLease => "lane without lease",
             DamageKind::LeaseTooLong => "lease that ends too late (the broker's clock was put back)",
+            DamageKind::RecordWithoutLane => "record of a worker without a lane",
+            DamageKind::WorkerWithoutRecord => "worker without its record",
             DamageKind::HeldByNobody => "held by nobody",
             DamageKind::IdWithoutJob => "id without job",
             DamageKind::IdInTwoPlaces => "id in two places",

@@ -89,6 +89,7 @@ macro_rules! delegate_inspect {
     ($($how:tt)*) => {
         $crate::__delegate! { [$($how)*]
             async queues[]() -> $crate::Result<Vec<String>>;
+            async workers['a](queue: &'a str) -> $crate::Result<Vec<$crate::broker::WorkerRecord>>;
             async stats['a](queue: &'a str) -> $crate::Result<$crate::broker::QueueStats>;
             async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::Page>;
             async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::JobRecord>>;
@@ -156,6 +157,7 @@ macro_rules! __delegate_listed {
     ($how:ident hints [hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident queues [queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident workers [workers $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident stats [stats $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident list [list $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident show [show $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

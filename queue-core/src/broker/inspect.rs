@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use async_trait::async_trait;
 
-use super::{Audit, BuryReason, Damage, Priority};
+use super::{Audit, BuryReason, Damage, Priority, WorkerRecord};
 use crate::{
     address::{JobId, serde_as_text},
     error::{Error, Result},
@@ -187,6 +187,8 @@ pub struct QueueStats {
     pub counters: BTreeMap<String, u64>,
     /// Registered lanes whose lease has not run out.
     pub lanes: u64,
+    /// Workers with such a lane.
+    pub workers: u64,
     /// Whether it is paused.
     pub paused: bool,
 }
@@ -199,6 +201,10 @@ pub trait Inspect: Send + Sync {
 
     /// Depth and counters of a queue.
     async fn stats(&self, queue: &str) -> Result<QueueStats>;
+
+    /// The workers with a lane in this queue: their records, lanes and leases. The lease of some may have run out. Empty for a queue that
+    /// nobody knows.
+    async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>>;
 
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the `next` of the page before. A page may be
     /// empty although `next` is set.

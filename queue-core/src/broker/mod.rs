@@ -33,12 +33,13 @@ mod lease;
 mod party;
 mod sweep;
 mod turn;
+mod worker;
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-pub use self::{audit::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*};
+pub use self::{audit::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*, worker::*};
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.
@@ -80,6 +81,9 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Registers a lane or a producer, and returns its name and the broker's time (R1). Not idempotent: a repeated request makes a second name, which nobody
     /// uses and which is removed after its lease. Also adds the queue to the list of all queues.
+    ///
+    /// The first lane of a worker in a queue stores the worker's [record](WorkerInfo) there. The record stays as it is until the worker has
+    /// no lane in this queue any more, however its lanes went.
     async fn register(&self, request: &Register) -> Result<Registered>;
 
     /// Stores jobs: → `ready`, or `scheduled` when they have a delay (R12). One answer per job, in order.

@@ -2,8 +2,15 @@
 
 use std::{
     fmt,
+    str::FromStr,
     sync::Arc,
     time::{Duration, Instant},
+};
+
+use super::WorkerInfo;
+use crate::{
+    address::serde_as_text,
+    error::{Error, Result},
 };
 
 /// What registers with a queue.
@@ -14,6 +21,8 @@ pub enum Party {
     Lane {
         /// The term: the length of its lease. Turns and beats of the lane must not ask for more.
         lease: Duration,
+        /// What its worker says of itself. The broker stores it with the first lane of the worker in this queue.
+        info: WorkerInfo,
     },
     /// A producer.
     Producer,
@@ -34,9 +43,19 @@ pub struct Register {
 }
 
 impl Register {
-    /// A request of a lane.
+    /// A request of a lane whose worker says nothing of itself.
     pub fn lane(queue: impl Into<Arc<str>>, process: ProcessId, lease: Duration) -> Self {
-        Register { queue: queue.into(), party: Party::Lane { lease }, process, until: None }
+        let party = Party::Lane { lease, info: WorkerInfo::default() };
+        Register { queue: queue.into(), party, process, until: None }
+    }
+
+    /// A lane of this worker. A producer says nothing.
+    #[must_use]
+    pub fn with_info(mut self, of_worker: WorkerInfo) -> Self {
+        if let Party::Lane { info, .. } = &mut self.party {
+            *info = of_worker;
+        }
+        self
     }
 
     /// A request of a producer.
@@ -63,7 +82,7 @@ impl Registered {
 }
 
 /// The identity of a process, random per start. Host and pid are labels, never identity.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(u64);
 
 impl ProcessId {
@@ -78,6 +97,20 @@ impl fmt::Display for ProcessId {
         write!(f, "{:016x}", self.0)
     }
 }
+
+impl FromStr for ProcessId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let id = (text.len() == 16 && text.bytes().all(is_digit)).then(|| u64::from_str_radix(text, 16));
+        id.and_then(std::result::Result::ok)
+            .map(ProcessId)
+            .ok_or_else(|| Error::invalid("worker id", text, "is not 16 digits and letters from a to f, as `workers` prints it"))
+    }
+}
+
+serde_as_text!(ProcessId);
 
 impl fmt::Debug for ProcessId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

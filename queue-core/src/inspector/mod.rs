@@ -1,6 +1,7 @@
-//! What people do with jobs and queues: inspect, repair, pause. `walk` does it to all jobs of a state.
+//! What people do with jobs and queues: inspect, repair, pause. `walk` does it to all jobs of a state, `workers` lists who runs them.
 
 mod walk;
+mod workers;
 
 pub use self::walk::Walk;
 

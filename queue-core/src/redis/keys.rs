@@ -19,6 +19,7 @@
 //! | `leases` | sorted set | lanes by deadline |
 //! | `terms` | sorted set | lanes by the length of their lease |
 //! | `knows` | hash | lane → the feature bits that it knows |
+//! | `workers` | hash | worker → its record |
 //! | `fenced` | set | lanes whose jobs are being taken back |
 //! | `gone` | hash | lane → ids that were cancelled under it |
 //! | `producers`, `seen` | hash, sorted set | sequence and last answer; when registered, or looked at by housekeeping |
@@ -57,6 +58,7 @@ pub(in crate::redis) enum Kind {
     Leases,
     Terms,
     Knows,
+    Workers,
     Fenced,
     Gone,
     Producers,
@@ -97,6 +99,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Leases,
     Kind::Terms,
     Kind::Knows,
+    Kind::Workers,
     Kind::Fenced,
     Kind::Gone,
     Kind::Producers,
@@ -135,6 +138,7 @@ impl Kind {
             Kind::Leases => "leases",
             Kind::Terms => "terms",
             Kind::Knows => "knows",
+            Kind::Workers => "workers",
             Kind::Fenced => "fenced",
             Kind::Gone => "gone",
             Kind::Producers => "producers",
@@ -179,6 +183,7 @@ impl Kind {
             | Kind::Tomb
             | Kind::Lanes
             | Kind::Knows
+            | Kind::Workers
             | Kind::Gone
             | Kind::Producers
             | Kind::Counters => "hash",

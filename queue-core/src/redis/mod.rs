@@ -41,7 +41,7 @@ use crate::{
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
         Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, Page, QueueStats, Reclaimed, Register,
-        Registered, SweepLimits, Swept, Turn, TurnAnswer, sealed,
+        Registered, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -227,6 +227,10 @@ impl Inspect for RedisBroker {
 
     async fn stats(&self, queue: &str) -> Result<QueueStats> {
         people::stats(self, queue).await
+    }
+
+    async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {
+        people::workers(self, queue).await
     }
 
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {

@@ -41,7 +41,7 @@ use crate::{
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
         Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, Page, QueueStats, Reclaimed, Register,
-        Registered, SweepLimits, Swept, Trouble, Turn, TurnAnswer, sealed,
+        Registered, SweepLimits, Swept, Trouble, Turn, TurnAnswer, WorkerRecord, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -329,6 +329,11 @@ impl Inspect for SqliteBroker {
     async fn stats(&self, queue: &str) -> Result<QueueStats> {
         let queue = queue.to_owned();
         self.reader().call(Commit::Soon, move |tx| people::stats(tx, &queue)).await
+    }
+
+    async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {
+        let queue = queue.to_owned();
+        self.reader().call(Commit::Soon, move |tx| people::workers(tx, &queue)).await
     }
 
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {

@@ -7,7 +7,7 @@ use queue_core::{
     Client, Inspector, JobId,
     broker::{
         CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Enqueued, Extend, Finish, JobRecord, JobState, NewJob, PartyName, Priority,
-        ProcessId, QueueStats, Reclaimed, Register, Turn, TurnAnswer,
+        ProcessId, QueueStats, Reclaimed, Register, Turn, TurnAnswer, WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -102,7 +102,12 @@ impl Bed {
 
     /// A lane of this process, with this lease.
     pub async fn lane_of(&self, process: ProcessId, lease: Duration) -> Lane {
-        Lane::of(&self.broker, &self.queue, process, lease).await
+        self.lane_saying(process, lease, WorkerInfo::default()).await
+    }
+
+    /// The same, and its worker says this of itself.
+    pub async fn lane_saying(&self, process: ProcessId, lease: Duration, info: WorkerInfo) -> Lane {
+        Lane::of(&self.broker, &self.queue, process, lease, info).await
     }
 
     /// A producer.
@@ -242,11 +247,12 @@ pub struct Lane {
 impl Lane {
     /// A lane of a process of its own that keeps its lease.
     pub async fn on(broker: &DynBroker, queue: &str) -> Lane {
-        Lane::of(broker, &queue.into(), ProcessId::random(), LONG).await
+        Lane::of(broker, &queue.into(), ProcessId::random(), LONG, WorkerInfo::default()).await
     }
 
-    async fn of(broker: &DynBroker, queue: &Arc<str>, process: ProcessId, lease: Duration) -> Lane {
-        let name = broker.register(&Register::lane(queue.clone(), process, lease)).await.expect("a lane can register").name;
+    async fn of(broker: &DynBroker, queue: &Arc<str>, process: ProcessId, lease: Duration, info: WorkerInfo) -> Lane {
+        let request = Register::lane(queue.clone(), process, lease).with_info(info);
+        let name = broker.register(&request).await.expect("a lane can register").name;
         Lane { broker: broker.clone(), queue: queue.clone(), name, answered: 0, lease }
     }
 

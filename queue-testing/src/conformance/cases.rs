@@ -129,6 +129,19 @@ macro_rules! __conformance_cases {
                 a_lease_that_ends_later_than_it_can_is_told_apart
                 a_lane_whose_lease_ends_later_than_it_can_is_fenced
                 the_auditor_cuts_a_lease_that_ends_later_than_it_can;
+            workers:
+                a_registered_worker_is_listed_with_what_it_says
+                a_second_lane_of_a_worker_changes_no_record
+                two_workers_are_told_apart
+                a_worker_that_says_nothing_is_listed
+                a_producer_is_no_worker
+                a_worker_with_many_tasks_is_listed_with_their_number
+                a_beat_makes_the_newest_lease_of_a_worker_younger
+                a_worker_whose_lease_is_over_is_listed_and_not_counted
+                the_last_lane_of_a_worker_takes_its_record
+                a_worker_that_registers_again_is_listed_again
+                a_sweep_removes_no_worker
+                a_worker_of_several_queues_is_listed_once;
             reclaims:
                 a_lost_process_charges_a_crash_to_what_it_held
                 a_suspect_is_charged_alone_and_its_neighbours_go_free

@@ -21,6 +21,7 @@ pub mod records;
 pub mod stories;
 pub mod times;
 pub mod turns;
+pub mod workers;
 
 use std::{future::Future, time::Duration};
 

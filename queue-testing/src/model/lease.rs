@@ -22,7 +22,7 @@ pub(super) struct Lane {
     pub(super) seq: u64,
     pub(super) deadline: i64,
     /// How long its lease is.
-    term: Duration,
+    pub(super) term: Duration,
     pub(super) fenced: bool,
     /// Jobs that were cancelled under it, for which it has not answered.
     gone: BTreeSet<(JobId, u64)>,
@@ -101,9 +101,17 @@ impl Model {
                 return false;
             }
             lane.fenced = true;
+            self.deregister(&seen.name);
             true
         };
         overdue.iter().map(&mut fence).collect()
+    }
+
+    /// A lane is one no more: with the last of its worker goes the worker's record.
+    fn deregister(&mut self, lane: &PartyName) {
+        if !self.lanes.iter().any(|(name, other)| name.process() == lane.process() && !other.fenced) {
+            self.workers.remove(lane.process());
+        }
     }
 
     /// The jobs of the fenced lanes of one process are judged together; those that go free go first.

@@ -38,6 +38,8 @@ pub struct Model {
     /// What was counted since the queue exists.
     pub counters: BTreeMap<&'static str, u64>,
     lanes: BTreeMap<PartyName, Lane>,
+    /// The records of the workers that have a lane which is not fenced, by the id of their process.
+    workers: BTreeMap<String, Vec<u8>>,
     producers: BTreeMap<PartyName, Producer>,
     /// Given ids whose jobs are done: their digest, and when that was.
     remembered: BTreeMap<JobId, (u64, i64)>,
@@ -68,9 +70,11 @@ impl Model {
 
     /// The same, when the broker has chosen the name.
     pub fn registered(&mut self, request: &Register, name: PartyName) {
-        match request.party {
-            queue_core::broker::Party::Lane { lease } => {
-                self.lanes.insert(name, Lane::new(self.after(lease), lease));
+        match &request.party {
+            queue_core::broker::Party::Lane { lease, info } => {
+                // With its first lane: since then the worker is registered.
+                self.workers.entry(name.process().to_owned()).or_insert_with(|| info.stored(self.now));
+                self.lanes.insert(name, Lane::new(self.after(*lease), *lease));
             }
             _ => {
                 self.producers.insert(name, Producer { seen: self.now, ..Producer::default() });

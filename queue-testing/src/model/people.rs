@@ -1,8 +1,10 @@
 //! What people do: cancel, put back, delete, pause, count.
 
+use std::collections::BTreeSet;
+
 use queue_core::{
     JobId,
-    broker::{CancelAnswer, JobState, QueueStats},
+    broker::{CancelAnswer, JobState, LaneLease, QueueStats, WorkerRecord},
 };
 
 use super::{
@@ -67,6 +69,15 @@ impl Model {
         }
     }
 
+    /// The workers that have a lane in this queue, which is named like this.
+    pub fn workers(&self, queue: &str) -> Vec<WorkerRecord> {
+        let lanes = self.lanes.iter().filter(|(_, lane)| !lane.fenced).map(|(name, lane)| {
+            let term_ms = i64::try_from(lane.term.as_millis()).unwrap_or(i64::MAX);
+            LaneLease { process: name.process().to_owned(), deadline_ms: lane.deadline, term_ms }
+        });
+        WorkerRecord::of_lanes(queue, self.now, lanes, |process| self.workers.get(process).cloned())
+    }
+
     /// Depth and counters.
     pub fn stats(&self) -> QueueStats {
         let mut stats = QueueStats::default();
@@ -77,7 +88,9 @@ impl Model {
             *stats.depth.entry(job.place().state()).or_default() += 1;
         }
         stats.counters = self.counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        stats.lanes = self.lanes.values().filter(|lane| !lane.fenced && lane.deadline > self.now).count() as u64;
+        let standing = || self.lanes.iter().filter(|(_, lane)| !lane.fenced && lane.deadline > self.now);
+        stats.lanes = standing().count() as u64;
+        stats.workers = standing().map(|(name, _)| name.process()).collect::<BTreeSet<_>>().len() as u64;
         stats.paused = self.paused;
         stats
     }

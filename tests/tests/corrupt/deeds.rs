@@ -160,6 +160,7 @@ async fn people(case: &Case) -> Result<()> {
         }
     };
     note(case.broker.stats(&case.queue).await.map(drop));
+    note(case.broker.workers(&case.queue).await.map(drop));
     for state in STATES {
         note(case.broker.list(&case.queue, state, 0, 100).await.map(drop));
     }

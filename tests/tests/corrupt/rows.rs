@@ -26,6 +26,7 @@ const COLUMNS: &[(&str, &[&str])] = &[
         &["state", "rank", "pos", "priority", "envelope", "digest", "attempts", "crashes", "first_crash", "snoozes", "failures", "note"],
     ),
     ("queue_lanes", &["process", "seq", "deadline", "fenced", "answer"]),
+    ("queue_workers", &["record"]),
     ("queue_gone", &["id"]),
     ("queue_producers", &["seq", "seen", "answers"]),
     ("queue_remembered", &["digest", "ended"]),

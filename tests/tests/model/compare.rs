@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 use futures_util::future::join_all;
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, DynBroker, JobRecord, JobState, Priority, TurnAnswer},
+    broker::{BuryReason, DynBroker, JobRecord, JobState, Priority, TurnAnswer, WorkerRecord},
 };
 use queue_testing::model::Model;
 
@@ -121,5 +121,9 @@ async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check
         let depth = |depth: &BTreeMap<JobState, u64>| depth.get(&state).copied().unwrap_or(0);
         same(&format!("depth of {state}"), &depth(&known.depth), &depth(&found.depth))?;
     }
+    let workers =
+        |workers: Vec<WorkerRecord>| workers.into_iter().map(|worker| (worker.id, worker.release, worker.lanes)).collect::<Vec<_>>();
+    let listed = broker.workers(queue).await.map_err(|error| error.to_string())?;
+    same("workers", &workers(model.workers(queue)), &workers(listed))?;
     same("paused", &known.paused, &found.paused)
 }

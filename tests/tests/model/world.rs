@@ -10,6 +10,7 @@ use queue_core::{
     JobId,
     broker::{
         CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, NewJob, OverdueLane, PartyName, ProcessId, Reclaimed, Register, Turn,
+        WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -145,7 +146,8 @@ impl World {
     }
 
     async fn register(&mut self, process: ProcessId) -> Check {
-        let register = Register::lane(self.queue.clone(), process, LONG);
+        let info = WorkerInfo::new("model", 1, &process.to_string(), []);
+        let register = Register::lane(self.queue.clone(), process, LONG).with_info(info);
         let name = self.broker.register(&register).await.map_err(|error| error.to_string())?.name;
         self.model.registered(&register, name.clone());
         self.lanes.push(Lane { name, answered: 0, last: None });

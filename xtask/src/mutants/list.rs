@@ -231,7 +231,38 @@ mutants! {
     REDIS "queue-core/src/redis/lease/fence.lua" {
         "fence: only the lease that was seen": "whole(deadline) == tonumber(ARGV[i + 1])" => "true";
         "fence: a lease that ends too late is over": " or is_ahead(ARGV[i], deadline)" => "";
-        "fence: the lane is forgotten": "call('HDEL', K.lanes, ARGV[i])" => "";
+        "fence: a lane that is named twice is fenced once": "not fenced[ARGV[i]] and call('ZSCORE', K.leases, ARGV[i])" => "call('ZSCORE', K.leases, ARGV[i])";
+    }
+    REDIS "queue-core/src/redis/lease/deregister.lua" {
+        "fence: the lane is forgotten": "HDEL = { K.lanes, K.gone, K.knows }" => "HDEL = { K.gone, K.knows }";
+        "workers: a record goes with the last lane": "call('HDEL', K.workers, worker_of(lane))" => "";
+        "workers: a record stays with another lane": "if not stay[worker_of(lane)] then" => "if true then";
+    }
+    REDIS "queue-core/src/redis/lease/register.lua" {
+        "workers: a second lane changes no record": "if call('HEXISTS', K.workers, ARGV[1]) == 0 then" => "if true then";
+    }
+    REDIS "queue-core/src/redis/people/stats.lua" {
+        "workers: a worker with two lanes counts once": "seen[worker] and workers or workers + 1" => "workers + 1";
+    }
+    AUDITOR "queue-core/src/redis/audit/audit.lua" {
+        "audit: a record with a lane is no damage": "not stay[ARGV[i]] and call('HEXISTS', K.workers, ARGV[i]) == 1" => "call('HEXISTS', K.workers, ARGV[i]) == 1";
+        "audit: only a record that was seen to be damaged is replaced": "(call('HGET', K.workers, worker) or '') == ARGV[i + 1]" => "false";
+    }
+    AUDITOR "queue-core/src/redis/audit/workers.rs" {
+        "audit: the record of a living worker stays": "!with_lanes.contains_key(id.as_slice())" => "true";
+    }
+    CORE "queue-core/src/broker/worker.rs" {
+        "workers: the number of tasks in a record is bounded": "names.len() < TASKS_MAX && bytes <= TASKS_BYTES" => "true";
+        "workers: a record of a newer library is not damaged": "if u64::from(*version) > VERSION" => "if false";
+    }
+    SQLITE "queue-core/src/sqlite/lease/deregister.sql" {
+        "sqlite workers: a record stays with another lane": "AND NOT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 AND process = ?2 AND NOT fenced)" => "";
+    }
+    SQLITE "queue-core/src/sqlite/lease/fence.rs" {
+        "sqlite workers: a record goes with the last lane": "if fenced == 1 {" => "if false {";
+    }
+    SQLITE "queue-core/src/sqlite/lease/register_worker.sql" {
+        "sqlite workers: a second lane changes no record": "INSERT OR IGNORE" => "INSERT OR REPLACE";
     }
     REDIS "queue-core/src/redis/lease/overdue.lua" {
         "overdue: a lease that ends too late is one": "    if term then" => "    if false then";

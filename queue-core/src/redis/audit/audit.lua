@@ -1,5 +1,5 @@
 -- Damage by other hands. ARGV: what to look at, '1' to repair it, and then names, ids, or pairs. Answers with what is broken.
---- include script/prelude, script/clock, script/bits, lease/terms, doors/settle, doors/end, doors/back, script/recount_bits
+--- include script/prelude, script/clock, script/bits, lease/terms, lease/deregister, doors/settle, doors/end, doors/back, script/recount_bits
 
 local what, repairs = ARGV[1], ARGV[2] == '1'
 local broken = {}
@@ -158,6 +158,28 @@ elseif what == 'terms' then
       found(ARGV[i])
       if repairs then
         call('ZADD', K.leases, ms(now + term), ARGV[i])
+      end
+    end
+  end
+elseif what == 'records' then
+  -- Records of workers that have no lane.
+  local stay = with_lanes()
+  for i = 3, #ARGV do
+    if not stay[ARGV[i]] and call('HEXISTS', K.workers, ARGV[i]) == 1 then
+      found(ARGV[i])
+      if repairs then
+        call('HDEL', K.workers, ARGV[i])
+      end
+    end
+  end
+elseif what == 'workers' then
+  -- Workers whose record is missing, or still the damaged one that was seen. ARGV: pairs of a lane and that record, or ''.
+  for i = 3, #ARGV, 2 do
+    local worker = worker_of(ARGV[i])
+    if call('HEXISTS', K.lanes, ARGV[i]) == 1 and (call('HGET', K.workers, worker) or '') == ARGV[i + 1] then
+      found(worker)
+      if repairs then
+        call('HSET', K.workers, worker, C.no_record .. cmsgpack.pack(now))
       end
     end
   end

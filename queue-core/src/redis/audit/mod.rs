@@ -5,6 +5,7 @@
 
 mod doubles;
 mod strays;
+mod workers;
 
 use std::collections::HashSet;
 
@@ -71,6 +72,7 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
             damages.extend(broken.map(|name| Damage { kind, subject: String::from_utf8_lossy(&name).into_owned() }));
         }
     }
+    damages.extend(workers::find(&pass, &lanes).await?);
     pass.held(&mut damages).await?;
     let call = pass.call("balance", &[]);
     let balance: i64 = number(broker.script(queue, &AUDIT, call).await?)?;

@@ -27,11 +27,10 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
     check_name("queue", &request.queue)?;
     let mut call = REGISTER.call(&broker.keys, &request.queue);
     call.arg(request.process.to_string()).arg(format!("{:016x}", fastrand::u64(..)));
-    match request.party {
-        Party::Lane { lease } => call.arg("w").arg(ms(lease)),
+    match &request.party {
+        Party::Lane { lease, info } => call.arg("w").arg(ms(*lease)).arg(Bits::ALL.letters()).arg(info.encoded()),
         Party::Producer => call.arg("p").arg(0),
     };
-    call.arg(Bits::ALL.letters());
     // First of all: a queue of which a key is broken is found by `doctor` too, if nobody has ever registered with it.
     broker.list_queue(&request.queue, request.until).await?;
     let answer = broker.servers.script_until(request.until, Purpose::Requests, &request.queue, &REGISTER, call).await?;

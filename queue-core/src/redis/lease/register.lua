@@ -1,4 +1,4 @@
--- R1. ARGV: process, nonce, kind ('w' or 'p'), lease, the feature bits that a lane knows.
+-- R1. ARGV: process, nonce, kind ('w' or 'p'), lease, the feature bits that a lane knows, the record of its worker but for the time.
 --- include script/prelude, script/clock, script/bits, script/recount_bits
 
 if not head[1] then
@@ -12,6 +12,10 @@ if ARGV[3] == 'w' then
   call('ZADD', K.leases, ms(now + ARGV[4]), name)
   call('ZADD', K.terms, ARGV[4], name)
   call('HSET', K.knows, name, ARGV[5])
+  -- With its first lane: since then the worker is registered.
+  if call('HEXISTS', K.workers, ARGV[1]) == 0 then
+    call('HSET', K.workers, ARGV[1], ARGV[6] .. cmsgpack.pack(now))
+  end
 else
   call('HSET', K.producers, name, '0')
   call('ZADD', K.seen, ms(now), name)

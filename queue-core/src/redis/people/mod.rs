@@ -1,6 +1,7 @@
 //! What people look at.
 
 mod record;
+mod workers;
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,6 +21,7 @@ use crate::{
 
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) use self::record::{failures, kept_until, record};
+pub(in crate::redis) use self::workers::{worker_records, workers};
 
 /// R13.
 pub(in crate::redis) async fn cancel(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
@@ -76,6 +78,7 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
         stats.depth.insert(state, number::<i64>(next(&mut values)?)?.max(0).unsigned_abs());
     }
     stats.lanes = number(next(&mut values)?)?;
+    stats.workers = number(next(&mut values)?)?;
     stats.paused = number::<i64>(next(&mut values)?)? != 0;
     let mut counters = array(next(&mut values)?)?.into_iter();
     let mut all = BTreeMap::new();

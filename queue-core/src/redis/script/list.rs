@@ -7,7 +7,7 @@ use super::{
     bits::{ALL, Bits, PROFILES, READY},
 };
 use crate::{
-    broker::{DUE_ITEMS, MAX_BYTES},
+    broker::{DUE_ITEMS, MAX_BYTES, WorkerInfo},
     redis::{SCHEMA, values::FOREVER},
 };
 
@@ -15,17 +15,25 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 7] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 8] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
         ("max_bytes", MAX_BYTES.to_string()),
         ("due_items", DUE_ITEMS.to_string()),
         ("unrun_ms", UNRUN_MS.to_string()),
+        // The record of a worker that says nothing of itself, but for the time.
+        ("no_record", text_of(WorkerInfo::default().encoded())),
         // A bit that this library does not know, and one that this variant of a script does without.
         ("unknown", format!("'[^{}]'", Bits::ALL.letters())),
         ("uncovered", format!("'[^{}]'", bits.letters())),
     ]
+}
+
+/// Bytes as Lua writes them.
+fn text_of(bytes: &[u8]) -> String {
+    let escaped: String = bytes.iter().map(|byte| format!("\\{byte:03}")).collect();
+    format!("'{escaped}'")
 }
 
 macro_rules! text {
@@ -58,6 +66,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "enqueue/sequence"
         "enqueue/store"
         "lease/alive"
+        "lease/deregister"
         "lease/extend"
         "lease/fence"
         "lease/forget"
@@ -71,6 +80,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/requeue"
         "people/show"
         "people/stats"
+        "people/workers"
         "script/bits"
         "script/clock"
         "script/first_due"
@@ -134,6 +144,7 @@ scripts! {
     PAUSE: "people/pause", "flags=allow-oom";
     SHOW: "people/show", "flags=no-writes";
     STATS: "people/stats", "flags=no-writes";
+    WORKERS: "people/workers", "flags=no-writes";
     SWEEP: "audit/sweep", "flags=allow-oom";
     AUDIT: "audit/audit", "flags=allow-oom";
     TYPES: "audit/types", "flags=no-writes";

@@ -8,9 +8,10 @@ use rusqlite::{params, types::Value};
 pub(crate) use self::sweep::sweep;
 use crate::{
     address::JobId,
-    broker::{Audit, Damage, DamageKind},
+    broker::{Audit, Damage, DamageKind, ProcessId, WorkerInfo},
     sqlite::{
         connection::{
+            lenient::Words,
             statement::sql,
             tx::{Failed, Queue, Tx},
         },
@@ -20,6 +21,7 @@ use crate::{
             row::{ACTIVE, PARKED, READY},
             settle,
         },
+        people,
     },
 };
 
@@ -33,6 +35,7 @@ pub(crate) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damag
     let Some(mut queue) = tx.queue(name)? else { return Ok(Vec::new()) };
     let mut damages = Vec::new();
     leases(tx, &queue, how, &mut damages)?;
+    workers(tx, &queue, how, &mut damages)?;
     held_by_nobody(tx, &mut queue, how, &mut damages)?;
     if how.thorough {
         without_place(tx, &mut queue, how, &mut damages)?;
@@ -57,6 +60,33 @@ fn leases(tx: &Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>)
             if how.repair {
                 tx.sql(repair)?.execute(params![lane, tx.now])?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Records of workers without a lane, and workers whose record is missing or damaged.
+fn workers(tx: &Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>) -> Result<(), Failed> {
+    const REMOVE: &str = "DELETE FROM queue_workers WHERE queue = ?1 AND process = ?2";
+    const STORE: &str = "INSERT OR REPLACE INTO queue_workers (queue, process, record) VALUES (?1, ?2, ?3)";
+    for (worker, _) in &rows(tx, sql!("record_without_lane.sql"), queue, 0)? {
+        damages.push(Damage { kind: DamageKind::RecordWithoutLane, subject: shown(worker) });
+        if how.repair {
+            tx.sql(REMOVE)?.execute(params![queue.key, worker])?;
+        }
+    }
+    let records = people::worker_records(tx, queue)?;
+    let with_lanes: Vec<String> = tx
+        .sql(sql!("lane_processes.sql"))?
+        .query_map([queue.key], |row| Ok(row.get::<_, Words>(0)?.0))?
+        .collect::<rusqlite::Result<_>>()?;
+    // Whoever has another name is no worker.
+    let is_damaged =
+        |worker: &&String| worker.parse::<ProcessId>().is_ok() && records.get(*worker).is_none_or(|record| WorkerInfo::is_damaged(record));
+    for worker in with_lanes.iter().filter(is_damaged).take(STEP) {
+        damages.push(Damage { kind: DamageKind::WorkerWithoutRecord, subject: worker.clone() });
+        if how.repair {
+            tx.sql(STORE)?.execute(params![queue.key, worker, WorkerInfo::default().stored(tx.now)])?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@
 //! | `queue_jobs` | a row per job, whatever its state |
 //! | `queue_parked` | the parked jobs by task |
 //! | `queue_lanes` | a row per lane: sequence, last answer, deadline |
+//! | `queue_workers` | a row per worker with a lane: its record |
 //! | `queue_gone` | jobs that were cancelled under a lane |
 //! | `queue_producers` | a row per producer: sequence, last answers |
 //! | `queue_remembered` | digests of given ids whose jobs are done |

@@ -6,7 +6,7 @@ use crate::{
     broker::OverdueLane,
     sqlite::connection::{
         statement::sql,
-        tx::{Failed, Tx},
+        tx::{Failed, Queue, Tx},
     },
 };
 
@@ -15,7 +15,15 @@ pub(crate) fn fence(tx: &mut Tx<'_>, queue: &str, overdue: &[OverdueLane]) -> Re
     let mut answers = Vec::with_capacity(overdue.len());
     for lane in overdue {
         let fenced = tx.sql(sql!("fence.sql"))?.execute(params![queue.key, lane.name.as_str(), lane.deadline_ms, tx.now])?;
+        if fenced == 1 {
+            deregister(tx, &queue, lane.name.process())?;
+        }
         answers.push(fenced == 1);
     }
     Ok(answers)
+}
+
+/// A lane of this worker is one no more: with the last of them goes the worker's record.
+fn deregister(tx: &Tx<'_>, queue: &Queue<'_>, process: &str) -> rusqlite::Result<()> {
+    tx.sql(sql!("deregister.sql"))?.execute(params![queue.key, process]).map(drop)
 }

@@ -18,9 +18,10 @@ pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
     let queue = tx.queue_made(&request.queue)?;
     let Number(number) = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;
     let name = PartyName::new(format!("{}.{nonce:016x}.{number}", request.process));
-    match request.party {
-        Party::Lane { lease } => {
-            let (deadline, term) = (after(tx.now, lease), after(0, lease));
+    match &request.party {
+        Party::Lane { lease, info } => {
+            let (deadline, term) = (after(tx.now, *lease), after(0, *lease));
+            tx.sql(sql!("register_worker.sql"))?.execute(params![queue.key, name.process(), info.stored(tx.now)])?;
             tx.sql(sql!("register.sql"))?.execute(params![queue.key, name.as_str(), name.process(), deadline, term])?;
         }
         Party::Producer => drop(tx.sql(PRODUCER)?.execute(params![queue.key, name.as_str(), tx.now])?),

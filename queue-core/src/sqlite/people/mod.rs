@@ -1,4 +1,4 @@
-//! What people do: look (`stats`, `list`, `show`), and change (`cancel`, `requeue`, `delete`, `pause`).
+//! What people do: look (`stats`, `workers`, `list`, `show`), and change (`cancel`, `requeue`, `delete`, `pause`).
 
 mod cancel;
 mod delete;
@@ -8,6 +8,7 @@ mod record;
 mod requeue;
 mod show;
 mod stats;
+mod workers;
 
 pub(crate) use self::{
     cancel::cancel,
@@ -17,4 +18,5 @@ pub(crate) use self::{
     requeue::requeue,
     show::show,
     stats::{queues, stats},
+    workers::{worker_records, workers},
 };

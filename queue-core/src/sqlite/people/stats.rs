@@ -22,12 +22,12 @@ pub(crate) fn queues(tx: &mut Tx<'_>) -> Result<Vec<String>, Failed> {
 pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> {
     // Names that begin with a dot are the broker's own.
     const COUNTERS: &str = "SELECT name, value FROM queue_counters WHERE queue = ?1 AND name NOT LIKE '.%'";
-    const LANES: &str = "SELECT count(*) FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2";
+    const LANES: &str = "SELECT count(*), count(DISTINCT process) FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2";
     let Some(queue) = tx.queue(queue)? else { return Ok(QueueStats::default()) };
     let mut counters = tx.sql(COUNTERS)?;
     let read = |row: &Row<'_>| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Number>(1)?.0.max(0).unsigned_abs()));
     let depth = ready::depth(tx, &queue)?;
     let counters = counters.query_map([queue.key], read)?.collect::<rusqlite::Result<_>>()?;
-    let lanes = tx.sql(LANES)?.query_row(params![queue.key, tx.now], |row| row.get(0))?;
-    Ok(QueueStats { depth, counters, lanes, paused: queue.paused })
+    let (lanes, workers) = tx.sql(LANES)?.query_row(params![queue.key, tx.now], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(QueueStats { depth, counters, lanes, workers, paused: queue.paused })
 }

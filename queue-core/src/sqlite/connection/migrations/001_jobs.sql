@@ -46,6 +46,12 @@ CREATE TABLE queue_lanes (
     answer BLOB,
     UNIQUE (queue, name)
 );
+CREATE TABLE queue_workers (
+    queue INTEGER NOT NULL,
+    process TEXT NOT NULL,
+    record BLOB NOT NULL,
+    PRIMARY KEY (queue, process)
+) WITHOUT ROWID;
 CREATE TABLE queue_gone (
     lane INTEGER NOT NULL,
     id BLOB NOT NULL,

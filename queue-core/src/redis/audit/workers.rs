@@ -1,0 +1,58 @@
+//! Looking for records of workers without a lane, and for workers without a record.
+
+use std::collections::BTreeMap;
+
+use super::Pass;
+use crate::{
+    broker::{Damage, DamageKind, ProcessId, WorkerInfo},
+    error::Result,
+    redis::{
+        keys::Kind,
+        people::worker_records,
+        values::{array, bytes},
+    },
+};
+
+/// Workers of one call. Their records travel with it.
+const STEP: usize = 25;
+
+/// The damage of a queue that has these lanes. It is repaired, if that is asked for.
+pub(super) async fn find(pass: &Pass<'_>, lanes: &[Vec<u8>]) -> Result<Vec<Damage>> {
+    let (broker, queue) = (pass.broker, pass.queue);
+    let recorded = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Workers)).await?)?;
+    let recorded: Vec<Vec<u8>> = recorded.into_iter().map(bytes).collect::<Result<_>>()?;
+    // A lane of each worker.
+    let with_lanes: BTreeMap<&[u8], &Vec<u8>> = lanes.iter().map(|lane| (worker_of(lane), lane)).collect();
+    let mut damages = Vec::new();
+    let without_lane: Vec<Vec<u8>> = recorded.into_iter().filter(|id| !with_lanes.contains_key(id.as_slice())).collect();
+    for ids in without_lane.chunks(super::STEP) {
+        damages.extend(told(DamageKind::RecordWithoutLane, pass.ask("records", ids).await?));
+    }
+    let with_lanes: Vec<(&[u8], &Vec<u8>)> = with_lanes.into_iter().collect();
+    for workers in with_lanes.chunks(STEP) {
+        let stored = worker_records(broker, queue, workers.iter().map(|(id, _)| id.to_vec())).await?;
+        let mut broken = Vec::new();
+        for (id, lane) in workers {
+            let record = stored.get(*id).map_or(&[][..], Vec::as_slice);
+            if is_id(id) && WorkerInfo::is_damaged(record) {
+                broken.extend([(*lane).clone(), record.to_vec()]);
+            }
+        }
+        damages.extend(told(DamageKind::WorkerWithoutRecord, pass.ask("workers", &broken).await?));
+    }
+    Ok(damages)
+}
+
+fn told(kind: DamageKind, ids: Vec<Vec<u8>>) -> impl Iterator<Item = Damage> {
+    ids.into_iter().map(move |id| Damage { kind, subject: String::from_utf8_lossy(&id).into_owned() })
+}
+
+/// Whoever has another name is no worker.
+fn is_id(worker: &[u8]) -> bool {
+    std::str::from_utf8(worker).is_ok_and(|worker| worker.parse::<ProcessId>().is_ok())
+}
+
+/// The worker of a lane: the first part of its name.
+fn worker_of(lane: &[u8]) -> &[u8] {
+    lane.split(|byte| *byte == b'.').next().unwrap_or_default()
+}

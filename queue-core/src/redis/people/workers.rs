@@ -1,0 +1,64 @@
+//! The workers of a queue.
+
+use std::collections::{BTreeSet, HashMap};
+
+use redis::Value;
+
+use crate::{
+    broker::{LaneLease, MAX_ITEMS, PartyName, TASKS_BYTES, WorkerRecord},
+    error::Result,
+    redis::{
+        RedisBroker,
+        keys::Kind,
+        script::WORKERS,
+        values::{array, bytes, next, number, text},
+    },
+};
+
+/// Records of one read: a mebibyte of the longest.
+const RECORDS: usize = 1024 * 1024 / TASKS_BYTES;
+
+/// In steps, each of which is bounded. A lane that comes or goes between two of them is told of or not.
+pub(in crate::redis) async fn workers(broker: &RedisBroker, queue: &str) -> Result<Vec<WorkerRecord>> {
+    let names = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Lanes)).await?)?;
+    // What is no text is no lane of anybody.
+    let names: Vec<PartyName> = names.into_iter().filter_map(|name| text(name).ok()).map(PartyName::new).collect();
+    let (mut lanes, mut now_ms) = (Vec::new(), 0);
+    for names in names.chunks(MAX_ITEMS) {
+        let mut call = WORKERS.call(&broker.keys, queue);
+        for name in names {
+            call.arg(name.as_str());
+        }
+        let mut answer = array(broker.script(queue, &WORKERS, call).await?)?.into_iter();
+        now_ms = number(next(&mut answer)?)?;
+        for name in names {
+            let (deadline, term) = (next(&mut answer)?, next(&mut answer)?);
+            if deadline != Value::Nil {
+                let process = name.process().to_owned();
+                lanes.push(LaneLease { process, deadline_ms: number(deadline)?, term_ms: number(term)? });
+            }
+        }
+    }
+    let ids: BTreeSet<Vec<u8>> = lanes.iter().map(|lane| lane.process.clone().into_bytes()).collect();
+    let records = worker_records(broker, queue, ids).await?;
+    Ok(WorkerRecord::of_lanes(queue, now_ms, lanes, |id| records.get(id.as_bytes()).cloned()))
+}
+
+/// The records of these workers, of those that have one.
+pub(in crate::redis) async fn worker_records(
+    broker: &RedisBroker,
+    queue: &str,
+    ids: impl IntoIterator<Item = Vec<u8>>,
+) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+    let (ids, mut records) = (ids.into_iter().collect::<Vec<_>>(), HashMap::new());
+    for ids in ids.chunks(RECORDS) {
+        let mut command = broker.keys.on("HMGET", queue, Kind::Workers);
+        let found = array(broker.read(queue, command.arg(ids)).await?)?;
+        for (id, record) in ids.iter().zip(found) {
+            if record != Value::Nil {
+                records.insert(id.clone(), bytes(record)?);
+            }
+        }
+    }
+    Ok(records)
+}

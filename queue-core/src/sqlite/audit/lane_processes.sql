@@ -1,0 +1,3 @@
+-- The workers that have a lane.
+-- ?1 queue
+SELECT DISTINCT process FROM queue_lanes WHERE queue = ?1 AND NOT fenced

@@ -1,0 +1,194 @@
+//! Workers: what is told of those that are registered, and for how long.
+
+use std::time::{Duration, SystemTime};
+
+use queue_core::{
+    Error,
+    broker::{Audit, ProcessId, SweepLimits, TASKS_MAX, WorkerInfo, WorkerRecord},
+};
+
+use super::bed::{Bed, LONG, Lane, SHORT, eventually};
+
+fn info(release: &str) -> WorkerInfo {
+    WorkerInfo::new("web-1", 4711, release, ["mail.send", "orders.close"])
+}
+
+async fn workers(bed: &Bed) -> Vec<WorkerRecord> {
+    bed.inspector().workers_of(&bed.queue).await.expect("workers can be listed")
+}
+
+/// The ids of those that are listed.
+async fn ids(bed: &Bed) -> Vec<ProcessId> {
+    let mut ids: Vec<ProcessId> = workers(bed).await.into_iter().map(|worker| worker.id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// Waits until no worker can have the time of registration that it would have now.
+async fn wait_for_another_time(bed: &Bed) {
+    let now = async || bed.broker.register(&queue_core::broker::Register::producer("clock", ProcessId::random())).await.unwrap().now_ms;
+    let before = now().await;
+    eventually("the broker's clock goes on", async || (now().await > before).then_some(())).await;
+}
+
+/// People see what a worker said when it registered, and since when it is there by the broker's clock.
+pub async fn a_registered_worker_is_listed_with_what_it_says(bed: Bed) {
+    let process = ProcessId::random();
+    let lane = bed.lane_saying(process, LONG, info("v42")).await;
+    let [worker] = &workers(&bed).await[..] else { panic!("one worker is listed") };
+    assert_eq!((worker.id, worker.host.as_str(), worker.pid, worker.release.as_str()), (process, "web-1", 4711, "v42"));
+    assert_eq!((worker.tasks.join(" "), worker.task_count), ("mail.send orders.close".to_owned(), 2));
+    assert_eq!((worker.queues.join(" "), worker.lanes), (lane.queue.to_string(), 1));
+    let since = worker.since.expect("the time is known");
+    assert!(SystemTime::now().duration_since(since).is_ok_and(|age| age < Duration::from_secs(60)), "{since:?}");
+    assert!(worker.lease_age < Duration::from_secs(60) && worker.lease_left > LONG - Duration::from_secs(60), "{worker:?}");
+    let stats = bed.stats().await;
+    assert_eq!((stats.workers, stats.lanes), (1, 1));
+}
+
+/// Lanes are not workers: a second lane adds none, and changes neither the record nor its time.
+pub async fn a_second_lane_of_a_worker_changes_no_record(bed: Bed) {
+    let process = ProcessId::random();
+    let _first = bed.lane_saying(process, LONG, info("v42")).await;
+    let before = workers(&bed).await;
+    wait_for_another_time(&bed).await;
+    let _second = bed.lane_saying(process, LONG, info("v43")).await;
+    let after = workers(&bed).await;
+    assert_eq!((after.len(), after[0].lanes), (1, 2));
+    assert_eq!((after[0].release.as_str(), after[0].since), ("v42", before[0].since));
+    let stats = bed.stats().await;
+    assert_eq!((stats.workers, stats.lanes), (1, 2));
+}
+
+/// Two processes on one host are two workers.
+pub async fn two_workers_are_told_apart(bed: Bed) {
+    let processes = [ProcessId::random(), ProcessId::random()];
+    let _lanes = [bed.lane_saying(processes[0], LONG, info("v1")).await, bed.lane_saying(processes[1], LONG, info("v2")).await];
+    let found = workers(&bed).await;
+    for (process, release) in processes.iter().zip(["v1", "v2"]) {
+        let worker = found.iter().find(|worker| worker.id == *process).expect("it is listed");
+        assert_eq!((worker.release.as_str(), worker.lanes), (release, 1));
+    }
+    assert_eq!((found.len(), bed.stats().await.workers), (2, 2));
+}
+
+/// A lane whose worker says nothing is a worker of which nothing else is known.
+pub async fn a_worker_that_says_nothing_is_listed(bed: Bed) {
+    let lane = bed.lane().await;
+    let [worker] = &workers(&bed).await[..] else { panic!("one worker is listed") };
+    assert_eq!((worker.id.to_string().as_str(), worker.host.as_str(), worker.pid), (lane.name.process(), "", 0));
+    assert!(worker.release.is_empty() && worker.task_count == 0 && worker.since.is_some());
+}
+
+/// A producer is no worker, and says nothing of itself.
+pub async fn a_producer_is_no_worker(bed: Bed) {
+    bed.put(1).await;
+    assert_eq!((workers(&bed).await, bed.stats().await.workers), (Vec::new(), 0));
+    assert_eq!(bed.broker.workers("a-queue-that-nobody-knows").await.unwrap(), []);
+    assert!(matches!(bed.inspector().workers_of("a b").await, Err(Error::Invalid { .. })));
+}
+
+/// A record of the largest size comes back whole.
+pub async fn a_worker_with_many_tasks_is_listed_with_their_number(bed: Bed) {
+    let tasks: Vec<String> = (0..TASKS_MAX + 500).map(|n| format!("reports.task-{n}")).collect();
+    let info = WorkerInfo::new("web-1", 1, "v42", tasks.iter().map(String::as_str));
+    let _lane = bed.lane_saying(ProcessId::random(), LONG, info).await;
+    let [worker] = &workers(&bed).await[..] else { panic!("one worker is listed") };
+    assert_eq!((worker.tasks.len(), worker.task_count), (TASKS_MAX, TASKS_MAX as u64 + 500));
+    assert_eq!(worker.tasks, tasks[..TASKS_MAX]);
+}
+
+/// A beat and a turn say nothing of the worker, but that it was heard of.
+pub async fn a_beat_makes_the_newest_lease_of_a_worker_younger(bed: Bed) {
+    let mut lane = bed.lane().await;
+    wait_for_another_time(&bed).await;
+    let old = eventually("the lease has an age", async || {
+        workers(&bed).await.pop().filter(|worker| worker.lease_age >= Duration::from_millis(20))
+    })
+    .await;
+    assert!(bed.broker.extend(&[lane.beat(LONG)]).await[0].is_ok());
+    let young = workers(&bed).await.remove(0);
+    assert_eq!((young.since, young.lanes), (old.since, 1));
+    assert!(young.lease_age < old.lease_age + Duration::from_secs(5) && young.lease_left > LONG - Duration::from_secs(5), "{young:?}");
+    lane.claim(0).await;
+    assert_eq!(workers(&bed).await.remove(0).since, old.since);
+}
+
+/// Until it is fenced, a worker whose lease is over is listed, and does not count.
+pub async fn a_worker_whose_lease_is_over_is_listed_and_not_counted(bed: Bed) {
+    let lane = bed.dying_lane().await;
+    let worker = eventually("its lease ends", async || workers(&bed).await.pop().filter(|worker| worker.lease_left.is_zero())).await;
+    assert_eq!((worker.id.to_string().as_str(), worker.lanes), (lane.name.process(), 1));
+    let stats = bed.stats().await;
+    assert_eq!((stats.workers, stats.lanes), (0, 0));
+}
+
+/// The record goes with the last lane of its worker, at once when that is fenced, and with no lane before it.
+pub async fn the_last_lane_of_a_worker_takes_its_record(bed: Bed) {
+    let (dying, alive) = (ProcessId::random(), ProcessId::random());
+    let lanes = [
+        bed.lane_saying(dying, SHORT, info("v42")).await,
+        bed.lane_saying(dying, SHORT, info("v42")).await,
+        bed.lane_saying(alive, SHORT, info("v42")).await,
+    ];
+    let stays = bed.lane_saying(alive, LONG, info("v42")).await;
+    bed.fence(&[&lanes[0]]).await;
+    let worker = workers(&bed).await.into_iter().find(|worker| worker.id == dying).expect("it has another lane");
+    assert_eq!((worker.release.as_str(), worker.lanes), ("v42", 1));
+    bed.fence(&[&lanes[1], &lanes[2]]).await;
+    assert_eq!(ids(&bed).await, [alive]);
+    bed.sweep(3, Default::default()).await;
+    let worker = workers(&bed).await.remove(0);
+    assert_eq!((worker.release.as_str(), worker.lanes, stays.answered), ("v42", 1, 0));
+    assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
+    // All lanes of a worker in one request.
+    let both = [bed.lane_saying(dying, SHORT, info("v43")).await, bed.lane_saying(dying, SHORT, info("v43")).await];
+    bed.fence(&[&both[0], &both[1]]).await;
+    assert_eq!(ids(&bed).await, [alive]);
+}
+
+/// A worker that was forgotten stores its record again with its next lane, and is registered since then.
+pub async fn a_worker_that_registers_again_is_listed_again(bed: Bed) {
+    let process = ProcessId::random();
+    let mut lane = bed.lane_saying(process, SHORT, info("v42")).await;
+    let before = workers(&bed).await.remove(0);
+    bed.fence(&[&lane]).await;
+    assert_eq!(ids(&bed).await, []);
+    lane.lease = LONG;
+    assert!(matches!(bed.broker.turn(&lane.next()).await, Err(Error::Forgotten(_))));
+    assert!(matches!(bed.broker.extend(&[lane.beat(LONG)]).await[0], Err(Error::Forgotten(_))));
+    assert_eq!(ids(&bed).await, [], "what comes of a fenced lane makes no worker");
+    wait_for_another_time(&bed).await;
+    let _again: Lane = bed.lane_saying(process, LONG, info("v42")).await;
+    // The reclaim of the old lane takes nothing of the new one.
+    bed.sweep(1, Default::default()).await;
+    let after = workers(&bed).await.remove(0);
+    assert_eq!((after.id, after.release.as_str(), after.lanes), (process, "v42", 1));
+    assert!(after.since > before.since);
+}
+
+/// Housekeeping removes no worker.
+pub async fn a_sweep_removes_no_worker(bed: Bed) {
+    let process = ProcessId::random();
+    let _lane = bed.lane_saying(process, LONG, info("v42")).await;
+    let before = workers(&bed).await.remove(0);
+    bed.broker.sweep(&bed.queue, &SweepLimits { producers: Duration::ZERO, ..SweepLimits::default() }).await.unwrap();
+    let after = workers(&bed).await.remove(0);
+    assert_eq!((after.id, after.release, after.since), (process, before.release, before.since));
+}
+
+/// A worker of several queues is one worker.
+pub async fn a_worker_of_several_queues_is_listed_once(bed: Bed) {
+    let (process, alone) = (ProcessId::random(), ProcessId::random());
+    let _lane = bed.lane_saying(process, LONG, info("v42")).await;
+    let first = workers(&bed).await.remove(0);
+    wait_for_another_time(&bed).await;
+    let (name, other) = (bed.queue.clone(), format!("other-{}", bed.queue));
+    let bed = bed.in_queue(&other);
+    let _others = [bed.lane_saying(process, LONG, info("v42")).await, bed.lane_saying(alone, LONG, info("v43")).await];
+    let all = bed.inspector().workers().await.unwrap();
+    let of = |id| all.iter().filter(|worker| worker.id == id).collect::<Vec<_>>();
+    let ([worker], [single]) = (&of(process)[..], &of(alone)[..]) else { panic!("each is listed once: {all:?}") };
+    assert_eq!((worker.queues.join(" "), worker.lanes, worker.since), (format!("{other} {name}"), 2, first.since));
+    assert_eq!((single.queues.join(" "), single.release.as_str()), (other, "v43"));
+}
