@@ -13,7 +13,7 @@ use std::{
 use futures_util::FutureExt;
 use queue_core::{
     Client,
-    broker::{Condition, DynBroker, ProcessId},
+    broker::{Condition, DynBroker, ProcessId, WorkerInfo},
     context::{Environment, LeaseClock},
     middleware::Stack,
     outcome::panic_text,
@@ -30,6 +30,7 @@ use crate::{
     error::WorkerError,
     health::{self, Health},
     hints::Hints,
+    identity,
     janitor::Janitor,
     monitor::Monitor,
     outage::Outage,
@@ -50,12 +51,16 @@ pub(crate) struct Plan {
     pub(crate) settings: Settings,
     pub(crate) middleware: Stack,
     pub(crate) health: Option<SocketAddr>,
+    /// What it was told to be.
+    pub(crate) release: Option<String>,
 }
 
 /// What all parts of a running worker share.
 pub(crate) struct Shared {
     pub(crate) broker: DynBroker,
     pub(crate) process: ProcessId,
+    /// What it says of itself when a lane registers.
+    pub(crate) info: WorkerInfo,
     pub(crate) settings: Settings,
     pub(crate) environment: Arc<Environment>,
     pub(crate) middleware: Stack,
@@ -85,11 +90,12 @@ pub(crate) struct Known {
 }
 
 impl Shared {
-    fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan, info: WorkerInfo) -> Self {
         let (broker, registry) = (plan.client.broker().clone(), &plan.registry);
         let known = |name| registry.get(name).map(|task| (name, Known { task, name: task.name.into() }));
         Shared {
             process: ProcessId::random(),
+            info,
             settings: plan.settings.clone(),
             environment: plan.environment.clone(),
             middleware: plan.middleware.clone(),
@@ -110,7 +116,7 @@ impl Shared {
     /// For a test of one duty.
     #[cfg(test)]
     pub(crate) fn alone(client: &Client, queues: &[&str], settings: Settings) -> Arc<Self> {
-        Arc::new(Shared::new(&Plan {
+        let plan = Plan {
             client: client.clone(),
             registry: Registry::empty(),
             environment: Arc::default(),
@@ -118,7 +124,9 @@ impl Shared {
             settings,
             middleware: Stack::default(),
             health: None,
-        }))
+            release: None,
+        };
+        Arc::new(Shared::new(&plan, WorkerInfo::default()))
     }
 
     /// The broker has answered.
@@ -146,7 +154,12 @@ impl Shared {
 /// Waits for the broker, starts everything, and ends with the worker.
 pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result<Stopped, WorkerError> {
     let broker = plan.client.broker().clone();
-    let shared = Arc::new(Shared::new(&plan));
+    let info = tokio::select! {
+        info = identity::info(plan.release.clone(), plan.registry.names()) => info,
+        // It was told to stop, or nobody can tell it any more.
+        _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
+    };
+    let shared = Arc::new(Shared::new(&plan, info));
     let (events, received) = mpsc::unbounded_channel::<Event>();
     let (batches, dispatched) = mpsc::unbounded_channel();
     let over = CancellationToken::new();

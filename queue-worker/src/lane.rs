@@ -85,7 +85,7 @@ pub(crate) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, mut 
     let name = match name {
         Some(name) => name,
         None => loop {
-            let request = Register::lane(queue.clone(), shared.process, turn.lease);
+            let request = Register::lane(queue.clone(), shared.process, turn.lease).with_info(shared.info.clone());
             let sent = now();
             let registered = shared.broker.register(&request).await.map(|registered| registered.name);
             if registered.is_ok() {

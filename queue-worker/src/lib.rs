@@ -29,6 +29,7 @@ mod error;
 mod health;
 mod heartbeat;
 mod hints;
+mod identity;
 mod janitor;
 mod lane;
 mod letters;

@@ -17,6 +17,7 @@ use crate::{
     config::{FailedAttempt, QueueConfig, Settings},
     engine,
     error::WorkerError,
+    identity,
     shutdown::{Control, Shutdown, signals},
 };
 
@@ -51,6 +52,7 @@ pub struct Worker {
     settings: Settings,
     middleware: Stack,
     health: Option<SocketAddr>,
+    release: Option<String>,
 }
 
 /// What a worker did and left when it stopped.
@@ -85,6 +87,7 @@ impl Worker {
             settings: Settings::default(),
             middleware: Stack::default(),
             health: None,
+            release: None,
         }
     }
 
@@ -219,6 +222,14 @@ impl Worker {
         self
     }
 
+    /// Which version of the application this worker is, such as `v42`; at most 256 bytes. `workers` and
+    /// [`Inspector::workers`](queue_core::Inspector::workers) show it. Default: the environment variable `QUEUE_RELEASE`, else `exe-` and a
+    /// digest of the executable, so that two builds are two releases. An executable that cannot be read is `unknown`.
+    pub fn release(mut self, release: impl Into<String>) -> Self {
+        self.release = Some(release.into());
+        self
+    }
+
     /// The client of its broker.
     pub fn client(&self) -> &Client {
         &self.client
@@ -319,6 +330,7 @@ impl Worker {
             settings: self.settings,
             middleware: self.middleware,
             health: self.health,
+            release: identity::release(self.release.as_deref()),
         };
         let (control, stage) = Control::new();
         let stopping = async {

@@ -51,7 +51,7 @@ async fn problem(shape: impl FnOnce(Worker) -> Worker) -> String {
 #[tokio::test]
 async fn each_setting_that_cannot_work_is_named_with_its_value_and_a_way_out() {
     type Case = (fn(Worker) -> Worker, [&'static str; 2]);
-    let cases: [Case; 15] = [
+    let cases: [Case; 17] = [
         (|worker| worker.concurrency(0), ["concurrency `0`", "use 1 or more"]),
         (|worker| worker.concurrency(1_000_000), ["concurrency `1000000`", "several workers"]),
         (|worker| worker.lease(Duration::from_millis(10)), ["lease `10ms`", "use 300ms or more"]),
@@ -67,6 +67,8 @@ async fn each_setting_that_cannot_work_is_named_with_its_value_and_a_way_out() {
         (|worker| worker.queue(QueueConfig::new("plain").weight(0)), ["weight `0` of queue `plain`", "use 1 or more"]),
         (|worker| worker.queue(QueueConfig::new("plain").limit(0)), ["limit `0` of queue `plain`", "use 1 or more"]),
         (|worker| worker.queue("plain").queue("plain"), ["queue `plain`", "named twice"]),
+        (|worker| worker.release(""), ["release `` is empty", "`v42`"]),
+        (|worker| worker.release("v".repeat(300)), ["release has 300 bytes", "at most 256"]),
     ];
     for (shape, parts) in cases {
         let problem = problem(shape).await;
@@ -126,4 +128,22 @@ async fn an_address_that_is_taken_is_told() {
     let problem = problem(|worker| worker.health(address)).await;
     assert!(problem.contains(&address.to_string()), "{problem}");
     drop(taken);
+}
+
+/// A worker says of itself which release it is, and what it can run.
+#[tokio::test]
+async fn a_worker_registers_with_its_release_and_its_tasks() {
+    let client = memory().await;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<plain>().register::<borrows>();
+    let worker = worker.data(Pool).queue("plain").release("v42");
+    let running = tokio::spawn(worker.run(async move { drop(stopped.await) }));
+    common::until_registered(&client, "plain").await;
+    let workers = client.inspector().workers().await.unwrap();
+    let [worker] = &workers[..] else { panic!("one worker is listed: {workers:?}") };
+    assert_eq!((worker.release.as_str(), worker.pid, worker.queues.join(" ")), ("v42", std::process::id(), "plain".to_owned()));
+    assert_eq!((worker.tasks.join(" "), worker.task_count), ("borrows plain".to_owned(), 2));
+    assert!(!worker.host.is_empty() && worker.since.is_some() && worker.lanes >= 1, "{worker:?}");
+    drop(stop);
+    running.await.unwrap().unwrap();
 }

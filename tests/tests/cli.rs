@@ -104,9 +104,14 @@ impl Drop for Working {
 #[test]
 fn help_has_examples_with_the_name_of_the_program() {
     let place = Place::new();
-    for command in
-        [&["--help"][..], &["enqueue", "--help"], &["jobs", "requeue", "--help"], &["queues", "pause", "--help"], &["status", "--help"]]
-    {
+    for command in [
+        &["--help"][..],
+        &["enqueue", "--help"],
+        &["jobs", "requeue", "--help"],
+        &["queues", "pause", "--help"],
+        &["status", "--help"],
+        &["workers", "--help"],
+    ] {
         let help = place.ok(command);
         assert!(help.contains("Examples:") && help.contains("shop_worker "), "{help}");
         assert!(!help.contains("{bin}"), "{help}");
@@ -301,6 +306,66 @@ fn a_paused_queue_is_shown_and_resumed() {
     assert_eq!(place.json(&["queues", "list", "--json"])[0]["paused"], true);
     place.ok(&["queues", "resume", "greetings"]);
     assert_eq!(place.json(&["queues", "list", "--json"])[0]["paused"], false);
+}
+
+#[test]
+fn workers_are_listed_with_their_release_on_every_broker() {
+    let place = Place::new();
+    lists_workers(&place, &format!("sqlite://{}", place.file().display()));
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let server = Server::start(kind);
+        lists_workers(&place, &server.url());
+    }
+}
+
+fn lists_workers(place: &Place, url: &str) {
+    let at = |arguments: &[&str]| place.ok(&[arguments, &["--url", url]].concat());
+    let json = |arguments: &[&str]| serde_json::from_str::<Value>(&at(&[arguments, &["--json"]].concat())).unwrap();
+    at(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--delay", "1h"]);
+    assert_eq!((json(&["workers"]), at(&["workers"])), (serde_json::json!([]), String::new()));
+    let start = |queues: &[&str], release: &str| {
+        let mut command = place.command(&[&["work", "--url", url], queues].concat());
+        command.env("SHOP_NAME", "Ada").env("QUEUE_RELEASE", release).stdout(Stdio::null()).stderr(Stdio::null());
+        Working(command.spawn().unwrap())
+    };
+    // One that serves all queues, and one that was not told its release.
+    let workers = [start(&[], "v42"), start(&["--queue", "orders"], "")];
+    let queues = |row: &Value| row["queues"].as_array().unwrap().iter().map(|queue| queue.as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let rows = wait_for("both workers to be in all their queues", || {
+        let rows = json(&["workers"]).as_array().unwrap().clone();
+        (rows.iter().map(|row| queues(row).len()).sum::<usize>() == 4).then_some(rows)
+    });
+    let row = |worker: &Working| {
+        let found: Vec<&Value> = rows.iter().filter(|row| row["pid"] == worker.0.id()).collect();
+        assert_eq!(found.len(), 1, "{rows:?}");
+        found[0]
+    };
+    let (told, digest) = (row(&workers[0]), row(&workers[1]));
+    assert_eq!((&told["release"], queues(told)), (&"v42".into(), ["greetings", "orders", "slow"].map(str::to_owned).to_vec()));
+    assert_eq!((told["tasks"].clone(), &told["task_count"]), (serde_json::json!(["close_order", "greet", "wait_long"]), &3.into()));
+    assert!(digest["release"].as_str().is_some_and(|release| release.starts_with("exe-") && release.len() == 20), "{digest}");
+    for row in [told, digest] {
+        assert!(row["host"] == told["host"] && !told["host"].as_str().unwrap().is_empty(), "{row}");
+        assert!(row["since"].as_str().is_some_and(|since| since.starts_with("20") && since.ends_with('Z')), "{row}");
+        assert!(row["lease_age_ms"].as_u64() < Some(30_000) && row["lease_left_ms"].as_u64() > Some(0), "{row}");
+        assert!(row["lanes"].as_u64() >= Some(queues(row).len() as u64), "{row}");
+    }
+    let table = at(&["workers"]);
+    assert!(table.lines().count() == 3 && table.contains("greetings, orders, slow") && table.contains("v42"), "{table}");
+    assert!(!table.contains("lease over") && table.contains(" ago"), "{table}");
+    assert_eq!(json(&["workers", "--queue", "greetings"]).as_array().unwrap().len(), 1);
+    assert_eq!(place.run(&["workers", "--queue", "order", "--url", url]).code, 3);
+    let counted = json(&["status"]);
+    for (queue, workers) in [("orders", 2), ("greetings", 1)] {
+        let row = counted["queues"].as_array().unwrap().iter().find(|row| row["queue"] == queue).unwrap();
+        assert_eq!(row["workers"], workers, "{counted}");
+        assert!(row["lanes"].as_u64() >= Some(workers), "{counted}");
+    }
+    let status = at(&["status"]);
+    assert!(status.contains("workers") && status.contains("lanes"), "{status}");
+    for worker in workers {
+        assert_eq!(worker.stop(), 0);
+    }
 }
 
 #[test]

@@ -62,7 +62,13 @@ pub(super) enum Command {
   {bin} status
   {bin} status --queue orders
   {bin} status --json | jq '.queues[] | {queue, ready: .jobs.ready}'")]
-    Status(StatusArgs),
+    Status(QueueArgs),
+    /// List the workers: where they run, which release they are, and when the broker last heard of them
+    #[command(after_help = "Examples:
+  {bin} workers
+  {bin} workers --queue orders
+  {bin} workers --json | jq -r '.[].release' | sort | uniq -c    how far a deployment is")]
+    Workers(QueueArgs),
     /// Check the broker and search the queues for damage; repair it with --repair
     #[command(after_help = "Examples:
   {bin} doctor
@@ -164,7 +170,7 @@ pub(super) struct EnqueueArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct StatusArgs {
+pub(super) struct QueueArgs {
     /// Only this queue
     #[arg(long, value_name = "QUEUE")]
     pub(super) queue: Option<String>,

@@ -16,6 +16,7 @@ mod show;
 mod status;
 mod tasks;
 mod work;
+mod workers;
 
 use std::{error::Error, process::ExitCode};
 
@@ -50,7 +51,8 @@ use crate::Worker;
 /// | `work`, or none | runs jobs until SIGTERM or Ctrl-C; a broker out of reach is waited for |
 /// | `tasks` | lists the tasks in this program and their parameters |
 /// | `enqueue TASK --args JSON` | stores a job |
-/// | `status` | prints the depth of every queue |
+/// | `status` | prints the depth of every queue, and how many workers it has |
+/// | `workers` | lists the workers: host, process, release, queues |
 /// | `doctor` | checks the broker, and looks through the queues for damage |
 /// | `jobs list`, `show`, `requeue`, `cancel`, `delete` | looks at jobs and repairs |
 /// | `queues list`, `pause`, `resume` | stops and resumes claiming |
@@ -108,6 +110,7 @@ where
             enqueue::enqueue(&Client::connect(&url_or_env()?).await?, job, &args).await?;
         }
         Command::Status(args) => status::status(&look().await?, &args).await?,
+        Command::Workers(args) => workers::workers(&look().await?, &args).await?,
         Command::Doctor(args) => return doctor::doctor(&look().await?, &args).await,
         Command::Jobs { command } => jobs::jobs(&look().await?, command).await?,
         Command::Queues { command } => queues::queues(&look().await?, command).await?,

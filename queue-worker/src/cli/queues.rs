@@ -13,6 +13,7 @@ use super::{
 struct QueueRow {
     queue: String,
     paused: bool,
+    workers: u64,
     lanes: u64,
 }
 
@@ -59,7 +60,9 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
         QueuesCommand::List(format) => {
             let (figures, unreadable) = self::figures(client, inspector.queues().await?).await?;
             let of_each = figures.into_iter();
-            let rows: Vec<_> = of_each.map(|(queue, stats)| QueueRow { queue, paused: stats.paused, lanes: stats.lanes }).collect();
+            let rows: Vec<_> = of_each
+                .map(|(queue, stats)| QueueRow { queue, paused: stats.paused, workers: stats.workers, lanes: stats.lanes })
+                .collect();
             if format.json {
                 print_json(&rows)?;
                 return Unreadable::tell(&unreadable);
@@ -68,8 +71,10 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
                 note(&none_yet(client));
                 return Ok(());
             }
-            let cells = rows.into_iter().map(|row| [row.queue, row.lanes.to_string(), if row.paused { "yes" } else { "" }.to_owned()]);
-            print(&table(["queue", "#lanes", "paused"], cells))?;
+            let cells = rows
+                .into_iter()
+                .map(|row| [row.queue, row.workers.to_string(), row.lanes.to_string(), if row.paused { "yes" } else { "" }.to_owned()]);
+            print(&table(["queue", "#workers", "#lanes", "paused"], cells))?;
             Unreadable::tell(&unreadable)
         }
         QueuesCommand::Pause { queues } => {

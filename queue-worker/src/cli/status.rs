@@ -9,7 +9,7 @@ use queue_core::{
 use serde::Serialize;
 
 use super::{
-    args::StatusArgs,
+    args::QueueArgs,
     condition,
     exit::Failure,
     output::{print, print_json, table},
@@ -34,6 +34,7 @@ struct Status {
 pub(super) struct QueueStatus {
     queue: String,
     paused: bool,
+    workers: u64,
     lanes: u64,
     jobs: BTreeMap<&'static str, u64>,
     counters: BTreeMap<String, u64>,
@@ -42,20 +43,20 @@ pub(super) struct QueueStatus {
 impl QueueStatus {
     fn new(queue: String, stats: QueueStats) -> Self {
         let jobs = JobState::ALL.map(|state| (state.name(), stats.depth.get(&state).copied().unwrap_or(0)));
-        QueueStatus { queue, paused: stats.paused, lanes: stats.lanes, jobs: jobs.into(), counters: stats.counters }
+        QueueStatus { queue, paused: stats.paused, workers: stats.workers, lanes: stats.lanes, jobs: jobs.into(), counters: stats.counters }
     }
 
-    fn row(&self) -> [String; 12] {
+    fn row(&self) -> [String; 13] {
         let [a, b, c, d, e, f, g, h, i] = JobState::ALL.map(|state| match self.jobs[state.name()] {
             0 => "-".to_owned(),
             jobs => jobs.to_string(),
         });
         let paused = if self.paused { "yes" } else { "" };
-        [self.queue.clone(), a, b, c, d, e, f, g, h, i, self.lanes.to_string(), paused.to_owned()]
+        [self.queue.clone(), a, b, c, d, e, f, g, h, i, self.workers.to_string(), self.lanes.to_string(), paused.to_owned()]
     }
 }
 
-pub(super) async fn status(client: &Client, args: &StatusArgs) -> Result<(), Failure> {
+pub(super) async fn status(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     let info = client.info();
     let durability = client.inspector().durability().await?;
     let condition = client.inspector().condition().await?;
@@ -80,7 +81,21 @@ pub(super) async fn status(client: &Client, args: &StatusArgs) -> Result<(), Fai
 
 fn depths(rows: &[QueueStatus]) -> String {
     table(
-        ["queue", "#scheduled", "#ready", "#active", "#retry", "#parked", "#done", "#dead", "#cancelled", "#expired", "#lanes", "paused"],
+        [
+            "queue",
+            "#scheduled",
+            "#ready",
+            "#active",
+            "#retry",
+            "#parked",
+            "#done",
+            "#dead",
+            "#cancelled",
+            "#expired",
+            "#workers",
+            "#lanes",
+            "paused",
+        ],
         rows.iter().map(QueueStatus::row),
     )
 }

@@ -8,7 +8,7 @@ use std::{
 use queue_core::{Backoff, address::check_name};
 
 use super::Worker;
-use crate::error::WorkerError;
+use crate::{error::WorkerError, identity};
 
 /// Most jobs at once in one process.
 const MAX_CONCURRENCY: usize = 100_000;
@@ -71,6 +71,7 @@ impl Worker {
         if settings.timeout == Some(Duration::ZERO) {
             problems.push("timeout `0s` is no time at all; leave it out for none".to_owned());
         }
+        problems.extend(identity::release(self.release.as_deref()).as_deref().and_then(identity::problem));
         for queue in &self.queues {
             if let Err(error) = check_name("queue", &queue.name) {
                 problems.push(error.to_string());
