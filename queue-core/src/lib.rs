@@ -157,7 +157,7 @@ pub use self::{
     draft::Draft,
     error::{Cause, Error, Result},
     inject::Inject,
-    inspector::{Inspector, Walk},
+    inspector::{AttemptError, Inspector, JobRecord, Page, Walk},
     io::BoxFuture,
     middleware::{Middleware, Next},
     outcome::Outcome,

@@ -114,13 +114,13 @@ async fn many_jobs_of_many_queues_are_streamed_in_order() {
     }
     let mut stored = 0;
     for queue in client.inspector().queues().await.unwrap() {
-        stored += client.inspector().stats(&queue).await.unwrap().depth[&JobState::Ready];
+        stored += client.inspector().stats(&queue).await.unwrap().count(JobState::Ready);
     }
     assert_eq!(stored, 5000);
     // Within a queue they stand in the order of the iterator.
     let page = client.inspector().list("queue-3", JobState::Ready, 0, 500).await.unwrap();
     let ids: Vec<_> = handles.iter().filter(|handle| handle.address().queue.as_ref() == "queue-3").map(Handle::id).collect();
-    assert_eq!(page.jobs.iter().map(|job| &job.id).collect::<Vec<_>>(), ids);
+    assert_eq!(page.jobs.iter().map(|job| &job.address.id).collect::<Vec<_>>(), ids);
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn large_payloads_go_in_batches_that_are_bounded_in_bytes() {
     for outcome in futures_util::future::join_all(jobs).await {
         outcome.unwrap();
     }
-    assert_eq!(client.inspector().stats("default").await.unwrap().depth[&JobState::Ready], 20);
+    assert_eq!(client.inspector().stats("default").await.unwrap().count(JobState::Ready), 20);
 }
 
 #[tokio::test]
@@ -209,7 +209,7 @@ fn a_program_without_tokio_can_do_it_all() {
         let inspector = client.inspector();
         assert_eq!(inspector.find(&handle.id().to_string()).await.unwrap(), *handle.address());
         inspector.cancel(handle.address()).await.unwrap();
-        assert_eq!(inspector.stats("orders").await.unwrap().depth[&JobState::Ready], 2000);
+        assert_eq!(inspector.stats("orders").await.unwrap().count(JobState::Ready), 2000);
     });
 }
 
@@ -243,5 +243,5 @@ async fn many_jobs_can_be_made_of_borrowed_items_in_a_handler() {
     }
     let client = memory().await;
     serve(handler(client.clone(), vec![1, 2, 3])).await.unwrap();
-    assert_eq!(client.inspector().stats("orders").await.unwrap().depth[&JobState::Ready], 5);
+    assert_eq!(client.inspector().stats("orders").await.unwrap().count(JobState::Ready), 5);
 }

@@ -7,7 +7,7 @@ use std::{fs, path::Path, time::Duration};
 use queue_core::{
     Error,
     address::JobId,
-    broker::{Broker, Ending, Enqueue, Enqueued, Finish, Inspect, JobState, NewJob, PartyName, ProcessId, Register, Turn},
+    broker::{Broker, Counter, Ending, Enqueue, Enqueued, Finish, Inspect, JobState, NewJob, PartyName, ProcessId, Register, Turn},
     sqlite::SqliteBroker,
 };
 use rusqlite::Connection;
@@ -175,11 +175,11 @@ async fn what_was_answered_is_there_after_a_restart() {
     assert_eq!(broker.enqueue(&request).await.unwrap(), vec![Enqueued::Stored; 20], "a replay stores nothing");
     assert_eq!(broker.turn(&turn).await.unwrap().deliveries, answer.deliveries, "a replay claims nothing");
     let stats = broker.stats(QUEUE).await.unwrap();
-    assert_eq!((stats.depth[&JobState::Ready], stats.depth[&JobState::Active]), (15, 5));
+    assert_eq!((stats.count(JobState::Ready), stats.count(JobState::Active)), (15, 5));
     let finishes = answer.deliveries.iter().map(|job| Finish::new(job, Ending::Ack { result: None, keep: None }));
     let answer = broker.turn(&Turn::new(QUEUE, lane, 2, LEASE).finish(finishes.collect())).await.unwrap();
     assert!(answer.stale.is_empty());
-    assert_eq!(broker.stats(QUEUE).await.unwrap().counters["done"], 5);
+    assert_eq!(broker.stats(QUEUE).await.unwrap().total(Counter::Done), 5);
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn nobody_is_refused_while_eight_write_at_once() {
         writer.await.unwrap();
     }
     let broker = SqliteBroker::open_path(&path).unwrap();
-    assert_eq!(broker.stats(QUEUE).await.unwrap().depth[&JobState::Ready], 8 * ROUNDS * 2);
+    assert_eq!(broker.stats(QUEUE).await.unwrap().count(JobState::Ready), 8 * ROUNDS * 2);
 }
 
 #[tokio::test]
@@ -246,7 +246,7 @@ async fn who_holds_the_lock_for_too_long_is_told_of() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = broker.enqueue(&Enqueue::new(QUEUE, name.clone(), 1, jobs(1))).await.expect_err("it cannot be stored");
     assert!(matches!(&error, Error::Unavailable { problem, .. } if problem.contains("another process")), "{error}");
-    assert_eq!(broker.stats(QUEUE).await.unwrap().depth.get(&JobState::Ready), None, "reading goes on");
+    assert_eq!(broker.stats(QUEUE).await.unwrap().count(JobState::Ready), 0, "reading goes on");
     other.execute_batch("ROLLBACK").unwrap();
     broker.enqueue(&Enqueue::new(QUEUE, name, 1, jobs(1))).await.unwrap();
 }

@@ -16,7 +16,7 @@ use std::{
 use queue_core::{
     Error,
     address::JobId,
-    broker::{Broker, Ending, Enqueue, Enqueued, Extend, Finish, Inspect, NewJob, ProcessId, Register, Turn},
+    broker::{Broker, Counter, Ending, Enqueue, Enqueued, Extend, Finish, Inspect, NewJob, ProcessId, Register, Turn},
     sqlite::SqliteBroker,
 };
 use tempfile::TempDir;
@@ -155,7 +155,7 @@ async fn a_full_disk_refuses_jobs_and_lets_all_others_be_finished() {
     }
     assert_eq!(finished, stored, "a refused request leaves no job behind");
     let stats = broker.stats(QUEUE).await.unwrap();
-    assert_eq!((stats.counters["enqueued"], stats.counters["done"]), (stored as u64, stored as u64));
+    assert_eq!((stats.total(Counter::Enqueued), stats.total(Counter::Done)), (stored as u64, stored as u64));
 
     disk.free();
     stored_when_there_is_room(&broker, &Enqueue::new(QUEUE, producer, seq, jobs(1))).await;

@@ -10,7 +10,7 @@ use std::{
 
 use queue_core::{
     address::JobId,
-    broker::{Broker, Ending, Enqueue, Finish, Inspect, NewJob, ProcessId, Register, Turn},
+    broker::{Broker, Counter, Ending, Enqueue, Finish, Inspect, NewJob, ProcessId, Register, Turn},
     sqlite::SqliteBroker,
 };
 use tempfile::TempDir;
@@ -69,7 +69,7 @@ async fn a_killed_process_loses_nothing_that_was_answered() {
         }
         missing as u64
     };
-    let counted = broker.stats(QUEUE).await.unwrap().counters["done"];
+    let counted = broker.stats(QUEUE).await.unwrap().total(Counter::Done);
     assert_eq!(missing, counted - done.len() as u64, "what is neither there nor told done was done in a last, untold commit");
     let whole: String = rusqlite::Connection::open(&path).unwrap().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(whole, "ok");

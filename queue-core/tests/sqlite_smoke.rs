@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use queue_core::{
-    broker::{Broker, Ending, Finish, ProcessId, Register, Turn},
+    broker::{Broker, Counter, Ending, Finish, ProcessId, Register, Turn},
     prelude::*,
     sqlite::SqliteBroker,
 };
@@ -30,6 +30,6 @@ async fn a_job_is_claimed_and_acknowledged() {
     let answer = broker.turn(&Turn::new(queue, worker, 2, lease).finish(finishes)).await.unwrap();
     assert!(answer.stale.is_empty() && answer.more);
     let stats = client.inspector().stats("numbers").await.unwrap();
-    assert_eq!(stats.counters["done"], 500);
+    assert_eq!(stats.total(Counter::Done), 500);
     assert_eq!(handles[999].status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
 }

@@ -40,8 +40,8 @@ use queue_core::{
     alarm::Alarm,
     broker::{
         Announcer, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker,
-        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, Page, QueueStats,
-        Reclaimed, Register, Registered, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord, sealed,
+        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
+        Register, Registered, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord, sealed,
     },
 };
 use tokio::time::Instant;
@@ -254,16 +254,16 @@ impl Inspect for MemoryBroker {
         Ok(self.read(queue, |model| model.workers(queue)))
     }
 
-    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
         Ok(self.read(queue, |model| {
             let from = usize::try_from(offset).unwrap_or(usize::MAX);
             let mut ids = model.ids(state).into_iter().skip(from);
             let records = ids.by_ref().take(limit).map(|id| model.jobs[&id].record(&id)).collect();
-            Page::new(records, ids.next().map(|_| offset + limit as u64))
+            StoredPage::new(records, ids.next().map(|_| offset + limit as u64))
         }))
     }
 
-    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         Ok(self.read(queue, |model| model.jobs.get(id).map(|job| job.record(id))))
     }
 

@@ -97,7 +97,7 @@ async fn a_crash_too_many_buries() {
     claim_and_die(&client, "poison", 1).await;
     run(worker(&client, &Arc::default()).lease(LEASE).max_crashes(1), async { until_state(&job, Some(JobState::Dead)).await }).await;
     let record = client.inspector().show(job.address()).await.unwrap();
-    assert_eq!((record.reason, record.attempts), (Some(BuryReason::Crashed), 0));
+    assert_eq!((record.reason, record.failures), (Some(BuryReason::Crashed), 0));
 }
 
 /// Beats do not become rarer than one in five seconds.

@@ -121,7 +121,7 @@ async fn an_error_of_a_middleware_is_treated_like_the_handlers() {
     let handle = plain::job().max_attempts(2).enqueue(&client).await.unwrap();
     let worker = worker(&client, &probe).middleware(Instead(|| Outcome::failed(std::io::Error::other("disk on fire"))));
     run(worker, async { assert_eq!(dead(&handle).await, "failed: disk on fire") }).await;
-    assert_eq!(client.inspector().show(handle.address()).await.unwrap().attempts, 2, "it was retried");
+    assert_eq!(client.inspector().show(handle.address()).await.unwrap().failures, 2, "it was retried");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Probe, memory, run, until, until_registered, worker};
-use queue_core::prelude::*;
+use queue_core::{broker::Counter, prelude::*};
 use queue_worker::QueueConfig;
 
 #[task(queue = "heavy")]
@@ -37,7 +37,7 @@ async fn beside_a_busy_queue(other: QueueConfig, jobs: usize) {
     client.enqueue_all((0..50_000).map(|_| nothing::job())).await.unwrap();
     client.enqueue_all((0..jobs).map(|_| nothing::job().queue("other"))).await.unwrap();
     let inspector = client.inspector();
-    let done = async |queue| inspector.stats(queue).await.unwrap().counters.get("done").copied().unwrap_or_default();
+    let done = async |queue| inspector.stats(queue).await.unwrap().total(Counter::Done);
     run(worker(&client, &probe).register::<nothing>().queue("busy").queue(other).concurrency(256), async {
         until("the end of the other queue", || async { done("other").await == jobs as u64 }).await;
         let busy = done("busy").await;

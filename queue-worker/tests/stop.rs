@@ -77,7 +77,7 @@ async fn what_does_not_end_in_the_grace_time_is_given_back_uncharged() {
     let stopped = ended(running).await;
     assert_eq!((stopped.released, stopped.stuck, stopped.is_clean()), (1, 0, false));
     let record = client.inspector().show(job.address()).await.unwrap();
-    assert_eq!((record.state, record.attempts, record.crashes), (JobState::Ready, 0, 0));
+    assert_eq!((record.state, record.failures, record.crashes), (JobState::Ready, 0, 0));
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn an_error_because_of_the_stop_is_not_charged() {
     shutdown.hurry();
     assert_eq!(ended(running).await.released, 1);
     let record = client.inspector().show(job.address()).await.unwrap();
-    assert_eq!((record.state, record.attempts, record.failures.len()), (JobState::Ready, 0, 0));
+    assert_eq!((record.state, record.failures, record.errors.len()), (JobState::Ready, 0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -138,7 +138,7 @@ async fn a_job_that_had_no_thread_to_start_on_is_released_when_the_worker_stops(
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             seen.noted("started", 1).await;
-            let active = || async { other.inspector().stats("rude").await.unwrap().depth.get(&JobState::Active) == Some(&3) };
+            let active = || async { other.inspector().stats("rude").await.unwrap().count(JobState::Active) == 3 };
             until("all three to be claimed", active).await;
             switch.drain();
             until_health(address, r#""status":"stopping""#).await;
@@ -149,8 +149,8 @@ async fn a_job_that_had_no_thread_to_start_on_is_released_when_the_worker_stops(
     stopper.join().unwrap();
     assert!(stopped.is_clean(), "{stopped:?}");
     assert_eq!(probe.count("started"), 1);
-    let depth = client.inspector().stats("rude").await.unwrap().depth;
-    assert_eq!((depth.get(&JobState::Ready), depth.get(&JobState::Active).copied().unwrap_or_default()), (Some(&2), 0));
+    let stats = client.inspector().stats("rude").await.unwrap();
+    assert_eq!((stats.count(JobState::Ready), stats.count(JobState::Active)), (2, 0));
 }
 
 #[tokio::test]

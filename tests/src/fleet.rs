@@ -128,7 +128,7 @@ impl Fleet {
         self.wait_for("the queues to be empty", async || {
             for queue in &self.queues {
                 let stats = inspector.stats(queue).await;
-                if !stats.is_ok_and(|stats| stats.depth.values().sum::<u64>() == 0) {
+                if !stats.is_ok_and(|stats| stats.jobs() == 0) {
                     return false;
                 }
             }

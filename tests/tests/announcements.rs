@@ -10,7 +10,7 @@ use std::{
 
 use queue_core::{
     JobId,
-    broker::{DynBroker, NewJob},
+    broker::{Counter, DynBroker, NewJob},
     prelude::*,
     redis::RedisBroker,
     registry::Registry,
@@ -70,11 +70,11 @@ async fn nobody_looks_again_for_what_he_has_found(kind: Kind) {
     let running = tokio::spawn(worker.concurrency(10).run_with(shutdown.clone()));
     for producer in [client, elsewhere] {
         let inspector = producer.inspector();
-        let mut done = inspector.stats(QUEUE).await.unwrap().counters.get("done").copied().unwrap_or_default();
+        let mut done = inspector.stats(QUEUE).await.unwrap().total(Counter::Done);
         let mut one = async || {
             producer.enqueue(count::job()).await.unwrap();
             done += 1;
-            let is_done = async || inspector.stats(QUEUE).await.unwrap().counters.get("done") == Some(&done);
+            let is_done = async || inspector.stats(QUEUE).await.unwrap().total(Counter::Done) == done;
             until("the end of the job", is_done).await;
         };
         // The first ones find names for everybody.

@@ -49,7 +49,7 @@ async fn enqueue_and_look(client: Client) {
         number::job(n).enqueue(&client).await.unwrap();
     }
     let stats = client.inspector().stats("anywhere").await.unwrap();
-    assert_eq!(stats.depth[&JobState::Ready], 5);
+    assert_eq!(stats.count(JobState::Ready), 5);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_server_that_is_down_for_a_while() {
         });
         number::job(2).enqueue(&client).await.unwrap();
         let _server = restarted.join().unwrap();
-        assert_eq!(client.inspector().stats("anywhere").await.unwrap().depth[&JobState::Ready], 3);
+        assert_eq!(client.inspector().stats("anywhere").await.unwrap().count(JobState::Ready), 3);
     });
 }
 
@@ -130,7 +130,7 @@ fn a_runtime_that_ends_leaves_no_call_behind() {
         for n in 1..5 {
             number::job(n).enqueue(&client).await.unwrap();
         }
-        assert_eq!(client.inspector().stats("anywhere").await.unwrap().depth[&JobState::Ready], 5);
+        assert_eq!(client.inspector().stats("anywhere").await.unwrap().count(JobState::Ready), 5);
     }))
     .unwrap();
 }

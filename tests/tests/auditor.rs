@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{Audit, BuryReason, CancelAnswer, Damage, DamageKind, DynBroker, Ending, JobState, MAX_BYTES, NewJob},
+    broker::{Audit, BuryReason, CancelAnswer, Counter, Damage, DamageKind, DynBroker, Ending, JobState, MAX_BYTES, NewJob},
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
@@ -77,11 +77,11 @@ impl Place {
     }
 
     async fn depth(&self, state: JobState) -> u64 {
-        self.broker.stats(QUEUE).await.unwrap().depth.get(&state).copied().unwrap_or(0)
+        self.broker.stats(QUEUE).await.unwrap().count(state)
     }
 
     async fn repaired(&self) -> u64 {
-        self.broker.stats(QUEUE).await.unwrap().counters.get("repaired").copied().unwrap_or(0)
+        self.broker.stats(QUEUE).await.unwrap().total(Counter::Repaired)
     }
 
     /// Finds, repairs, and finds nothing any more.
@@ -355,7 +355,7 @@ async fn a_claim_hands_out_no_job_that_runs(kind: Kind) {
             assert!(delivery.envelope.len() == size && lane.end(delivery, ack()).await, "each finish counts");
         }
         let stats = place.broker.stats(QUEUE).await.unwrap();
-        assert_eq!((stats.counters["done"], stats.depth.values().sum::<u64>()), (20, 0));
+        assert_eq!((stats.total(Counter::Done), stats.jobs()), (20, 0));
         assert_eq!(place.audit(Audit { thorough: true, ..LOOK }).await, []);
     }
 }
@@ -382,8 +382,8 @@ async fn rows_that_were_deleted_from_a_sqlite_file_are_mended() {
     assert_eq!(kinds, lost);
     assert_eq!(broker.audit(QUEUE, LOOK).await.unwrap(), []);
     broker.reclaim(QUEUE, &queue_core::broker::CrashRule::default()).await.unwrap();
-    let depth = broker.stats(QUEUE).await.unwrap().depth;
-    assert_eq!((depth.get(&JobState::Active), depth[&JobState::Ready], depth[&JobState::Retry]), (None, 2, 1));
+    let stats = broker.stats(QUEUE).await.unwrap();
+    assert_eq!([JobState::Active, JobState::Ready, JobState::Retry].map(|state| stats.count(state)), [0, 2, 1]);
 }
 
 #[tokio::test]
@@ -409,7 +409,7 @@ async fn records_of_workers_in_a_sqlite_file_are_mended() {
         assert_eq!(kinds, found);
     }
     assert_eq!(broker.audit(QUEUE, LOOK).await.unwrap(), []);
-    assert_eq!((known().await.len(), broker.stats(QUEUE).await.unwrap().counters["repaired"]), (3, 3));
+    assert_eq!((known().await.len(), broker.stats(QUEUE).await.unwrap().total(Counter::Repaired)), (3, 3));
 }
 
 /// A turn that meets an id without a job passes it over, and says so, whatever else it has to look at: nothing, failures or all. What
@@ -480,7 +480,7 @@ async fn a_claim_hands_out_no_job_that_has_ended_and_is_kept(kind: Kind) {
         place.put(1).await;
         let (first, second) = (other.claim(100).await, lane.claim(100).await);
         assert_eq!((first.len(), second.len()), (1, 0), "{first:?}");
-        assert_eq!(place.broker.stats(QUEUE).await.unwrap().counters["done"], 3);
+        assert_eq!(place.broker.stats(QUEUE).await.unwrap().total(Counter::Done), 3);
         assert_eq!(place.depth(JobState::Done).await, 3, "they are kept as they were");
     }
 }

@@ -139,7 +139,7 @@ fn a_job_goes_from_the_command_line_to_its_result() {
     let job = place.ok(&["enqueue", "greet", "--args", r#"{"name":"Bo","times":2}"#, "--id", "bo"]);
     assert_eq!(job, "greetings/bo");
     let shown = place.json(&["jobs", "show", &job, "--json"]);
-    assert_eq!((&shown["state"], &shown["args"]["name"]), (&"ready".into(), &"Bo".into()));
+    assert_eq!((&shown["state"], &shown["payload"]["name"]), (&"ready".into(), &"Bo".into()));
     assert!(shown["enqueued_at"].as_str().is_some_and(|at| at.starts_with("20")), "{shown}");
     place.work_until(&job, "done");
     let shown = place.json(&["jobs", "show", "bo", "--json"]);

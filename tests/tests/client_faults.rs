@@ -54,7 +54,7 @@ fn client(broker: &Arc<FailingBroker>, deadline: Duration) -> Client {
 }
 
 async fn stored(client: &Client) -> u64 {
-    client.inspector().stats("numbers").await.unwrap().depth.get(&JobState::Ready).copied().unwrap_or(0)
+    client.inspector().stats("numbers").await.unwrap().count(JobState::Ready)
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn a_job_says_when_it_was_enqueued_by_the_brokers_clock() {
     let client = client(&broker, LONG);
     let enqueued_ms = async |handle: Handle<number>| {
         let record = client.inspector().show(handle.address()).await.unwrap();
-        Envelope::decode(&record.envelope).unwrap().enqueued_ms.expect("it says when")
+        Envelope::decode(record.stored()).unwrap().enqueued_ms.expect("it says when")
     };
     for n in 0..3 {
         broker.enqueues.plan([Fault::LostRequest]);

@@ -13,7 +13,12 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{broker::JobState, envelope::Envelope, prelude::*, registry::Registry};
+use queue_core::{
+    broker::{Counter, JobState},
+    envelope::Envelope,
+    prelude::*,
+    registry::Registry,
+};
 use queue_tests::{
     patience::until,
     server::{Kind, Server},
@@ -77,16 +82,16 @@ async fn waiting(client: &Client) -> BTreeSet<u32> {
     let (mut numbers, mut listed, mut walk) = (BTreeSet::new(), 0, inspector.walk(QUEUE, JobState::Ready));
     while let Some(jobs) = walk.next().await.unwrap() {
         for job in jobs {
-            let record = inspector.show(&format!("{QUEUE}/{}", job.id).parse().unwrap()).await.unwrap();
-            let envelope = Envelope::decode(&record.envelope).unwrap();
+            let record = inspector.show(&job.address).await.unwrap();
+            let envelope = Envelope::decode(record.stored()).unwrap();
             let number = *envelope.payload.last().unwrap();
             listed += 1;
             assert!(numbers.insert(number.into()), "{number} is there twice");
         }
     }
     let stats = inspector.stats(QUEUE).await.unwrap();
-    assert_eq!(stats.depth.get(&JobState::Ready).copied().unwrap_or(0), listed);
-    assert_eq!(stats.counters.get("enqueued").copied().unwrap_or(0), listed, "what is counted is there");
+    assert_eq!(stats.count(JobState::Ready), listed);
+    assert_eq!(stats.total(Counter::Enqueued), listed, "what is counted is there");
     numbers
 }
 
@@ -132,8 +137,8 @@ async fn a_cancel_happens_or_does_not(client: Client) {
         until("the job to be gone", || async { job.status().await.unwrap().is_none_or(|state| state == JobState::Cancelled) }).await;
     }
     let stats = inspector.stats(QUEUE).await.unwrap();
-    assert_eq!(stats.depth.get(&JobState::Ready).copied().unwrap_or(0), 0);
-    assert_eq!(stats.counters["cancelled"], 12, "each was counted once");
+    assert_eq!(stats.count(JobState::Ready), 0);
+    assert_eq!(stats.total(Counter::Cancelled), 12, "each was counted once");
 }
 
 async fn a_worker_leaves_every_job_to_its_successor(client: Client) {
@@ -151,11 +156,11 @@ async fn a_worker_leaves_every_job_to_its_successor(client: Client) {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let last = tokio::spawn(worker().run(async { drop(stopped.await) }));
     let inspector = client.inspector();
-    let done = async || inspector.stats(QUEUE).await.unwrap().counters.get("done").copied().unwrap_or(0);
+    let done = async || inspector.stats(QUEUE).await.unwrap().total(Counter::Done);
     until("every job to be done", async || done().await >= u64::from(JOBS)).await;
     drop(stop);
     last.await.unwrap().unwrap();
     assert_eq!(done().await, u64::from(JOBS), "each ended once");
-    let left: u64 = inspector.stats(QUEUE).await.unwrap().depth.values().sum();
+    let left: u64 = inspector.stats(QUEUE).await.unwrap().jobs();
     assert_eq!(left, 0);
 }

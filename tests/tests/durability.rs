@@ -55,7 +55,7 @@ async fn a_server_that_can_be_asked_syncs_its_log_before_it_answers(kind: Kind) 
     }
     let many = safe.enqueue_all((0..1000).map(note::job)).await.unwrap();
     assert!(many.iter().all(|job| job.confirmed().is_some_and(|confirmed| confirmed.durability == expected)));
-    assert_eq!(client.inspector().stats("durability").await.unwrap().depth[&JobState::Ready], 1004);
+    assert_eq!(client.inspector().stats("durability").await.unwrap().count(JobState::Ready), 1004);
 }
 
 async fn an_enqueue_waits_for_replicas_and_says_how_many_there_were(kind: Kind) {

@@ -9,7 +9,7 @@ use std::{
 
 use queue_core::{
     Client,
-    broker::{BuryReason, JobState, QueueStats},
+    broker::{BuryReason, Counter, JobState, QueueStats},
 };
 use queue_tests::{
     chronicle::{abort, record},
@@ -59,16 +59,16 @@ async fn workers_that_are_killed_lose_no_job(stage: Stage) {
     let mut workers = vec![stage.worker(), stage.worker()];
     let mut killed = BTreeSet::new();
     for round in 1..=3 {
-        until("some jobs to be done", || async { stage.counter("done").await >= round * 40 }).await;
+        until("some jobs to be done", || async { stage.counter(Counter::Done).await >= round * 40 }).await;
         let worker = workers.remove(0);
         killed.insert(worker.id());
         worker.kill();
         workers.push(stage.worker());
     }
-    until("all jobs to be done", || async { stage.counter("done").await >= u64::from(JOBS) }).await;
+    until("all jobs to be done", || async { stage.counter(Counter::Done).await >= u64::from(JOBS) }).await;
     let stats = stage.stats().await;
-    assert_eq!(stats.counters["done"], u64::from(JOBS), "each is acknowledged once");
-    assert_eq!(stats.depth.values().sum::<u64>(), 0, "{stats:?}");
+    assert_eq!(stats.total(Counter::Done), u64::from(JOBS), "each is acknowledged once");
+    assert_eq!(stats.jobs(), 0, "{stats:?}");
     let ended = stage.times("end");
     assert!((0..JOBS).all(|number| ended.contains_key(&number)), "each has run to its end");
     let (starts, mut twice) = (stage.processes("start"), 0);
@@ -80,25 +80,29 @@ async fn workers_that_are_killed_lose_no_job(stage: Stage) {
         );
         twice += before.len() as u64;
     }
-    assert!(twice <= stats.counters["reclaimed"], "{twice} further starts, of {} that were taken back", stats.counters["reclaimed"]);
-    assert_eq!(stats.counters.get("failed"), None, "a death is no failure");
+    assert!(
+        twice <= stats.total(Counter::Reclaimed),
+        "{twice} further starts, of {} that were taken back",
+        stats.total(Counter::Reclaimed)
+    );
+    assert_eq!(stats.total(Counter::Failed), 0, "a death is no failure");
 }
 
 /// SIGTERM: what runs comes to its end, what waits is left alone, and nothing is charged.
 async fn a_worker_that_is_told_to_stop_ends_its_jobs_and_leaves_the_rest(stage: Stage) {
     stage.enqueue(0..200, 100).await;
     let worker = stage.worker();
-    until("some jobs to be done", || async { stage.counter("done").await >= 10 }).await;
+    until("some jobs to be done", || async { stage.counter(Counter::Done).await >= 10 }).await;
     assert_eq!(worker.stop().await, Some(0));
     let stats = stage.stats().await;
-    let done = stats.counters["done"];
-    assert_eq!((stats.depth.get(&JobState::Active), stats.depth[&JobState::Ready]), (None, 200 - done));
+    let done = stats.total(Counter::Done);
+    assert_eq!((stats.count(JobState::Active), stats.count(JobState::Ready)), (0, 200 - done));
     assert_eq!(u64::try_from(stage.times("end").len()).unwrap(), done);
     let _worker = stage.worker();
-    until("the others to be done", || async { stage.counter("done").await == 200 }).await;
+    until("the others to be done", || async { stage.counter(Counter::Done).await == 200 }).await;
     assert!(stage.times("start").values().all(|times| *times == 1), "no job ran twice");
     let stats = stage.stats().await;
-    assert!(["failed", "crashed", "reclaimed"].iter().all(|name| !stats.counters.contains_key(*name)), "{stats:?}");
+    assert_eq!([Counter::Failed, Counter::Crashed, Counter::Reclaimed].map(|counter| stats.total(counter)), [0; 3], "{stats:?}");
 }
 
 /// The poisonous job is found: it is dead, as `crashed`, and those that were held with it are done.
@@ -111,11 +115,11 @@ async fn a_job_that_kills_its_process_is_buried_and_its_neighbours_are_not(stage
         if worker.ended().is_some() {
             worker = stage.worker();
         }
-        async { stage.counter("done").await == 20 && stage.counter("dead").await == 1 }
+        async { stage.counter(Counter::Done).await == 20 && stage.counter(Counter::Dead).await == 1 }
     })
     .await;
     let record = stage.client.inspector().show(poison.address()).await.unwrap();
-    assert_eq!((record.state, record.reason, record.attempts), (JobState::Dead, Some(BuryReason::Crashed), 0));
+    assert_eq!((record.state, record.reason, record.failures), (JobState::Dead, Some(BuryReason::Crashed), 0));
     assert_eq!(stage.times("start")[&1000], 3);
 }
 
@@ -126,15 +130,15 @@ async fn a_worker_that_was_held_beyond_its_lease_can_change_nothing(stage: Stage
     until("all four to start", || async { stage.times("start").len() == 4 }).await;
     zombie.signal("-STOP");
     let heir = stage.worker();
-    until("the heir to be done", || async { stage.counter("done").await == 4 }).await;
+    until("the heir to be done", || async { stage.counter(Counter::Done).await == 4 }).await;
     zombie.signal("-CONT");
     // It is alive, and knows that it lost: it serves again under another name.
     assert_eq!(heir.stop().await, Some(0));
     stage.enqueue(10..12, 0).await;
-    until("the zombie to work again", || async { stage.counter("done").await == 6 }).await;
+    until("the zombie to work again", || async { stage.counter(Counter::Done).await == 6 }).await;
     let stats = stage.stats().await;
-    assert_eq!((stats.counters["done"], stats.depth.values().sum::<u64>()), (6, 0), "{stats:?}");
-    assert_eq!(stats.counters["reclaimed"], 4);
+    assert_eq!((stats.total(Counter::Done), stats.jobs()), (6, 0), "{stats:?}");
+    assert_eq!(stats.total(Counter::Reclaimed), 4);
 }
 
 mod under_a_server_that_fails {
@@ -153,15 +157,15 @@ async fn a_server_that_is_killed_and_restarted_loses_nothing(kind: Kind) {
     stage.enqueue(0..JOBS, 20).await;
     let _workers = [stage.worker(), stage.worker()];
     for round in 1..=3 {
-        until("some jobs to be done", || async { stage.counter("done").await >= round * 50 }).await;
+        until("some jobs to be done", || async { stage.counter(Counter::Done).await >= round * 50 }).await;
         let server = stage.server.as_mut().expect("it is on a server");
         server.kill();
         tokio::time::sleep(Duration::from_millis(300)).await; // the outage
         server.restart();
     }
-    until("all jobs to be done", || async { stage.counter("done").await == u64::from(JOBS) }).await;
+    until("all jobs to be done", || async { stage.counter(Counter::Done).await == u64::from(JOBS) }).await;
     let stats = stage.stats().await;
-    assert_eq!(stats.depth.values().sum::<u64>(), 0);
+    assert_eq!(stats.jobs(), 0);
     assert!(stage.times("start").values().all(|times| *times == 1), "an outage within the lease redelivers nothing: {stats:?}");
 }
 
@@ -170,14 +174,14 @@ async fn a_server_that_stands_still_redelivers_nothing(kind: Kind) {
     let stage = Stage::on_a_server(kind).await;
     stage.enqueue(0..60, 300).await;
     let _workers = [stage.worker(), stage.worker()];
-    until("some jobs to be done", || async { stage.counter("done").await >= 10 }).await;
+    until("some jobs to be done", || async { stage.counter(Counter::Done).await >= 10 }).await;
     let server = stage.server.as_ref().expect("it is on a server");
     server.pause();
     tokio::time::sleep(LEASE * 3).await; // every lease runs out meanwhile
     server.resume();
-    until("all jobs to be done", || async { stage.counter("done").await == 60 }).await;
+    until("all jobs to be done", || async { stage.counter(Counter::Done).await == 60 }).await;
     assert!(stage.times("start").values().all(|times| *times == 1), "{:?}", stage.times("start"));
-    assert_eq!(stage.stats().await.counters.get("reclaimed"), None);
+    assert_eq!(stage.stats().await.total(Counter::Reclaimed), 0);
 }
 
 /// A broker, a journal, and the worker processes of one test.
@@ -238,7 +242,7 @@ impl Stage {
     }
 
     /// A counter; zero while the broker is away.
-    async fn counter(&self, name: &str) -> u64 {
-        self.client.inspector().stats(QUEUE).await.ok().and_then(|stats| stats.counters.get(name).copied()).unwrap_or(0)
+    async fn counter(&self, counter: Counter) -> u64 {
+        self.client.inspector().stats(QUEUE).await.map_or(0, |stats| stats.total(counter))
     }
 }

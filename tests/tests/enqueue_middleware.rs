@@ -12,7 +12,6 @@ use queue_core::{
     Draft, Error, JobAddress, Middleware, Result,
     broker::{Durability, JobState},
     client::RawJob,
-    envelope::Envelope,
     prelude::*,
 };
 use queue_testing::memory_broker::MemoryBroker;
@@ -88,13 +87,12 @@ fn signs(name: &'static str) -> Each<impl Fn(&mut Draft<'_>) -> Result<()> + Sen
 
 /// A header of a stored job.
 async fn header(client: &Client, job: &JobAddress, name: &str) -> Option<String> {
-    let record = client.inspector().show(job).await.unwrap();
-    Envelope::decode(&record.envelope).unwrap().headers.remove(name)
+    client.inspector().show(job).await.unwrap().headers.remove(name)
 }
 
 /// How many jobs wait in a queue.
 async fn ready(client: &Client, queue: &str) -> u64 {
-    client.inspector().stats(queue).await.unwrap().depth.get(&JobState::Ready).copied().unwrap_or(0)
+    client.inspector().stats(queue).await.unwrap().count(JobState::Ready)
 }
 
 async fn what_a_middleware_changes_is_stored(client: Client) {
@@ -112,11 +110,11 @@ async fn what_a_middleware_changes_is_stored(client: Client) {
     let handle = number::job(1).header("secret", "s").header("trace", "t").priority(Priority::High).enqueue(&changing).await.unwrap();
     let record = client.inspector().show(handle.address()).await.unwrap();
     assert_eq!((record.state, record.priority), (JobState::Scheduled, Priority::Low));
-    let envelope = Envelope::decode(&record.envelope).unwrap();
-    assert_eq!((envelope.retention_ms, envelope.max_attempts, envelope.timeout_ms), (Some(60_000), Some(7), Some(5_000)));
-    assert!(envelope.expires_ms.is_some());
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    assert_eq!((record.retention, record.max_attempts, record.timeout), (seconds(60), Some(7), seconds(5)));
+    assert!(record.expires_at.is_some());
     let headers = [("tenant", "7"), ("trace", "t")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-    assert_eq!(envelope.headers, headers.into());
+    assert_eq!(record.headers, headers.into());
 
     let at_once = with(&client, |draft| {
         draft.set_delay(Duration::ZERO);

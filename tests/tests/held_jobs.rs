@@ -3,7 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use queue_core::{broker::JobState, prelude::*};
+use queue_core::{
+    broker::{Counter, JobState},
+    prelude::*,
+};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},
@@ -44,8 +47,8 @@ async fn most_held(url: &str) -> u64 {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             let stats = inspector.stats("held").await.unwrap();
-            most = most.max(stats.depth.get(&JobState::Active).copied().unwrap_or(0));
-            if stats.counters.get("done").copied().unwrap_or(0) == JOBS {
+            most = most.max(stats.count(JobState::Active));
+            if stats.total(Counter::Done) == JOBS {
                 return;
             }
             assert!(Instant::now() < end, "the queue is not drained: {stats:?}");

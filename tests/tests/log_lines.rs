@@ -116,7 +116,7 @@ async fn every_dead_letter_is_one_line(url: &str, queue: &str) {
         let job = client.inspector().find(line.field("job")).await.unwrap();
         let record = client.inspector().show(&job).await.unwrap();
         let reason = record.reason.map(|reason| reason.name());
-        assert_eq!((reason, record.attempts.to_string().as_str()), (Some(line.field("reason")), attempts.as_str()));
+        assert_eq!((reason, record.failures.to_string().as_str()), (Some(line.field("reason")), attempts.as_str()));
     }
 }
 
@@ -198,8 +198,7 @@ fn serving(client: &Client, gate: &Arc<Gate>, queues: &str) -> Worker {
 }
 
 async fn active(client: &Client, queue: &str) -> u64 {
-    let depth = client.inspector().stats(queue).await.unwrap().depth;
-    depth.get(&queue_core::broker::JobState::Active).copied().unwrap_or_default()
+    client.inspector().stats(queue).await.unwrap().count(queue_core::broker::JobState::Active)
 }
 
 async fn a_worker_that_starts_before_its_server_says_so_once(kind: Kind) {

@@ -9,7 +9,7 @@ use std::{
 
 use queue_core::{
     Error, JobId,
-    broker::{Audit, DamageKind, DynBroker, Inspect, NewJob},
+    broker::{Audit, Counter, DamageKind, DynBroker, Inspect, NewJob},
     redis::RedisBroker,
 };
 use queue_testing::conformance::{Lane, Producer, ack, envelope};
@@ -94,7 +94,7 @@ async fn each_key_is_named_and_renamed_and_its_queue_works_again(kind: Kind) {
         let held = lane.claim(10).await;
         assert_eq!(held.len(), if name == "jobs" { 1 } else { 2 }, "{name}");
         assert!(lane.end(&held[0], ack()).await);
-        assert_eq!(broker.stats(&queue).await.unwrap().counters["done"], 1, "{name}");
+        assert_eq!(broker.stats(&queue).await.unwrap().total(Counter::Done), 1, "{name}");
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use queue_core::{
     Client, Error, JobId,
-    broker::{Broker, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, JobState, NewJob, ProcessId, Register, Turn},
+    broker::{Broker, Counter, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, JobState, NewJob, ProcessId, Register, Turn},
     prelude::task,
     redis::RedisBroker,
 };
@@ -86,7 +86,7 @@ async fn a_killed_server_with_an_append_only_file_loses_nothing(kind: Kind) {
     let broker = client.broker();
     assert_eq!(ids(broker, "faults", JobState::Ready).await, stored, "each is there once");
     let stats = broker.stats("faults").await.unwrap();
-    assert_eq!((stats.depth[&JobState::Ready], stats.counters["enqueued"]), (400, 400));
+    assert_eq!((stats.count(JobState::Ready), stats.total(Counter::Enqueued)), (400, 400));
 }
 
 async fn scripts_that_the_server_forgot_are_sent_again(kind: Kind) {
@@ -103,7 +103,7 @@ async fn scripts_that_the_server_forgot_are_sent_again(kind: Kind) {
         server.command(&["SCRIPT", "FLUSH"]);
         assert!(broker.extend(&[Extend::new("faults", worker.clone(), seq, LEASE)]).await[0].is_ok());
     }
-    assert_eq!(broker.stats("faults").await.unwrap().depth[&JobState::Ready], 10);
+    assert_eq!(broker.stats("faults").await.unwrap().count(JobState::Ready), 10);
 }
 
 async fn a_wrong_password_is_told_without_repeating_it(kind: Kind) {
@@ -193,7 +193,7 @@ async fn replies_that_are_cut_off_double_nothing(kind: Kind) {
     enqueuing.await.unwrap();
     assert!(proxy.harmed() > 0, "something was cut");
     let stats = client.broker().stats("faults").await.unwrap();
-    assert_eq!((stats.depth[&JobState::Ready], stats.counters["enqueued"]), (5001, 5001));
+    assert_eq!((stats.count(JobState::Ready), stats.total(Counter::Enqueued)), (5001, 5001));
 }
 
 async fn a_reply_that_never_comes_is_asked_for_again_on_another_connection(kind: Kind) {
@@ -209,7 +209,7 @@ async fn a_reply_that_never_comes_is_asked_for_again_on_another_connection(kind:
     eventually("the reply is swallowed", async || (proxy.harmed() > 0).then_some(())).await;
     proxy.set(Harm::None);
     waiting.await.unwrap().unwrap();
-    assert_eq!(client.broker().stats("faults").await.unwrap().counters["enqueued"], 2);
+    assert_eq!(client.broker().stats("faults").await.unwrap().total(Counter::Enqueued), 2);
 }
 
 async fn a_turn_whose_reply_was_lost_is_answered_again(kind: Kind) {
@@ -226,13 +226,13 @@ async fn a_turn_whose_reply_was_lost_is_answered_again(kind: Kind) {
     let error = broker.turn(&turn).await.unwrap_err();
     assert!(error.is_ambiguous(), "{error:?}");
     let direct = server.broker().await;
-    assert_eq!(direct.stats("faults").await.unwrap().counters["done"], 5, "it had arrived");
+    assert_eq!(direct.stats("faults").await.unwrap().total(Counter::Done), 5, "it had arrived");
     proxy.set(Harm::None);
     let answer = broker.turn(&turn).await.unwrap();
     assert_eq!((answer.deliveries.len(), answer.stale.len()), (5, 0));
     held.extend(answer.deliveries);
     let stats = direct.stats("faults").await.unwrap();
-    assert_eq!((stats.depth[&JobState::Active], stats.depth[&JobState::Ready], stats.counters["done"]), (5, 10, 5));
+    assert_eq!((stats.count(JobState::Active), stats.count(JobState::Ready), stats.total(Counter::Done)), (5, 10, 5));
     assert_eq!(held.iter().map(|delivery| &delivery.id).collect::<HashSet<_>>().len(), 10);
 }
 
@@ -266,7 +266,7 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
 
     let refused = broker.enqueue(&Enqueue::new("faults", producer.clone(), 2, jobs(10))).await.unwrap_err();
     assert!(matches!(refused, Error::BrokerFull { .. }), "{refused:?}");
-    assert_eq!(broker.stats("faults").await.unwrap().counters["enqueued"], 300);
+    assert_eq!(broker.stats("faults").await.unwrap().total(Counter::Enqueued), 300);
     assert!(broker.extend(&[Extend::new("faults", worker.clone(), 1, LEASE)]).await[0].is_ok());
     let endings = [
         ack(),
@@ -294,7 +294,7 @@ async fn a_full_server_refuses_enqueues_and_nothing_else(kind: Kind) {
 
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     broker.enqueue(&Enqueue::new("faults", producer, 2, jobs(10))).await.unwrap();
-    assert_eq!(broker.stats("faults").await.unwrap().counters["enqueued"], 310);
+    assert_eq!(broker.stats("faults").await.unwrap().total(Counter::Enqueued), 310);
 }
 
 async fn namespaces_know_nothing_of_each_other(kind: Kind) {
@@ -305,7 +305,7 @@ async fn namespaces_know_nothing_of_each_other(kind: Kind) {
     assert!(mail.inspector().queues().await.unwrap().is_empty());
     let handle = note::job(2).id("same").enqueue(&mail).await.unwrap();
     assert!(!handle.existing());
-    assert_eq!(shop.inspector().stats("faults").await.unwrap().counters["enqueued"], 1);
+    assert_eq!(shop.inspector().stats("faults").await.unwrap().total(Counter::Enqueued), 1);
     let keys = server.command(&["EVAL", "return table.concat(redis.call('KEYS', '*'), ' ')", "0"]);
     assert!(keys.split_whitespace().all(|key| key.starts_with("shop:") || key.starts_with("mail:")), "{keys}");
 }
@@ -355,7 +355,7 @@ async fn a_flushed_server_has_forgotten_everyone_and_work_goes_on(kind: Kind) {
     // The client's own producer is forgotten too: it registers anew, since that sequence was never sent before.
     let handle = note::job(2).enqueue(&client).await.unwrap();
     assert_eq!(handle.status().await.unwrap(), Some(JobState::Ready));
-    assert_eq!(client.inspector().stats("faults").await.unwrap().counters["enqueued"], 1);
+    assert_eq!(client.inspector().stats("faults").await.unwrap().total(Counter::Enqueued), 1);
 }
 
 #[tokio::test]
@@ -424,7 +424,7 @@ async fn ids(broker: &DynBroker, queue: &str, state: JobState) -> HashSet<JobId>
     let (mut ids, mut walk) = (HashSet::new(), Client::with_broker(broker.clone()).inspector().walk(queue, state));
     while let Some(jobs) = walk.next().await.unwrap() {
         for job in jobs {
-            assert!(ids.insert(job.id.clone()), "{} is listed twice", job.id);
+            assert!(ids.insert(job.address.id.clone()), "{} is listed twice", job.address);
         }
     }
     ids

@@ -5,7 +5,7 @@ use std::time::Duration;
 use queue_core::{
     Error, JobId,
     broker::{
-        Audit, Broker, BuryReason, Damage, DamageKind, Delivery, Ending, Enqueue, Inspect, NewJob, PartyName, Priority, ProcessId,
+        Audit, Broker, BuryReason, Counter, Damage, DamageKind, Delivery, Ending, Enqueue, Inspect, NewJob, PartyName, Priority, ProcessId,
         Register, SweepLimits, Turn,
     },
 };
@@ -276,7 +276,7 @@ async fn a_producer_that_sends_between_two_looks_is_not_forgotten(kind: Kind) {
     }
     assert_eq!(broker.sweep("notes", &limits).await.unwrap().producers, 1, "it has sent nothing");
     assert!(matches!(send(4).await, Err(Error::Forgotten(_))));
-    assert_eq!(broker.stats("notes").await.unwrap().counters["enqueued"], 3);
+    assert_eq!(broker.stats("notes").await.unwrap().total(Counter::Enqueued), 3);
 }
 
 /// From a look on its time begins anew, whether it sends or not.

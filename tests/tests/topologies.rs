@@ -129,7 +129,7 @@ async fn queues_of_a_cluster_are_found_on_all_nodes(kind: Kind) {
     sorted.sort();
     assert_eq!(known, sorted);
     for (job, queue) in jobs.iter().zip(&queues) {
-        assert_eq!(inspector.stats(queue).await.unwrap().depth[&JobState::Ready], 1);
+        assert_eq!(inspector.stats(queue).await.unwrap().count(JobState::Ready), 1);
         assert_eq!(inspector.find(&job.id().to_string()).await.unwrap(), *job.address(), "by its bare id");
         assert_eq!(inspector.show(job.address()).await.unwrap().state, JobState::Ready);
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use queue_core::{
-    broker::{ProcessId, Register, Turn},
+    broker::{Counter, ProcessId, Register, Turn},
     prelude::*,
     sqlite::SqliteBroker,
 };
@@ -44,7 +44,7 @@ async fn lost_requests_and_replies_neither_lose_nor_double_a_job() {
     let worker = worker.queue("shaky").queue("shaky_retry");
     let working = tokio::spawn(worker.run(async { drop(stopped.await) }));
     let inspector = steady.inspector();
-    let done = async |queue: &str| inspector.stats(queue).await.unwrap().counters.get("done").copied().unwrap_or(0);
+    let done = async |queue: &str| inspector.stats(queue).await.unwrap().total(Counter::Done);
     until("the worker to be at work", || async { done("shaky").await > 0 }).await;
     until("all jobs to be done", || async {
         let fault = [Fault::RequestLost, Fault::ReplyLost][fastrand::usize(..2)];
@@ -62,10 +62,10 @@ async fn lost_requests_and_replies_neither_lose_nor_double_a_job() {
     assert!((JOBS..JOBS + 50).all(|number| runs[&number] == 2), "{runs:?}");
     for queue in ["shaky", "shaky_retry"] {
         let stats = inspector.stats(queue).await.unwrap();
-        assert_eq!(stats.depth.values().sum::<u64>(), 0, "{stats:?}");
-        assert!(!stats.counters.contains_key("reclaimed") && !stats.counters.contains_key("crashed"), "{stats:?}");
+        assert_eq!(stats.jobs(), 0, "{stats:?}");
+        assert_eq!((stats.total(Counter::Reclaimed), stats.total(Counter::Crashed)), (0, 0), "{stats:?}");
     }
-    assert_eq!(inspector.stats("shaky_retry").await.unwrap().counters["failed"], 50);
+    assert_eq!(inspector.stats("shaky_retry").await.unwrap().total(Counter::Failed), 50);
 }
 
 /// A worker that loses its broker for a while goes on by itself.
@@ -81,7 +81,7 @@ async fn a_worker_outlives_an_outage_of_its_broker() {
     for round in 1..=3 {
         steady.enqueue_all((0..20).map(|number| count::job(round * 100 + number))).await.unwrap();
         until("this round to be done", || async {
-            steady.inspector().stats("shaky").await.unwrap().counters.get("done") == Some(&u64::from(round * 20))
+            steady.inspector().stats("shaky").await.unwrap().total(Counter::Done) == u64::from(round * 20)
         })
         .await;
         broker.fail(Fault::RequestLost, u32::MAX);
@@ -99,7 +99,7 @@ async fn a_duty_that_panics_is_started_again_while_the_others_go_on() {
     let inner = SqliteBroker::open("sqlite::memory:").unwrap();
     let broker = FailingBroker::new(inner.clone());
     let steady = Client::with_broker(inner);
-    let done = async || steady.inspector().stats("shaky").await.unwrap().counters.get("done").copied().unwrap_or(0);
+    let done = async || steady.inspector().stats("shaky").await.unwrap().total(Counter::Done);
     count::job(0).enqueue(&steady).await.unwrap();
     let lease = Duration::from_millis(50);
     let dead = steady.broker().register(&Register::lane("shaky", ProcessId::random(), lease)).await.unwrap().name;

@@ -102,7 +102,7 @@ async fn after_kill(server: &Server) -> Readings {
     killed.kill().await?;
     let begun = Instant::now();
     let inspector = client.inspector();
-    while inspector.stats("bench").await?.depth.values().sum::<u64>() > 0 {
+    while inspector.stats("bench").await?.jobs() > 0 {
         if begun.elapsed() > PATIENCE {
             return Err("not all jobs had run 120 s after the kill".into());
         }

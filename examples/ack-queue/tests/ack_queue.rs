@@ -60,7 +60,7 @@ impl Drop for User {
 #[tokio::main(flavor = "current_thread")]
 async fn set_aside(url: &str) -> u64 {
     let stats = Client::connect(url).await.unwrap().inspector().stats("messages").await.unwrap();
-    stats.depth.get(&JobState::Dead).copied().unwrap_or(0)
+    stats.count(JobState::Dead)
 }
 
 fn on_both(story: fn(&str)) {

@@ -97,10 +97,10 @@ impl World {
     /// One job per account is in the rotation, and nothing else is anywhere.
     async fn assert_nothing_lost(&self) {
         let stats = Client::connect(&self.url).await.unwrap().inspector().stats("accounts").await.unwrap();
-        let rotating: u64 = stats.depth.iter().filter(|(state, _)| !state.is_final()).map(|(_, n)| n).sum();
+        let rotating: u64 = JobState::ALL.into_iter().filter(|state| !state.is_final()).map(|state| stats.count(state)).sum();
         assert_eq!(rotating, N as u64, "{stats:?}");
-        assert_eq!(stats.depth.get(&JobState::Dead).copied().unwrap_or(0), 0, "{stats:?}");
-        assert_eq!(stats.depth.values().sum::<u64>(), N as u64, "{stats:?}");
+        assert_eq!(stats.count(JobState::Dead), 0, "{stats:?}");
+        assert_eq!(stats.jobs(), N as u64, "{stats:?}");
     }
 }
 

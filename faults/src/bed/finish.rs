@@ -86,9 +86,8 @@ impl Bed {
         let drained = self
             .until("the queue to drain", time, async |bed| {
                 let Ok(stats) = bed.client.inspector().stats(QUEUE).await else { return false };
-                let waits = |state: &JobState| !state.is_final();
-                let left: u64 = stats.depth.iter().filter(|(state, _)| waits(state)).map(|(_, depth)| depth).sum();
-                left == 0 && bed.producers.iter_mut().all(Producer::has_ended)
+                let is_empty = |state: JobState| state.is_final() || stats.count(state) == 0;
+                JobState::ALL.into_iter().all(is_empty) && bed.producers.iter_mut().all(Producer::has_ended)
             })
             .await;
         Ok(drained.is_ok().then(|| u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)))

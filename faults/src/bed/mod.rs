@@ -21,7 +21,7 @@ use std::{
 use fastrand::Rng;
 use queue_core::{
     Client,
-    broker::{Condition, JobState},
+    broker::{Condition, Counter, JobState},
 };
 use queue_tests::proxy::Harm;
 use tempfile::TempDir;
@@ -308,7 +308,7 @@ impl Bed {
     /// When that takes too long.
     pub async fn progress(&mut self, done: u64) -> Result<(), Problem> {
         self.until("jobs to be done", Duration::from_secs(60), async |bed| {
-            bed.counter("done").await >= done || bed.producers.iter_mut().all(Producer::has_ended)
+            bed.counter(Counter::Done).await >= done || bed.producers.iter_mut().all(Producer::has_ended)
         })
         .await
     }
@@ -343,13 +343,13 @@ impl Bed {
     }
 
     /// A counter of the queue; zero while the broker is away.
-    pub async fn counter(&self, name: &str) -> u64 {
-        self.client.inspector().stats(QUEUE).await.ok().and_then(|stats| stats.counters.get(name).copied()).unwrap_or(0)
+    pub async fn counter(&self, counter: Counter) -> u64 {
+        self.client.inspector().stats(QUEUE).await.map_or(0, |stats| stats.total(counter))
     }
 
     /// How many jobs are in a state; none while the broker is away.
     pub async fn depth(&self, state: JobState) -> u64 {
-        self.client.inspector().stats(QUEUE).await.ok().and_then(|stats| stats.depth.get(&state).copied()).unwrap_or(0)
+        self.client.inspector().stats(QUEUE).await.map_or(0, |stats| stats.count(state))
     }
 
     fn resources(&mut self) -> Resources {

@@ -8,7 +8,7 @@ use std::{
 
 use queue_core::{
     Client,
-    broker::{Audit, JobState},
+    broker::{Audit, Counter, JobState},
 };
 
 use super::{Bed, Problem, broker::Place};
@@ -122,7 +122,7 @@ impl Bed {
     async fn rest(&mut self) -> Result<(), Problem> {
         let jobs = self.setup.jobs;
         self.until("all jobs to be done", std::time::Duration::from_secs(60), async |bed| {
-            bed.producers.iter_mut().all(super::child::Producer::has_ended) && bed.counter("done").await >= jobs
+            bed.producers.iter_mut().all(super::child::Producer::has_ended) && bed.counter(Counter::Done).await >= jobs
         })
         .await?;
         for worker in 0..self.workers.len() {
@@ -199,8 +199,8 @@ async fn look(database: &Path) -> Result<BTreeMap<String, JobState>, Problem> {
         let mut walk = inspector.walk(QUEUE, state);
         while let Some(jobs) = walk.next().await? {
             for job in jobs {
-                if there.insert(job.id.to_string(), state).is_some() {
-                    return Err(format!("job {} is there twice", job.id).into());
+                if there.insert(job.address.id.to_string(), state).is_some() {
+                    return Err(format!("job {} is there twice", job.address).into());
                 }
             }
         }

@@ -1,11 +1,10 @@
 //! The final state of a broker, as the checker wants it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use queue_core::{
-    Client, Error, Inspector, JobAddress, JobId,
-    broker::{JobRecord, JobState},
-    envelope::Envelope,
+    Client, Error, Inspector, JobId, JobRecord,
+    broker::{Counter, JobState, QueueStats},
 };
 
 use super::{
@@ -33,9 +32,14 @@ pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot,
             jobs.push(Held { id, state: "nowhere".to_owned(), shown: "stored".to_owned(), ..Held::default() });
         }
     }
-    let counters = inspector.stats(QUEUE).await?.counters;
+    let counters = counters(&inspector.stats(QUEUE).await?);
     let at_ms = i64::try_from(now_us() / 1000)?;
     Ok(Snapshot { at_ms, jobs, lanes, counters, ..Snapshot::default() })
+}
+
+/// The counters of a queue, by name.
+pub(crate) fn counters(stats: &QueueStats) -> BTreeMap<String, u64> {
+    Counter::ALL.map(|counter| (counter.name().to_owned(), stats.total(counter))).into()
 }
 
 /// Lists every job in every state, and shows each.
@@ -45,9 +49,9 @@ pub(crate) async fn listed(inspector: &Inspector) -> Result<(Vec<Held>, HashSet<
         let mut walk = inspector.walk(QUEUE, state);
         while let Some(jobs_of_page) = walk.next().await? {
             for listed in jobs_of_page {
-                let address = JobAddress { queue: QUEUE.into(), id: listed.id.clone() };
+                let address = listed.address;
                 let shown = inspector.show(&address).await;
-                seen.insert(listed.id);
+                seen.insert(address.id.clone());
                 jobs.push(held(state, &address.id, shown.as_ref().ok()));
             }
         }
@@ -69,13 +73,13 @@ fn held(state: JobState, id: &JobId, shown: Option<&JobRecord>) -> Held {
         return held;
     };
     held.shown = record.state.name().to_owned();
-    (held.attempts, held.crashes) = (record.attempts, record.crashes);
+    (held.attempts, held.crashes) = (record.failures, record.crashes);
     held.reason = record.reason.map(|reason| reason.name().to_owned());
-    held.result = record.result.as_deref().and_then(|result| rmp_serde::from_slice(result).ok());
+    held.result = record.result().ok().flatten();
     held.lane = record.tag.as_deref().and_then(|tag| Some(tag.rsplit_once(':')?.0.to_owned()));
-    held.task = Envelope::decode(&record.envelope).ok().map(|envelope| envelope.task.to_string());
-    if !record.envelope.is_empty() {
-        let (key, digest) = key_and_digest(&record.envelope);
+    held.task = record.task.clone();
+    if record.size() > 0 {
+        let (key, digest) = key_and_digest(record.stored());
         (held.key, held.digest) = (key, Some(digest));
     }
     held

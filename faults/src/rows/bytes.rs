@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use queue_core::{
-    JobAddress, JobId,
+    JobId,
     broker::{Enqueue, Enqueued, JobState, NewJob, ProcessId, Register},
     envelope::Envelope,
 };
@@ -108,9 +108,9 @@ fn newer() -> Vec<Vec<u8>> {
 /// As a person does who has read why they wait.
 async fn delete_parked(bed: &mut Bed) -> Result<(), Problem> {
     for job in bed.client.inspector().walk(QUEUE, JobState::Parked).at_most(100).next().await?.unwrap_or_default() {
-        let note = || Operation::Delete { id: job.id.to_string() };
+        let note = || Operation::Delete { id: job.address.id.to_string() };
         bed.recorder().note(Phase::Invoke, note());
-        bed.client.inspector().delete(&JobAddress { queue: QUEUE.into(), id: job.id.clone() }).await?;
+        bed.client.inspector().delete(&job.address).await?;
         bed.recorder().note(Phase::Ok, note());
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queue_core::broker::JobState;
+use queue_core::broker::{Counter, JobState};
 
 use super::{Grade, Harming, REDIS, Row, SENTINEL, SQLITE, anything, taken_back};
 use crate::{
@@ -144,7 +144,7 @@ async fn killed(bed: &mut Bed) -> Result<(), Problem> {
 
 /// Waits until jobs of a worker that was killed were taken back once more, and wait for nothing: not for a time by the clock of now.
 async fn recovered(bed: &mut Bed) -> Result<(), Problem> {
-    let before = bed.counter("reclaimed").await;
-    let taken_back = async |bed: &mut Bed| bed.counter("reclaimed").await > before && bed.depth(JobState::Retry).await == 0;
+    let before = bed.counter(Counter::Reclaimed).await;
+    let taken_back = async |bed: &mut Bed| bed.counter(Counter::Reclaimed).await > before && bed.depth(JobState::Retry).await == 0;
     bed.until("jobs to be taken back", Duration::from_secs(30), taken_back).await
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{StreamExt, iter};
-use queue_core::broker::{ProcessId, Register, Turn};
+use queue_core::broker::{Counter, ProcessId, Register, Turn};
 use queue_tests::{
     server::{Kind, Server},
     wire::Wire,
@@ -94,7 +94,7 @@ fn crowd(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.client.inspector().pause(QUEUE).await?;
         let _: () = bed.server()?.ask(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "0"])?;
-        bed.until("the crowd to be stored", Duration::from_secs(600), async |bed| bed.counter("enqueued").await >= people()).await?;
+        bed.until("the crowd to be stored", Duration::from_secs(600), async |bed| bed.counter(Counter::Enqueued).await >= people()).await?;
         // They lie in `ready`: put them back to where they wait for their time.
         let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
         let (ready, scheduled) = (key("ready:2"), key("scheduled"));
@@ -172,7 +172,7 @@ return #ids";
 fn leases(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.client.inspector().pause(QUEUE).await?;
-        bed.until("the jobs to be stored", Duration::from_secs(60), async |bed| bed.counter("enqueued").await >= LANES).await?;
+        bed.until("the jobs to be stored", Duration::from_secs(60), async |bed| bed.counter(Counter::Enqueued).await >= LANES).await?;
         for worker in 0..bed.workers.len() {
             bed.stop(worker);
         }

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{broker::Condition, sqlite::SqliteBroker};
+use queue_core::{
+    broker::{Condition, Counter},
+    sqlite::SqliteBroker,
+};
 
 use super::{Grade, Harming, Row, SQLITE, anything, refused};
 use crate::{
@@ -174,7 +177,7 @@ fn moved(bed: &mut Bed) -> Harming<'_> {
         let mut read_only = writable.clone();
         read_only.set_readonly(true);
         fs::set_permissions(&path, read_only)?;
-        let more = bed.counter("done").await + 50;
+        let more = bed.counter(Counter::Done).await + 50;
         bed.progress(more).await?;
         fs::set_permissions(&path, writable)?;
         for _ in 0..3 {
@@ -186,7 +189,7 @@ fn moved(bed: &mut Bed) -> Harming<'_> {
             none_made(&path)?;
             fs::rename(&away, &path)?;
             bed.until_told("the file to be found", |condition| condition.trouble.is_none()).await?;
-            let more = bed.counter("done").await + 20;
+            let more = bed.counter(Counter::Done).await + 20;
             bed.progress(more).await?;
         }
         Ok(())

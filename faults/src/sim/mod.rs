@@ -16,7 +16,7 @@ use std::{
 
 use queue_core::{
     Backoff, Client, Error,
-    broker::{Broker, DynBroker, Inspect},
+    broker::{Broker, DynBroker, Inspect, JobState},
 };
 use queue_testing::{Clock, memory_broker::MemoryBroker};
 use queue_worker::Worker;
@@ -25,7 +25,7 @@ use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 use self::link::{Link, Weather};
 pub use self::outcomes::{OUTCOMES, Outcomes};
 use crate::{
-    bed::snapshot::listed,
+    bed::snapshot::{counters, listed},
     checker::{Lane, Snapshot, Terms, Verdict, check},
     history::{Memory, ORIGIN_US, Operation, Phase, Recorder},
     process::{Mix, Producing},
@@ -115,15 +115,15 @@ struct Process {
 impl World {
     /// Whether nothing waits, runs, or is to be taken back.
     async fn is_drained(&self) -> Result<bool, Error> {
-        let depth = self.broker.stats(QUEUE).await?.depth;
+        let stats = self.broker.stats(QUEUE).await?;
         let fenced = self.broker.overdue(QUEUE, 1).await?.fenced;
-        Ok(fenced == 0 && depth.into_iter().all(|(state, jobs)| jobs == 0 || state.is_final()))
+        Ok(fenced == 0 && JobState::ALL.into_iter().all(|state| state.is_final() || stats.count(state) == 0))
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Error> {
         let (jobs, _) = listed(&Client::with_broker(Arc::new(self.broker.clone())).inspector()).await?;
         let lanes = self.broker.model(QUEUE).lanes().map(|(name, deadline_ms)| Lane { name: name.to_string(), deadline_ms }).collect();
-        let counters = self.broker.stats(QUEUE).await?.counters;
+        let counters = counters(&self.broker.stats(QUEUE).await?);
         Ok(Snapshot { at_ms: self.broker.clock().now_ms(), jobs, lanes, counters, ..Snapshot::default() })
     }
 

@@ -91,8 +91,8 @@ macro_rules! delegate_inspect {
             async queues[]() -> $crate::Result<Vec<String>>;
             async workers['a](queue: &'a str) -> $crate::Result<Vec<$crate::broker::WorkerRecord>>;
             async stats['a](queue: &'a str) -> $crate::Result<$crate::broker::QueueStats>;
-            async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::Page>;
-            async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::JobRecord>>;
+            async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::StoredPage>;
+            async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
             async delete['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<bool>>;
             async set_paused['a](queue: &'a str, paused: bool) -> $crate::Result<()>;
             async audit['a](queue: &'a str, how: $crate::broker::Audit) -> $crate::Result<Vec<$crate::broker::Damage>>;

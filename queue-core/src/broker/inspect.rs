@@ -1,10 +1,10 @@
 //! What people need of a broker: to list, show, pause and delete.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use async_trait::async_trait;
 
-use super::{Audit, BuryReason, Damage, Priority, WorkerRecord};
+use super::{Audit, BuryReason, Damage, Priority, QueueStats, WorkerRecord};
 use crate::{
     address::{JobId, serde_as_text},
     error::{Error, Result},
@@ -103,10 +103,10 @@ pub struct Failure {
 /// Most failures kept of a job; the oldest go first.
 pub const FAILURES_KEPT: usize = 10;
 
-/// Everything known about one job.
+/// Everything known about one job, as it is stored. People get the decoded [`JobRecord`](crate::JobRecord).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct JobRecord {
+pub struct StoredJob {
     /// Its id.
     pub id: JobId,
     /// Its state.
@@ -135,10 +135,10 @@ pub struct JobRecord {
     pub note: Option<String>,
 }
 
-impl JobRecord {
-    /// A record with clean counters.
+impl StoredJob {
+    /// A job with clean counters.
     pub fn new(id: JobId, state: JobState, envelope: Vec<u8>) -> Self {
-        JobRecord {
+        StoredJob {
             id,
             state,
             envelope,
@@ -159,38 +159,20 @@ impl JobRecord {
 /// A page of a listing.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Page {
+pub struct StoredPage {
     /// The jobs, in the order in which they will start or have ended, without failures and results. There may be fewer jobs than
     /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
-    pub jobs: Vec<JobRecord>,
+    pub jobs: Vec<StoredJob>,
     /// The offset of the next page. Only `None` says that this was the last page. The offset may grow by more than the number of the
     /// jobs.
     pub next: Option<u64>,
 }
 
-impl Page {
+impl StoredPage {
     /// A page.
-    pub fn new(jobs: Vec<JobRecord>, next: Option<u64>) -> Self {
-        Page { jobs, next }
+    pub fn new(jobs: Vec<StoredJob>, next: Option<u64>) -> Self {
+        StoredPage { jobs, next }
     }
-}
-
-/// The depth of a queue, by state, and its counters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct QueueStats {
-    /// Jobs by state; tombs are not counted.
-    pub depth: BTreeMap<JobState, u64>,
-    /// Since the queue exists: `enqueued`, `done`, `failed` (attempts), `snoozed`, `repeated`, `dead`, `cancelled`,
-    /// `expired`, `reclaimed` (among them those that were charged, `crashed`, and those whose process lives, `forgotten`),
-    /// `released`, `requeued`, `dead_evicted`.
-    pub counters: BTreeMap<String, u64>,
-    /// Registered lanes whose lease has not run out.
-    pub lanes: u64,
-    /// Workers with such a lane.
-    pub workers: u64,
-    /// Whether it is paused.
-    pub paused: bool,
 }
 
 /// The administrative half of a broker. No job depends on it; pages and scans are bounded.
@@ -208,10 +190,10 @@ pub trait Inspect: Send + Sync {
 
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the `next` of the page before. A page may be
     /// empty although `next` is set.
-    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page>;
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage>;
 
     /// Everything about one job; `None` if the broker does not have it.
-    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>>;
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
 
     /// Removes jobs that are not active, with their records; a given id is free again. One answer per id: false if there is no such
     /// job, or it is active.

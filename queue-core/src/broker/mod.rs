@@ -31,6 +31,7 @@ mod hints;
 mod inspect;
 mod lease;
 mod party;
+mod stats;
 mod sweep;
 mod turn;
 mod worker;
@@ -39,7 +40,9 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-pub use self::{audit::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, sweep::*, turn::*, worker::*};
+pub use self::{
+    audit::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, stats::*, sweep::*, turn::*, worker::*,
+};
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.

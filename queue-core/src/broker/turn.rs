@@ -1,9 +1,12 @@
 //! The turn: a lane hands in endings and claims jobs.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use super::{KeepLimits, PartyName};
-use crate::address::JobId;
+use crate::{
+    address::{JobId, serde_as_text},
+    error::{Error, Result},
+};
 
 /// Endings and a claim of one lane.
 ///
@@ -165,12 +168,31 @@ impl BuryReason {
     }
 
     /// Reads the word in storage.
+    #[doc(hidden)]
     pub fn from_name(name: &str) -> Option<Self> {
         [BuryReason::Failed, BuryReason::Buried, BuryReason::Undecodable, BuryReason::Crashed]
             .into_iter()
             .find(|reason| reason.name() == name)
     }
 }
+
+impl fmt::Display for BuryReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for BuryReason {
+    type Err = Error;
+
+    /// Reads what [`Display`](fmt::Display) prints.
+    fn from_str(text: &str) -> Result<Self> {
+        BuryReason::from_name(text)
+            .ok_or_else(|| Error::invalid("reason", text, "is unknown; use one of failed, buried, undecodable, crashed"))
+    }
+}
+
+serde_as_text!(BuryReason);
 
 /// The answer to a turn.
 #[derive(Clone, Debug, Default)]

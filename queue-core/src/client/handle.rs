@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Client, LONGEST, after};
 use crate::{
     address::{JobAddress, JobId},
-    broker::{Confirmed, JobRecord, JobState},
+    broker::{Confirmed, JobState, StoredJob},
     codec,
     error::{Error, Result},
     io::{on_broker, on_broker_until},
@@ -85,7 +85,7 @@ impl<T> Handle<T> {
         Ok(self.record(after(self.client.deadline())).await?.map(|record| record.state))
     }
 
-    async fn record(&self, until: Instant) -> Result<Option<JobRecord>> {
+    async fn record(&self, until: Instant) -> Result<Option<StoredJob>> {
         let (broker, address) = (self.client.broker().clone(), self.address.clone());
         on_broker_until(self.client.broker(), until, async move { broker.show(&address.queue, &address.id).await }).await
     }

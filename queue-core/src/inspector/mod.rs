@@ -1,9 +1,15 @@
-//! What people do with jobs and queues: inspect, repair, pause. `walk` does it to all jobs of a state, `workers` lists who runs them.
+//! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` its printed form. `walk` does
+//! something to all jobs of a state, `workers` lists who runs them.
 
+mod json;
+mod record;
 mod walk;
 mod workers;
 
-pub use self::walk::Walk;
+pub use self::{
+    record::{AttemptError, JobRecord, Page},
+    walk::Walk,
+};
 
 use std::time::Duration;
 
@@ -11,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{Audit, CancelAnswer, Condition, Damage, Durability, DynBroker, JobRecord, JobState, MAX_ITEMS, Page, QueueStats},
+    broker::{Audit, CancelAnswer, Condition, Damage, Durability, DynBroker, JobState, MAX_ITEMS, QueueStats, StoredJob, StoredPage},
     client::after,
     error::{Error, Result},
     io::{on_broker, on_broker_until},
@@ -97,6 +103,10 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range.
     pub async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
+        Ok(Page::new(queue, self.list_stored(queue, state, offset, limit).await?))
+    }
+
+    async fn list_stored(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
         check_name("queue", queue)?;
         if !(1..=500).contains(&limit) {
             return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));
@@ -110,7 +120,8 @@ impl Inspector {
     /// # Errors
     /// [`Error::NoSuchJob`].
     pub async fn show(&self, job: &JobAddress) -> Result<JobRecord> {
-        self.look(self.until(), job).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))
+        let stored = self.stored(self.until(), job).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;
+        Ok(JobRecord::new(&job.queue, stored))
     }
 
     /// Finds a job by `queue/id`, or by its id alone in all registered queues.
@@ -125,7 +136,7 @@ impl Inspector {
         let (until, mut found) = (self.until(), Vec::new());
         for queue in self.run_until(until, |broker| async move { broker.queues().await }).await? {
             let address = JobAddress { queue: queue.into(), id: id.clone() };
-            if self.look(until, &address).await?.is_some() {
+            if self.stored(until, &address).await?.is_some() {
                 found.push(address);
             }
         }
@@ -239,7 +250,7 @@ impl Inspector {
         self.run(|broker| async move { broker.set_paused(&queue, paused).await }).await
     }
 
-    async fn look(&self, until: Instant, job: &JobAddress) -> Result<Option<JobRecord>> {
+    async fn stored(&self, until: Instant, job: &JobAddress) -> Result<Option<StoredJob>> {
         let job = job.clone();
         self.run_until(until, |broker| async move { broker.show(&job.queue, &job.id).await }).await
     }
@@ -268,8 +279,8 @@ impl Inspector {
 
     /// The error for a job that a verb does not apply to.
     async fn refused(&self, until: Instant, job: &JobAddress, verb: &'static str) -> Result<Error> {
-        Ok(match self.look(until, job).await? {
-            Some(record) => Error::WrongState { job: job.clone(), verb, state: record.state.name() },
+        Ok(match self.stored(until, job).await? {
+            Some(stored) => Error::WrongState { job: job.clone(), verb, state: stored.state.name() },
             None => Error::NoSuchJob(job.to_string()),
         })
     }

@@ -1,9 +1,9 @@
 //! Whole listings: nobody has to follow pages by hand, or to know what a change does to the places behind it.
 
-use super::Inspector;
+use super::{Inspector, JobRecord};
 use crate::{
     address::{JobId, check_name},
-    broker::{CancelAnswer, JobRecord, JobState, MAX_ITEMS},
+    broker::{CancelAnswer, JobState, MAX_ITEMS},
     error::Result,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 /// let mut dead = client.inspector().walk("orders", JobState::Dead);
 /// while let Some(jobs) = dead.next().await? {
 ///     for job in jobs {
-///         println!("{} failed {} times", job.id, job.attempts);
+///         println!("{} failed {} times", job.address, job.failures);
 ///     }
 /// }
 /// # Ok(())
@@ -118,13 +118,13 @@ impl Inspector {
     /// walk until one changes nothing.
     async fn all(&self, queue: &str, state: JobState, verb: Verb) -> Result<u64> {
         check_name("queue", queue)?;
-        let there = self.stats(queue).await?.depth.get(&state).copied().unwrap_or(0);
+        let there = self.stats(queue).await?.count(state);
         let mut left = there;
         loop {
             let (before, mut place) = (left, Some(0));
             while let Some(from) = place.filter(|_| left > 0) {
-                let page = self.list(queue, state, from, page_of(left)).await?;
-                let ids: Vec<JobId> = page.jobs.into_iter().map(|record| record.id).collect();
+                let page = self.list_stored(queue, state, from, page_of(left)).await?;
+                let ids: Vec<JobId> = page.jobs.into_iter().map(|job| job.id).collect();
                 let changed = if ids.is_empty() { 0 } else { self.many(queue, &ids, verb).await? };
                 left = left.saturating_sub(changed);
                 if changed == 0 {

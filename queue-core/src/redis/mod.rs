@@ -40,8 +40,8 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, Page, QueueStats, Reclaimed, Register,
-        Registered, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord, sealed,
+        Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, StoredJob,
+        StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -233,11 +233,11 @@ impl Inspect for RedisBroker {
         people::workers(self, queue).await
     }
 
-    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
         people::list(self, queue, state, offset, limit.clamp(1, MAX_ITEMS)).await
     }
 
-    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         Ok(people::show(self, queue, std::slice::from_ref(id)).await?.pop())
     }
 

@@ -40,8 +40,8 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobRecord, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, Page, QueueStats, Reclaimed, Register,
-        Registered, SweepLimits, Swept, Trouble, Turn, TurnAnswer, WorkerRecord, sealed,
+        Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, StoredJob,
+        StoredPage, SweepLimits, Swept, Trouble, Turn, TurnAnswer, WorkerRecord, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -336,13 +336,13 @@ impl Inspect for SqliteBroker {
         self.reader().call(Commit::Soon, move |tx| people::workers(tx, &queue)).await
     }
 
-    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
         let queue = queue.to_owned();
         let limit = limit.clamp(1, MAX_ITEMS);
         self.reader().call(Commit::Soon, move |tx| people::list(tx, &queue, state, offset, limit)).await
     }
 
-    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<JobRecord>> {
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         let (queue, id) = (queue.to_owned(), id.clone());
         self.reader().call(Commit::Soon, move |tx| people::show(tx, &queue, &id)).await
     }

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use queue_core::{
     Client, Inspector, JobId,
     broker::{
-        CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Enqueued, Extend, Finish, JobRecord, JobState, NewJob, PartyName, Priority,
-        ProcessId, QueueStats, Reclaimed, Register, Turn, TurnAnswer, WorkerInfo,
+        Counter, CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Enqueued, Extend, Finish, JobState, NewJob, PartyName, Priority,
+        ProcessId, QueueStats, Reclaimed, Register, StoredJob, Turn, TurnAnswer, WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -162,16 +162,16 @@ impl Bed {
 
     /// How many jobs are in a state.
     pub async fn depth(&self, state: JobState) -> u64 {
-        self.stats().await.depth.get(&state).copied().unwrap_or(0)
+        self.stats().await.count(state)
     }
 
     /// A counter.
-    pub async fn counter(&self, name: &str) -> u64 {
-        self.stats().await.counters.get(name).copied().unwrap_or(0)
+    pub async fn counter(&self, counter: Counter) -> u64 {
+        self.stats().await.total(counter)
     }
 
     /// Everything about a job.
-    pub async fn show(&self, id: &JobId) -> Option<JobRecord> {
+    pub async fn show(&self, id: &JobId) -> Option<StoredJob> {
         self.broker.show(&self.queue, id).await.expect("a job can be looked at")
     }
 
@@ -184,7 +184,7 @@ impl Bed {
     pub async fn ids(&self, state: JobState) -> Vec<JobId> {
         let (mut ids, mut walk) = (Vec::new(), self.inspector().walk(&self.queue, state));
         while let Some(jobs) = walk.next().await.expect("jobs can be listed") {
-            ids.extend(jobs.into_iter().map(|job| job.id));
+            ids.extend(jobs.into_iter().map(|job| job.address.id));
         }
         ids
     }

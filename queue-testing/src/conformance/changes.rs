@@ -7,7 +7,7 @@ use std::{
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, CrashRule, Due, Ending, Enqueued, JobState, MAX_BYTES, NewJob, Priority, SweepLimits},
+    broker::{BuryReason, Counter, CrashRule, Due, Ending, Enqueued, JobState, MAX_BYTES, NewJob, Priority, SweepLimits},
 };
 
 use super::bed::{Bed, Lane, ack, envelope, finish, given, nack};
@@ -130,7 +130,7 @@ pub async fn a_lane_at_work_passes_what_was_taken_out(bed: Bed) {
     bed.broker.delete(&bed.queue, &ids[..1]).await.unwrap();
     assert_eq!(lane.claim(5).await.into_iter().map(|delivery| delivery.id).collect::<Vec<_>>(), ids[1..]);
     assert_eq!((bed.depth(JobState::Ready).await, bed.depth(JobState::Active).await), (0, 2));
-    assert_eq!(bed.counter("repaired").await, 0, "nothing was broken");
+    assert_eq!(bed.counter(Counter::Repaired).await, 0, "nothing was broken");
 }
 
 /// What was cancelled under a lane ends as stale, and beside it what was not ends well.
@@ -141,7 +141,7 @@ pub async fn a_lane_at_work_hears_that_an_ack_is_stale(bed: Bed) {
     bed.broker.cancel(&bed.queue, std::slice::from_ref(&held[1].id)).await.unwrap();
     let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, ack())).collect());
     assert_eq!(lane.send(&turn).await.stale, [1]);
-    assert_eq!(bed.counter("done").await, 3);
+    assert_eq!(bed.counter(Counter::Done).await, 3);
 }
 
 /// A failure at another lane is counted.
@@ -324,6 +324,6 @@ pub async fn a_queue_becomes_ordinary_again(bed: Bed) {
         }
         assert_eq!(failed, 1, "its failure is told of");
         let stats = bed.stats().await;
-        assert_eq!((stats.depth.values().sum::<u64>(), stats.counters["done"]), (0, 1 + 21 * round), "{stats:?}");
+        assert_eq!((stats.jobs(), stats.total(Counter::Done)), (0, 1 + 21 * round), "{stats:?}");
     }
 }

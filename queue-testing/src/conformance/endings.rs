@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, Delivery, ENDED_KEEP, Ending, FAILURES_KEPT, JobState, KeepLimits, NewJob},
+    broker::{BuryReason, Counter, Delivery, ENDED_KEEP, Ending, FAILURES_KEPT, JobState, KeepLimits, NewJob},
 };
 
 use super::bed::{Bed, LONG, Lane, ack, envelope, finish, nack};
@@ -23,7 +23,7 @@ pub async fn a_failed_job_waits_in_retry_with_its_error(bed: Bed) {
     // The clock is cut to whole milliseconds: one more, and it is not early.
     assert_eq!(record.at_ms, Some(now + 600_001));
     assert_eq!((record.failures[0].message.as_str(), record.failures[0].at_ms), ("no ünicode?\0\n", now));
-    assert_eq!((bed.counter("failed").await, bed.depth(JobState::Retry).await), (1, 1));
+    assert_eq!((bed.counter(Counter::Failed).await, bed.depth(JobState::Retry).await), (1, 1));
     assert!(lane.claim(1).await.is_empty());
 }
 
@@ -75,7 +75,7 @@ pub async fn a_snoozed_job_is_scheduled_and_counts_a_snooze(bed: Bed) {
     assert!(lane.end(&delivery, Ending::Snooze { delay: LONG }).await);
     let record = bed.show(&ids[0]).await.expect("it is scheduled");
     assert_eq!((record.state, record.snoozes, record.failures.len()), (JobState::Scheduled, 2, 0));
-    assert_eq!(bed.counter("snoozed").await, 2);
+    assert_eq!(bed.counter(Counter::Snoozed).await, 2);
 }
 
 /// The endless rotation: each round begins clean.
@@ -91,7 +91,7 @@ pub async fn a_repeated_job_starts_its_next_round_clean(bed: Bed) {
     assert!(lane.end(&delivery, Ending::Repeat { delay: LONG }).await);
     let record = bed.show(&ids[0]).await.expect("it is scheduled");
     assert_eq!((record.state, record.attempts, record.snoozes, record.failures.len()), (JobState::Scheduled, 0, 0, 0));
-    assert_eq!(bed.counter("repeated").await, 1);
+    assert_eq!(bed.counter(Counter::Repeated).await, 1);
 }
 
 /// Without a delay the next round joins the tail, so that the others have theirs.
@@ -123,7 +123,7 @@ pub async fn a_buried_job_is_kept_with_reason_and_history(bed: Bed) {
     let messages: Vec<&str> = record.failures.iter().map(|failure| failure.message.as_str()).collect();
     assert_eq!(messages, ["it failed", "the last straw"]);
     assert!(record.at_ms.is_some(), "when it died");
-    assert_eq!((bed.counter("dead").await, bed.counter("failed").await), (1, 2));
+    assert_eq!((bed.counter(Counter::Dead).await, bed.counter(Counter::Failed).await), (1, 2));
 }
 
 /// Burying without an error counts no attempt; every reason is read back.
@@ -136,7 +136,7 @@ pub async fn a_burial_without_error_counts_no_attempt(bed: Bed) {
         let record = bed.show(id).await.expect("the dead are kept");
         assert_eq!((record.reason, record.attempts, record.failures.len()), (Some(reason), 0, 0));
     }
-    assert_eq!(bed.counter("failed").await, 0);
+    assert_eq!(bed.counter(Counter::Failed).await, 0);
 }
 
 /// Retention only where it is asked for.
@@ -155,7 +155,7 @@ pub async fn a_result_is_kept_only_where_it_is_asked_for(bed: Bed) {
     assert_eq!((kept.state, kept.result, kept.at_ms), (JobState::Done, result(), Some(now)));
     assert!(bed.show(&ids[1]).await.is_none());
     assert_eq!(bed.show(&ids[2]).await.expect("it is kept").result, None);
-    assert_eq!((bed.depth(JobState::Done).await, bed.counter("done").await), (2, 3));
+    assert_eq!((bed.depth(JobState::Done).await, bed.counter(Counter::Done).await), (2, 3));
 }
 
 /// The queue's limits hold at once: the oldest go when there are too many.
@@ -200,7 +200,7 @@ pub async fn jobs_that_are_kept_together_keep_their_own_results(bed: Bed) {
         let expected = if gone.contains(&n) { (JobState::Cancelled, None) } else { (JobState::Done, result(n)) };
         assert_eq!((record.state, record.result), expected, "{n}");
     }
-    assert_eq!((bed.depth(JobState::Done).await, bed.counter("done").await), (18, 18));
+    assert_eq!((bed.depth(JobState::Done).await, bed.counter(Counter::Done).await), (18, 18));
 
     let last = bed.put(10).await;
     let held = lane.claim(10).await;
@@ -244,7 +244,7 @@ pub async fn a_job_that_cancels_itself_is_recorded_with_its_reason(bed: Bed) {
     assert!(lane.end(&delivery, Ending::Cancel { reason: "the order was paid".to_owned() }).await);
     let record = bed.show(&ids[0]).await.expect("it is kept");
     assert_eq!((record.state, record.note.as_deref()), (JobState::Cancelled, Some("the order was paid")));
-    assert_eq!((bed.counter("cancelled").await, bed.depth(JobState::Cancelled).await), (1, 1));
+    assert_eq!((bed.counter(Counter::Cancelled).await, bed.depth(JobState::Cancelled).await), (1, 1));
     assert!(ENDED_KEEP > LONG && lane.claim(1).await.is_empty());
 }
 
@@ -255,7 +255,7 @@ pub async fn an_expired_job_is_recorded(bed: Bed) {
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, Ending::Expire).await);
     assert_eq!(bed.state(&ids[0]).await, Some(JobState::Expired));
-    assert_eq!((bed.counter("expired").await, bed.depth(JobState::Expired).await), (1, 1));
+    assert_eq!((bed.counter(Counter::Expired).await, bed.depth(JobState::Expired).await), (1, 1));
     assert!(lane.claim(1).await.is_empty());
 }
 
@@ -268,7 +268,7 @@ pub async fn a_released_job_goes_to_the_head_and_is_charged_nothing(bed: Bed) {
     let again = lane.claim_one().await;
     assert_eq!(again.id, ids[0]);
     assert_eq!((again.attempts, again.crashes, again.snoozes), (0, 0, 0));
-    assert_eq!(bed.counter("released").await, 1);
+    assert_eq!(bed.counter(Counter::Released).await, 1);
 }
 
 /// A released job keeps its priority.

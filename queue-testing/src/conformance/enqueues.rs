@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, CancelAnswer, Confirm, Durability, Ending, Enqueue, Enqueued, JobState, NewJob, PartyName},
+    broker::{BuryReason, CancelAnswer, Confirm, Counter, Durability, Ending, Enqueue, Enqueued, JobState, NewJob, PartyName},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, given, nack};
@@ -18,7 +18,7 @@ pub async fn a_replayed_enqueue_stores_nothing_twice(bed: Bed) {
         assert_eq!(bed.broker.enqueue(&request).await.unwrap(), vec![Enqueued::Stored; 5]);
     }
     producer.seq = request.seq;
-    assert_eq!((bed.depth(JobState::Ready).await, bed.counter("enqueued").await), (5, 5));
+    assert_eq!((bed.depth(JobState::Ready).await, bed.counter(Counter::Enqueued).await), (5, 5));
     let mut lane = bed.lane().await;
     let held = lane.claim(10).await;
     lane.ack(&held).await;
@@ -33,7 +33,7 @@ pub async fn a_replay_after_thousands_of_other_jobs_is_recognised(bed: Bed) {
     bed.broker.enqueue(&request).await.unwrap();
     bed.put(3000).await;
     bed.broker.enqueue(&request).await.unwrap();
-    assert_eq!(bed.counter("enqueued").await, 3001);
+    assert_eq!(bed.counter(Counter::Enqueued).await, 3001);
 }
 
 /// A replay repeats the answers that were given then, not those that would be given now.
@@ -106,7 +106,7 @@ pub async fn a_given_id_that_exists_is_answered_in_every_state(bed: Bed) {
     let delivery = lane.send(&turn).await.deliveries.pop().expect("it is resumed");
     assert!(lane.end(&delivery, Ending::Bury { reason: BuryReason::Buried, error: None }).await);
     both(&bed, "dead").await;
-    assert_eq!(bed.counter("enqueued").await, 1);
+    assert_eq!(bed.counter(Counter::Enqueued).await, 1);
 }
 
 /// The id of a finished job is remembered, with retention and without.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     Error,
-    broker::{Audit, CancelAnswer, CrashRule, Damage, DamageKind, Extend, JobState, OverdueLane, PartyName, ProcessId, Turn},
+    broker::{Audit, CancelAnswer, Counter, CrashRule, Damage, DamageKind, Extend, JobState, OverdueLane, PartyName, ProcessId, Turn},
 };
 
 use super::bed::{Bed, LONG, SHORT, ack, eventually};
@@ -65,7 +65,7 @@ pub async fn a_late_turn_of_a_lane_that_nobody_fenced_counts(bed: Bed) {
     let delivery = lane.claim_one().await;
     eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 10).await.unwrap().expired.pop()).await;
     assert!(lane.end(&delivery, ack()).await);
-    assert_eq!(bed.counter("done").await, 1);
+    assert_eq!(bed.counter(Counter::Done).await, 1);
 }
 
 /// The second look fences only what did not move since the first.
@@ -115,7 +115,7 @@ pub async fn a_fenced_lane_is_forgotten_in_every_request(bed: Bed) {
     let reclaimed = bed.broker.reclaim(&bed.queue, &CrashRule::default()).await.unwrap();
     assert_eq!((reclaimed.charged, reclaimed.forgotten), (1, 1));
     assert!(matches!(bed.broker.turn(&finishing).await, Err(Error::Forgotten(_))), "after the sweep");
-    assert_eq!(bed.counter("done").await, 0);
+    assert_eq!(bed.counter(Counter::Done).await, 0);
 }
 
 /// Lanes of one process have a lease each: one that is fenced takes no other with it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{Audit, BuryReason, CancelAnswer, Ending, JobState, NewJob, Priority},
+    broker::{Audit, BuryReason, CancelAnswer, Counter, Ending, JobState, NewJob, Priority},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, nack};
@@ -33,7 +33,7 @@ pub async fn a_cancelled_job_never_starts(bed: Bed) {
         None => lane.wait_for_one().await,
     };
     assert_eq!(first.id, last, "nothing else becomes due before");
-    assert_eq!((bed.depth(JobState::Cancelled).await, bed.counter("cancelled").await), (4, 4));
+    assert_eq!((bed.depth(JobState::Cancelled).await, bed.counter(Counter::Cancelled).await), (4, 4));
 }
 
 /// A running job that is cancelled can change nothing any more.
@@ -47,7 +47,7 @@ pub async fn a_job_cancelled_while_active_can_change_nothing(bed: Bed) {
     }
     assert_eq!(bed.state(&ids[0]).await, Some(JobState::Cancelled));
     assert!(lane.claim(1).await.is_empty());
-    assert_eq!((bed.counter("done").await, bed.counter("failed").await), (0, 0));
+    assert_eq!((bed.counter(Counter::Done).await, bed.counter(Counter::Failed).await), (0, 0));
 }
 
 /// What is not there or has ended is not found; the others of the call are cancelled all the same.
@@ -113,7 +113,7 @@ pub async fn a_requeued_job_starts_clean(bed: Bed) {
     let delivery = lane.wait_for_one().await;
     assert!(lane.end(&delivery, Ending::Bury { reason: BuryReason::Failed, error: Some("last".to_owned()) }).await);
     assert_eq!(bed.broker.requeue(&bed.queue, std::slice::from_ref(&id)).await.unwrap(), [true]);
-    assert_eq!((bed.depth(JobState::Dead).await, bed.depth(JobState::Ready).await, bed.counter("requeued").await), (0, 1, 1));
+    assert_eq!((bed.depth(JobState::Dead).await, bed.depth(JobState::Ready).await, bed.counter(Counter::Requeued).await), (0, 1, 1));
     let again = lane.claim_one().await;
     assert_eq!((again.attempts, again.crashes, again.snoozes), (0, 0, 0));
     assert_eq!((again.id.clone(), again.envelope.clone()), (id, envelope("0")));
@@ -147,7 +147,7 @@ pub async fn a_deleted_job_leaves_nothing(bed: Bed) {
         assert!(bed.show(id).await.is_none());
     }
     let stats = bed.stats().await;
-    assert_eq!(stats.depth.iter().map(|(state, n)| (*state, *n)).filter(|(_, n)| *n > 0).collect::<Vec<_>>(), [(JobState::Active, 1)]);
+    assert_eq!((stats.count(JobState::Active), stats.jobs()), (1, 1));
     assert!(lane.claim(10).await.is_empty(), "the deleted one is not delivered");
     lane.ack(&held[2..]).await;
 }
@@ -164,7 +164,7 @@ pub async fn a_paused_queue_gives_nothing_out(bed: Bed) {
     assert!(answer.deliveries.is_empty() && answer.stale.is_empty());
     assert!(answer.paused && !answer.more);
     let stats = bed.stats().await;
-    assert!(stats.paused && stats.counters["done"] == 1 && stats.depth[&JobState::Ready] == 2);
+    assert!(stats.paused && stats.total(Counter::Done) == 1 && stats.count(JobState::Ready) == 2);
     bed.broker.set_paused(&bed.queue, false).await.unwrap();
     let turn = lane.next().claim(10);
     let answer = lane.send(&turn).await;
@@ -228,5 +228,5 @@ pub async fn a_queue_that_nobody_touched_has_no_damage(bed: Bed) {
         let found = bed.broker.audit(&bed.queue, Audit { repair: true, thorough }).await.unwrap();
         assert_eq!(found, [], "thorough: {thorough}");
     }
-    assert_eq!(bed.counter("repaired").await, 0);
+    assert_eq!(bed.counter(Counter::Repaired).await, 0);
 }

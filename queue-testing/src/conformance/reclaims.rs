@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, CrashRule, Delivery, Ending, JobState, ProcessId, RECLAIM_ITEMS},
+    broker::{BuryReason, Counter, CrashRule, Delivery, Ending, JobState, ProcessId, RECLAIM_ITEMS},
 };
 
 use super::bed::{Bed, LONG, Lane, SHORT, ack, nack};
@@ -28,7 +28,7 @@ pub async fn a_lost_process_charges_a_crash_to_what_it_held(bed: Bed) {
         assert_eq!(record.failures.len(), 1, "its history tells of it");
     }
     assert_eq!(bed.state(&ids[2]).await, Some(JobState::Ready));
-    assert_eq!((bed.counter("crashed").await, bed.counter("reclaimed").await), (2, 2));
+    assert_eq!((bed.counter(Counter::Crashed).await, bed.counter(Counter::Reclaimed).await), (2, 2));
 }
 
 /// A process that held a suspect: the suspect is charged, its neighbours are not.
@@ -102,7 +102,7 @@ pub async fn the_last_crash_buries_the_job(bed: Bed) {
     assert_eq!(bed.reclaim(&[&lane], RULE).await.buried, std::slice::from_ref(&id), "the answer names the job that was buried");
     let record = bed.show(&id).await.expect("the dead are kept");
     assert_eq!((record.state, record.reason, record.attempts), (JobState::Dead, Some(BuryReason::Crashed), 0));
-    assert_eq!((bed.counter("dead").await, bed.counter("crashed").await), (1, 3));
+    assert_eq!((bed.counter(Counter::Dead).await, bed.counter(Counter::Crashed).await), (1, 3));
     assert!(bed.lane().await.claim(1).await.is_empty());
 }
 
@@ -193,7 +193,7 @@ pub async fn a_process_that_lives_under_another_name_is_charged_nothing(bed: Bed
         let record = bed.show(id).await.expect("it is ready");
         assert_eq!((record.state, record.crashes, record.failures.len()), (JobState::Ready, crashes, crashes as usize));
     }
-    assert_eq!((bed.counter("forgotten").await, bed.counter("crashed").await), (3, 1));
+    assert_eq!((bed.counter(Counter::Forgotten).await, bed.counter(Counter::Crashed).await), (3, 1));
     let again: Vec<JobId> = new.claim(3).await.into_iter().map(|delivery| delivery.id).collect();
     assert_eq!(again, [suspect, ids[0].clone(), ids[1].clone()], "a suspect first, and then as they were");
 }
@@ -232,7 +232,7 @@ pub async fn what_was_finished_in_time_is_not_reclaimed(bed: Bed) {
     assert!(lane.end(&held[0], ack()).await);
     let reclaimed = bed.reclaim(&[&lane], RULE).await;
     assert_eq!(reclaimed.moved(), 1);
-    assert_eq!(bed.counter("done").await, 1);
+    assert_eq!(bed.counter(Counter::Done).await, 1);
 }
 
 /// Names that nobody uses are pruned by this and nothing else.

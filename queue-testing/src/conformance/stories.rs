@@ -194,7 +194,7 @@ async fn check(bed: &Bed, world: &World) {
     let stats = bed.stats().await;
     for state in JobState::ALL {
         let ids = bed.ids(state).await;
-        assert_eq!(stats.depth.get(&state).copied().unwrap_or(0), ids.len() as u64, "depth of {state}");
+        assert_eq!(stats.count(state), ids.len() as u64, "depth of {state}");
         for id in ids {
             let before = seen.insert(id.clone(), state);
             assert_eq!(before, None, "{id} is listed twice, as {before:?} and {state}");

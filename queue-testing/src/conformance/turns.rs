@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use queue_core::{
     Error, JobId,
-    broker::{Delivery, Ending, Finish, JobState, MAX_BYTES, MAX_ITEMS, NewJob, PartyName, Priority, ProcessId, Register, Turn},
+    broker::{Counter, Delivery, Ending, Finish, JobState, MAX_BYTES, MAX_ITEMS, NewJob, PartyName, Priority, ProcessId, Register, Turn},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, finish, nack};
@@ -21,8 +21,8 @@ pub async fn a_job_is_claimed_acknowledged_and_gone(bed: Bed) {
     lane.ack(&[delivery]).await;
     assert_eq!(bed.state(&ids[0]).await, None);
     let stats = bed.stats().await;
-    assert_eq!(stats.depth.values().sum::<u64>(), 0, "{stats:?}");
-    assert_eq!((stats.counters["enqueued"], stats.counters["done"]), (1, 1));
+    assert_eq!(stats.jobs(), 0, "{stats:?}");
+    assert_eq!((stats.total(Counter::Enqueued), stats.total(Counter::Done)), (1, 1));
 }
 
 /// First in, first out.
@@ -142,7 +142,7 @@ pub async fn a_stale_finish_spoils_no_other(bed: Bed) {
     let turn = lane.next().finish(finishes);
     assert_eq!(lane.send(&turn).await.stale, [1, 3]);
     assert_eq!(bed.ids(JobState::Active).await, [deliveries[1].id.clone()]);
-    assert_eq!(bed.counter("done").await, 2);
+    assert_eq!(bed.counter(Counter::Done).await, 2);
 }
 
 /// What one turn finishes and what it claims are one step: a job that it releases may be claimed by it again.

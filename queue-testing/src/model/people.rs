@@ -81,13 +81,14 @@ impl Model {
     /// Depth and counters.
     pub fn stats(&self) -> QueueStats {
         let mut stats = QueueStats::default();
-        if self.ready.depth() > 0 {
-            stats.depth.insert(JobState::Ready, self.ready.depth() as u64);
-        }
+        stats.set_count(JobState::Ready, self.ready.depth() as u64);
         for job in self.jobs.values().filter(|job| *job.place() != Place::Ready) {
-            *stats.depth.entry(job.place().state()).or_default() += 1;
+            let state = job.place().state();
+            stats.set_count(state, stats.count(state) + 1);
         }
-        stats.counters = self.counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        for (name, value) in &self.counters {
+            stats.set_total(name, *value);
+        }
         let standing = || self.lanes.iter().filter(|(_, lane)| !lane.fenced && lane.deadline > self.now);
         stats.lanes = standing().count() as u64;
         stats.workers = standing().map(|(name, _)| name.process()).collect::<BTreeSet<_>>().len() as u64;

@@ -198,11 +198,11 @@ pub(super) enum JobsCommand {
   {bin} jobs list --state dead --queue orders
   {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
     List(ListArgs),
-    /// Show a job with its parameters, failures and result
+    /// Show a job with its parameters, errors and result
     #[command(after_help = "Examples:
   {bin} jobs show orders/close-17
   {bin} jobs show 01932f1c-8a3e-7cc2-9d1b-3e5f0c6a7b81    the queue may be left out
-  {bin} jobs show orders/close-17 --json | jq .args")]
+  {bin} jobs show orders/close-17 --json | jq .payload")]
     Show {
         /// The job
         #[arg(value_name = "QUEUE/ID")]

@@ -125,7 +125,7 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
 /// What is not damage, and should be known nevertheless.
 async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     let stats = inspector.stats(queue).await?;
-    let depth = |state: JobState| stats.depth.get(&state).copied().unwrap_or(0);
+    let depth = |state: JobState| stats.count(state);
     let waiting = depth(JobState::Ready) + depth(JobState::Scheduled) + depth(JobState::Retry);
     let queue = Some(queue);
     if stats.paused {

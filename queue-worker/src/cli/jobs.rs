@@ -2,17 +2,12 @@
 
 use std::time::SystemTime;
 
-use queue_core::{
-    Client, JobAddress,
-    broker::{JobRecord, JobState},
-    envelope::Envelope,
-};
-use serde::Serialize;
+use queue_core::{Client, JobRecord, broker::JobState};
 
 use super::{
     args::{JobsCommand, ListArgs},
     exit::{Failure, note},
-    output::{print, relative, short, table, utc, write},
+    output::{print, relative, short, table, write},
     queues::{self, Unreadable},
     repair, show,
 };
@@ -30,42 +25,6 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
     }
 }
 
-/// What a list says of a job, and `show` first of all.
-#[derive(Serialize)]
-pub(super) struct Row {
-    pub(super) job: String,
-    pub(super) task: Option<String>,
-    pub(super) state: &'static str,
-    pub(super) priority: &'static str,
-    pub(super) attempts: u32,
-    pub(super) crashes: u32,
-    pub(super) snoozes: u32,
-    /// When it is due, or has ended.
-    pub(super) at: Option<String>,
-    pub(super) reason: Option<&'static str>,
-    pub(super) note: Option<String>,
-    #[serde(skip)]
-    pub(super) at_ms: Option<i64>,
-}
-
-impl Row {
-    pub(super) fn new(queue: &str, record: &JobRecord) -> Self {
-        Row {
-            job: JobAddress { queue: queue.into(), id: record.id.clone() }.to_string(),
-            task: Envelope::decode(&record.envelope).ok().map(|envelope| envelope.task.into_owned()),
-            state: record.state.name(),
-            priority: record.priority.name(),
-            attempts: record.attempts,
-            crashes: record.crashes,
-            snoozes: record.snoozes,
-            at: record.at_ms.and_then(utc),
-            reason: record.reason.map(|reason| reason.name()),
-            note: record.note.clone(),
-            at_ms: record.at_ms,
-        }
-    }
-}
-
 /// Prints page by page, so that neither side ever holds a whole queue.
 async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
@@ -77,7 +36,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
             let mut walk = inspector.walk(&queue, *state).from(args.offset).at_most(args.limit);
             loop {
                 match walk.next().await {
-                    Ok(Some(jobs)) => pages.add(jobs.iter().map(|record| Row::new(&queue, record)))?,
+                    Ok(Some(jobs)) => pages.add(jobs)?,
                     Ok(None) => break,
                     Err(error) => {
                         unreadable.push(Unreadable::from(&queue, error)?);
@@ -97,15 +56,15 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     Unreadable::tell(&unreadable)
 }
 
-/// Gathers rows into one table, or one array, and prints what has gathered once it is a page.
+/// Gathers jobs into one table, or one array, and prints what has gathered once it is a page.
 struct Pages {
     json: bool,
-    rows: Vec<Row>,
+    rows: Vec<JobRecord>,
     printed: usize,
 }
 
 impl Pages {
-    fn add(&mut self, rows: impl Iterator<Item = Row>) -> Result<(), Failure> {
+    fn add(&mut self, rows: Vec<JobRecord>) -> Result<(), Failure> {
         self.rows.extend(rows);
         if self.rows.len() >= PAGE { self.print() } else { Ok(()) }
     }
@@ -124,7 +83,7 @@ impl Pages {
             write(&text)?;
         } else {
             let now = SystemTime::now();
-            let text = table(["job", "task", "state", "#attempts", "when", "why"], rows.iter().map(|row| cells(row, now)));
+            let text = table(["job", "task", "state", "#failures", "when", "why"], rows.iter().map(|row| cells(row, now)));
             // The heading stands once.
             let text = if self.printed == 0 { text.as_str() } else { text.split_once('\n').map_or("", |(_, rows)| rows) };
             print(text)?;
@@ -144,14 +103,14 @@ impl Pages {
     }
 }
 
-fn cells(row: &Row, now: SystemTime) -> [String; 6] {
-    let why = row.note.as_deref().or(row.reason).unwrap_or_default();
+fn cells(record: &JobRecord, now: SystemTime) -> [String; 6] {
+    let why = record.note.as_deref().or(record.reason.map(|reason| reason.name())).unwrap_or_default();
     [
-        row.job.clone(),
-        row.task.clone().unwrap_or_else(|| "(unreadable)".to_owned()),
-        row.state.to_owned(),
-        row.attempts.to_string(),
-        row.at_ms.map_or_else(String::new, |at_ms| relative(at_ms, now)),
+        record.address.to_string(),
+        record.task.clone().unwrap_or_else(|| "(unreadable)".to_owned()),
+        record.state.to_string(),
+        record.failures.to_string(),
+        record.due_at.or(record.ended_at).map_or_else(String::new, |time| relative(time, now)),
         short(why, 60),
     ]
 }

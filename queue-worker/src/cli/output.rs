@@ -58,13 +58,11 @@ pub(super) fn short(text: &str, max: usize) -> String {
 }
 
 /// A time of the broker's as people say it: `in 9m 12s`, `3s ago`.
-pub(super) fn relative(at_ms: i64, now: SystemTime) -> String {
-    let now_ms = now.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
-    let distance = Duration::from_millis(at_ms.abs_diff(now_ms));
-    match at_ms > now_ms {
-        _ if distance < Duration::from_secs(1) => "now".to_owned(),
-        true => format!("in {}", coarse(distance)),
-        false => format!("{} ago", coarse(distance)),
+pub(super) fn relative(time: SystemTime, now: SystemTime) -> String {
+    match (time.duration_since(now), now.duration_since(time)) {
+        (Ok(left), _) if left >= Duration::from_secs(1) => format!("in {}", coarse(left)),
+        (_, Ok(past)) if past >= Duration::from_secs(1) => format!("{} ago", coarse(past)),
+        _ => "now".to_owned(),
     }
 }
 
@@ -81,10 +79,10 @@ pub(super) fn exact(duration: Duration) -> String {
 }
 
 /// A time of the broker's in UTC, to the millisecond. Years after 9999 have no such form and are left out.
-pub(super) fn utc(at_ms: i64) -> Option<String> {
-    const LAST_MS: u64 = 253_402_300_799_999;
-    let ms = u64::try_from(at_ms).ok().filter(|ms| *ms <= LAST_MS)?;
-    Some(humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(ms)).to_string())
+pub(super) fn utc(time: SystemTime) -> Option<String> {
+    const LAST: Duration = Duration::from_millis(253_402_300_799_999);
+    let since = time.duration_since(UNIX_EPOCH).ok().filter(|since| *since <= LAST)?;
+    Some(humantime::format_rfc3339_millis(UNIX_EPOCH + since).to_string())
 }
 
 #[cfg(test)]
@@ -103,11 +101,13 @@ mod tests {
     #[test]
     fn times_are_told_as_people_say_them() {
         let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
-        assert_eq!(relative(1_000_000_000 + 552_300, now), "in 9m 12s");
-        assert_eq!(relative(1_000_000_000 - 3_000, now), "3s ago");
-        assert_eq!(relative(1_000_000_000 + 10, now), "now");
+        assert_eq!(relative(now + Duration::from_millis(552_300), now), "in 9m 12s");
+        assert_eq!(relative(now - Duration::from_secs(3), now), "3s ago");
+        for near in [now, now + Duration::from_millis(10), now - Duration::from_millis(999)] {
+            assert_eq!(relative(near, now), "now");
+        }
         assert_eq!(coarse(Duration::from_millis(90_061_500)), "1day 1h");
-        assert_eq!(utc(0).unwrap(), "1970-01-01T00:00:00.000Z");
-        assert_eq!(utc(i64::MAX), None);
+        assert_eq!(utc(UNIX_EPOCH).unwrap(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(300_000_000_000)), None);
     }
 }

@@ -1,7 +1,5 @@
 //! `status`: depth and counters of the queues.
 
-use std::collections::BTreeMap;
-
 use queue_core::{
     Client,
     broker::{JobState, QueueStats},
@@ -33,26 +31,18 @@ struct Status {
 #[derive(Serialize)]
 pub(super) struct QueueStatus {
     queue: String,
-    paused: bool,
-    workers: u64,
-    lanes: u64,
-    jobs: BTreeMap<&'static str, u64>,
-    counters: BTreeMap<String, u64>,
+    #[serde(flatten)]
+    stats: QueueStats,
 }
 
 impl QueueStatus {
-    fn new(queue: String, stats: QueueStats) -> Self {
-        let jobs = JobState::ALL.map(|state| (state.name(), stats.depth.get(&state).copied().unwrap_or(0)));
-        QueueStatus { queue, paused: stats.paused, workers: stats.workers, lanes: stats.lanes, jobs: jobs.into(), counters: stats.counters }
-    }
-
     fn row(&self) -> [String; 13] {
-        let [a, b, c, d, e, f, g, h, i] = JobState::ALL.map(|state| match self.jobs[state.name()] {
+        let [a, b, c, d, e, f, g, h, i] = JobState::ALL.map(|state| match self.stats.count(state) {
             0 => "-".to_owned(),
             jobs => jobs.to_string(),
         });
-        let paused = if self.paused { "yes" } else { "" };
-        [self.queue.clone(), a, b, c, d, e, f, g, h, i, self.workers.to_string(), self.lanes.to_string(), paused.to_owned()]
+        let paused = if self.stats.paused { "yes" } else { "" };
+        [self.queue.clone(), a, b, c, d, e, f, g, h, i, self.stats.workers.to_string(), self.stats.lanes.to_string(), paused.to_owned()]
     }
 }
 
@@ -61,7 +51,7 @@ pub(super) async fn status(client: &Client, args: &QueueArgs) -> Result<(), Fail
     let durability = client.inspector().durability().await?;
     let condition = client.inspector().condition().await?;
     let (figures, unreadable) = queues::figures(client, queues::chosen(client, args.queue.as_deref()).await?).await?;
-    let rows: Vec<_> = figures.into_iter().map(|(queue, stats)| QueueStatus::new(queue, stats)).collect();
+    let rows: Vec<_> = figures.into_iter().map(|(queue, stats)| QueueStatus { queue, stats }).collect();
     if args.format.json {
         let (durability, condition) = (durability.name(), condition.into());
         let status = Status { broker: info.kind, location: info.location, durability, condition, queues: rows, unreadable };

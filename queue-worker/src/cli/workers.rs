@@ -1,6 +1,6 @@
 //! `workers`: which workers there are.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use queue_core::{Client, broker::WorkerRecord};
 use serde::Serialize;
@@ -32,15 +32,13 @@ struct WorkerRow {
     /// How long its lease stands; 0 when it is over.
     lease_left_ms: u128,
     #[serde(skip)]
-    since_ms: Option<i64>,
+    started: Option<SystemTime>,
     #[serde(skip)]
     heard: String,
 }
 
 impl WorkerRow {
     fn new(worker: WorkerRecord) -> Self {
-        let since = worker.since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
-        let since_ms = since.and_then(|since| i64::try_from(since.as_millis()).ok());
         let over = if worker.lease_left.is_zero() { ", lease over" } else { "" };
         WorkerRow {
             worker: worker.id.to_string(),
@@ -51,10 +49,10 @@ impl WorkerRow {
             tasks: worker.tasks,
             task_count: worker.task_count,
             lanes: worker.lanes,
-            since: since_ms.and_then(utc),
+            since: worker.since.and_then(utc),
             lease_age_ms: worker.lease_age.as_millis(),
             lease_left_ms: worker.lease_left.as_millis(),
-            since_ms,
+            started: worker.since,
             heard: format!("{} ago{over}", coarse(worker.lease_age)),
         }
     }
@@ -68,7 +66,7 @@ impl WorkerRow {
             named(&self.queues),
             self.task_count.to_string(),
             self.lanes.to_string(),
-            self.since_ms.map_or_else(String::new, |since_ms| relative(since_ms, now)),
+            self.started.map_or_else(String::new, |started| relative(started, now)),
             self.heard.clone(),
         ]
     }

@@ -128,10 +128,11 @@ async fn drain(case: &Case, hands: &mut dyn Hands, ran: &mut BTreeMap<JobId, usi
             *ran.entry(delivery.id).or_default() += 1;
         }
     }
-    let depth = broker.stats(queue).await.map_err(say("stats"))?.depth;
+    let stats = broker.stats(queue).await.map_err(say("stats"))?;
     for state in [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Active, JobState::Parked] {
-        if let Some(left) = depth.get(&state).filter(|left| **left > 0) {
-            return Err(format!("{left} stay {state:?}"));
+        match stats.count(state) {
+            0 => {}
+            left => return Err(format!("{left} stay {state:?}")),
         }
     }
     Ok(())

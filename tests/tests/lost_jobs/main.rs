@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use queue_core::{
     JobId,
-    broker::{Audit, Damage, DamageKind, DynBroker, NewJob},
+    broker::{Audit, Counter, Damage, DamageKind, DynBroker, NewJob},
     envelope::Envelope,
     redis::RedisBroker,
 };
@@ -55,7 +55,7 @@ fn lose(server: &Server, id: &JobId) {
 }
 
 async fn repaired(broker: &DynBroker, queue: &str) -> u64 {
-    broker.stats(queue).await.unwrap().counters.get("repaired").copied().unwrap_or(0)
+    broker.stats(queue).await.unwrap().total(Counter::Repaired)
 }
 
 fn subjects(damages: &[Damage]) -> HashSet<&str> {

@@ -215,13 +215,13 @@ async fn beside_work_lost_jobs_are_put_back_once(kind: Kind) {
             assert!(all.remove(&id), "{id} ran twice");
         }
     }
-    until("nobody holds any", async || !broker.stats(QUEUE).await.unwrap().depth.contains_key(&JobState::Active)).await;
+    until("nobody holds any", async || broker.stats(QUEUE).await.unwrap().count(JobState::Active) == 0).await;
     let mut ran = drain(&broker, QUEUE).await;
     eventually("what was snoozed has run", async || {
         for id in drain(&broker, QUEUE).await {
             assert!(ran.insert(id.clone()), "{id} ran twice");
         }
-        broker.stats(QUEUE).await.unwrap().depth.is_empty().then_some(())
+        (broker.stats(QUEUE).await.unwrap().jobs() == 0).then_some(())
     })
     .await;
     assert!(ran == all, "{} of {} have run", ran.len(), all.len());

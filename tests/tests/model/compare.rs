@@ -1,11 +1,11 @@
 //! When two answers or two jobs are the same.
 
-use std::{collections::BTreeMap, fmt::Debug, time::Duration};
+use std::{fmt::Debug, time::Duration};
 
 use futures_util::future::join_all;
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, DynBroker, JobRecord, JobState, Priority, TurnAnswer, WorkerRecord},
+    broker::{BuryReason, Counter, DynBroker, JobState, Priority, StoredJob, TurnAnswer, WorkerRecord},
 };
 use queue_testing::model::Model;
 
@@ -58,7 +58,7 @@ struct Face {
     note: Option<String>,
 }
 
-fn face(record: JobRecord) -> Face {
+fn face(record: StoredJob) -> Face {
     // What is over keeps no crashes in one broker, and keeps them in the other.
     let over = record.state.is_final() && record.state != JobState::Dead;
     Face {
@@ -114,12 +114,11 @@ async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check
     }
     let found = broker.stats(queue).await.map_err(|error| error.to_string())?;
     let known = model.stats();
-    let counts =
-        |counts: &BTreeMap<String, u64>| counts.iter().filter(|(_, n)| **n > 0).map(|(name, n)| (name.clone(), *n)).collect::<Vec<_>>();
-    same("counters", &counts(&known.counters), &counts(&found.counters))?;
+    for counter in Counter::ALL {
+        same(&format!("counter {counter}"), &known.total(counter), &found.total(counter))?;
+    }
     for state in JobState::ALL {
-        let depth = |depth: &BTreeMap<JobState, u64>| depth.get(&state).copied().unwrap_or(0);
-        same(&format!("depth of {state}"), &depth(&known.depth), &depth(&found.depth))?;
+        same(&format!("depth of {state}"), &known.count(state), &found.count(state))?;
     }
     let workers =
         |workers: Vec<WorkerRecord>| workers.into_iter().map(|worker| (worker.id, worker.release, worker.lanes)).collect::<Vec<_>>();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use queue_core::{
-    broker::{ProcessId, Register},
+    broker::{Counter, ProcessId, Register},
     prelude::*,
 };
 use queue_testing::failing::Fault;
@@ -55,8 +55,8 @@ async fn answers_that_are_lost_again_and_again_double_nothing_and_lose_nothing()
     assert!(stopped.is_clean(), "{stopped:?}");
     assert_eq!(seen.runs.lock().unwrap().len(), (ROUNDS * JOBS) as usize, "every job runs");
     assert_eq!(seen.starts(), (ROUNDS * JOBS) as usize, "no job runs twice");
-    let depth = sound.inspector().stats("quick").await.unwrap().depth;
-    assert!(depth.values().all(|jobs| *jobs == 0), "every ending was taken in: {depth:?}");
+    let stats = sound.inspector().stats("quick").await.unwrap();
+    assert_eq!(stats.jobs(), 0, "every ending was taken in: {stats:?}");
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn who_was_cut_off_for_too_long_is_told_and_cannot_spoil_what_its_successo
     successor.drain();
     rival.await.unwrap().unwrap();
     let record = scene.sound.inspector().show(job.address()).await.unwrap();
-    assert_eq!(record.attempts, 0, "a lost lease is no failed attempt");
+    assert_eq!(record.failures, 0, "a lost lease is no failed attempt");
     let seen = scene.seen.clone();
     scene.end(lost).await;
     assert_eq!(seen.of(1), ["start", "start", "LeaseLost", "end"]);
@@ -189,8 +189,8 @@ async fn what_a_worker_held_when_its_broker_forgot_it_runs_again_and_is_charged_
     scene.seen(1, "LeaseLost").await;
     until("the second start", async || scene.seen.starts() == 2).await;
     assert_eq!(scene.sound.inspector().show(job.address()).await.unwrap().crashes, 0);
-    let counters = scene.sound.inspector().stats("slow").await.unwrap().counters;
-    assert_eq!((counters.get("forgotten"), counters.get("crashed").copied().unwrap_or(0)), (Some(&1), 0), "{counters:?}");
+    let stats = scene.sound.inspector().stats("slow").await.unwrap();
+    assert_eq!((stats.total(Counter::Forgotten), stats.total(Counter::Crashed)), (1, 0), "{stats:?}");
     scene.seen.open.send_replace(true);
     scene.seen(1, "end").await;
     scene.end(running).await;

@@ -1,7 +1,7 @@
 //! What becomes of the other queues while one of them is not answered, or refused.
 
 use queue_core::{
-    broker::{CrashRule, JobState, ProcessId, Register, Turn},
+    broker::{Counter, CrashRule, JobState, ProcessId, Register, Turn},
     prelude::*,
 };
 use queue_tests::{
@@ -28,7 +28,7 @@ async fn a_queue_that_is_not_answered_takes_no_slot_from_the_others() {
     scene.seen.open.send_replace(true);
     until("its end", async || late.status().await.unwrap() == Some(JobState::Done)).await;
     assert_eq!(scene.seen.of(2), ["start", "end"]);
-    assert_eq!(scene.sound.inspector().show(late.address()).await.unwrap().attempts, 0);
+    assert_eq!(scene.sound.inspector().show(late.address()).await.unwrap().failures, 0);
     scene.end(running).await;
 }
 
@@ -108,7 +108,7 @@ async fn a_queue_whose_claims_all_hang_keeps_no_slot_from_another() {
     })
     .await;
     scene.seen.open.send_replace(true);
-    until("the others to end", async || scene.sound.inspector().stats("quick").await.unwrap().counters.get("done") == Some(&15)).await;
+    until("the others to end", async || scene.sound.inspector().stats("quick").await.unwrap().total(Counter::Done) == 15).await;
     scene.seen.open.send_replace(false);
     scene.sound.enqueue_all((100..116).map(long::job)).await.unwrap();
     until("all slots to be used", async || scene.seen.starts() == 31).await;

@@ -5,7 +5,13 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use queue_core::{broker::DynBroker, context::CancelCause, prelude::*, registry::Registry, sqlite::SqliteBroker};
+use queue_core::{
+    broker::{Counter, DynBroker},
+    context::CancelCause,
+    prelude::*,
+    registry::Registry,
+    sqlite::SqliteBroker,
+};
 use queue_testing::failing::{FailingBroker, Fault};
 use queue_tests::patience::until;
 use queue_worker::{Shutdown, Stopped, Worker};
@@ -124,7 +130,7 @@ impl Scene {
     }
 
     pub(crate) async fn released(&self, queue: &str) -> u64 {
-        self.sound.inspector().stats(queue).await.unwrap().counters.get("released").copied().unwrap_or(0)
+        self.sound.inspector().stats(queue).await.unwrap().total(Counter::Released)
     }
 
     pub(crate) async fn seen(&self, job: u32, what: &str) {

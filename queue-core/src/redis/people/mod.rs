@@ -3,13 +3,13 @@
 mod record;
 mod workers;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use redis::Value;
 
 use crate::{
     address::{JobId, check_name},
-    broker::{CancelAnswer, JobRecord, JobState, Page, QueueStats},
+    broker::{CancelAnswer, JobState, QueueStats, StoredJob, StoredPage},
     error::Result,
     redis::{
         RedisBroker, bounded,
@@ -75,31 +75,27 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
     let mut values = array(answer)?.into_iter();
     let mut stats = QueueStats::default();
     for state in [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Active, JobState::Parked, JobState::Dead] {
-        stats.depth.insert(state, number::<i64>(next(&mut values)?)?.max(0).unsigned_abs());
+        stats.set_count(state, number::<i64>(next(&mut values)?)?.max(0).unsigned_abs());
     }
     stats.lanes = number(next(&mut values)?)?;
     stats.workers = number(next(&mut values)?)?;
     stats.paused = number::<i64>(next(&mut values)?)? != 0;
     let mut counters = array(next(&mut values)?)?.into_iter();
-    let mut all = BTreeMap::new();
     while let Some(name) = counters.next() {
         let value = number::<i64>(next(&mut counters)?).unwrap_or(0).max(0).unsigned_abs();
         // What is no text is no counter of ours.
-        if let Ok(name) = text(name) {
-            all.insert(name, value);
+        let Ok(name) = text(name) else { continue };
+        match name.strip_prefix(".kept:").map(str::parse) {
+            Some(Ok(state @ (JobState::Done | JobState::Cancelled | JobState::Expired))) => stats.set_count(state, value),
+            Some(_) => {}
+            None => stats.set_total(&name, value),
         }
     }
-    for state in [JobState::Done, JobState::Cancelled, JobState::Expired] {
-        stats.depth.insert(state, all.get(&format!(".kept:{}", state.name())).copied().unwrap_or(0));
-    }
-    stats.depth.retain(|_, depth| *depth > 0);
-    all.retain(|name, _| !name.starts_with('.'));
-    stats.counters = all;
     Ok(stats)
 }
 
 /// Everything about these jobs; those that are gone are left out.
-pub(in crate::redis) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+pub(in crate::redis) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<StoredJob>> {
     let records = records(broker, queue, ids).await?;
     let records = ids.iter().zip(records).map(|(id, value)| record::record(id, value));
     records.filter_map(Result::transpose).collect()
@@ -117,7 +113,7 @@ async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
 }
 
 /// A page: ids first, then the jobs. Between the two a job may have gone on; it is left out then.
-pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
+pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
     let (mut ids, next) = match state {
         JobState::Ready => ready(broker, queue, offset, limit).await?,
         JobState::Scheduled => sorted(broker, queue, Kind::Scheduled, offset, limit).await?,
@@ -132,11 +128,11 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: Job
     ids.retain(|id| told.insert(id.clone()));
     // What is no id is for the auditor to find.
     let ids: Vec<JobId> = ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
-    Ok(Page::new(listed(show(broker, queue, &ids).await?, state), next))
+    Ok(StoredPage::new(listed(show(broker, queue, &ids).await?, state), next))
 }
 
 /// Jobs as a listing has them.
-fn listed(mut jobs: Vec<JobRecord>, state: JobState) -> Vec<JobRecord> {
+fn listed(mut jobs: Vec<StoredJob>, state: JobState) -> Vec<StoredJob> {
     jobs.retain(|job| job.state == state);
     for job in &mut jobs {
         job.failures.clear();
@@ -147,7 +143,7 @@ fn listed(mut jobs: Vec<JobRecord>, state: JobState) -> Vec<JobRecord> {
 
 /// The three states of jobs that ended share a list. A line whose job was removed, or whose id has ended once more, stays there until
 /// its time is over; it is known by its time, if it has one, which is not that of the record.
-async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
+async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
     let mut command = broker.keys.on("LRANGE", queue, Kind::Ended);
     let (lines, next) = page(range(broker, queue, command.arg(offset).arg(offset + limit as u64)).await?, offset, limit);
     let (mut times, mut ids) = (Vec::new(), Vec::new());
@@ -165,7 +161,7 @@ async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, 
             jobs.extend(record::record(id, value)?);
         }
     }
-    Ok(Page::new(listed(jobs, state), next))
+    Ok(StoredPage::new(listed(jobs, state), next))
 }
 
 /// The parts of a line: `until:id`, or an id alone, which does not look like that then.

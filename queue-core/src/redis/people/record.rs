@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::{
     address::JobId,
-    broker::{BuryReason, Failure, JobRecord, JobState, Priority},
+    broker::{BuryReason, Failure, JobState, Priority, StoredJob},
     error::{Error, Result},
     redis::values::{array, bytes, count, next, words},
 };
@@ -48,13 +48,13 @@ pub(in crate::redis) fn failures(packed: &[u8]) -> Result<Vec<Failure>> {
 }
 
 /// One job of `show`.
-pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<JobRecord>> {
+pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<StoredJob>> {
     if matches!(value, Value::Nil) {
         return Ok(None);
     }
     let mut values = array(value)?.into_iter();
     let state: JobState = words(next(&mut values)?)?.parse().unwrap_or(JobState::Done);
-    let mut record = JobRecord::new(id.clone(), state, bytes(next(&mut values)?)?);
+    let mut record = StoredJob::new(id.clone(), state, bytes(next(&mut values)?)?);
     record.priority = u8::try_from(count(next(&mut values)?)).ok().and_then(Priority::from_number).unwrap_or_default();
     record.attempts = count(next(&mut values)?);
     record.crashes = count(next(&mut values)?);

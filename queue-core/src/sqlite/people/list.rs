@@ -2,19 +2,19 @@
 
 use super::record::record;
 use crate::{
-    broker::{JobState, Page},
+    broker::{JobState, StoredPage},
     sqlite::{
         connection::tx::{Failed, Tx},
         doors::ready,
     },
 };
 
-pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page, Failed> {
-    let Some(queue) = tx.queue(queue)? else { return Ok(Page::default()) };
+pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage, Failed> {
+    let Some(queue) = tx.queue(queue)? else { return Ok(StoredPage::default()) };
     let mut found = ready::page(tx, &queue, state, offset, limit + 1, |row| record(tx, row))?;
     let more = found.len() > limit;
     found.truncate(limit);
     // What cannot be told of is for the auditor to find.
     let found = found.into_iter().filter_map(Result::ok).collect();
-    Ok(Page::new(found, more.then(|| offset + limit as u64)))
+    Ok(StoredPage::new(found, more.then(|| offset + limit as u64)))
 }

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Row};
 
 use crate::{
-    broker::{BuryReason, JobRecord, JobState, Priority},
+    broker::{BuryReason, JobState, Priority, StoredJob},
     sqlite::{
         connection::{
             lenient::{Bytes, Count, Number, Words},
@@ -14,10 +14,10 @@ use crate::{
 };
 
 /// Reads the columns id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank.
-pub(super) fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<JobRecord, Failed> {
+pub(super) fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
     const LANE: &str = "SELECT name FROM queue_lanes WHERE lane = ?1";
     let state = row::state(row.get::<_, Number>(1)?.0)?;
-    let mut record = JobRecord::new(row::id(row, 0)?, state, row.get::<_, Bytes>(2)?.0);
+    let mut record = StoredJob::new(row::id(row, 0)?, state, row.get::<_, Bytes>(2)?.0);
     record.priority = u8::try_from(row.get::<_, Number>(3)?.0).ok().and_then(Priority::from_number).unwrap_or_default();
     let (Count(attempts), Count(crashes), Count(snoozes)) = (row.get(4)?, row.get(5)?, row.get(6)?);
     (record.attempts, record.crashes, record.snoozes) = (attempts, crashes, snoozes);

@@ -5,7 +5,7 @@ use rusqlite::params;
 use super::record::record;
 use crate::{
     address::JobId,
-    broker::{Failure, JobRecord},
+    broker::{Failure, StoredJob},
     error::Error,
     sqlite::{
         connection::{
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-pub(crate) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<JobRecord>, Failed> {
+pub(crate) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<StoredJob>, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(None) };
     let mut job = tx.sql(sql!("show.sql"))?;
     let mut rows = job.query(params![queue.key, id.as_bytes()])?;

@@ -26,8 +26,15 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
     let Some(queue) = tx.queue(queue)? else { return Ok(QueueStats::default()) };
     let mut counters = tx.sql(COUNTERS)?;
     let read = |row: &Row<'_>| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Number>(1)?.0.max(0).unsigned_abs()));
-    let depth = ready::depth(tx, &queue)?;
-    let counters = counters.query_map([queue.key], read)?.collect::<rusqlite::Result<_>>()?;
-    let (lanes, workers) = tx.sql(LANES)?.query_row(params![queue.key, tx.now], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(QueueStats { depth, counters, lanes, workers, paused: queue.paused })
+    let mut stats = QueueStats::default();
+    for (state, jobs) in ready::depth(tx, &queue)? {
+        stats.set_count(state, jobs);
+    }
+    for counter in counters.query_map([queue.key], read)? {
+        let (name, total): (String, u64) = counter?;
+        stats.set_total(&name, total);
+    }
+    (stats.lanes, stats.workers) = tx.sql(LANES)?.query_row(params![queue.key, tx.now], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    stats.paused = queue.paused;
+    Ok(stats)
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Deref};
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, FAILURES_KEPT, Failure, JobRecord, JobState, NewJob, PartyName, Priority},
+    broker::{BuryReason, FAILURES_KEPT, Failure, JobState, NewJob, PartyName, Priority, StoredJob},
 };
 
 /// The jobs that are kept, by id.
@@ -166,8 +166,8 @@ impl Job {
     }
 
     /// What an inspector sees.
-    pub fn record(&self, id: &JobId) -> JobRecord {
-        let mut record = JobRecord::new(id.clone(), self.place.state(), self.envelope.clone());
+    pub fn record(&self, id: &JobId) -> StoredJob {
+        let mut record = StoredJob::new(id.clone(), self.place.state(), self.envelope.clone());
         record.priority = self.priority;
         (record.attempts, record.crashes, record.snoozes) = (self.attempts, self.crashes, self.snoozes);
         record.at_ms = self.place.at();

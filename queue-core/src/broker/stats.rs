@@ -1,0 +1,226 @@
+//! The numbers of a queue.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::{Serialize, Serializer, ser::SerializeStruct};
+
+use super::JobState;
+use crate::{
+    address::serde_as_text,
+    error::{Error, Result},
+};
+
+/// How many jobs a queue has in each state, and what has happened to its jobs. From [`Inspector::stats`](crate::Inspector::stats).
+///
+/// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers` and `paused`.
+///
+/// ```
+/// # use queue_core::prelude::*;
+/// use queue_core::broker::{Counter, JobState};
+///
+/// #[task(queue = "orders")]
+/// async fn close(order_id: u64) {}
+///
+/// # async fn example() -> queue_core::Result<()> {
+/// # let queue = Client::connect("sqlite://:memory:").await?;
+/// close::job(17).enqueue(&queue).await?;
+/// let stats = queue.inspector().stats("orders").await?;
+/// assert_eq!((stats.count(JobState::Ready), stats.total(Counter::Enqueued)), (1, 1));
+/// # Ok(()) }
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// Registered lanes whose lease has not run out. A worker has up to four lanes for each queue.
+    pub lanes: u64,
+    /// Workers with such a lane.
+    pub workers: u64,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Without those that are 0.
+    jobs: BTreeMap<JobState, u64>,
+    /// Without those that are 0.
+    counters: BTreeMap<Counter, u64>,
+}
+
+impl QueueStats {
+    /// How many jobs are in this state now.
+    pub fn count(&self, state: JobState) -> u64 {
+        self.jobs.get(&state).copied().unwrap_or(0)
+    }
+
+    /// How many jobs the queue has now, in all states.
+    pub fn jobs(&self) -> u64 {
+        self.jobs.values().sum()
+    }
+
+    /// How often this has happened since the queue exists.
+    pub fn total(&self, counter: Counter) -> u64 {
+        self.counters.get(&counter).copied().unwrap_or(0)
+    }
+
+    /// Sets the number of jobs in a state. For brokers.
+    #[doc(hidden)]
+    pub fn set_count(&mut self, state: JobState, jobs: u64) {
+        set(&mut self.jobs, state, jobs);
+    }
+
+    /// Sets a counter by its name in storage. For brokers: a name that this release does not know is skipped.
+    #[doc(hidden)]
+    pub fn set_total(&mut self, name: &str, total: u64) {
+        if let Ok(counter) = name.parse() {
+            set(&mut self.counters, counter, total);
+        }
+    }
+}
+
+fn set<K: Ord>(map: &mut BTreeMap<K, u64>, key: K, value: u64) {
+    if value > 0 {
+        map.insert(key, value);
+    } else {
+        map.remove(&key);
+    }
+}
+
+impl Serialize for QueueStats {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let jobs: BTreeMap<_, _> = JobState::ALL.map(|state| (state, self.count(state))).into();
+        let counters: BTreeMap<_, _> = Counter::ALL.map(|counter| (counter, self.total(counter))).into();
+        let mut fields = serializer.serialize_struct("QueueStats", 5)?;
+        fields.serialize_field("jobs", &jobs)?;
+        fields.serialize_field("counters", &counters)?;
+        fields.serialize_field("lanes", &self.lanes)?;
+        fields.serialize_field("workers", &self.workers)?;
+        fields.serialize_field("paused", &self.paused)?;
+        fields.end()
+    }
+}
+
+/// What a queue counts, since it exists. A damaged or deleted counter begins again at 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Counter {
+    /// Jobs that were stored.
+    Enqueued,
+    /// Jobs that were done.
+    Done,
+    /// Failures: attempts that returned an error, panicked or timed out.
+    Failed,
+    /// Snoozes.
+    Snoozed,
+    /// Rounds of repeating jobs.
+    Repeated,
+    /// Jobs that became dead letters.
+    Dead,
+    /// Jobs that were cancelled.
+    Cancelled,
+    /// Jobs that expired.
+    Expired,
+    /// Jobs that were taken back from a dead worker.
+    Reclaimed,
+    /// Of the reclaimed jobs, those that were charged with a crash.
+    Crashed,
+    /// Of the reclaimed jobs, those whose process was alive: the broker had forgotten its lane.
+    Forgotten,
+    /// Jobs that a stopping worker gave back.
+    Released,
+    /// Dead jobs that a person let run again.
+    Requeued,
+    /// Repairs of damage that another program did.
+    Repaired,
+    /// Dead jobs that were removed: they were older than their retention, or too many.
+    DeadEvicted,
+}
+
+impl Counter {
+    /// All, in the order in which a job meets them.
+    pub const ALL: [Counter; 15] = [
+        Counter::Enqueued,
+        Counter::Done,
+        Counter::Failed,
+        Counter::Snoozed,
+        Counter::Repeated,
+        Counter::Dead,
+        Counter::Cancelled,
+        Counter::Expired,
+        Counter::Reclaimed,
+        Counter::Crashed,
+        Counter::Forgotten,
+        Counter::Released,
+        Counter::Requeued,
+        Counter::Repaired,
+        Counter::DeadEvicted,
+    ];
+
+    /// The name in storage, in JSON and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Counter::Enqueued => "enqueued",
+            Counter::Done => "done",
+            Counter::Failed => "failed",
+            Counter::Snoozed => "snoozed",
+            Counter::Repeated => "repeated",
+            Counter::Dead => "dead",
+            Counter::Cancelled => "cancelled",
+            Counter::Expired => "expired",
+            Counter::Reclaimed => "reclaimed",
+            Counter::Crashed => "crashed",
+            Counter::Forgotten => "forgotten",
+            Counter::Released => "released",
+            Counter::Requeued => "requeued",
+            Counter::Repaired => "repaired",
+            Counter::DeadEvicted => "dead_evicted",
+        }
+    }
+}
+
+impl fmt::Display for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Counter {
+    type Err = Error;
+
+    /// Reads what [`Display`](fmt::Display) prints.
+    fn from_str(text: &str) -> Result<Self> {
+        Counter::ALL.into_iter().find(|counter| counter.name() == text).ok_or_else(|| {
+            let known = Counter::ALL.map(Counter::name).join(", ");
+            Error::invalid("counter", text, format!("is unknown; use one of {known}"))
+        })
+    }
+}
+
+serde_as_text!(Counter);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_asked_for_by_state_and_by_counter() {
+        let mut stats = QueueStats::default();
+        stats.set_count(JobState::Ready, 3);
+        stats.set_count(JobState::Done, 2);
+        stats.set_total("done", 9);
+        stats.set_total("of a newer release", 1);
+        assert_eq!((stats.count(JobState::Ready), stats.count(JobState::Dead), stats.jobs()), (3, 0, 5));
+        assert_eq!((stats.total(Counter::Done), stats.total(Counter::Dead)), (9, 0));
+        stats.set_count(JobState::Ready, 0);
+        assert_eq!(stats.jobs(), 2);
+        let json = serde_json::to_value(&stats).unwrap();
+        assert_eq!((&json["jobs"]["done"], &json["jobs"]["ready"]), (&2.into(), &0.into()));
+        assert_eq!((&json["counters"]["done"], &json["counters"]["dead_evicted"]), (&9.into(), &0.into()));
+    }
+
+    #[test]
+    fn a_counter_is_read_as_it_is_printed() {
+        for counter in Counter::ALL {
+            assert_eq!(counter.to_string().parse::<Counter>().unwrap(), counter);
+            assert_eq!(serde_json::from_value::<Counter>(serde_json::to_value(counter).unwrap()).unwrap(), counter);
+        }
+        assert!("slept".parse::<Counter>().unwrap_err().to_string().contains("dead_evicted"));
+    }
+}

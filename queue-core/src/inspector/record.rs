@@ -1,0 +1,243 @@
+//! A job as people read it: decoded, with times and durations. The broker's own form is [`StoredJob`].
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::de::DeserializeOwned;
+
+use crate::{
+    address::JobAddress,
+    broker::{BuryReason, Failure, JobState, Priority, StoredJob, StoredPage},
+    codec,
+    envelope::{ENVELOPE_VERSION, Envelope},
+    error::{Error, Result},
+    payload,
+};
+
+/// Everything known about one job. From [`Inspector::show`](crate::Inspector::show), `list` and `walk`.
+///
+/// All times are those of the broker's clock. A job whose stored form cannot be decoded has a record too: [`task`](Self::task) is then
+/// `None`, [`undecodable`](Self::undecodable) says why, and [`stored`](Self::stored) gives the bytes.
+///
+/// The record is [`Serialize`](serde::Serialize), and the command line prints this form with `--json`: the address as `job`, times as RFC 3339 in UTC, durations
+/// in milliseconds (`timeout_ms`, `retention_ms`), `payload` and `result` as JSON. If `payload` cannot be decoded, it is null,
+/// `undecodable` says why, and `bytes` has the stored form in hexadecimal.
+///
+/// ```
+/// use queue_core::prelude::*;
+///
+/// #[task]
+/// async fn greet(name: String) {}
+///
+/// # async fn example() -> queue_core::Result<()> {
+/// let queue = Client::connect("sqlite://:memory:").await?;
+/// let handle = greet::job("Ada".to_owned()).enqueue(&queue).await?;
+///
+/// let record = queue.inspector().show(handle.address()).await?;
+/// assert_eq!(record.task.as_deref(), Some("greet"));
+/// assert_eq!(record.payload_json()?, r#"{"name":"Ada"}"#);
+/// assert_eq!((record.failures, record.due_at), (0, None));
+/// # Ok(()) }
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct JobRecord {
+    /// Its address: `queue/id`.
+    pub address: JobAddress,
+    /// The name of its task; `None` if the stored form cannot be decoded.
+    pub task: Option<String>,
+    /// Its state.
+    pub state: JobState,
+    /// Its priority.
+    pub priority: Priority,
+    /// When it was enqueued, by the producer's estimate of the broker's time; `None` if the producer did not say.
+    pub enqueued_at: Option<SystemTime>,
+    /// When it is due, if it is `scheduled` or waits in `retry`.
+    pub due_at: Option<SystemTime>,
+    /// When it ended, if its state is final.
+    pub ended_at: Option<SystemTime>,
+    /// It expires if it has not started by this time; `None`: never.
+    pub expires_at: Option<SystemTime>,
+    /// How many attempts have failed. [`Inspector::requeue`](crate::Inspector::requeue) and `Repeat` set it to 0.
+    pub failures: u32,
+    /// How many crashes it was charged with: deaths of a process that held it.
+    pub crashes: u32,
+    /// How often it has snoozed.
+    pub snoozes: u32,
+    /// The number of failures that buries it, if the job has its own.
+    pub max_attempts: Option<u32>,
+    /// The longest time of one attempt, if the job has its own.
+    pub timeout: Option<Duration>,
+    /// How long it is kept after it is done, if the job has its own.
+    pub retention: Option<Duration>,
+    /// Its headers.
+    pub headers: BTreeMap<String, String>,
+    /// The lane that holds it and the claim number, while it is `active`.
+    pub tag: Option<String>,
+    /// Why it is dead.
+    pub reason: Option<BuryReason>,
+    /// Why it was cancelled.
+    pub note: Option<String>,
+    /// The errors of its last failed attempts, oldest first, at most 10. A list leaves them out.
+    pub errors: Vec<AttemptError>,
+    /// Why its stored form cannot be decoded.
+    pub undecodable: Option<String>,
+    stored: Vec<u8>,
+    result: Option<Vec<u8>>,
+}
+
+/// The error of a failed attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AttemptError {
+    /// When the attempt failed; `None` if that cannot be read.
+    pub at: Option<SystemTime>,
+    /// The chain of the error's messages, at most 8 KiB.
+    pub message: String,
+}
+
+impl JobRecord {
+    /// Decodes what a broker has stored.
+    pub(super) fn new(queue: &str, job: StoredJob) -> Self {
+        let at = job.at_ms.and_then(time);
+        let due = matches!(job.state, JobState::Scheduled | JobState::Retry);
+        let mut record = JobRecord {
+            address: JobAddress { queue: queue.into(), id: job.id },
+            task: None,
+            state: job.state,
+            priority: job.priority,
+            enqueued_at: None,
+            due_at: at.filter(|_| due),
+            ended_at: at.filter(|_| job.state.is_final()),
+            expires_at: None,
+            failures: job.attempts,
+            crashes: job.crashes,
+            snoozes: job.snoozes,
+            max_attempts: None,
+            timeout: None,
+            retention: None,
+            headers: BTreeMap::new(),
+            tag: job.tag,
+            reason: job.reason,
+            note: job.note,
+            errors: job.failures.into_iter().map(AttemptError::new).collect(),
+            undecodable: None,
+            stored: job.envelope,
+            result: job.result,
+        };
+        match Envelope::decode(&record.stored) {
+            Ok(envelope) => {
+                record.undecodable = of_a_newer_version(&envelope);
+                record.enqueued_at = envelope.enqueued_at();
+                record.expires_at = envelope.expires_ms.and_then(time);
+                record.max_attempts = envelope.max_attempts;
+                record.timeout = envelope.timeout();
+                record.retention = envelope.retention();
+                record.task = Some(envelope.task.into_owned());
+                record.headers = envelope.headers;
+            }
+            Err(Error::Decode { problem, .. }) => record.undecodable = Some(problem),
+            Err(error) => record.undecodable = Some(error.to_string()),
+        }
+        record
+    }
+
+    /// The parameters as a JSON object, by name. Binary becomes an array of numbers.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the stored form cannot be decoded.
+    pub fn payload_json(&self) -> Result<String> {
+        self.with_payload(payload::to_json)
+    }
+
+    /// The parameters as a `P`: a struct with a field for each parameter of the task, or for some.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the parameters are not a `P`, or if the stored form cannot be decoded.
+    pub fn payload<P: DeserializeOwned>(&self) -> Result<P> {
+        self.with_payload(|bytes| codec::decode(bytes))
+    }
+
+    /// The result as JSON, if the job is done and its result is kept. `None` also stands for a handler that returns `()`.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the stored result cannot be decoded.
+    pub fn result_json(&self) -> Result<Option<String>> {
+        self.with_result(payload::to_json)
+    }
+
+    /// The result as an `R`, if the job is done and its result is kept. `None` also stands for a handler that returns `()`.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the stored result is not an `R`.
+    pub fn result<R: DeserializeOwned>(&self) -> Result<Option<R>> {
+        self.with_result(|bytes| codec::decode(bytes))
+    }
+
+    /// The message of the last failed attempt. A list leaves it out.
+    pub fn last_error(&self) -> Option<&str> {
+        self.errors.last().map(|error| error.message.as_str())
+    }
+
+    /// The size of the stored form in bytes: parameters, headers and options, without the result.
+    pub fn size(&self) -> usize {
+        self.stored.len()
+    }
+
+    /// The stored form (the *envelope*), for a job that cannot be decoded. The format is not stable; `docs/storage.md` of the repository
+    /// describes it.
+    pub fn stored(&self) -> &[u8] {
+        &self.stored
+    }
+
+    fn with_payload<P>(&self, decode: impl FnOnce(&[u8]) -> Result<P, String>) -> Result<P> {
+        let what = || format!("the parameters of job `{}`", self.address);
+        if let Some(problem) = &self.undecodable {
+            return Err(Error::Decode { what: what(), problem: problem.clone() });
+        }
+        decode(Envelope::decode(&self.stored)?.payload).map_err(|problem| Error::Decode { what: what(), problem })
+    }
+
+    fn with_result<R>(&self, decode: impl FnOnce(&[u8]) -> Result<R, String>) -> Result<Option<R>> {
+        let decoded = self.result.as_deref().map(decode).transpose();
+        decoded.map_err(|problem| Error::Decode { what: format!("the result of job `{}`", self.address), problem })
+    }
+}
+
+impl AttemptError {
+    fn new(failure: Failure) -> Self {
+        // A history that cannot be read has one entry without a time, which says so.
+        AttemptError { at: (failure.at_ms > 0).then(|| time(failure.at_ms)).flatten(), message: failure.message }
+    }
+}
+
+/// A page of a listing. From [`Inspector::list`](crate::Inspector::list).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Page {
+    /// The jobs, in the order in which they will start or have ended, without errors and results. There may be fewer jobs than
+    /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
+    pub jobs: Vec<JobRecord>,
+    /// The offset of the next page. Only `None` says that this was the last page. The offset may grow by more than the number of the
+    /// jobs.
+    pub next: Option<u64>,
+}
+
+impl Page {
+    pub(super) fn new(queue: &str, page: StoredPage) -> Self {
+        Page { jobs: page.jobs.into_iter().map(|job| JobRecord::new(queue, job)).collect(), next: page.next }
+    }
+}
+
+fn of_a_newer_version(envelope: &Envelope<'_>) -> Option<String> {
+    let version = envelope.version;
+    (version > ENVELOPE_VERSION).then(|| format!("its envelope has version {version}, and this program reads up to {ENVELOPE_VERSION}"))
+}
+
+/// A time of the broker's; `None` for one that no clock can show.
+fn time(ms: i64) -> Option<SystemTime> {
+    u64::try_from(ms).ok().and_then(|ms| UNIX_EPOCH.checked_add(Duration::from_millis(ms)))
+}
