@@ -195,7 +195,7 @@ pub fn url(bytes: &[u8]) {
     }
     for scheme in ["redis", "rediss", "redis+sentinel", "redis+cluster"] {
         let url = format!("{scheme}://user:{SECRET}@{text}");
-        let shown = crate::client::__fuzz_redacted(&url);
+        let shown = crate::text::redacted(&url);
         assert!(!shown.contains(SECRET), "{shown}");
         #[cfg(feature = "redis")]
         match crate::redis::__fuzz::url(&url) {

@@ -8,7 +8,7 @@ pub use inventory;
 
 /// The nearest of some words, for "did you mean".
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    crate::client::nearest(word, known)
+    crate::text::nearest(word, known)
 }
 
 pub use crate::inject::Injected;

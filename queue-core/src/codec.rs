@@ -37,7 +37,7 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Strin
 /// What serde says of bytes quotes them, however many they are; it is kept with the job and shown to people.
 pub(crate) fn in_few_words(problem: String) -> String {
     const PROBLEM_MAX: usize = 1024;
-    crate::outcome::cut(problem, PROBLEM_MAX)
+    crate::text::cut(problem, PROBLEM_MAX)
 }
 
 /// Walks one MessagePack value without recursion: it must be complete, at most [`DEPTH_MAX`] deep, have at most

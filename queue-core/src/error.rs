@@ -190,7 +190,7 @@ pub enum Error {
     /// An enqueue without an answer: the jobs may or may not be stored. [`Pending::retry`](crate::Pending::retry) finds out
     /// without making a second job. Its [`source`](std::error::Error::source) is the error of the last try.
     #[error(transparent)]
-    Unknown(Box<crate::client::Pending>),
+    Unknown(Box<crate::pending::Pending>),
     /// A bug of ours, or data of another program under our keys.
     #[error("unexpected answer from the broker: {0}")]
     Internal(String),

@@ -137,13 +137,16 @@ pub mod observe;
 pub mod outcome;
 mod pauses;
 pub mod payload;
+mod pending;
 pub mod prelude;
+mod priority;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod registry;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod task;
+mod text;
 
 #[doc = include_str!("docs/derive.md")]
 pub use queue_macros::Task;

@@ -9,6 +9,7 @@ use crate::{
     codec,
     envelope::{ERROR_MAX, RESULT_MAX},
     error::Error,
+    text::cut,
 };
 
 /// How a run of a job ended.
@@ -271,16 +272,6 @@ pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     cut(text.unwrap_or_else(|| "without a message".to_owned()), ERROR_MAX - 64)
 }
 
-/// Cuts a text to at most `max` bytes, at a character's end.
-pub fn cut(mut text: String, max: usize) -> String {
-    if text.len() > max {
-        let end = (0..=max - '…'.len_utf8()).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
-        text.push('…');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,11 +330,5 @@ mod tests {
         assert_eq!(Ok::<_, String>(7u8).end(false), Outcome::Done);
         assert_eq!(Ok::<_, String>(7u8).end(true), Outcome::DoneWith(Encoded(Ok(vec![7]))));
         assert!(matches!(Ok::<_, String>("x".repeat(RESULT_MAX)).end(true), Outcome::DoneWith(Encoded(Err(_)))));
-    }
-
-    #[test]
-    fn a_long_text_is_cut_at_a_character() {
-        let text = cut("ä".repeat(10_000), ERROR_MAX);
-        assert!(text.len() <= ERROR_MAX && text.ends_with('…'));
     }
 }

@@ -4,10 +4,10 @@ pub use std::time::Duration;
 
 pub use crate::{
     Task,
-    broker::Priority,
     client::{Client, Handle, Job, JobResult},
     context::{Data, JobContext},
     outcome::Outcome,
+    priority::Priority,
     task,
     task::{Backoff, Handler},
 };

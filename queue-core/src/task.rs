@@ -3,11 +3,11 @@
 use std::{any::TypeId, fmt, time::Duration};
 
 use crate::{
-    broker::Priority,
     context::JobContext,
     error::Result,
     io::BoxFuture,
     outcome::{Outcome, TaskReturn},
+    priority::Priority,
 };
 
 /// The queue of a task that names none.

@@ -23,6 +23,7 @@
 //! the rules, and `docs/README.md` the glossary.
 
 mod audit;
+mod calls;
 mod condition;
 mod delegate;
 mod durability;
@@ -40,10 +41,15 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
+pub(crate) use self::calls::{after, on_broker, on_broker_until};
 pub use self::{
     audit::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, stats::*, sweep::*, turn::*, worker::*,
 };
+pub use crate::priority::Priority;
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
+
+/// Longest delay, retention, expiry or timeout: a hundred years.
+pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.
 pub const MAX_ITEMS: usize = 500;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    pending::{Lost, Pending},
+    pending::{Lost, unknown},
     producer::{Answer, Failure},
 };
 use crate::{broker::NewJob, error::Result};
@@ -96,7 +96,7 @@ impl Callers {
         let Callers::Each(callers) = self else { return };
         for (position, caller) in callers.iter_mut().enumerate() {
             if let Some(caller) = caller.take_if(|caller| caller.until <= now) {
-                let unknown = Pending::unknown(lost.clone(), position);
+                let unknown = unknown(lost.clone(), position);
                 drop(caller.answer.send(Err(unknown)));
             }
         }

@@ -5,13 +5,12 @@ use std::{fmt, marker::PhantomData, time::Duration};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::{Client, LONGEST, after};
+use super::Client;
 use crate::{
     address::{JobAddress, JobId},
-    broker::{Confirmed, JobState, StoredJob},
+    broker::{Confirmed, JobState, LONGEST, StoredJob, after, on_broker, on_broker_until},
     codec,
     error::{Error, Result},
-    io::{on_broker, on_broker_until},
     task::{Task, TaskOutput},
 };
 

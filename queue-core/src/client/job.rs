@@ -10,7 +10,7 @@ use std::{
 use super::{Client, Handle};
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{Due, NewJob, Priority},
+    broker::{Due, LONGEST, NewJob, Priority},
     draft::{Draft, Options},
     envelope::Envelope,
     error::{Error, Result},
@@ -18,9 +18,6 @@ use crate::{
     payload::PayloadWriter,
     task::{DEFAULT_QUEUE, Task, TaskDef},
 };
-
-/// Longest delay, retention, expiry or timeout: a hundred years.
-pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A job of the task `T`: made by `task::job(..)`, adjusted here, stored by [`enqueue`](Self::enqueue).
 ///

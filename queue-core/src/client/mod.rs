@@ -16,28 +16,23 @@ use std::{
     time::Duration,
 };
 
-#[cfg(feature = "fuzz")]
-pub(crate) use self::url::redacted as __fuzz_redacted;
-#[cfg(feature = "redis")]
-pub(crate) use self::url::redacted;
 pub use self::{
     bulk::EnqueueAllError,
     handle::{Handle, JobResult},
-    job::{Job, LONGEST, RawJob},
-    pending::Pending,
+    job::{Job, RawJob},
 };
 use self::{job::Prepared, producer::Route, sender::Sender};
-pub(crate) use self::{producer::after, url::nearest};
 use crate::{
     address::JobAddress,
-    broker::{BrokerInfo, Confirm, Confirmed, Durability, DynBroker, ProcessId},
+    broker::{BrokerInfo, Confirm, Confirmed, Durability, DynBroker, ProcessId, on_broker},
     error::{Error, Result},
     inspector::Inspector,
-    io::{BoxFuture, on_broker},
+    io::BoxFuture,
     middleware::{Middleware, Stack},
     observe::{Observe, Observed},
     task::Task,
 };
+pub use crate::{broker::LONGEST, pending::Pending};
 
 /// How long the client tries an enqueue before it returns [`Error::Unknown`] or [`Error::Unavailable`], unless
 /// [`with_deadline`](Client::with_deadline) sets another time.

@@ -1,70 +1,22 @@
-//! Enqueues whose fate is not known.
+//! Sending an enqueue again whose fate is not known.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{marker::PhantomData, sync::Arc};
 
 use tokio::{sync::Mutex, time::timeout_at};
 
 use super::{
     Client, Handle,
     callers::Callers,
-    producer::{Answer, Failure, Producer, Route, after},
+    producer::{Answer, Failure, Producer, Route},
 };
 use crate::{
     address::JobAddress,
-    broker::Enqueue,
+    broker::{Enqueue, after, on_broker},
     error::{Error, Result},
-    io::on_broker,
     middleware::Stack,
+    pending::Pending,
     task::Task,
 };
-
-/// An enqueue without an answer: its jobs may or may not be stored.
-///
-/// [`Error::Unknown`] holds it without the type of its task; [`of`](Self::of) gives it the type.
-///
-/// ```no_run
-/// # use queue_core::{prelude::*, Error};
-/// # #[task] async fn close(order_id: u64) {}
-/// # async fn example(queue: Client) -> queue_core::Result<()> {
-/// let handle: Handle<close> = match close::job(17).enqueue(&queue).await {
-///     // Later, when the broker is back: it is stored once, whether the first call had arrived or not.
-///     Err(Error::Unknown(pending)) => pending.of::<close>().retry().await?,
-///     other => other?,
-/// };
-/// println!("{} is stored; existed before: {}", handle.address(), handle.existing());
-/// # Ok(()) }
-/// ```
-pub struct Pending<T = ()> {
-    lost: Arc<Lost>,
-    position: usize,
-    address: JobAddress,
-    /// What the last try met with.
-    cause: Error,
-    task: PhantomData<fn() -> T>,
-}
-
-impl<T> fmt::Debug for Pending<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("address", &self.address).field("cause", &self.cause).finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Display for Pending<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let broker = self.lost.route.broker.info().location;
-        let job = &self.address;
-        write!(
-            f,
-            "the broker at {broker} has not confirmed in time that job `{job}` is stored; call `retry()` of the pending call, which never stores a second job"
-        )
-    }
-}
-
-impl<T> std::error::Error for Pending<T> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.cause)
-    }
-}
 
 /// A batch without an answer. Its name and number are kept for asking again, and for nothing else.
 #[derive(Debug)]
@@ -104,13 +56,20 @@ impl Lost {
     }
 }
 
-impl Pending {
-    pub(super) fn unknown(lost: Arc<Lost>, position: usize) -> Error {
-        let address = JobAddress { queue: lost.request.queue.clone(), id: lost.request.jobs[position].id.clone() };
-        let cause = lost.cause.duplicate();
-        Error::Unknown(Box::new(Pending { lost, position, address, cause, task: PhantomData }))
-    }
+/// One job of such a batch: what a [`Pending`] keeps.
+struct LostJob {
+    lost: Arc<Lost>,
+    position: usize,
+}
 
+/// The error of a caller whose job is at this position of a batch.
+pub(super) fn unknown(lost: Arc<Lost>, position: usize) -> Error {
+    let address = JobAddress { queue: lost.request.queue.clone(), id: lost.request.jobs[position].id.clone() };
+    let (broker, cause) = (lost.route.broker.info().location, lost.cause.duplicate());
+    Error::Unknown(Box::new(Pending { address, broker, cause, request: Arc::new(LostJob { lost, position }), task: PhantomData }))
+}
+
+impl Pending {
     /// The same with the type of its task, so that [`retry`](Self::retry) gives a handle whose result can be read. `T` has to be the
     /// task of the enqueued job.
     pub fn of<T: Task>(self) -> Pending<T> {
@@ -120,7 +79,8 @@ impl Pending {
 
 impl<T> Pending<T> {
     fn typed<U>(self) -> Pending<U> {
-        Pending { lost: self.lost, position: self.position, address: self.address, cause: self.cause, task: PhantomData }
+        let Pending { address, broker, cause, request, task: _ } = self;
+        Pending { address, broker, cause, request, task: PhantomData }
     }
 
     /// The job that it is about.
@@ -136,8 +96,9 @@ impl<T> Pending<T> {
     /// the fate of the first request stays unknown: look for the job by its address. [`Error::IdConflict`] for a job that is in
     /// conflict.
     pub async fn retry(mut self) -> Result<Handle<T>> {
-        let lost = self.lost.clone();
-        let resolved = on_broker(&self.lost.route.broker, async move { lost.resolve().await }).await;
+        let Ok(job) = self.request.clone().downcast::<LostJob>() else { unreachable!("only `unknown` makes one") };
+        let (lost, route) = (job.lost.clone(), &job.lost.route);
+        let resolved = on_broker(&route.broker, async move { lost.resolve().await }).await;
         let answers = match resolved {
             Ok(Ok(answers)) => answers,
             Ok(Err(error @ (Error::Forgotten(_) | Error::Old { .. }))) => return Err(error),
@@ -147,8 +108,7 @@ impl<T> Pending<T> {
                 return Err(Error::Unknown(Box::new(self.typed())));
             }
         };
-        let (existing, confirmed) = answers[self.position].of(&self.address)?;
-        let route = &self.lost.route;
+        let (existing, confirmed) = answers[job.position].of(&self.address)?;
         // The handle enqueues nothing: it needs no middleware.
         let client = Client::of(route.broker.clone(), route.deadline, route.confirm, Stack::default());
         Ok(Handle::new(client, self.address, existing, confirmed))

@@ -16,8 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     callers::{Callers, LATE},
-    job::LONGEST,
-    pending::{Lost, Pending},
+    pending::{Lost, unknown},
 };
 use crate::{
     address::JobAddress,
@@ -53,11 +52,6 @@ impl Answer {
             Enqueued::IdConflict => Err(Error::IdConflict(address.clone())),
         }
     }
-}
-
-/// So long from now, in a hundred years at the latest.
-pub(crate) fn after(time: Duration) -> Instant {
-    Instant::now() + time.min(LONGEST)
 }
 
 /// Where a producer sends to, on whose behalf, and for how long it tries.
@@ -330,7 +324,7 @@ impl Failure {
     pub(super) fn of(&self, position: usize) -> Error {
         match self {
             Failure::Refused(error) => error.duplicate(),
-            Failure::Unknown(lost) => Pending::unknown(lost.clone(), position),
+            Failure::Unknown(lost) => unknown(lost.clone(), position),
         }
     }
 }

@@ -24,12 +24,11 @@ use tokio::{
 
 use super::{
     callers::{Callers, Waiter},
-    producer::{Answer, Failure, Fate, Producer, Route, after},
+    producer::{Answer, Failure, Fate, Producer, Route},
 };
 use crate::{
-    broker::{Enqueue, MAX_BYTES, MAX_ITEMS, NewJob},
+    broker::{Enqueue, MAX_BYTES, MAX_ITEMS, NewJob, after, on_broker},
     error::{Error, Result},
-    io::on_broker,
 };
 
 /// Gathered jobs of a queue. A caller beyond them waits, within its deadline.

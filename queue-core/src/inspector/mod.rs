@@ -17,10 +17,11 @@ use tokio::time::Instant;
 
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{Audit, CancelAnswer, Condition, Damage, Durability, DynBroker, JobState, MAX_ITEMS, QueueStats, StoredJob, StoredPage},
-    client::after,
+    broker::{
+        Audit, CancelAnswer, Condition, Damage, Durability, DynBroker, JobState, MAX_ITEMS, QueueStats, StoredJob, StoredPage, after,
+        on_broker, on_broker_until,
+    },
     error::{Error, Result},
-    io::{on_broker, on_broker_until},
 };
 
 /// Lists, shows and repairs jobs and queues, for command lines and dashboards. From [`Client::inspector`](crate::Client::inspector).

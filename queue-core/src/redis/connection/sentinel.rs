@@ -30,8 +30,8 @@ use super::{
 use crate::{
     error::{Error, Result},
     io::IoThread,
-    outcome::cut,
     redis::values::{array, number, text},
+    text::cut,
 };
 
 /// How often sentinels are asked while nothing is wrong. After a failover that nobody prepared, what the old master takes in until

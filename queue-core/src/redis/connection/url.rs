@@ -17,8 +17,8 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
 
 use crate::{
     address::check_name,
-    client::redacted,
     error::{Error, Result},
+    text::redacted,
 };
 
 /// The namespace of a URL that names none.
