@@ -85,9 +85,9 @@ pub async fn work_of_tomorrow(key: u64, pad: String, plan: Plan, recorder: Data<
 /// The tasks of a worker, of today's binary or tomorrow's.
 pub fn registry(tomorrow: bool) -> Registry {
     let mut registry = Registry::empty();
-    registry.add(<work as Task>::definition());
+    registry.register::<work>();
     if tomorrow {
-        registry.add(<work_of_tomorrow as Task>::definition());
+        registry.register::<work_of_tomorrow>();
     }
     registry
 }

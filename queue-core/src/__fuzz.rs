@@ -7,22 +7,19 @@
 use std::{
     collections::BTreeMap,
     str::{FromStr, from_utf8},
-    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     __private::{Param, PayloadReader, PayloadWriter, json_object},
-    JobAddress, JobContext, JobId,
-    address::check_name,
+    address::{JobAddress, JobId, check_name},
     broker::{BuryReason, JobState},
     codec,
-    context::{ContextInit, Environment},
     envelope::{ERROR_MAX, Envelope},
     outcome::Outcome,
     payload,
-    task::{Call, ParamDef},
+    task::ParamDef,
 };
 
 /// A target by its name.
@@ -101,11 +98,8 @@ const PARAMS: &[ParamDef] =
 
 /// The parameters of a job.
 pub fn arguments(bytes: &[u8]) {
-    let id = JobId::given("fuzz").expect("it is a name");
-    let context = JobContext::new(ContextInit::new("fuzz", "fuzz", id, Arc::new(Environment::default())));
-    let call = Call::new(bytes.to_vec(), 0..bytes.len(), context, false);
     let read = || {
-        let mut reader = PayloadReader::new(&call)?;
+        let mut reader = PayloadReader::new(bytes)?;
         let number = reader.optional("number", &NUMBER, || None)?;
         Ok((reader.required("tree", &TREE)?, number))
     };

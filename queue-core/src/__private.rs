@@ -15,9 +15,10 @@ pub use crate::inject::Injected;
 pub use crate::payload::{Param, PayloadReader, PayloadWriter, json_object};
 use crate::{
     context::JobContext,
+    handler::Handler,
     io::BoxFuture,
     outcome::{Outcome, TaskReturn},
-    task::{Handler, Task},
+    task::Task,
 };
 
 /// Runs an async handler.

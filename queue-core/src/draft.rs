@@ -4,13 +4,15 @@ use std::{
     collections::BTreeMap,
     error::Error as StdError,
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use crate::{
     broker::{Due, Priority},
-    error::Error,
+    error::{Error, Result},
+    outcome::panic_text,
 };
 
 /// What an application has set on a job. A `None` leaves the choice to the task, or to the worker.
@@ -216,5 +218,43 @@ impl fmt::Debug for Draft<'_> {
             .field("payload_size", &self.payload_size)
             .field("options", &self.options)
             .finish_non_exhaustive()
+    }
+}
+
+/// What sees and changes a job before it is enqueued: the half of a middleware that a client knows.
+pub(crate) trait OnEnqueue: Send + Sync {
+    fn on_enqueue(&self, draft: &mut Draft<'_>) -> Result<()>;
+}
+
+/// Several of them, in the order in which they are called.
+#[derive(Clone, Default)]
+pub(crate) struct EnqueueStack(Vec<Arc<dyn OnEnqueue>>);
+
+impl EnqueueStack {
+    /// Adds one behind those before it.
+    pub(crate) fn push(&mut self, last: impl OnEnqueue + 'static) {
+        self.0.push(Arc::new(last));
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Lets each of them see and change a job, until one refuses it. A panic refuses it, too.
+    pub(crate) fn enqueue(&self, draft: &mut Draft<'_>) -> Result<()> {
+        let passed = catch_unwind(AssertUnwindSafe(|| self.0.iter().try_for_each(|each| each.on_enqueue(draft))));
+        match passed {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(refused @ Error::Refused { .. })) => Err(refused),
+            Ok(Err(error)) => Err(draft.refused(error)),
+            Err(panic) => Err(draft.refused(format!("it panicked: {}", panic_text(panic.as_ref())))),
+        }
+    }
+}
+
+impl fmt::Debug for EnqueueStack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EnqueueStack({})", self.0.len())
     }
 }

@@ -4,8 +4,8 @@ use std::{fmt, marker::PhantomData};
 
 use crate::{
     context::{Data, JobContext},
+    handler::DataNeed,
     outcome::Outcome,
-    task::DataNeed,
 };
 
 /// What a worker can give to a handler beside the payload: [`Data<T>`], [`JobContext`], and each type of your own that implements this.
@@ -13,7 +13,7 @@ use crate::{
 /// Put `#[inject]` before a parameter of such a type:
 ///
 /// ```
-/// use queue_core::{Inject, prelude::*, task::DataNeed};
+/// use queue_core::{Inject, prelude::*, handler::DataNeed};
 ///
 /// struct Prices {
 ///     today: u64,

@@ -129,6 +129,7 @@ pub mod context;
 mod draft;
 pub mod envelope;
 mod error;
+pub mod handler;
 pub mod inject;
 pub mod inspector;
 mod io;
@@ -159,10 +160,11 @@ pub use self::{
     context::{Data, JobContext},
     draft::Draft,
     error::{Cause, Error, Result},
+    handler::Handler,
     inject::Inject,
     inspector::{AttemptError, Inspector, JobRecord, Page, Walk},
     io::BoxFuture,
     middleware::{Middleware, Next},
     outcome::Outcome,
-    task::{Backoff, Handler, Task},
+    task::{Backoff, Task},
 };

@@ -9,9 +9,10 @@ use std::{
 use futures_util::FutureExt;
 
 use crate::{
+    client::Client,
     context::JobContext,
-    draft::Draft,
-    error::{Error, Result},
+    draft::{Draft, OnEnqueue},
+    error::Result,
     io::BoxFuture,
     outcome::{Outcome, panic_text},
 };
@@ -85,6 +86,43 @@ impl<M: Middleware> Middleware for Arc<M> {
     }
 }
 
+impl Client {
+    /// A client of the same broker whose jobs pass [`Middleware::enqueue`] before they are stored. Call it again for more
+    /// middleware: the first that was added is the first that is called. Default: none.
+    ///
+    /// A worker gives this client to its handlers if it was made with it ([`JobContext::client`](crate::JobContext::client)). What the
+    /// same middleware does around runs is asked for at the worker, with `Worker::middleware(..)`. Keep this client: each client
+    /// registers producers of its own.
+    ///
+    /// ```
+    /// use queue_core::{Draft, Middleware, prelude::*};
+    ///
+    /// /// No job may be stored without a tenant.
+    /// struct Tenants;
+    ///
+    /// impl Middleware for Tenants {
+    ///     fn enqueue(&self, draft: &mut Draft<'_>) -> queue_core::Result<()> {
+    ///         if draft.header("tenant").is_some() { Ok(()) } else { Err(draft.refused("it has no tenant")) }
+    ///     }
+    /// }
+    ///
+    /// #[task]
+    /// async fn bill(order_id: u64) {}
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let queue = Client::connect("sqlite://:memory:").await?.with_middleware(Tenants);
+    /// bill::job(17).header("tenant", "7").enqueue(&queue).await?;
+    /// let refused = bill::job(18).enqueue(&queue).await.unwrap_err();
+    /// assert_eq!(refused.to_string(), "a middleware refused the job of task `bill`, and nothing was stored: it has no tenant");
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    #[must_use]
+    pub fn with_middleware(&self, middleware: impl Middleware) -> Client {
+        self.with_on_enqueue(middleware)
+    }
+}
+
 /// The rest of the way to a job's handler.
 #[must_use = "the handler does not run without `.run().await`"]
 pub struct Next<'a> {
@@ -122,7 +160,7 @@ impl fmt::Debug for Next<'_> {
     }
 }
 
-/// Several of them, from the outermost to the innermost. For clients and workers.
+/// What surrounds the runs of a worker, from the outermost to the innermost.
 #[derive(Clone, Default)]
 pub struct Stack(Vec<Arc<dyn Boxed>>);
 
@@ -135,17 +173,6 @@ impl Stack {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// Lets each of them see and change a job that is to be enqueued, until one refuses it.
-    pub(crate) fn enqueue(&self, draft: &mut Draft<'_>) -> Result<()> {
-        let passed = catch_unwind(AssertUnwindSafe(|| self.0.iter().try_for_each(|middleware| middleware.enqueue_boxed(draft))));
-        match passed {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(refused @ Error::Refused { .. })) => Err(refused),
-            Ok(Err(error)) => Err(draft.refused(error)),
-            Err(panic) => Err(draft.refused(format!("it panicked: {}", panic_text(panic.as_ref())))),
-        }
     }
 
     /// Begins a run through all of them. Its first steps, and its future, may panic.
@@ -164,18 +191,19 @@ impl fmt::Debug for Stack {
     }
 }
 
-/// A middleware of any type.
+/// The half of a middleware that a worker knows.
 trait Boxed: Send + Sync {
-    fn enqueue_boxed(&self, draft: &mut Draft<'_>) -> Result<()>;
     fn run_boxed<'a>(&'a self, context: &'a JobContext, next: Next<'a>) -> BoxFuture<'a, Outcome>;
 }
 
 impl<M: Middleware> Boxed for M {
-    fn enqueue_boxed(&self, draft: &mut Draft<'_>) -> Result<()> {
-        self.enqueue(draft)
-    }
-
     fn run_boxed<'a>(&'a self, context: &'a JobContext, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         Box::pin(self.run(context, next))
+    }
+}
+
+impl<M: Middleware> OnEnqueue for M {
+    fn on_enqueue(&self, draft: &mut Draft<'_>) -> Result<()> {
+        self.enqueue(draft)
     }
 }

@@ -94,7 +94,7 @@ impl Encoded {
     ///
     /// # Errors
     /// [`Error::Decode`] if it is not a `T`, or could not be encoded.
-    pub fn decode<T: DeserializeOwned>(&self) -> crate::Result<T> {
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let decoded = self.0.as_deref().map_err(Clone::clone).and_then(codec::decode);
         decoded.map_err(|problem| Error::Decode { what: "the result of a run".to_owned(), problem })
     }

@@ -11,7 +11,7 @@ use crate::{
     codec,
     error::{Error, Result},
     outcome::Outcome,
-    task::{Call, ParamDef},
+    task::ParamDef,
 };
 
 /// What a parameter of a task must be to travel in a payload: every owned, serialisable type is.
@@ -139,12 +139,12 @@ pub struct PayloadReader<'a> {
 }
 
 impl<'a> PayloadReader<'a> {
-    /// The payload of a call.
+    /// Reads an encoded payload.
     ///
     /// # Errors
     /// When it is no map, or out of bounds.
-    pub fn new(call: &'a Call) -> std::result::Result<Self, Outcome> {
-        Self::of(&call.envelope[call.payload.clone()]).map_err(Outcome::Undecodable)
+    pub fn new(payload: &'a [u8]) -> std::result::Result<Self, Outcome> {
+        Self::of(payload).map_err(Outcome::Undecodable)
     }
 
     fn of(bytes: &'a [u8]) -> Result<Self, String> {

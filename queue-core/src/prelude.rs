@@ -2,12 +2,13 @@
 
 pub use std::time::Duration;
 
+pub use queue_macros::{Task, task};
+
 pub use crate::{
-    Task,
     client::{Client, Handle, Job, JobResult},
     context::{Data, JobContext},
+    handler::Handler,
     outcome::Outcome,
     priority::Priority,
-    task,
-    task::{Backoff, Handler},
+    task::{Backoff, Task},
 };

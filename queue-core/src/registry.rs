@@ -2,22 +2,25 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::task::TaskDef;
+use crate::{
+    handler::{HandlerDef, Runnable},
+    task::TaskDef,
+};
 
-/// A definition on its way into the default registry; the macros submit it.
+/// A handler on its way into the default registry; the macros submit it.
 #[derive(Debug)]
-pub struct Submitted(pub &'static TaskDef);
+pub struct Submitted(pub &'static HandlerDef);
 
 inventory::collect!(Submitted);
 
 /// Two tasks and the name that both claim.
-type Clash = (&'static TaskDef, &'static TaskDef, &'static str);
+type Clash = (&'static HandlerDef, &'static HandlerDef, &'static str);
 
 /// Tasks by name and alias. [`Registry::linked`] holds everything that `#[task]` declared in the crates that the program
 /// names; a crate that nothing names is dropped by the linker, so write `use shop_tasks as _;`, or register by hand.
 #[derive(Clone, Default)]
 pub struct Registry {
-    tasks: BTreeMap<&'static str, &'static TaskDef>,
+    handlers: BTreeMap<&'static str, &'static HandlerDef>,
     clashes: Vec<Clash>,
 }
 
@@ -30,44 +33,54 @@ impl Registry {
     /// All tasks that are linked into this program.
     pub fn linked() -> Self {
         let mut registry = Registry::empty();
-        for Submitted(task) in inventory::iter::<Submitted> {
-            registry.add(task);
+        for Submitted(handler) in inventory::iter::<Submitted> {
+            registry.add(handler);
         }
         registry
     }
 
     /// Adds a task. Adding the same one again changes nothing.
-    pub fn add(&mut self, task: &'static TaskDef) {
+    pub fn register<T: Runnable>(&mut self) {
+        self.add(T::handler());
+    }
+
+    fn add(&mut self, handler: &'static HandlerDef) {
+        let task = handler.task;
         for name in std::iter::once(task.name).chain(task.aliases.iter().copied()) {
-            match self.tasks.get(name) {
+            match self.handlers.get(name) {
                 // By address: what one `macro_rules!` declares twice has one name, file and line.
-                Some(other) if !std::ptr::eq(*other, task) => {
-                    let clash = if place(other) <= place(task) { (*other, task, name) } else { (task, *other, name) };
+                Some(other) if !std::ptr::eq(other.task, task) => {
+                    let clash = if place(other.task) <= place(task) { (*other, handler, name) } else { (handler, *other, name) };
                     if !self.clashes.iter().any(|known| same(*known, clash)) {
                         self.clashes.push(clash);
                     }
                 }
                 Some(_) => {}
                 None => {
-                    self.tasks.insert(name, task);
+                    self.handlers.insert(name, handler);
                 }
             }
         }
     }
 
-    /// Finds a task by its name or an alias.
-    pub fn get(&self, name: &str) -> Option<&'static TaskDef> {
-        self.tasks.get(name).copied()
+    /// Finds the handler of a task by the task's name or an alias.
+    pub fn get(&self, name: &str) -> Option<&'static HandlerDef> {
+        self.handlers.get(name).copied()
+    }
+
+    /// The handlers, sorted by the name of their task, each once.
+    pub fn handlers(&self) -> impl Iterator<Item = &'static HandlerDef> {
+        self.handlers.iter().filter(|(name, handler)| **name == handler.task.name).map(|(_, handler)| *handler)
     }
 
     /// The tasks, sorted by name, each once.
     pub fn tasks(&self) -> impl Iterator<Item = &'static TaskDef> {
-        self.tasks.iter().filter(|(name, task)| **name == task.name).map(|(_, task)| *task)
+        self.handlers().map(|handler| handler.task)
     }
 
     /// All names and aliases, sorted.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.tasks.keys().copied()
+        self.handlers.keys().copied()
     }
 
     /// Names that two tasks claim, one message each, sorted, naming both places.
@@ -76,7 +89,7 @@ impl Registry {
             .clashes
             .iter()
             .map(|(one, other, name)| {
-                let (first, second) = (claim(one, name), claim(other, name));
+                let (first, second) = (claim(one.task, name), claim(other.task, name));
                 format!(
                     "two tasks are named `{name}`: {first} and {second}; give one of them another name with `#[task(name = \"...\")]`, \
                      or take the alias away"
@@ -100,7 +113,7 @@ fn place(task: &TaskDef) -> (&'static str, u32) {
 }
 
 fn same(one: Clash, other: Clash) -> bool {
-    std::ptr::eq(one.0, other.0) && std::ptr::eq(one.1, other.1) && one.2 == other.2
+    std::ptr::eq(one.0.task, other.0.task) && std::ptr::eq(one.1.task, other.1.task) && one.2 == other.2
 }
 
 impl fmt::Debug for Registry {
@@ -113,8 +126,8 @@ impl fmt::Debug for Registry {
 mod tests {
     use super::*;
     use crate::{
+        handler::{Call, RunFn},
         outcome::Outcome,
-        task::{Call, RunFn},
     };
 
     fn run(_: Call) -> Outcome {
@@ -122,18 +135,25 @@ mod tests {
     }
 
     const fn def(name: &'static str, aliases: &'static [&'static str], line: u32) -> TaskDef {
-        let mut def = TaskDef::new(name, RunFn::Blocking(run), |_| Ok(Vec::new()));
+        let mut def = TaskDef::new(name, |_| Ok(Vec::new()));
         (def.aliases, def.file, def.line) = (aliases, "src/tasks.rs", line);
         def
     }
 
-    static SEND: TaskDef = def("send", &["mail"], 10);
-    static TWIN: TaskDef = def("send", &[], 10);
-    static MAIL: TaskDef = def("mail", &[], 2);
+    const fn handler(task: &'static TaskDef) -> HandlerDef {
+        HandlerDef { task, run: RunFn::Blocking(run), needs: Vec::new }
+    }
 
-    fn registry(tasks: &[&'static TaskDef]) -> Registry {
+    static SEND_TASK: TaskDef = def("send", &["mail"], 10);
+    static TWIN_TASK: TaskDef = def("send", &[], 10);
+    static MAIL_TASK: TaskDef = def("mail", &[], 2);
+    static SEND: HandlerDef = handler(&SEND_TASK);
+    static TWIN: HandlerDef = handler(&TWIN_TASK);
+    static MAIL: HandlerDef = handler(&MAIL_TASK);
+
+    fn registry(handlers: &[&'static HandlerDef]) -> Registry {
         let mut registry = Registry::empty();
-        tasks.iter().for_each(|task| registry.add(task));
+        handlers.iter().for_each(|handler| registry.add(handler));
         registry
     }
 

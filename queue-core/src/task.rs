@@ -1,14 +1,8 @@
-//! What a task is to the framework: a definition that the macros write and the registry finds.
+//! What a task is to the framework: a definition that the macros write. How it is run is in `handler.rs`.
 
-use std::{any::TypeId, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
-use crate::{
-    context::JobContext,
-    error::Result,
-    io::BoxFuture,
-    outcome::{Outcome, TaskReturn},
-    priority::Priority,
-};
+use crate::{error::Result, outcome::TaskReturn, priority::Priority};
 
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -31,39 +25,6 @@ pub trait Task: Send + 'static {
 
 /// What a completed job of a task gives: the `T` of a handler that returns `Result<T, E>`.
 pub type TaskOutput<T> = <<T as Task>::Return as TaskReturn>::Output;
-
-/// The work of a `#[derive(Task)]` struct.
-///
-/// ```
-/// use queue_core::prelude::*;
-///
-/// #[derive(Task)]
-/// #[task(queue = "mail", max_attempts = 5)]
-/// struct SendMail {
-///     to: String,
-/// }
-///
-/// impl Handler for SendMail {
-///     type Output = Result<(), std::io::Error>;
-///
-///     async fn run(self, ctx: JobContext) -> Self::Output {
-///         println!("attempt {} to {}", ctx.attempt(), self.to);
-///         Ok(())
-///     }
-/// }
-/// ```
-#[diagnostic::on_unimplemented(
-    message = "the task `{Self}` has no handler",
-    label = "`#[derive(Task)]` needs `impl Handler for {Self}`",
-    note = "write `impl Handler for {Self} {{ type Output = Result<(), YourError>; async fn run(self, ctx: JobContext) -> Self::Output {{ .. }} }}`"
-)]
-pub trait Handler: Sized + Send + 'static {
-    /// What the handler returns: `()`, an [`Outcome`], or a `Result`, as for functions.
-    type Output: TaskReturn;
-
-    /// Does the work.
-    fn run(self, ctx: JobContext) -> impl Future<Output = Self::Output> + Send;
-}
 
 /// How the delay before a retry grows: `base · 2^(attempt − 1)` up to `max`, of which the upper half is random
 /// ("equal jitter": AWS Architecture Blog, *Exponential Backoff And Jitter*).
@@ -132,10 +93,6 @@ pub struct TaskDef {
     pub on_isolation: OnIsolation,
     /// The payload's parameters, in the order of the function.
     pub params: &'static [ParamDef],
-    /// The values that it wants injected.
-    pub needs: fn() -> Vec<DataNeed>,
-    /// Runs it.
-    pub run: RunFn,
     /// Turns a JSON object with its parameters into a payload.
     pub payload_from_json: fn(&str) -> Result<Vec<u8>>,
     /// Where it is defined.
@@ -146,7 +103,7 @@ pub struct TaskDef {
 
 impl TaskDef {
     /// A definition with defaults; the macros fill in the rest.
-    pub const fn new(name: &'static str, run: RunFn, payload_from_json: fn(&str) -> Result<Vec<u8>>) -> Self {
+    pub const fn new(name: &'static str, payload_from_json: fn(&str) -> Result<Vec<u8>>) -> Self {
         TaskDef {
             name,
             aliases: &[],
@@ -158,8 +115,6 @@ impl TaskDef {
             retention: None,
             on_isolation: OnIsolation::Continue,
             params: &[],
-            needs: Vec::new,
-            run,
             payload_from_json,
             file: "",
             line: 0,
@@ -182,52 +137,6 @@ pub struct ParamDef {
     pub ty: &'static str,
     /// Whether a payload without it is undecodable: true unless it is an `Option` or has a default.
     pub required: bool,
-}
-
-/// A `Data<T>` that a task wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataNeed {
-    /// The type.
-    pub id: TypeId,
-    /// Its name, for the message when it is missing.
-    pub name: &'static str,
-}
-
-impl DataNeed {
-    /// The need for a value of type `T`.
-    pub fn of<T: 'static>() -> Self {
-        DataNeed { id: TypeId::of::<T>(), name: std::any::type_name::<T>() }
-    }
-}
-
-/// How a task is run.
-#[derive(Clone, Copy, Debug)]
-pub enum RunFn {
-    /// An async function: the future is polled by the worker's runtime.
-    Async(fn(Call) -> BoxFuture<'static, Outcome>),
-    /// A sync function (`blocking`): it gets a thread of its own from the runtime's blocking pool.
-    Blocking(fn(Call) -> Outcome),
-}
-
-/// One run of a task.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Call {
-    /// The stored envelope; the payload lies in it.
-    pub envelope: Vec<u8>,
-    /// Where in the envelope the payload lies.
-    pub payload: std::ops::Range<usize>,
-    /// The job's context.
-    pub context: JobContext,
-    /// Whether the result is kept.
-    pub wants_result: bool,
-}
-
-impl Call {
-    /// A call whose payload is a range of `envelope`.
-    pub fn new(envelope: Vec<u8>, payload: std::ops::Range<usize>, context: JobContext, wants_result: bool) -> Self {
-        Call { envelope, payload, context, wants_result }
-    }
 }
 
 #[cfg(test)]

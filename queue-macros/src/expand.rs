@@ -85,19 +85,29 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
                 }
             }
 
+            impl #core::handler::Runnable for #name {
+                fn handler() -> &'static #core::handler::HandlerDef {
+                    &__QUEUE_HANDLER
+                }
+            }
+
             static __QUEUE_DEFINITION: #core::task::TaskDef = {
-                let mut def = #core::task::TaskDef::new(#task_name, #core::task::RunFn::#run_fn(__queue_run), __queue_from_json);
+                let mut def = #core::task::TaskDef::new(#task_name, __queue_from_json);
                 #assignments
                 def.params = __QUEUE_PARAMS;
-                def.needs = __queue_needs;
                 def.file = ::core::file!();
                 def.line = ::core::line!();
                 def
             };
+            static __QUEUE_HANDLER: #core::handler::HandlerDef = #core::handler::HandlerDef {
+                task: &__QUEUE_DEFINITION,
+                run: #core::handler::RunFn::#run_fn(__queue_run),
+                needs: __queue_needs,
+            };
             const __QUEUE_PARAMS: &[#core::task::ParamDef] = &[#(#definitions),*];
 
-            fn __queue_needs() -> __queue::Vec<#core::task::DataNeed> {
-                let needs: __queue::Vec<__queue::Vec<#core::task::DataNeed>> = __queue::Vec::from([#(#needs),*]);
+            fn __queue_needs() -> __queue::Vec<#core::handler::DataNeed> {
+                let needs: __queue::Vec<__queue::Vec<#core::handler::DataNeed>> = __queue::Vec::from([#(#needs),*]);
                 needs.into_iter().flatten().collect()
             }
 
@@ -108,20 +118,20 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
                 payload.finish(#task_name)
             }
 
-            fn __queue_arguments(call: &#core::task::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {
-                let mut payload = __queue::PayloadReader::new(call)?;
+            fn __queue_arguments(call: &#core::handler::Call) -> ::core::result::Result<(#(#types,)*), #core::outcome::Outcome> {
+                let mut payload = __queue::PayloadReader::new(call.payload())?;
                 let context = &call.context;
                 ::core::result::Result::Ok((#(#values,)*))
             }
 
-            fn __queue_run(call: #core::task::Call) -> #end {
+            fn __queue_run(call: #core::handler::Call) -> #end {
                 match __queue_arguments(&call) {
                     ::core::result::Result::Ok((#(#variables,)*)) => #run,
                     ::core::result::Result::Err(end) => #refused,
                 }
             }
 
-            __queue::inventory::submit! { #core::registry::Submitted(&__QUEUE_DEFINITION) }
+            __queue::inventory::submit! { #core::registry::Submitted(&__QUEUE_HANDLER) }
         };
     }
 }

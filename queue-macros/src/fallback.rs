@@ -97,6 +97,12 @@ fn task(name: &Ident, output: &Type, core: &TokenStream) -> TokenStream {
                 ::core::unreachable!()
             }
         }
+
+        impl #core::handler::Runnable for #name {
+            fn handler() -> &'static #core::handler::HandlerDef {
+                ::core::unreachable!()
+            }
+        }
     }
 }
 

@@ -15,10 +15,10 @@ use queue_core::{
     Client,
     broker::{Condition, DynBroker, ProcessId, WorkerInfo},
     context::{Environment, LeaseClock},
+    handler::HandlerDef,
     middleware::Stack,
     outcome::panic_text,
     registry::Registry,
-    task::TaskDef,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -83,16 +83,16 @@ pub(crate) struct Shared {
     pub(crate) outage: Arc<Outage>,
 }
 
-/// A task, and its name to be shared.
+/// The handler of a task, and the name of the task to be shared.
 pub(crate) struct Known {
-    pub(crate) task: &'static TaskDef,
+    pub(crate) handler: &'static HandlerDef,
     pub(crate) name: Arc<str>,
 }
 
 impl Shared {
     fn new(plan: &Plan, info: WorkerInfo) -> Self {
         let (broker, registry) = (plan.client.broker().clone(), &plan.registry);
-        let known = |name| registry.get(name).map(|task| (name, Known { task, name: task.name.into() }));
+        let known = |name| registry.get(name).map(|handler| (name, Known { handler, name: handler.task.name.into() }));
         Shared {
             process: ProcessId::random(),
             info,

@@ -7,8 +7,9 @@ mod limits;
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use queue_core::{
-    Backoff, Client, Middleware, Task,
+    Backoff, Client, Middleware,
     context::{DataMap, Environment},
+    handler::Runnable,
     middleware::Stack,
     registry::Registry,
 };
@@ -121,8 +122,8 @@ impl Worker {
     }
 
     /// Makes a task known that the linker may have dropped. Equal to naming its crate: `use shop_tasks as _;`.
-    pub fn register<T: Task>(mut self) -> Self {
-        self.registry.add(T::definition());
+    pub fn register<T: Runnable>(mut self) -> Self {
+        self.registry.register::<T>();
         self
     }
 

@@ -299,7 +299,7 @@ async fn an_unknown_task_is_parked_uncharged_until_a_worker_knows_it() {
     let client = memory().await;
     let handle = newcomer::job("hello".to_owned()).enqueue(&client).await.unwrap();
     let mut old = Registry::empty();
-    old.add(double::definition());
+    old.register::<double>();
     let of_yesterday = worker(&client, &Arc::default()).registry(old).queue("newcomer");
     run(of_yesterday, async { until_state(&handle, Some(JobState::Parked)).await }).await;
     let record = client.inspector().show(handle.address()).await.unwrap();

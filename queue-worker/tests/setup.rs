@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::memory;
-use queue_core::{Inject, prelude::*, registry::Registry, task::DataNeed};
+use queue_core::{Inject, handler::DataNeed, prelude::*, registry::Registry};
 use queue_worker::{QueueConfig, Worker, WorkerError};
 
 struct Pool;

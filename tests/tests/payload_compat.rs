@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{prelude::*, registry::Registry};
+use queue_core::{handler::Runnable, prelude::*, registry::Registry};
 use queue_worker::Worker;
 use tokio::sync::Notify;
 
@@ -26,7 +26,7 @@ impl Calls {
 }
 
 /// Runs one job with the task `T` in the place of the one that made it, and tells how the handler was called.
-async fn run_as<T: Task>(enqueue: impl AsyncFnOnce(&Client)) -> String {
+async fn run_as<T: Runnable>(enqueue: impl AsyncFnOnce(&Client)) -> String {
     let client = Client::connect("sqlite://:memory:").await.unwrap();
     enqueue(&client).await;
     let calls = Arc::new(Calls::default());
@@ -40,7 +40,7 @@ async fn run_as<T: Task>(enqueue: impl AsyncFnOnce(&Client)) -> String {
 }
 
 /// Runs one job with the task `T` in the place of the one that made it, and tells why it is a dead letter.
-async fn dead_as<T: Task, Made: Task>(job: Job<Made>) -> String
+async fn dead_as<T: Runnable, Made: Task>(job: Job<Made>) -> String
 where
     queue_core::task::TaskOutput<Made>: serde::de::DeserializeOwned + std::marker::Send,
 {

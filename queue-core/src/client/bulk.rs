@@ -164,7 +164,7 @@ pub(super) async fn enqueue_all<T: Task>(
     for job in jobs {
         let position = answers.answers.len();
         answers.answers.push(None);
-        let prepared = match job.prepare(definition, client.middleware()) {
+        let prepared = match job.prepare(definition, client.on_enqueue()) {
             Ok(prepared) => prepared,
             Err(error) => {
                 answers.set(position, Err(error));

@@ -11,10 +11,9 @@ use super::{Client, Handle};
 use crate::{
     address::{JobAddress, JobId, check_name},
     broker::{Due, LONGEST, NewJob, Priority},
-    draft::{Draft, Options},
+    draft::{Draft, EnqueueStack, Options},
     envelope::Envelope,
     error::{Error, Result},
-    middleware::Stack,
     payload::PayloadWriter,
     task::{DEFAULT_QUEUE, Task, TaskDef},
 };
@@ -122,8 +121,8 @@ impl<T: Task> Job<T> {
         client.enqueue(self).await
     }
 
-    pub(super) fn prepare(self, task: &'static TaskDef, middleware: &Stack) -> Result<Prepared> {
-        prepare(task.name, task.queue, task.priority, &self.payload?, self.options, middleware)
+    pub(super) fn prepare(self, task: &'static TaskDef, on_enqueue: &EnqueueStack) -> Result<Prepared> {
+        prepare(task.name, task.queue, task.priority, &self.payload?, self.options, on_enqueue)
     }
 }
 
@@ -161,14 +160,14 @@ impl RawJob {
 
     setters!();
 
-    pub(super) fn prepare(self, middleware: &Stack) -> Result<Prepared> {
+    pub(super) fn prepare(self, on_enqueue: &EnqueueStack) -> Result<Prepared> {
         check_name("task", &self.task)?;
         let encode = |problem| Error::Encode { task: self.task.clone(), problem };
         crate::codec::scan(&self.payload).map_err(encode)?;
         if !matches!(self.payload.first(), Some(0x80..=0x8f | 0xde | 0xdf)) {
             return Err(encode("it is not a MessagePack map by parameter name".to_owned()));
         }
-        prepare(&self.task, &self.default_queue, Priority::Normal, &self.payload, self.options, middleware)
+        prepare(&self.task, &self.default_queue, Priority::Normal, &self.payload, self.options, on_enqueue)
     }
 }
 
@@ -179,9 +178,16 @@ pub(super) struct Prepared {
     pub(super) job: NewJob,
 }
 
-fn prepare(task: &str, queue: &str, priority: Priority, payload: &[u8], mut options: Options, middleware: &Stack) -> Result<Prepared> {
-    if !middleware.is_empty() {
-        middleware.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?;
+fn prepare(
+    task: &str,
+    queue: &str,
+    priority: Priority,
+    payload: &[u8],
+    mut options: Options,
+    on_enqueue: &EnqueueStack,
+) -> Result<Prepared> {
+    if !on_enqueue.is_empty() {
+        on_enqueue.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?;
     }
     let queue = options.queue.as_deref().unwrap_or(queue);
     check_name("queue", queue)?;
@@ -237,7 +243,7 @@ mod tests {
     use super::*;
 
     fn problem(job: RawJob) -> String {
-        job.prepare(&Stack::default()).unwrap_err().to_string()
+        job.prepare(&EnqueueStack::default()).unwrap_err().to_string()
     }
 
     fn job() -> RawJob {
@@ -261,24 +267,24 @@ mod tests {
     fn a_depth_bomb_and_a_payload_over_the_cap_are_refused() {
         let mut bomb = vec![0x91; 100_000];
         bomb.push(0xc0);
-        assert!(matches!(RawJob::new("task", bomb).prepare(&Stack::default()), Err(Error::Encode { .. })));
+        assert!(matches!(RawJob::new("task", bomb).prepare(&EnqueueStack::default()), Err(Error::Encode { .. })));
         let payload = crate::codec::encode(&BTreeMap::from([("text", "x".repeat(300_000))])).unwrap();
-        assert!(matches!(RawJob::new("task", payload).prepare(&Stack::default()), Err(Error::PayloadTooLarge { .. })));
+        assert!(matches!(RawJob::new("task", payload).prepare(&EnqueueStack::default()), Err(Error::PayloadTooLarge { .. })));
     }
 
     #[test]
     fn a_payload_that_is_no_map_is_refused() {
         for payload in [vec![], vec![0x90], vec![0xc0], vec![0x80, 0x80]] {
-            assert!(matches!(RawJob::new("task", payload).prepare(&Stack::default()), Err(Error::Encode { .. })));
+            assert!(matches!(RawJob::new("task", payload).prepare(&EnqueueStack::default()), Err(Error::Encode { .. })));
         }
     }
 
     #[test]
     fn the_job_goes_before_the_default() {
-        let prepared = job().queue("mail").priority(Priority::High).id("order-1").prepare(&Stack::default()).unwrap();
+        let prepared = job().queue("mail").priority(Priority::High).id("order-1").prepare(&EnqueueStack::default()).unwrap();
         assert_eq!(prepared.address.to_string(), "mail/order-1");
         assert_eq!(prepared.job.priority, Priority::High);
         assert_ne!(prepared.job.digest, 0);
-        assert_eq!(job().prepare(&Stack::default()).unwrap().address.queue.as_ref(), DEFAULT_QUEUE);
+        assert_eq!(job().prepare(&EnqueueStack::default()).unwrap().address.queue.as_ref(), DEFAULT_QUEUE);
     }
 }

@@ -25,10 +25,10 @@ use self::{job::Prepared, producer::Route, sender::Sender};
 use crate::{
     address::JobAddress,
     broker::{BrokerInfo, Confirm, Confirmed, Durability, DynBroker, ProcessId, on_broker},
+    draft::{EnqueueStack, OnEnqueue},
     error::{Error, Result},
     inspector::Inspector,
     io::BoxFuture,
-    middleware::{Middleware, Stack},
     observe::{Observe, Observed},
     task::Task,
 };
@@ -68,7 +68,7 @@ struct Inner {
     /// What an enqueue waits for beyond being stored.
     confirm: Option<Confirm>,
     /// What each job passes before it is encoded.
-    middleware: Stack,
+    on_enqueue: EnqueueStack,
     senders: Mutex<HashMap<Arc<str>, Arc<Sender>>>,
 }
 
@@ -151,7 +151,7 @@ impl Client {
 
     /// A client of a broker that exists already.
     pub fn with_broker(broker: DynBroker) -> Client {
-        Client::of(broker, ENQUEUE_DEADLINE, None, Stack::default())
+        Client::of(broker, ENQUEUE_DEADLINE, None, EnqueueStack::default())
     }
 
     /// A client of the same broker with another deadline. Default: [`ENQUEUE_DEADLINE`].
@@ -203,40 +203,10 @@ impl Client {
         self.like(self.0.deadline, Some(Confirm { durability, replicas }))
     }
 
-    /// A client of the same broker whose jobs pass [`Middleware::enqueue`] before they are stored. Call it again for more
-    /// middleware: the first that was added is the first that is called. Default: none.
-    ///
-    /// A worker gives this client to its handlers if it was made with it ([`JobContext::client`](crate::JobContext::client)). What the
-    /// same middleware does around runs is asked for at the worker, with `Worker::middleware(..)`. Keep this client: each client
-    /// registers producers of its own.
-    ///
-    /// ```
-    /// use queue_core::{Draft, Middleware, prelude::*};
-    ///
-    /// /// No job may be stored without a tenant.
-    /// struct Tenants;
-    ///
-    /// impl Middleware for Tenants {
-    ///     fn enqueue(&self, draft: &mut Draft<'_>) -> queue_core::Result<()> {
-    ///         if draft.header("tenant").is_some() { Ok(()) } else { Err(draft.refused("it has no tenant")) }
-    ///     }
-    /// }
-    ///
-    /// #[task]
-    /// async fn bill(order_id: u64) {}
-    ///
-    /// # async fn example() -> queue_core::Result<()> {
-    /// let queue = Client::connect("sqlite://:memory:").await?.with_middleware(Tenants);
-    /// bill::job(17).header("tenant", "7").enqueue(&queue).await?;
-    /// let refused = bill::job(18).enqueue(&queue).await.unwrap_err();
-    /// assert_eq!(refused.to_string(), "a middleware refused the job of task `bill`, and nothing was stored: it has no tenant");
-    /// # Ok(()) }
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
-    /// ```
-    #[must_use]
-    pub fn with_middleware(&self, middleware: impl Middleware) -> Client {
-        let mut all = self.0.middleware.clone();
-        all.push(middleware);
+    /// A client of the same broker that lets this see and change its jobs, too.
+    pub(crate) fn with_on_enqueue(&self, last: impl OnEnqueue + 'static) -> Client {
+        let mut all = self.0.on_enqueue.clone();
+        all.push(last);
         Client::of(self.0.broker.clone(), self.0.deadline, self.0.confirm, all)
     }
 
@@ -248,16 +218,16 @@ impl Client {
     #[must_use]
     pub fn with_observer(&self, observer: impl Observe) -> Client {
         let observed = Arc::new(Observed::new(self.0.broker.clone(), observer));
-        Client::of(observed, self.0.deadline, self.0.confirm, self.0.middleware.clone())
+        Client::of(observed, self.0.deadline, self.0.confirm, self.0.on_enqueue.clone())
     }
 
     fn like(&self, deadline: Duration, confirm: Option<Confirm>) -> Client {
-        Client::of(self.0.broker.clone(), deadline, confirm, self.0.middleware.clone())
+        Client::of(self.0.broker.clone(), deadline, confirm, self.0.on_enqueue.clone())
     }
 
-    fn of(broker: DynBroker, deadline: Duration, confirm: Option<Confirm>, middleware: Stack) -> Client {
+    fn of(broker: DynBroker, deadline: Duration, confirm: Option<Confirm>, on_enqueue: EnqueueStack) -> Client {
         let (process, senders) = (ProcessId::random(), Mutex::default());
-        Client(Arc::new(Inner { broker, process, deadline, confirm, middleware, senders }))
+        Client(Arc::new(Inner { broker, process, deadline, confirm, on_enqueue, senders }))
     }
 
     /// The broker behind it.
@@ -286,7 +256,7 @@ impl Client {
     /// finds out).
     pub async fn enqueue<T: Task>(&self, job: Job<T>) -> Result<Handle<T>> {
         let definition = T::definition();
-        let (address, existing, confirmed) = self.enqueue_prepared(job.prepare(definition, self.middleware())?).await?;
+        let (address, existing, confirmed) = self.enqueue_prepared(job.prepare(definition, self.on_enqueue())?).await?;
         Ok(Handle::new(self.clone(), address, existing, confirmed))
     }
 
@@ -313,11 +283,11 @@ impl Client {
     /// # Errors
     /// Those of [`enqueue`](Self::enqueue).
     pub async fn enqueue_raw(&self, job: RawJob) -> Result<(JobAddress, bool)> {
-        self.enqueue_prepared(job.prepare(self.middleware())?).await.map(|(address, existing, _)| (address, existing))
+        self.enqueue_prepared(job.prepare(self.on_enqueue())?).await.map(|(address, existing, _)| (address, existing))
     }
 
-    fn middleware(&self) -> &Stack {
-        &self.0.middleware
+    fn on_enqueue(&self) -> &EnqueueStack {
+        &self.0.on_enqueue
     }
 
     /// How long a call of this client may take.

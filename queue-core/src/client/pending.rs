@@ -12,8 +12,8 @@ use super::{
 use crate::{
     address::JobAddress,
     broker::{Enqueue, after, on_broker},
+    draft::EnqueueStack,
     error::{Error, Result},
-    middleware::Stack,
     pending::Pending,
     task::Task,
 };
@@ -110,7 +110,7 @@ impl<T> Pending<T> {
         };
         let (existing, confirmed) = answers[job.position].of(&self.address)?;
         // The handle enqueues nothing: it needs no middleware.
-        let client = Client::of(route.broker.clone(), route.deadline, route.confirm, Stack::default());
+        let client = Client::of(route.broker.clone(), route.deadline, route.confirm, EnqueueStack::default());
         Ok(Handle::new(client, self.address, existing, confirmed))
     }
 }

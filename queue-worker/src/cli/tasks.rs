@@ -1,8 +1,9 @@
 //! `tasks`: what this program can run.
 
 use queue_core::{
+    handler::{HandlerDef, RunFn},
     registry::Registry,
-    task::{ParamDef, RunFn, TaskDef},
+    task::{ParamDef, TaskDef},
 };
 use serde::Serialize;
 
@@ -37,7 +38,7 @@ struct ParamRow {
 
 pub(super) fn tasks(registry: &Registry, format: &Format) -> Result<(), Failure> {
     if format.json {
-        print_json(&registry.tasks().map(row).collect::<Vec<_>>())?;
+        print_json(&registry.handlers().map(row).collect::<Vec<_>>())?;
     } else if registry.tasks().next().is_none() {
         note(NO_TASK);
     } else {
@@ -61,8 +62,8 @@ pub(super) fn tasks(registry: &Registry, format: &Format) -> Result<(), Failure>
 
 /// Finds a task, or says which one may have been meant.
 pub(super) fn find(registry: &Registry, name: &str) -> Result<&'static TaskDef, Failure> {
-    if let Some(task) = registry.get(name) {
-        return Ok(task);
+    if let Some(handler) = registry.get(name) {
+        return Ok(handler.task);
     }
     let way_out = match queue_core::__private::nearest(name, registry.names()) {
         _ if registry.tasks().next().is_none() => NO_TASK.to_owned(),
@@ -83,7 +84,8 @@ fn params(params: &[ParamDef]) -> String {
     told.collect::<Vec<_>>().join(", ")
 }
 
-fn row(task: &'static TaskDef) -> TaskRow {
+fn row(handler: &'static HandlerDef) -> TaskRow {
+    let task = handler.task;
     TaskRow {
         name: task.name,
         aliases: task.aliases,
@@ -93,7 +95,7 @@ fn row(task: &'static TaskDef) -> TaskRow {
         max_attempts: task.max_attempts,
         timeout_ms: task.timeout.map(|timeout| timeout.as_millis()),
         retention_ms: task.retention.map(|retention| retention.as_millis()),
-        blocking: matches!(task.run, RunFn::Blocking(_)),
+        blocking: matches!(handler.run, RunFn::Blocking(_)),
         file: task.file,
         line: task.line,
     }

@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use queue_core::{
     BoxFuture, JobContext, Outcome,
     context::CancelCause,
+    handler::{Call, HandlerDef, RunFn},
     outcome::panic_text,
-    task::{Call, RunFn, TaskDef},
 };
 use tokio::{
     sync::Mutex,
@@ -27,11 +27,11 @@ type Caught = Result<Outcome, Box<dyn Any + Send>>;
 
 impl Run {
     /// Runs the handler to its end, within all middleware.
-    pub(super) async fn handle(&self, task: &TaskDef, call: Call, context: &JobContext) -> Outcome {
+    pub(super) async fn handle(&self, handler: &HandlerDef, call: Call, context: &JobContext) -> Outcome {
         let span = self.span(context);
         let (middleware, notice) = (&self.shared.middleware, self.shared.settings.notice());
         let handled = async {
-            match task.run {
+            match handler.run {
                 RunFn::Async(run) if middleware.is_empty() => poll(|| run(call), None, context, notice).await,
                 RunFn::Blocking(run) if middleware.is_empty() => block_on_handler(run, call, context, span.clone()).await,
                 RunFn::Async(run) => poll(|| middleware.run(context, move || run(call)), None, context, notice).await,
@@ -45,7 +45,7 @@ impl Run {
             }
         };
         let outcome = if span.is_disabled() { handled.await } else { handled.instrument(span.clone()).await };
-        tracing::trace!(job = %address(&self.queue, context.id()), task = task.name, claim = context.claim(), "ended: {outcome:?}");
+        tracing::trace!(job = %address(&self.queue, context.id()), task = handler.task.name, claim = context.claim(), "ended: {outcome:?}");
         outcome
     }
 

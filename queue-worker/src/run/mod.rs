@@ -23,7 +23,8 @@ use queue_core::{
     JobContext,
     broker::{Delivery, Ending},
     context::LeaseClock,
-    task::{Call, OnIsolation},
+    handler::Call,
+    task::OnIsolation,
 };
 use tokio::sync::mpsc;
 
@@ -80,13 +81,13 @@ impl Run {
         self.may_start()?;
         let envelope = self.decode(&delivery)?;
         let known = self.find(&envelope, &delivery)?;
-        let options = Options::of(&self.shared, known.task, &envelope);
+        let options = Options::of(&self.shared, known.handler.task, &envelope);
         let payload = find::payload_range(&delivery.envelope, envelope.payload);
         let context = self.inject(known, &delivery, envelope.headers, &options);
-        self.announce(&context, known.task.on_isolation)?;
+        self.announce(&context, known.handler.task.on_isolation)?;
         let call = Call::new(delivery.envelope, payload, context.clone(), options.keep.is_some());
-        let outcome = self.handle(known.task, call, &context).await;
-        Ok(self.ending(outcome, known.task, &options, &context))
+        let outcome = self.handle(known.handler, call, &context).await;
+        Ok(self.ending(outcome, known.handler.task, &options, &context))
     }
 
     /// Not after the worker was told to stop while the job waited for a thread, nor when it has lost touch with the broker.

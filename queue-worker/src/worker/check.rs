@@ -101,9 +101,9 @@ impl Worker {
     fn missing_data(&self) -> Vec<String> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let mut wanted: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();
-        for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
-            for need in (task.needs)().into_iter().filter(|need| !self.data.has(need.id)) {
-                wanted.entry(need.name).or_default().push(task.name);
+        for handler in self.registry.handlers().filter(|handler| served.contains(handler.task.queue)) {
+            for need in (handler.needs)().into_iter().filter(|need| !self.data.has(need.id)) {
+                wanted.entry(need.name).or_default().push(handler.task.name);
             }
         }
         let told = |(value, tasks): (&str, Vec<&str>)| {

@@ -1,0 +1,121 @@
+//! How a task is run: its handler, as the macros write it, the registry finds it and the worker calls it.
+
+use std::{any::TypeId, fmt, ops::Range};
+
+use crate::{
+    context::JobContext,
+    io::BoxFuture,
+    outcome::{Outcome, TaskReturn},
+    task::{Task, TaskDef},
+};
+
+/// The work of a `#[derive(Task)]` struct.
+///
+/// ```
+/// use queue_core::prelude::*;
+///
+/// #[derive(Task)]
+/// #[task(queue = "mail", max_attempts = 5)]
+/// struct SendMail {
+///     to: String,
+/// }
+///
+/// impl Handler for SendMail {
+///     type Output = Result<(), std::io::Error>;
+///
+///     async fn run(self, ctx: JobContext) -> Self::Output {
+///         println!("attempt {} to {}", ctx.attempt(), self.to);
+///         Ok(())
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "the task `{Self}` has no handler",
+    label = "`#[derive(Task)]` needs `impl Handler for {Self}`",
+    note = "write `impl Handler for {Self} {{ type Output = Result<(), YourError>; async fn run(self, ctx: JobContext) -> Self::Output {{ .. }} }}`"
+)]
+pub trait Handler: Sized + Send + 'static {
+    /// What the handler returns: `()`, an [`Outcome`], or a `Result`, as for functions.
+    type Output: TaskReturn;
+
+    /// Does the work.
+    fn run(self, ctx: JobContext) -> impl Future<Output = Self::Output> + Send;
+}
+
+/// A task that this program can run: the macros implement it beside [`Task`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a task",
+    note = "put `#[task]` on an async function, or `#[derive(Task)]` on a payload struct that implements `Handler`"
+)]
+pub trait Runnable: Task {
+    /// Its handler.
+    fn handler() -> &'static HandlerDef;
+}
+
+/// The handler of a task.
+#[derive(Clone, Copy)]
+pub struct HandlerDef {
+    /// Its task.
+    pub task: &'static TaskDef,
+    /// Runs it.
+    pub run: RunFn,
+    /// The values that it wants injected.
+    pub needs: fn() -> Vec<DataNeed>,
+}
+
+impl fmt::Debug for HandlerDef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "handler of {:?}", self.task)
+    }
+}
+
+/// A `Data<T>` that a task wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataNeed {
+    /// The type.
+    pub id: TypeId,
+    /// Its name, for the message when it is missing.
+    pub name: &'static str,
+}
+
+impl DataNeed {
+    /// The need for a value of type `T`.
+    pub fn of<T: 'static>() -> Self {
+        DataNeed { id: TypeId::of::<T>(), name: std::any::type_name::<T>() }
+    }
+}
+
+/// How a task is run.
+#[derive(Clone, Copy, Debug)]
+pub enum RunFn {
+    /// An async function: the future is polled by the worker's runtime.
+    Async(fn(Call) -> BoxFuture<'static, Outcome>),
+    /// A sync function (`blocking`): it gets a thread of its own from the runtime's blocking pool.
+    Blocking(fn(Call) -> Outcome),
+}
+
+/// One run of a task.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Call {
+    /// The stored envelope; the payload lies in it.
+    pub envelope: Vec<u8>,
+    /// Where in the envelope the payload lies.
+    pub payload: Range<usize>,
+    /// The job's context.
+    pub context: JobContext,
+    /// Whether the result is kept.
+    pub wants_result: bool,
+}
+
+impl Call {
+    /// A call whose payload is a range of `envelope`.
+    pub fn new(envelope: Vec<u8>, payload: Range<usize>, context: JobContext, wants_result: bool) -> Self {
+        Call { envelope, payload, context, wants_result }
+    }
+
+    /// The encoded payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.envelope[self.payload.clone()]
+    }
+}
