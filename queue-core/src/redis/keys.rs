@@ -1,4 +1,5 @@
-//! The keys of a queue. All of them, and its channel, share the hash tag `{queue}`: one slot of a cluster.
+//! The keys of a queue. All of them, and its channel, have one hash tag, and so lie in one slot of a cluster. The tag of the queue
+//! `mail` is its name. A queue `billing@orders` has the tag `orders`: it lies in the slot of `orders`, beside others of this tag.
 //!
 //! | kind | type | holds |
 //! |---|---|---|
@@ -27,6 +28,8 @@
 //! | `hint` | channel | announcements |
 //!
 //! Beside them there is one set for all queues, `queues`, with their names.
+
+use std::borrow::Cow;
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,9 +228,15 @@ impl Keys {
     /// The same, in place of what a text holds.
     pub(in crate::redis) fn write(&self, key: &mut String, queue: &str, kind: Kind) {
         key.clear();
-        for part in [&self.namespace, ":{", queue, "}:", kind.suffix()] {
+        for part in [&self.namespace, ":{", tag_of(queue), "}"] {
             key.push_str(part);
         }
+        if let Some((own, _)) = queue.split_once(TAGGED) {
+            key.extend([TAGGED]);
+            key.push_str(own);
+        }
+        key.push(':');
+        key.push_str(kind.suffix());
     }
 
     /// A command on one key of a queue.
@@ -248,9 +257,22 @@ impl Keys {
     }
 
     /// The queue of a channel of ours.
-    pub(in crate::redis) fn queue_of_channel<'a>(&self, channel: &'a str) -> Option<&'a str> {
-        channel.strip_prefix(&self.namespace)?.strip_prefix(":{")?.strip_suffix("}:hint")
+    pub(in crate::redis) fn queue_of_channel<'a>(&self, channel: &'a str) -> Option<Cow<'a, str>> {
+        let (tag, rest) = channel.strip_prefix(&self.namespace)?.strip_prefix(":{")?.strip_suffix(":hint")?.split_once('}')?;
+        match rest.strip_prefix(TAGGED) {
+            None if rest.is_empty() => Some(tag.into()),
+            None => None,
+            Some(own) => Some(format!("{own}{TAGGED}{tag}").into()),
+        }
     }
+}
+
+/// Stands between the own name of a queue and the tag that it shares with others.
+const TAGGED: char = '@';
+
+/// The hash tag of a queue, which decides its slot.
+pub(in crate::redis) fn tag_of(queue: &str) -> &str {
+    queue.split_once(TAGGED).map_or(queue, |(_, tag)| tag)
 }
 
 #[cfg(test)]
@@ -264,7 +286,19 @@ mod tests {
         assert_eq!(keys.of("mail", Kind::Ready2), "queue:{mail}:ready:2");
         assert_eq!(keys.queues(), "queue:queues");
         assert_eq!(keys.beside_queues("1"), "queue:aside:{queue:queues}:1");
-        assert_eq!(keys.queue_of_channel("queue:{mail}:hint"), Some("mail"));
+        assert_eq!(keys.queue_of_channel("queue:{mail}:hint").as_deref(), Some("mail"));
         assert_eq!(keys.queue_of_channel("other:{mail}:hint"), None);
+    }
+
+    #[test]
+    fn queues_of_one_tag_share_a_slot_and_no_key() {
+        let keys = Keys::new("queue");
+        let (billing, topic) = (keys.of("billing@orders", Kind::Jobs), keys.of("orders", Kind::Jobs));
+        assert_eq!((billing.as_str(), topic.as_str()), ("queue:{orders}@billing:jobs", "queue:{orders}:jobs"));
+        assert_eq!((tag_of("billing@orders"), tag_of("orders")), ("orders", "orders"));
+        for queue in ["orders", "billing@orders"] {
+            assert_eq!(keys.queue_of_channel(&keys.of(queue, Kind::Hint)).as_deref(), Some(queue));
+        }
+        assert_eq!(keys.queue_of_channel("queue:{orders}billing:hint"), None);
     }
 }

@@ -221,7 +221,7 @@ impl Announcements {
             Heard::Nothing => Some(()),
             Heard::Work { channel, word } => {
                 if let Some(queue) = self.keys.queue_of_channel(&channel) {
-                    self.tell(queue, word);
+                    self.tell(&queue, word);
                 }
                 Some(())
             }

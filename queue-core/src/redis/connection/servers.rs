@@ -1,6 +1,6 @@
 //! From a queue to the server that holds it, and how long a call keeps trying.
 //!
-//! A queue lies whole on one server: all its keys have its name as their hash tag. What a server surely did not do is asked for
+//! A queue lies whole on one server: all its keys have one hash tag. What a server surely did not do is asked for
 //! again here, of the server that does it now, until the call's deadline; what it may have done is told to the caller, who
 //! knows whether it may be repeated.
 
@@ -34,7 +34,10 @@ use crate::{
     error::{Error, Result},
     io::IoThread,
     pauses::Pauses,
-    redis::{keys::Keys, script::Script},
+    redis::{
+        keys::{Keys, tag_of},
+        script::Script,
+    },
 };
 
 /// The first pause between two tries of a call.
@@ -351,7 +354,7 @@ impl Servers {
         error.is_transient() && self.reached.load(Ordering::Relaxed)
     }
 
-    async fn node(&self, tag: &str, asked: Option<&Arc<Node>>, wanted: Option<Instant>) -> Result<Arc<Node>> {
+    async fn node(&self, queue: &str, asked: Option<&Arc<Node>>, wanted: Option<Instant>) -> Result<Arc<Node>> {
         if let Some(node) = asked {
             return Ok(node.clone());
         }
@@ -362,7 +365,7 @@ impl Servers {
             }
             _ => self.known().await?,
         }
-        self.topology.node(tag)
+        self.topology.node(tag_of(queue))
     }
 
     fn redirected(&self, refusal: &Refusal, by: &Node) -> Option<Redirect> {
