@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use quote::ToTokens;
 use syn::{
     Attribute, File, Item, ItemMod, ItemUse, Path as RustPath, UseTree,
     visit::{self, Visit},
@@ -69,8 +70,10 @@ impl Named {
 
 /// Whether an item is there in tests alone.
 fn is_test(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|attribute| {
-        attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Ident>().is_ok_and(|condition| condition == "test")
+    attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).any(|attribute| {
+        let condition = attribute.meta.to_token_stream().to_string();
+        let mut words = condition.split(|c: char| !c.is_ascii_alphanumeric());
+        words.any(|word| word == "test") && !condition.contains("not")
     })
 }
 
@@ -175,6 +178,8 @@ fn an_import_from_above_is_found_however_it_is_written() {
     assert_eq!(of("broker/turn.rs", "mod inner { use super::super::super::redis; }"), 1);
     assert_eq!(of("broker/turn.rs", "use super::lease::Extend; use crate::address::JobId;"), 0);
     assert_eq!(of("broker/turn.rs", "#[cfg(test)] mod tests { use crate::client::Client; }"), 0);
+    assert_eq!(of("broker/turn.rs", "#[cfg(all(test, feature = \"redis\"))] mod tests { use crate::client::Client; }"), 0);
+    assert_eq!(of("broker/turn.rs", "#[cfg(not(test))] mod inner { use crate::client::Client; }"), 1);
     assert_eq!(of("client/mod.rs", "use crate::{broker::Turn, redis::RedisBroker};"), 0);
     assert_eq!(of("error.rs", "use crate::JobId;"), 1, "by way of the root");
     assert_eq!(of("new/mod.rs", ""), 1, "without a layer");

@@ -338,11 +338,13 @@ mutants! {
         "client: a call ends at its deadline": "timeout_at(callers.next() + LATE, &mut attempt)" => "timeout_at(callers.next() + LATE * 500, &mut attempt)";
     }
     ENQUEUES "queue-core/src/client/job.rs" {
-        "middleware: a job passes before it is encoded": "middleware.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?" => "()";
+        "middleware: a job passes before it is encoded": "on_enqueue.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?" => "()";
+    }
+    ENQUEUES "queue-core/src/draft.rs" {
+        "middleware: a panic refuses its job": "catch_unwind(AssertUnwindSafe(|| self.0.iter().try_for_each(|each| each.on_enqueue(draft))))" => "Ok::<_, Box<dyn std::any::Any + Send>>(self.0.iter().try_for_each(|each| each.on_enqueue(draft)))";
+        "middleware: any error is a refusal": "Err(draft.refused(error))" => "Err(error)";
     }
     ENQUEUES "queue-core/src/middleware.rs" {
-        "middleware: a panic refuses its job": "catch_unwind(AssertUnwindSafe(|| self.0.iter().try_for_each(|middleware| middleware.enqueue_boxed(draft))))" => "Ok::<_, Box<dyn std::any::Any + Send>>(self.0.iter().try_for_each(|middleware| middleware.enqueue_boxed(draft)))";
-        "middleware: any error is a refusal": "Err(draft.refused(error))" => "Err(error)";
         "middleware: a shared one is asked": "M::enqueue(self, draft)" => "Ok(())";
     }
     OBSERVED "queue-core/src/observe/observed.rs" {
