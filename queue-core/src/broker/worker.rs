@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::ProcessId;
-use crate::{codec, outcome::cut};
+use crate::{codec, text::cut};
 
 /// Most names of tasks in a record. Further tasks are only counted.
 pub const TASKS_MAX: usize = 1_000;
