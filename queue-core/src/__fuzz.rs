@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     __private::{Param, PayloadReader, PayloadWriter, json_object},
     address::{JobAddress, JobId, check_name},
-    broker::{BuryReason, JobState},
+    broker::{BuryReason, JobState, LaneLease, WorkerInfo, WorkerRecord},
     codec,
     envelope::{ERROR_MAX, Envelope},
     outcome::Outcome,
@@ -33,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     ("json", json),
     ("names", names),
     ("failures", failures),
+    ("workers", workers),
     ("url", url),
     ("answers", answers),
     ("sentinels", sentinels),
@@ -167,6 +168,17 @@ pub fn names(bytes: &[u8]) {
     if let Some(reason) = BuryReason::from_name(text) {
         assert_eq!(reason.name(), text);
     }
+}
+
+/// Records of workers. One that is damaged hides no worker.
+pub fn workers(bytes: &[u8]) {
+    let lane = LaneLease { process: "0123456789abcdef".to_owned(), deadline_ms: 31_000, term_ms: 30_000 };
+    let found = WorkerRecord::of_lanes("mail", 1_000, [lane], |_| Some(bytes.to_vec()));
+    assert_eq!(found.len(), 1);
+    if WorkerInfo::is_damaged(bytes) {
+        assert!(found[0].since.is_none() && found[0].tasks.is_empty(), "a damaged record says something");
+    }
+    assert_eq!(WorkerRecord::merged(found.iter().cloned().chain(found.clone())).len(), 1);
 }
 
 /// The histories of failures, of both brokers.

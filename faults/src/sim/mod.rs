@@ -141,6 +141,8 @@ impl World {
             .registry(registry(false))
             .data(recorder.clone())
             .queue(QUEUE)
+            // Nothing is read outside of the simulation.
+            .release("simulated")
             .concurrency(concurrency)
             .lease(Duration::from_millis(LEASE_MS))
             .grace(Duration::from_secs(2))

@@ -126,6 +126,19 @@ mod tests {
         }
     }
 
+    /// No lane goes but by one function, which takes the record of its worker along.
+    #[test]
+    fn lanes_go_by_one_function() {
+        let keys = ["lanes", "leases", "terms", "knows"];
+        for (name, text) in fragments().filter(|(name, _)| *name != "lease/deregister") {
+            for key in keys {
+                for removed in ["'HDEL'", "'ZREM'", "'DEL'", "'UNLINK'"].map(|verb| format!("{verb}, K.{key}")) {
+                    assert!(!text.contains(&removed), "{name} takes a lane out of `{key}`");
+                }
+            }
+        }
+    }
+
     /// No job changes its place but through a door.
     #[test]
     fn jobs_change_places_in_the_doors_alone() {
