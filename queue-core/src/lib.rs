@@ -162,7 +162,7 @@ pub use self::{
     error::{Cause, Error, Result},
     handler::Handler,
     inject::Inject,
-    inspector::{AttemptError, Inspector, JobRecord, Page, Walk},
+    inspector::{AttemptError, Inspector, JobRecord, Page, Walk, WorkerRecord},
     io::BoxFuture,
     middleware::{Middleware, Next},
     outcome::Outcome,

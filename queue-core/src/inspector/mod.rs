@@ -1,4 +1,4 @@
-//! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` its printed form. `walk` does
+//! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `walk` does
 //! something to all jobs of a state, `workers` lists who runs them.
 
 mod json;
@@ -10,6 +10,7 @@ pub use self::{
     record::{AttemptError, JobRecord, Page},
     walk::Walk,
 };
+pub use crate::broker::WorkerRecord;
 
 use std::time::Duration;
 

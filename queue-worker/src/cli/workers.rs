@@ -2,74 +2,31 @@
 
 use std::time::SystemTime;
 
-use queue_core::{Client, broker::WorkerRecord};
-use serde::Serialize;
+use queue_core::{Client, WorkerRecord};
 
 use super::{
     args::QueueArgs,
     exit::{Failure, note},
-    output::{coarse, print, print_json, relative, short, table, utc},
+    output::{coarse, print, print_json, relative, short, table},
     queues::{self, Unreadable},
 };
 
 /// Most queues of a worker that a table names.
 const NAMED: usize = 3;
 
-#[derive(Serialize)]
-struct WorkerRow {
-    worker: String,
-    host: String,
-    pid: u32,
-    release: String,
-    queues: Vec<String>,
-    /// The tasks that it can run; of very many, the first.
-    tasks: Vec<String>,
-    task_count: u64,
-    lanes: u64,
-    since: Option<String>,
-    /// How long ago the broker last heard of it.
-    lease_age_ms: u128,
-    /// How long its lease stands; 0 when it is over.
-    lease_left_ms: u128,
-    #[serde(skip)]
-    started: Option<SystemTime>,
-    #[serde(skip)]
-    heard: String,
-}
-
-impl WorkerRow {
-    fn new(worker: WorkerRecord) -> Self {
-        let over = if worker.lease_left.is_zero() { ", lease over" } else { "" };
-        WorkerRow {
-            worker: worker.id.to_string(),
-            host: worker.host,
-            pid: worker.pid,
-            release: worker.release,
-            queues: worker.queues,
-            tasks: worker.tasks,
-            task_count: worker.task_count,
-            lanes: worker.lanes,
-            since: worker.since.and_then(utc),
-            lease_age_ms: worker.lease_age.as_millis(),
-            lease_left_ms: worker.lease_left.as_millis(),
-            started: worker.since,
-            heard: format!("{} ago{over}", coarse(worker.lease_age)),
-        }
-    }
-
-    fn cells(&self, now: SystemTime) -> [String; 9] {
-        [
-            self.worker.clone(),
-            self.host.clone(),
-            if self.pid == 0 { String::new() } else { self.pid.to_string() },
-            self.release.clone(),
-            named(&self.queues),
-            self.task_count.to_string(),
-            self.lanes.to_string(),
-            self.started.map_or_else(String::new, |started| relative(started, now)),
-            self.heard.clone(),
-        ]
-    }
+fn cells(worker: &WorkerRecord, now: SystemTime) -> [String; 9] {
+    let over = if worker.lease_left.is_zero() { ", lease over" } else { "" };
+    [
+        worker.id.to_string(),
+        worker.host.clone(),
+        if worker.pid == 0 { String::new() } else { worker.pid.to_string() },
+        worker.release.clone(),
+        named(&worker.queues),
+        worker.task_count.to_string(),
+        worker.lanes.to_string(),
+        worker.since.map_or_else(String::new, |since| relative(since, now)),
+        format!("{} ago{over}", coarse(worker.lease_age)),
+    ]
 }
 
 /// The first of some queues, and how many more there are.
@@ -87,16 +44,16 @@ pub(super) async fn workers(client: &Client, args: &QueueArgs) -> Result<(), Fai
             Err(error) => unreadable.push(Unreadable::from(&queue, error)?),
         }
     }
-    let rows: Vec<WorkerRow> = WorkerRecord::merged(records).into_iter().map(WorkerRow::new).collect();
+    let workers = WorkerRecord::merged(records);
     if args.format.json {
-        print_json(&rows)?;
-    } else if rows.is_empty() {
+        print_json(&workers)?;
+    } else if workers.is_empty() {
         note("no worker is registered");
     } else {
         let now = SystemTime::now();
         print(&table(
             ["worker", "host", "#pid", "release", "queues", "#tasks", "#lanes", "since", "heard"],
-            rows.iter().map(|row| row.cells(now)),
+            workers.iter().map(|worker| cells(worker, now)),
         ))?;
     }
     Unreadable::tell(&unreadable)

@@ -248,9 +248,6 @@ mutants! {
         "audit: a record with a lane is no damage": "not stay[ARGV[i]] and call('HEXISTS', K.workers, ARGV[i]) == 1" => "call('HEXISTS', K.workers, ARGV[i]) == 1";
         "audit: only a record that was seen to be damaged is replaced": "(call('HGET', K.workers, worker) or '') == ARGV[i + 1]" => "false";
     }
-    AUDITOR "queue-core/src/redis/audit/workers.rs" {
-        "audit: the record of a living worker stays": "!with_lanes.contains_key(id.as_slice())" => "true";
-    }
     CORE "queue-core/src/broker/worker.rs" {
         "workers: the number of tasks in a record is bounded": "names.len() < TASKS_MAX && bytes <= TASKS_BYTES" => "true";
         "workers: a record of a newer library is not damaged": "u64::from(*version) > VERSION" => "false";

@@ -21,13 +21,12 @@ pub(super) async fn find(pass: &Pass<'_>, lanes: &[Vec<u8>]) -> Result<Vec<Damag
     let (broker, queue) = (pass.broker, pass.queue);
     let recorded = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Workers)).await?)?;
     let recorded: Vec<Vec<u8>> = recorded.into_iter().map(bytes).collect::<Result<_>>()?;
-    // A lane of each worker.
-    let with_lanes: BTreeMap<&[u8], &Vec<u8>> = lanes.iter().map(|lane| (worker_of(lane), lane)).collect();
     let mut damages = Vec::new();
-    let without_lane: Vec<Vec<u8>> = recorded.into_iter().filter(|id| !with_lanes.contains_key(id.as_slice())).collect();
-    for ids in without_lane.chunks(super::STEP) {
+    for ids in recorded.chunks(super::STEP) {
         damages.extend(told(DamageKind::RecordWithoutLane, pass.ask("records", ids).await?));
     }
+    // A lane of each worker.
+    let with_lanes: BTreeMap<&[u8], &Vec<u8>> = lanes.iter().map(|lane| (worker_of(lane), lane)).collect();
     let with_lanes: Vec<(&[u8], &Vec<u8>)> = with_lanes.into_iter().collect();
     for workers in with_lanes.chunks(STEP) {
         let stored = worker_records(broker, queue, workers.iter().map(|(id, _)| id.to_vec())).await?;
