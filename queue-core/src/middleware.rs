@@ -51,7 +51,7 @@ pub trait Middleware: Send + Sync + 'static {
     /// Several are called in the order in which they were added, so the last one has the last word.
     ///
     /// # Errors
-    /// An error refuses this job alone: the caller gets [`Error::Refused`], and middleware behind this one is not called.
+    /// An error refuses this job alone: the caller gets [`Error::Refused`](crate::Error::Refused), and middleware behind this one is not called.
     /// [`Draft::refused`] makes the error. A panic is treated like an error.
     fn enqueue(&self, draft: &mut Draft<'_>) -> Result<()> {
         let _ = draft;
