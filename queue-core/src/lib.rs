@@ -115,37 +115,54 @@
 //! of `queue-worker` run in the same process.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 
+// What the worker, the macros and the tests of this workspace share. It is not documented, and may change in any release.
 #[cfg(feature = "fuzz")]
 #[doc(hidden)]
 pub mod __fuzz;
 #[doc(hidden)]
 pub mod __private;
+#[doc(hidden)]
 pub mod address;
+#[doc(hidden)]
 pub mod alarm;
 pub mod broker;
+#[doc(hidden)]
 pub mod client;
+#[doc(hidden)]
 pub mod codec;
+#[doc(hidden)]
 pub mod context;
 mod draft;
+#[doc(hidden)]
 pub mod envelope;
 mod error;
+#[doc(hidden)]
 pub mod handler;
+#[doc(hidden)]
 pub mod inject;
+#[doc(hidden)]
 pub mod inspector;
 mod io;
+#[doc(hidden)]
 pub mod middleware;
 pub mod observe;
+#[doc(hidden)]
 pub mod outcome;
 mod pauses;
+#[doc(hidden)]
 pub mod payload;
 mod pending;
 pub mod prelude;
 mod priority;
 #[cfg(feature = "redis")]
+#[doc(hidden)]
 pub mod redis;
+#[doc(hidden)]
 pub mod registry;
 #[cfg(feature = "sqlite")]
+#[doc(hidden)]
 pub mod sqlite;
+#[doc(hidden)]
 pub mod task;
 mod text;
 
@@ -154,17 +171,23 @@ pub use queue_macros::Task;
 #[doc = include_str!("docs/task.md")]
 pub use queue_macros::task;
 
+#[doc(inline)]
+pub use self::broker::{
+    Audit, BrokerInfo, BuryReason, CancelAnswer, Condition, Confirmed, Counter, Damage, DamageKind, Durability, JobState, Priority,
+    QueueStats,
+};
 pub use self::{
     address::{JobAddress, JobId},
-    client::{Client, Handle, Job, Pending},
+    client::{Client, EnqueueAllError, Handle, Job, JobResult, Pending, RawJob},
     context::{Data, JobContext},
     draft::Draft,
     error::{Cause, Error, Result},
-    handler::Handler,
+    handler::{DataNeed, Handler},
     inject::Inject,
     inspector::{AttemptError, Inspector, JobRecord, Page, Walk, WorkerRecord},
     io::BoxFuture,
     middleware::{Middleware, Next},
-    outcome::Outcome,
-    task::{Backoff, Task},
+    outcome::{CancelCause, Outcome, TaskFailure, TaskResult, TaskReturn},
+    registry::Registry,
+    task::{Backoff, OnIsolation, Task, TaskDef, TaskOutput},
 };

@@ -1,6 +1,7 @@
-//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask bench`, `cargo xtask gate`,
-//! `cargo xtask faults`, `cargo xtask mutants`.
+//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask api`, `cargo xtask bench`,
+//! `cargo xtask gate`, `cargo xtask faults`, `cargo xtask mutants`.
 
+mod api;
 mod bench;
 mod faults;
 mod gate;
@@ -24,6 +25,7 @@ struct Arguments {
 const EXAMPLES: &str = "Examples:
   cargo xtask test                              everything, on the servers that are found
   cargo xtask test --install --require redis,valkey
+  cargo xtask api                               what is public, against docs/api.md
   cargo xtask bench                             every figure
   cargo xtask bench process latency --json      two of them, one JSON object each
   cargo xtask bench --report docs/benchmarks.md every figure, on a page with plots
@@ -38,6 +40,8 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Finds the servers that the tests need, then checks and tests everything.
     Test(test::Arguments),
+    /// Compares what is public with `docs/api.md`.
+    Api(api::Arguments),
     /// Measures the queue beside raw Redis, from a release build.
     Bench(bench::Arguments),
     /// Counts what a job costs in commands, bytes and allocations, and compares it with what was accepted.
@@ -51,6 +55,7 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Test(arguments) => test::main(&arguments),
+        Command::Api(arguments) => api::main(&arguments),
         Command::Bench(arguments) => bench::main(&arguments),
         Command::Gate(arguments) => gate::main(&arguments),
         Command::Faults(arguments) => faults::main(&arguments),

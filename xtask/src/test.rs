@@ -92,6 +92,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         step("what a job costs", gate::command().env("QUEUE_TEST_REDIS_SERVER", &server.program));
     }
     step("documentation", cargo().args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"));
+    step("public items", cargo().args(["xtask", "api", "--built"]));
     for (name, features) in FEATURES {
         for feature in features {
             let flags = ["clippy", "--quiet", "-p", name, "--no-default-features", "--features", feature, "--", "-D", "warnings"];

@@ -1,11 +1,12 @@
-//! The contract between this framework and the store that keeps the jobs.
+//! The contract between this framework and the store that keeps the jobs, for those who write a broker or a wrapper around one. It is not
+//! stable: it may change in any release before 1.0. The types that applications use are at the root of this crate.
 //!
 //! [`Broker`] has what workers and producers need; [`Inspect`] has what people need. Both speak of jobs and never of a backend, and
 //! both are object-safe: everything above holds an `Arc<dyn Broker>`.
 //!
 //! # The lease protocol in short
 //!
-//! The field `worker` of a request names one *lane*: a worker's registration with one queue. A lane that
+//! The field `lane` of a request names one *lane*: a worker's registration with one queue. A lane that
 //! [registers](Broker::register) gets a name that was never used before, an entry at the broker, and a **lease**. Every
 //! [turn](Broker::turn) and every [beat](Broker::extend) renews the lease. A turn hands in endings and claims new jobs. Each claim
 //! stores a **tag** with its jobs: the lane's name and a claim number that only grows. An ending counts only while the stored tag

@@ -1,0 +1,85 @@
+//! `cargo xtask api`: what is public, against `docs/api.md`. Nothing becomes public by accident.
+
+use std::{collections::BTreeSet, fs, process::ExitCode};
+
+use clap::Args;
+
+use crate::run::{cargo, root};
+
+/// The libraries whose items the page names.
+const LIBRARIES: [&str; 2] = ["queue_core", "queue_worker"];
+
+/// The page says of these as a whole what they are: the contract for authors of brokers, and names that are at the root, too.
+const WHOLE: [&str; 2] = ["broker::", "prelude::"];
+
+/// Options of `cargo xtask api`.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Uses the documentation that was built last.
+    #[arg(long)]
+    built: bool,
+}
+
+pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    match compare(arguments.built) {
+        Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
+        Ok(problems) => {
+            problems.iter().for_each(|problem| eprintln!("{problem}"));
+            ExitCode::FAILURE
+        }
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare(built: bool) -> Result<Vec<String>, String> {
+    let mut document = cargo();
+    document.args(["doc", "--quiet", "--no-deps", "--all-features", "-p", "queue-core", "-p", "queue-worker"]);
+    if !built && !document.status().is_ok_and(|status| status.success()) {
+        return Err("the documentation cannot be built".to_owned());
+    }
+    let read = |path: &str| fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"));
+    let mut public = BTreeSet::new();
+    for library in LIBRARIES {
+        public.extend(listed(&read(&format!("target/doc/{library}/all.html"))?));
+    }
+    if public.is_empty() {
+        return Err("the documentation lists no item: rustdoc writes its list in another form now".to_owned());
+    }
+    Ok(problems(&public, &named(&read("docs/api.md")?)))
+}
+
+fn problems(public: &BTreeSet<String>, named: &BTreeSet<String>) -> Vec<String> {
+    let new = public.difference(named).map(|item| format!("`{item}` is public: hide it, or name it in docs/api.md"));
+    let gone = named.difference(public).map(|item| format!("docs/api.md names `{item}`, which is not public"));
+    new.chain(gone).collect()
+}
+
+/// The items of rustdoc's list of all items of a library.
+fn listed(page: &str) -> BTreeSet<String> {
+    // Links within the page are its headings.
+    let links = page.split("<li><a href=\"").skip(1).filter(|link| !link.starts_with('#'));
+    let items = links.filter_map(|item| item.split_once("\">")?.1.split_once("</a>"));
+    items.map(|(name, _)| name.to_owned()).filter(|name| !WHOLE.iter().any(|part| name.starts_with(part))).collect()
+}
+
+/// The names in the first columns of the page's tables.
+fn named(page: &str) -> BTreeSet<String> {
+    let columns = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
+    columns.flat_map(|(column, _)| column.split(", ").map(|name| name.trim_matches('`').to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_public_and_not_named_is_told_and_so_is_the_reverse() {
+        let page = "<li><a href=\"#structs\">Structs</a></li><li><a href=\"struct.Client.html\">Client</a></li><li><a href=\"broker/struct.Turn.html\">broker::Turn</a></li>\
+                    <li><a href=\"observe/fn.verbs.html\">observe::verbs</a></li>";
+        let told = problems(&listed(page), &named("| name | what |\n|---|---|\n| `observe::verbs`, `Handle` | `Job` |"));
+        assert_eq!(told, ["`Client` is public: hide it, or name it in docs/api.md", "docs/api.md names `Handle`, which is not public"]);
+    }
+}
