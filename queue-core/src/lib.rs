@@ -106,8 +106,8 @@
 //!
 //! # Inspecting and repairing
 //!
-//! [`Client::inspector`] lists and shows jobs, cancels, requeues and deletes them, and pauses queues. The command line of a
-//! worker binary uses the same calls. The states of a job are drawn at [`broker::JobState`].
+//! [`Client::inspector`] lists and shows jobs, cancels, requeues, promotes and deletes them, and pauses queues. The command line of
+//! a worker binary uses the same calls. The states of a job are drawn at [`broker::JobState`].
 //!
 //! # Testing
 //!

@@ -226,6 +226,11 @@ impl Broker for MemoryBroker {
         Ok(self.transition(queue, |model| model.requeue(ids)))
     }
 
+    async fn promote(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        bounded("ids", ids.len())?;
+        Ok(self.transition(queue, |model| model.promote(ids)))
+    }
+
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         Ok(self.transition(queue, |model| model.sweep(limits)))
     }

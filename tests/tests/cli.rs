@@ -108,6 +108,7 @@ fn help_has_examples_with_the_name_of_the_program() {
         &["--help"][..],
         &["enqueue", "--help"],
         &["jobs", "requeue", "--help"],
+        &["jobs", "promote", "--help"],
         &["queues", "pause", "--help"],
         &["status", "--help"],
         &["workers", "--help"],
@@ -204,6 +205,8 @@ fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
         (&["jobs", "list", "--state", "ded"], "'dead'"),
         (&["jobs", "cancel", "--all", "--state", "dead"], "have ended"),
         (&["jobs", "cancel", "--all"], "--state"),
+        (&["jobs", "promote", "--all"], "--state"),
+        (&["jobs", "promote", "--all", "--state", "dead"], "do not wait for a time"),
         (&["jobs", "delete", "--all", "--state", "active"], "cancel them first"),
         (&["jobs", "cancel"], "QUEUE/ID"),
         (&["jbos"], "jobs"),
@@ -296,6 +299,44 @@ fn all_of_a_state(place: &Place, url: &str) {
         format!("orders: {JOBS} cancelled jobs deleted")
     );
     assert_eq!(at(&["jobs", "list", "--json"]), "[]");
+}
+
+#[test]
+fn jobs_that_wait_for_a_time_are_promoted_on_every_broker() {
+    let place = Place::new();
+    promotes(&place, &format!("sqlite://{}", place.file().display()));
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let server = Server::start(kind);
+        promotes(&place, &server.url());
+    }
+}
+
+fn promotes(place: &Place, url: &str) {
+    let run = |arguments: &[&str]| place.run(&[arguments, &["--url", url]].concat());
+    let at = |arguments: &[&str]| place.ok(&[arguments, &["--url", url]].concat());
+    let json = |arguments: &[&str]| serde_json::from_str::<Value>(&at(&[arguments, &["--json"]].concat())).unwrap();
+    let enqueue = |n: u64, queue: &str| {
+        at(&["enqueue", "close_order", "--args", &format!(r#"{{"order_id":{n}}}"#), "--delay", "1h", "--queue", queue])
+    };
+    let jobs: Vec<String> = (0..3).map(|n| enqueue(n, "orders")).collect();
+    let other = enqueue(3, "later");
+    assert_eq!(at(&["jobs", "promote", &jobs[0]]), format!("{} promoted", jobs[0]));
+    let again = run(&["jobs", "promote", &jobs[0], "orders/none", &jobs[1], "--json"]);
+    assert_eq!(again.code, 4, "{}", again.stderr);
+    assert!(again.stderr.contains("cannot promote") && again.stderr.contains("it is ready"), "{}", again.stderr);
+    let answers: Value = serde_json::from_str(&again.stdout).unwrap();
+    let done: Vec<&Value> = answers.as_array().unwrap().iter().map(|answer| &answer["done"]).collect();
+    assert_eq!(done, [false, false, true]);
+    let left = serde_json::json!([{"queue": "orders", "state": "scheduled", "done": 1}]);
+    assert_eq!(json(&["jobs", "promote", "--all", "--state", "scheduled", "--queue", "orders"]), left);
+    assert_eq!(at(&["jobs", "promote", "--all", "--state", "retry"]), "");
+    assert_eq!(at(&["jobs", "promote", "--all", "--state", "scheduled"]), "later: 1 scheduled job promoted");
+    let ready = json(&["jobs", "list", "--state", "ready"]);
+    let mut ready: Vec<&str> = ready.as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap()).collect();
+    ready.sort_unstable();
+    let mut all: Vec<&str> = jobs.iter().chain([&other]).map(String::as_str).collect();
+    all.sort_unstable();
+    assert_eq!(ready, all);
 }
 
 #[test]

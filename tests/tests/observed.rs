@@ -80,6 +80,7 @@ async fn every_verb_is_counted_by_its_name() {
     broker.reclaim(QUEUE, &CrashRule::default()).await.unwrap();
     broker.cancel(QUEUE, std::slice::from_ref(&id)).await.unwrap();
     broker.requeue(QUEUE, std::slice::from_ref(&id)).await.unwrap();
+    broker.promote(QUEUE, std::slice::from_ref(&id)).await.unwrap();
     broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
     broker.queues().await.unwrap();
     broker.stats(QUEUE).await.unwrap();

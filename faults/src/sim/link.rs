@@ -134,7 +134,7 @@ impl fmt::Debug for Link {
 
 #[async_trait]
 impl Broker for Link {
-    delegate_broker!(self.broker, only alarm, durability, condition, requeue, __sealed);
+    delegate_broker!(self.broker, only alarm, durability, condition, requeue, promote, __sealed);
 
     fn info(&self) -> BrokerInfo {
         BrokerInfo::new("simulated", "simulated")

@@ -75,6 +75,7 @@ macro_rules! delegate_broker {
             async reclaim['a, 'b](queue: &'a str, rule: &'b $crate::broker::CrashRule) -> $crate::Result<$crate::broker::Reclaimed>;
             async cancel['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<$crate::broker::CancelAnswer>>;
             async requeue['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<bool>>;
+            async promote['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<bool>>;
             async sweep['a, 'b](queue: &'a str, limits: &'b $crate::broker::SweepLimits) -> $crate::Result<$crate::broker::Swept>;
             fn hints['a](queue: &'a str) -> $crate::broker::Hints;
             fn __sealed[](seal: $crate::broker::sealed::Seal) -> ();
@@ -153,6 +154,7 @@ macro_rules! __delegate_listed {
     ($how:ident reclaim [reclaim $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident cancel [cancel $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident requeue [requeue $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident promote [promote $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident sweep [sweep $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident hints [hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

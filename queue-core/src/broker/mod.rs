@@ -159,6 +159,10 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// Lets dead jobs run again: `dead` → `ready`, with attempts, crashes and snoozes cleared. One answer per id, in order.
     async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>>;
 
+    /// Lets jobs start now that wait for a time: `scheduled` or `retry` → the tail of `ready`, as if they were due. Nothing else of them
+    /// changes. One answer per id, in order: false if there is no such job, or it does not wait for a time.
+    async fn promote(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>>;
+
     /// One bounded round of housekeeping: removes idle producers, remembered ids, and records past their retention.
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept>;
 

@@ -100,7 +100,8 @@ impl Inspector {
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the [`next`](Page::next) of the page before.
     ///
     /// A page may be empty although the listing continues: it has ended only if `next` is `None`. [`walk`](Self::walk) follows the pages, and
-    /// [`cancel_all`](Self::cancel_all), [`requeue_all`](Self::requeue_all) and [`delete_all`](Self::delete_all) change all jobs of a state.
+    /// [`cancel_all`](Self::cancel_all), [`requeue_all`](Self::requeue_all), [`promote_all`](Self::promote_all) and
+    /// [`delete_all`](Self::delete_all) change all jobs of a state.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range.
@@ -176,6 +177,18 @@ impl Inspector {
         }
     }
 
+    /// Lets a scheduled or retrying job start now: → the tail of `ready`, as if it were due. It keeps its counters and its history.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it does not wait for a time.
+    pub async fn promote(&self, job: &JobAddress) -> Result<()> {
+        let until = self.until();
+        match self.promote_until(until, &job.queue, std::slice::from_ref(&job.id)).await?.first() {
+            Some(true) => Ok(()),
+            _ => Err(self.refused(until, job, "promote").await?),
+        }
+    }
+
     /// Removes a job that is not running, with its record.
     ///
     /// # Errors
@@ -214,6 +227,20 @@ impl Inspector {
         check_many(queue, ids)?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
         self.run_until(until, |broker| async move { broker.requeue(&queue, &ids).await }).await
+    }
+
+    /// [`promote`](Self::promote) for many. One answer per id, in order: false when there is none or it does not wait for a time.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn promote_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        self.promote_until(self.until(), queue, ids).await
+    }
+
+    async fn promote_until(&self, until: Instant, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        check_many(queue, ids)?;
+        let (queue, ids) = (queue.to_owned(), ids.to_vec());
+        self.run_until(until, |broker| async move { broker.promote(&queue, &ids).await }).await
     }
 
     /// [`delete`](Self::delete) for many. One answer per id, in order: false when there is none or it is running.

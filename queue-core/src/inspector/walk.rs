@@ -76,6 +76,7 @@ fn page_of(left: u64) -> usize {
 enum Verb {
     Cancel,
     Requeue,
+    Promote,
     Delete,
 }
 
@@ -103,6 +104,15 @@ impl Inspector {
     /// Those of the broker.
     pub async fn requeue_all(&self, queue: &str) -> Result<u64> {
         self.all(queue, JobState::Dead, Verb::Requeue).await
+    }
+
+    /// [`promote`](Self::promote) for all jobs of a queue in one state, `scheduled` or `retry`, at most as many as there were when it
+    /// began. Returns how many: none of another state.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn promote_all(&self, queue: &str, state: JobState) -> Result<u64> {
+        self.all(queue, state, Verb::Promote).await
     }
 
     /// [`delete`](Self::delete) for all jobs of a queue in one state, at most as many as there were when it began. Returns how many.
@@ -142,6 +152,7 @@ impl Inspector {
         let changed = match verb {
             Verb::Cancel => self.cancel_many(queue, ids).await?.iter().filter(|answer| **answer != CancelAnswer::NotFound).count(),
             Verb::Requeue => self.requeue_many(queue, ids).await?.iter().filter(|changed| **changed).count(),
+            Verb::Promote => self.promote_many(queue, ids).await?.iter().filter(|changed| **changed).count(),
             Verb::Delete => self.delete_many(queue, ids).await?.iter().filter(|changed| **changed).count(),
         };
         Ok(changed as u64)

@@ -208,6 +208,10 @@ impl Broker for RedisBroker {
         people::requeue(self, queue, ids).await
     }
 
+    async fn promote(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        people::promote(self, queue, ids).await
+    }
+
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         audit::sweep(self, queue, limits).await
     }

@@ -308,6 +308,12 @@ impl Broker for SqliteBroker {
         self.writer().call(Commit::Synced, move |tx| people::requeue(tx, &queue, &ids)).await
     }
 
+    async fn promote(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+        bounded("ids", ids.len())?;
+        let (queue, ids) = (queue.to_owned(), ids.to_vec());
+        self.writer().call(Commit::Synced, move |tx| people::promote(tx, &queue, &ids)).await
+    }
+
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         let (queue, limits) = (queue.to_owned(), *limits);
         self.writer().call(Commit::Soon, move |tx| audit::sweep(tx, &queue, &limits)).await

@@ -119,6 +119,19 @@ pub async fn all_jobs_of_a_state_are_cancelled_or_put_back(bed: Bed) {
     assert_eq!(bed.depth(JobState::Cancelled).await, 4 * PAGES as u64);
 }
 
+/// Scheduled and retrying jobs are promoted together, and no others.
+pub async fn all_jobs_that_wait_for_a_time_are_promoted(bed: Bed) {
+    end_all(&bed, PAGES, |_| nack(LONG)).await;
+    put_later(&bed, PAGES).await;
+    let inspector = bed.inspector();
+    for state in [JobState::Retry, JobState::Scheduled] {
+        assert_eq!(inspector.promote_all(&bed.queue, state).await.unwrap(), PAGES as u64, "{state}");
+        assert_eq!((bed.depth(state).await, inspector.promote_all(&bed.queue, state).await.unwrap()), (0, 0), "{state}");
+    }
+    assert_eq!(inspector.promote_all(&bed.queue, JobState::Ready).await.unwrap(), 0);
+    assert_eq!(bed.depth(JobState::Ready).await, 2 * PAGES as u64);
+}
+
 /// A worker that claims meanwhile moves no job out of sight: each is cancelled, or held.
 pub async fn all_are_cancelled_beside_a_lane_that_claims(bed: Bed) {
     const JOBS: u64 = 5_000;

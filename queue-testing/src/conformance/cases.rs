@@ -167,6 +167,12 @@ macro_rules! __conformance_cases {
                 a_job_behind_many_cancelled_ones_is_served
                 a_requeued_job_starts_clean
                 only_the_dead_are_requeued
+                a_promoted_job_starts_now_and_keeps_its_counters
+                promoted_jobs_line_up_by_priority
+                a_promoted_job_with_crashes_is_a_suspect
+                only_jobs_that_wait_for_a_time_are_promoted
+                a_job_promoted_in_a_paused_queue_starts_after_the_pause
+                a_promoted_job_is_announced
                 a_deleted_job_leaves_nothing
                 a_paused_queue_gives_nothing_out
                 resuming_a_queue_is_announced
@@ -178,6 +184,7 @@ macro_rules! __conformance_cases {
                 twenty_thousand_ready_jobs_are_cancelled_and_deleted
                 all_jobs_of_a_state_are_deleted
                 all_jobs_of_a_state_are_cancelled_or_put_back
+                all_jobs_that_wait_for_a_time_are_promoted
                 all_are_cancelled_beside_a_lane_that_claims;
             records:
                 every_state_is_listed_in_order

@@ -1,10 +1,10 @@
-//! What people do: cancel, requeue, delete, pause.
+//! What people do: cancel, requeue, promote, delete, pause.
 
 use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{Audit, BuryReason, CancelAnswer, Counter, Ending, JobState, NewJob, Priority},
+    broker::{Audit, BuryReason, CancelAnswer, Counter, CrashRule, Due, Ending, JobState, NewJob, Priority},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, nack};
@@ -132,6 +132,132 @@ pub async fn only_the_dead_are_requeued(bed: Bed) {
     assert!(bed.broker.requeue("a-queue-that-nobody-knows", &all[..1]).await.unwrap() == [false]);
 }
 
+/// A job that waits for its time starts at once when it is promoted, with all that it has been through.
+pub async fn a_promoted_job_starts_now_and_keeps_its_counters(bed: Bed) {
+    let scheduled = bed.put_later(LONG).await;
+    let retry = bed.put(1).await.remove(0);
+    let mut lane = bed.lane().await;
+    for ending in [Ending::Snooze { delay: Duration::ZERO }, nack(LONG)] {
+        let delivery = lane.wait_for_one().await;
+        assert!(lane.end(&delivery, ending).await);
+    }
+    assert!(lane.claim(10).await.is_empty(), "neither is due");
+    let ids = [scheduled.clone(), retry.clone()];
+    assert_eq!(promote(&bed, &ids).await, [true, true]);
+    assert_eq!(bed.ids(JobState::Ready).await, ids);
+    let record = bed.show(&retry).await.expect("it is ready");
+    assert_eq!((record.attempts, record.snoozes, record.failures.len(), record.at_ms), (1, 1, 1, None));
+    let turn = lane.next().claim(10);
+    let answer = lane.send(&turn).await;
+    assert_eq!((answer.next_due, answer.more), (None, false), "nothing waits any more");
+    let told: Vec<_> = answer.deliveries.iter().map(|delivery| (&delivery.id, delivery.attempts, delivery.snoozes)).collect();
+    assert_eq!(told, [(&scheduled, 0, 0), (&retry, 1, 1)]);
+    lane.ack(&answer.deliveries).await;
+    assert_eq!(bed.stats().await.jobs(), 0);
+}
+
+/// A promoted job stands behind those of its priority that are ready already.
+pub async fn promoted_jobs_line_up_by_priority(bed: Bed) {
+    let later = |priority| {
+        let mut job = NewJob::new(JobId::make(), envelope("later"));
+        (job.due, job.priority) = (Due::After(LONG), priority);
+        job
+    };
+    let (low, high, normal) = (later(Priority::Low), later(Priority::High), later(Priority::Normal));
+    let ids = [low.id.clone(), high.id.clone(), normal.id.clone()];
+    bed.producer().await.stored(vec![low, high, normal]).await;
+    let (before, first) = (bed.put(1).await.remove(0), bed.put_at(Priority::High).await);
+    assert_eq!(promote(&bed, &ids).await, [true; 3]);
+    let behind = bed.put(1).await.remove(0);
+    let [low, high, normal] = ids;
+    let order = [first, high, before, normal, behind, low];
+    assert_eq!(bed.ids(JobState::Ready).await, order);
+    let served: Vec<JobId> = bed.lane().await.claim(10).await.into_iter().map(|delivery| delivery.id).collect();
+    assert_eq!(served, order);
+}
+
+/// A promoted job that was running when its process died is served alone, as it would have been later.
+pub async fn a_promoted_job_with_crashes_is_a_suspect(bed: Bed) {
+    let ids = bed.put(2).await;
+    let mut lost = bed.dying_lane().await;
+    lost.claim(2).await;
+    let slow = CrashRule { max_crashes: 3, window: LONG, delay: LONG };
+    assert_eq!(bed.reclaim(&[&lost], slow).await.charged, 2);
+    assert_eq!(promote(&bed, &ids).await, [true, true]);
+    let mut lane = bed.lane().await;
+    let mut turn = lane.next().claim(10);
+    turn.suspect = false;
+    assert!(lane.send(&turn).await.deliveries.is_empty(), "who may have no suspect gets none");
+    let turn = lane.next().claim(10);
+    let answer = lane.send(&turn).await;
+    let told: Vec<_> = answer.deliveries.iter().map(|delivery| (&delivery.id, delivery.crashes)).collect();
+    assert_eq!((told, answer.suspects), (vec![(&ids[0], 1)], true), "one at a time");
+}
+
+/// Only what waits for a time can be promoted, and only once.
+pub async fn only_jobs_that_wait_for_a_time_are_promoted(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let ids = bed.put(6).await;
+    let held = lane.claim(5).await;
+    let endings = [
+        Ending::Park { task: "suite.task".to_owned() },
+        Ending::Ack { result: None, keep: Some(LONG) },
+        Ending::Bury { reason: BuryReason::Buried, error: None },
+        Ending::Cancel { reason: "unwanted".to_owned() },
+    ];
+    for (delivery, ending) in held.iter().zip(endings) {
+        assert!(lane.end(delivery, ending).await);
+    }
+    let scheduled = bed.put_later(LONG).await;
+    let all = [ids.clone(), vec![JobId::make(), scheduled.clone(), scheduled.clone()]].concat();
+    let states = async || {
+        let mut states = Vec::new();
+        for id in &ids {
+            states.push(bed.state(id).await);
+        }
+        states
+    };
+    let before = states().await;
+    assert_eq!(promote(&bed, &all).await, [false, false, false, false, false, false, false, true, false]);
+    assert_eq!(promote(&bed, &all).await, [false; 9], "a second time");
+    use JobState::{Active, Cancelled, Dead, Done, Parked, Ready};
+    assert_eq!((states().await, &before), (before.clone(), &[Parked, Done, Dead, Cancelled, Active, Ready].map(Some).to_vec()));
+    assert_eq!(bed.ids(Ready).await, [ids[5].clone(), scheduled], "each once");
+    assert_eq!(bed.broker.promote("a-queue-that-nobody-knows", &all[..1]).await.unwrap(), [false]);
+    lane.ack(&held[4..]).await;
+}
+
+/// In a paused queue a promoted job is ready, and starts when the pause ends.
+pub async fn a_job_promoted_in_a_paused_queue_starts_after_the_pause(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let id = bed.put_later(LONG).await;
+    bed.broker.set_paused(&bed.queue, true).await.unwrap();
+    assert_eq!(promote(&bed, std::slice::from_ref(&id)).await, [true]);
+    assert_eq!(bed.state(&id).await, Some(JobState::Ready));
+    assert!(lane.claim(10).await.is_empty());
+    bed.broker.set_paused(&bed.queue, false).await.unwrap();
+    assert_eq!(lane.claim_one().await.id, id);
+}
+
+/// A worker that waits hears of a promoted job, and that it may start now.
+pub async fn a_promoted_job_is_announced(bed: Bed) {
+    let mut hints = bed.broker.hints(&bed.queue);
+    let mut heard = async |patience| tokio::time::timeout(Duration::from_millis(patience), hints.next()).await.ok();
+    for _ in 0..10 {
+        let id = bed.put_later(LONG).await;
+        // What was announced before is no news of the promotion.
+        while heard(200).await.is_some() {}
+        assert_eq!(promote(&bed, &[id]).await, [true]);
+        if let Some(hint) = heard(500).await {
+            assert_eq!(hint.due, None);
+            return;
+        }
+        // Only the first job in an empty list is announced.
+        bed.lane().await.claim(10).await;
+    }
+    panic!("nothing was announced in ten rounds");
+}
+
 /// Delete removes what is not active, with all that is kept of it.
 pub async fn a_deleted_job_leaves_nothing(bed: Bed) {
     let mut lane = bed.lane().await;
@@ -194,6 +320,10 @@ pub async fn a_cancelled_job_keeps_its_payload(bed: Bed) {
     let record = bed.show(&id).await.expect("it is kept");
     assert_eq!((record.envelope.len(), record.tag), (100_000, None));
     assert!(record.at_ms.is_some(), "when it was cancelled");
+}
+
+async fn promote(bed: &Bed, ids: &[JobId]) -> Vec<bool> {
+    bed.broker.promote(&bed.queue, ids).await.unwrap()
 }
 
 async fn cancel(bed: &Bed, ids: &[JobId]) -> Vec<CancelAnswer> {

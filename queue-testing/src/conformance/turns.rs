@@ -288,6 +288,7 @@ pub async fn a_request_over_the_bound_of_items_is_refused(bed: Bed) {
     assert!(refused(bed.broker.enqueue(&producer.next(jobs)).await.unwrap_err()));
     let ids: Vec<JobId> = (0..=MAX_ITEMS).map(|_| JobId::make()).collect();
     assert!(refused(bed.broker.cancel(&bed.queue, &ids).await.unwrap_err()));
+    assert!(refused(bed.broker.promote(&bed.queue, &ids).await.unwrap_err()));
     assert_eq!(bed.depth(JobState::Ready).await, 0);
 }
 

@@ -1,4 +1,4 @@
-//! What people do: cancel, put back, delete, pause, count.
+//! What people do: cancel, put back, promote, delete, pause, count.
 
 use std::collections::BTreeSet;
 
@@ -46,6 +46,19 @@ impl Model {
             true
         };
         ids.iter().map(&mut requeue).collect()
+    }
+
+    /// `scheduled` or `retry` → the tail of `ready`, before their time.
+    pub fn promote(&mut self, ids: &[JobId]) -> Vec<bool> {
+        let mut promote = |id: &JobId| {
+            if self.jobs.get(id).is_none_or(|job| !matches!(job.place(), Place::Scheduled(_) | Place::Retry(_))) {
+                return false;
+            }
+            let out = self.leave(id);
+            self.back(out, Back::Tail);
+            true
+        };
+        ids.iter().map(&mut promote).collect()
     }
 
     /// Removes jobs that are not active.

@@ -41,7 +41,7 @@ impl Model {
         }
         let mut taken = Vec::new();
         if !self.paused {
-            self.promote();
+            self.promote_due();
             taken = self.hand_out(turn, seen);
         }
         let claim = self.claim;
@@ -145,7 +145,7 @@ impl Model {
     }
 
     /// Moves what is due to the tail of its line, in the order of the times.
-    fn promote(&mut self) {
+    fn promote_due(&mut self) {
         for state in [JobState::Scheduled, JobState::Retry] {
             let due: Vec<JobId> =
                 self.ids(state).into_iter().filter(|id| self.jobs[id].place().at() <= Some(self.now)).take(DUE_ITEMS).collect();

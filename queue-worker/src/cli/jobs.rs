@@ -20,6 +20,7 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
         JobsCommand::List(args) => list(client, &args).await,
         JobsCommand::Show { job, format } => show::show(client, &job, &format).await,
         JobsCommand::Requeue(select) => repair::requeue(client, select).await,
+        JobsCommand::Promote(select) => repair::promote(client, select).await,
         JobsCommand::Cancel(select) => repair::cancel(client, select).await,
         JobsCommand::Delete(select) => repair::delete(client, select).await,
     }

@@ -54,7 +54,7 @@ use crate::Worker;
 /// | `status` | prints the depth of every queue, and how many workers it has |
 /// | `workers` | lists the workers: host, process, release, queues |
 /// | `doctor` | checks the broker, and looks through the queues for damage |
-/// | `jobs list`, `show`, `requeue`, `cancel`, `delete` | looks at jobs and repairs |
+/// | `jobs list`, `show`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
 /// | `queues list`, `pause`, `resume` | stops and resumes claiming |
 ///
 /// Only `work` and `enqueue` make a SQLite database where there is none.

@@ -1,4 +1,4 @@
-//! `jobs requeue`, `cancel` and `delete`: of named jobs, or of all in a state.
+//! `jobs requeue`, `promote`, `cancel` and `delete`: of named jobs, or of all in a state.
 
 use queue_core::{
     Client, Error, Inspector, JobAddress,
@@ -18,6 +18,7 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 enum Verb {
     Requeue,
+    Promote,
     Cancel,
     Delete,
 }
@@ -26,6 +27,7 @@ impl Verb {
     fn done(self) -> &'static str {
         match self {
             Verb::Requeue => "requeued",
+            Verb::Promote => "promoted",
             Verb::Cancel => "cancelled",
             Verb::Delete => "deleted",
         }
@@ -34,6 +36,7 @@ impl Verb {
     async fn one(self, inspector: &Inspector, job: &JobAddress) -> queue_core::Result<&'static str> {
         match self {
             Verb::Requeue => inspector.requeue(job).await?,
+            Verb::Promote => inspector.promote(job).await?,
             Verb::Delete => inspector.delete(job).await?,
             Verb::Cancel => {
                 if inspector.cancel(job).await? == CancelAnswer::CancelledActive {
@@ -49,6 +52,16 @@ pub(super) async fn requeue(client: &Client, select: SelectDead) -> Result<(), F
     let SelectDead { jobs, all, queue, format } = select;
     let state = all.then_some(JobState::Dead);
     repair(client, Verb::Requeue, Select { jobs, all, state, queue, format }).await
+}
+
+pub(super) async fn promote(client: &Client, select: Select) -> Result<(), Failure> {
+    if let Some(state) = select.state.filter(|state| !matches!(state, JobState::Scheduled | JobState::Retry)) {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("jobs that are {state} do not wait for a time; promote those that are scheduled or retry"),
+        ));
+    }
+    repair(client, Verb::Promote, select).await
 }
 
 pub(super) async fn cancel(client: &Client, select: Select) -> Result<(), Failure> {
@@ -133,6 +146,7 @@ async fn all(client: &Client, verb: Verb, state: JobState, select: &Select) -> R
     for queue in queues::chosen(client, select.queue.as_deref()).await? {
         let done = match verb {
             Verb::Requeue => inspector.requeue_all(&queue).await,
+            Verb::Promote => inspector.promote_all(&queue, state).await,
             Verb::Cancel => inspector.cancel_all(&queue, state).await,
             Verb::Delete => inspector.delete_all(&queue, state).await,
         };

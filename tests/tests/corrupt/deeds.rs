@@ -24,6 +24,7 @@ pub(crate) enum Deed {
     SweepFenced,
     Cancel,
     Requeue,
+    Promote,
     Delete,
     Sweep,
     Look,
@@ -34,7 +35,7 @@ pub(crate) enum Deed {
 }
 
 impl Deed {
-    pub(crate) const ALL: [Deed; 18] = [
+    pub(crate) const ALL: [Deed; 19] = [
         Deed::Acks,
         Deed::Endings,
         Deed::Claim,
@@ -46,6 +47,7 @@ impl Deed {
         Deed::SweepFenced,
         Deed::Cancel,
         Deed::Requeue,
+        Deed::Promote,
         Deed::Delete,
         Deed::Sweep,
         Deed::Look,
@@ -115,6 +117,7 @@ impl Deed {
             Deed::SweepFenced => broker.reclaim(queue, &RULE).await.map(drop),
             Deed::Cancel => broker.cancel(queue, &ids(self.ends())).await.map(drop),
             Deed::Requeue => broker.requeue(queue, &ids(&["dead", "kept", "r0"])).await.map(drop),
+            Deed::Promote => broker.promote(queue, &ids(&["later", "retry", "r0"])).await.map(drop),
             Deed::Delete => {
                 broker.delete(queue, &ids(&["r1", "later", "retry", "parked", "suspect", "dead", "kept", "h0"])).await.map(drop)
             }

@@ -64,7 +64,7 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
     let server = Server::start(kind);
     let broker = on(&server).await;
     let auditor = Auditor::on(&server, &broker).await;
-    for way in ["release", "repeat", "fail", "fail before", "snooze", "reclaim", "requeue", "enqueue", "repair"] {
+    for way in ["release", "repeat", "fail", "fail before", "snooze", "reclaim", "requeue", "promote", "enqueue", "repair"] {
         let queue = format!("lost-{}", way.replace(' ', "-"));
         let queue = queue.as_str();
         let process = ProcessId::random();
@@ -101,6 +101,10 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
             "requeue" => {
                 assert!(lane.end(&held, Ending::Bury { reason: BuryReason::Buried, error: None }).await);
                 assert_eq!(broker.requeue(queue, std::slice::from_ref(&held.id)).await.unwrap(), [true]);
+            }
+            "promote" => {
+                assert!(lane.end(&held, nack(Duration::from_secs(60))).await);
+                assert_eq!(broker.promote(queue, std::slice::from_ref(&held.id)).await.unwrap(), [true]);
             }
             "enqueue" => {
                 broker.cancel(queue, std::slice::from_ref(&held.id)).await.unwrap();

@@ -58,6 +58,8 @@ pub(crate) enum Step {
     Cancel { jobs: Vec<Index> },
     /// A person requeues jobs.
     Requeue { jobs: Vec<Index> },
+    /// A person promotes jobs.
+    Promote { jobs: Vec<Index> },
     /// A person deletes jobs.
     Delete { jobs: Vec<Index> },
     /// A person stops claims, or lets them go on.
@@ -116,6 +118,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Sweep),
         3 => vec(index(), 1..3).prop_map(|jobs| Step::Cancel { jobs }),
         2 => vec(index(), 1..3).prop_map(|jobs| Step::Requeue { jobs }),
+        2 => vec(index(), 1..3).prop_map(|jobs| Step::Promote { jobs }),
         1 => vec(index(), 1..3).prop_map(|jobs| Step::Delete { jobs }),
         1 => any::<bool>().prop_map(|paused| Step::Pause { paused }),
         2 => Just(Step::Wait),

@@ -120,6 +120,11 @@ impl World {
                 let found = self.broker.requeue(&self.queue, &ids).await;
                 same("requeue", &Ok(self.model.requeue(&ids)), &outcome(found))?;
             }
+            Step::Promote { jobs } => {
+                let ids = self.named(jobs);
+                let found = self.broker.promote(&self.queue, &ids).await;
+                same("promote", &Ok(self.model.promote(&ids)), &outcome(found))?;
+            }
             Step::Delete { jobs } => {
                 let ids = self.named(jobs);
                 let found = self.broker.delete(&self.queue, &ids).await;

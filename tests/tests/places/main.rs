@@ -21,6 +21,7 @@ const LOOKS: &[&[&str]] = &[
     &["jobs", "list", "--json"],
     &["jobs", "show", "orders/one"],
     &["jobs", "requeue", "orders/one"],
+    &["jobs", "promote", "orders/one"],
     &["jobs", "cancel", "orders/one"],
     &["jobs", "cancel", "--all", "--state", "ready"],
     &["jobs", "delete", "orders/one"],

@@ -197,6 +197,11 @@ mutants! {
     LATE "queue-core/src/redis/people/cancel.lua" {
         "cancel: what a worker hears is bounded": "if #gone < 500 then" => "if true then";
     }
+    REDIS "queue-core/src/redis/people/promote.lua" {
+        "promote: what waits for no time stays": "if call('ZSCORE', K.scheduled, id) or call('ZSCORE', K.retry, id) then" => "if call('HEXISTS', K.jobs, id) == 1 then";
+        "promote: it leaves its place": "    unwait(id)\n" => "";
+        "promote: who waits hears of it": "if back(early, false) then" => "back(early, false)\nif false then";
+    }
     REDIS "queue-core/src/redis/people/delete.lua" {
         "delete: an active job stays": "and call('HEXISTS', K.active, id) == 0 then" => "then";
     }
@@ -529,6 +534,10 @@ mutants! {
     }
     SQLITE "queue-core/src/sqlite/doors/ready_due.sql" {
         "sqlite ready: nothing starts early": "AND pos <= ?3" => "AND ?3 NOT NULL";
+    }
+    SQLITE "queue-core/src/sqlite/doors/ready.rs" {
+        "sqlite promote: what waits for no time stays": "if waits {" => "if true {";
+        "sqlite promote: who waits hears of it": "tx.hint(queue.name, tx.now)" => "()";
     }
     SQLITE "queue-core/src/sqlite/lease/reclaim.rs" {
         "sqlite reclaim: who lives, and a suspect's neighbours, go free": "!lives && (!has_suspect || job.is_suspect())" => "true";

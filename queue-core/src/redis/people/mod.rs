@@ -14,7 +14,7 @@ use crate::{
     redis::{
         RedisBroker, bounded,
         keys::{Kind, READY},
-        script::{CANCEL, DELETE, PAUSE, REQUEUE, SHOW, STATS, Script},
+        script::{CANCEL, DELETE, PAUSE, PROMOTE, REQUEUE, SHOW, STATS, Script},
         values::{array, bytes, next, number, text},
     },
 };
@@ -36,6 +36,10 @@ pub(in crate::redis) async fn cancel(broker: &RedisBroker, queue: &str, ids: &[J
 
 pub(in crate::redis) async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
     Ok(for_each_id(broker, &REQUEUE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
+}
+
+pub(in crate::redis) async fn promote(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+    Ok(for_each_id(broker, &PROMOTE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
 }
 
 pub(in crate::redis) async fn delete(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {

@@ -77,6 +77,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/cancel"
         "people/delete"
         "people/pause"
+        "people/promote"
         "people/requeue"
         "people/show"
         "people/stats"
@@ -140,6 +141,7 @@ scripts! {
     FORGET: "lease/forget", "flags=allow-oom";
     CANCEL: "people/cancel", "flags=allow-oom";
     REQUEUE: "people/requeue", "flags=allow-oom";
+    PROMOTE: "people/promote", "flags=allow-oom";
     DELETE: "people/delete", "flags=allow-oom";
     PAUSE: "people/pause", "flags=allow-oom";
     SHOW: "people/show", "flags=no-writes";

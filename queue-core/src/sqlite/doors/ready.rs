@@ -8,6 +8,7 @@
 //! | [`store`] | a new row, in the line or beside it; `enqueued` | an id that is there |
 //! | [`push`] | state, rank, pos | all other columns; who calls it counts and tells |
 //! | [`promote`] | what is due joins the tail | jobs that are not due |
+//! | [`promote_early`] | a job that waits for its time joins the tail | all other jobs |
 //! | [`leave`], [`unpark`] | the entry of a parked job in `queue_parked` | the row, for the door that comes next |
 //! | [`stray`] | nothing | the row, for its repair |
 //! | [`pop`], [`waits`], [`next_due`], [`page`], [`depth`] | nothing | everything |
@@ -102,6 +103,17 @@ pub(crate) fn promote(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<(), Fail
         }
     }
     Ok(())
+}
+
+/// Moves a job that waits for its time to the tail of the line before that time, for a person. False: there is none of this id.
+pub(crate) fn promote_early(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<bool, Failed> {
+    const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4))";
+    let waits: bool = tx.sql(WAITS)?.query_row(params![queue.key, id, SCHEDULED, RETRY], |row| row.get(0))?;
+    if waits {
+        push(tx, queue, id, End::Tail)?;
+        tx.hint(queue.name, tx.now);
+    }
+    Ok(waits)
 }
 
 /// The jobs at the head of a line (`READY` or `SUSPECT`), at most `limit`, up to the first that `look` refuses. They stand in it

@@ -1,9 +1,10 @@
-//! What people do: look (`stats`, `workers`, `list`, `show`), and change (`cancel`, `requeue`, `delete`, `pause`).
+//! What people do: look (`stats`, `workers`, `list`, `show`), and change (`cancel`, `requeue`, `promote`, `delete`, `pause`).
 
 mod cancel;
 mod delete;
 mod list;
 mod pause;
+mod promote;
 mod record;
 mod requeue;
 mod show;
@@ -15,6 +16,7 @@ pub(crate) use self::{
     delete::delete,
     list::list,
     pause::set_paused,
+    promote::promote,
     requeue::requeue,
     show::show,
     stats::{queues, stats},
