@@ -173,7 +173,7 @@ pub use queue_macros::task;
 
 #[doc(inline)]
 pub use self::broker::{
-    Audit, BrokerInfo, BuryReason, CancelAnswer, Condition, Confirmed, Counter, Damage, DamageKind, Durability, JobState, Priority,
+    Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, JobState, Priority,
     QueueStats,
 };
 pub use self::{

@@ -11,7 +11,7 @@ use std::{
 
 use queue_core::{
     Error,
-    broker::{BuryReason, CancelAnswer, Ending, Finish, JobState, ProcessId, Register, Turn},
+    broker::{BuryReason, Changed, Ending, Finish, JobState, ProcessId, Register, Turn},
     client::RawJob,
     prelude::*,
 };
@@ -174,7 +174,7 @@ async fn the_inspector_finds_and_repairs() {
     assert!(matches!(inspector.requeue(dead.address()).await, Err(Error::WrongState { .. })));
     close::job(1).id("dead").queue("others").enqueue(&client).await.unwrap();
     assert!(inspector.find("dead").await.unwrap_err().to_string().contains("orders/dead"));
-    assert_eq!(inspector.cancel(dead.address()).await.unwrap(), CancelAnswer::Cancelled);
+    assert_eq!(inspector.cancel(dead.address()).await.unwrap(), Changed::Yes);
     inspector.delete(dead.address()).await.unwrap();
     assert!(matches!(inspector.show(dead.address()).await, Err(Error::NoSuchJob(_))));
     assert!(matches!(inspector.delete(dead.address()).await, Err(Error::NoSuchJob(_))));

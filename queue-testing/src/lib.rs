@@ -15,10 +15,11 @@
 //! - [`memory_broker`] is the model behind the trait `Broker`. Its [`Clock`] belongs to the test, so that minutes pass in milliseconds.
 //! - [`failing`] wraps any broker and lets calls fail on demand: requests and answers that are lost, a full broker, a forgotten worker.
 
+mod changes;
 mod clock;
 pub mod conformance;
 pub mod failing;
 pub mod memory_broker;
 pub mod model;
 
-pub use self::clock::Clock;
+pub use self::{changes::Changes, clock::Clock};

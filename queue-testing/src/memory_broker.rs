@@ -39,7 +39,7 @@ use queue_core::{
     address::check_name,
     alarm::Alarm,
     broker::{
-        Announcer, Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker,
+        Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker,
         Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
         Register, Registered, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord, sealed,
     },
@@ -216,21 +216,6 @@ impl Broker for MemoryBroker {
         Ok(self.transition(queue, |model| model.reclaim(rule)))
     }
 
-    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
-        bounded("ids", ids.len())?;
-        Ok(self.transition(queue, |model| model.cancel(ids)))
-    }
-
-    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        bounded("ids", ids.len())?;
-        Ok(self.transition(queue, |model| model.requeue(ids)))
-    }
-
-    async fn promote(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        bounded("ids", ids.len())?;
-        Ok(self.transition(queue, |model| model.promote(ids)))
-    }
-
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         Ok(self.transition(queue, |model| model.sweep(limits)))
     }
@@ -272,9 +257,9 @@ impl Inspect for MemoryBroker {
         Ok(self.read(queue, |model| model.jobs.get(id).map(|job| job.record(id))))
     }
 
-    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+    async fn change(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
         bounded("ids", ids.len())?;
-        Ok(self.transition(queue, |model| model.delete(ids)))
+        Ok(self.transition(queue, |model| model.change(change, ids)))
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

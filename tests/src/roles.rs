@@ -83,9 +83,8 @@ impl fmt::Debug for RolesBroker {
 #[async_trait]
 impl Broker for RolesBroker {
     delegate_broker!(self.producer, only enqueue, enqueue_confirmed);
-    delegate_broker!(self.admin, only cancel, requeue, promote);
     delegate_broker!(self.dashboard, only durability);
-    delegate_broker!(self.worker, except check, register, enqueue, enqueue_confirmed, cancel, requeue, promote, durability);
+    delegate_broker!(self.worker, except check, register, enqueue, enqueue_confirmed, durability);
 
     async fn check(&self) -> Result<()> {
         for broker in [&self.producer, &self.worker, &self.admin, &self.dashboard] {

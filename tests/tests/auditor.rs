@@ -4,11 +4,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{Audit, BuryReason, CancelAnswer, Counter, Damage, DamageKind, DynBroker, Ending, JobState, MAX_BYTES, NewJob},
+    broker::{Audit, BuryReason, Changed, Counter, Damage, DamageKind, DynBroker, Ending, JobState, MAX_BYTES, NewJob},
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
-use queue_testing::conformance::{Lane, Producer, ack, envelope};
+use queue_testing::{
+    Changes as _,
+    conformance::{Lane, Producer, ack, envelope},
+};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},
@@ -244,7 +247,7 @@ async fn an_id_that_is_twice_in_ready_is_left_there_once(kind: Kind) {
     place.mends(&[unnoted, unnoted, twice, twice, twice, twice]).await;
     assert_eq!(place.depth(JobState::Ready).await, 5);
     // One that is cancelled now, and one that comes back, are where they belong once more.
-    assert_eq!(place.broker.cancel(QUEUE, &ids[1..2]).await.unwrap(), [CancelAnswer::Cancelled]);
+    assert_eq!(place.broker.cancel(QUEUE, &ids[1..2]).await.unwrap(), [Changed::Yes]);
     let mut lane = Lane::on(&place.broker, QUEUE).await;
     let held = lane.claim(100).await;
     let mut served: Vec<String> = held.iter().map(|delivery| delivery.id.to_string()).collect();
@@ -274,7 +277,7 @@ async fn an_id_in_ready_of_a_job_that_is_elsewhere_is_taken_out(kind: Kind) {
     // It lies there already, under a tomb.
     let cancelled = JobId::given("cancelled").unwrap();
     Producer::on(&place.broker, QUEUE).await.stored(vec![NewJob::new(cancelled.clone(), envelope("x"))]).await;
-    assert_eq!(place.broker.cancel(QUEUE, &[cancelled]).await.unwrap(), [CancelAnswer::Cancelled]);
+    assert_eq!(place.broker.cancel(QUEUE, &[cancelled]).await.unwrap(), [Changed::Yes]);
     place.command("RPUSH", "ready:2", &["=cancelled"]);
     place.mends(&[DamageKind::IdInTwoPlaces; 6]).await;
     assert_eq!(place.depth(JobState::Ready).await, 0);

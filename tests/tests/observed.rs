@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use queue_core::{
     JobId,
     broker::{
-        Audit, Confirm, CrashRule, Durability, DynBroker, Enqueue, Extend, JobState, NewJob, PartyName, ProcessId, Register, SweepLimits,
-        Turn,
+        Audit, Change, Confirm, CrashRule, Durability, DynBroker, Enqueue, Extend, JobState, NewJob, PartyName, ProcessId, Register,
+        SweepLimits, Turn,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -78,16 +78,13 @@ async fn every_verb_is_counted_by_its_name() {
     broker.overdue(QUEUE, 10).await.unwrap();
     broker.fence(QUEUE, &[]).await.unwrap();
     broker.reclaim(QUEUE, &CrashRule::default()).await.unwrap();
-    broker.cancel(QUEUE, std::slice::from_ref(&id)).await.unwrap();
-    broker.requeue(QUEUE, std::slice::from_ref(&id)).await.unwrap();
-    broker.promote(QUEUE, std::slice::from_ref(&id)).await.unwrap();
     broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
     broker.queues().await.unwrap();
     broker.stats(QUEUE).await.unwrap();
     broker.workers(QUEUE).await.unwrap();
     broker.list(QUEUE, JobState::Ready, 0, 10).await.unwrap();
     broker.show(QUEUE, &id).await.unwrap();
-    broker.delete(QUEUE, &[id]).await.unwrap();
+    broker.change(QUEUE, Change::Delete, &[id]).await.unwrap();
     broker.set_paused(QUEUE, false).await.unwrap();
     broker.audit(QUEUE, Audit { repair: false, thorough: true }).await.unwrap();
     broker.audit_queues(false).await.unwrap();

@@ -10,11 +10,17 @@ use std::{
 
 use queue_core::{
     Client, Error, JobId,
-    broker::{Broker, Counter, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, JobState, NewJob, ProcessId, Register, Turn},
+    broker::{
+        Broker, Counter, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, JobState, NewJob, OverdueLane, ProcessId, Register,
+        Turn,
+    },
     prelude::task,
     redis::RedisBroker,
 };
-use queue_testing::conformance::{ack, envelope, eventually, finish};
+use queue_testing::{
+    Changes as _,
+    conformance::{ack, envelope, eventually, finish},
+};
 use queue_tests::{
     on_servers,
     proxy::{Harm, Proxy},
@@ -326,9 +332,12 @@ async fn a_newer_schema_is_left_alone(kind: Kind) {
     let before = dump();
     let newer = |error: Error| matches!(error, Error::SchemaTooNew { found: 2, known: 1, .. });
     assert!(newer(broker.enqueue(&Enqueue::new("faults", producer, 2, jobs(1))).await.unwrap_err()));
+    let lane = worker.clone();
     assert!(newer(broker.turn(&Turn::new("faults", worker, 1, LEASE).claim(1)).await.unwrap_err()));
     assert!(newer(broker.turn(&Turn::new("plain", of_plain, 1, LEASE).claim(1)).await.unwrap_err()));
     assert!(newer(broker.register(&Register::producer("faults", ProcessId::random())).await.unwrap_err()));
+    assert!(newer(broker.extend(&[Extend::new("faults", lane.clone(), 1, LEASE)]).await.remove(0).unwrap_err()));
+    assert!(newer(broker.fence("faults", &[OverdueLane { name: lane, deadline_ms: 1 }]).await.unwrap_err()));
     assert!(newer(broker.cancel("faults", &[JobId::given("g").unwrap()]).await.unwrap_err()));
     assert!(newer(broker.delete("faults", &[JobId::given("g").unwrap()]).await.unwrap_err()));
     assert_eq!(dump(), before, "nothing was written");

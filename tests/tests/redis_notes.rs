@@ -5,11 +5,14 @@ use std::time::Duration;
 use queue_core::{
     Error, JobId,
     broker::{
-        Audit, Broker, BuryReason, Counter, Damage, DamageKind, Delivery, Ending, Enqueue, Inspect, NewJob, PartyName, Priority, ProcessId,
-        Register, SweepLimits, Turn,
+        Audit, Broker, BuryReason, Counter, Damage, DamageKind, Delivery, Due, Ending, Enqueue, Inspect, NewJob, PartyName, Priority,
+        ProcessId, Register, SweepLimits, Turn,
     },
 };
-use queue_testing::conformance::{envelope, finish};
+use queue_testing::{
+    Changes as _,
+    conformance::{envelope, finish},
+};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},
@@ -26,6 +29,7 @@ on_servers! {
     a_feature_waits_for_the_last_lane_that_does_not_know_it
     the_auditor_finds_what_has_no_bit
     a_claim_takes_sixty_four_large_jobs
+    a_paused_queue_lets_due_jobs_wait_whose_time_is_not_noted
     a_turn_that_stops_half_way_has_set_its_bit
     claim_numbers_grow_whatever_the_clock_says
     a_producer_that_sends_between_two_looks_is_not_forgotten
@@ -233,6 +237,21 @@ async fn a_claim_takes_sixty_four_large_jobs(kind: Kind) {
             assert_eq!((answer.deliveries.len(), answer.more), (jobs, more), "bits: {bits}");
         }
     }
+}
+
+/// Whoever took the note away may have made a job due.
+async fn a_paused_queue_lets_due_jobs_wait_whose_time_is_not_noted(kind: Kind) {
+    let scene = Scene::new(kind).await;
+    let mut later = NewJob::new(JobId::make(), envelope("later"));
+    later.due = Due::After(LEASE);
+    scene.enqueue(1, vec![later]).await.unwrap();
+    scene.broker.set_paused("notes", true).await.unwrap();
+    let moved = "redis.call('ZADD', KEYS[1], 1, redis.call('ZRANGE', KEYS[1], 0, 0)[1]) return redis.call('HDEL', KEYS[2], 'due')";
+    scene.server.command(&["EVAL", moved, "2", "queue:{notes}:scheduled", "queue:{notes}:meta"]);
+    assert_eq!(scene.claim(1, 1).await.len(), 0);
+    assert_eq!(scene.server.command(&["ZCARD", "queue:{notes}:scheduled"]).trim_end(), ":1");
+    scene.broker.set_paused("notes", false).await.unwrap();
+    assert_eq!(scene.claim(2, 1).await.len(), 1);
 }
 
 /// The bit goes before anything that it tells of.

@@ -14,7 +14,7 @@ use fastrand::Rng;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
-        Broker, BrokerInfo, CALL_DEADLINE, CancelAnswer, Confirm, Confirmed, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints,
+        Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints,
         Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, SweepLimits, Swept, Turn, TurnAnswer,
     },
     delegate_broker, delegate_inspect,
@@ -134,7 +134,7 @@ impl fmt::Debug for Link {
 
 #[async_trait]
 impl Broker for Link {
-    delegate_broker!(self.broker, only alarm, durability, condition, requeue, promote, __sealed);
+    delegate_broker!(self.broker, only alarm, durability, condition, __sealed);
 
     fn info(&self) -> BrokerInfo {
         BrokerInfo::new("simulated", "simulated")
@@ -205,11 +205,6 @@ impl Broker for Link {
         self.call(async move { broker.reclaim(&queue, &rule).await }).await
     }
 
-    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
-        let (broker, queue, ids) = (self.broker.clone(), queue.to_owned(), ids.to_vec());
-        self.call(async move { broker.cancel(&queue, &ids).await }).await
-    }
-
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         let (broker, queue, limits) = (self.broker.clone(), queue.to_owned(), *limits);
         self.call(async move { broker.sweep(&queue, &limits).await }).await
@@ -221,8 +216,13 @@ impl Broker for Link {
     }
 }
 
-/// Nobody looks or repairs while a life goes on: nothing befalls what is asked here.
+/// Nobody looks while a life goes on: nothing befalls what is asked here, but for the changes.
 #[async_trait]
 impl Inspect for Link {
-    delegate_inspect!(self.broker);
+    delegate_inspect!(self.broker, except change);
+
+    async fn change(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
+        let (broker, queue, ids) = (self.broker.clone(), queue.to_owned(), ids.to_vec());
+        self.call(async move { broker.change(&queue, change, &ids).await }).await
+    }
 }

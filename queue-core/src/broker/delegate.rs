@@ -73,9 +73,6 @@ macro_rules! delegate_broker {
             async overdue['a](queue: &'a str, limit: usize) -> $crate::Result<$crate::broker::OverdueLanes>;
             async fence['a, 'b](queue: &'a str, lanes: &'b [$crate::broker::OverdueLane]) -> $crate::Result<Vec<bool>>;
             async reclaim['a, 'b](queue: &'a str, rule: &'b $crate::broker::CrashRule) -> $crate::Result<$crate::broker::Reclaimed>;
-            async cancel['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<$crate::broker::CancelAnswer>>;
-            async requeue['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<bool>>;
-            async promote['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<bool>>;
             async sweep['a, 'b](queue: &'a str, limits: &'b $crate::broker::SweepLimits) -> $crate::Result<$crate::broker::Swept>;
             fn hints['a](queue: &'a str) -> $crate::broker::Hints;
             fn __sealed[](seal: $crate::broker::sealed::Seal) -> ();
@@ -94,7 +91,7 @@ macro_rules! delegate_inspect {
             async stats['a](queue: &'a str) -> $crate::Result<$crate::broker::QueueStats>;
             async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::StoredPage>;
             async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
-            async delete['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<bool>>;
+            async change['a, 'b](queue: &'a str, change: $crate::broker::Change, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<$crate::broker::Changed>>;
             async set_paused['a](queue: &'a str, paused: bool) -> $crate::Result<()>;
             async audit['a](queue: &'a str, how: $crate::broker::Audit) -> $crate::Result<Vec<$crate::broker::Damage>>;
             async audit_queues[](repair: bool) -> $crate::Result<Vec<$crate::broker::Damage>>;
@@ -152,9 +149,6 @@ macro_rules! __delegate_listed {
     ($how:ident overdue [overdue $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident fence [fence $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident reclaim [reclaim $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
-    ($how:ident cancel [cancel $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
-    ($how:ident requeue [requeue $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
-    ($how:ident promote [promote $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident sweep [sweep $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident hints [hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
@@ -163,7 +157,7 @@ macro_rules! __delegate_listed {
     ($how:ident stats [stats $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident list [list $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident show [show $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
-    ($how:ident delete [delete $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident change [change $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident set_paused [set_paused $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit [audit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit_queues [audit_queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

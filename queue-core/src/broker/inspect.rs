@@ -1,10 +1,10 @@
-//! What people need of a broker: to list, show, pause and delete.
+//! What people need of a broker: to list, show, change, pause and audit.
 
 use std::{fmt, str::FromStr};
 
 use async_trait::async_trait;
 
-use super::{Audit, BuryReason, Damage, Priority, QueueStats, WorkerRecord};
+use super::{Audit, BuryReason, Change, Changed, Damage, Priority, QueueStats, WorkerRecord};
 use crate::{
     address::{JobId, serde_as_text},
     error::{Error, Result},
@@ -195,9 +195,8 @@ pub trait Inspect: Send + Sync {
     /// Everything about one job; `None` if the broker does not have it.
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
 
-    /// Removes jobs that are not active, with their records; a given id is free again. One answer per id: false if there is no such
-    /// job, or it is active.
-    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>>;
+    /// Changes jobs as a person wants. One answer per id, in order.
+    async fn change(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>>;
 
     /// Stops or resumes claiming from a queue; enqueues and endings continue.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;
@@ -207,18 +206,6 @@ pub trait Inspect: Send + Sync {
 
     /// Checks the list of all queues, and repairs it if `repair` is true.
     async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>>;
-}
-
-/// The answer to a cancel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CancelAnswer {
-    /// The job will not start.
-    Cancelled,
-    /// The job was running: it can change nothing any more, and the next beat tells its handler.
-    CancelledActive,
-    /// There is no such job, or it has ended.
-    NotFound,
 }
 
 #[cfg(test)]

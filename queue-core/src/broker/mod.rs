@@ -25,6 +25,7 @@
 
 mod audit;
 mod calls;
+mod change;
 mod condition;
 mod delegate;
 mod durability;
@@ -44,15 +45,16 @@ use async_trait::async_trait;
 
 pub(crate) use self::calls::{after, on_broker, on_broker_until};
 pub use self::{
-    audit::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, stats::*, sweep::*, turn::*, worker::*,
+    audit::*, change::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, stats::*, sweep::*, turn::*,
+    worker::*,
 };
 pub use crate::priority::Priority;
-use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
+use crate::{alarm::Alarm, error::Result, io::BoxFuture};
 
 /// Longest delay, retention, expiry or timeout: a hundred years.
 pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a cancel.
+/// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a change.
 pub const MAX_ITEMS: usize = 500;
 
 /// Most jobs of `scheduled`, and as many of `retry`, that a turn promotes.
@@ -151,17 +153,6 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// lane only after one whole pass over the active jobs that began after its fencing. Any reclaimer can continue what another has
     /// begun.
     async fn reclaim(&self, queue: &str, rule: &CrashRule) -> Result<Reclaimed>;
-
-    /// Cancels jobs in any state that is not final: → `cancelled` (R13). One answer per id, in order. The next beat tells the lane of an
-    /// active job.
-    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>>;
-
-    /// Lets dead jobs run again: `dead` → `ready`, with attempts, crashes and snoozes cleared. One answer per id, in order.
-    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>>;
-
-    /// Lets jobs start now that wait for a time: `scheduled` or `retry` → the tail of `ready`, as if they were due. Nothing else of them
-    /// changes. One answer per id, in order: false if there is no such job, or it does not wait for a time.
-    async fn promote(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>>;
 
     /// One bounded round of housekeeping: removes idle producers, remembered ids, and records past their retention.
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept>;

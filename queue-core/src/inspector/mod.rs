@@ -1,6 +1,7 @@
-//! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `walk` does
-//! something to all jobs of a state, `workers` lists who runs them.
+//! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `change` is
+//! what people do to jobs, `walk` goes through all jobs of a state, `workers` lists who runs them.
 
+mod change;
 mod json;
 mod record;
 mod walk;
@@ -19,8 +20,7 @@ use tokio::time::Instant;
 use crate::{
     address::{JobAddress, JobId, check_name},
     broker::{
-        Audit, CancelAnswer, Condition, Damage, Durability, DynBroker, JobState, MAX_ITEMS, QueueStats, StoredJob, StoredPage, after,
-        on_broker, on_broker_until,
+        Audit, Condition, Damage, Durability, DynBroker, JobState, QueueStats, StoredJob, StoredPage, after, on_broker, on_broker_until,
     },
     error::{Error, Result},
 };
@@ -100,8 +100,7 @@ impl Inspector {
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the [`next`](Page::next) of the page before.
     ///
     /// A page may be empty although the listing continues: it has ended only if `next` is `None`. [`walk`](Self::walk) follows the pages, and
-    /// [`cancel_all`](Self::cancel_all), [`requeue_all`](Self::requeue_all), [`promote_all`](Self::promote_all) and
-    /// [`delete_all`](Self::delete_all) change all jobs of a state.
+    /// [`change_all`](Self::change_all) changes all jobs of a state.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range.
@@ -153,110 +152,6 @@ impl Inspector {
         }
     }
 
-    /// Cancels a job in any state that is not final. A running job can change nothing any more, and its handler is told to stop.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it has ended.
-    pub async fn cancel(&self, job: &JobAddress) -> Result<CancelAnswer> {
-        let until = self.until();
-        match self.cancel_until(until, &job.queue, std::slice::from_ref(&job.id)).await?.first() {
-            Some(CancelAnswer::NotFound) | None => Err(self.refused(until, job, "cancel").await?),
-            Some(answer) => Ok(*answer),
-        }
-    }
-
-    /// Lets a dead job run again: → `ready`, with clean counters.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is not dead.
-    pub async fn requeue(&self, job: &JobAddress) -> Result<()> {
-        let until = self.until();
-        match self.requeue_until(until, &job.queue, std::slice::from_ref(&job.id)).await?.first() {
-            Some(true) => Ok(()),
-            _ => Err(self.refused(until, job, "requeue").await?),
-        }
-    }
-
-    /// Lets a scheduled or retrying job start now: → the tail of `ready`, as if it were due. It keeps its counters and its history.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it does not wait for a time.
-    pub async fn promote(&self, job: &JobAddress) -> Result<()> {
-        let until = self.until();
-        match self.promote_until(until, &job.queue, std::slice::from_ref(&job.id)).await?.first() {
-            Some(true) => Ok(()),
-            _ => Err(self.refused(until, job, "promote").await?),
-        }
-    }
-
-    /// Removes a job that is not running, with its record.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is running: cancel it first.
-    pub async fn delete(&self, job: &JobAddress) -> Result<()> {
-        let until = self.until();
-        match self.delete_until(until, &job.queue, std::slice::from_ref(&job.id)).await?.first() {
-            Some(true) => Ok(()),
-            _ => Err(self.refused(until, job, "delete").await?),
-        }
-    }
-
-    /// [`cancel`](Self::cancel) for at most [`MAX_ITEMS`] jobs of a queue at once. One answer per id, in order.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for more of them, here and below.
-    pub async fn cancel_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
-        self.cancel_until(self.until(), queue, ids).await
-    }
-
-    async fn cancel_until(&self, until: Instant, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
-        check_many(queue, ids)?;
-        let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.run_until(until, |broker| async move { broker.cancel(&queue, &ids).await }).await
-    }
-
-    /// [`requeue`](Self::requeue) for many. One answer per id, in order: false when there is none or it is not dead.
-    ///
-    /// # Errors
-    /// Those of the broker.
-    pub async fn requeue_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        self.requeue_until(self.until(), queue, ids).await
-    }
-
-    async fn requeue_until(&self, until: Instant, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        check_many(queue, ids)?;
-        let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.run_until(until, |broker| async move { broker.requeue(&queue, &ids).await }).await
-    }
-
-    /// [`promote`](Self::promote) for many. One answer per id, in order: false when there is none or it does not wait for a time.
-    ///
-    /// # Errors
-    /// Those of the broker.
-    pub async fn promote_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        self.promote_until(self.until(), queue, ids).await
-    }
-
-    async fn promote_until(&self, until: Instant, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        check_many(queue, ids)?;
-        let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.run_until(until, |broker| async move { broker.promote(&queue, &ids).await }).await
-    }
-
-    /// [`delete`](Self::delete) for many. One answer per id, in order: false when there is none or it is running.
-    ///
-    /// # Errors
-    /// Those of the broker.
-    pub async fn delete_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        self.delete_until(self.until(), queue, ids).await
-    }
-
-    async fn delete_until(&self, until: Instant, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        check_many(queue, ids)?;
-        let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.run_until(until, |broker| async move { broker.delete(&queue, &ids).await }).await
-    }
-
     /// Pauses a queue: no worker claims from it. Running jobs continue, and enqueues are accepted.
     ///
     /// # Errors
@@ -304,21 +199,5 @@ impl Inspector {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         on_broker_until(&self.broker, until, work(self.broker.clone())).await
-    }
-
-    /// The error for a job that a verb does not apply to.
-    async fn refused(&self, until: Instant, job: &JobAddress, verb: &'static str) -> Result<Error> {
-        Ok(match self.stored(until, job).await? {
-            Some(stored) => Error::WrongState { job: job.clone(), verb, state: stored.state.name() },
-            None => Error::NoSuchJob(job.to_string()),
-        })
-    }
-}
-
-fn check_many(queue: &str, ids: &[JobId]) -> Result<()> {
-    check_name("queue", queue)?;
-    match ids.len() {
-        0..=MAX_ITEMS => Ok(()),
-        more => Err(Error::invalid("ids", more.to_string(), format!("are more than {MAX_ITEMS} at once"))),
     }
 }

@@ -39,9 +39,9 @@ use crate::{
     address::{JobId, check_name},
     alarm::Alarm,
     broker::{
-        Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, StoredJob,
-        StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord, sealed,
+        Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued,
+        Extend, Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered,
+        StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -200,18 +200,6 @@ impl Broker for RedisBroker {
         lease::sweep(self, queue, rule).await
     }
 
-    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
-        people::cancel(self, queue, ids).await
-    }
-
-    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        people::requeue(self, queue, ids).await
-    }
-
-    async fn promote(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        people::promote(self, queue, ids).await
-    }
-
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         audit::sweep(self, queue, limits).await
     }
@@ -245,8 +233,8 @@ impl Inspect for RedisBroker {
         Ok(people::show(self, queue, std::slice::from_ref(id)).await?.pop())
     }
 
-    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        people::delete(self, queue, ids).await
+    async fn change(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
+        people::change(self, queue, change, ids).await
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {

@@ -39,9 +39,9 @@ use crate::{
     address::{JobId, check_name},
     alarm::Alarm,
     broker::{
-        Audit, Broker, BrokerInfo, CancelAnswer, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, StoredJob,
-        StoredPage, SweepLimits, Swept, Trouble, Turn, TurnAnswer, WorkerRecord, sealed,
+        Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued,
+        Extend, Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered,
+        StoredJob, StoredPage, SweepLimits, Swept, Trouble, Turn, TurnAnswer, WorkerRecord, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -296,24 +296,6 @@ impl Broker for SqliteBroker {
         self.writer().call(Commit::Soon, move |tx| lease::reclaim(tx, &queue, &rule)).await
     }
 
-    async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
-        bounded("ids", ids.len())?;
-        let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.writer().call(Commit::Synced, move |tx| people::cancel(tx, &queue, &ids)).await
-    }
-
-    async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        bounded("ids", ids.len())?;
-        let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.writer().call(Commit::Synced, move |tx| people::requeue(tx, &queue, &ids)).await
-    }
-
-    async fn promote(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        bounded("ids", ids.len())?;
-        let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.writer().call(Commit::Synced, move |tx| people::promote(tx, &queue, &ids)).await
-    }
-
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         let (queue, limits) = (queue.to_owned(), *limits);
         self.writer().call(Commit::Soon, move |tx| audit::sweep(tx, &queue, &limits)).await
@@ -353,10 +335,10 @@ impl Inspect for SqliteBroker {
         self.reader().call(Commit::Soon, move |tx| people::show(tx, &queue, &id)).await
     }
 
-    async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
+    async fn change(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
         bounded("ids", ids.len())?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.writer().call(Commit::Synced, move |tx| people::delete(tx, &queue, &ids)).await
+        self.writer().call(Commit::Synced, move |tx| people::change(tx, &queue, change, &ids)).await
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {

@@ -4,10 +4,11 @@ use std::{cell::Cell, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, CancelAnswer, Due, Ending, JobState, NewJob, Priority},
+    broker::{BuryReason, Change, Changed, Due, Ending, JobState, NewJob, Priority},
 };
 
 use super::bed::{Bed, LONG, envelope, finish, nack};
+use crate::Changes as _;
 
 /// More than two pages of a listing.
 const PAGES: usize = 1_100;
@@ -17,7 +18,7 @@ pub async fn a_listing_goes_on_behind_a_page_without_jobs(bed: Bed) {
     let ids = bed.put(1_700).await;
     let (gone, left) = ids.split_at(1_650);
     for piece in gone.chunks(500) {
-        assert!(bed.broker.cancel(&bed.queue, piece).await.unwrap().iter().all(|answer| *answer == CancelAnswer::Cancelled));
+        assert!(bed.broker.cancel(&bed.queue, piece).await.unwrap().iter().all(|answer| *answer == Changed::Yes));
     }
     let (mut seen, mut place) = (Vec::new(), Some(0));
     while let Some(from) = place {
@@ -52,7 +53,7 @@ pub async fn a_job_that_was_cancelled_in_another_line_is_listed_once(bed: Bed) {
     // More than a page between the two lines.
     bed.put(PAGES).await;
     let id = JobId::given("again").unwrap();
-    assert_eq!(bed.broker.cancel(&bed.queue, std::slice::from_ref(&id)).await.unwrap(), [CancelAnswer::Cancelled]);
+    assert_eq!(bed.broker.cancel(&bed.queue, std::slice::from_ref(&id)).await.unwrap(), [Changed::Yes]);
     bed.put_job(job(Priority::Critical)).await;
     let listed = bed.ids(JobState::Ready).await;
     assert_eq!((listed.len(), listed.iter().filter(|listed| **listed == id).count()), (PAGES + 1, 1));
@@ -63,10 +64,10 @@ pub async fn twenty_thousand_ready_jobs_are_cancelled_and_deleted(bed: Bed) {
     const MANY: usize = 20_000;
     bed.put(MANY).await;
     let inspector = bed.inspector();
-    assert_eq!(inspector.cancel_all(&bed.queue, JobState::Ready).await.unwrap(), MANY as u64);
+    assert_eq!(inspector.change_all(&bed.queue, Change::Cancel, JobState::Ready).await.unwrap(), MANY as u64);
     assert_eq!((bed.depth(JobState::Ready).await, bed.depth(JobState::Cancelled).await), (0, MANY as u64));
-    assert_eq!(inspector.cancel_all(&bed.queue, JobState::Ready).await.unwrap(), 0, "none is left");
-    assert_eq!(inspector.delete_all(&bed.queue, JobState::Cancelled).await.unwrap(), MANY as u64);
+    assert_eq!(inspector.change_all(&bed.queue, Change::Cancel, JobState::Ready).await.unwrap(), 0, "none is left");
+    assert_eq!(inspector.change_all(&bed.queue, Change::Delete, JobState::Cancelled).await.unwrap(), MANY as u64);
     assert!(bed.stats().await.jobs() == 0);
     assert_eq!(bed.ids(JobState::Cancelled).await, []);
     let last = bed.put(1).await;
@@ -89,7 +90,7 @@ pub async fn all_jobs_of_a_state_are_deleted(bed: Bed) {
     use JobState::{Cancelled, Dead, Done, Expired, Parked, Ready, Retry, Scheduled};
     for state in [Expired, Cancelled, Done, Dead, Retry, Parked, Scheduled, Ready] {
         let before = bed.stats().await;
-        assert_eq!(bed.inspector().delete_all(&bed.queue, state).await.unwrap(), PAGES as u64, "{state}");
+        assert_eq!(bed.inspector().change_all(&bed.queue, Change::Delete, state).await.unwrap(), PAGES as u64, "{state}");
         let after = bed.stats().await;
         for other in JobState::ALL {
             let left = if other == state { 0 } else { before.count(other) };
@@ -106,15 +107,15 @@ pub async fn all_jobs_of_a_state_are_cancelled_or_put_back(bed: Bed) {
     end_all(&bed, PAGES, |_| Ending::Bury { reason: BuryReason::Buried, error: None }).await;
     put_later(&bed, PAGES).await;
     let inspector = bed.inspector();
-    assert_eq!(inspector.requeue_all(&bed.queue).await.unwrap(), PAGES as u64);
+    assert_eq!(inspector.change_all(&bed.queue, Change::Requeue, JobState::Dead).await.unwrap(), PAGES as u64);
     let mut lane = bed.lane().await;
     let mut held = 0;
     while held < PAGES {
         held += lane.claim(500).await.len();
     }
     for state in [JobState::Retry, JobState::Parked, JobState::Scheduled, JobState::Active] {
-        assert_eq!(inspector.cancel_all(&bed.queue, state).await.unwrap(), PAGES as u64, "{state}");
-        assert_eq!((bed.depth(state).await, inspector.cancel_all(&bed.queue, state).await.unwrap()), (0, 0), "{state}");
+        assert_eq!(inspector.change_all(&bed.queue, Change::Cancel, state).await.unwrap(), PAGES as u64, "{state}");
+        assert_eq!((bed.depth(state).await, inspector.change_all(&bed.queue, Change::Cancel, state).await.unwrap()), (0, 0), "{state}");
     }
     assert_eq!(bed.depth(JobState::Cancelled).await, 4 * PAGES as u64);
 }
@@ -125,10 +126,10 @@ pub async fn all_jobs_that_wait_for_a_time_are_promoted(bed: Bed) {
     put_later(&bed, PAGES).await;
     let inspector = bed.inspector();
     for state in [JobState::Retry, JobState::Scheduled] {
-        assert_eq!(inspector.promote_all(&bed.queue, state).await.unwrap(), PAGES as u64, "{state}");
-        assert_eq!((bed.depth(state).await, inspector.promote_all(&bed.queue, state).await.unwrap()), (0, 0), "{state}");
+        assert_eq!(inspector.change_all(&bed.queue, Change::Promote, state).await.unwrap(), PAGES as u64, "{state}");
+        assert_eq!((bed.depth(state).await, inspector.change_all(&bed.queue, Change::Promote, state).await.unwrap()), (0, 0), "{state}");
     }
-    assert_eq!(inspector.promote_all(&bed.queue, JobState::Ready).await.unwrap(), 0);
+    assert_eq!(inspector.change_all(&bed.queue, Change::Promote, JobState::Ready).await.unwrap(), 0);
     assert_eq!(bed.depth(JobState::Ready).await, 2 * PAGES as u64);
 }
 
@@ -140,7 +141,7 @@ pub async fn all_are_cancelled_beside_a_lane_that_claims(bed: Bed) {
     let mut lane = bed.lane().await;
     let is_over = Cell::new(false);
     let cancels = async {
-        let cancelled = inspector.cancel_all(&queue, JobState::Ready).await.unwrap();
+        let cancelled = inspector.change_all(&queue, Change::Cancel, JobState::Ready).await.unwrap();
         is_over.set(true);
         cancelled
     };

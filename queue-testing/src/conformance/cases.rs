@@ -10,6 +10,7 @@ macro_rules! __conformance_cases {
                 jobs_of_one_priority_are_served_in_order
                 a_higher_priority_is_served_first
                 a_claim_takes_no_more_than_was_asked_for
+                a_claim_among_cancelled_jobs_takes_no_more_than_was_asked_for
                 claim_numbers_grow_with_every_delivery_of_a_job
                 a_finish_with_another_claim_number_is_stale
                 a_finish_of_another_lane_is_stale

@@ -11,6 +11,7 @@ use queue_core::{
 };
 
 use super::bed::{Bed, Lane, ack, envelope, finish, given, nack};
+use crate::Changes as _;
 
 /// Longer than some turns.
 const SOON: Duration = Duration::from_millis(200);

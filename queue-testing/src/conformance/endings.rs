@@ -8,6 +8,7 @@ use queue_core::{
 };
 
 use super::bed::{Bed, LONG, Lane, ack, envelope, finish, nack};
+use crate::Changes as _;
 
 const NOW: Duration = Duration::ZERO;
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, CancelAnswer, Confirm, Counter, Durability, Ending, Enqueue, Enqueued, JobState, NewJob, PartyName},
+    broker::{BuryReason, Changed, Confirm, Counter, Durability, Ending, Enqueue, Enqueued, JobState, NewJob, PartyName},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, given, nack};
+use crate::Changes as _;
 
 /// A lost reply is asked for again: the same answers, and no second job.
 pub async fn a_replayed_enqueue_stores_nothing_twice(bed: Bed) {
@@ -153,7 +154,7 @@ pub async fn a_cancelled_id_can_be_enqueued_again(bed: Bed) {
     let mut lane = bed.lane().await;
     for round in ["first", "second", "third"] {
         assert_eq!(bed.put_given("again", round).await, Enqueued::Stored, "{round}");
-        assert_eq!(cancel(&bed, &id).await, CancelAnswer::Cancelled, "{round}");
+        assert_eq!(cancel(&bed, &id).await, Changed::Yes, "{round}");
         assert_eq!(bed.state(&id).await, Some(JobState::Cancelled));
     }
     assert_eq!((bed.depth(JobState::Ready).await, bed.depth(JobState::Cancelled).await), (0, 1));
@@ -174,11 +175,11 @@ pub async fn a_cancelled_id_may_come_back_in_another_line(bed: Bed) {
         let mut job = given("again", "x");
         job.priority = priority;
         assert_eq!(bed.put_job(job).await, Enqueued::Stored);
-        assert_eq!(cancel(&bed, &id).await, CancelAnswer::Cancelled);
+        assert_eq!(cancel(&bed, &id).await, Changed::Yes);
         let mut job = given("again", "y");
         job.due = Due::After(LONG);
         assert_eq!(bed.put_job(job).await, Enqueued::Stored);
-        assert_eq!(cancel(&bed, &id).await, CancelAnswer::Cancelled);
+        assert_eq!(cancel(&bed, &id).await, Changed::Yes);
     }
     let mut job = given("again", "last");
     job.priority = Priority::High;
@@ -196,7 +197,7 @@ pub async fn an_id_cancelled_while_active_can_be_enqueued_again(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.put_given("again", "old").await;
     let old = lane.claim_one().await;
-    assert_eq!(cancel(&bed, &id).await, CancelAnswer::CancelledActive);
+    assert_eq!(cancel(&bed, &id).await, Changed::WhileActive);
     assert_eq!(bed.put_given("again", "new").await, Enqueued::Stored);
     assert!(!lane.end(&old, ack()).await);
     let new = lane.claim_one().await;
@@ -276,6 +277,6 @@ pub async fn a_broker_that_takes_jobs_tells_of_no_trouble(bed: Bed) {
     assert!(condition.trouble.is_none() && !condition.is_full() && !condition.is_lost(), "{condition:?}");
 }
 
-async fn cancel(bed: &Bed, id: &JobId) -> CancelAnswer {
+async fn cancel(bed: &Bed, id: &JobId) -> Changed {
     bed.broker.cancel(&bed.queue, std::slice::from_ref(id)).await.unwrap()[0]
 }

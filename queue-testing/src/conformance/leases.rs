@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use queue_core::{
     Error,
-    broker::{Audit, CancelAnswer, Counter, CrashRule, Damage, DamageKind, Extend, JobState, OverdueLane, PartyName, ProcessId, Turn},
+    broker::{Audit, Changed, Counter, CrashRule, Damage, DamageKind, Extend, JobState, OverdueLane, PartyName, ProcessId, Turn},
 };
 
 use super::bed::{Bed, LONG, SHORT, ack, eventually};
+use crate::Changes as _;
 
 /// A beat renews the lease, of several lanes at once, with an answer for each.
 pub async fn a_beat_renews_the_leases_of_several_lanes(bed: Bed) {
@@ -135,7 +136,7 @@ pub async fn a_beat_brings_the_cancels(bed: Bed) {
     let mut lane = bed.lane().await;
     let held = lane.claim(2).await;
     let answers = bed.broker.cancel(&bed.queue, std::slice::from_ref(&held[0].id)).await.unwrap();
-    assert_eq!(answers, [CancelAnswer::CancelledActive]);
+    assert_eq!(answers, [Changed::WhileActive]);
     for _ in 0..2 {
         let beat = bed.broker.extend(&[lane.beat(LONG)]).await.remove(0).unwrap();
         assert_eq!(beat.cancelled, [(held[0].id.clone(), held[0].claim)]);

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{Audit, BuryReason, CancelAnswer, Counter, CrashRule, Due, Ending, JobState, NewJob, Priority},
+    broker::{Audit, BuryReason, Changed, Counter, CrashRule, Due, Ending, JobState, NewJob, Priority},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, nack};
+use crate::Changes as _;
 
 /// A waiting job that is cancelled never starts, whatever it waits for.
 pub async fn a_cancelled_job_never_starts(bed: Bed) {
@@ -21,7 +22,7 @@ pub async fn a_cancelled_job_never_starts(bed: Bed) {
     let scheduled = bed.put_later(Duration::from_millis(20)).await;
     let ready = bed.put_at(Priority::High).await;
     let ids = [ready, scheduled, retry, parked];
-    assert_eq!(cancel(&bed, &ids).await, [CancelAnswer::Cancelled; 4]);
+    assert_eq!(cancel(&bed, &ids).await, [Changed::Yes; 4]);
     for id in &ids {
         assert_eq!(bed.state(id).await, Some(JobState::Cancelled));
     }
@@ -41,7 +42,7 @@ pub async fn a_job_cancelled_while_active_can_change_nothing(bed: Bed) {
     let ids = bed.put(1).await;
     let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
-    assert_eq!(cancel(&bed, &ids).await, [CancelAnswer::CancelledActive]);
+    assert_eq!(cancel(&bed, &ids).await, [Changed::WhileActive]);
     for ending in [ack(), nack(Duration::ZERO), Ending::Release, Ending::Snooze { delay: Duration::ZERO }] {
         assert!(!lane.end(&delivery, ending).await);
     }
@@ -61,11 +62,10 @@ pub async fn what_has_ended_cannot_be_cancelled(bed: Bed) {
     let mut all = ids.clone();
     all.push(JobId::make());
     all.push(JobId::given("nobody").unwrap());
-    use CancelAnswer::{Cancelled, NotFound};
-    assert_eq!(cancel(&bed, &all).await, [NotFound, NotFound, NotFound, Cancelled, NotFound, NotFound]);
-    assert_eq!(cancel(&bed, &ids[3..]).await, [NotFound], "a second time");
+    assert_eq!(cancel(&bed, &all).await, [Changed::No, Changed::No, Changed::No, Changed::Yes, Changed::No, Changed::No]);
+    assert_eq!(cancel(&bed, &ids[3..]).await, [Changed::No], "a second time");
     assert_eq!((bed.state(&ids[1]).await, bed.state(&ids[2]).await), (Some(JobState::Done), Some(JobState::Dead)));
-    assert_eq!(cancel_in("a-queue-that-nobody-knows", &bed, &ids[..1]).await, [NotFound]);
+    assert_eq!(cancel_in("a-queue-that-nobody-knows", &bed, &ids[..1]).await, [Changed::No]);
 }
 
 /// Depth counts what will be served: cancelled jobs do not.
@@ -326,11 +326,11 @@ async fn promote(bed: &Bed, ids: &[JobId]) -> Vec<bool> {
     bed.broker.promote(&bed.queue, ids).await.unwrap()
 }
 
-async fn cancel(bed: &Bed, ids: &[JobId]) -> Vec<CancelAnswer> {
+async fn cancel(bed: &Bed, ids: &[JobId]) -> Vec<Changed> {
     cancel_in(&bed.queue, bed, ids).await
 }
 
-async fn cancel_in(queue: &str, bed: &Bed, ids: &[JobId]) -> Vec<CancelAnswer> {
+async fn cancel_in(queue: &str, bed: &Bed, ids: &[JobId]) -> Vec<Changed> {
     bed.broker.cancel(queue, ids).await.unwrap()
 }
 
@@ -353,7 +353,7 @@ pub async fn a_queue_that_nobody_touched_has_no_damage(bed: Bed) {
     }
     // Two are active; one of those that wait is cancelled and lies under a tomb.
     let waiting = bed.put(1).await;
-    assert_eq!(cancel(&bed, &waiting).await, [CancelAnswer::Cancelled]);
+    assert_eq!(cancel(&bed, &waiting).await, [Changed::Yes]);
     for thorough in [false, true] {
         let found = bed.broker.audit(&bed.queue, Audit { repair: true, thorough }).await.unwrap();
         assert_eq!(found, [], "thorough: {thorough}");

@@ -8,6 +8,7 @@ use queue_core::{
 };
 
 use super::bed::{Bed, LONG, Lane, SHORT, ack, nack};
+use crate::Changes as _;
 
 /// Charged jobs come back almost at once.
 const RULE: CrashRule = CrashRule { max_crashes: 3, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };

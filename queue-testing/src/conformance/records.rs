@@ -8,6 +8,7 @@ use queue_core::{
 };
 
 use super::bed::{Bed, LONG, ack, envelope, eventually, finish, nack};
+use crate::Changes as _;
 
 /// Every state has its list, in the order in which its jobs will be served or have ended.
 pub async fn every_state_is_listed_in_order(bed: Bed) {

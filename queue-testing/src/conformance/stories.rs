@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 use fastrand::Rng;
 use queue_core::{
     JobId,
-    broker::{BuryReason, CancelAnswer, CrashRule, Delivery, Due, Ending, Enqueued, Finish, JobState, NewJob, Priority},
+    broker::{BuryReason, Changed, CrashRule, Delivery, Due, Ending, Enqueued, Finish, JobState, NewJob, Priority},
 };
 
 use super::bed::{Bed, Lane, envelope, finish, given};
+use crate::Changes as _;
 
 const STEPS: usize = 400;
 const RULE: CrashRule = CrashRule { max_crashes: 3, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
@@ -159,7 +160,7 @@ async fn take_out(bed: &Bed, rng: &mut Rng, world: &mut World) {
     let Some(id) = any(rng, world.alive.keys()) else { return };
     if rng.bool() {
         let answer = bed.broker.cancel(&bed.queue, std::slice::from_ref(&id)).await.unwrap()[0];
-        assert_ne!(answer, CancelAnswer::NotFound, "{id} is lost");
+        assert_ne!(answer, Changed::No, "{id} is lost");
         world.ended.insert(id.clone(), JobState::Cancelled);
         world.alive.remove(&id);
     } else if bed.broker.delete(&bed.queue, std::slice::from_ref(&id)).await.unwrap()[0] {

@@ -8,6 +8,7 @@ use queue_core::{
 };
 
 use super::bed::{Bed, LONG, SHORT, envelope, eventually, nack};
+use crate::Changes as _;
 
 const SOON: Duration = Duration::from_millis(60);
 

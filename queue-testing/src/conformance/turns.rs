@@ -8,6 +8,7 @@ use queue_core::{
 };
 
 use super::bed::{Bed, LONG, ack, envelope, finish, nack};
+use crate::Changes as _;
 
 /// From enqueue to ack, and nothing is left but counters.
 pub async fn a_job_is_claimed_acknowledged_and_gone(bed: Bed) {
@@ -61,6 +62,17 @@ pub async fn a_claim_takes_no_more_than_was_asked_for(bed: Bed) {
     assert_eq!((answer.deliveries.len(), answer.more), (2, false));
     let turn = lane.next();
     assert!(lane.send(&turn).await.deliveries.is_empty(), "a turn that claims nothing brings nothing");
+}
+
+/// Nor if some of the jobs at the head were cancelled.
+pub async fn a_claim_among_cancelled_jobs_takes_no_more_than_was_asked_for(bed: Bed) {
+    let ids = bed.put(10).await;
+    let gone = [0, 1, 4].map(|n| ids[n].clone());
+    bed.broker.cancel(&bed.queue, &gone).await.unwrap();
+    let mut lane = bed.lane().await;
+    let taken: Vec<JobId> = lane.claim(3).await.into_iter().map(|delivery| delivery.id).collect();
+    assert_eq!(taken, [2, 3, 5].map(|n| ids[n].clone()));
+    assert_eq!(bed.depth(JobState::Ready).await, 4);
 }
 
 /// A handler may fence its own storage with the claim number.

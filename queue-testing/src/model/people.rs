@@ -1,10 +1,10 @@
-//! What people do: cancel, put back, promote, delete, pause, count.
+//! What people do: change jobs, pause, count.
 
 use std::collections::BTreeSet;
 
 use queue_core::{
     JobId,
-    broker::{CancelAnswer, JobState, LaneLease, QueueStats, WorkerRecord},
+    broker::{Change, Changed, JobState, LaneLease, QueueStats, WorkerRecord},
 };
 
 use super::{
@@ -13,65 +13,64 @@ use super::{
 };
 
 impl Model {
-    /// R13.
-    pub fn cancel(&mut self, ids: &[JobId]) -> Vec<CancelAnswer> {
-        ids.iter().map(|id| self.cancel_one(id)).collect()
+    /// One answer per id, in order.
+    pub fn change(&mut self, change: Change, ids: &[JobId]) -> Vec<Changed> {
+        ids.iter()
+            .map(|id| match change {
+                Change::Cancel => self.cancel(id),
+                Change::Requeue => self.requeue(id).into(),
+                Change::Promote => self.promote(id).into(),
+                Change::Delete => self.delete(id).into(),
+            })
+            .collect()
     }
 
-    fn cancel_one(&mut self, id: &JobId) -> CancelAnswer {
-        let Some(job) = self.jobs.get(id).filter(|job| !job.place().state().is_final()) else { return CancelAnswer::NotFound };
+    /// R13.
+    fn cancel(&mut self, id: &JobId) -> Changed {
+        let Some(job) = self.jobs.get(id).filter(|job| !job.place().state().is_final()) else { return Changed::No };
         let place = job.place().clone();
-        let (out, answer) = match self.settle(id, By::Others) {
-            Some(out) => (out, CancelAnswer::CancelledActive),
-            None => (self.leave(id), CancelAnswer::Cancelled),
+        let (out, changed) = match self.settle(id, By::Others) {
+            Some(out) => (out, Changed::WhileActive),
+            None => (self.leave(id), Changed::Yes),
         };
         if let Place::Active { lane, claim } = place {
             self.note_gone(&lane, id, claim);
         }
         self.end(out, End::Cancelled(None));
-        answer
+        changed
     }
 
     /// `dead` → `ready`.
-    pub fn requeue(&mut self, ids: &[JobId]) -> Vec<bool> {
-        let mut requeue = |id: &JobId| {
-            if self.jobs.get(id).is_none_or(|job| job.place().state() != JobState::Dead) {
-                return false;
-            }
-            let job = self.jobs.edit(id);
-            (job.attempts, job.crashes, job.snoozes) = (0, 0, 0);
-            let out = self.leave(id);
-            self.back(out, Back::Tail);
-            self.count("requeued", 1);
-            true
-        };
-        ids.iter().map(&mut requeue).collect()
+    fn requeue(&mut self, id: &JobId) -> bool {
+        if self.jobs.get(id).is_none_or(|job| job.place().state() != JobState::Dead) {
+            return false;
+        }
+        let job = self.jobs.edit(id);
+        (job.attempts, job.crashes, job.snoozes) = (0, 0, 0);
+        let out = self.leave(id);
+        self.back(out, Back::Tail);
+        self.count("requeued", 1);
+        true
     }
 
     /// `scheduled` or `retry` → the tail of `ready`, before their time.
-    pub fn promote(&mut self, ids: &[JobId]) -> Vec<bool> {
-        let mut promote = |id: &JobId| {
-            if self.jobs.get(id).is_none_or(|job| !matches!(job.place(), Place::Scheduled(_) | Place::Retry(_))) {
-                return false;
-            }
-            let out = self.leave(id);
-            self.back(out, Back::Tail);
-            true
-        };
-        ids.iter().map(&mut promote).collect()
+    fn promote(&mut self, id: &JobId) -> bool {
+        if self.jobs.get(id).is_none_or(|job| !matches!(job.place(), Place::Scheduled(_) | Place::Retry(_))) {
+            return false;
+        }
+        let out = self.leave(id);
+        self.back(out, Back::Tail);
+        true
     }
 
-    /// Removes jobs that are not active.
-    pub fn delete(&mut self, ids: &[JobId]) -> Vec<bool> {
-        let mut delete = |id: &JobId| {
-            if self.jobs.get(id).is_none_or(|job| job.place().state() == JobState::Active) {
-                return false;
-            }
-            let out = self.leave(id);
-            self.end(out, End::Removed);
-            true
-        };
-        ids.iter().map(&mut delete).collect()
+    /// Removes a job that is not active.
+    fn delete(&mut self, id: &JobId) -> bool {
+        if self.jobs.get(id).is_none_or(|job| job.place().state() == JobState::Active) {
+            return false;
+        }
+        let out = self.leave(id);
+        self.end(out, End::Removed);
+        true
     }
 
     /// Stops claims, or lets them go on.

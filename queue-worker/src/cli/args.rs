@@ -12,6 +12,8 @@ use clap::{
 };
 use queue_core::broker::{JobState, Priority};
 
+use super::jobs::JobsCommand;
+
 /// Run background jobs, and administer them.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
@@ -191,101 +193,6 @@ pub(super) struct DoctorArgs {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum JobsCommand {
-    /// List jobs in the order in which they will start or have ended
-    #[command(after_help = "Examples:
-  {bin} jobs list                              the first of every state
-  {bin} jobs list --state dead --queue orders
-  {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
-    List(ListArgs),
-    /// Show a job with its parameters, errors and result
-    #[command(after_help = "Examples:
-  {bin} jobs show orders/close-17
-  {bin} jobs show 01932f1c-8a3e-7cc2-9d1b-3e5f0c6a7b81    the queue may be left out
-  {bin} jobs show orders/close-17 --json | jq .payload")]
-    Show {
-        /// The job
-        #[arg(value_name = "QUEUE/ID")]
-        job: String,
-        #[command(flatten)]
-        format: Format,
-    },
-    /// Let dead jobs run again, with clean counters
-    #[command(after_help = "Examples:
-  {bin} jobs requeue orders/close-17 orders/close-18
-  {bin} jobs requeue --all                     all dead jobs of all queues
-  {bin} jobs requeue --all --queue orders")]
-    Requeue(SelectDead),
-    /// Let jobs start now that wait for a time: scheduled ones, and those that wait for their next attempt
-    #[command(after_help = "Examples:
-  {bin} jobs promote orders/close-17
-  {bin} jobs promote --all --state retry --queue orders    a service that had failed is back
-  {bin} jobs promote --all --state scheduled")]
-    Promote(Select),
-    /// Cancel jobs; running jobs are told to stop, and can change nothing any more
-    #[command(after_help = "Examples:
-  {bin} jobs cancel orders/close-17
-  {bin} jobs cancel --all --state scheduled --queue mail")]
-    Cancel(Select),
-    /// Remove jobs that are not running, with their records
-    #[command(after_help = "Examples:
-  {bin} jobs delete orders/close-17
-  {bin} jobs delete --all --state dead --queue orders")]
-    Delete(Select),
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct ListArgs {
-    /// Only jobs in this state
-    #[arg(long, value_parser = state_parser())]
-    pub(super) state: Option<JobState>,
-    /// Only jobs of this queue
-    #[arg(long, value_name = "QUEUE")]
-    pub(super) queue: Option<String>,
-    /// How many jobs of each queue and state, at most
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) limit: u64,
-    /// How many jobs of each queue and state to skip
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(super) offset: u64,
-    #[command(flatten)]
-    pub(super) format: Format,
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct Select {
-    /// The jobs
-    #[arg(value_name = "QUEUE/ID", required_unless_present = "all", conflicts_with_all = ["all", "state", "queue"])]
-    pub(super) jobs: Vec<String>,
-    /// All jobs of a state
-    #[arg(long, requires = "state")]
-    pub(super) all: bool,
-    /// Which state, with --all
-    #[arg(long, requires = "all", value_parser = state_parser())]
-    pub(super) state: Option<JobState>,
-    /// Only of this queue, with --all
-    #[arg(long, requires = "all", value_name = "QUEUE")]
-    pub(super) queue: Option<String>,
-    #[command(flatten)]
-    pub(super) format: Format,
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct SelectDead {
-    /// The jobs
-    #[arg(value_name = "QUEUE/ID", required_unless_present = "all", conflicts_with_all = ["all", "queue"])]
-    pub(super) jobs: Vec<String>,
-    /// All dead jobs
-    #[arg(long)]
-    pub(super) all: bool,
-    /// Only of this queue, with --all
-    #[arg(long, requires = "all", value_name = "QUEUE")]
-    pub(super) queue: Option<String>,
-    #[command(flatten)]
-    pub(super) format: Format,
-}
-
-#[derive(Debug, Subcommand)]
 pub(super) enum QueuesCommand {
     /// List the queues
     #[command(after_help = "Examples:
@@ -334,7 +241,7 @@ fn named(command: clap::Command, bin: &str) -> clap::Command {
     command.mut_subcommands(|command| named(command, bin))
 }
 
-fn state_parser() -> impl TypedValueParser<Value = JobState> {
+pub(super) fn state_parser() -> impl TypedValueParser<Value = JobState> {
     PossibleValuesParser::new(JobState::ALL.map(JobState::name)).try_map(|name| name.parse::<JobState>())
 }
 

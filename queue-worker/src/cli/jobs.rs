@@ -2,15 +2,79 @@
 
 use std::time::SystemTime;
 
-use queue_core::{Client, JobRecord, broker::JobState};
+use clap::Subcommand;
+use queue_core::{Change, Client, JobRecord, JobState};
 
 use super::{
-    args::{JobsCommand, ListArgs},
+    args::{Format, state_parser},
     exit::{Failure, note},
     output::{print, relative, short, table, write},
     queues::{self, Unreadable},
-    repair, show,
+    repair::{self, Select},
+    show,
 };
+
+#[derive(Debug, Subcommand)]
+pub(super) enum JobsCommand {
+    /// List jobs in the order in which they will start or have ended
+    #[command(after_help = "Examples:
+  {bin} jobs list                              the first of every state
+  {bin} jobs list --state dead --queue orders
+  {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
+    List(ListArgs),
+    /// Show a job with its parameters, errors and result
+    #[command(after_help = "Examples:
+  {bin} jobs show orders/close-17
+  {bin} jobs show 01932f1c-8a3e-7cc2-9d1b-3e5f0c6a7b81    the queue may be left out
+  {bin} jobs show orders/close-17 --json | jq .payload")]
+    Show {
+        /// The job
+        #[arg(value_name = "QUEUE/ID")]
+        job: String,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Let dead jobs run again, with clean counters
+    #[command(after_help = "Examples:
+  {bin} jobs requeue orders/close-17 orders/close-18
+  {bin} jobs requeue --all                     all dead jobs of all queues
+  {bin} jobs requeue --all --queue orders")]
+    Requeue(Select),
+    /// Let jobs start now that wait for a time: scheduled ones, and those that wait for their next attempt
+    #[command(after_help = "Examples:
+  {bin} jobs promote orders/close-17
+  {bin} jobs promote --all --state retry --queue orders    a service that had failed is back
+  {bin} jobs promote --all --state scheduled")]
+    Promote(Select),
+    /// Cancel jobs; running jobs are told to stop, and can change nothing any more
+    #[command(after_help = "Examples:
+  {bin} jobs cancel orders/close-17
+  {bin} jobs cancel --all --state scheduled --queue mail")]
+    Cancel(Select),
+    /// Remove jobs that are not running, with their records
+    #[command(after_help = "Examples:
+  {bin} jobs delete orders/close-17
+  {bin} jobs delete --all --state dead --queue orders")]
+    Delete(Select),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ListArgs {
+    /// Only jobs in this state
+    #[arg(long, value_parser = state_parser())]
+    pub(super) state: Option<JobState>,
+    /// Only jobs of this queue
+    #[arg(long, value_name = "QUEUE")]
+    pub(super) queue: Option<String>,
+    /// How many jobs of each queue and state, at most
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) limit: u64,
+    /// How many jobs of each queue and state to skip
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) offset: u64,
+    #[command(flatten)]
+    pub(super) format: Format,
+}
 
 /// Rows that are printed together.
 const PAGE: usize = 500;
@@ -19,10 +83,10 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
     match command {
         JobsCommand::List(args) => list(client, &args).await,
         JobsCommand::Show { job, format } => show::show(client, &job, &format).await,
-        JobsCommand::Requeue(select) => repair::requeue(client, select).await,
-        JobsCommand::Promote(select) => repair::promote(client, select).await,
-        JobsCommand::Cancel(select) => repair::cancel(client, select).await,
-        JobsCommand::Delete(select) => repair::delete(client, select).await,
+        JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, select).await,
+        JobsCommand::Promote(select) => repair::repair(client, Change::Promote, select).await,
+        JobsCommand::Cancel(select) => repair::repair(client, Change::Cancel, select).await,
+        JobsCommand::Delete(select) => repair::repair(client, Change::Delete, select).await,
     }
 }
 

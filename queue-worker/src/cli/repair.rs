@@ -1,90 +1,46 @@
 //! `jobs requeue`, `promote`, `cancel` and `delete`: of named jobs, or of all in a state.
 
-use queue_core::{
-    Client, Error, Inspector, JobAddress,
-    broker::{CancelAnswer, JobState},
-    outcome::error_text,
-};
+use queue_core::{Change, Changed, Client, Error, Inspector, JobAddress, JobState, outcome::error_text};
 use serde::Serialize;
 
 use super::{
-    args::{Select, SelectDead},
+    args::{Format, state_parser},
     exit::{Exit, Failure, exit_of, note, tell},
     output::{print, print_json},
     queues::{self, Unreadable},
 };
 
-/// What is done to jobs.
-#[derive(Clone, Copy, Debug)]
-enum Verb {
-    Requeue,
-    Promote,
-    Cancel,
-    Delete,
+#[derive(Debug, clap::Args)]
+pub(super) struct Select {
+    /// The jobs
+    #[arg(value_name = "QUEUE/ID", required_unless_present = "all", conflicts_with_all = ["all", "state", "queue"])]
+    pub(super) jobs: Vec<String>,
+    /// All jobs of a state
+    #[arg(long)]
+    pub(super) all: bool,
+    /// Which state, with --all; only `requeue` has a default, dead
+    #[arg(long, requires = "all", value_parser = state_parser())]
+    pub(super) state: Option<JobState>,
+    /// Only of this queue, with --all
+    #[arg(long, requires = "all", value_name = "QUEUE")]
+    pub(super) queue: Option<String>,
+    #[command(flatten)]
+    pub(super) format: Format,
 }
 
-impl Verb {
-    fn done(self) -> &'static str {
-        match self {
-            Verb::Requeue => "requeued",
-            Verb::Promote => "promoted",
-            Verb::Cancel => "cancelled",
-            Verb::Delete => "deleted",
-        }
+pub(super) async fn repair(client: &Client, change: Change, select: Select) -> Result<(), Failure> {
+    if !select.all {
+        return named(client, change, &select).await;
     }
-
-    async fn one(self, inspector: &Inspector, job: &JobAddress) -> queue_core::Result<&'static str> {
-        match self {
-            Verb::Requeue => inspector.requeue(job).await?,
-            Verb::Promote => inspector.promote(job).await?,
-            Verb::Delete => inspector.delete(job).await?,
-            Verb::Cancel => {
-                if inspector.cancel(job).await? == CancelAnswer::CancelledActive {
-                    return Ok("cancelled while it ran");
-                }
-            }
-        }
-        Ok(self.done())
-    }
-}
-
-pub(super) async fn requeue(client: &Client, select: SelectDead) -> Result<(), Failure> {
-    let SelectDead { jobs, all, queue, format } = select;
-    let state = all.then_some(JobState::Dead);
-    repair(client, Verb::Requeue, Select { jobs, all, state, queue, format }).await
-}
-
-pub(super) async fn promote(client: &Client, select: Select) -> Result<(), Failure> {
-    if let Some(state) = select.state.filter(|state| !matches!(state, JobState::Scheduled | JobState::Retry)) {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("jobs that are {state} do not wait for a time; promote those that are scheduled or retry"),
-        ));
-    }
-    repair(client, Verb::Promote, select).await
-}
-
-pub(super) async fn cancel(client: &Client, select: Select) -> Result<(), Failure> {
-    if let Some(state) = select.state.filter(|state| state.is_final()) {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("jobs that are {state} have ended and cannot be cancelled; `jobs delete` removes them"),
-        ));
-    }
-    repair(client, Verb::Cancel, select).await
-}
-
-pub(super) async fn delete(client: &Client, select: Select) -> Result<(), Failure> {
-    if select.state == Some(JobState::Active) {
-        return Err(Failure::new(Exit::Usage, "jobs that are active cannot be deleted; cancel them first"));
-    }
-    repair(client, Verb::Delete, select).await
-}
-
-async fn repair(client: &Client, verb: Verb, select: Select) -> Result<(), Failure> {
-    match select.state {
-        Some(state) => all(client, verb, state, &select).await,
-        None => named(client, verb, &select).await,
+    let state = select.state.or((change == Change::Requeue).then_some(JobState::Dead));
+    let of_all = |problem: &str| {
+        let states: Vec<_> = JobState::ALL.into_iter().filter(|state| change.applies_to(*state)).map(JobState::name).collect();
+        Failure::new(Exit::Usage, format!("{problem}; `jobs {change} --all` takes one of --state {}", states.join(", ")))
+    };
+    match state {
+        Some(state) if change.applies_to(state) => all(client, change, state, &select).await,
+        Some(state) => Err(of_all(&format!("jobs that are {state} cannot be {}", change.done()))),
+        None => Err(of_all("the state is missing")),
     }
 }
 
@@ -96,12 +52,12 @@ struct Answer {
 }
 
 /// Goes on after a job that it does not apply to; the exit code is that of the first one.
-async fn named(client: &Client, verb: Verb, select: &Select) -> Result<(), Failure> {
+async fn named(client: &Client, change: Change, select: &Select) -> Result<(), Failure> {
     let inspector = client.inspector();
     let mut answers = Vec::with_capacity(select.jobs.len());
     let mut problem = None;
     for job in &select.jobs {
-        match of_text(&inspector, verb, job).await {
+        match of_text(&inspector, change, job).await {
             Ok((address, answer)) => {
                 if !select.format.json {
                     print(&format!("{address} {answer}"))?;
@@ -126,9 +82,12 @@ async fn named(client: &Client, verb: Verb, select: &Select) -> Result<(), Failu
     problem.map_or(Ok(()), |exit| Err(Failure::silent(exit)))
 }
 
-async fn of_text(inspector: &Inspector, verb: Verb, job: &str) -> Result<(JobAddress, &'static str), Error> {
+async fn of_text(inspector: &Inspector, change: Change, job: &str) -> Result<(JobAddress, &'static str), Error> {
     let address = inspector.find(job).await?;
-    let answer = verb.one(inspector, &address).await?;
+    let answer = match inspector.change(change, &address).await? {
+        Changed::WhileActive => "cancelled while it ran",
+        _ => change.done(),
+    };
     Ok((address, answer))
 }
 
@@ -140,17 +99,11 @@ struct Total {
 }
 
 /// Takes as many as there were when it began, so that it ends although new ones arrive.
-async fn all(client: &Client, verb: Verb, state: JobState, select: &Select) -> Result<(), Failure> {
+async fn all(client: &Client, change: Change, state: JobState, select: &Select) -> Result<(), Failure> {
     let inspector = client.inspector();
     let (mut totals, mut unreadable) = (Vec::new(), Vec::new());
     for queue in queues::chosen(client, select.queue.as_deref()).await? {
-        let done = match verb {
-            Verb::Requeue => inspector.requeue_all(&queue).await,
-            Verb::Promote => inspector.promote_all(&queue, state).await,
-            Verb::Cancel => inspector.cancel_all(&queue, state).await,
-            Verb::Delete => inspector.delete_all(&queue, state).await,
-        };
-        let done = match done {
+        let done = match inspector.change_all(&queue, change, state).await {
             Ok(done) => done,
             Err(error) => {
                 unreadable.push(Unreadable::from(&queue, error)?);
@@ -158,7 +111,7 @@ async fn all(client: &Client, verb: Verb, state: JobState, select: &Select) -> R
             }
         };
         if !select.format.json && done > 0 {
-            print(&format!("{queue}: {done} {state} {} {}", if done == 1 { "job" } else { "jobs" }, verb.done()))?;
+            print(&format!("{queue}: {done} {state} {} {}", if done == 1 { "job" } else { "jobs" }, change.done()))?;
         }
         totals.push(Total { queue, state: state.name(), done });
     }

@@ -8,7 +8,10 @@ use queue_core::{
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
-use queue_testing::conformance::{Lane, Producer, ack, eventually};
+use queue_testing::{
+    Changes as _,
+    conformance::{Lane, Producer, ack, eventually},
+};
 use queue_tests::{
     on_servers,
     server::{Kind, Server},

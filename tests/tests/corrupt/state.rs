@@ -9,7 +9,7 @@ use queue_core::{
     envelope::Envelope,
     redis::RedisBroker,
 };
-use queue_testing::conformance::eventually;
+use queue_testing::{Changes as _, conformance::eventually};
 use queue_tests::server::{self, Server};
 use redis::aio::MultiplexedConnection;
 

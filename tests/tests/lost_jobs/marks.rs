@@ -6,7 +6,10 @@ use queue_core::{
     broker::{BuryReason, CrashRule, DynBroker, Ending, JobState, ProcessId, Register},
     redis::RedisBroker,
 };
-use queue_testing::conformance::{Lane, Producer, nack};
+use queue_testing::{
+    Changes as _,
+    conformance::{Lane, Producer, nack},
+};
 use queue_tests::{
     on_servers,
     patience::until,

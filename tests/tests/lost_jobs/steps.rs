@@ -6,7 +6,10 @@ use queue_core::{
     JobId,
     broker::{CrashRule, DamageKind, JobState, Priority, ProcessId, Register, SweepLimits, Turn},
 };
-use queue_testing::conformance::{Lane, Producer};
+use queue_testing::{
+    Changes as _,
+    conformance::{Lane, Producer},
+};
 use queue_tests::{
     on_servers,
     patience::until,

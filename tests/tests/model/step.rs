@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*};
-use queue_core::broker::{BuryReason, Ending, Priority};
+use queue_core::broker::{BuryReason, Change, Ending, Priority};
 
 /// The number of a lane, a job or a delivery, among those that are there when it is needed.
 #[derive(Clone, Copy)]
@@ -54,14 +54,8 @@ pub(crate) enum Step {
     Fence { suspect: Index },
     /// Somebody takes the jobs of the fenced lanes back.
     Sweep,
-    /// A person cancels jobs.
-    Cancel { jobs: Vec<Index> },
-    /// A person requeues jobs.
-    Requeue { jobs: Vec<Index> },
-    /// A person promotes jobs.
-    Promote { jobs: Vec<Index> },
-    /// A person deletes jobs.
-    Delete { jobs: Vec<Index> },
+    /// A person changes jobs.
+    Change { change: Change, jobs: Vec<Index> },
     /// A person stops claims, or lets them go on.
     Pause { paused: bool },
     /// What was due soon is due.
@@ -116,13 +110,17 @@ fn step() -> impl Strategy<Value = Step> {
         3 => index().prop_map(|lane| Step::Lapse { lane }),
         3 => index().prop_map(|suspect| Step::Fence { suspect }),
         3 => Just(Step::Sweep),
-        3 => vec(index(), 1..3).prop_map(|jobs| Step::Cancel { jobs }),
-        2 => vec(index(), 1..3).prop_map(|jobs| Step::Requeue { jobs }),
-        2 => vec(index(), 1..3).prop_map(|jobs| Step::Promote { jobs }),
-        1 => vec(index(), 1..3).prop_map(|jobs| Step::Delete { jobs }),
+        3 => changes(Change::Cancel),
+        2 => changes(Change::Requeue),
+        2 => changes(Change::Promote),
+        1 => changes(Change::Delete),
         1 => any::<bool>().prop_map(|paused| Step::Pause { paused }),
         2 => Just(Step::Wait),
     ]
+}
+
+fn changes(change: Change) -> impl Strategy<Value = Step> {
+    vec(index(), 1..3).prop_map(move |jobs| Step::Change { change, jobs })
 }
 
 fn new() -> impl Strategy<Value = New> {
@@ -149,7 +147,7 @@ fn ordinary_step() -> impl Strategy<Value = Step> {
         24 => (index(), vec(ordinary_end(), 0..3), 0..3usize, any::<bool>())
             .prop_map(|(lane, finishes, claim, suspect)| Step::Turn { lane, finishes, claim, suspect, resume: false }),
         4 => index().prop_map(|lane| Step::TurnAgain { lane }),
-        2 => vec(index(), 1..3).prop_map(|jobs| Step::Requeue { jobs }),
+        2 => changes(Change::Requeue),
         2 => Just(Step::Wait),
     ]
 }

@@ -110,25 +110,10 @@ impl World {
             Step::Lapse { lane } => self.lapse(lane.index(self.lanes.len())).await?,
             Step::Fence { suspect } => self.fence(*suspect).await?,
             Step::Sweep => self.sweep().await?,
-            Step::Cancel { jobs } => {
+            Step::Change { change, jobs } => {
                 let ids = self.named(jobs);
-                let found = self.broker.cancel(&self.queue, &ids).await;
-                same("cancel", &Ok(self.model.cancel(&ids)), &outcome(found))?;
-            }
-            Step::Requeue { jobs } => {
-                let ids = self.named(jobs);
-                let found = self.broker.requeue(&self.queue, &ids).await;
-                same("requeue", &Ok(self.model.requeue(&ids)), &outcome(found))?;
-            }
-            Step::Promote { jobs } => {
-                let ids = self.named(jobs);
-                let found = self.broker.promote(&self.queue, &ids).await;
-                same("promote", &Ok(self.model.promote(&ids)), &outcome(found))?;
-            }
-            Step::Delete { jobs } => {
-                let ids = self.named(jobs);
-                let found = self.broker.delete(&self.queue, &ids).await;
-                same("delete", &Ok(self.model.delete(&ids)), &outcome(found))?;
+                let found = self.broker.change(&self.queue, *change, &ids).await;
+                same(change.name(), &Ok(self.model.change(*change, &ids)), &outcome(found))?;
             }
             Step::Pause { paused } => {
                 self.broker.set_paused(&self.queue, *paused).await.map_err(|error| error.to_string())?;

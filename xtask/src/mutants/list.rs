@@ -95,12 +95,14 @@ mutants! {
     }
     REDIS "queue-core/src/redis/turn/claim.lua" {
         "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then";
-        "turn: a paused queue promotes nothing": "ipairs(paused and {} or { K.scheduled, K.retry })" => "ipairs({ K.scheduled, K.retry })";
         "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true";
         "turn: who may have no suspect gets none": "local may_suspect = ARGV[7] == '1'" => "local may_suspect = true";
     }
-    AUDITOR "queue-core/src/redis/turn/claim.lua" {
-        "turn: a list is not empty for what was left out": "if #found < asked then" => "if passed < asked then";
+    REDIS_NOTES "queue-core/src/redis/turn/claim.lua" {
+        "turn: a paused queue promotes nothing": "ipairs(paused and {} or { K.scheduled, K.retry })" => "ipairs({ K.scheduled, K.retry })";
+    }
+    REDIS "queue-core/src/redis/turn/claim.lua" {
+        "turn: a list is not empty for what was left out": "drained = passed == #found" => "drained = true";
     }
     REDIS "queue-core/src/redis/turn/waits.lua" {
         "turn: that suspects wait is told": "2 * call('EXISTS', K.suspect)" => "0";
@@ -424,7 +426,7 @@ mutants! {
         "audit: what a tomb is for is left to it": "call('HEXISTS', K.tomb, id .. list) == 1 and 2 or 1" => "1";
         "audit: a list that has grown is looked at behind that": " - ARGV[at + 1] - grown[list] or -1" => " - ARGV[at + 1] or -1";
     }
-    REDIS "queue-core/src/inspector/walk.rs" {
+    REDIS "queue-core/src/inspector/change.rs" {
         "a walk passes what is empty": "self.from = page.next.filter(|next| *next > from)" => "self.from = page.next.filter(|_| !page.jobs.is_empty())";
         "all of a state: an empty page is no end": "place = page.next.filter(|next| *next > from)" => "place = page.next.filter(|_| changed > 0)";
         "all of a state: jobs that moved up are met again": "left == 0 || left == before" => "true";

@@ -1,4 +1,4 @@
-//! What people look at.
+//! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
 
 mod record;
 mod workers;
@@ -9,7 +9,7 @@ use redis::Value;
 
 use crate::{
     address::{JobId, check_name},
-    broker::{CancelAnswer, JobState, QueueStats, StoredJob, StoredPage},
+    broker::{Change, Changed, JobState, QueueStats, StoredJob, StoredPage},
     error::Result,
     redis::{
         RedisBroker, bounded,
@@ -23,40 +23,32 @@ use crate::{
 pub(in crate::redis) use self::record::{failures, kept_until, record};
 pub(in crate::redis) use self::workers::{worker_records, workers};
 
-/// R13.
-pub(in crate::redis) async fn cancel(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>> {
-    let answers = for_each_id(broker, &CANCEL, queue, ids).await?;
-    let told = answers.into_iter().map(|answer| match answer {
-        1 => CancelAnswer::Cancelled,
-        2 => CancelAnswer::CancelledActive,
-        _ => CancelAnswer::NotFound,
-    });
-    Ok(told.collect())
-}
-
-pub(in crate::redis) async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-    Ok(for_each_id(broker, &REQUEUE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
-}
-
-pub(in crate::redis) async fn promote(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-    Ok(for_each_id(broker, &PROMOTE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
-}
-
-pub(in crate::redis) async fn delete(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-    Ok(for_each_id(broker, &DELETE, queue, ids).await?.into_iter().map(|answer| answer == 1).collect())
-}
-
-/// Calls a script whose arguments are ids and whose answer is a number for each.
-async fn for_each_id(broker: &RedisBroker, script: &Script, queue: &str, ids: &[JobId]) -> Result<Vec<i64>> {
+/// Each script takes ids, and answers for each: 0 not changed, 1 changed, 2 changed while active.
+pub(in crate::redis) async fn change(broker: &RedisBroker, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
     bounded("ids", ids.len())?;
     if ids.is_empty() {
         return Ok(Vec::new());
     }
+    let script: &Script = match change {
+        Change::Cancel => &CANCEL,
+        Change::Requeue => &REQUEUE,
+        Change::Promote => &PROMOTE,
+        Change::Delete => &DELETE,
+    };
     let mut call = script.call(&broker.keys, queue);
     for id in ids {
         call.arg(id.as_bytes());
     }
-    array(broker.script(queue, script, call).await?)?.into_iter().map(number).collect()
+    let answers = array(broker.script(queue, script, call).await?)?;
+    answers.into_iter().map(|answer| number(answer).map(changed)).collect()
+}
+
+fn changed(answer: i64) -> Changed {
+    match answer {
+        1 => Changed::Yes,
+        2 => Changed::WhileActive,
+        _ => Changed::No,
+    }
 }
 
 pub(in crate::redis) async fn set_paused(broker: &RedisBroker, queue: &str, paused: bool) -> Result<()> {

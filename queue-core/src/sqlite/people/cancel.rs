@@ -3,12 +3,11 @@
 use rusqlite::{OptionalExtension, params};
 
 use crate::{
-    address::JobId,
-    broker::CancelAnswer,
+    broker::Changed,
     sqlite::{
         connection::{
             lenient::Number,
-            tx::{Failed, Tx},
+            tx::{Failed, Queue, Tx},
         },
         doors::{
             end, ready,
@@ -18,26 +17,15 @@ use crate::{
     },
 };
 
-pub(crate) fn cancel(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<CancelAnswer>, Failed> {
+pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
     const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
-    let Some(queue) = tx.queue(queue)? else { return Ok(vec![CancelAnswer::NotFound; ids.len()]) };
-    let mut answers = Vec::with_capacity(ids.len());
-    for id in ids {
-        let id = id.as_bytes();
-        let place: Option<(Number, Number, Number)> =
-            tx.sql(PLACE)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
-        let (job, answer) = match place {
-            None | Some((Number(DONE | DEAD | CANCELLED | EXPIRED), ..)) => {
-                answers.push(CancelAnswer::NotFound);
-                continue;
-            }
-            Some((Number(ACTIVE), Number(lane), Number(claim))) => {
-                (settle::cancel(tx, Tag { lane, claim }, id)?, CancelAnswer::CancelledActive)
-            }
-            Some((Number(state), ..)) => (ready::leave(tx, &queue, id, state)?, CancelAnswer::Cancelled),
-        };
-        end::cancelled(tx, &queue, job, None)?;
-        answers.push(answer);
-    }
-    Ok(answers)
+    let place: Option<(Number, Number, Number)> =
+        tx.sql(PLACE)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+    let (job, changed) = match place {
+        None | Some((Number(DONE | DEAD | CANCELLED | EXPIRED), ..)) => return Ok(Changed::No),
+        Some((Number(ACTIVE), Number(lane), Number(claim))) => (settle::cancel(tx, Tag { lane, claim }, id)?, Changed::WhileActive),
+        Some((Number(state), ..)) => (ready::leave(tx, queue, id, state)?, Changed::Yes),
+    };
+    end::cancelled(tx, queue, job, None)?;
+    Ok(changed)
 }

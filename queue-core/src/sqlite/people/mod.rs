@@ -1,4 +1,4 @@
-//! What people do: look (`stats`, `workers`, `list`, `show`), and change (`cancel`, `requeue`, `promote`, `delete`, `pause`).
+//! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
 
 mod cancel;
 mod delete;
@@ -11,14 +11,30 @@ mod show;
 mod stats;
 mod workers;
 
+use crate::{
+    address::JobId,
+    broker::{Change, Changed},
+    sqlite::connection::tx::{Failed, Tx},
+};
+
 pub(crate) use self::{
-    cancel::cancel,
-    delete::delete,
     list::list,
     pause::set_paused,
-    promote::promote,
-    requeue::requeue,
     show::show,
     stats::{queues, stats},
     workers::{worker_records, workers},
 };
+
+/// One answer per id, in order.
+pub(crate) fn change(tx: &mut Tx<'_>, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>, Failed> {
+    let Some(mut queue) = tx.queue(queue)? else { return Ok(vec![Changed::No; ids.len()]) };
+    let one = match change {
+        Change::Cancel => cancel::cancel,
+        Change::Requeue => requeue::requeue,
+        Change::Promote => promote::promote,
+        Change::Delete => delete::delete,
+    };
+    let answers = ids.iter().map(|id| one(tx, &mut queue, id.as_bytes())).collect::<Result<_, _>>()?;
+    tx.save(&queue)?;
+    Ok(answers)
+}

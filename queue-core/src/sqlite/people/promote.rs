@@ -1,19 +1,13 @@
 //! A job that waits for its time is to start now.
 
 use crate::{
-    address::JobId,
+    broker::Changed,
     sqlite::{
-        connection::tx::{Failed, Tx},
+        connection::tx::{Failed, Queue, Tx},
         doors::ready,
     },
 };
 
-pub(crate) fn promote(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<bool>, Failed> {
-    let Some(mut queue) = tx.queue(queue)? else { return Ok(vec![false; ids.len()]) };
-    let mut answers = Vec::with_capacity(ids.len());
-    for id in ids {
-        answers.push(ready::promote_early(tx, &mut queue, id.as_bytes())?);
-    }
-    tx.save(&queue)?;
-    Ok(answers)
+pub(super) fn promote(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
+    Ok(ready::promote_early(tx, queue, id)?.into())
 }

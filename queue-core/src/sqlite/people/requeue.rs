@@ -1,19 +1,13 @@
 //! A dead letter is to run again.
 
 use crate::{
-    address::JobId,
+    broker::Changed,
     sqlite::{
-        connection::tx::{Failed, Tx},
+        connection::tx::{Failed, Queue, Tx},
         doors::back,
     },
 };
 
-pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<bool>, Failed> {
-    let Some(mut queue) = tx.queue(queue)? else { return Ok(vec![false; ids.len()]) };
-    let mut answers = Vec::with_capacity(ids.len());
-    for id in ids {
-        answers.push(back::requeue(tx, &mut queue, id.as_bytes())?);
-    }
-    tx.save(&queue)?;
-    Ok(answers)
+pub(super) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
+    Ok(back::requeue(tx, queue, id)?.into())
 }

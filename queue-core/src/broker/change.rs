@@ -1,0 +1,86 @@
+//! What people do to jobs.
+
+use std::fmt;
+
+use super::JobState;
+
+/// What a person does to jobs. For one job there are [`Inspector::cancel`](crate::Inspector::cancel) and its sisters, for many
+/// [`Inspector::change_many`](crate::Inspector::change_many) and [`Inspector::change_all`](crate::Inspector::change_all).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Any state that is not final → `cancelled` (R13). A running job can change nothing any more, and the next beat tells its handler
+    /// to stop.
+    Cancel,
+    /// `dead` → the tail of `ready`, with attempts, crashes and snoozes cleared.
+    Requeue,
+    /// `scheduled` or `retry` → the tail of `ready`, as if the job were due. Nothing else of it changes.
+    Promote,
+    /// Any state but `active` → removed, with its record. A given id is free again.
+    Delete,
+}
+
+impl Change {
+    /// All, in the order in which they are printed.
+    pub const ALL: [Change; 4] = [Change::Requeue, Change::Promote, Change::Cancel, Change::Delete];
+
+    /// The verb, as the command line has it: `requeue`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Change::Cancel => "cancel",
+            Change::Requeue => "requeue",
+            Change::Promote => "promote",
+            Change::Delete => "delete",
+        }
+    }
+
+    /// What was done to a changed job: `requeued`.
+    pub fn done(self) -> &'static str {
+        match self {
+            Change::Cancel => "cancelled",
+            Change::Requeue => "requeued",
+            Change::Promote => "promoted",
+            Change::Delete => "deleted",
+        }
+    }
+
+    /// Whether jobs in this state can be changed so.
+    pub fn applies_to(self, state: JobState) -> bool {
+        match self {
+            Change::Cancel => !state.is_final(),
+            Change::Requeue => state == JobState::Dead,
+            Change::Promote => matches!(state, JobState::Scheduled | JobState::Retry),
+            Change::Delete => state != JobState::Active,
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What became of a job that a person wanted to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Changed {
+    /// It was changed.
+    Yes,
+    /// It was changed while it ran: its handler is told with the next beat.
+    WhileActive,
+    /// There is no such job, or the change does not [apply](Change::applies_to) to its state.
+    No,
+}
+
+impl Changed {
+    /// True if the job was changed.
+    pub fn done(self) -> bool {
+        self != Changed::No
+    }
+}
+
+impl From<bool> for Changed {
+    fn from(done: bool) -> Self {
+        if done { Changed::Yes } else { Changed::No }
+    }
+}

@@ -1,0 +1,119 @@
+//! What people do to jobs: to one, to many, or to all in a state.
+
+use tokio::time::Instant;
+
+use super::{Inspector, walk::page_of};
+use crate::{
+    address::{JobAddress, JobId, check_name},
+    broker::{Change, Changed, JobState, MAX_ITEMS},
+    error::{Error, Result},
+};
+
+impl Inspector {
+    /// Cancels a job in any state that is not final. A running job can change nothing any more, and its handler is told to stop: the
+    /// answer is [`Changed::WhileActive`] then.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it has ended.
+    pub async fn cancel(&self, job: &JobAddress) -> Result<Changed> {
+        self.change(Change::Cancel, job).await
+    }
+
+    /// Lets a dead job run again: → `ready`, with clean counters.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is not dead.
+    pub async fn requeue(&self, job: &JobAddress) -> Result<()> {
+        self.change(Change::Requeue, job).await.map(drop)
+    }
+
+    /// Lets a scheduled or retrying job start now: → the tail of `ready`, as if it were due. It keeps its counters and its history.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it does not wait for a time.
+    pub async fn promote(&self, job: &JobAddress) -> Result<()> {
+        self.change(Change::Promote, job).await.map(drop)
+    }
+
+    /// Removes a job that is not running, with its record.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is running: cancel it first.
+    pub async fn delete(&self, job: &JobAddress) -> Result<()> {
+        self.change(Change::Delete, job).await.map(drop)
+    }
+
+    /// Changes one job. Never answers [`Changed::No`].
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when the change does not [apply](Change::applies_to) to the job's state.
+    pub async fn change(&self, change: Change, job: &JobAddress) -> Result<Changed> {
+        let until = self.until();
+        match self.change_until(until, &job.queue, change, std::slice::from_ref(&job.id)).await?.first() {
+            Some(Changed::No) | None => Err(match self.stored(until, job).await? {
+                Some(stored) => Error::WrongState { job: job.clone(), verb: change.name(), state: stored.state.name() },
+                None => Error::NoSuchJob(job.to_string()),
+            }),
+            Some(changed) => Ok(*changed),
+        }
+    }
+
+    /// Changes at most [`MAX_ITEMS`] jobs of a queue at once. One answer per id, in order.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more of them, and for a name outside the grammar; those of the broker.
+    pub async fn change_many(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
+        self.change_until(self.until(), queue, change, ids).await
+    }
+
+    async fn change_until(&self, until: Instant, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
+        check_name("queue", queue)?;
+        if ids.len() > MAX_ITEMS {
+            return Err(Error::invalid("ids", ids.len().to_string(), format!("are more than {MAX_ITEMS} at once")));
+        }
+        let (queue, ids) = (queue.to_owned(), ids.to_vec());
+        self.run_until(until, |broker| async move { broker.change(&queue, change, &ids).await }).await
+    }
+
+    /// Changes all jobs of a queue in one state. Returns how many were changed: none if the change does not
+    /// [apply](Change::applies_to) to the state.
+    ///
+    /// It changes at most as many jobs as there were when it began, so that it ends although new jobs arrive.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar, and those of the broker. Jobs that were changed before the error stay changed.
+    ///
+    /// ```no_run
+    /// # use queue_core::{Change, Client, JobState};
+    /// # async fn example(client: Client) -> queue_core::Result<()> {
+    /// let again = client.inspector().change_all("orders", Change::Requeue, JobState::Dead).await?;
+    /// println!("{again} dead jobs run again");
+    /// # Ok(())
+    /// # }
+    /// ```
+    //
+    // Page after page. A changed job leaves a gap in some listings, and in others those behind it move up: so each page is read again
+    // until nothing in it changes. Workers that claim meanwhile move jobs up behind the walk's back: so there is another walk until one
+    // changes nothing.
+    pub async fn change_all(&self, queue: &str, change: Change, state: JobState) -> Result<u64> {
+        check_name("queue", queue)?;
+        let there = self.stats(queue).await?.count(state);
+        let mut left = there;
+        loop {
+            let (before, mut place) = (left, Some(0));
+            while let Some(from) = place.filter(|_| left > 0) {
+                let page = self.list_stored(queue, state, from, page_of(left)).await?;
+                let ids: Vec<JobId> = page.jobs.into_iter().map(|job| job.id).collect();
+                let answers = if ids.is_empty() { Vec::new() } else { self.change_many(queue, change, &ids).await? };
+                let changed = answers.into_iter().filter(|answer| answer.done()).count() as u64;
+                left = left.saturating_sub(changed);
+                if changed == 0 {
+                    place = page.next.filter(|next| *next > from);
+                }
+            }
+            if left == 0 || left == before {
+                return Ok(there - left);
+            }
+        }
+    }
+}
