@@ -426,8 +426,10 @@ mutants! {
         "audit: what a tomb is for is left to it": "call('HEXISTS', K.tomb, id .. list) == 1 and 2 or 1" => "1";
         "audit: a list that has grown is looked at behind that": " - ARGV[at + 1] - grown[list] or -1" => " - ARGV[at + 1] or -1";
     }
-    REDIS "queue-core/src/inspector/change.rs" {
+    REDIS "queue-core/src/inspector/walk.rs" {
         "a walk passes what is empty": "self.from = page.next.filter(|next| *next > from)" => "self.from = page.next.filter(|_| !page.jobs.is_empty())";
+    }
+    REDIS "queue-core/src/inspector/change.rs" {
         "all of a state: an empty page is no end": "place = page.next.filter(|next| *next > from)" => "place = page.next.filter(|_| changed > 0)";
         "all of a state: jobs that moved up are met again": "left == 0 || left == before" => "true";
     }
