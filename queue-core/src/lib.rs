@@ -184,7 +184,7 @@ pub use self::{
     error::{Cause, Error, Result},
     handler::{DataNeed, Handler},
     inject::Inject,
-    inspector::{AttemptError, Inspector, JobRecord, Page, Walk, WorkerRecord},
+    inspector::{AttemptError, Filter, Inspector, JobRecord, Page, Running, Walk, WorkerRecord},
     io::BoxFuture,
     middleware::{Middleware, Next},
     outcome::{CancelCause, Outcome, TaskFailure, TaskResult, TaskReturn},

@@ -248,7 +248,7 @@ impl Inspect for MemoryBroker {
         Ok(self.read(queue, |model| {
             let from = usize::try_from(offset).unwrap_or(usize::MAX);
             let mut ids = model.ids(state).into_iter().skip(from);
-            let records = ids.by_ref().take(limit).map(|id| model.jobs[&id].record(&id)).collect();
+            let records = ids.by_ref().take(limit).map(|id| model.jobs[&id].record(&id).listed()).collect();
             StoredPage::new(records, ids.next().map(|_| offset + limit as u64))
         }))
     }

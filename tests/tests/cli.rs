@@ -187,6 +187,25 @@ fn a_delayed_job_waits_and_says_for_how_long() {
 }
 
 #[test]
+fn a_filter_says_which_jobs_are_listed_and_changed() {
+    let place = Place::new();
+    for name in ["Ada", "Bob", "Cy"] {
+        place.ok(&["enqueue", "greet", "--args", &format!(r#"{{"name":"{name}"}}"#), "--id", name]);
+    }
+    place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--delay", "1h"]);
+    let listed = |filter: &str| {
+        let rows = place.json(&["jobs", "list", filter, "--json"]);
+        rows.as_array().unwrap().iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("payload~bob"), ["greetings/Bob"]);
+    assert_eq!(listed("task=greet id!=Bob newer=1h"), ["greetings/Ada", "greetings/Cy"]);
+    assert_eq!((listed("state=scheduled").len(), listed("task=greet older=1h").len()), (1, 0));
+    let cancelled = place.ok(&["jobs", "cancel", "--all", "--state", "ready", "--where", "id~b"]);
+    assert_eq!(cancelled, "greetings: 1 ready job cancelled");
+    assert_eq!(listed("state=cancelled"), ["greetings/Bob"]);
+}
+
+#[test]
 fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
     let place = Place::new();
     for (arguments, says) in [
@@ -203,6 +222,9 @@ fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
         (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--max-attempts", "0"], "must be at least 1"),
         (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--header", "x"], "NAME=VALUE"),
         (&["jobs", "list", "--state", "ded"], "'dead'"),
+        (&["jobs", "list", "taks=greet"], "did you mean `task`?"),
+        (&["jobs", "list", "send_mail"], "`task=send_mail`"),
+        (&["jobs", "cancel", "--all", "--state", "ready", "--where", "older=2"], "`older=2d`"),
         (
             &["jobs", "cancel", "--all", "--state", "dead"],
             "jobs that are dead cannot be cancelled; `jobs cancel --all` takes one of --state scheduled,",

@@ -8,6 +8,7 @@ use super::{Audit, BuryReason, Change, Changed, Damage, Priority, QueueStats, Wo
 use crate::{
     address::{JobId, serde_as_text},
     error::{Error, Result},
+    text::cut,
 };
 
 #[doc = include_str!("../docs/states.md")]
@@ -103,6 +104,9 @@ pub struct Failure {
 /// Most failures kept of a job; the oldest go first.
 pub const FAILURES_KEPT: usize = 10;
 
+/// Most bytes of an error's message in a listing.
+pub const LISTED_ERROR: usize = 512;
+
 /// Everything known about one job, as it is stored. People get the decoded [`JobRecord`](crate::JobRecord).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -154,13 +158,24 @@ impl StoredJob {
             note: None,
         }
     }
+
+    /// As a listing has it: without its result, and of its failures the last alone, whose message is cut at [`LISTED_ERROR`].
+    pub fn listed(mut self) -> Self {
+        self.result = None;
+        let last = self.failures.pop();
+        self.failures = last.into_iter().collect();
+        for failure in &mut self.failures {
+            failure.message = cut(std::mem::take(&mut failure.message), LISTED_ERROR);
+        }
+        self
+    }
 }
 
 /// A page of a listing.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct StoredPage {
-    /// The jobs, in the order in which they will start or have ended, without failures and results. There may be fewer jobs than
+    /// The jobs, in the order in which they will start or have ended, as [`StoredJob::listed`] has them. There may be fewer jobs than
     /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
     pub jobs: Vec<StoredJob>,
     /// The offset of the next page. Only `None` says that this was the last page. The offset may grow by more than the number of the

@@ -1,8 +1,10 @@
 //! What people do to jobs: to one, to many, or to all in a state.
 
+use std::time::SystemTime;
+
 use tokio::time::Instant;
 
-use super::{Inspector, walk::page_of};
+use super::{Filter, Inspector, Page, walk::page_of};
 use crate::{
     address::{JobAddress, JobId, check_name},
     broker::{Change, Changed, JobState, MAX_ITEMS},
@@ -91,24 +93,33 @@ impl Inspector {
     /// # Ok(())
     /// # }
     /// ```
+    pub async fn change_all(&self, queue: &str, change: Change, state: JobState) -> Result<u64> {
+        self.change_matching(queue, change, state, &Filter::default()).await
+    }
+
+    /// Changes those jobs of a queue in one state that match. As [`change_all`](Self::change_all) otherwise.
+    ///
+    /// # Errors
+    /// Those of [`change_all`](Self::change_all).
     //
     // Page after page. A changed job leaves a gap in some listings, and in others those behind it move up: so each page is read again
     // until nothing in it changes. Workers that claim meanwhile move jobs up behind the walk's back: so there is another walk until one
     // changes nothing.
-    pub async fn change_all(&self, queue: &str, change: Change, state: JobState) -> Result<u64> {
+    pub async fn change_matching(&self, queue: &str, change: Change, state: JobState, filter: &Filter) -> Result<u64> {
         check_name("queue", queue)?;
         let there = self.stats(queue).await?.count(state);
         let mut left = there;
         loop {
             let (before, mut place) = (left, Some(0));
             while let Some(from) = place.filter(|_| left > 0) {
-                let page = self.list_stored(queue, state, from, page_of(left)).await?;
-                let ids: Vec<JobId> = page.jobs.into_iter().map(|job| job.id).collect();
+                let Page { jobs, next } = self.list(queue, state, from, page_of(left)).await?;
+                let now = SystemTime::now();
+                let ids: Vec<JobId> = jobs.into_iter().filter(|job| filter.matches(job, now)).map(|job| job.address.id).collect();
                 let answers = if ids.is_empty() { Vec::new() } else { self.change_many(queue, change, &ids).await? };
                 let changed = answers.into_iter().filter(|answer| answer.done()).count() as u64;
                 left = left.saturating_sub(changed);
                 if changed == 0 {
-                    place = page.next.filter(|next| *next > from);
+                    place = next.filter(|next| *next > from);
                 }
             }
             if left == 0 || left == before {

@@ -8,7 +8,7 @@ use std::{
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{AttemptError, JobRecord};
+use super::{AttemptError, JobRecord, Running};
 use crate::{
     address::JobAddress,
     broker::{BuryReason, JobState, Priority, ProcessId, WorkerRecord},
@@ -38,6 +38,7 @@ struct Json<'a> {
     headers: &'a BTreeMap<String, String>,
     size: usize,
     tag: Option<&'a str>,
+    running: Option<&'a Running>,
     reason: Option<BuryReason>,
     note: Option<&'a str>,
     errors: &'a [AttemptError],
@@ -70,6 +71,7 @@ impl Serialize for JobRecord {
             headers: &self.headers,
             size: self.size(),
             tag: self.tag.as_deref(),
+            running: self.running.as_ref(),
             reason: self.reason,
             note: self.note.as_deref(),
             errors: &self.errors,
@@ -91,6 +93,21 @@ impl Serialize for AttemptError {
             message: &'a str,
         }
         Json { at: self.at, message: &self.message }.serialize(serializer)
+    }
+}
+
+impl Serialize for Running {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            #[serde(serialize_with = "utc")]
+            since: Option<SystemTime>,
+            worker: ProcessId,
+            host: &'a str,
+            pid: u32,
+            release: &'a str,
+        }
+        Json { since: Some(self.since), worker: self.worker, host: &self.host, pid: self.pid, release: &self.release }.serialize(serializer)
     }
 }
 

@@ -2,13 +2,15 @@
 //! what people do to jobs, `walk` goes through all jobs of a state, `workers` lists who runs them.
 
 mod change;
+mod filter;
 mod json;
 mod record;
 mod walk;
 mod workers;
 
 pub use self::{
-    record::{AttemptError, JobRecord, Page},
+    filter::Filter,
+    record::{AttemptError, JobRecord, Page, Running},
     walk::Walk,
 };
 pub use crate::broker::WorkerRecord;
@@ -19,9 +21,7 @@ use tokio::time::Instant;
 
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{
-        Audit, Condition, Damage, Durability, DynBroker, JobState, QueueStats, StoredJob, StoredPage, after, on_broker, on_broker_until,
-    },
+    broker::{Audit, Condition, Damage, Durability, DynBroker, JobState, QueueStats, StoredJob, after, on_broker, on_broker_until},
     error::{Error, Result},
 };
 
@@ -105,16 +105,18 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range.
     pub async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
-        Ok(Page::new(queue, self.list_stored(queue, state, offset, limit).await?))
-    }
-
-    async fn list_stored(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
         check_name("queue", queue)?;
         if !(1..=500).contains(&limit) {
             return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));
         }
-        let queue = queue.to_owned();
-        self.run(|broker| async move { broker.list(&queue, state, offset, limit).await }).await
+        let of = queue.to_owned();
+        let stored = self.run(|broker| async move { broker.list(&of, state, offset, limit).await }).await?;
+        let mut page = Page::new(queue, stored);
+        if page.jobs.iter().any(|job| job.running.is_some()) {
+            let workers = self.workers_of(queue).await?;
+            page.jobs.iter_mut().filter_map(|job| job.running.as_mut()).for_each(|running| running.find(&workers));
+        }
+        Ok(page)
     }
 
     /// Everything about one job.
@@ -123,7 +125,11 @@ impl Inspector {
     /// [`Error::NoSuchJob`].
     pub async fn show(&self, job: &JobAddress) -> Result<JobRecord> {
         let stored = self.stored(self.until(), job).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;
-        Ok(JobRecord::new(&job.queue, stored))
+        let mut record = JobRecord::new(&job.queue, stored);
+        if let Some(running) = &mut record.running {
+            running.find(&self.workers_of(&job.queue).await?);
+        }
+        Ok(record)
     }
 
     /// Finds a job by `queue/id`, or by its id alone in all registered queues.

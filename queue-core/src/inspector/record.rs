@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     address::JobAddress,
-    broker::{BuryReason, Failure, JobState, Priority, StoredJob, StoredPage},
+    broker::{BuryReason, Failure, JobState, Priority, ProcessId, StoredJob, StoredPage, WorkerRecord},
     codec,
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
@@ -77,11 +77,13 @@ pub struct JobRecord {
     pub headers: BTreeMap<String, String>,
     /// The lane that holds it and the claim number, while it is `active`.
     pub tag: Option<String>,
+    /// Who runs it and since when, while it is `active`.
+    pub running: Option<Running>,
     /// Why it is dead.
     pub reason: Option<BuryReason>,
     /// Why it was cancelled.
     pub note: Option<String>,
-    /// The errors of its last failed attempts, oldest first, at most 10. A list leaves them out.
+    /// The errors of its last failed attempts, oldest first, at most 10. A list has the last one alone, and the first 512 bytes of it.
     pub errors: Vec<AttemptError>,
     /// Why its stored form cannot be decoded.
     pub undecodable: Option<String>,
@@ -120,6 +122,7 @@ impl JobRecord {
             timeout: None,
             retention: None,
             headers: BTreeMap::new(),
+            running: job.tag.as_deref().and_then(Running::of_tag),
             tag: job.tag,
             reason: job.reason,
             note: job.note,
@@ -177,7 +180,7 @@ impl JobRecord {
         self.with_result(|bytes| codec::decode(bytes))
     }
 
-    /// The message of the last failed attempt. A list leaves it out.
+    /// The message of the last failed attempt.
     pub fn last_error(&self) -> Option<&str> {
         self.errors.last().map(|error| error.message.as_str())
     }
@@ -214,11 +217,43 @@ impl AttemptError {
     }
 }
 
+/// Who runs a job, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Running {
+    /// When the job was claimed, by the broker's clock. Up to a millisecond later if the queue had many claims at once.
+    pub since: SystemTime,
+    /// The worker that claimed it.
+    pub worker: ProcessId,
+    /// The name of the worker's host. Empty if it is unknown.
+    pub host: String,
+    /// The number of the worker's process on this host. 0 if it is unknown.
+    pub pid: u32,
+    /// The worker's release. Empty if it is unknown.
+    pub release: String,
+}
+
+impl Running {
+    /// The tag says who and since when: claim numbers are the broker's time, unless that has stood still or went back.
+    fn of_tag(tag: &str) -> Option<Running> {
+        let (lane, claim) = tag.rsplit_once(':')?;
+        let worker = lane.split_once('.').map_or(lane, |(process, _)| process).parse().ok()?;
+        Some(Running { since: time(claim.parse().ok()?)?, worker, host: String::new(), pid: 0, release: String::new() })
+    }
+
+    /// Adds what the record of the worker says.
+    pub(super) fn find(&mut self, workers: &[WorkerRecord]) {
+        if let Some(worker) = workers.iter().find(|worker| worker.id == self.worker) {
+            (self.host, self.pid, self.release) = (worker.host.clone(), worker.pid, worker.release.clone());
+        }
+    }
+}
+
 /// A page of a listing. From [`Inspector::list`](crate::Inspector::list).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Page {
-    /// The jobs, in the order in which they will start or have ended, without errors and results. There may be fewer jobs than
+    /// The jobs, in the order in which they will start or have ended, without results, and with their last errors alone. There may be fewer jobs than
     /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
     pub jobs: Vec<JobRecord>,
     /// The offset of the next page. Only `None` says that this was the last page. The offset may grow by more than the number of the

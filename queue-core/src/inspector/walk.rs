@@ -1,6 +1,8 @@
 //! Whole listings, so that nobody has to follow pages by hand.
 
-use super::{Inspector, JobRecord};
+use std::time::SystemTime;
+
+use super::{Filter, Inspector, JobRecord};
 use crate::{
     broker::{JobState, MAX_ITEMS},
     error::Result,
@@ -25,6 +27,7 @@ pub struct Walk {
     inspector: Inspector,
     queue: String,
     state: JobState,
+    filter: Filter,
     from: Option<u64>,
     left: u64,
 }
@@ -34,6 +37,13 @@ impl Walk {
     #[must_use]
     pub fn from(mut self, place: u64) -> Self {
         self.from = Some(place);
+        self
+    }
+
+    /// Leaves out the jobs that do not match. `at_most` counts those that do.
+    #[must_use]
+    pub fn matching(mut self, filter: Filter) -> Self {
+        self.filter = filter;
         self
     }
 
@@ -50,11 +60,15 @@ impl Walk {
     /// [`Error::Invalid`](crate::Error::Invalid) for a queue's name outside the grammar, and those of the broker.
     pub async fn next(&mut self) -> Result<Option<Vec<JobRecord>>> {
         while let Some(from) = self.from.filter(|_| self.left > 0) {
-            let page = self.inspector.list(&self.queue, self.state, from, page_of(self.left)).await?;
+            let looks = if self.filter.is_empty() { page_of(self.left) } else { MAX_ITEMS };
+            let page = self.inspector.list(&self.queue, self.state, from, looks).await?;
             self.from = page.next.filter(|next| *next > from);
-            self.left = self.left.saturating_sub(page.jobs.len() as u64);
-            if !page.jobs.is_empty() {
-                return Ok(Some(page.jobs));
+            let (mut jobs, now) = (page.jobs, SystemTime::now());
+            jobs.retain(|job| self.filter.matches(job, now));
+            jobs.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+            self.left -= jobs.len() as u64;
+            if !jobs.is_empty() {
+                return Ok(Some(jobs));
             }
         }
         Ok(None)
@@ -74,6 +88,6 @@ impl Inspector {
     /// A walk through all jobs of a queue in one state, in the order in which they will be served or have ended. Jobs that arrive or
     /// leave meanwhile may be missing, or appear twice.
     pub fn walk(&self, queue: &str, state: JobState) -> Walk {
-        Walk { inspector: self.clone(), queue: queue.to_owned(), state, from: Some(0), left: u64::MAX }
+        Walk { inspector: self.clone(), queue: queue.to_owned(), state, filter: Filter::default(), from: Some(0), left: u64::MAX }
     }
 }

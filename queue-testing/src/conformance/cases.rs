@@ -187,6 +187,10 @@ macro_rules! __conformance_cases {
                 all_jobs_of_a_state_are_cancelled_or_put_back
                 all_jobs_that_wait_for_a_time_are_promoted
                 all_are_cancelled_beside_a_lane_that_claims;
+            lists:
+                a_list_tells_the_last_failure_and_no_result
+                a_running_job_tells_who_runs_it_and_since_when
+                jobs_that_match_are_changed_and_no_others;
             records:
                 every_state_is_listed_in_order
                 a_listing_comes_in_pages

@@ -15,6 +15,7 @@ pub mod changes;
 pub mod endings;
 pub mod enqueues;
 pub mod leases;
+pub mod lists;
 pub mod people;
 pub mod reclaims;
 pub mod records;

@@ -3,12 +3,12 @@
 use std::time::SystemTime;
 
 use clap::Subcommand;
-use queue_core::{Change, Client, JobRecord, JobState};
+use queue_core::{Change, Client, Filter, JobRecord, JobState, Running};
 
 use super::{
     args::{Format, state_parser},
     exit::{Failure, note},
-    output::{print, relative, short, table, write},
+    output::{coarse, print, relative, short, table, write},
     queues::{self, Unreadable},
     repair::{self, Select},
     show,
@@ -20,6 +20,7 @@ pub(super) enum JobsCommand {
     #[command(after_help = "Examples:
   {bin} jobs list                              the first of every state
   {bin} jobs list --state dead --queue orders
+  {bin} jobs list 'task=send_mail state=dead error~timeout older=2d'
   {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
     List(ListArgs),
     /// Show a job with its parameters, errors and result
@@ -38,7 +39,8 @@ pub(super) enum JobsCommand {
     #[command(after_help = "Examples:
   {bin} jobs requeue orders/close-17 orders/close-18
   {bin} jobs requeue --all                     all dead jobs of all queues
-  {bin} jobs requeue --all --queue orders")]
+  {bin} jobs requeue --all --queue orders
+  {bin} jobs requeue --all --where 'task=send_mail error~timeout'")]
     Requeue(Select),
     /// Let jobs start now that wait for a time: scheduled ones, and those that wait for their next attempt
     #[command(after_help = "Examples:
@@ -60,6 +62,9 @@ pub(super) enum JobsCommand {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
+    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, reason, note, payload, host, release, header.NAME; older=2d, newer=1h
+    #[arg(value_name = "FILTER")]
+    pub(super) filter: Vec<String>,
     /// Only jobs in this state
     #[arg(long, value_parser = state_parser())]
     pub(super) state: Option<JobState>,
@@ -93,12 +98,14 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
 /// Prints page by page, so that neither side ever holds a whole queue.
 async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
-    let states = args.state.as_ref().map_or(&JobState::ALL[..], std::slice::from_ref);
+    let filter: Filter = args.filter.join(" ").parse()?;
+    let states: Vec<JobState> = filter.states().into_iter().filter(|state| args.state.is_none_or(|only| only == *state)).collect();
     let mut pages = Pages { json: args.format.json, rows: Vec::new(), printed: 0 };
     let (mut left_out, mut unreadable) = (false, Vec::new());
-    'queues: for queue in queues::chosen(client, args.queue.as_deref()).await? {
-        for state in states {
-            let mut walk = inspector.walk(&queue, *state).from(args.offset).at_most(args.limit);
+    let queues = queues::chosen(client, args.queue.as_deref()).await?;
+    'queues: for queue in queues.into_iter().filter(|queue| filter.allows_queue(queue)) {
+        for state in &states {
+            let mut walk = inspector.walk(&queue, *state).matching(filter.clone()).from(args.offset).at_most(args.limit);
             loop {
                 match walk.next().await {
                     Ok(Some(jobs)) => pages.add(jobs)?,
@@ -116,7 +123,11 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
         note("no such job");
     }
     if left_out {
-        note("there are more: raise --limit, or continue with --offset");
+        note(if filter.is_empty() {
+            "there are more: raise --limit, or continue with --offset"
+        } else {
+            "there may be more that match: raise --limit"
+        });
     }
     Unreadable::tell(&unreadable)
 }
@@ -148,7 +159,7 @@ impl Pages {
             write(&text)?;
         } else {
             let now = SystemTime::now();
-            let text = table(["job", "task", "state", "#failures", "when", "why"], rows.iter().map(|row| cells(row, now)));
+            let text = table(["job", "task", "state", "#failures", "enqueued", "when", "error"], rows.iter().map(|row| cells(row, now)));
             // The heading stands once.
             let text = if self.printed == 0 { text.as_str() } else { text.split_once('\n').map_or("", |(_, rows)| rows) };
             print(text)?;
@@ -168,14 +179,33 @@ impl Pages {
     }
 }
 
-fn cells(record: &JobRecord, now: SystemTime) -> [String; 6] {
-    let why = record.note.as_deref().or(record.reason.map(|reason| reason.name())).unwrap_or_default();
+fn cells(record: &JobRecord, now: SystemTime) -> [String; 7] {
+    let when = match &record.running {
+        Some(running) => runs(running, now),
+        None => record.due_at.or(record.ended_at).map_or_else(String::new, |time| relative(time, now)),
+    };
+    let reason = record.reason.map(|reason| reason.name());
+    let error = match (record.note.as_deref().or(reason), record.last_error()) {
+        (Some(why), Some(error)) => format!("{why}: {error}"),
+        (why, error) => why.or(error).unwrap_or_default().to_owned(),
+    };
     [
         record.address.to_string(),
         record.task.clone().unwrap_or_else(|| "(unreadable)".to_owned()),
         record.state.to_string(),
         record.failures.to_string(),
-        record.due_at.or(record.ended_at).map_or_else(String::new, |time| relative(time, now)),
-        short(why, 60),
+        record.enqueued_at.map_or_else(String::new, |time| relative(time, now)),
+        when,
+        short(&error, 60),
     ]
+}
+
+/// Since when a job runs and where: `for 3m 2s on web-1 (4711)`.
+pub(super) fn runs(running: &Running, now: SystemTime) -> String {
+    let age = coarse(now.duration_since(running.since).unwrap_or_default());
+    match (running.host.as_str(), running.pid) {
+        ("", _) => format!("for {age} by {}", running.worker),
+        (host, 0) => format!("for {age} on {host}"),
+        (host, pid) => format!("for {age} on {host} ({pid})"),
+    }
 }

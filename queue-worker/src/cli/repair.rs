@@ -1,6 +1,6 @@
 //! `jobs requeue`, `promote`, `cancel` and `delete`: of named jobs, or of all in a state.
 
-use queue_core::{Change, Changed, Client, Error, Inspector, JobAddress, JobState, outcome::error_text};
+use queue_core::{Change, Changed, Client, Error, Filter, Inspector, JobAddress, JobState, outcome::error_text};
 use serde::Serialize;
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
 #[derive(Debug, clap::Args)]
 pub(super) struct Select {
     /// The jobs
-    #[arg(value_name = "QUEUE/ID", required_unless_present = "all", conflicts_with_all = ["all", "state", "queue"])]
+    #[arg(value_name = "QUEUE/ID", required_unless_present = "all", conflicts_with_all = ["all", "state", "queue", "filter"])]
     pub(super) jobs: Vec<String>,
     /// All jobs of a state
     #[arg(long)]
@@ -24,6 +24,9 @@ pub(super) struct Select {
     /// Only of this queue, with --all
     #[arg(long, requires = "all", value_name = "QUEUE")]
     pub(super) queue: Option<String>,
+    /// Only those that match, with --all: a filter as `jobs list` takes it
+    #[arg(long = "where", requires = "all", value_name = "FILTER", default_value = "", hide_default_value = true)]
+    pub(super) filter: Filter,
     #[command(flatten)]
     pub(super) format: Format,
 }
@@ -103,7 +106,7 @@ async fn all(client: &Client, change: Change, state: JobState, select: &Select) 
     let inspector = client.inspector();
     let (mut totals, mut unreadable) = (Vec::new(), Vec::new());
     for queue in queues::chosen(client, select.queue.as_deref()).await? {
-        let done = match inspector.change_all(&queue, change, state).await {
+        let done = match inspector.change_matching(&queue, change, state, &select.filter).await {
             Ok(done) => done,
             Err(error) => {
                 unreadable.push(Unreadable::from(&queue, error)?);

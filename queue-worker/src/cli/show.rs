@@ -37,6 +37,9 @@ fn text(record: &JobRecord) -> String {
             lines.add(name, &count.to_string());
         }
     }
+    if let Some(running) = &record.running {
+        lines.add("runs", &super::jobs::runs(running, now));
+    }
     let reason = record.reason.map(|reason| reason.name());
     for (name, value) in [("held by", record.tag.as_deref()), ("reason", reason), ("note", record.note.as_deref())] {
         if let Some(value) = value {

@@ -430,7 +430,7 @@ mutants! {
         "a walk passes what is empty": "self.from = page.next.filter(|next| *next > from)" => "self.from = page.next.filter(|_| !page.jobs.is_empty())";
     }
     REDIS "queue-core/src/inspector/change.rs" {
-        "all of a state: an empty page is no end": "place = page.next.filter(|next| *next > from)" => "place = page.next.filter(|_| changed > 0)";
+        "all of a state: an empty page is no end": "place = next.filter(|next| *next > from)" => "place = next.filter(|_| changed > 0)";
         "all of a state: jobs that moved up are met again": "left == 0 || left == before" => "true";
     }
     REDIS "queue-core/src/redis/people/mod.rs" {

@@ -130,11 +130,7 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: Job
 /// Jobs as a listing has them.
 fn listed(mut jobs: Vec<StoredJob>, state: JobState) -> Vec<StoredJob> {
     jobs.retain(|job| job.state == state);
-    for job in &mut jobs {
-        job.failures.clear();
-        job.result = None;
-    }
-    jobs
+    jobs.into_iter().map(StoredJob::listed).collect()
 }
 
 /// The three states of jobs that ended share a list. A line whose job was removed, or whose id has ended once more, stays there until

@@ -1,4 +1,4 @@
-//! The five doors: every change of a job's place goes through one of them, and a job that is active leaves through two.
+//! The four doors and the line `ready`: every change of a job's place goes through one of them, and a job that is active leaves through two.
 //!
 //! ```text
 //!            ready ──────────► admit ──────────► settle ───┬──► end

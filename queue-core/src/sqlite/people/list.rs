@@ -1,6 +1,6 @@
 //! The jobs of a state, page by page.
 
-use super::record::record;
+use super::record::{failures, record};
 use crate::{
     broker::{JobState, StoredPage},
     sqlite::{
@@ -11,7 +11,11 @@ use crate::{
 
 pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(StoredPage::default()) };
-    let mut found = ready::page(tx, &queue, state, offset, limit + 1, |row| record(tx, row))?;
+    let mut found = ready::page(tx, &queue, state, offset, limit + 1, |row| {
+        let mut job = record(tx, row)?;
+        job.failures = failures(row)?;
+        Ok::<_, Failed>(job.listed())
+    })?;
     let more = found.len() > limit;
     found.truncate(limit);
     // What cannot be told of is for the auditor to find.

@@ -3,7 +3,8 @@
 use rusqlite::{OptionalExtension, Row};
 
 use crate::{
-    broker::{BuryReason, JobState, Priority, StoredJob},
+    broker::{BuryReason, Failure, JobState, Priority, StoredJob},
+    error::Error,
     sqlite::{
         connection::{
             lenient::{Bytes, Count, Number, Words},
@@ -39,4 +40,11 @@ pub(super) fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
         _ => record.note = note,
     }
     Ok(record)
+}
+
+/// Reads the column failures, which comes after those of [`record`]. A history that cannot be read has one entry, which says so.
+pub(super) fn failures(row: &Row<'_>) -> Result<Vec<Failure>, Failed> {
+    let stored = row.get::<_, Option<Bytes>>(11)?.map(|Bytes(stored)| stored);
+    let unreadable = |problem: Error| vec![Failure { at_ms: 0, message: problem.to_string() }];
+    Ok(row::failures(stored.as_deref()).unwrap_or_else(unreadable))
 }

@@ -1,0 +1,342 @@
+//! Which jobs a list is about: one grammar for the command line, the dashboard and programs.
+
+use std::{
+    fmt,
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
+
+use super::JobRecord;
+use crate::{
+    broker::{JobState, Priority},
+    error::{Error, Result},
+};
+
+/// Which jobs are wanted: `task=send_mail state=dead error~timeout older=2d`.
+///
+/// A filter is a text of terms with spaces between them; a job matches if it matches every term. A term is a field, an operator and a
+/// value. A value with a space in it is put in double quotes: `error~"timed out"`. The empty filter matches all jobs.
+///
+/// | operator | the field's text |
+/// |---|---|
+/// | `=`, `!=` | is, or is not, the value |
+/// | `~`, `!~` | contains, or does not contain, the value, whatever the case of its letters |
+///
+/// | field | what it is |
+/// |---|---|
+/// | `task`, `state`, `queue`, `id`, `priority` | as the record has it |
+/// | `error` | the messages of the failed attempts; in a list the last one alone, and the first 512 bytes of it |
+/// | `reason`, `note` | why it is dead; why it was cancelled |
+/// | `payload` | the parameters as JSON |
+/// | `host`, `release` | of the worker that runs it |
+/// | `header.NAME` | the header of this name |
+/// | `older=2d`, `newer=1h` | it ended, or if it has not ended it was enqueued, more or less than this long ago |
+///
+/// ```
+/// use queue_core::{Filter, JobState};
+///
+/// let filter: Filter = "task=send_mail state=dead error~timeout older=2d".parse()?;
+/// assert_eq!(filter.states(), [JobState::Dead]);
+///
+/// let problem = "taks=send_mail".parse::<Filter>().unwrap_err().to_string();
+/// assert!(problem.contains("did you mean `task`?"), "{problem}");
+/// # Ok::<(), queue_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Term {
+    Text { field: Field, how: How, value: String },
+    Older(Duration),
+    Newer(Duration),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Field {
+    Task,
+    State,
+    Queue,
+    Id,
+    Priority,
+    Error,
+    Reason,
+    Note,
+    Payload,
+    Host,
+    Release,
+    Header(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Is,
+    IsNot,
+    Contains,
+    ContainsNot,
+}
+
+/// Longest filter, in bytes.
+const LONGEST: usize = 1024;
+
+const FIELDS: [(&str, Field); 11] = [
+    ("task", Field::Task),
+    ("state", Field::State),
+    ("queue", Field::Queue),
+    ("id", Field::Id),
+    ("priority", Field::Priority),
+    ("error", Field::Error),
+    ("reason", Field::Reason),
+    ("note", Field::Note),
+    ("payload", Field::Payload),
+    ("host", Field::Host),
+    ("release", Field::Release),
+];
+
+impl Filter {
+    /// Whether a job is wanted. `now` is for `older` and `newer`.
+    pub fn matches(&self, job: &JobRecord, now: SystemTime) -> bool {
+        self.terms.iter().all(|term| term.matches(job, now))
+    }
+
+    /// True if it matches all jobs.
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// The states in which a matching job can be: what has to be listed.
+    pub fn states(&self) -> Vec<JobState> {
+        JobState::ALL.into_iter().filter(|state| self.of(&Field::State).all(|(how, value)| how.holds(state.name(), value))).collect()
+    }
+
+    /// Whether a matching job can be in a queue of this name.
+    pub fn allows_queue(&self, queue: &str) -> bool {
+        self.of(&Field::Queue).all(|(how, value)| how.holds(queue, value))
+    }
+
+    fn of<'a>(&'a self, wanted: &'a Field) -> impl Iterator<Item = (How, &'a str)> {
+        self.terms.iter().filter_map(move |term| match term {
+            Term::Text { field, how, value } if field == wanted => Some((*how, value.as_str())),
+            _ => None,
+        })
+    }
+}
+
+impl Term {
+    fn matches(&self, job: &JobRecord, now: SystemTime) -> bool {
+        // A job without a time is neither older nor newer.
+        let age = || job.ended_at.or(job.enqueued_at).map(|at| now.duration_since(at).unwrap_or_default());
+        match self {
+            Term::Older(than) => age().is_some_and(|age| age > *than),
+            Term::Newer(than) => age().is_some_and(|age| age < *than),
+            Term::Text { field, how, value } => how.holds(&field.text(job), value),
+        }
+    }
+}
+
+impl Field {
+    fn text(&self, job: &JobRecord) -> String {
+        let running = job.running.as_ref();
+        match self {
+            Field::Task => job.task.clone().unwrap_or_default(),
+            Field::State => job.state.name().to_owned(),
+            Field::Queue => job.address.queue.to_string(),
+            Field::Id => job.address.id.to_string(),
+            Field::Priority => job.priority.name().to_owned(),
+            Field::Error => job.errors.iter().map(|error| error.message.as_str()).collect::<Vec<_>>().join("\n"),
+            Field::Reason => job.reason.map_or_else(String::new, |reason| reason.name().to_owned()),
+            Field::Note => job.note.clone().unwrap_or_default(),
+            Field::Payload => job.payload_json().unwrap_or_default(),
+            Field::Host => running.map_or_else(String::new, |running| running.host.clone()),
+            Field::Release => running.map_or_else(String::new, |running| running.release.clone()),
+            Field::Header(name) => job.headers.get(name).cloned().unwrap_or_default(),
+        }
+    }
+}
+
+impl How {
+    fn holds(self, text: &str, value: &str) -> bool {
+        let contains = || text.to_lowercase().contains(&value.to_lowercase());
+        match self {
+            How::Is => text == value,
+            How::IsNot => text != value,
+            How::Contains => contains(),
+            How::ContainsNot => !contains(),
+        }
+    }
+}
+
+impl FromStr for Filter {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text.len() > LONGEST {
+            return Err(Error::invalid("filter", format!("{} bytes", text.len()), format!("is longer than {LONGEST} bytes")));
+        }
+        Ok(Filter { terms: words(text)?.iter().map(|word| term(word)).collect::<Result<_>>()? })
+    }
+}
+
+/// Words between spaces; what stands in double quotes is one, without the quotes.
+fn words(text: &str) -> Result<Vec<String>> {
+    let (mut words, mut quoted) = (vec![String::new()], false);
+    for c in text.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            c if c.is_whitespace() && !quoted => words.push(String::new()),
+            c => words.last_mut().expect("there is always one").push(c),
+        }
+    }
+    if quoted {
+        return Err(Error::invalid("filter", text, "has a double quote that is not closed"));
+    }
+    words.retain(|word| !word.is_empty());
+    Ok(words)
+}
+
+fn term(word: &str) -> Result<Term> {
+    let at = word.find(['=', '~', '!']).ok_or_else(|| no_operator(word))?;
+    let (name, rest) = word.split_at(at);
+    let operators = [("!=", How::IsNot), ("!~", How::ContainsNot), ("=", How::Is), ("~", How::Contains)];
+    let (value, how) =
+        operators.into_iter().find_map(|(sign, how)| Some((rest.strip_prefix(sign)?, how))).ok_or_else(|| no_operator(word))?;
+    if let "older" | "newer" = name {
+        let age = humantime::parse_duration(value).ok().filter(|_| how == How::Is);
+        let age =
+            age.ok_or_else(|| Error::invalid("filter", word, format!("is no duration; write `{name}=2d`, `{name}=1h 30m` in quotes")))?;
+        return Ok(if name == "older" { Term::Older(age) } else { Term::Newer(age) });
+    }
+    let field = field(name).ok_or_else(|| Error::invalid("filter", word, unknown(name)))?;
+    if let How::Is | How::IsNot = how {
+        match field {
+            Field::State => drop(value.parse::<JobState>()?),
+            Field::Priority => drop(value.parse::<Priority>()?),
+            _ => {}
+        }
+    }
+    Ok(Term::Text { field, how, value: value.to_owned() })
+}
+
+fn field(name: &str) -> Option<Field> {
+    if let Some(header) = name.strip_prefix("header.").filter(|header| !header.is_empty()) {
+        return Some(Field::Header(header.to_owned()));
+    }
+    FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| field.clone())
+}
+
+fn no_operator(word: &str) -> Error {
+    Error::invalid("filter", word, "has no operator; write for example `task=send_mail` or `error~timeout`")
+}
+
+fn unknown(name: &str) -> String {
+    let known = FIELDS.iter().map(|(known, _)| *known).chain(["older", "newer", "header.NAME"]);
+    match crate::text::nearest(name, known.clone()) {
+        Some(near) => format!("has the unknown field `{name}`; did you mean `{near}`?"),
+        None => format!("has the unknown field `{name}`; use one of {}", known.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, term) in self.terms.iter().enumerate() {
+            let space = if at == 0 { "" } else { " " };
+            match term {
+                Term::Older(age) => write!(f, "{space}older=\"{}\"", humantime::format_duration(*age))?,
+                Term::Newer(age) => write!(f, "{space}newer=\"{}\"", humantime::format_duration(*age))?,
+                Term::Text { field, how, value } => {
+                    let name = match field {
+                        Field::Header(name) => format!("header.{name}"),
+                        field => FIELDS.iter().find(|(_, known)| known == field).map_or("", |(name, _)| name).to_owned(),
+                    };
+                    let sign = match how {
+                        How::Is => "=",
+                        How::IsNot => "!=",
+                        How::Contains => "~",
+                        How::ContainsNot => "!~",
+                    };
+                    let quote = if value.contains(char::is_whitespace) { "\"" } else { "" };
+                    write!(f, "{space}{name}{sign}{quote}{value}{quote}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        address::JobId,
+        broker::{Failure, StoredJob},
+        envelope::Envelope,
+    };
+
+    fn job(state: JobState) -> JobRecord {
+        let mut stored = StoredJob::new(JobId::given("m-1").unwrap(), state, Envelope::new("send_mail", b"\x80").encode().unwrap());
+        stored.at_ms = Some(1_000_000);
+        stored.failures = vec![Failure { at_ms: 1, message: "Connection timed out".to_owned() }];
+        JobRecord::new("mail", stored)
+    }
+
+    fn matches(filter: &str, job: &JobRecord) -> bool {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 + 3600);
+        filter.parse::<Filter>().unwrap_or_else(|error| panic!("{error}")).matches(job, now)
+    }
+
+    #[test]
+    fn a_job_matches_if_it_matches_every_term() {
+        let dead = job(JobState::Dead);
+        for filter in [
+            "",
+            "task=send_mail state=dead error~\"timed OUT\" older=59m newer=61m",
+            "queue=mail id=m-1 task~MAIL task!=other error!~refused priority=normal payload={}",
+            "header.user!=ada host=",
+        ] {
+            assert!(matches(filter, &dead), "{filter}");
+        }
+        for filter in ["task=send", "state!=dead", "error~refused", "older=2h", "newer=1m", "task=send_mail queue=other", "header.user=ada"]
+        {
+            assert!(!matches(filter, &dead), "{filter}");
+        }
+        assert!(!matches("older=1s", &job(JobState::Ready)), "nobody says when it was enqueued");
+    }
+
+    #[test]
+    fn what_a_filter_excludes_is_not_listed() {
+        let filter: Filter = "state!=ready state!=dead state!~e queue~ma".parse().unwrap();
+        assert_eq!(filter.states(), []);
+        assert!(filter.allows_queue("mail") && !filter.allows_queue("orders"));
+        assert_eq!(Filter::default().states(), JobState::ALL);
+    }
+
+    #[test]
+    fn a_filter_is_printed_as_it_is_read() {
+        for text in ["task=a error~\"b c\"", "older=\"2days\"", "header.user!=ada id!~x"] {
+            let filter: Filter = text.parse().unwrap();
+            assert_eq!(filter.to_string(), text);
+            assert_eq!(filter.to_string().parse::<Filter>().unwrap(), filter);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told_with_the_way_out() {
+        for (text, says) in [
+            ("send_mail", "has no operator"),
+            ("!task", "has no operator"),
+            ("taks=a", "did you mean `task`?"),
+            ("colour=a", "use one of task, state"),
+            ("state=ded", "dead"),
+            ("priority=urgent", "priority"),
+            ("older=2", "`older=2d`"),
+            ("older~2d", "`older=2d`"),
+            ("error~\"open", "not closed"),
+        ] {
+            let problem = text.parse::<Filter>().unwrap_err().to_string();
+            assert!(problem.contains(says), "{text}: {problem}");
+        }
+        assert!("x".repeat(2000).parse::<Filter>().unwrap_err().to_string().contains("longer than 1024 bytes"));
+    }
+}

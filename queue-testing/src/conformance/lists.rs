@@ -1,0 +1,66 @@
+//! What lists tell of jobs, and what is done to all that match.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use queue_core::{
+    Change, Filter, JobAddress, JobId,
+    broker::{BuryReason, Ending, JobState, LISTED_ERROR, NewJob, ProcessId},
+};
+
+use super::bed::{Bed, LONG, envelope};
+
+/// A listing shows why jobs have failed, and stays small.
+pub async fn a_list_tells_the_last_failure_and_no_result(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let failing = bed.put(1).await.remove(0);
+    for error in ["first".to_owned(), "é".repeat(LISTED_ERROR)] {
+        let held = lane.wait_for_one().await;
+        assert!(lane.end(&held, Ending::Nack { delay: Duration::ZERO, error }).await);
+    }
+    let held = lane.wait_for_one().await;
+    assert!(lane.end(&held, Ending::Bury { reason: BuryReason::Buried, error: None }).await);
+    let kept = bed.put(1).await.remove(0);
+    let held = lane.claim_one().await;
+    assert!(lane.end(&held, Ending::Ack { result: Some(vec![7]), keep: Some(LONG) }).await);
+    let listed = async |state| bed.broker.list(&bed.queue, state, 0, 10).await.unwrap().jobs.remove(0);
+    let (done, dead) = (listed(JobState::Done).await, listed(JobState::Dead).await);
+    assert_eq!((done.id, done.result, done.failures), (kept.clone(), None, vec![]));
+    assert_eq!((dead.id, dead.failures.len()), (failing.clone(), 1));
+    let message = &dead.failures[0].message;
+    assert!(message.starts_with('é') && message.len() <= LISTED_ERROR + '…'.len_utf8(), "{} bytes", message.len());
+    let (done, dead) = (bed.show(&kept).await.expect("it is kept"), bed.show(&failing).await.expect("it is dead"));
+    assert_eq!((done.result, dead.failures.len()), (Some(vec![7]), 2), "a job alone tells all");
+}
+
+/// Its tag says it, on every broker.
+pub async fn a_running_job_tells_who_runs_it_and_since_when(bed: Bed) {
+    let process = ProcessId::random();
+    let mut lane = bed.lane_of(process, LONG).await;
+    let before = bed.put(1).await.remove(0);
+    let held = lane.claim_one().await;
+    let inspector = bed.inspector();
+    let address = JobAddress { queue: bed.queue.clone(), id: before };
+    let running = inspector.show(&address).await.unwrap().running.expect("it runs");
+    assert_eq!(running.worker, process);
+    assert_eq!(running.since, UNIX_EPOCH + Duration::from_millis(held.claim), "the claim number is the time of the claim");
+    let listed = inspector.list(&bed.queue, JobState::Active, 0, 10).await.unwrap().jobs.remove(0);
+    assert_eq!(listed.running, Some(running));
+    assert!(lane.end(&held, Ending::Release).await);
+    assert_eq!(inspector.show(&address).await.unwrap().running, None);
+}
+
+/// Page by page, whatever stays.
+pub async fn jobs_that_match_are_changed_and_no_others(bed: Bed) {
+    let ids = bed.put(1200).await;
+    let marked: Vec<JobId> = (0..3).map(|n| JobId::given(&format!("marked-{n}")).unwrap()).collect();
+    for id in &marked {
+        bed.put_job(NewJob::new(id.clone(), envelope("marked"))).await;
+    }
+    let inspector = bed.inspector();
+    let filter: Filter = "id~MARKED".parse().unwrap();
+    let cancelled = inspector.change_matching(&bed.queue, Change::Cancel, JobState::Ready, &filter).await.unwrap();
+    assert_eq!((cancelled, bed.depth(JobState::Ready).await), (3, ids.len() as u64));
+    let mut left = inspector.walk(&bed.queue, JobState::Cancelled).matching("id!=marked-1".parse().unwrap()).at_most(1);
+    assert_eq!(left.next().await.unwrap().map(|jobs| jobs.len()), Some(1));
+    assert!(left.next().await.unwrap().is_none(), "no more than was asked for");
+}
