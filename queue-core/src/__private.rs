@@ -12,6 +12,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 pub use crate::inject::Injected;
+pub use crate::parameter::{Access, Has, Lacks, of_injected, of_payload};
 pub use crate::payload::{Param, PayloadReader, PayloadWriter, json_object};
 use crate::{
     context::JobContext,
@@ -28,6 +29,28 @@ where
     F: Future<Output = T::Return> + Send + 'static,
 {
     Box::pin(async move { handler.await.end(wants_result) })
+}
+
+/// The way to [`run`] for a task that the worker gives values to; `FIT` when it can give them all.
+#[derive(Debug)]
+pub struct Given<const FIT: bool>;
+
+impl Given<true> {
+    /// Runs an async handler.
+    pub fn run<T, F>(handler: F, wants_result: bool) -> BoxFuture<'static, Outcome>
+    where
+        T: Task,
+        F: Future<Output = T::Return> + Send + 'static,
+    {
+        run::<T, F>(handler, wants_result)
+    }
+}
+
+impl Given<false> {
+    /// This compiles, and the program does not: a value that the worker cannot give is often not `Send` either, and that is one mistake.
+    pub fn run<T, F>(_: F, _: bool) -> BoxFuture<'static, Outcome> {
+        unreachable!("a parameter that a worker cannot give does not compile")
+    }
 }
 
 /// A payload struct about to be handled. Its two `handle` are told apart by method lookup, which prefers the one without a

@@ -148,6 +148,8 @@ pub mod middleware;
 pub mod observe;
 #[doc(hidden)]
 pub mod outcome;
+#[doc(hidden)]
+pub mod parameter;
 mod pauses;
 #[doc(hidden)]
 pub mod payload;

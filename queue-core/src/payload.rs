@@ -19,7 +19,7 @@ use crate::{
     message = "`{Self}` cannot be a parameter of a task",
     label = "not serialisable",
     note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or for the type inside it that lacks them",
-    note = "what the worker provides is a parameter `Data<T>` of a function, and `ctx.data::<T>()` in a `Handler`"
+    note = "what the worker provides is a parameter `Data<T>` of a function, or a type of your own with `#[inject]` before it; in a `Handler` it is `ctx.data::<T>()`"
 )]
 pub trait Payload: Serialize + DeserializeOwned + 'static {}
 

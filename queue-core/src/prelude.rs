@@ -10,5 +10,5 @@ pub use crate::{
     handler::Handler,
     outcome::Outcome,
     priority::Priority,
-    task::{Backoff, Task},
+    task::{Backoff, EnqueueOfJob as _, Task},
 };

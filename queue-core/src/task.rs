@@ -23,6 +23,25 @@ pub trait Task: Send + 'static {
     fn definition() -> &'static TaskDef;
 }
 
+/// In scope with the prelude, so that the compiler says what to write when something that is not a job is enqueued: a task itself,
+/// or what its function returns. Nothing implements it.
+#[doc(hidden)]
+pub trait EnqueueOfJob {
+    /// Never called.
+    fn enqueue(&self) {}
+}
+
+impl<T: ?Sized + IsJob> EnqueueOfJob for T {}
+
+/// Told of what is enqueued without being a job.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be enqueued: make a job of the task with `task::job(..)`",
+    label = "write `task::job(..).enqueue(&client)`",
+    note = "`task(..)` calls the function here and now; `task::job(..)` makes a job with these parameters"
+)]
+pub trait IsJob {}
+
 /// What a completed job of a task gives: the `T` of a handler that returns `Result<T, E>`.
 pub type TaskOutput<T> = <<T as Task>::Return as TaskReturn>::Output;
 

@@ -19,7 +19,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
     ("the broker contract", &["broker", "observe"]),
     ("the brokers", &["redis", "sqlite"]),
     ("client and inspector", &["client", "draft", "inspector"]),
-    ("running a job", &["__fuzz", "__private", "context", "handler", "inject", "middleware", "prelude", "registry"]),
+    ("running a job", &["__fuzz", "__private", "context", "handler", "inject", "middleware", "parameter", "prelude", "registry"]),
 ];
 
 /// What the root hands on is for users; these names are macros, which have no other place.

@@ -72,6 +72,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
         )]
         const _: () = {
             use #core::__private as __queue;
+            use __queue::Lacks as _;
 
             #(#items)*
             #(#defaults)*

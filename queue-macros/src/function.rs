@@ -2,25 +2,32 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Attribute, Error, Item, ItemFn, ReturnType, Safety, Type, ext::IdentExt, parse_quote, spanned::Spanned};
+use syn::{Attribute, Error, Item, ItemFn, ReturnType, Safety, TraitItemFn, Type, ext::IdentExt, parse_quote, spanned::Spanned};
 
 use crate::{
     expand::{Definition, expand as expand_task},
     fallback,
     options::Options,
     params::Param,
+    place,
     problems::Problems,
 };
 
 pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     let mut function = match syn::parse2::<Item>(item.clone()) {
-        Ok(Item::Fn(function)) => function,
+        Ok(Item::Fn(function)) => match place::of(&function.sig) {
+            Some(place) => return misplaced(function, place),
+            None => function,
+        },
         Ok(Item::Struct(item)) => {
             let error = Error::new(
                 item.ident.span(),
                 "`#[task]` goes on a function; for a payload struct write `#[derive(Task)]`, with options in `#[task(...)]` below it",
             );
             return with_item(&item, &error);
+        }
+        Ok(Item::Verbatim(_)) if syn::parse2::<TraitItemFn>(item.clone()).is_ok() => {
+            return with_item(item, &Error::new(item.span(), "a task is a free function with a body: move it out of the trait"));
         }
         Ok(other) => return with_item(&other, &Error::new(other.span(), "`#[task]` goes on an async function")),
         Err(error) => return with_item(item, &error),
@@ -50,6 +57,16 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     }
 }
 
+/// The function alone, and the error: a type beside it has no place in an `impl` or a trait, and would be five more errors.
+fn misplaced(mut function: ItemFn, place: &str) -> TokenStream {
+    for argument in &mut function.sig.inputs {
+        drop(Param::of_argument(argument));
+    }
+    let problem = format!("a task is a free function: move it out of the {place}; what it needs of `Self` is a parameter `Data<T>`");
+    let error = Error::new(function.sig.ident.span(), problem).into_compile_error();
+    quote!(#[allow(dead_code, unused, clippy::all, reason = "its mistake is told, the rest can wait")] #function #error)
+}
+
 fn with_item(item: &impl ToTokens, error: &Error) -> TokenStream {
     let error = error.to_compile_error();
     quote!(#item #error)
@@ -71,6 +88,7 @@ fn task(function: &ItemFn, task_name: String, options: &Options, params: &[Param
         ReturnType::Type(_, ty) => (**ty).clone(),
     };
     let core = options.krate();
+    let given: Vec<TokenStream> = params.iter().filter_map(Param::is_given).collect();
     let definition = Definition {
         name,
         task_name,
@@ -84,7 +102,8 @@ fn task(function: &ItemFn, task_name: String, options: &Options, params: &[Param
             let (call, wanted) = (quote!(#name(#(#values),*)), quote!(call.wants_result));
             match options.blocking {
                 Some(_) => quote!(__queue::end::<#name>(#call, #wanted)),
-                None => quote_spanned!(name.span()=> __queue::run::<#name, _>(#call, #wanted)),
+                None if given.is_empty() => quote_spanned!(name.span()=> __queue::run::<#name, _>(#call, #wanted)),
+                None => quote_spanned!(name.span()=> __queue::Given::<{ #(#given)&&* }>::run::<#name, _>(#call, #wanted)),
             }
         },
     };

@@ -10,6 +10,7 @@ mod fallback;
 mod function;
 mod options;
 mod params;
+mod place;
 mod problems;
 mod suggest;
 

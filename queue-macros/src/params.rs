@@ -3,8 +3,8 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{
-    Attribute, Error, Expr, FnArg, GenericArgument, Ident, Meta, Pat, PathArguments, PathSegment, Result, Type, spanned::Spanned,
-    visit::Visit,
+    Attribute, Error, Expr, ExprLit, FnArg, GenericArgument, Ident, Lit, Meta, MetaNameValue, Pat, PathArguments, PathSegment, Result,
+    Token, Type, punctuated::Punctuated, spanned::Spanned, visit::Visit,
 };
 
 /// One parameter of a task function, or one field of a payload struct.
@@ -12,6 +12,8 @@ pub(crate) struct Param {
     pub name: Ident,
     pub ty: Type,
     pub kind: Kind,
+    /// Whether it is a field, which has no `#[inject]`.
+    field: bool,
 }
 
 pub(crate) enum Kind {
@@ -38,7 +40,11 @@ impl Param {
             }
         };
         // First, so that they are off it whatever is wrong with the rest.
+        let serde = take_serde(&mut argument.attrs);
         let (default, inject) = take_attributes(&mut argument.attrs)?;
+        if let Some(problem) = serde {
+            return Err(problem);
+        }
         let name = match argument.pat.as_ref() {
             Pat::Ident(pattern) if pattern.by_ref.is_none() && pattern.subpat.is_none() => pattern.ident.clone(),
             other => {
@@ -62,7 +68,7 @@ impl Param {
             ));
         }
         check_payload_type(&ty)?;
-        Ok(Param { kind: payload_kind(&ty, default), name, ty })
+        Ok(Param { kind: payload_kind(&ty, default), name, ty, field: true })
     }
 
     fn new(name: Ident, ty: Type, default: Option<Default>, inject: Option<Span>) -> Result<Self> {
@@ -75,10 +81,10 @@ impl Param {
             if let Some(default) = default {
                 return Err(Error::new(default.span, "an injected parameter has no default: the worker provides it"));
             }
-            return Ok(Param { name, ty, kind: Kind::Injected });
+            return Ok(Param { name, ty, kind: Kind::Injected, field: false });
         }
         check_payload_type(&ty)?;
-        Ok(Param { kind: payload_kind(&ty, default), name, ty })
+        Ok(Param { kind: payload_kind(&ty, default), name, ty, field: false })
     }
 
     pub(crate) fn is_payload(&self) -> bool {
@@ -97,8 +103,26 @@ impl Param {
             Kind::Injected => (quote!(Injected), Ident::new(&format!("__INJECTED_{index}"), Span::call_site())),
             _ => (quote!(Param), Ident::new(&format!("__PARAM_{index}"), Span::call_site())),
         };
-        let item = quote_spanned!(ty.span()=> const #constant: __queue::#access<#ty> = __queue::#access::<#ty>::of(););
+        let has = quote_spanned!(ty.span()=> __queue::Has::<#ty>);
+        let (ask, get) = match self.kind {
+            Kind::Injected => (quote!(__queue::of_injected(#has::INJECT, #has::DATA)), quote_spanned!(ty.span()=> injected)),
+            // A field has no `#[inject]` that could be missing.
+            _ if self.field => {
+                (quote!(__queue::of_payload(#has::SERIALIZE, #has::DESERIALIZE, false)), quote_spanned!(ty.span()=> payload))
+            }
+            _ => (
+                quote!(__queue::of_payload(#has::SERIALIZE, #has::DESERIALIZE, #has::INJECT || #has::DATA)),
+                quote_spanned!(ty.span()=> payload),
+            ),
+        };
+        let item = quote_spanned!(ty.span()=> const #constant: __queue::#access<#ty> = __queue::Access::<#ty, { #ask }>::#get(););
         (constant, item)
+    }
+
+    /// A constant expression: whether a worker can give it. `None` for payload.
+    pub(crate) fn is_given(&self) -> Option<TokenStream> {
+        let ty = &self.ty;
+        (!self.is_payload()).then(|| quote_spanned!(ty.span()=> __queue::Has::<#ty>::INJECT))
     }
 
     /// An expression that gives its value, in a function that has `payload` and `context` and returns a `Result`.
@@ -148,6 +172,27 @@ fn payload_kind(ty: &Type, default: Option<Default>) -> Kind {
         None if last_segment(ty).is_some_and(|segment| segment.ident == "Option") => Kind::Optional,
         None => Kind::Required,
     }
+}
+
+/// What serde reads on a field is not read on a parameter: the way to say it here.
+fn take_serde(attributes: &mut Vec<Attribute>) -> Option<Error> {
+    let at = attributes.iter().position(|attribute| attribute.path().is_ident("serde"))?;
+    let attribute = attributes.remove(at);
+    attributes.retain(|attribute| !attribute.path().is_ident("serde"));
+    let first = match &attribute.meta {
+        Meta::List(list) => list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()?.into_iter().next(),
+        _ => None,
+    };
+    let problem = match first {
+        Some(Meta::Path(path)) if path.is_ident("default") => "serde does not see a parameter: write `#[default]`".to_owned(),
+        Some(Meta::NameValue(MetaNameValue { path, value: Expr::Lit(ExprLit { lit: Lit::Str(function), .. }), .. }))
+            if path.is_ident("default") =>
+        {
+            format!("serde does not see a parameter: write `#[default({}())]`", function.value())
+        }
+        _ => "serde does not see a parameter: put its attributes into a type of your own, and take that as the parameter".to_owned(),
+    };
+    Some(Error::new(attribute.path().span(), problem))
 }
 
 fn take_attributes(attributes: &mut Vec<Attribute>) -> Result<(Option<Default>, Option<Span>)> {

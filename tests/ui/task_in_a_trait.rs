@@ -1,0 +1,8 @@
+use queue_core::prelude::*;
+
+trait Shop {
+    #[task]
+    async fn close(order_id: u64);
+}
+
+fn main() {}
