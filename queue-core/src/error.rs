@@ -240,6 +240,17 @@ impl Error {
         Error::Unavailable { broker: broker.into(), problem: problem.into(), cause: None }
     }
 
+    /// An [`Unavailable`](Self::Unavailable) because no connection could be made.
+    pub(crate) fn unreachable(broker: impl Into<String>, problem: impl Into<String>) -> Self {
+        let problem = problem.into();
+        Error::unavailable(broker, problem.clone()).caused_by(Unreachable { problem, cause: None })
+    }
+
+    /// True when no connection to the broker could be made: it does not run, or the URL is wrong. False when it was reached and refused.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Error::Unavailable { cause: Some(cause), .. } if cause.is::<Unreachable>())
+    }
+
     /// An [`Ambiguous`](Self::Ambiguous) without an error behind it.
     pub fn ambiguous(broker: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::Ambiguous { broker: broker.into(), problem: problem.into(), cause: None }
@@ -287,6 +298,15 @@ impl Error {
         }
         Error::Invalid { field, value: shown, problem: problem.into() }
     }
+}
+
+/// The cause of an error that tells of a broker which could not be reached.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub(crate) struct Unreachable {
+    pub(crate) problem: String,
+    #[source]
+    pub(crate) cause: Option<Cause>,
 }
 
 /// A `Result` with this crate's [`Error`].

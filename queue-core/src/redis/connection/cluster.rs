@@ -137,7 +137,8 @@ impl Cluster {
                     Ok(None) => break,
                     Err(_) => {
                         if newest.is_none() {
-                            problems.push(self.unavailable(format!("{} of its nodes do not answer in time", asked.len())));
+                            problems
+                                .push(Error::unreachable(&*self.location, format!("{} of its nodes do not answer in time", asked.len())));
                         }
                         break;
                     }
@@ -152,8 +153,10 @@ impl Cluster {
         if let Some(error) = problems.iter().find(|error| !error.is_transient()) {
             return Err(error.duplicate());
         }
+        let unreachable = problems.iter().all(Error::is_unreachable);
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        Err(self.unavailable(format!("none of its nodes answers: {}", problems.join("; "))))
+        let problem = format!("none of its nodes answers: {}", problems.join("; "));
+        Err(if unreachable { Error::unreachable(&*self.location, problem) } else { self.unavailable(problem) })
     }
 
     /// Whom to ask, in any order: nodes that we know, and those that the URL names.

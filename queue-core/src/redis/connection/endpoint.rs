@@ -51,6 +51,15 @@ impl Endpoint {
         self.may_be_replica
     }
 
+    /// Where the server is now, if that is known.
+    pub(in crate::redis) fn address(&self) -> Option<Address> {
+        self.lock().address.clone()
+    }
+
+    pub(in crate::redis) fn speaks_tls(&self) -> bool {
+        self.access.speaks_tls()
+    }
+
     /// A client of the server where it is now, and the era in which its connection counts.
     pub(in crate::redis) fn client(&self, protocol: ProtocolVersion) -> Result<(redis::Client, CancellationToken)> {
         let (address, era) = {
@@ -95,6 +104,11 @@ impl Endpoint {
 
     pub(in crate::redis) fn unavailable(&self, problem: impl Into<String>) -> Error {
         Error::unavailable(&*self.shown, problem)
+    }
+
+    /// No connection to it can be made.
+    pub(in crate::redis) fn unreachable(&self, problem: impl Into<String>) -> Error {
+        Error::unreachable(&*self.shown, problem)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Place> {

@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{endpoint::Endpoint, refusal::Refusal, servers::within};
+use super::{endpoint::Endpoint, probe, refusal::Refusal, servers::within};
 use crate::{
     broker::CALL_DEADLINE,
     error::{Error, Result},
@@ -28,6 +28,9 @@ use crate::{
 
 /// A connection is replaced after this time, so that a changed address is noticed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
+
+/// A TLS handshake that takes longer is looked into.
+const HANDSHAKE: Duration = Duration::from_secs(1);
 
 /// Callers who waited for an attempt to connect that failed so lately share its failure.
 const FRESH: Duration = Duration::from_millis(50);
@@ -107,7 +110,7 @@ impl Link {
         let Ends { endpoint, .. } = &*self.ends;
         let standing = match timeout_at(within(message.until).into(), self.standing_or_new()).await {
             Ok(connected) => connected.map_err(Refusal::Unconnected)?,
-            Err(_) => return Err(Refusal::Unconnected(endpoint.unavailable("it does not answer a connection attempt in time"))),
+            Err(_) => return Err(Refusal::Unconnected(endpoint.unreachable("it does not answer a connection attempt in time"))),
         };
         let (begun, end) = (Instant::now(), within(message.until));
         // A caller may be dropped while it waits, and that it did not wait longer must not make a dead connection look alive.
@@ -170,7 +173,7 @@ impl Link {
         let made = self.io.spawn(async move {
             let _alone = alone;
             let outcome = timeout(CALL_DEADLINE, ends.connect()).await;
-            let silent = |_| Err(ends.endpoint.unavailable("it does not answer a connection attempt"));
+            let silent = |_| Err(ends.endpoint.unreachable("it does not answer a connection attempt"));
             let outcome = outcome.unwrap_or_else(silent);
             if let Err(error) = &outcome {
                 ends.lock().failed = Some((Instant::now(), error.duplicate()));
@@ -195,7 +198,19 @@ impl Ends {
             let role = if asks_role { Some(connection.req_packed_command(&redis::cmd("ROLE")).await) } else { None };
             RedisResult::Ok((connection, role))
         };
-        let (connection, role) = made.await.map_err(|error| Refusal::Server(error).told(&self.endpoint))?;
+        let mut made = pin!(made);
+        let outcome = match timeout(HANDSHAKE, &mut made).await {
+            Ok(outcome) => outcome,
+            // A server without TLS may wait for the end of what it takes for a command.
+            Err(_) => match probe::without_tls(&self.endpoint).await {
+                Some(error) => return Err(error),
+                None => made.await,
+            },
+        };
+        let (connection, role) = match outcome {
+            Ok(made) => made,
+            Err(error) => return Err(probe::explained(&self.endpoint, error).await),
+        };
         // Sentinels may be late, and a server that was a master may have come back as a replica, which would be read from.
         if let Some(Ok(Value::Array(role))) = role
             && matches!(role.first(), Some(Value::BulkString(role)) if role != b"master")

@@ -1,9 +1,14 @@
 //! Error replies, sorted into what whoever asked can do about them.
 
+use std::sync::Arc;
+
 use redis::{ErrorKind, RedisError};
 
 use super::endpoint::Endpoint;
-use crate::{error::Error, redis::script::bits::Bit};
+use crate::{
+    error::{Error, Unreachable},
+    redis::script::bits::Bit,
+};
 
 /// Why a call brought nothing.
 #[derive(Debug)]
@@ -31,7 +36,7 @@ impl Refusal {
             Refusal::Unconnected(error) => error.is_transient(),
             Refusal::Unanswered(..) => false,
             Refusal::Server(_) => {
-                matches!(self.code(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN"))
+                matches!(self.code(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY"))
             }
         }
     }
@@ -58,31 +63,76 @@ fn named(feature: &str) -> String {
 }
 
 fn sorted(error: RedisError, endpoint: &Endpoint) -> Error {
+    match (error.code(), error.kind()) {
+        (Some(code), _) => words(code, error.detail().unwrap_or_default(), endpoint).caused_by(error),
+        (None, ErrorKind::AuthenticationFailed) => words("WRONGPASS", "", endpoint),
+        (None, ErrorKind::Io) => {
+            let problem = error.to_string();
+            let cause = Unreachable { problem: problem.clone(), cause: Some(Arc::new(error)) };
+            endpoint.unavailable(problem).caused_by(cause)
+        }
+        (None, _) => endpoint.unavailable(format!("it does not answer as Redis does ({error}); is it another service?")).caused_by(error),
+    }
+}
+
+/// What a reply says, that begins with this code.
+pub(super) fn words(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
     let broker = endpoint.shown().to_owned();
-    let detail = error.detail().unwrap_or_default().to_owned();
-    match error.code() {
-        Some("FORGOTTEN") => Error::Forgotten(detail),
-        Some("OLD") => match detail.rsplit_once(' ').map(|(name, seq)| (name, seq.parse())) {
+    let denied = |problem: String| Error::AccessDenied { broker: broker.clone(), problem };
+    match code {
+        "FORGOTTEN" => Error::Forgotten(detail.to_owned()),
+        "OLD" => match detail.rsplit_once(' ').map(|(name, seq)| (name, seq.parse())) {
             Some((name, Ok(seq))) => Error::Old { name: name.to_owned(), seq },
             _ => Error::Internal(format!("OLD {detail}")),
         },
-        Some("SCHEMA") => Error::SchemaTooNew { queue: broker, found: detail.parse().unwrap_or(u64::MAX), known: crate::redis::SCHEMA },
-        Some("FEATURE") => Error::FeatureUnknown { broker, feature: named(&detail), by: "this library" },
-        Some("BEHIND") => Error::FeatureUnknown { broker, feature: named(&detail), by: "a worker of the queue" },
-        Some("OOM") => Error::BrokerFull { broker, problem: "its `maxmemory` is reached".to_owned() },
-        Some("NOAUTH") => Error::AccessDenied { broker, problem: "it wants a password; write redis://user:password@host".to_owned() },
-        Some("WRONGPASS") => Error::AccessDenied { broker, problem: "wrong user name or password".to_owned() },
-        Some("ERR") if detail.contains("user executing the script") => Error::AccessDenied { broker, problem: detail },
-        Some("NOPERM") => Error::AccessDenied { broker, problem: detail },
-        Some(
-            code @ ("READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "BUSY" | "MISCONF" | "NOREPLICAS" | "MOVED"
-            | "ASK"),
-        ) => endpoint.unavailable(format!("{code} {detail}")).caused_by(error),
-        Some("ERR") if detail.contains("max number of clients") => endpoint.unavailable(detail).caused_by(error),
-        Some(code) => Error::Internal(format!("{code} {detail}")),
-        None if error.kind() == ErrorKind::AuthenticationFailed => {
-            Error::AccessDenied { broker, problem: "wrong user name or password".to_owned() }
+        "SCHEMA" => Error::SchemaTooNew { queue: broker, found: detail.parse().unwrap_or(u64::MAX), known: crate::redis::SCHEMA },
+        "FEATURE" => Error::FeatureUnknown { broker, feature: named(detail), by: "this library" },
+        "BEHIND" => Error::FeatureUnknown { broker, feature: named(detail), by: "a worker of the queue" },
+        "OOM" => Error::BrokerFull { broker, problem: "its `maxmemory` is reached".to_owned() },
+        "NOAUTH" => denied("it wants a password; write redis://user:password@host".to_owned()),
+        "WRONGPASS" => denied("wrong user name or password, or the user is disabled".to_owned()),
+        "NOPERM" => denied(format!("{detail}; the rules that each role needs are in `docs/acl`")),
+        "DENIED" => denied("it is in protected mode, and takes connections from its own machine alone until it has a password".to_owned()),
+        "ERR" if detail.contains("user executing the script") => {
+            denied(format!("{detail}; the rules that each role needs are in `docs/acl`"))
         }
-        None => endpoint.unavailable(error.to_string()).caused_by(error),
+        "ERR" if detail.contains("DB index is out of range") || detail.contains("SELECT is not allowed") => {
+            let way_out = "the databases of a server are numbered from 0, and `databases` in its settings says how many there are; a cluster has only 0";
+            Error::Config(format!("{broker} names a database that the server does not have ({detail}): {way_out}"))
+        }
+        "CROSSSLOT" => Error::Internal(format!(
+            "{broker} says that the keys of one request lie on several nodes (CROSSSLOT {detail}); all keys of a queue have one hash tag, so \
+             look for a proxy that changes keys, or report it"
+        )),
+        _ => match passing(code, detail) {
+            Some(problem) => endpoint.unavailable(problem),
+            None => Error::Internal(format!("{code} {detail}")),
+        },
     }
+}
+
+/// What a server says that was reached and does not serve now.
+fn passing(code: &str, detail: &str) -> Option<String> {
+    let problem = match code {
+        "READONLY" => "it has become a replica and takes no writes (READONLY); a URL without sentinels has to name the new master",
+        "LOADING" => "it has just started and still loads its data (LOADING); it answers when that is done",
+        "MASTERDOWN" => "it is a replica that has lost its master (MASTERDOWN); wait for the failover, or see why the master is away",
+        "CLUSTERDOWN" => {
+            return Some(format!("its cluster does not serve all slots (CLUSTERDOWN {detail}); see `redis-cli --cluster check`"));
+        }
+        "TRYAGAIN" => "the slot of the queue is on its way to another node (TRYAGAIN); it answers when the slot has arrived",
+        "MOVED" | "ASK" => return Some(format!("the nodes of its cluster do not agree where the queue is ({code} {detail})")),
+        "BUSY" => {
+            "it is busy with a script or function of somebody and serves nobody else (BUSY); wait, or end it with `SCRIPT KILL` or `FUNCTION KILL`"
+        }
+        "MISCONF" => return Some(format!("it refuses all writes since it cannot save them to its disk (MISCONF {detail})")),
+        "NOREPLICAS" => "it refuses all writes since fewer replicas are connected than `min-replicas-to-write` asks for (NOREPLICAS)",
+        "ERR" if detail.contains("max number of clients") => {
+            return Some(format!(
+                "it takes no further connection ({detail}): raise its `maxclients`, or see with `CLIENT LIST` who holds them"
+            ));
+        }
+        _ => return None,
+    };
+    Some(problem.to_owned())
 }

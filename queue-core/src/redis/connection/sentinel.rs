@@ -152,10 +152,13 @@ impl Sentinels {
         if let Some(error) = problems.iter().find(|error| !error.is_transient()) {
             return error.duplicate();
         }
+        let unreachable = problems.iter().all(Error::is_unreachable);
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        let problem = format!("none of its {} sentinels answers: {}", self.sentinels.len(), problems.join("; "));
-        let silent = format!("none of its {} sentinels answers in time", self.sentinels.len());
-        Error::unavailable(&*self.location, if problems.is_empty() { silent } else { problem })
+        let problem = match &problems[..] {
+            [] => format!("none of its {} sentinels answers in time", self.sentinels.len()),
+            problems => format!("none of its {} sentinels answers: {}", self.sentinels.len(), problems.join("; ")),
+        };
+        if unreachable { Error::unreachable(&*self.location, problem) } else { Error::unavailable(&*self.location, problem) }
     }
 
     async fn ask(&self, sentinel: &Node) -> Result<View> {

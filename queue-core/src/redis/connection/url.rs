@@ -91,6 +91,10 @@ impl std::fmt::Debug for Access {
 }
 
 impl Access {
+    pub(in crate::redis) fn speaks_tls(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
     /// A client of the server at this address.
     pub(in crate::redis) fn client(&self, address: &Address, protocol: ProtocolVersion) -> Result<redis::Client> {
         let at = match self.info.addr().clone() {

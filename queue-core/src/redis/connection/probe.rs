@@ -1,0 +1,71 @@
+//! Why a server took no connection of ours, asked by another one. A server that refuses a connection says why and closes it. What we
+//! sent meanwhile makes the system throw its words away ("Connection reset by peer"); so here nothing is sent before they are read.
+
+use std::time::Duration;
+
+use redis::RedisError;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use super::{endpoint::Endpoint, refusal::words};
+use crate::error::Error;
+
+/// How long a server may take to say something.
+const ANSWER: Duration = Duration::from_millis(500);
+
+/// Longer than what any server says to a stranger.
+const LONGEST: usize = 2048;
+
+/// Why no connection could be made, with this error as far as the client library knows.
+pub(super) async fn explained(endpoint: &Endpoint, error: RedisError) -> Error {
+    if (error.is_io_error() || error.is_connection_dropped()) && !error.is_connection_refusal() {
+        if let Some(plain) = without_tls(endpoint).await {
+            return plain;
+        }
+        if let Some(said) = said(endpoint).await {
+            return said;
+        }
+    }
+    super::refusal::Refusal::Server(error).told(endpoint)
+}
+
+/// The error, if TLS was tried with a server that speaks without.
+pub(super) async fn without_tls(endpoint: &Endpoint) -> Option<Error> {
+    if !endpoint.speaks_tls() {
+        return None;
+    }
+    let line = first_line(endpoint, b"PING\r\n").await?;
+    let plain = line.starts_with('+') || line.starts_with('-');
+    plain.then(|| {
+        let problem = "answers without TLS on this port: write `redis` for `rediss` in the URL, or the port on which it has TLS";
+        Error::Config(format!("the server at {} {problem}", endpoint.shown()))
+    })
+}
+
+/// What the server says to whoever has just connected, if that is a refusal.
+async fn said(endpoint: &Endpoint) -> Option<Error> {
+    let line = first_line(endpoint, b"").await?;
+    let (code, detail) = line.strip_prefix('-')?.split_once(' ')?;
+    Some(words(code, detail, endpoint))
+}
+
+async fn first_line(endpoint: &Endpoint, request: &[u8]) -> Option<String> {
+    let address = endpoint.address()?;
+    let exchange = async {
+        let mut stream = TcpStream::connect((address.host.as_str(), address.port)).await.ok()?;
+        stream.write_all(request).await.ok()?;
+        let mut said = Vec::new();
+        while !said.contains(&b'\n') && said.len() < LONGEST {
+            match stream.read_buf(&mut said).await {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+        let line = said.split(|byte| *byte == b'\n').next()?;
+        Some(String::from_utf8_lossy(line).trim_end().to_owned())
+    };
+    timeout(ANSWER, exchange).await.ok().flatten()
+}
