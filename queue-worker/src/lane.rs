@@ -39,6 +39,8 @@ pub(crate) struct Lane {
     pub(crate) held: usize,
     /// When its lease ends.
     pub(crate) lease: LeaseClock,
+    /// Whether it registers in the place of one that the broker has forgotten although its lease stood.
+    pub(crate) lost: bool,
 }
 
 impl Lane {
@@ -49,6 +51,7 @@ impl Lane {
 
     /// Starts over: the broker has forgotten it.
     pub(crate) fn forget(&mut self) {
+        self.lost |= self.is_leased();
         self.generation += 1;
         self.name = None;
         self.answered = 0;
@@ -77,7 +80,9 @@ pub(crate) enum TurnEnd {
 }
 
 /// Registers if need be, then sends the turn, unchanged, until it is answered (R10).
-pub(crate) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, mut turn: Turn) -> TurnEnd {
+///
+/// `lost` if it registers in the place of a lane that the broker has forgotten although its lease stood.
+pub(crate) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, lost: bool, mut turn: Turn) -> TurnEnd {
     let queue = turn.queue.clone();
     // A replay does not renew the lease (R5), so that the next beat after it must not come too late.
     let mut patience = Patience::new(LONGEST_PAUSE.min(turn.lease / 6));
@@ -85,7 +90,7 @@ pub(crate) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, mut 
     let name = match name {
         Some(name) => name,
         None => loop {
-            let request = Register::lane(queue.clone(), shared.process, turn.lease).with_info(shared.info.clone());
+            let request = Register::lane(queue.clone(), shared.process, turn.lease).with_info(shared.info.clone()).after_loss(lost);
             let sent = now();
             let registered = shared.broker.register(&request).await.map(|registered| registered.name);
             if registered.is_ok() {

@@ -11,7 +11,10 @@ use std::{
 
 use queue_core::{Error, broker::DynBroker};
 
-use crate::{time::now, tuning::TOLD_AFTER};
+use crate::{
+    time::now,
+    tuning::{TOLD_AFTER, TOLD_AGAIN},
+};
 
 /// Whether the broker answers, as far as this worker knows.
 pub(crate) struct Outage {
@@ -28,6 +31,8 @@ struct State {
     ended: Option<Instant>,
     /// Requests that have met with it and have no answer yet.
     waiting: usize,
+    /// When it was last told that the broker has lost data.
+    loss_told: Option<Instant>,
 }
 
 struct Begun {
@@ -84,6 +89,19 @@ impl Outage {
             let lasted = Duration::from_millis(u64::try_from(now().saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX));
             tracing::warn!(broker = self.broker.info().location, ?lasted, "the broker answers again");
         }
+    }
+
+    /// The broker does not know a lane whose lease stands. One line for all lanes and queues.
+    pub(crate) fn data_lost(&self, now: Instant) {
+        if self.lock().loss_told.replace(now).is_some_and(|told| now.saturating_duration_since(told) < TOLD_AGAIN) {
+            return;
+        }
+        tracing::error!(
+            broker = self.broker.info().location,
+            "the broker has lost data, or has gone back to an older copy of it (a flush, a restored backup, a failover): it does not know \
+             this worker, whose lease stands. Jobs that were enqueued since that copy may be missing, jobs that were done since may run \
+             again, and jobs that run now start a second time"
+        );
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {

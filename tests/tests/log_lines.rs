@@ -52,6 +52,8 @@ on_servers! {
     every_dead_letter_on_a_server_is_one_line
     an_outage_of_a_server_is_two_lines
     a_worker_that_starts_before_its_server_says_so_once
+    a_flush_is_one_line_and_doctor_tells_of_it
+    beats_that_are_refused_are_two_lines
 }
 
 fn worker(client: &Client, gate: &Arc<Gate>) -> Worker {
@@ -241,4 +243,59 @@ async fn an_outage_of_a_file_is_two_lines_and_a_worker_that_stops_in_it_does_not
     shutdown.drain();
     running.await.unwrap();
     assert_eq!(of_the_outage(&location, queues).len(), 3, "nobody knows that it is over");
+}
+
+async fn a_flush_is_one_line_and_doctor_tells_of_it(kind: Kind) {
+    note();
+    let server = Server::start(kind);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let (gate, shutdown, queues) = (Arc::new(Gate::default()), Shutdown::new(), format!("flushed-{kind:?}-"));
+    let running = start(serving(&client, &gate, &queues), &shutdown);
+    for n in 0..QUEUES {
+        runs_on::job().queue(format!("{queues}{n}")).enqueue(&client).await.unwrap();
+        until("a job to run", async || active(&client, &format!("{queues}{n}")).await == 1).await;
+    }
+    server.command(&["FLUSHALL"]);
+    let location = client.info().location;
+    let told = || lines(|line| line.message.starts_with("the broker has lost data") && line.field("broker") == location);
+    until("the loss to be told", async || !told().is_empty()).await;
+    until("every queue to be served again", async || client.inspector().queues().await.is_ok_and(|queues| queues.len() == QUEUES)).await;
+    until("the loss to be noted", async || client.inspector().stats(&format!("{queues}0")).await.unwrap().lost_at.is_some()).await;
+    assert_eq!(told().len(), 1, "{:#?}", told());
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_shop_worker")).args(["doctor", "--url", &server.url()]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(&format!("{queues}0: ")) && text.contains("lost data") && text.contains("may be missing"), "{text}");
+    gate.0.send_replace(true);
+    shutdown.drain();
+    running.await.unwrap();
+}
+
+async fn beats_that_are_refused_are_two_lines(kind: Kind) {
+    note();
+    let server = Server::start(kind);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let (gate, shutdown, queue) = (Arc::new(Gate::default()), Shutdown::new(), format!("refused-{kind:?}"));
+    let running = start(worker(&client, &gate).queue(queue.as_str()), &shutdown);
+    runs_on::job().queue(&queue).enqueue(&client).await.unwrap();
+    until("a job to run", async || active(&client, &queue).await == 1).await;
+    let location = client.info().location;
+    let told = || lines(|line| line.message.starts_with("leases ") && line.field("broker") == location);
+    let refused = || {
+        let errors: Vec<String> =
+            server.ask(&["INFO", "errorstats"]).map(|text: String| text.lines().map(str::to_owned).collect()).unwrap();
+        let count = errors.iter().find_map(|line| line.strip_prefix("errorstat_NOPERM:count=")?.trim().parse::<u32>().ok());
+        count.unwrap_or(0)
+    };
+    server.command(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]);
+    until("the begin to be told", async || !told().is_empty()).await;
+    // Turns are refused, too, and more rarely from time to time.
+    let before = refused();
+    until("further beats to be refused", async || refused() > before + 40).await;
+    assert_eq!(told().len(), 1, "{:#?}", told());
+    server.command(&["ACL", "SETUSER", "default", "+evalsha", "+eval"]);
+    until("the end to be told", async || told().len() == 2).await;
+    assert!(told()[1].message == "leases are renewed again" && !told()[1].field("lasted").is_empty(), "{:#?}", told());
+    gate.0.send_replace(true);
+    shutdown.drain();
+    running.await.unwrap();
 }

@@ -23,6 +23,9 @@ pub enum Party {
         lease: Duration,
         /// What its worker says of itself. The broker stores it with the first lane of the worker in this queue.
         info: WorkerInfo,
+        /// Whether the broker has forgotten the lane in whose place it registers, although that one's lease stood: the broker has lost data,
+        /// or is an older copy of itself. The broker notes the time, see [`QueueStats::lost_at`](super::QueueStats::lost_at).
+        lost: bool,
     },
     /// A producer.
     Producer,
@@ -45,7 +48,7 @@ pub struct Register {
 impl Register {
     /// A request of a lane whose worker says nothing of itself.
     pub fn lane(queue: impl Into<Arc<str>>, process: ProcessId, lease: Duration) -> Self {
-        let party = Party::Lane { lease, info: WorkerInfo::default() };
+        let party = Party::Lane { lease, info: WorkerInfo::default(), lost: false };
         Register { queue: queue.into(), party, process, until: None }
     }
 
@@ -54,6 +57,15 @@ impl Register {
     pub fn with_info(mut self, of_worker: WorkerInfo) -> Self {
         if let Party::Lane { info, .. } = &mut self.party {
             *info = of_worker;
+        }
+        self
+    }
+
+    /// A lane in the place of one that the broker has forgotten although its lease stood.
+    #[must_use]
+    pub fn after_loss(mut self, is_lost: bool) -> Self {
+        if let Party::Lane { lost, .. } = &mut self.party {
+            *lost = is_lost;
         }
         self
     }

@@ -1,6 +1,11 @@
 //! The numbers of a queue.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    str::FromStr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
@@ -12,7 +17,7 @@ use crate::{
 
 /// How many jobs a queue has in each state, and what has happened to its jobs. From [`Inspector::stats`](crate::Inspector::stats).
 ///
-/// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers` and `paused`.
+/// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers`, `paused` and `lost_at`.
 ///
 /// ```
 /// # use queue_core::prelude::*;
@@ -38,6 +43,9 @@ pub struct QueueStats {
     pub workers: u64,
     /// Whether it is paused.
     pub paused: bool,
+    /// When the broker was last found to have lost data of this queue, or to have gone back to an older copy of itself (a flush, a restored
+    /// backup, a failover): a worker that registered anew had a lease which stood, and the broker did not know it. By the broker's clock.
+    pub lost_at: Option<SystemTime>,
     /// Without those that are 0.
     jobs: BTreeMap<JobState, u64>,
     /// Without those that are 0.
@@ -69,11 +77,17 @@ impl QueueStats {
     /// Sets a counter by its name in storage. For brokers: a name that this release does not know is skipped.
     #[doc(hidden)]
     pub fn set_total(&mut self, name: &str, total: u64) {
+        if name == LOST_AT {
+            self.lost_at = UNIX_EPOCH.checked_add(Duration::from_millis(total));
+        }
         if let Ok(counter) = name.parse() {
             set(&mut self.counters, counter, total);
         }
     }
 }
+
+/// The name under which a broker stores [`QueueStats::lost_at`] among the counters, in milliseconds.
+pub const LOST_AT: &str = "lost_at";
 
 fn set<K: Ord>(map: &mut BTreeMap<K, u64>, key: K, value: u64) {
     if value > 0 {
@@ -87,12 +101,13 @@ impl Serialize for QueueStats {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let jobs: BTreeMap<_, _> = JobState::ALL.map(|state| (state, self.count(state))).into();
         let counters: BTreeMap<_, _> = Counter::ALL.map(|counter| (counter, self.total(counter))).into();
-        let mut fields = serializer.serialize_struct("QueueStats", 5)?;
+        let mut fields = serializer.serialize_struct("QueueStats", 6)?;
         fields.serialize_field("jobs", &jobs)?;
         fields.serialize_field("counters", &counters)?;
         fields.serialize_field("lanes", &self.lanes)?;
         fields.serialize_field("workers", &self.workers)?;
         fields.serialize_field("paused", &self.paused)?;
+        fields.serialize_field("lost_at", &self.lost_at.map(|at| humantime::format_rfc3339_millis(at).to_string()))?;
         fields.end()
     }
 }

@@ -132,6 +132,7 @@ macro_rules! __conformance_cases {
                 the_auditor_cuts_a_lease_that_ends_later_than_it_can;
             workers:
                 a_registered_worker_is_listed_with_what_it_says
+                a_lane_in_the_place_of_a_lost_one_leaves_a_note_of_the_loss
                 a_second_lane_of_a_worker_changes_no_record
                 two_workers_are_told_apart
                 a_worker_that_says_nothing_is_listed

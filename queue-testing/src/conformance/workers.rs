@@ -1,10 +1,10 @@
 //! Workers: what is told of those that are registered, and for how long.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use queue_core::{
     Error,
-    broker::{Audit, ProcessId, SweepLimits, TASKS_MAX, WorkerInfo, WorkerRecord},
+    broker::{Audit, ProcessId, Register, SweepLimits, TASKS_MAX, WorkerInfo, WorkerRecord},
 };
 
 use super::bed::{Bed, LONG, Lane, SHORT, eventually};
@@ -26,7 +26,7 @@ async fn ids(bed: &Bed) -> Vec<ProcessId> {
 
 /// Waits until no worker can have the time of registration that it would have now.
 async fn wait_for_another_time(bed: &Bed) {
-    let now = async || bed.broker.register(&queue_core::broker::Register::producer("clock", ProcessId::random())).await.unwrap().now_ms;
+    let now = async || bed.broker.register(&Register::producer("clock", ProcessId::random())).await.unwrap().now_ms;
     let before = now().await;
     eventually("the broker's clock goes on", async || (now().await > before).then_some(())).await;
 }
@@ -44,6 +44,18 @@ pub async fn a_registered_worker_is_listed_with_what_it_says(bed: Bed) {
     assert!(worker.lease_age < Duration::from_secs(60) && worker.lease_left > LONG - Duration::from_secs(60), "{worker:?}");
     let stats = bed.stats().await;
     assert_eq!((stats.workers, stats.lanes), (1, 1));
+}
+
+/// A lane that the broker has forgotten although its lease stood tells the one that takes its place, and people see when that was.
+pub async fn a_lane_in_the_place_of_a_lost_one_leaves_a_note_of_the_loss(bed: Bed) {
+    let register = |lost| Register::lane(bed.queue.clone(), ProcessId::random(), LONG).after_loss(lost);
+    bed.broker.register(&register(false)).await.unwrap();
+    assert_eq!(bed.stats().await.lost_at, None);
+    let now_ms = bed.broker.register(&register(true)).await.unwrap().now_ms;
+    let noted = Some(UNIX_EPOCH + Duration::from_millis(now_ms.unsigned_abs()));
+    assert_eq!(bed.stats().await.lost_at, noted);
+    bed.broker.register(&register(false)).await.unwrap();
+    assert_eq!(bed.stats().await.lost_at, noted, "the note stays");
 }
 
 /// Lanes are not workers: a second lane adds none, and changes neither the record nor its time.

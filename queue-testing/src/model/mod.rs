@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{JobState, PartyName, Register, Registered},
+    broker::{JobState, LOST_AT, PartyName, Register, Registered},
 };
 
 pub use self::doors::{Job, Jobs, Place, Ready};
@@ -71,9 +71,12 @@ impl Model {
     /// The same, when the broker has chosen the name.
     pub fn registered(&mut self, request: &Register, name: PartyName) {
         match &request.party {
-            queue_core::broker::Party::Lane { lease, info } => {
+            queue_core::broker::Party::Lane { lease, info, lost } => {
                 // With its first lane: since then the worker is registered.
                 self.workers.entry(name.process().to_owned()).or_insert_with(|| info.stored(self.now));
+                if *lost {
+                    self.counters.insert(LOST_AT, self.now.max(0).unsigned_abs());
+                }
                 self.lanes.insert(name, Lane::new(self.after(*lease), *lease));
             }
             _ => {

@@ -1,6 +1,9 @@
 //! `doctor`: what is wrong, and what to do about it.
 
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
 
 use queue_core::{
     Client, Error, Inspector,
@@ -12,7 +15,7 @@ use super::{
     args::DoctorArgs,
     condition,
     exit::{Exit, Failure},
-    output::{print, print_json},
+    output::{coarse, print, print_json},
     queues,
 };
 
@@ -122,12 +125,26 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
     Ok(())
 }
 
+/// How long a loss of data is told.
+const LOSS_TOLD: Duration = Duration::from_secs(72 * 3600);
+
+/// How it was found.
+const LOSS_SEEN: &str = "it did not know a worker whose lease stood (a flush, a restored backup, a failover)";
+
+/// What follows from it.
+const LOSS_ADVICE: &str =
+    "jobs enqueued since that copy may be missing, so compare with what the application enqueued; jobs done since may run again";
+
 /// What is not damage, and should be known nevertheless.
 async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     let stats = inspector.stats(queue).await?;
     let depth = |state: JobState| stats.count(state);
     let waiting = depth(JobState::Ready) + depth(JobState::Scheduled) + depth(JobState::Retry);
     let queue = Some(queue);
+    if let Some(ago) = stats.lost_at.and_then(|at| SystemTime::now().duration_since(at).ok()).filter(|ago| *ago < LOSS_TOLD) {
+        let problem = format!("{} ago the broker had lost data of it, or had gone back to an older copy: {LOSS_SEEN}", coarse(ago));
+        problems.push(Problem::advice(queue, problem, LOSS_ADVICE));
+    }
     if stats.paused {
         problems.push(Problem::advice(queue, "it is paused", "`queues resume` lets workers claim from it"));
     }

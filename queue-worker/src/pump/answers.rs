@@ -76,13 +76,13 @@ impl Pump {
         }
         match end {
             TurnEnd::Answered { name, turn, answer, sent } => {
-                lane.name = Some(name);
+                (lane.name, lane.lost) = (Some(name), false);
                 lane.answered = turn.seq;
                 lane.lease.set(sent + turn.lease);
                 self.answered(id, claim, &turn, answer, sent);
             }
             TurnEnd::Registered { name, sent } => {
-                lane.name = Some(name);
+                (lane.name, lane.lost) = (Some(name), false);
                 lane.lease.set(sent + self.shared.settings.lease);
             }
             TurnEnd::Forgotten => {
@@ -194,6 +194,9 @@ impl Pump {
         let state = &mut self.queues[id.queue];
         let lane = &state.lanes[id.lane];
         let concerned: Vec<usize> = if lane.held > 0 || lane.is_leased() { (0..state.lanes.len()).collect() } else { vec![id.lane] };
+        if lane.is_leased() {
+            self.shared.outage.data_lost(now());
+        }
         let lost: usize = concerned.iter().map(|lane| state.lanes[*lane].held).sum();
         if lost > 0 {
             tracing::error!(queue = %state.name, jobs = lost, "the broker has forgotten this worker: the leases of its jobs are lost");

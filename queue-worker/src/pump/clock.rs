@@ -106,11 +106,24 @@ impl Pump {
                 tracing::debug!(leases = count, of = lanes, %error, "leases were not renewed");
             }
             Some((count, error)) => {
-                tracing::warn!(broker = self.shared.broker.info().location, leases = count, of = lanes, %error, "leases were not renewed");
+                self.silent = None;
+                self.shared.outage.answered();
+                let broker = self.shared.broker.info().location;
+                match self.refused {
+                    Some(_) => tracing::debug!(broker, leases = count, of = lanes, %error, "leases were not renewed"),
+                    None => {
+                        self.refused = Some(now());
+                        tracing::warn!(broker, leases = count, of = lanes, %error, "leases were not renewed; the worker tries with every beat");
+                    }
+                }
             }
             None => {
                 self.silent = None;
                 self.shared.outage.answered();
+                if let Some(since) = self.refused.take() {
+                    let lasted = now().saturating_duration_since(since);
+                    tracing::warn!(broker = self.shared.broker.info().location, ?lasted, "leases are renewed again");
+                }
             }
         }
     }

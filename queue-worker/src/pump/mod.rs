@@ -163,6 +163,8 @@ pub(crate) struct Pump {
     beats: FuturesUnordered<BoxFuture<'static, (Instant, Vec<Beat>)>>,
     /// The latest beats have no answer.
     silent: Option<Waiting>,
+    /// Since when the broker answers beats with a refusal that does not pass by itself.
+    refused: Option<Instant>,
     /// Polls of calm queues: which, and whether it is still calm.
     looks: FuturesUnordered<BoxFuture<'static, (usize, bool)>>,
     beat_at: Instant,
@@ -222,6 +224,7 @@ impl Pump {
             turns: FuturesUnordered::new(),
             beats: FuturesUnordered::new(),
             silent: None,
+            refused: None,
             looks: FuturesUnordered::new(),
             beat_at: now + shared.settings.beat(),
             tick_at: now + shared.settings.tick(),

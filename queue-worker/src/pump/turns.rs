@@ -64,7 +64,7 @@ impl Pump {
             state.lanes.push(Lane { in_flight: true, ..Lane::default() });
             let (lane, generation) = (LaneId { queue, lane: 0 }, state.lanes[0].generation);
             self.turns.push(Box::pin(async move {
-                let end = send_turn(shared, None, turn).await;
+                let end = send_turn(shared, None, false, turn).await;
                 TurnDone { lane, generation, claim: 0, end }
             }));
         }
@@ -126,7 +126,7 @@ impl Pump {
         let state = &mut self.queues[id.queue];
         let lane = &mut state.lanes[id.lane];
         let finishes = lane.take_finishes();
-        let worker = lane.name.clone();
+        let (worker, lost) = (lane.name.clone(), lane.lost);
         // An unregistered lane's name is filled in by `send_turn`.
         let mut turn = Turn::new(state.name.clone(), worker.clone().unwrap_or_else(nobody), lane.answered + 1, shared.settings.lease);
         lane.sending = finishes.len();
@@ -158,7 +158,7 @@ impl Pump {
         self.reserved += claim;
         let (lane, generation) = (id, self.queues[id.queue].lanes[id.lane].generation);
         self.turns.push(Box::pin(async move {
-            let end = send_turn(shared, worker, turn).await;
+            let end = send_turn(shared, worker, lost, turn).await;
             TurnDone { lane, generation, claim, end }
         }));
     }

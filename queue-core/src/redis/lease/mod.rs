@@ -28,7 +28,10 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
     let mut call = REGISTER.call(&broker.keys, &request.queue);
     call.arg(request.process.to_string()).arg(format!("{:016x}", fastrand::u64(..)));
     match &request.party {
-        Party::Lane { lease, info } => call.arg("w").arg(ms(*lease)).arg(Bits::ALL.letters()).arg(info.encoded()),
+        Party::Lane { lease, info, lost } => {
+            call.arg("w").arg(ms(*lease)).arg(Bits::ALL.letters()).arg(info.encoded());
+            if *lost { call.arg("lost") } else { &mut call }
+        }
         Party::Producer => call.arg("p").arg(0),
     };
     // First of all: a queue of which a key is broken is found by `doctor` too, if nobody has ever registered with it.

@@ -1,4 +1,5 @@
--- R1. ARGV: process, nonce, kind ('w' or 'p'), lease, the feature bits that a lane knows, the record of its worker but for the time.
+-- R1. ARGV: process, nonce, kind ('w' or 'p'), lease, the feature bits that a lane knows, the record of its worker but for
+-- the time; 'lost' if a lane of it was forgotten whose lease stood.
 --- include script/prelude, script/clock, script/bits, script/recount_bits
 
 if not head[1] then
@@ -15,6 +16,9 @@ if ARGV[3] == 'w' then
   -- With its first lane: since then the worker is registered.
   if call('HEXISTS', K.workers, ARGV[1]) == 0 then
     call('HSET', K.workers, ARGV[1], ARGV[6] .. cmsgpack.pack(now))
+  end
+  if ARGV[7] then
+    call('HSET', K.counters, 'lost_at', ms(now))
   end
 else
   call('HSET', K.producers, name, '0')

@@ -3,7 +3,7 @@
 use rusqlite::params;
 
 use crate::{
-    broker::{Party, PartyName, Register, Registered},
+    broker::{LOST_AT, Party, PartyName, Register, Registered},
     sqlite::connection::{
         lenient::Number,
         statement::sql,
@@ -15,11 +15,15 @@ use crate::{
 pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Result<Registered, Failed> {
     const NEXT: &str = "UPDATE queue_queues SET registrations = registrations + 1 WHERE queue = ?1 RETURNING registrations";
     const PRODUCER: &str = "INSERT INTO queue_producers (queue, name, seen) VALUES (?1, ?2, ?3)";
+    const LOST: &str = "INSERT OR REPLACE INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)";
     let queue = tx.queue_made(&request.queue)?;
     let Number(number) = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;
     let name = PartyName::new(format!("{}.{nonce:016x}.{number}", request.process));
     match &request.party {
-        Party::Lane { lease, info } => {
+        Party::Lane { lease, info, lost } => {
+            if *lost {
+                tx.sql(LOST)?.execute(params![queue.key, LOST_AT, tx.now])?;
+            }
             let (deadline, term) = (after(tx.now, *lease), after(0, *lease));
             tx.sql(sql!("register_worker.sql"))?.execute(params![queue.key, name.process(), info.stored(tx.now)])?;
             tx.sql(sql!("register.sql"))?.execute(params![queue.key, name.as_str(), name.process(), deadline, term])?;
