@@ -117,6 +117,14 @@ pub enum Error {
         /// What is there instead.
         problem: String,
     },
+    /// The server drops keys when its memory is full, and jobs with them.
+    #[error("{broker} has `maxmemory-policy {policy}`, which drops jobs when its memory is full; set it to `noeviction`")]
+    Evicts {
+        /// The broker's URL without secrets.
+        broker: String,
+        /// The policy.
+        policy: String,
+    },
     /// The broker refuses our user or the command.
     #[error("the broker at {broker} denies access: {problem}")]
     AccessDenied {
@@ -213,6 +221,7 @@ impl Error {
             Error::SchemaTooNew { .. } => "schema_too_new",
             Error::FeatureUnknown { .. } => "feature_unknown",
             Error::NoDatabase { .. } => "no_database",
+            Error::Evicts { .. } => "evicts",
             Error::AccessDenied { .. } => "access_denied",
             Error::WrongType { .. } => "wrong_type",
             Error::Unavailable { .. } => "unavailable",
@@ -269,6 +278,7 @@ impl Error {
         match self {
             Error::Invalid { field, value, problem } => Error::Invalid { field, value: value.clone(), problem: problem.clone() },
             Error::AccessDenied { broker, problem } => Error::AccessDenied { broker: broker.clone(), problem: problem.clone() },
+            Error::Evicts { broker, policy } => Error::Evicts { broker: broker.clone(), policy: policy.clone() },
             Error::Unavailable { broker, problem, cause } => {
                 Error::Unavailable { broker: broker.clone(), problem: problem.clone(), cause: cause.clone() }
             }

@@ -53,6 +53,9 @@ impl Pass for Monitor {
     }
 }
 
+/// The name of [`Trouble::Evicting`].
+const EVICTING: &str = "evicting";
+
 /// Which trouble was told last, and when.
 #[derive(Default)]
 struct Told(Option<(&'static str, Instant)>);
@@ -68,8 +71,10 @@ impl Told {
     /// Tells of trouble when it begins, once in a while as long as it lasts, and when it ends.
     fn tell(&mut self, broker: &str, condition: &Condition, now: Instant) -> Option<News> {
         let Condition { used, limit, free, trouble, .. } = condition;
+        let was_evicting = self.0.is_some_and(|(name, _)| name == EVICTING);
         let news = self.news(trouble.as_ref(), now);
         match (&news, trouble) {
+            (Some(News::Over), _) if was_evicting => tracing::info!(broker, "the broker does not drop jobs any more"),
             (Some(News::Over), _) => tracing::info!(broker, used, limit, free, "the broker takes new jobs again"),
             (Some(News::Trouble), Some(trouble)) => {
                 tracing::warn!(broker, used, limit, free, "the broker is {}: {trouble}; {}", trouble.name(), trouble.way_out());

@@ -12,17 +12,20 @@ pub struct Condition {
     pub limit: Option<u64>,
     /// Bytes that are free on the disk of the database file.
     pub free: Option<u64>,
-    /// Why the broker refuses new jobs; `None` while it takes them.
+    /// Why the broker refuses new jobs, or would lose some; `None` while it takes and keeps them.
     pub trouble: Option<Trouble>,
 }
 
-/// Why a broker that can be reached does not take new jobs. The text says why, with figures.
+/// Why a broker that can be reached does not take new jobs, or does not keep them. The text says why, with figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trouble {
     /// There is no room: enqueues are refused with [`Error::BrokerFull`](crate::Error::BrokerFull). Jobs can still be claimed and end, and
     /// leases are renewed.
     Full(String),
+    /// The server drops keys when its memory is full, and jobs with them, in any state and without a trace: an eviction policy was set while
+    /// it was in use.
+    Evicting(String),
     /// The server refuses every write, so that jobs can be neither claimed nor ended.
     ReadOnly(String),
     /// The database file was deleted, moved or replaced while it was open: nothing is read or written.
@@ -34,6 +37,7 @@ impl Trouble {
     pub fn name(&self) -> &'static str {
         match self {
             Trouble::Full(_) => "full",
+            Trouble::Evicting(_) => "evicting",
             Trouble::ReadOnly(_) => "read-only",
             Trouble::Lost(_) => "lost",
         }
@@ -43,6 +47,7 @@ impl Trouble {
     pub fn way_out(&self) -> &'static str {
         match self {
             Trouble::Full(_) => "make room (raise `maxmemory`, or free space on the disk), or let workers catch up",
+            Trouble::Evicting(_) => "set `maxmemory-policy` to `noeviction`, then see with `doctor` whether jobs are missing",
             Trouble::ReadOnly(_) => "see the server's log",
             Trouble::Lost(_) => "move the file back, or start a worker to begin with an empty file",
         }
@@ -53,6 +58,7 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Trouble::Full(why) => write!(f, "new jobs are refused: {why}"),
+            Trouble::Evicting(why) => write!(f, "it drops jobs when its memory is full: {why}"),
             Trouble::ReadOnly(why) => write!(f, "every write is refused: {why}"),
             Trouble::Lost(why) => f.write_str(why),
         }

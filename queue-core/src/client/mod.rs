@@ -99,22 +99,27 @@ impl Client {
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`], [`Error::Unavailable`],
     /// [`Error::AccessDenied`], [`Error::SchemaTooNew`], and [`Error::Config`] for a broker whose settings lose jobs.
     pub async fn connect(url: &str) -> Result<Client> {
-        Client::open(url).await?.checked().await
+        let client = Client::open(url).await?;
+        client.check().await?;
+        Ok(client)
     }
 
     /// Connects like [`connect`](Self::connect), for programs that inspect and repair, such as the command line. If a `sqlite://` URL
-    /// names no database of ours, nothing is created or changed.
+    /// names no database of ours, nothing is created or changed. A server that [evicts](Error::Evicts) is looked at, too.
     ///
     /// # Errors
-    /// Those of [`connect`](Self::connect), and [`Error::NoDatabase`].
+    /// Those of [`connect`](Self::connect) but for that one, and [`Error::NoDatabase`].
     pub async fn connect_existing(url: &str) -> Result<Client> {
-        Client::with_broker(url::open(url, url::Missing::Refused).await?).checked().await
+        let client = Client::with_broker(url::open(url, url::Missing::Refused).await?);
+        match client.check().await {
+            Ok(()) | Err(Error::Evicts { .. }) => Ok(client),
+            Err(error) => Err(error),
+        }
     }
 
-    async fn checked(self) -> Result<Client> {
+    async fn check(&self) -> Result<()> {
         let checked = self.broker().clone();
-        on_broker(self.broker(), async move { checked.check().await }).await??;
-        Ok(self)
+        on_broker(self.broker(), async move { checked.check().await }).await?
     }
 
     /// Creates a client without checking the broker: the first call connects to the server. For a worker, which waits for a broker

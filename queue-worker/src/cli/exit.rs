@@ -76,6 +76,7 @@ pub(super) fn exit_of(error: &Error) -> Exit {
         | Error::FeatureOff { .. }
         | Error::SchemaTooNew { .. }
         | Error::FeatureUnknown { .. }
+        | Error::Evicts { .. }
         | Error::AccessDenied { .. } => Exit::Setup,
         _ => Exit::Unforeseen,
     }

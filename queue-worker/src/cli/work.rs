@@ -8,7 +8,7 @@ use super::{
     args::WorkArgs,
     exit::{Exit, Failure, note},
 };
-use crate::{QueueConfig, Worker};
+use crate::{QueueConfig, Worker, patience::Patience, time::now, tuning::LONGEST_PAUSE};
 
 pub(super) async fn work<F>(url: Option<&str>, args: WorkArgs, setup: F) -> Result<ExitCode, Failure>
 where
@@ -17,8 +17,8 @@ where
     log_to_stderr();
     // It waits for its broker: see `Worker::run`.
     let client = match url {
-        Some(url) => Client::open(url).await?,
-        None => Client::open(&Client::url_from_env()?).await?,
+        Some(url) => opened(url).await?,
+        None => opened(&Client::url_from_env()?).await?,
     };
     let location = client.info().location;
     let worker = setup(Worker::new(client))
@@ -38,6 +38,30 @@ where
         stopped.released, stopped.stuck, stopped.unconfirmed
     ));
     Ok(Exit::GivenBack.into())
+}
+
+/// A database file cannot be opened while its disk is full or another process holds its lock. That is waited for, as the worker waits for a server.
+async fn opened(url: &str) -> queue_core::Result<Client> {
+    let (mut patience, begun) = (Patience::new(LONGEST_PAUSE), now());
+    loop {
+        match Client::open(url).await {
+            Ok(client) => {
+                if patience.tries() > 0 {
+                    let lasted = now().saturating_duration_since(begun);
+                    tracing::warn!(broker = client.info().location, ?lasted, "the broker answers again");
+                }
+                return Ok(client);
+            }
+            Err(error) if error.is_transient() => {
+                patience.failed();
+                if patience.tries() == 1 {
+                    tracing::warn!(%error, "the broker does not answer; the worker tries until it answers");
+                }
+                patience.pause().await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// The command line goes before what the program says.

@@ -13,6 +13,7 @@ use crate::scene::Place;
 on_servers! {
     a_server_whose_memory_is_used_up_is_told_everywhere
     a_server_that_refuses_every_write_is_told_with_its_reason
+    a_server_that_begins_to_evict_is_told_within_a_minute_and_can_be_looked_at
 }
 
 /// Everybody says that it is full, a job at hand is done nevertheless, and when there is room again, everybody says that.
@@ -63,20 +64,70 @@ async fn a_server_that_refuses_every_write_is_told_with_its_reason(kind: Kind) {
     assert!(!place.ok(&["status"]).contains("READ-ONLY"));
 }
 
-/// A small file system in memory, which only root may mount: elsewhere this passes without one.
+async fn a_server_that_begins_to_evict_is_told_within_a_minute_and_can_be_looked_at(kind: Kind) {
+    let server = Server::start(kind);
+    let mut place = Place::new();
+    place.url = Some(server.url());
+    let worker = place.work();
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let begun = std::time::Instant::now();
+    wait_for("the worker to say so", || worker.told("the broker is evicting").first().map(drop));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(60));
+    let told = worker.told("the broker is evicting");
+    assert!(told[0].contains("WARN") && told[0].contains("`allkeys-lru`") && told[0].contains("`noeviction`"), "{told:#?}");
+    worker.until_health("200 OK", "allkeys-lru");
+    let status = place.ok(&["status"]);
+    assert!(status.contains("EVICTING: it drops jobs when its memory is full") && status.contains("noeviction"), "{status}");
+    let (code, doctor, stderr) = place.run(&["doctor"]);
+    assert!(code == 9 && doctor.contains("evicting: it drops jobs"), "{code}: {doctor}{stderr}");
+    // Who relies on it is refused.
+    let (code, _, stderr) = place.run(&["enqueue", "greet", "--args", r#"{"name":"Cy"}"#]);
+    assert!(code == 6 && stderr.contains("allkeys-lru"), "{code}: {stderr}");
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    wait_for("the end to be told", || worker.told("does not drop jobs any more").first().map(drop));
+    assert_eq!(place.run(&["doctor"]).0, 0);
+}
+
+/// A worker on a full disk waits until there is room, whether there is a database already or none yet.
 #[test]
+fn a_full_disk_at_the_start_is_waited_for() {
+    for has_database in [false, true] {
+        let Some((place, disk, _mount)) = small_disk() else { return };
+        if has_database {
+            place.greet("before");
+            std::fs::remove_file(disk.join("queue.db-ballast")).unwrap();
+        }
+        fill(&disk.join("films"));
+        let worker = place.begin_to_work();
+        wait_for("the worker to say that it waits", || worker.told("the broker does not answer").first().map(drop));
+        assert!(worker.told("the disk is full").len() == 1, "{:#?}", worker.told(""));
+        std::fs::remove_file(disk.join("films")).unwrap();
+        worker.until_health("200 OK", r#""status":"ok""#);
+        assert_eq!(worker.told("the broker answers again").len(), 1);
+        place.greet("after");
+        wait_for("the job to be done", || place.is_done("greetings/after").then_some(()));
+    }
+}
+
+/// A small file system in memory, which only root may mount: elsewhere the tests of it pass without one.
 #[allow(clippy::print_stderr, reason = "says why nothing was tested")]
-fn a_full_disk_is_told_everywhere() {
+fn small_disk() -> Option<(Place, std::path::PathBuf, Mount)> {
     let mut place = Place::new();
     let disk = place.folder.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=40m", "tmpfs"]).arg(&disk).output();
     if !mounted.is_ok_and(|mounted| mounted.status.success()) {
         eprintln!("not tested: no file system can be mounted here");
-        return;
+        return None;
     }
-    let _mount = Mount(disk.clone());
+    let mount = Mount(disk.clone());
     place.file = disk.join("queue.db");
+    Some((place, disk, mount))
+}
+
+#[test]
+fn a_full_disk_is_told_everywhere() {
+    let Some((place, disk, _mount)) = small_disk() else { return };
     let films = disk.join("films");
     let fill = || {
         fill(&films);

@@ -62,15 +62,20 @@ impl Place {
     }
 
     pub(crate) fn work(&self) -> Working {
+        let working = self.begin_to_work();
+        working.until_health("200 OK", r#""status":"ok""#);
+        working
+    }
+
+    /// Starts a worker whose broker may not be there yet.
+    pub(crate) fn begin_to_work(&self) -> Working {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = self.command(&["work", "--health", &address.to_string()]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (log, stderr) = (Arc::<Mutex<Vec<String>>>::default(), child.stderr.take().unwrap());
         let lines = log.clone();
         thread::spawn(move || BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| lines.lock().unwrap().push(line)));
-        let working = Working { child, address, log };
-        working.until_health("200 OK", r#""status":"ok""#);
-        working
+        Working { child, address, log }
     }
 }
 

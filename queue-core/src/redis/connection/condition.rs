@@ -5,6 +5,7 @@ use redis::Value;
 use super::{
     refusal::Refusal,
     servers::{Node, Purpose},
+    settings::drops_jobs,
 };
 use crate::{
     broker::{Condition, Trouble, bytes},
@@ -44,7 +45,9 @@ fn judge(info: &str) -> Condition {
     let used = used.saturating_sub(number(info, "mem_not_counted_for_evict").unwrap_or(0));
     let limit = number(info, "maxmemory").filter(|limit| *limit > 0);
     (condition.used, condition.limit) = (Some(used), limit);
-    if let Some(limit) = limit.filter(|limit| used >= *limit) {
+    if let Some(policy) = field(info, "maxmemory_policy").filter(|policy| drops_jobs(policy)) {
+        condition.trouble = Some(Trouble::Evicting(format!("its `maxmemory-policy` is `{policy}`")));
+    } else if let Some(limit) = limit.filter(|limit| used >= *limit) {
         condition.trouble = Some(Trouble::Full(format!("`maxmemory` is reached ({} of {} are used)", bytes(used), bytes(limit))));
     } else if field(info, "aof_last_write_status").is_some_and(|status| status != "ok") {
         condition.trouble = Some(Trouble::ReadOnly("its append-only file cannot be written (MISCONF)".to_owned()));
@@ -98,6 +101,9 @@ mod tests {
         let full = judge(&info.replace("1500000", "8"));
         assert!(full.is_full() && full.trouble.unwrap().to_string().contains("2.8 MiB of 1.9 MiB"), "{info}");
         assert_eq!(judge("used_memory:3000000\r\nmaxmemory:0\r\n").trouble, None);
+        let evicting = judge(&info.replace("mem_not", "maxmemory_policy:allkeys-lru\r\nmem_not"));
+        assert!(!evicting.is_full() && evicting.trouble.unwrap().to_string().contains("`allkeys-lru`"));
+        assert_eq!(judge("used_memory:3000000\r\nmaxmemory_policy:volatile-lru\r\n").trouble, None);
         assert_eq!(judge("nothing of it"), Condition::default());
     }
 

@@ -75,12 +75,17 @@ pub(in crate::redis) fn judge(info: &str, location: &str, role: Role) -> Result<
     if field("role") == Some("slave") {
         return Err(Error::unavailable(location, "it is a replica; connect to its master"));
     }
-    if let Some(policy) = field("maxmemory_policy").filter(|policy| policy.starts_with("allkeys")) {
-        return Err(Error::Config(format!(
-            "{location} has `maxmemory-policy {policy}`, which would drop jobs when its memory is full; set it to `noeviction`"
-        )));
+    // Last, so that for those who only look nothing else is wrong.
+    match field("maxmemory_policy").filter(|policy| drops_jobs(policy)) {
+        Some(policy) => Err(Error::Evicts { broker: location.to_owned(), policy: policy.to_owned() }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Whether a server with this `maxmemory-policy` drops keys of ours. The policies that begin with `volatile` drop only keys that expire, and
+/// ours never do.
+pub(in crate::redis) fn drops_jobs(policy: &str) -> bool {
+    policy.starts_with("allkeys")
 }
 
 /// What of a word of the server's is shown to people.

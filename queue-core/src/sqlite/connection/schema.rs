@@ -256,6 +256,7 @@ pub(crate) fn make_file(path: &Path) -> Result<()> {
 }
 
 fn refused(shown: &str, error: &rusqlite::Error) -> Error {
+    let full = || Error::BrokerFull { broker: shown.to_owned(), problem: "the disk is full".to_owned() };
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => Error::Config(format!("{shown} is not a SQLite database; name another file")),
         Some(ErrorCode::ReadOnly) => {
@@ -265,7 +266,9 @@ fn refused(shown: &str, error: &rusqlite::Error) -> Error {
             Error::Config(format!("cannot open the database {shown}: {error}; check the permissions of the file and its folder"))
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(shown, "another process has held its lock for 4 s", error),
-        Some(ErrorCode::DiskFull) => Error::BrokerFull { broker: shown.to_owned(), problem: "the disk is full".to_owned() },
+        // The second is what the index of the log beside the database is told on a full disk.
+        Some(ErrorCode::DiskFull) => full(),
+        _ if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => full(),
         _ => unavailable(shown, error.to_string(), error),
     }
 }
