@@ -62,6 +62,14 @@ pub enum Error {
     /// A given id is taken by a job with another task or payload.
     #[error("job `{0}` exists with another payload; use another id, or cancel that job first")]
     IdConflict(JobAddress),
+    /// No worker has ever served the queue, and the client enqueues to [served queues only](crate::Client::served_queues_only). Nothing was stored.
+    #[error("no worker has ever served queue `{queue}`{}; nothing was stored", nearest.as_ref().map(|name| format!(": did you mean `{name}`?")).unwrap_or_default())]
+    Unserved {
+        /// The queue.
+        queue: String,
+        /// A queue with a name like it.
+        nearest: Option<String>,
+    },
     /// No job has this address.
     #[error("there is no job `{0}`; it may have finished without retention")]
     NoSuchJob(String),
@@ -214,6 +222,7 @@ impl Error {
             Error::Decode { .. } => "decode",
             Error::Refused { .. } => "refused",
             Error::IdConflict(_) => "id_conflict",
+            Error::Unserved { .. } => "unserved",
             Error::NoSuchJob(_) => "no_such_job",
             Error::WrongState { .. } => "wrong_state",
             Error::Config(_) => "config",
@@ -278,6 +287,7 @@ impl Error {
         match self {
             Error::Invalid { field, value, problem } => Error::Invalid { field, value: value.clone(), problem: problem.clone() },
             Error::AccessDenied { broker, problem } => Error::AccessDenied { broker: broker.clone(), problem: problem.clone() },
+            Error::Unserved { queue, nearest } => Error::Unserved { queue: queue.clone(), nearest: nearest.clone() },
             Error::Evicts { broker, policy } => Error::Evicts { broker: broker.clone(), policy: policy.clone() },
             Error::Unavailable { broker, problem, cause } => {
                 Error::Unavailable { broker: broker.clone(), problem: problem.clone(), cause: cause.clone() }

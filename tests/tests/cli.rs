@@ -163,6 +163,36 @@ fn parameters_may_come_from_standard_input() {
 }
 
 #[test]
+fn a_queue_that_no_worker_has_ever_served_is_remarked_and_refused_with_strict() {
+    let place = Place::new();
+    let enqueue = |further: &[&str]| place.run(&[&["enqueue", "greet", "--args", r#"{"name":"a"}"#], further].concat());
+    let refused = enqueue(&["--strict", "--queue", "greetins"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (3, ""), "{}", refused.stderr);
+    assert_eq!(place.json(&["queues", "list", "--json"]), serde_json::json!([]), "nobody has listed it");
+    let first = enqueue(&[]);
+    assert!(first.code == 0 && first.stderr.contains("no worker has ever served queue `greetings`"), "{}", first.stderr);
+    place.work_until(first.stdout.trim(), "done");
+    let second = enqueue(&["--strict"]);
+    assert_eq!((second.code, second.stderr.as_str()), (0, ""));
+    let slip = enqueue(&["--queue", "greetins"]);
+    assert!(slip.code == 0 && slip.stderr.contains("Did you mean `greetings`?"), "{}", slip.stderr);
+    let refused = enqueue(&["--queue", "greetins", "--strict"]);
+    let says = "no worker has ever served queue `greetins`: did you mean `greetings`?; nothing was stored";
+    assert!(refused.code == 3 && refused.stderr.contains(says), "{}", refused.stderr);
+}
+
+#[test]
+fn an_id_may_be_a_mail_address_and_what_was_percent_encoded() {
+    let place = Place::new();
+    for id in ["ada+news@example.org", "tenant:7:invoice-3", "a%2Fb%20c"] {
+        let job = place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--id", id]);
+        assert_eq!(job, format!("greetings/{id}"));
+        assert_eq!(place.state(&job), "ready");
+        assert_eq!(place.ok(&["jobs", "cancel", &job]), format!("{job} cancelled"));
+    }
+}
+
+#[test]
 fn a_given_id_makes_one_job_and_another_payload_under_it_is_refused() {
     let place = Place::new();
     let enqueue = |args: &str| place.run(&["enqueue", "close_order", "--args", args, "--id", "o-1", "--json"]);
@@ -234,7 +264,9 @@ fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
         (&["jobs", "promote", "--all", "--state", "dead"], "takes one of --state scheduled, retry"),
         (&["jobs", "delete", "--all", "--state", "active"], "jobs that are active cannot be deleted"),
         (&["jobs", "requeue", "--all", "--state", "ready"], "takes one of --state dead"),
-        (&["jobs", "cancel"], "QUEUE/ID"),
+        (&["jobs", "cancel"], "`jobs cancel` needs jobs, as `cancel QUEUE/ID`, or `--all --state STATE`"),
+        (&["jobs", "requeue"], "`--all` for all dead jobs, `--all --queue QUEUE` for those of one queue"),
+        (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--id", "a/b"], "percent-encode the rest, as `%2F` for a slash"),
         (&["jbos"], "jobs"),
         (&["status", "--url", "reddis://localhost"], "did you mean `redis://`?"),
     ] {

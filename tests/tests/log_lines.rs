@@ -142,7 +142,9 @@ async fn put_junk(broker: &DynBroker, job: &JobAddress) {
 fn of_the_outage(location: &str, queues: &str) -> Vec<Line> {
     lines(|line| {
         let about = line.field("broker") == location || line.field("queue").starts_with(queues) || line.field("job").starts_with(queues);
-        let of_a_start = !line.field("durability").is_empty() || line.message.contains("no known task has this queue");
+        let of_a_start = !line.field("durability").is_empty()
+            || line.message.contains("no known task has this queue")
+            || line.message.contains("no worker has ever served");
         line.level <= Level::WARN && about && !of_a_start
     })
 }
@@ -296,6 +298,31 @@ async fn beats_that_are_refused_are_two_lines(kind: Kind) {
     until("the end to be told", async || told().len() == 2).await;
     assert!(told()[1].message == "leases are renewed again" && !told()[1].field("lasted").is_empty(), "{:#?}", told());
     gate.0.send_replace(true);
+    shutdown.drain();
+    running.await.unwrap();
+}
+
+/// The first enqueue of a client says that a queue is perhaps misspelt, and which was meant.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_no_worker_has_ever_served_is_one_line() {
+    note();
+    let folder = TempDir::new().unwrap();
+    let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
+    let shutdown = Shutdown::new();
+    let running = start(worker(&client, &Arc::default()).queue("unserved-orders"), &shutdown);
+    until("the worker to be there", async || client.inspector().workers().await.unwrap().len() == 1).await;
+    for n in 0..3 {
+        sound::job(n).queue("unserved-ordres").enqueue(&client).await.unwrap();
+        sound::job(n).queue("unserved-orders").enqueue(&client).await.unwrap();
+    }
+    let told = || lines(|line| line.message.contains("no worker has ever served") && line.field("queue").starts_with("unserved-"));
+    until("a line", async || !told().is_empty()).await;
+    let strict = client.served_queues_only();
+    let refused = sound::job(9).queue("unserved-ordres").enqueue(&strict).await.unwrap_err();
+    assert!(refused.to_string().contains("did you mean `unserved-orders`?"), "{refused}");
+    sound::job(9).queue("unserved-orders").enqueue(&strict).await.unwrap();
+    let [line] = &told()[..] else { panic!("one line: {:#?}", told()) };
+    assert!(line.field("queue") == "unserved-ordres" && line.message.ends_with("did you mean `unserved-orders`?"), "{line:?}");
     shutdown.drain();
     running.await.unwrap();
 }

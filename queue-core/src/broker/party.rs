@@ -84,12 +84,21 @@ pub struct Registered {
     pub name: PartyName,
     /// The broker's time, in milliseconds since 1970. A producer goes on counting from it, to say when its jobs were enqueued.
     pub now_ms: i64,
+    /// False if no lane is registered with the queue, and no job was ever claimed from it: no worker has served it. For a producer.
+    pub served: bool,
 }
 
 impl Registered {
-    /// A name that was given at this time of the broker.
+    /// A name that was given at this time of the broker, for a queue that workers serve.
     pub fn new(name: PartyName, now_ms: i64) -> Self {
-        Registered { name, now_ms }
+        Registered { name, now_ms, served: true }
+    }
+
+    /// Whether workers serve the queue, or have served it.
+    #[must_use]
+    pub fn served(mut self, served: bool) -> Self {
+        self.served = served;
+        self
     }
 }
 

@@ -7,6 +7,7 @@ mod job;
 mod pending;
 mod producer;
 mod sender;
+mod unserved;
 mod url;
 
 use std::{
@@ -67,9 +68,18 @@ struct Inner {
     deadline: Duration,
     /// What an enqueue waits for beyond being stored.
     confirm: Option<Confirm>,
+    /// Whether an enqueue to a queue that no worker has ever served is refused.
+    served_only: bool,
     /// What each job passes before it is encoded.
     on_enqueue: EnqueueStack,
     senders: Mutex<HashMap<Arc<str>, Arc<Sender>>>,
+}
+
+impl Inner {
+    fn of(broker: DynBroker, on_enqueue: EnqueueStack) -> Self {
+        let (process, senders) = (ProcessId::random(), Mutex::default());
+        Inner { broker, process, deadline: ENQUEUE_DEADLINE, confirm: None, served_only: false, on_enqueue, senders }
+    }
 }
 
 impl Client {
@@ -156,7 +166,7 @@ impl Client {
 
     /// A client of a broker that exists already.
     pub fn with_broker(broker: DynBroker) -> Client {
-        Client::of(broker, ENQUEUE_DEADLINE, None, EnqueueStack::default())
+        Client(Arc::new(Inner::of(broker, EnqueueStack::default())))
     }
 
     /// A client of the same broker with another deadline. Default: [`ENQUEUE_DEADLINE`].
@@ -212,7 +222,7 @@ impl Client {
     pub(crate) fn with_on_enqueue(&self, last: impl OnEnqueue + 'static) -> Client {
         let mut all = self.0.on_enqueue.clone();
         all.push(last);
-        Client::of(self.0.broker.clone(), self.0.deadline, self.0.confirm, all)
+        self.changed(|inner| inner.on_enqueue = all)
     }
 
     /// A client of the same broker whose calls this observer counts and times: also those of its handles, of its
@@ -223,16 +233,41 @@ impl Client {
     #[must_use]
     pub fn with_observer(&self, observer: impl Observe) -> Client {
         let observed = Arc::new(Observed::new(self.0.broker.clone(), observer));
-        Client::of(observed, self.0.deadline, self.0.confirm, self.0.on_enqueue.clone())
+        self.changed(|inner| inner.broker = observed)
     }
 
-    fn like(&self, deadline: Duration, confirm: Option<Confirm>) -> Client {
-        Client::of(self.0.broker.clone(), deadline, confirm, self.0.on_enqueue.clone())
+    /// A client of the same broker that refuses an enqueue to a queue which no worker has ever served, with [`Error::Unserved`]: a slip in
+    /// a name is an error of the caller then, and no job that waits for ever. Without it the log has a warning.
+    ///
+    /// It is asked when the client begins to use a queue. Start the workers of a new queue before its producers.
+    ///
+    /// ```
+    /// # use queue_core::{Error, prelude::*};
+    /// # #[task(queue = "orders")] async fn close(order_id: u64) {}
+    /// # async fn example() -> queue_core::Result<()> {
+    /// # let queue = Client::connect("sqlite://:memory:").await?;
+    /// let queue = queue.served_queues_only();
+    /// let refused = close::job(17).queue("ordres").enqueue(&queue).await;
+    /// assert!(matches!(refused, Err(Error::Unserved { .. })));
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    #[must_use]
+    pub fn served_queues_only(&self) -> Client {
+        self.changed(|inner| inner.served_only = true)
     }
 
-    fn of(broker: DynBroker, deadline: Duration, confirm: Option<Confirm>, on_enqueue: EnqueueStack) -> Client {
-        let (process, senders) = (ProcessId::random(), Mutex::default());
-        Client(Arc::new(Inner { broker, process, deadline, confirm, on_enqueue, senders }))
+    pub(crate) fn like(&self, deadline: Duration, confirm: Option<Confirm>) -> Client {
+        self.changed(|inner| (inner.deadline, inner.confirm) = (deadline, confirm))
+    }
+
+    /// A client with producers of its own.
+    fn changed(&self, change: impl FnOnce(&mut Inner)) -> Client {
+        let Inner { broker, deadline, confirm, served_only, on_enqueue, .. } = &*self.0;
+        let mut inner = Inner::of(broker.clone(), on_enqueue.clone());
+        (inner.deadline, inner.confirm, inner.served_only) = (*deadline, *confirm, *served_only);
+        change(&mut inner);
+        Client(Arc::new(inner))
     }
 
     /// The broker behind it.
@@ -317,7 +352,7 @@ impl Client {
         if let Some(found) = senders.get(queue) {
             return found.clone();
         }
-        let Inner { broker, process, deadline, confirm, .. } = &*self.0;
+        let Inner { broker, process, deadline, confirm, served_only, .. } = &*self.0;
         let route = Route {
             broker: broker.clone(),
             queue: queue.clone(),
@@ -325,6 +360,8 @@ impl Client {
             deadline: *deadline,
             confirm: *confirm,
             met: Arc::default(),
+            served_only: *served_only,
+            told: Arc::default(),
         };
         let made = Sender::new(route);
         senders.insert(queue.clone(), made.clone());

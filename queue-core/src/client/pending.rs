@@ -12,7 +12,6 @@ use super::{
 use crate::{
     address::JobAddress,
     broker::{Enqueue, after, on_broker},
-    draft::EnqueueStack,
     error::{Error, Result},
     pending::Pending,
     task::Task,
@@ -110,7 +109,7 @@ impl<T> Pending<T> {
         };
         let (existing, confirmed) = answers[job.position].of(&self.address)?;
         // The handle enqueues nothing: it needs no middleware.
-        let client = Client::of(route.broker.clone(), route.deadline, route.confirm, EnqueueStack::default());
+        let client = Client::with_broker(route.broker.clone()).like(route.deadline, route.confirm);
         Ok(Handle::new(client, self.address, existing, confirmed))
     }
 }

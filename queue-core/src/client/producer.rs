@@ -8,7 +8,10 @@
 use std::{
     mem,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,6 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     callers::{Callers, LATE},
     pending::{Lost, unknown},
+    unserved,
 };
 use crate::{
     address::JobAddress,
@@ -65,6 +69,10 @@ pub(super) struct Route {
     pub(super) confirm: Option<Confirm>,
     /// What a request met with last, and when.
     pub(super) met: Arc<Mutex<Option<(Instant, Error)>>>,
+    /// Whether a queue that no worker has ever served is refused.
+    pub(super) served_only: bool,
+    /// Whether it was told that no worker has ever served the queue.
+    pub(super) told: Arc<AtomicBool>,
 }
 
 /// One name at a time, with its sequence. One request in flight at a time.
@@ -230,11 +238,18 @@ impl Producer {
 
     /// Asks once for a name, and gives the request its first number.
     async fn register(&mut self, request: &mut Enqueue, callers: &Callers) -> Result<()> {
+        if self.route.served_only && unserved::is_unknown(&self.route).await? {
+            return Err(unserved::error(&self.route).await);
+        }
         let mut asked = Register::producer(self.route.queue.clone(), self.route.process);
         asked.until = Some(callers.next().into_std());
         let silent = || self.route.unavailable("it has not answered in time");
         match timeout_at(callers.next() + LATE, self.route.broker.register(&asked)).await.unwrap_or_else(|_| Err(silent())) {
-            Ok(Registered { name, now_ms, .. }) => {
+            Ok(Registered { served: false, .. }) if self.route.served_only => Err(unserved::error(&self.route).await),
+            Ok(Registered { name, now_ms, served }) => {
+                if !served {
+                    unserved::tell(&self.route);
+                }
                 (self.name, self.seq) = (Some(name.clone()), 0);
                 self.clock = Some(BrokerClock { broker_ms: now_ms, heard: Instant::now() });
                 request.producer = name;
@@ -289,6 +304,11 @@ impl Route {
             return Err(Error::Internal(format!("{} answers to an enqueue of {} jobs", answers.len(), request.jobs.len())));
         }
         Ok(answers.into_iter().map(|enqueued| Answer { enqueued, confirmed }).collect())
+    }
+
+    /// Whether it was told already that nobody serves the queue. The next who asks is told that it was.
+    pub(super) fn is_told(&self) -> bool {
+        self.told.swap(true, Ordering::Relaxed)
     }
 
     /// Notes what a request met with, for those who wait behind it.

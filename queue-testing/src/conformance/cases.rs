@@ -133,6 +133,7 @@ macro_rules! __conformance_cases {
             workers:
                 a_registered_worker_is_listed_with_what_it_says
                 a_lane_in_the_place_of_a_lost_one_leaves_a_note_of_the_loss
+                a_producer_hears_whether_a_worker_has_ever_served_its_queue
                 a_second_lane_of_a_worker_changes_no_record
                 two_workers_are_told_apart
                 a_worker_that_says_nothing_is_listed

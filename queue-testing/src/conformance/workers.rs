@@ -7,7 +7,7 @@ use queue_core::{
     broker::{Audit, ProcessId, Register, SweepLimits, TASKS_MAX, WorkerInfo, WorkerRecord},
 };
 
-use super::bed::{Bed, LONG, Lane, SHORT, eventually};
+use super::bed::{Bed, LONG, Lane, SHORT, ack, eventually};
 
 fn info(release: &str) -> WorkerInfo {
     WorkerInfo::new("web-1", 4711, release, ["mail.send", "orders.close"])
@@ -56,6 +56,21 @@ pub async fn a_lane_in_the_place_of_a_lost_one_leaves_a_note_of_the_loss(bed: Be
     assert_eq!(bed.stats().await.lost_at, noted);
     bed.broker.register(&register(false)).await.unwrap();
     assert_eq!(bed.stats().await.lost_at, noted, "the note stays");
+}
+
+/// A producer hears whether the queue is one that workers serve, or have served.
+pub async fn a_producer_hears_whether_a_worker_has_ever_served_its_queue(bed: Bed) {
+    let served = async || bed.broker.register(&Register::producer(bed.queue.clone(), ProcessId::random())).await.unwrap().served;
+    assert!(!served().await && !served().await, "a producer serves nothing");
+    bed.put(1).await;
+    assert!(!served().await);
+    let mut lane = bed.dying_lane().await;
+    assert!(served().await);
+    let held = lane.claim(1).await;
+    assert!(lane.end(&held[0], ack()).await);
+    bed.fence(&[&lane]).await;
+    bed.sweep(1, Default::default()).await;
+    assert!(served().await, "one that is gone has served it");
 }
 
 /// Lanes are not workers: a second lane adds none, and changes neither the record nor its time.

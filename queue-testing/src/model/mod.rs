@@ -65,7 +65,7 @@ impl Model {
         self.registrations += 1;
         let name = PartyName::new(format!("{}.{nonce:016x}.{}", request.process, self.registrations));
         self.registered(request, name.clone());
-        Registered::new(name, self.now)
+        Registered::new(name, self.now).served(self.claim > 0 || !self.lanes.is_empty())
     }
 
     /// The same, when the broker has chosen the name.

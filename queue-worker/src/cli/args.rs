@@ -164,6 +164,9 @@ pub(super) struct EnqueueArgs {
     /// Drop the job if it has not started within this time from now
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) expires: Option<Duration>,
+    /// Refuse to enqueue to a queue that no worker has ever served, instead of a remark
+    #[arg(long)]
+    pub(super) strict: bool,
     /// Add a header; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     pub(super) header: Vec<(String, String)>,

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use queue_core::{Client, client::RawJob, registry::Registry};
+use queue_core::{Client, Error, client::RawJob, registry::Registry};
 use serde::Serialize;
 
 use super::{
@@ -64,7 +64,14 @@ struct Answer {
 
 /// Stores it and prints its address.
 pub(super) async fn enqueue(client: &Client, job: RawJob, args: &EnqueueArgs) -> Result<(), Failure> {
-    let (address, existing) = client.enqueue_raw(job).await?;
+    let (address, existing) = match client.served_queues_only().enqueue_raw(job.clone()).await {
+        Err(Error::Unserved { queue, nearest }) if !args.strict => {
+            let hint = nearest.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();
+            note(&format!("no worker has ever served queue `{queue}`: the job waits until one does.{hint}"));
+            client.enqueue_raw(job).await?
+        }
+        answer => answer?,
+    };
     let job = address.to_string();
     if args.format.json {
         return Ok(print_json(&Answer { job, existing })?);

@@ -84,6 +84,17 @@ pub(super) struct ListArgs {
 /// Rows that are printed together.
 const PAGE: usize = 500;
 
+/// What is wrong with the command, before the broker is reached for.
+pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
+    match command {
+        JobsCommand::List(_) | JobsCommand::Show { .. } => Ok(()),
+        JobsCommand::Requeue(select) => repair::check(Change::Requeue, select),
+        JobsCommand::Promote(select) => repair::check(Change::Promote, select),
+        JobsCommand::Cancel(select) => repair::check(Change::Cancel, select),
+        JobsCommand::Delete(select) => repair::check(Change::Delete, select),
+    }
+}
+
 pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Failure> {
     match command {
         JobsCommand::List(args) => list(client, &args).await,

@@ -112,7 +112,10 @@ where
         Command::Status(args) => status::status(&look().await?, &args).await?,
         Command::Workers(args) => workers::workers(&look().await?, &args).await?,
         Command::Doctor(args) => return doctor::doctor(&look().await?, &args).await,
-        Command::Jobs { command } => jobs::jobs(&look().await?, command).await?,
+        Command::Jobs { command } => {
+            jobs::check(&command)?;
+            jobs::jobs(&look().await?, command).await?;
+        }
         Command::Queues { command } => queues::queues(&look().await?, command).await?,
     }
     Ok(ExitCode::SUCCESS)

@@ -12,8 +12,8 @@ use super::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Select {
-    /// The jobs
-    #[arg(value_name = "QUEUE/ID", required_unless_present = "all", conflicts_with_all = ["all", "state", "queue", "filter"])]
+    /// The jobs; without any, --all
+    #[arg(value_name = "QUEUE/ID", conflicts_with_all = ["all", "state", "queue", "filter"])]
     pub(super) jobs: Vec<String>,
     /// All jobs of a state
     #[arg(long)]
@@ -29,6 +29,18 @@ pub(super) struct Select {
     pub(super) filter: Filter,
     #[command(flatten)]
     pub(super) format: Format,
+}
+
+/// What is wrong with the command, before the broker is reached for.
+pub(super) fn check(change: Change, select: &Select) -> Result<(), Failure> {
+    if !select.all && select.jobs.is_empty() {
+        let all = match change {
+            Change::Requeue => "`--all` for all dead jobs, `--all --queue QUEUE` for those of one queue",
+            _ => "`--all --state STATE` for all jobs in a state",
+        };
+        return Err(Failure::new(Exit::Usage, format!("`jobs {change}` needs jobs, as `{change} QUEUE/ID`, or {all}")));
+    }
+    Ok(())
 }
 
 pub(super) async fn repair(client: &Client, change: Change, select: Select) -> Result<(), Failure> {

@@ -38,7 +38,8 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
     broker.list_queue(&request.queue, request.until).await?;
     let answer = broker.servers.script_until(request.until, Purpose::Requests, &request.queue, &REGISTER, call).await?;
     let mut values = array(answer)?.into_iter();
-    Ok(Registered::new(PartyName::new(text(next(&mut values)?)?), number(next(&mut values)?)?))
+    let registered = Registered::new(PartyName::new(text(next(&mut values)?)?), number(next(&mut values)?)?);
+    Ok(registered.served(number::<i64>(next(&mut values)?)? == 1))
 }
 
 /// R6. All are sent before the first is waited for: one round trip.

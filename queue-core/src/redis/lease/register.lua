@@ -25,4 +25,5 @@ else
   call('ZADD', K.seen, ms(now), name)
 end
 recount_bits()
-return { name, now }
+-- A queue from which something was claimed had a worker.
+return { name, now, (head[4] or call('EXISTS', K.lanes) == 1) and 1 or 0 }

@@ -30,5 +30,7 @@ pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
         }
         Party::Producer => drop(tx.sql(PRODUCER)?.execute(params![queue.key, name.as_str(), tx.now])?),
     }
-    Ok(Registered::new(name, tx.now))
+    const HAS_LANE: &str = "SELECT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1)";
+    let served = queue.claim > 0 || tx.sql(HAS_LANE)?.query_row([queue.key], |row| row.get(0))?;
+    Ok(Registered::new(name, tx.now).served(served))
 }

@@ -1,0 +1,41 @@
+//! A queue that no worker has ever served: mostly a slip in its name, with jobs that would wait for ever.
+
+use super::producer::Route;
+use crate::{
+    broker::DynBroker,
+    error::{Error, Result},
+    text::nearest,
+};
+
+/// Says so in the log, once for each client and queue. The name that was perhaps meant is looked for beside the enqueue.
+pub(super) fn tell(route: &Route) {
+    if route.is_told() {
+        return;
+    }
+    let (broker, queue) = (route.broker.clone(), route.queue.clone());
+    route.broker.spawn(Box::pin(async move {
+        let nearest = nearest_to(&broker, &queue).await;
+        let hint = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        tracing::warn!(%queue, "no worker has ever served this queue: its jobs wait until one does{hint}");
+    }));
+}
+
+/// The error for a client that enqueues to served queues only.
+pub(super) async fn error(route: &Route) -> Error {
+    Error::Unserved { queue: route.queue.to_string(), nearest: nearest_to(&route.broker, &route.queue).await }
+}
+
+/// Whether a queue is on no list: asked before anybody registers with it, which would list it.
+pub(super) async fn is_unknown(route: &Route) -> Result<bool> {
+    match route.broker.queues().await {
+        Ok(queues) => Ok(!queues.iter().any(|queue| **queue == *route.queue)),
+        // One who may not read the list registers.
+        Err(Error::AccessDenied { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+async fn nearest_to(broker: &DynBroker, queue: &str) -> Option<String> {
+    let queues = broker.queues().await.ok()?;
+    nearest(queue, queues.iter().map(String::as_str).filter(|other| *other != queue)).map(str::to_owned)
+}
