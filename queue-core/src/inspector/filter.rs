@@ -327,7 +327,7 @@ mod tests {
             ("send_mail", "has no operator"),
             ("!task", "has no operator"),
             ("taks=a", "did you mean `task`?"),
-            ("colour=a", "use one of task, state"),
+            ("x-y=a", "use one of task, state"),
             ("state=ded", "dead"),
             ("priority=urgent", "priority"),
             ("older=2", "`older=2d`"),

@@ -238,7 +238,8 @@ mod tests {
                 "job": "orders/o-17", "task": "orders.close", "state": "dead", "priority": "high",
                 "enqueued_at": "2023-11-14T22:13:20.000Z", "due_at": null, "ended_at": "2023-11-14T22:15:00.000Z",
                 "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "max_attempts": 3,
-                "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "size": size, "tag": null, "reason": "failed",
+                "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "size": size, "tag": null, "running": null,
+                "reason": "failed",
                 "note": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
                 "payload": {"order_id": 17, "note": "pay"}, "undecodable": null, "bytes": null, "result": null,
             })

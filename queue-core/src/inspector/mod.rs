@@ -46,7 +46,7 @@ impl Inspector {
     /// # Errors
     /// Those of the broker.
     pub async fn durability(&self) -> Result<Durability> {
-        self.run(|broker| async move { broker.durability().await }).await
+        self.ask(self.until(), |broker| async move { broker.durability().await }).await
     }
 
     /// How much room the broker has, and whether it refuses new jobs.
@@ -54,7 +54,7 @@ impl Inspector {
     /// # Errors
     /// Those of the broker.
     pub async fn condition(&self) -> Result<Condition> {
-        self.run(|broker| async move { broker.condition().await }).await
+        self.ask(self.until(), |broker| async move { broker.condition().await }).await
     }
 
     /// The queues to which a job was ever enqueued, or that a worker serves, sorted by name.
@@ -62,7 +62,7 @@ impl Inspector {
     /// # Errors
     /// Those of the broker, here and below.
     pub async fn queues(&self) -> Result<Vec<String>> {
-        self.run(|broker| async move { broker.queues().await }).await
+        self.ask(self.until(), |broker| async move { broker.queues().await }).await
     }
 
     /// Searches a queue for damage that another program did, and repairs it if `how` allows. Workers audit their queues by
@@ -94,7 +94,11 @@ impl Inspector {
     pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
         check_name("queue", queue)?;
         let queue = queue.to_owned();
-        self.run(|broker| async move { broker.stats(&queue).await }).await
+        self.ask(self.until(), move |broker| {
+            let queue = queue.clone();
+            async move { broker.stats(&queue).await }
+        })
+        .await
     }
 
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the [`next`](Page::next) of the page before.
@@ -110,7 +114,11 @@ impl Inspector {
             return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));
         }
         let of = queue.to_owned();
-        let stored = self.run(|broker| async move { broker.list(&of, state, offset, limit).await }).await?;
+        let ask = move |broker: DynBroker| {
+            let of = of.clone();
+            async move { broker.list(&of, state, offset, limit).await }
+        };
+        let stored = self.ask(self.until(), ask).await?;
         let mut page = Page::new(queue, stored);
         if page.jobs.iter().any(|job| job.running.is_some()) {
             let workers = self.workers_of(queue).await?;
@@ -142,7 +150,7 @@ impl Inspector {
         }
         let id: JobId = text.parse()?;
         let (until, mut found) = (self.until(), Vec::new());
-        for queue in self.run_until(until, |broker| async move { broker.queues().await }).await? {
+        for queue in self.ask(until, |broker| async move { broker.queues().await }).await? {
             let address = JobAddress { queue: queue.into(), id: id.clone() };
             if self.stored(until, &address).await?.is_some() {
                 found.push(address);
@@ -182,12 +190,32 @@ impl Inspector {
 
     async fn stored(&self, until: Instant, job: &JobAddress) -> Result<Option<StoredJob>> {
         let job = job.clone();
-        self.run_until(until, |broker| async move { broker.show(&job.queue, &job.id).await }).await
+        self.ask(until, move |broker| {
+            let job = job.clone();
+            async move { broker.show(&job.queue, &job.id).await }
+        })
+        .await
     }
 
     /// When a call that begins now has to end.
     fn until(&self) -> Instant {
         after(self.deadline)
+    }
+
+    /// A question, which may be asked again: the first one after a server was restarted meets a broken connection.
+    async fn ask<T, F>(&self, until: Instant, question: impl Fn(DynBroker) -> F + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let broker = self.broker.clone();
+        let asked = async move {
+            match question(broker.clone()).await {
+                Err(Error::Ambiguous { .. }) => question(broker).await,
+                answer => answer,
+            }
+        };
+        on_broker_until(&self.broker, until, asked).await
     }
 
     async fn run<T, F>(&self, work: impl FnOnce(DynBroker) -> F) -> Result<T>

@@ -1,7 +1,13 @@
 //! Which workers there are.
 
+use tokio::time::Instant;
+
 use super::Inspector;
-use crate::{address::check_name, broker::WorkerRecord, error::Result};
+use crate::{
+    address::check_name,
+    broker::{DynBroker, WorkerRecord},
+    error::Result,
+};
 
 impl Inspector {
     /// The workers that are registered with any queue: one record for each worker, with all of its queues, sorted by host and process
@@ -11,8 +17,8 @@ impl Inspector {
     /// Those of the broker.
     pub async fn workers(&self) -> Result<Vec<WorkerRecord>> {
         let (until, mut records) = (self.until(), Vec::new());
-        for queue in self.run_until(until, |broker| async move { broker.queues().await }).await? {
-            records.extend(self.run_until(until, |broker| async move { broker.workers(&queue).await }).await?);
+        for queue in self.ask(until, |broker| async move { broker.queues().await }).await? {
+            records.extend(self.workers_until(until, queue).await?);
         }
         Ok(WorkerRecord::merged(records))
     }
@@ -23,8 +29,14 @@ impl Inspector {
     /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar.
     pub async fn workers_of(&self, queue: &str) -> Result<Vec<WorkerRecord>> {
         check_name("queue", queue)?;
-        let queue = queue.to_owned();
-        let records = self.run(|broker| async move { broker.workers(&queue).await }).await?;
-        Ok(WorkerRecord::merged(records))
+        Ok(WorkerRecord::merged(self.workers_until(self.until(), queue.to_owned()).await?))
+    }
+
+    async fn workers_until(&self, until: Instant, queue: String) -> Result<Vec<WorkerRecord>> {
+        let ask = move |broker: DynBroker| {
+            let queue = queue.clone();
+            async move { broker.workers(&queue).await }
+        };
+        self.ask(until, ask).await
     }
 }

@@ -122,6 +122,12 @@ impl<'a> Tx<'a> {
         Ok(stored.map_or(0, |Number(stored)| stored).saturating_add(self.counters.get(&(queue, name)).copied().unwrap_or(0)))
     }
 
+    /// Stores the time of now among the queue's statistics. It counts nothing, so it may be noted beside a change of a place.
+    pub(crate) fn note_time(&mut self, queue: i64, name: &'static str) -> rusqlite::Result<()> {
+        let mut note = self.sql("INSERT OR REPLACE INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)")?;
+        note.execute(params![queue, name, self.now]).map(drop)
+    }
+
     /// Tells the queue's listeners of work at this time.
     pub(crate) fn hint(&mut self, queue: &str, at: i64) {
         match self.hints.get_mut(queue) {

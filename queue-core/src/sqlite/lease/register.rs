@@ -15,14 +15,13 @@ use crate::{
 pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Result<Registered, Failed> {
     const NEXT: &str = "UPDATE queue_queues SET registrations = registrations + 1 WHERE queue = ?1 RETURNING registrations";
     const PRODUCER: &str = "INSERT INTO queue_producers (queue, name, seen) VALUES (?1, ?2, ?3)";
-    const LOST: &str = "INSERT OR REPLACE INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)";
     let queue = tx.queue_made(&request.queue)?;
     let Number(number) = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;
     let name = PartyName::new(format!("{}.{nonce:016x}.{number}", request.process));
     match &request.party {
         Party::Lane { lease, info, lost } => {
             if *lost {
-                tx.sql(LOST)?.execute(params![queue.key, LOST_AT, tx.now])?;
+                tx.note_time(queue.key, LOST_AT)?;
             }
             let (deadline, term) = (after(tx.now, *lease), after(0, *lease));
             tx.sql(sql!("register_worker.sql"))?.execute(params![queue.key, name.process(), info.stored(tx.now)])?;
