@@ -1,0 +1,139 @@
+// Keeps the page up to date, and adds what is comfortable. Without this script every page works: it is loaded again by hand.
+(() => {
+  'use strict';
+  const root = document.documentElement;
+  const store = { get: () => { try { return localStorage.getItem('queue-theme'); } catch { return null; } }, set: (value) => { try { localStorage.setItem('queue-theme', value); } catch { /* kept for this page */ } } };
+  const themes = ['system', 'light', 'dark'];
+  let theme = themes.includes(store.get()) ? store.get() : 'system';
+  const applyTheme = () => { if (theme === 'system') root.removeAttribute('data-theme'); else root.dataset.theme = theme; };
+  applyTheme();
+
+  // What changed is written into the page, element by element: what a person has focused, selected or opened stays.
+  const keyOf = (node) => (node.nodeType === 1 && node.id ? node.id : null);
+  const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
+  const morph = (from, to) => {
+    if (from.nodeType === 3) { if (from.data !== to.data) from.data = to.data; return; }
+    if (from.nodeType !== 1) return;
+    const ours = from.nodeName === 'DETAILS' ? 'open' : null;
+    for (const { name } of [...from.attributes]) if (!to.hasAttribute(name) && name !== ours && !from.hasAttribute('data-kept-' + name)) from.removeAttribute(name);
+    for (const { name, value } of to.attributes) if (from.getAttribute(name) !== value && !from.hasAttribute('data-kept-' + name)) from.setAttribute(name, value);
+    const keyed = new Map();
+    for (const child of from.children) if (child.id) keyed.set(child.id, child);
+    let at = from.firstChild;
+    for (const next of [...to.childNodes]) {
+      const known = keyOf(next) && keyed.get(keyOf(next));
+      if (known && known !== at) from.insertBefore(known, at);
+      const here = known || at;
+      if (here && alike(here, next)) { morph(here, next); at = here.nextSibling; } else { from.insertBefore(next, at); }
+    }
+    while (at) { const gone = at; at = at.nextSibling; gone.remove(); }
+  };
+
+  const span = (seconds) => {
+    const s = Math.floor(seconds), m = Math.floor(s / 60), h = Math.floor(s / 3600);
+    if (s < 60) return s + ' s';
+    if (s < 3600) return m + ' min';
+    if (s < 86400) return m % 60 === 0 || h >= 10 ? h + ' h' : h + ' h ' + (m % 60) + ' min';
+    return Math.floor(s / 86400) + ' d';
+  };
+  // The server's clock counts: this machine's may be wrong.
+  let ahead = 0;
+  const tickTimes = () => {
+    const now = Date.now() - ahead;
+    for (const time of document.querySelectorAll('time[data-ago], time[data-age]')) {
+      const seconds = (now - Date.parse(time.dateTime)) / 1000;
+      if (Number.isNaN(seconds)) continue;
+      const text = 'age' in time.dataset ? span(Math.max(0, seconds)) : Math.abs(seconds) < 1 ? 'now' : seconds < 0 ? 'in ' + span(-seconds) : span(seconds) + ' ago';
+      if (time.textContent !== text) time.textContent = text;
+    }
+  };
+
+  document.addEventListener('DOMContentLoaded', () => {
+    const body = document.body, live = document.getElementById('live'), signal = document.getElementById('signal');
+    const say = (kind, text) => {
+      if (!signal) return;
+      signal.hidden = false;
+      signal.className = 'signal ' + kind;
+      const label = signal.lastElementChild;
+      if (label.textContent !== text) label.textContent = text;
+    };
+
+    let source = null, heard = 0, gone = false;
+    const open = () => {
+      if (!body.dataset.live || source || document.hidden || gone || !window.EventSource) return;
+      say('wait', 'Connecting');
+      heard = Date.now();
+      source = new EventSource(body.dataset.live);
+      source.addEventListener('page', (event) => {
+        heard = Date.now();
+        const fresh = document.createElement('div');
+        fresh.id = 'live';
+        fresh.innerHTML = event.data;
+        morph(live, fresh);
+        after();
+        say('', 'Live');
+      });
+      source.addEventListener('same', () => { heard = Date.now(); say('', 'Live'); });
+      source.addEventListener('gone', (event) => { gone = true; close(); say('old', 'Gone'); signal.title = event.data; });
+      source.addEventListener('error', () => { if (source && source.readyState === EventSource.CLOSED) { close(); setTimeout(open, 5000); } });
+    };
+    const close = () => { if (source) source.close(); source = null; };
+    document.addEventListener('visibilitychange', () => { if (document.hidden) { close(); say('wait', 'Paused'); } else open(); });
+    window.addEventListener('pagehide', close);
+    window.addEventListener('pageshow', open);
+    setInterval(() => {
+      if (document.hidden) return;
+      tickTimes();
+      const silent = Math.floor((Date.now() - heard) / 1000);
+      if (body.dataset.live && !gone && heard && silent >= 7) say('old', 'Not up to date for ' + span(silent));
+    }, 1000);
+
+    // Selecting jobs.
+    const picks = () => [...document.querySelectorAll('[data-pick]')];
+    const after = () => {
+      const all = document.querySelector('[data-all]'), chosen = document.querySelector('[data-chosen]');
+      const some = picks(), on = some.filter((box) => box.checked).length;
+      if (all) { all.parentElement.hidden = false; all.parentElement.setAttribute('data-kept-hidden', ''); all.checked = on > 0 && on === some.length; all.indeterminate = on > 0 && on < some.length; }
+      if (chosen) chosen.textContent = on ? on + (on === 1 ? ' job selected' : ' jobs selected') : 'Select jobs to act on them';
+      for (const verb of document.querySelectorAll('[data-verb]')) { verb.disabled = on === 0; verb.setAttribute('data-kept-disabled', ''); }
+      tickTimes();
+    };
+    document.addEventListener('change', (event) => {
+      if (event.target.matches('[data-all]')) for (const box of picks()) box.checked = event.target.checked;
+      if (event.target.matches('[data-all], [data-pick]')) after();
+    });
+
+    const button = document.getElementById('theme');
+    const nameTheme = () => button.setAttribute('aria-label', 'Theme: ' + (theme === 'system' ? 'as the system' : theme));
+    button.hidden = false;
+    nameTheme();
+    button.title = 'Theme';
+    button.addEventListener('click', () => { theme = themes[(themes.indexOf(theme) + 1) % 3]; store.set(theme); applyTheme(); nameTheme(); });
+
+    const keys = { o: '', q: '/queues', j: '/jobs', w: '/workers' };
+    const help = () => {
+      let dialog = document.querySelector('dialog');
+      if (!dialog) {
+        dialog = document.createElement('dialog');
+        dialog.innerHTML = '<h2>Keyboard</h2><dl><div><dt><kbd>g</kbd> <kbd>o</kbd></dt><dd>Overview</dd></div><div><dt><kbd>g</kbd> <kbd>q</kbd></dt><dd>Queues</dd></div><div><dt><kbd>g</kbd> <kbd>j</kbd></dt><dd>Jobs</dd></div><div><dt><kbd>g</kbd> <kbd>w</kbd></dt><dd>Workers</dd></div><div><dt><kbd>/</kbd></dt><dd>Filter</dd></div><div><dt><kbd>?</kbd></dt><dd>This list</dd></div></dl><form method="dialog"><button>Close</button></form>';
+        body.append(dialog);
+      }
+      dialog.showModal();
+    };
+    const keysButton = document.getElementById('keys');
+    keysButton.hidden = false;
+    keysButton.addEventListener('click', help);
+    let prefix = 0;
+    document.addEventListener('keydown', (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches('input:not([type=checkbox]), textarea, select')) return;
+      if (event.key === '/') { const search = document.querySelector('[data-search]'); if (search) { event.preventDefault(); search.focus(); search.select(); } }
+      else if (event.key === '?') help();
+      else if (event.key === 'g') { prefix = Date.now(); return; }
+      else if (Date.now() - prefix < 1500 && event.key in keys) location.href = (body.dataset.base + keys[event.key]) || '/';
+      prefix = 0;
+    });
+
+    after();
+    open();
+  });
+})();

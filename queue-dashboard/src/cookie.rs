@@ -1,0 +1,56 @@
+//! Cookies, and the secrets in them.
+
+use std::fmt::Write as _;
+
+use axum::http::{HeaderMap, header::COOKIE};
+
+/// A text that nobody can guess: 128 random bits.
+pub(crate) fn secret() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+/// Compares two secrets. The time that it takes does not depend on where they differ.
+pub(crate) fn same(one: &str, other: &str) -> bool {
+    let differing = one.bytes().zip(other.bytes()).fold(0, |differing, (a, b)| std::hint::black_box(differing | (a ^ b)));
+    differing == 0 && one.len() == other.len()
+}
+
+/// The value of a cookie.
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let all = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    all.flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find_map(|(key, value)| (key == name).then_some(value))
+}
+
+/// A cookie that no script reads, and that no other site makes the browser send.
+pub(crate) fn set(name: &str, value: &str, base: &str) -> String {
+    let path = if base.is_empty() { "/" } else { base };
+    format!("{name}={value}; Path={path}; HttpOnly; SameSite=Strict")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_differ_and_are_compared_whole() {
+        let (one, other) = (secret().unwrap(), secret().unwrap());
+        assert!(one != other && one.len() == 32);
+        assert!(same(&one, &one.clone()) && !same(&one, &other) && !same(&one, &one[1..]) && !same("", &one));
+        assert!(!same(&one, &format!("{one}0")) && same("", ""));
+    }
+
+    #[test]
+    fn a_cookie_is_found_among_others() {
+        let mut headers = HeaderMap::new();
+        headers.append(COOKIE, "a=1; queue_csrf=x".parse().unwrap());
+        headers.append(COOKIE, "b=2".parse().unwrap());
+        assert_eq!((cookie(&headers, "queue_csrf"), cookie(&headers, "b"), cookie(&headers, "csrf")), (Some("x"), Some("2"), None));
+    }
+}

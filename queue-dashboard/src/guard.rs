@@ -1,0 +1,234 @@
+//! Before every route: is this our address, who is it, and does a change come from a page of ours.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::{
+    body::{Body, to_bytes},
+    extract::{OriginalUri, Request, State},
+    http::{
+        HeaderMap, HeaderValue, Method, StatusCode,
+        header::{
+            AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE,
+        },
+        request::Parts,
+        uri::Authority,
+    },
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use crate::{
+    cookie::{cookie, same, secret, set},
+    params::Params,
+    problem::Problem,
+    role::Person,
+    shared::{Hosts, Shared},
+};
+
+/// The cookie whose value a form repeats.
+const TOKEN: &str = "queue_csrf";
+
+/// The name of the field that repeats it.
+const FIELD: &str = "csrf";
+
+/// Most bytes of a form: a hundred addresses of jobs fit.
+const FORM_MAX: usize = 128 * 1024;
+
+/// Nothing from elsewhere, nothing inline.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
+                      base-uri 'none'; frame-ancestors 'none'";
+
+/// Who looks, and from where.
+#[derive(Clone, Debug)]
+pub(crate) struct Viewer {
+    /// Where the dashboard is mounted: empty, or as `/queue`.
+    pub(crate) base: String,
+    pub(crate) person: Option<Person>,
+    pub(crate) token: String,
+    pub(crate) read_only: bool,
+    /// Whether there is a page to sign in.
+    pub(crate) signs_in: bool,
+}
+
+/// What was sent with a change that comes from a page of ours.
+#[derive(Clone, Debug)]
+pub(crate) struct Form(pub(crate) Params);
+
+pub(crate) async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let known = cookie(&parts.headers, TOKEN).filter(|token| token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let (token, is_new) = match known.map(str::to_owned).map_or_else(|| secret().map(|token| (token, true)), |token| Ok((token, false))) {
+        Ok(token) => token,
+        Err(_) => return secured((StatusCode::INTERNAL_SERVER_ERROR, "no random numbers").into_response()),
+    };
+    let mut viewer = Viewer {
+        base: base(&shared, &parts),
+        person: None,
+        token,
+        read_only: shared.settings.read_only,
+        signs_in: shared.settings.sign_in.is_some(),
+    };
+    let cookie = is_new.then(|| set(TOKEN, &viewer.token, &viewer.base));
+    let answer = match check(&shared, &mut parts, body, &mut viewer).await {
+        Ok(Checked::Pass(body)) => {
+            parts.extensions.insert(viewer);
+            next.run(Request::from_parts(parts, body)).await
+        }
+        Ok(Checked::Answer(answer)) => answer,
+        Err(problem) => problem.page(&viewer),
+    };
+    let mut answer = secured(answer);
+    if let Some(cookie) = cookie.and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
+        answer.headers_mut().append(SET_COOKIE, cookie);
+    }
+    answer
+}
+
+enum Checked {
+    Pass(Body),
+    Answer(Response),
+}
+
+async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut Viewer) -> Result<Checked, Problem> {
+    let host = host(parts);
+    if !is_ours(&shared.settings.hosts, host.as_deref()) {
+        return Err(Problem::host(host.as_deref().unwrap_or_default()));
+    }
+    viewer.person = match &shared.settings.sign_in {
+        None => (shared.role_of)(parts),
+        Some(sign_in) => {
+            if let Some(cookie) = sign_in.by_link(parts) {
+                return Ok(Checked::Answer(
+                    (
+                        [(SET_COOKIE, set(sign_in.cookie(), &cookie, &viewer.base)), (LOCATION, viewer.home().to_owned())],
+                        StatusCode::SEE_OTHER,
+                    )
+                        .into_response(),
+                ));
+            }
+            sign_in.knows(parts).then(|| (shared.role_of)(parts)).flatten()
+        }
+    };
+    if parts.method == Method::GET || parts.method == Method::HEAD {
+        return Ok(Checked::Pass(Body::empty()));
+    }
+    if parts.method != Method::POST {
+        return Err(Problem::method());
+    }
+    let is_form = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|kind| {
+        kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"))
+    });
+    if !is_form || !is_from_here(&parts.headers, host.as_deref()) {
+        return Err(Problem::origin());
+    }
+    let bytes = to_bytes(body, FORM_MAX).await.map_err(|_| Problem::too_large())?;
+    let form = Params::parse(&bytes);
+    // The cookie must have come with the request: one that was made for the answer proves nothing.
+    let sent = cookie(&parts.headers, TOKEN);
+    if !sent.zip(form.get(FIELD)).is_some_and(|(sent, field)| same(sent, field) && same(sent, &viewer.token)) {
+        return Err(Problem::token());
+    }
+    parts.extensions.insert(Form(form));
+    Ok(Checked::Pass(Body::empty()))
+}
+
+/// The path in front of the route: what a nesting router has taken off.
+fn base(shared: &Shared, parts: &Parts) -> String {
+    if let Some(base) = &shared.settings.base {
+        return base.clone();
+    }
+    let Some(OriginalUri(original)) = parts.extensions.get::<OriginalUri>() else { return String::new() };
+    let (whole, rest) = (original.path(), parts.uri.path());
+    let base = whole.strip_suffix(rest).unwrap_or(if rest == "/" { whole } else { "" });
+    let base = base.trim_matches('/');
+    if base.is_empty() { String::new() } else { format!("/{base}") }
+}
+
+/// The name or address in `Host`, without the port.
+fn host(parts: &Parts) -> Option<String> {
+    let authority = match parts.headers.get(HOST) {
+        Some(value) => value.to_str().ok()?.parse::<Authority>().ok()?,
+        None => parts.uri.authority()?.clone(),
+    };
+    Some(authority.host().trim_end_matches('.').to_ascii_lowercase())
+}
+
+fn is_ours(hosts: &Hosts, host: Option<&str>) -> bool {
+    match (hosts, host) {
+        (Hosts::Any, _) => true,
+        (Hosts::These(_), None) => false,
+        (Hosts::These(names), Some(host)) => is_loopback(host) || names.iter().any(|name| name == host),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host == "localhost" || host.ends_with(".localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// A browser says where a form comes from. Who says nothing is refused.
+fn is_from_here(headers: &HeaderMap, host: Option<&str>) -> bool {
+    match headers.get("sec-fetch-site") {
+        Some(site) => site == "same-origin",
+        None => {
+            let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+            let origin = origin.and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
+            let whole = headers.get(HOST).and_then(|host| host.to_str().ok());
+            host.is_some() && origin.zip(whole).is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host))
+        }
+    }
+}
+
+/// The token of an `Authorization: Bearer` header.
+pub(crate) fn bearer(parts: &Parts) -> Option<&str> {
+    parts.headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ").map(str::trim)
+}
+
+/// Headers that every answer has.
+fn secured(mut answer: Response) -> Response {
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    headers.insert("x-frame-options", HeaderValue::from_static("DENY"));
+    headers.insert("cross-origin-opener-policy", HeaderValue::from_static("same-origin"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_names_are_ours() {
+        let hosts = Hosts::These(vec!["shop.example".to_owned()]);
+        for host in ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "a.localhost", "shop.example"] {
+            assert!(is_ours(&hosts, Some(host)), "{host}");
+        }
+        for host in
+            ["evil.example", "shop.example.evil", "10.0.0.1", "127.0.0.1.evil.example", "localhost.evil.example", "", "0.0.0.0", "[::]"]
+        {
+            assert!(!is_ours(&hosts, Some(host)), "{host}");
+        }
+        assert!(!is_ours(&hosts, None));
+    }
+
+    #[test]
+    fn a_change_comes_from_a_page_of_the_same_origin() {
+        let from = |pairs: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            pairs.iter().for_each(|(name, value)| drop(headers.insert(*name, HeaderValue::from_static(value))));
+            is_from_here(&headers, Some("localhost"))
+        };
+        assert!(from(&[("host", "localhost:1"), ("sec-fetch-site", "same-origin")]));
+        assert!(from(&[("host", "localhost:1"), ("origin", "http://localhost:1")]));
+        for other in ["cross-site", "same-site", "none"] {
+            assert!(!from(&[("host", "localhost:1"), ("origin", "http://localhost:1"), ("sec-fetch-site", other)]));
+        }
+        assert!(!from(&[("host", "localhost:1"), ("origin", "http://localhost:2")]));
+        assert!(!from(&[("host", "localhost:1"), ("origin", "null")]));
+        assert!(!from(&[("host", "localhost:1")]));
+    }
+}

@@ -1,0 +1,139 @@
+//! What happened while somebody looked: the counters of the last two minutes, from which rates and the chart of the overview come.
+//!
+//! The dashboard does not look while no page is open, so this begins with the first page and is gone when the process ends. What the
+//! queue itself keeps (minutes and hours, also of the time when nobody looked) would be drawn at the same place of the overview.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use queue_core::Counter;
+
+use crate::snapshot::Snapshot;
+
+/// How far back.
+const WINDOW: Duration = Duration::from_secs(120);
+
+/// How far apart the totals of all queues are kept.
+const STEP: Duration = Duration::from_secs(2);
+
+/// How far apart the totals of each queue are kept: there may be many queues.
+const QUEUE_STEP: Duration = Duration::from_secs(10);
+
+/// Over how long a rate is taken, at most.
+const RATE: Duration = Duration::from_secs(60);
+
+/// The shortest time that says anything about a rate.
+const LEAST: Duration = Duration::from_millis(400);
+
+/// The totals of a queue, or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) enqueued: u64,
+    pub(crate) done: u64,
+    pub(crate) failed: u64,
+}
+
+/// How much a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Rates {
+    pub(crate) enqueued: f64,
+    pub(crate) done: f64,
+    pub(crate) failed: f64,
+}
+
+/// The last two minutes.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    all: VecDeque<(Instant, Totals)>,
+    queues: VecDeque<(Instant, BTreeMap<String, Totals>)>,
+}
+
+impl History {
+    pub(crate) fn note(&mut self, snapshot: &Snapshot) {
+        let now = snapshot.taken;
+        let of = |total: &dyn Fn(Counter) -> u64| Totals {
+            enqueued: total(Counter::Enqueued),
+            done: total(Counter::Done),
+            failed: total(Counter::Failed),
+        };
+        // The newest always stands; within a step it replaces the one before.
+        keep(&mut self.all, STEP, now, of(&|counter| snapshot.total(counter)));
+        let queues = snapshot.queues.iter().map(|queue| (queue.name.clone(), of(&|counter| queue.stats.total(counter))));
+        keep(&mut self.queues, QUEUE_STEP, now, queues.collect());
+    }
+
+    /// Of all queues. `None` until there were two looks.
+    pub(crate) fn rates(&self) -> Option<Rates> {
+        let (now, last) = self.all.back()?;
+        let (then, first) = self.all.iter().find(|(at, _)| now.duration_since(*at) <= RATE)?;
+        between(*first, *last, now.duration_since(*then))
+    }
+
+    /// Of one queue.
+    pub(crate) fn rates_of(&self, queue: &str) -> Option<Rates> {
+        let (now, last) = self.queues.back()?;
+        let (then, first) = self.queues.iter().find(|(at, _)| now.duration_since(*at) <= RATE)?;
+        between(*first.get(queue)?, *last.get(queue)?, now.duration_since(*then))
+    }
+
+    /// The rates of each step, oldest first, with how long ago the step ended.
+    pub(crate) fn steps(&self) -> Vec<(Duration, Rates)> {
+        let Some((now, _)) = self.all.back() else { return Vec::new() };
+        let pairs = self.all.iter().zip(self.all.iter().skip(1));
+        let steps = pairs
+            .filter_map(|((then, first), (at, last))| Some((now.duration_since(*at), between(*first, *last, at.duration_since(*then))?)));
+        steps.collect()
+    }
+
+    pub(crate) fn window() -> Duration {
+        WINDOW
+    }
+}
+
+fn keep<T>(kept: &mut VecDeque<(Instant, T)>, step: Duration, now: Instant, value: T) {
+    while kept.front().is_some_and(|(at, _)| now.duration_since(*at) > WINDOW) {
+        kept.pop_front();
+    }
+    let steps = kept.len();
+    if steps >= 2 && now.duration_since(kept[steps - 2].0) < step {
+        kept.pop_back();
+    }
+    kept.push_back((now, value));
+}
+
+fn between(first: Totals, last: Totals, time: Duration) -> Option<Rates> {
+    let per_second = |first: u64, last: u64| last.saturating_sub(first) as f64 / time.as_secs_f64();
+    (time >= LEAST).then(|| Rates {
+        enqueued: per_second(first.enqueued, last.enqueued),
+        done: per_second(first.done, last.done),
+        failed: per_second(first.failed, last.failed),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_and_rates_are_of_the_last_minute() {
+        let mut kept = VecDeque::new();
+        let start = Instant::now();
+        for tenth in 0..6_000_u64 {
+            keep(&mut kept, STEP, start + Duration::from_millis(tenth * 100), Totals { done: tenth, ..Totals::default() });
+        }
+        assert!(kept.len() <= 64, "{}", kept.len());
+        assert_eq!(kept.back().unwrap().1.done, 5_999);
+        let history = History { all: kept, ..History::default() };
+        assert!((history.rates().unwrap().done - 10.0).abs() < 0.1, "{:?}", history.rates());
+        assert!(history.steps().iter().all(|(_, rates)| (rates.done - 10.0).abs() < 0.1));
+    }
+
+    #[test]
+    fn a_counter_that_begins_again_is_no_negative_rate() {
+        let (first, last) = (Totals { done: 9, ..Totals::default() }, Totals { done: 1, ..Totals::default() });
+        assert_eq!(between(first, last, Duration::from_secs(1)).unwrap().done, 0.0);
+        assert_eq!(between(first, last, Duration::ZERO), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! A part of a listing of jobs: of one queue or of all, narrowed by task and text. However many jobs there are, a page reads a bounded
+//! number of them, and says where the next page begins.
+
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use queue_core::{Error, Inspector, JobRecord, JobState};
+
+use crate::{secrets::Secrets, snapshot::together};
+
+/// Jobs on one page.
+pub(crate) const PAGE: usize = 50;
+
+/// Most jobs that are read for a page.
+const READ: usize = 5_000;
+
+/// Most jobs that are read at once.
+const CALL: usize = 500;
+
+/// For how long jobs are read for a page.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
+/// Which jobs.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) state: JobState,
+    /// Part of the task's name.
+    pub(crate) task: String,
+    /// Part of the id, the task's name, the parameters, the headers or the note; secrets do not count.
+    pub(crate) text: String,
+}
+
+/// Where a listing is: a queue, and the offset within it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) queue: String,
+    pub(crate) offset: u64,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) jobs: Vec<JobRecord>,
+    /// Where it goes on.
+    pub(crate) next: Option<Place>,
+    /// How many jobs were read.
+    pub(crate) read: usize,
+}
+
+impl Wanted {
+    fn narrows(&self) -> bool {
+        !self.task.is_empty() || !self.text.is_empty()
+    }
+
+    fn fits(&self, job: &JobRecord, secrets: &Secrets) -> bool {
+        let has = |text: &str, part: &str| text.to_lowercase().contains(&part.to_lowercase());
+        if !has(job.task.as_deref().unwrap_or_default(), &self.task) {
+            return false;
+        }
+        let text = &self.text;
+        text.is_empty()
+            || has(&job.address.id.to_string(), text)
+            || has(job.task.as_deref().unwrap_or_default(), text)
+            || job.note.as_deref().is_some_and(|note| has(note, text))
+            || job.reason.is_some_and(|reason| has(reason.name(), text))
+            || secrets.headers(&job.headers).iter().any(|(name, value)| has(name, text) || has(value, text))
+            // As it is shown: nobody finds a secret by trying what it contains.
+            || job.payload_json().ok().and_then(|json| secrets.json(&json).ok()).is_some_and(|json| has(&json, text))
+    }
+}
+
+/// Reads from a place on, through the queues behind it, until there is a page or enough was read.
+pub(crate) async fn find(
+    inspector: &Inspector,
+    queues: &[String],
+    from: &Place,
+    wanted: &Wanted,
+    secrets: &Secrets,
+) -> Result<Found, Error> {
+    let until = Instant::now() + PATIENCE;
+    let mut found = Found::default();
+    let Some(first) = queues.iter().position(|queue| *queue >= from.queue) else { return Ok(found) };
+    let mut offset = if queues[first] == from.queue { from.offset } else { 0 };
+    for queue in queues.iter().skip(first) {
+        let mut place = Some(std::mem::take(&mut offset));
+        while let Some(offset) = place {
+            let room = PAGE - found.jobs.len();
+            if room == 0 || found.read >= READ || Instant::now() >= until {
+                found.next = Some(Place { queue: queue.clone(), offset });
+                return Ok(found);
+            }
+            // A narrowed listing reads more than it shows: each job that it shows has its offset only if few are read at the end.
+            let limit = if wanted.narrows() { CALL } else { room };
+            let page = inspector.list(queue, wanted.state, offset, limit).await?;
+            found.read += page.jobs.len();
+            place = page.next.filter(|next| *next > offset);
+            let fitting: Vec<JobRecord> = page.jobs.into_iter().filter(|job| wanted.fits(job, secrets)).collect();
+            if fitting.len() <= room {
+                found.jobs.extend(fitting);
+                continue;
+            }
+            // More than fit on the page: this part is read once more, in small steps.
+            return narrow(inspector, queue, offset, wanted, secrets, found).await;
+        }
+    }
+    Ok(found)
+}
+
+/// Reads in steps of a few jobs, so that the page ends just behind its last job.
+async fn narrow(
+    inspector: &Inspector,
+    queue: &str,
+    from: u64,
+    wanted: &Wanted,
+    secrets: &Secrets,
+    mut found: Found,
+) -> Result<Found, Error> {
+    let mut place = Some(from);
+    while let Some(offset) = place.filter(|_| found.jobs.len() < PAGE) {
+        // No step holds more jobs than there is room for.
+        let page = inspector.list(queue, wanted.state, offset, PAGE - found.jobs.len()).await?;
+        place = page.next.filter(|next| *next > offset);
+        found.jobs.extend(page.jobs.into_iter().filter(|job| wanted.fits(job, secrets)));
+    }
+    found.next = place.map(|offset| Place { queue: queue.to_owned(), offset });
+    Ok(found)
+}
+
+/// The last error of each job, which lists leave out.
+pub(crate) async fn errors(inspector: &Inspector, jobs: &[JobRecord]) -> Vec<Option<String>> {
+    let mut calls = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        calls.push(error(inspector, job).boxed());
+    }
+    together(calls).await
+}
+
+async fn error(inspector: &Inspector, job: &JobRecord) -> Option<String> {
+    if job.failures == 0 && job.reason.is_none() {
+        return None;
+    }
+    inspector.show(&job.address).await.ok()?.last_error().map(str::to_owned)
+}

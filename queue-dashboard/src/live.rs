@@ -1,0 +1,157 @@
+//! Keeps an open page up to date: a stream of server-sent events, each with the page's new content, at most twice a second and only if
+//! it differs.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Extension,
+    extract::{Path, RawQuery, State},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, Sse},
+    },
+};
+use futures_util::{
+    FutureExt, Stream,
+    future::{BoxFuture, Either},
+    stream,
+};
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    guard::Viewer,
+    pages::{Content, job, jobs, overview, queues, workers},
+    params::Params,
+    problem::Problem,
+    shared::{BEAT, Shared},
+};
+
+/// How often a page that shows a list is made anew: it asks the broker for its own jobs.
+const LIST_BEAT: Duration = Duration::from_secs(1);
+
+/// A page of more bytes is sent half as often.
+const LARGE: usize = 24 * 1024;
+
+/// The browser hears at least this often that the page is up to date.
+const SIGN: Duration = Duration::from_secs(2);
+
+/// A stream ends after this long, and the browser opens another: the graceful stop of a server waits for no stream for longer.
+const TERM: Duration = Duration::from_secs(60);
+
+/// Which page is kept up to date.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Overview,
+    Queues,
+    Jobs,
+    Job,
+    Workers,
+}
+
+struct Watcher {
+    shared: Arc<Shared>,
+    viewer: Viewer,
+    kind: Kind,
+    params: Params,
+    sent: String,
+    told: Instant,
+    next: Instant,
+    end: Instant,
+    over: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+pub(crate) async fn stream(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Path(page): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let kind = match page.as_str() {
+        "overview" => Kind::Overview,
+        "queues" => Kind::Queues,
+        "jobs" => Kind::Jobs,
+        "job" => Kind::Job,
+        "workers" => Kind::Workers,
+        _ => return Problem::not_found("There is no such page.").page(&viewer),
+    };
+    let Ok(permit) = shared.streams.clone().try_acquire_owned() else { return Problem::busy().page(&viewer) };
+    let (now, params) = (Instant::now(), Params::parse(query.unwrap_or_default().as_bytes()));
+    let until = shared.settings.until.clone();
+    let watcher =
+        Watcher { shared, viewer, kind, params, sent: String::new(), told: now, next: now, end: now + TERM, over: false, _permit: permit };
+    let events = stream::unfold(watcher, |mut watcher: Watcher| async move {
+        watcher.event().await.map(|event| (Ok::<_, std::convert::Infallible>(event), watcher))
+    });
+    let stop = until.map_or_else(|| Either::Left(std::future::pending()), Either::Right);
+    ([("x-accel-buffering", "no")], Sse::new(ended_by(events, stop))).into_response()
+}
+
+/// A stream that ends with this future.
+fn ended_by<S: Stream>(stream: S, stop: impl Future<Output = ()>) -> impl Stream<Item = S::Item> {
+    use futures_util::StreamExt;
+    stream.take_until(stop.map(|()| ()))
+}
+
+impl Watcher {
+    /// Waits until there is something to send; `None`: the stream ends.
+    async fn event(&mut self) -> Option<Event> {
+        loop {
+            if self.over || self.next > self.end {
+                return None;
+            }
+            sleep_until(self.next).await;
+            let began = Instant::now();
+            let content = self.content().await;
+            let (html, is_gone) = match content {
+                Ok(content) => (content.html, false),
+                // What the page shows stays, and the script says that it is old.
+                Err(problem) => (problem.text, true),
+            };
+            let pause = match self.kind {
+                Kind::Jobs | Kind::Job => LIST_BEAT,
+                _ if html.len() > LARGE => LIST_BEAT,
+                _ => BEAT,
+            };
+            // A page that takes long to make is made less often.
+            self.next = Instant::now() + pause.max(began.elapsed() * 4);
+            if is_gone {
+                self.over = true;
+                return Some(Event::default().event("gone").data(one_line(&html)));
+            }
+            if html != self.sent {
+                self.told = Instant::now();
+                self.sent = html;
+                return Some(Event::default().event("page").data(one_line(&self.sent)));
+            }
+            if self.told.elapsed() >= SIGN {
+                self.told = Instant::now();
+                return Some(Event::default().event("same").data("-"));
+            }
+        }
+    }
+
+    /// Boxed, so that the compiler sees that the stream may move between threads.
+    fn content(&self) -> BoxFuture<'_, Result<Content, Problem>> {
+        let (shared, viewer, params) = (&*self.shared, &self.viewer, &self.params);
+        let kind = self.kind;
+        let content = async move {
+            match kind {
+                Kind::Overview => overview::content(shared, viewer).await,
+                Kind::Queues => queues::content(shared, viewer, params).await,
+                Kind::Jobs => jobs::content(shared, viewer, params).await,
+                Kind::Job => job::content(shared, viewer, &params.text::<128>("queue"), &params.text::<128>("id"), params).await,
+                Kind::Workers => workers::content(shared, viewer, params).await,
+            }
+        };
+        content.boxed()
+    }
+}
+
+/// An event's data has no carriage return: a text of a job may.
+fn one_line(html: &str) -> String {
+    html.replace('\r', "&#13;")
+}

@@ -1,0 +1,245 @@
+//! What a person does: to jobs, and to queues. Each change is a line of the audit log, and leads back to the page it was made on.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::State,
+    http::{StatusCode, header::LOCATION},
+    response::{IntoResponse, Response},
+};
+use queue_core::{Error, JobAddress};
+
+use super::{Content, whole, written};
+use crate::{
+    guard::{Form, Viewer},
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+};
+
+/// Most jobs of one change.
+const JOBS: usize = 100;
+
+/// What is done to jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Requeue,
+    Promote,
+    Cancel,
+    Delete,
+}
+
+impl Verb {
+    fn name(self) -> &'static str {
+        match self {
+            Verb::Requeue => "requeue",
+            Verb::Promote => "promote",
+            Verb::Cancel => "cancel",
+            Verb::Delete => "delete",
+        }
+    }
+
+    /// What a person should know before it is done.
+    fn warning(self) -> Option<&'static str> {
+        match self {
+            Verb::Requeue | Verb::Promote => None,
+            Verb::Cancel => Some("A cancelled job does not run. One that runs is told to stop, and nothing of what it returns counts."),
+            Verb::Delete => Some("A deleted job is gone, with its parameters, errors and result. This cannot be undone."),
+        }
+    }
+
+    async fn one(self, shared: &Shared, job: &JobAddress) -> Result<(), Error> {
+        match self {
+            Verb::Requeue => shared.inspector.requeue(job).await,
+            Verb::Promote => shared.inspector.promote(job).await,
+            Verb::Cancel => shared.inspector.cancel(job).await.map(drop),
+            Verb::Delete => shared.inspector.delete(job).await,
+        }
+    }
+}
+
+type Answer = Result<Response, Problem>;
+
+pub(crate) async fn requeue(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(change(&shared, &viewer, &form.0, Verb::Requeue).await, &viewer)
+}
+
+pub(crate) async fn promote(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(change(&shared, &viewer, &form.0, Verb::Promote).await, &viewer)
+}
+
+pub(crate) async fn cancel(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(change(&shared, &viewer, &form.0, Verb::Cancel).await, &viewer)
+}
+
+pub(crate) async fn delete(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(change(&shared, &viewer, &form.0, Verb::Delete).await, &viewer)
+}
+
+pub(crate) async fn pause(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(set_paused(&shared, &viewer, &form.0, true).await, &viewer)
+}
+
+pub(crate) async fn resume(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(set_paused(&shared, &viewer, &form.0, false).await, &viewer)
+}
+
+fn told(answer: Answer, viewer: &Viewer) -> Response {
+    answer.unwrap_or_else(|problem| problem.page(viewer))
+}
+
+#[derive(Template)]
+#[template(path = "confirm.html")]
+struct Confirm<'a> {
+    viewer: &'a Viewer,
+    verb: &'static str,
+    warning: &'static str,
+    jobs: &'a [JobAddress],
+    back: &'a str,
+}
+
+async fn change(shared: &Shared, viewer: &Viewer, form: &Params, verb: Verb) -> Answer {
+    let mut jobs = form.all("job").take(JOBS + 1).map(str::parse).collect::<Result<Vec<JobAddress>, _>>()?;
+    if jobs.len() > JOBS {
+        return Err(Problem::too_large());
+    }
+    jobs.sort();
+    jobs.dedup();
+    let back = form.get("back").unwrap_or_default();
+    if let Some(warning) = verb.warning().filter(|_| !jobs.is_empty() && form.get("sure") != Some("yes")) {
+        let html = written(&Confirm { viewer, verb: verb.name(), warning, jobs: &jobs, back })?;
+        let title = format!("{} {}?", verb.name(), if jobs.len() == 1 { "the job" } else { "the jobs" });
+        return Ok(whole(shared, viewer, &Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, told: None }));
+    }
+    let (mut changed, mut refused) = (BTreeMap::<String, Vec<String>>::new(), 0);
+    let mut failure = None;
+    for job in &jobs {
+        match verb.one(shared, job).await {
+            Ok(()) => changed.entry(job.queue.to_string()).or_default().push(job.id.to_string()),
+            Err(Error::NoSuchJob(_) | Error::WrongState { .. }) => refused += 1,
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    let n: usize = changed.values().map(Vec::len).sum();
+    for (queue, ids) in &changed {
+        audit(viewer, verb.name(), queue, &ids.join(","), ids.len());
+    }
+    if n == 0 && !jobs.is_empty() {
+        let refused: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+        audit(viewer, verb.name(), "-", &refused.join(","), 0);
+    }
+    shared.outdate().await;
+    if let Some(error) = failure {
+        let mut problem = Problem::from(error);
+        problem.text = format!("{} {n} of {} were changed before, {refused} were in another state.", problem.text, jobs.len());
+        return Err(problem);
+    }
+    let told = query(&[("did", verb.name()), ("n", &n.to_string()), ("of", &jobs.len().to_string())]);
+    // A deleted job has no page any more.
+    let back = if verb == Verb::Delete && back.starts_with("jobs/") { "jobs" } else { back };
+    Ok(see(viewer, back, &told))
+}
+
+async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
+    let queue = form.text::<128>("queue");
+    let known = shared.inspector.queues().await?;
+    if !known.contains(&queue) {
+        return Err(Problem::not_found("There is no such queue. Nothing was changed."));
+    }
+    let verb = if paused { "pause" } else { "resume" };
+    if paused {
+        shared.inspector.pause(&queue).await?
+    } else {
+        shared.inspector.resume(&queue).await?
+    }
+    audit(viewer, verb, &queue, "-", 0);
+    shared.outdate().await;
+    Ok(see(viewer, form.get("back").unwrap_or("queues"), &query(&[("did", verb)])))
+}
+
+/// Who did what. The names of queues and jobs have a grammar of their own, so that nobody writes lines of theirs into the log.
+fn audit(viewer: &Viewer, verb: &'static str, queue: &str, jobs: &str, changed: usize) {
+    let (who, role) = viewer.person.as_ref().map_or(("-", "-"), |person| (person.name(), person.role().name()));
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, jobs, changed, "changed by a person");
+}
+
+/// Back to a page of the dashboard, which tells what was done.
+fn see(viewer: &Viewer, back: &str, told: &str) -> Response {
+    let location = format!("{}/{}", viewer.base, target(back, told));
+    (StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response()
+}
+
+/// What was sent is taken apart and written anew: it names a page of ours, whatever it was.
+fn target(back: &str, told: &str) -> String {
+    let (path, rest) = back.split_once('?').unwrap_or((back, ""));
+    let is_name = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) && !part.starts_with('.')
+    };
+    let parts: Vec<&str> = path.split('/').collect();
+    let path = match parts.as_slice() {
+        ["jobs"] | ["queues"] => path,
+        ["jobs", queue, id] if is_name(queue) && is_name(id) => path,
+        _ => "jobs",
+    };
+    let params = Params::parse(rest.as_bytes());
+    let kept: Vec<(&str, String)> =
+        ["state", "queue", "task", "text", "at", "offset", "from"].map(|name| (name, params.text::<200>(name))).into();
+    let kept: Vec<(&str, &str)> = kept.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let kept = query(&kept);
+    let separator = if kept.is_empty() { "" } else { "&" };
+    format!("{path}?{kept}{separator}{told}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_leads_back_to_a_page_of_ours_whatever_was_sent() {
+        assert_eq!(target("jobs?state=dead&queue=mail&x=1", "n=1"), "jobs?state=dead&queue=mail&n=1");
+        assert_eq!(target("jobs/mail/a-1", "n=1"), "jobs/mail/a-1?n=1");
+        for back in [
+            "//evil.example",
+            "https://evil.example",
+            "/evil",
+            "jobs/../../x",
+            "jobs/a/b/c",
+            "\\\\evil",
+            "jobs/a/..",
+            "jobs//evil",
+            "a\r\nb: c",
+        ] {
+            assert_eq!(target(back, "n=1"), "jobs?n=1", "{back}");
+        }
+        assert_eq!(target("jobs?text=%0d%0aset-cookie:x", "n=1"), "jobs?text=set-cookie%3Ax&n=1");
+    }
+}

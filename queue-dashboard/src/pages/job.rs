@@ -1,0 +1,244 @@
+//! The page of one job: what it is, what happened to it, and what can be done.
+
+use std::{sync::Arc, time::SystemTime};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{Path, RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use queue_core::{JobAddress, JobRecord, JobState, WorkerRecord, broker::bytes};
+
+use super::{
+    Content, Stale,
+    jobs::{Told, Verb, verbs},
+    whole, written,
+};
+use crate::{
+    format::{Moment, count, span},
+    guard::Viewer,
+    params::{Params, query},
+    problem::Problem,
+    problems::name,
+    shared::Shared,
+    snapshot::{Snapshot, holder},
+};
+
+/// Most characters of a JSON text that are shown.
+const JSON_MAX: usize = 64 * 1024;
+
+/// Most bytes of a job that cannot be decoded that are shown.
+const BYTES_MAX: usize = 2 * 1024;
+
+#[derive(Template)]
+#[template(path = "job.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    address: String,
+    queue: String,
+    task: String,
+    state: &'static str,
+    says: String,
+    verbs: Vec<Verb>,
+    back: String,
+    facts: Vec<(&'static str, String)>,
+    headers: Vec<(String, String)>,
+    events: Vec<Event>,
+    payload: Result<String, String>,
+    bytes: Option<String>,
+    result: Option<String>,
+}
+
+/// A point of the timeline.
+struct Event {
+    when: Option<Moment>,
+    what: String,
+    tone: &'static str,
+    text: Option<String>,
+}
+
+pub(crate) async fn page(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Path((queue, id)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    match content(&shared, &viewer, &queue, &id, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str, params: &Params) -> Result<Content, Problem> {
+    let address: JobAddress = format!("{queue}/{id}").parse()?;
+    let job = shared.inspector.show(&address).await?;
+    let look = shared.look().await;
+    let now = SystemTime::now();
+    let secrets = &shared.settings.secrets;
+    let shown = |json: String| secrets.json(&json).map(|json| cut(json, JSON_MAX));
+    let payload = job.payload_json().map_err(|error| error.to_string()).and_then(shown);
+    let result = match job.result_json() {
+        Ok(json) => json.map(|json| shown(json).unwrap_or_else(|problem| format!("(unreadable: {problem})"))),
+        Err(error) => Some(format!("(unreadable: {error})")),
+    };
+    let page = Page {
+        viewer,
+        stale: Stale::of(&look),
+        address: address.to_string(),
+        queue: queue.to_owned(),
+        task: job.task.clone().unwrap_or_else(|| "(cannot be decoded)".to_owned()),
+        state: job.state.name(),
+        says: says(&job, look.snapshot.as_deref(), now),
+        verbs: verbs(job.state, viewer),
+        back: format!("jobs/{address}"),
+        facts: facts(&job),
+        headers: secrets.headers(&job.headers),
+        events: events(&job, look.snapshot.as_deref(), now),
+        bytes: payload.is_err().then(|| hex(job.stored())),
+        payload,
+        result,
+    };
+    let live = format!("/live/job?{}", query(&[("queue", queue), ("id", id)]));
+    let title = format!("{} {}", page.task, address);
+    Ok(Content { title, tab: "jobs", html: written(&page)?, status: StatusCode::OK, live: Some(live), told: Told::of(params) })
+}
+
+/// The state of a job in a sentence.
+fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String {
+    let relative = |time: Option<SystemTime>| time.map(|time| Moment::new(time, now).relative);
+    let queue = snapshot.and_then(|snapshot| snapshot.queue(&job.address.queue));
+    let (paused, unserved) = queue.map_or((false, false), |queue| (queue.stats.paused, queue.stats.workers == 0));
+    let waits = match (paused, unserved) {
+        (true, _) => "The queue is paused.",
+        (_, true) => "No live worker serves the queue.",
+        _ => "",
+    };
+    match job.state {
+        JobState::Scheduled => format!("Due {}. {waits}", relative(job.due_at).unwrap_or_default()),
+        JobState::Ready => format!("Waits for a free slot of a worker. {waits}"),
+        JobState::Active => match holder_name(job, snapshot) {
+            Some(worker) => format!("Runs on {worker}."),
+            None => "Runs.".to_owned(),
+        },
+        JobState::Retry => {
+            format!("Failed {}; the next attempt is due {}. {waits}", times(job.failures), relative(job.due_at).unwrap_or_default())
+        }
+        JobState::Parked => format!("Waits for a worker that knows its task. {waits}"),
+        JobState::Done => format!("Done {}.", relative(job.ended_at).unwrap_or_default()),
+        JobState::Dead => {
+            let why = match job.reason.map(|reason| reason.name()) {
+                Some("crashed") => format!("its process died {} while it ran", times(job.crashes)),
+                Some("undecodable") => "it cannot be decoded".to_owned(),
+                Some("buried") => "its handler gave it up".to_owned(),
+                _ => format!("it failed {}", times(job.failures)),
+            };
+            format!("Dead since {}: {why}. It runs again only if a person requeues it.", relative(job.ended_at).unwrap_or_default())
+        }
+        JobState::Cancelled => format!("Cancelled {}.", relative(job.ended_at).unwrap_or_default()),
+        JobState::Expired => format!("Expired {}: it had not started in time.", relative(job.ended_at).unwrap_or_default()),
+        _ => String::new(),
+    }
+}
+
+/// The worker that holds a job, by name if it is known.
+pub(crate) fn holder_name(job: &JobRecord, snapshot: Option<&Snapshot>) -> Option<String> {
+    let id = holder(job)?;
+    let worker: Option<&WorkerRecord> = snapshot.and_then(|snapshot| snapshot.details.workers.iter().find(|worker| worker.id == id));
+    Some(worker.map_or_else(|| format!("worker {id}"), name))
+}
+
+fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("Priority", job.priority.name().to_owned()), ("Failures", job.failures.to_string())];
+    if let Some(attempts) = job.max_attempts {
+        facts[1].1 = format!("{} of {attempts}", job.failures);
+    }
+    let some = |n: u32| (n > 0).then(|| n.to_string());
+    let more = [
+        ("Crashes", some(job.crashes)),
+        ("Snoozes", some(job.snoozes)),
+        ("Timeout", job.timeout.map(span)),
+        ("Kept when done", job.retention.map(span)),
+        ("Expires", job.expires_at.map(|time| Moment::new(time, SystemTime::now()).exact)),
+        ("Size", Some(bytes(job.size() as u64))),
+    ];
+    facts.extend(more.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    facts
+}
+
+/// What is known to have happened, oldest first, and what comes next.
+fn events(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<Event> {
+    let at = |time: Option<SystemTime>| time.map(|time| Moment::new(time, now));
+    let event = |when, what: &str, tone| Event { when: at(when), what: what.to_owned(), tone, text: None };
+    let mut events = vec![event(job.enqueued_at, "Enqueued", "")];
+    // The list keeps the last failures, and the counter all since the job was last requeued.
+    let left_out = (job.failures as usize).saturating_sub(job.errors.len());
+    if left_out > 0 {
+        events.push(event(None, &format!("{} whose errors are no longer kept", count(left_out as u64, "earlier failure")), ""));
+    }
+    let of_before = job.errors.len().saturating_sub(job.failures as usize);
+    for (i, error) in job.errors.iter().enumerate() {
+        let what = match i.checked_sub(of_before) {
+            Some(i) => format!("Attempt {} failed", left_out + i + 1),
+            None => "An attempt failed".to_owned(),
+        };
+        events.push(Event { text: Some(error.message.clone()), ..event(error.at, &what, "bad") });
+    }
+    if job.crashes > 0 {
+        events.push(event(
+            None,
+            &format!("Charged with {}: a process died that held it", count(u64::from(job.crashes), "crash").replace("crashs", "crashes")),
+            "bad",
+        ));
+    }
+    match job.state {
+        JobState::Scheduled => events.push(event(job.due_at, "Due", "next")),
+        JobState::Retry => events.push(event(job.due_at, &format!("Attempt {} is due", job.failures + 1), "next")),
+        JobState::Ready => events.push(event(None, "Waits for a worker", "next")),
+        JobState::Parked => events.push(event(None, "Waits for a worker that knows the task", "warn")),
+        JobState::Active => {
+            let on = holder_name(job, snapshot).map(|worker| format!(" on {worker}")).unwrap_or_default();
+            events.push(event(None, &format!("Runs{on}"), "run"));
+        }
+        JobState::Done => events.push(event(job.ended_at, "Done", "good")),
+        JobState::Dead => {
+            let why = job.reason.map(|reason| format!("Dead: {}", reason.name())).unwrap_or_else(|| "Dead".to_owned());
+            events.push(event(job.ended_at, &why, "bad"));
+        }
+        JobState::Cancelled => events.push(Event { text: job.note.clone(), ..event(job.ended_at, "Cancelled", "") }),
+        JobState::Expired => events.push(event(job.ended_at, "Expired", "")),
+        _ => {}
+    }
+    events
+}
+
+fn times(n: u32) -> String {
+    match n {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        n => format!("{n} times"),
+    }
+}
+
+fn cut(mut text: String, characters: usize) -> String {
+    if let Some((at, _)) = text.char_indices().nth(characters) {
+        text.truncate(at);
+        text.push_str("\n… the rest is not shown");
+    }
+    text
+}
+
+fn hex(stored: &[u8]) -> String {
+    let (shown, more) = stored.split_at(stored.len().min(BYTES_MAX));
+    let mut text = shown
+        .chunks(32)
+        .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "))
+        .collect::<Vec<_>>()
+        .join("\n");
+    if !more.is_empty() {
+        text.push_str(&format!("\n… and {} bytes more", more.len()));
+    }
+    text
+}

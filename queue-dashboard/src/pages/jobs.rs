@@ -1,0 +1,265 @@
+//! The page Jobs: those of a state, of one queue or of all, narrowed by task and text, and what can be done to the selected.
+
+use std::{sync::Arc, time::SystemTime};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use queue_core::{JobRecord, JobState};
+
+use super::{Content, Stale, whole, written};
+use crate::{
+    format::{Moment, number, short},
+    guard::Viewer,
+    jobs::{Place, Wanted, errors, find},
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+    snapshot::Snapshot,
+};
+
+/// Most names in the choice of queues; further ones can be typed.
+const CHOICES: usize = 500;
+
+#[derive(Template)]
+#[template(path = "jobs.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    tabs: Vec<Tab>,
+    state: &'static str,
+    queue: String,
+    queues: Vec<String>,
+    task: String,
+    text: String,
+    rows: Vec<Row>,
+    has_errors: bool,
+    verbs: Vec<Verb>,
+    narrowed: bool,
+    read: String,
+    total_text: String,
+    back: String,
+    first: Option<String>,
+    next: Option<String>,
+    newest: Option<String>,
+}
+
+struct Tab {
+    state: &'static str,
+    count: String,
+    is_empty: bool,
+    query: String,
+}
+
+struct Row {
+    address: String,
+    path: String,
+    id: String,
+    queue: String,
+    task: String,
+    when: Option<Moment>,
+    when_says: &'static str,
+    failures: u32,
+    crashes: u32,
+    priority: &'static str,
+    error: Option<String>,
+    held_by: Option<String>,
+}
+
+/// What can be done to jobs of a state.
+#[derive(Clone, Copy)]
+pub(crate) struct Verb {
+    pub(crate) name: &'static str,
+    pub(crate) label: &'static str,
+    pub(crate) is_harmful: bool,
+}
+
+const REQUEUE: Verb = Verb { name: "requeue", label: "Requeue", is_harmful: false };
+const PROMOTE: Verb = Verb { name: "promote", label: "Promote", is_harmful: false };
+const CANCEL: Verb = Verb { name: "cancel", label: "Cancel", is_harmful: true };
+const DELETE: Verb = Verb { name: "delete", label: "Delete", is_harmful: true };
+
+/// The verbs for a state, of those that the viewer may use.
+pub(crate) fn verbs(state: JobState, viewer: &Viewer) -> Vec<Verb> {
+    let all: &[Verb] = match state {
+        JobState::Scheduled | JobState::Retry => &[PROMOTE, CANCEL, DELETE],
+        JobState::Ready | JobState::Parked => &[CANCEL, DELETE],
+        JobState::Active => &[CANCEL],
+        JobState::Dead => &[REQUEUE, DELETE],
+        _ => &[DELETE],
+    };
+    let may = |verb: &Verb| if verb.name == "delete" { viewer.deletes() } else { viewer.operates() };
+    all.iter().copied().filter(may).collect()
+}
+
+/// What a change has done, as the address of the page tells it: in numbers alone, so that no link can put words here.
+pub(crate) struct Told {
+    pub(crate) text: String,
+    pub(crate) is_good: bool,
+}
+
+impl Told {
+    pub(crate) fn of(params: &Params) -> Option<Told> {
+        let (n, of) = (params.number::<0, 100>("n").get(), params.number::<0, 100>("of").get());
+        let did = match params.get("did")? {
+            "requeue" => "requeued",
+            "promote" => "promoted",
+            "cancel" => "cancelled",
+            "delete" => "deleted",
+            "pause" => return Some(Told { text: "The queue is paused.".to_owned(), is_good: true }),
+            "resume" => return Some(Told { text: "The queue is served again.".to_owned(), is_good: true }),
+            _ => return None,
+        };
+        let text = match (n, of) {
+            (_, 0) => "No job was selected. Nothing was changed.".to_owned(),
+            (0, 1) => format!("The job was not {did}: it is in another state now."),
+            (0, of) => format!("None of the {of} jobs was {did}: they are in another state now."),
+            (n, of) if n < of => format!("{n} of {of} jobs were {did}; the others are in another state now."),
+            (1, _) => format!("1 job was {did}."),
+            (n, _) => format!("{n} jobs were {did}."),
+        };
+        Some(Told { text, is_good: n > 0 && n == of })
+    }
+}
+
+/// What the address asks for.
+struct Asked {
+    queue: String,
+    state: JobState,
+    task: String,
+    text: String,
+    from: Place,
+}
+
+impl Asked {
+    fn read(params: &Params, snapshot: Option<&Snapshot>) -> Result<Asked, Problem> {
+        let queue = params.text::<128>("queue");
+        let state = match params.get("state") {
+            Some(state) => state.parse()?,
+            None => most_telling(snapshot, &queue),
+        };
+        let from = Place { queue: params.text::<128>("at"), offset: params.number::<0, { i64::MAX as u64 }>("offset").get() };
+        let from = if queue.is_empty() { from } else { Place { queue: queue.clone(), ..from } };
+        Ok(Asked { queue, state, task: params.text::<128>("task"), text: params.text::<200>("text"), from })
+    }
+
+    fn query(&self, state: JobState, from: Option<&Place>) -> String {
+        let (queue, task, text) = (self.queue.as_str(), self.task.as_str(), self.text.as_str());
+        let at = from.map(|place| place.queue.clone()).filter(|_| queue.is_empty()).unwrap_or_default();
+        let offset = from.map(|place| place.offset.to_string()).unwrap_or_default();
+        query(&[("state", state.name()), ("queue", queue), ("task", task), ("text", text), ("at", &at), ("offset", &offset)])
+    }
+}
+
+/// Without a state in the address: the first of those that a person most probably looks for.
+fn most_telling(snapshot: Option<&Snapshot>, queue: &str) -> JobState {
+    use JobState::{Active, Dead, Done, Parked, Ready, Retry, Scheduled};
+    let queue = Some(queue).filter(|queue| !queue.is_empty());
+    let has = |state: &JobState| snapshot.is_some_and(|snapshot| snapshot.count(queue, *state) > 0);
+    [Dead, Parked, Retry, Active, Ready, Scheduled, Done].into_iter().find(has).unwrap_or(Ready)
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
+    let look = shared.look().await;
+    let snapshot = look.snapshot.as_deref();
+    let asked = Asked::read(params, snapshot)?;
+    let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
+    let chosen = if asked.queue.is_empty() {
+        let has_some =
+            |name: &&String| snapshot.is_some_and(|snapshot| snapshot.queue(name).is_some_and(|queue| queue.stats.count(asked.state) > 0));
+        names.iter().filter(has_some).cloned().collect()
+    } else {
+        vec![asked.queue.clone()]
+    };
+    let _permit = shared.lists.acquire().await.map_err(|_| Problem::busy())?;
+    let wanted = Wanted { state: asked.state, task: asked.task.clone(), text: asked.text.clone() };
+    let found = find(&shared.inspector, &chosen, &asked.from, &wanted, &shared.settings.secrets).await?;
+    let errors = match asked.state {
+        JobState::Dead | JobState::Retry | JobState::Parked => errors(&shared.inspector, &found.jobs).await,
+        _ => Vec::new(),
+    };
+    let (now, of_one) = (SystemTime::now(), Some(asked.queue.as_str()).filter(|queue| !queue.is_empty()));
+    let count = |state| snapshot.map_or(0, |snapshot| snapshot.count(of_one, state));
+    let total = count(asked.state);
+    let at_start = asked.from.offset == 0 && (asked.from.queue.is_empty() || !asked.queue.is_empty());
+    let newest = (asked.state.is_final() && of_one.is_some() && total > 50 && found.next.is_some())
+        .then(|| asked.query(asked.state, Some(&Place { queue: asked.queue.clone(), offset: total - 50 })));
+    let page = Page {
+        viewer,
+        stale: Stale::of(&look),
+        tabs: JobState::ALL
+            .map(|state| Tab {
+                state: state.name(),
+                count: number(count(state)),
+                is_empty: count(state) == 0,
+                query: asked.query(state, None),
+            })
+            .into(),
+        state: asked.state.name(),
+        rows: found.jobs.iter().enumerate().map(|(i, job)| Row::new(job, errors.get(i).cloned().flatten(), snapshot, now)).collect(),
+        has_errors: matches!(asked.state, JobState::Dead | JobState::Retry | JobState::Cancelled),
+        verbs: verbs(asked.state, viewer),
+        narrowed: !asked.task.is_empty() || !asked.text.is_empty(),
+        read: number(found.read as u64),
+        total_text: number(total),
+        back: format!("jobs?{}", asked.query(asked.state, Some(&asked.from))),
+        first: (!at_start).then(|| asked.query(asked.state, None)),
+        next: found.next.as_ref().map(|next| asked.query(asked.state, Some(next))),
+        newest,
+        queues: names.into_iter().take(CHOICES).collect(),
+        queue: asked.queue.clone(),
+        task: asked.task.clone(),
+        text: asked.text.clone(),
+    };
+    let live = format!("/live/jobs?{}", asked.query(asked.state, Some(&asked.from)));
+    Ok(Content {
+        title: format!("Jobs, {}", asked.state),
+        tab: "jobs",
+        html: written(&page)?,
+        status: StatusCode::OK,
+        live: Some(live),
+        told: Told::of(params),
+    })
+}
+
+impl Row {
+    fn new(job: &JobRecord, error: Option<String>, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
+        let id = job.address.id.to_string();
+        let (when, when_says) = match (job.due_at, job.ended_at, job.enqueued_at) {
+            (Some(due), ..) => (Some(due), "due"),
+            (_, Some(ended), _) => (Some(ended), "ended"),
+            (.., enqueued) => (enqueued, "enqueued"),
+        };
+        let held_by = super::job::holder_name(job, snapshot);
+        let reason = job.reason.map(|reason| reason.name().to_owned());
+        let error = error.or_else(|| job.undecodable.clone()).or_else(|| job.note.clone()).or(reason);
+        Row {
+            address: job.address.to_string(),
+            path: format!("/jobs/{}/{id}", job.address.queue),
+            queue: job.address.queue.to_string(),
+            task: job.task.clone().unwrap_or_else(|| "(cannot be decoded)".to_owned()),
+            when: when.map(|when| Moment::new(when, now)),
+            when_says,
+            failures: job.failures,
+            crashes: job.crashes,
+            priority: match job.priority.name() {
+                "normal" => "",
+                other => other,
+            },
+            error: error.map(|error| short(&error, 140)),
+            held_by,
+            id,
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! One page a file. `mod` has the frame around all of them.
+
+pub(crate) mod act;
+pub(crate) mod job;
+pub(crate) mod jobs;
+pub(crate) mod overview;
+pub(crate) mod queues;
+pub(crate) mod sign_in;
+pub(crate) mod workers;
+
+use std::time::SystemTime;
+
+use askama::Template;
+use axum::{
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+
+use crate::{
+    assets::{NAMES, Names},
+    format::Moment,
+    guard::Viewer,
+    pages::jobs::Told,
+    problem::Problem,
+    role::Role,
+    shared::{Look, Shared},
+};
+
+/// What a page shows, without the frame.
+pub(crate) struct Content {
+    pub(crate) title: String,
+    pub(crate) tab: &'static str,
+    pub(crate) html: String,
+    pub(crate) status: StatusCode,
+    /// Where the stream that keeps it up to date is, behind the base; `None`: it does not change.
+    pub(crate) live: Option<String>,
+    /// What the change has done that led here.
+    pub(crate) told: Option<Told>,
+}
+
+#[derive(Template)]
+#[template(path = "layout.html")]
+struct Layout<'a> {
+    base: &'a str,
+    home: &'a str,
+    names: &'a Names,
+    content: &'a Content,
+    tab: &'static str,
+    location: &'a str,
+    /// Who is signed in, and what they may do.
+    person: String,
+}
+
+/// The page whole.
+pub(crate) fn whole(shared: &Shared, viewer: &Viewer, content: &Content) -> Response {
+    let location = shared.client.info().location;
+    framed(viewer, content, &location)
+}
+
+fn framed(viewer: &Viewer, content: &Content, location: &str) -> Response {
+    let person = viewer.person.as_ref().map(|person| {
+        let may = if viewer.read_only { "read-only".to_owned() } else { format!("role {}", person.role()) };
+        if person.name() == "-" { may } else { format!("{}, {may}", person.name()) }
+    });
+    let layout = Layout {
+        base: &viewer.base,
+        home: viewer.home(),
+        names: &NAMES,
+        content,
+        tab: content.tab,
+        location,
+        person: person.unwrap_or_default(),
+    };
+    answer(content.status, layout.render())
+}
+
+/// A page that says what is wrong.
+pub(crate) fn problem(viewer: &Viewer, problem: &Problem) -> Response {
+    #[derive(Template)]
+    #[template(path = "problem.html")]
+    struct Page<'a> {
+        base: &'a str,
+        problem: &'a Problem,
+    }
+    let page = Page { base: &viewer.base, problem };
+    match page.render() {
+        Ok(html) => {
+            framed(viewer, &Content { title: problem.title.to_owned(), tab: "", html, status: problem.status, live: None, told: None }, "")
+        }
+        Err(error) => answer(problem.status, Err(error)),
+    }
+}
+
+fn answer(status: StatusCode, html: askama::Result<String>) -> Response {
+    match html {
+        Ok(html) => (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the page cannot be written: {error}")).into_response(),
+    }
+}
+
+/// What stands above a page when its figures are old or missing.
+pub(crate) struct Stale {
+    pub(crate) problem: String,
+    /// When the figures are from.
+    pub(crate) since: Option<Moment>,
+}
+
+impl Stale {
+    pub(crate) fn of(look: &Look) -> Option<Stale> {
+        let since = look.snapshot.as_ref().map(|snapshot| Moment::new(snapshot.at, SystemTime::now()));
+        look.problem.clone().map(|problem| Stale { problem, since })
+    }
+}
+
+impl Viewer {
+    /// The address of the overview: a router that is nested at `/queue` has no page at `/queue/`.
+    pub(crate) fn home(&self) -> &str {
+        if self.base.is_empty() { "/" } else { &self.base }
+    }
+
+    /// Whether to offer what needs this role.
+    pub(crate) fn may(&self, role: Role) -> bool {
+        !self.read_only && self.person.as_ref().is_some_and(|person| person.role() >= role)
+    }
+
+    pub(crate) fn operates(&self) -> bool {
+        self.may(Role::Operate)
+    }
+
+    pub(crate) fn deletes(&self) -> bool {
+        self.may(Role::Admin)
+    }
+}
+
+/// A template that cannot be written says so as a problem.
+pub(crate) fn written(template: &impl Template) -> Result<String, Problem> {
+    template.render().map_err(|error| Problem::invalid(format!("The page cannot be written: {error}")))
+}

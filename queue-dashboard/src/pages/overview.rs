@@ -1,0 +1,202 @@
+//! The page Overview: what is wrong, how much there is of what, and what happened in the last minutes.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::SystemTime,
+};
+
+use askama::Template;
+use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use queue_core::{Durability, JobState};
+
+use super::{Content, Stale, queues::Row, whole, written};
+use crate::{
+    format::{number, rate, span},
+    guard::Viewer,
+    history::{History, Rates},
+    problem::Problem,
+    problems::{Finding, findings},
+    shared::Shared,
+    snapshot::Snapshot,
+};
+
+/// How many queues are shown, those with the most to say.
+const QUEUES: usize = 8;
+
+/// The size of the chart in its own units.
+const WIDTH: f64 = 600.0;
+const HEIGHT: f64 = 120.0;
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    seen: Option<Seen>,
+}
+
+struct Seen {
+    findings: Vec<Finding>,
+    tiles: Vec<Tile>,
+    chart: Chart,
+    queues: Vec<Row>,
+    all_queues: usize,
+    durability: Durability,
+    room: Option<String>,
+}
+
+struct Tile {
+    name: &'static str,
+    value: String,
+    /// What the value says in one word: `bad`, `warn`, or nothing.
+    tone: &'static str,
+    note: String,
+    link: &'static str,
+}
+
+/// Bars of what was done and what failed, as places in a picture.
+#[derive(Default)]
+struct Chart {
+    bars: Vec<Bar>,
+    top: String,
+    says: String,
+}
+
+struct Bar {
+    x: String,
+    width: String,
+    done_y: String,
+    done_height: String,
+    failed_y: String,
+    failed_height: String,
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>) -> Response {
+    match content(&shared, &viewer).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer) -> Result<Content, Problem> {
+    let look = shared.look().await;
+    let seen = look.snapshot.as_ref().map(|snapshot| {
+        let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
+        see(snapshot, &history)
+    });
+    let html = written(&Page { viewer, stale: Stale::of(&look), seen })?;
+    let status = if look.snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok(Content { title: "Overview".to_owned(), tab: "overview", html, status, live: Some("/live/overview".to_owned()), told: None })
+}
+
+fn see(snapshot: &Snapshot, history: &History) -> Seen {
+    let now = SystemTime::now();
+    let mut queues: Vec<_> = snapshot.queues.iter().collect();
+    queues.sort_by_key(|queue| {
+        let of = |state| queue.stats.count(state);
+        let unserved = queue.stats.workers == 0 && of(JobState::Ready) > 0;
+        std::cmp::Reverse((
+            unserved,
+            of(JobState::Ready) + of(JobState::Active) + of(JobState::Retry),
+            of(JobState::Dead) + of(JobState::Parked),
+        ))
+    });
+    Seen {
+        findings: findings(snapshot),
+        tiles: tiles(snapshot, history.rates()),
+        chart: chart(history),
+        queues: queues.into_iter().take(QUEUES).map(|queue| Row::new(snapshot, queue, history, now)).collect(),
+        all_queues: snapshot.queues.len(),
+        durability: snapshot.details.durability,
+        room: snapshot.condition.room(),
+    }
+}
+
+fn tiles(snapshot: &Snapshot, rates: Option<Rates>) -> Vec<Tile> {
+    let of = |state| snapshot.count(None, state);
+    let oldest = snapshot.details.oldest.values().min().and_then(|since| snapshot.at.duration_since(*since).ok());
+    let ready = of(JobState::Ready);
+    let per_second = |of: fn(Rates) -> f64| rates.map_or_else(|| "–".to_owned(), |rates| rate(of(rates)));
+    let workers = snapshot.details.workers.iter().filter(|worker| !worker.lease_left.is_zero()).count();
+    let tone = |is_so: bool, tone: &'static str| if is_so { tone } else { "" };
+    vec![
+        Tile {
+            name: "Ready",
+            value: number(ready),
+            tone: "",
+            note: oldest.filter(|_| ready > 0).map_or_else(|| "nothing waits".to_owned(), |age| format!("oldest {}", span(age))),
+            link: "/jobs?state=ready",
+        },
+        Tile {
+            name: "Active",
+            value: number(of(JobState::Active)),
+            tone: "",
+            note: format!("on {workers} {}", if workers == 1 { "worker" } else { "workers" }),
+            link: "/jobs?state=active",
+        },
+        Tile {
+            name: "Done",
+            value: per_second(|rates| rates.done),
+            tone: "",
+            note: "a second, in the last minute".to_owned(),
+            link: "/jobs?state=done",
+        },
+        Tile {
+            name: "Failed",
+            value: per_second(|rates| rates.failed),
+            tone: tone(rates.is_some_and(|rates| rates.failed >= 0.05), "warn"),
+            note: "attempts a second".to_owned(),
+            link: "/jobs?state=retry",
+        },
+        Tile {
+            name: "Later",
+            value: number(of(JobState::Scheduled) + of(JobState::Retry)),
+            tone: "",
+            note: format!("{} to be tried again", number(of(JobState::Retry))),
+            link: "/jobs?state=scheduled",
+        },
+        Tile {
+            name: "Dead",
+            value: number(of(JobState::Dead)),
+            tone: tone(of(JobState::Dead) > 0, "bad"),
+            note: format!("{} parked", number(of(JobState::Parked))),
+            link: "/jobs?state=dead",
+        },
+    ]
+}
+
+fn chart(history: &History) -> Chart {
+    let steps = history.steps();
+    let Some(most) = steps.iter().map(|(_, rates)| rates.done + rates.failed).reduce(f64::max) else { return Chart::default() };
+    // A round number, so that the scale does not tremble.
+    let top = [1.0, 2.0, 5.0]
+        .iter()
+        .cycle()
+        .zip((0..).flat_map(|power| [10_f64.powi(power); 3]))
+        .map(|(n, power)| n * power)
+        .find(|top| *top >= most);
+    let top = top.unwrap_or(most);
+    let window = History::window().as_secs_f64();
+    let bar_width = WIDTH / 60.0;
+    let bars = steps.iter().map(|(ago, rates)| {
+        let x = (WIDTH * (1.0 - ago.as_secs_f64() / window) - bar_width).max(0.0);
+        let (done, failed) = (rates.done / top * HEIGHT, rates.failed / top * HEIGHT);
+        let text = |n: f64| format!("{n:.1}");
+        Bar {
+            x: text(x),
+            width: text(bar_width - 2.0),
+            done_y: text(HEIGHT - done),
+            done_height: text(done),
+            failed_y: text(HEIGHT - done - failed),
+            failed_height: text(failed),
+        }
+    });
+    let (first, last) = (steps.first().map_or(0.0, |(_, rates)| rates.done), steps.last().map_or(0.0, |(_, rates)| rates.done));
+    let says = format!(
+        "Jobs done and failed a second in the last two minutes, at most {}; at first {}, now {} done.",
+        rate(most),
+        rate(first),
+        rate(last)
+    );
+    Chart { bars: bars.collect(), top: rate(top), says }
+}

@@ -1,0 +1,124 @@
+//! The page Workers: where they run, which release they are, and when the broker last heard of them.
+
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use queue_core::WorkerRecord;
+
+use super::{Content, Stale, whole, written};
+use crate::{
+    format::{Moment, number, short, span},
+    guard::Viewer,
+    params::{Params, query},
+    problem::Problem,
+    problems::name,
+    shared::Shared,
+    snapshot::Snapshot,
+};
+
+/// Workers on one page.
+const PAGE: usize = 100;
+
+/// Most names of tasks and queues of one worker that are listed; further ones are counted.
+const NAMES: usize = 60;
+
+#[derive(Template)]
+#[template(path = "workers.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    seen: bool,
+    rows: Vec<Row>,
+    releases: Vec<(String, usize)>,
+    live: usize,
+    all: usize,
+    next: Option<String>,
+    from: usize,
+}
+
+struct Row {
+    id: String,
+    name: String,
+    release: String,
+    queues: Vec<String>,
+    more_queues: usize,
+    tasks: Vec<String>,
+    task_count: u64,
+    more_tasks: u64,
+    since: Option<Moment>,
+    heard: String,
+    left: String,
+    is_live: bool,
+    holds: Option<String>,
+}
+
+impl Row {
+    fn new(snapshot: &Snapshot, worker: &WorkerRecord, now: SystemTime) -> Self {
+        let tasks: Vec<String> = worker.tasks.iter().take(NAMES).cloned().collect();
+        let queues: Vec<String> = worker.queues.iter().take(NAMES).cloned().collect();
+        Row {
+            id: worker.id.to_string(),
+            name: name(worker),
+            release: short(&worker.release, 40),
+            more_queues: worker.queues.len() - queues.len(),
+            queues,
+            task_count: worker.task_count,
+            more_tasks: worker.task_count.saturating_sub(tasks.len() as u64),
+            tasks,
+            since: worker.since.map(|since| Moment::new(since, now)),
+            heard: span(worker.lease_age),
+            left: span(worker.lease_left),
+            is_live: !worker.lease_left.is_zero(),
+            holds: snapshot.details.holds.get(&worker.id).map(|jobs| number(*jobs)),
+        }
+    }
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
+    let from = usize::try_from(params.number::<0, 100_000>("from").get()).unwrap_or(0);
+    let look = shared.look().await;
+    let now = SystemTime::now();
+    let mut page = Page {
+        viewer,
+        stale: Stale::of(&look),
+        seen: look.snapshot.is_some(),
+        rows: Vec::new(),
+        releases: Vec::new(),
+        live: 0,
+        all: 0,
+        next: None,
+        from,
+    };
+    if let Some(snapshot) = &look.snapshot {
+        let workers = &snapshot.details.workers;
+        let mut releases: BTreeMap<String, usize> = BTreeMap::new();
+        for worker in workers.iter().filter(|worker| !worker.lease_left.is_zero()) {
+            let release = if worker.release.is_empty() { "unknown".to_owned() } else { short(&worker.release, 40) };
+            *releases.entry(release).or_default() += 1;
+            page.live += 1;
+        }
+        page.all = workers.len();
+        page.releases = releases.into_iter().collect();
+        page.releases.sort_by_key(|(_, workers)| std::cmp::Reverse(*workers));
+        page.releases.truncate(6);
+        page.rows = workers.iter().skip(from).take(PAGE).map(|worker| Row::new(snapshot, worker, now)).collect();
+        let next = from + page.rows.len();
+        page.next = (next < page.all).then(|| query(&[("from", &next.to_string())]));
+    }
+    let status = if page.seen { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let live = format!("/live/workers?{}", query(&[("from", &from.to_string())]));
+    Ok(Content { title: "Workers".to_owned(), tab: "workers", html: written(&page)?, status, live: Some(live), told: None })
+}

@@ -1,0 +1,103 @@
+//! What a request may be answered with instead.
+
+use axum::{http::StatusCode, response::Response};
+use queue_core::{Error, outcome::error_text};
+
+use crate::{
+    guard::Viewer,
+    pages::{self, sign_in},
+    role::Role,
+};
+
+/// An answer that is no page: what happened, and what to do.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    pub(crate) title: &'static str,
+    pub(crate) text: String,
+}
+
+impl Problem {
+    fn new(status: StatusCode, title: &'static str, text: impl Into<String>) -> Self {
+        Problem { status, title, text: text.into() }
+    }
+
+    pub(crate) fn not_found(text: impl Into<String>) -> Self {
+        Problem::new(StatusCode::NOT_FOUND, "Not found", text)
+    }
+
+    pub(crate) fn invalid(text: impl Into<String>) -> Self {
+        Problem::new(StatusCode::BAD_REQUEST, "That cannot be read", text)
+    }
+
+    pub(crate) fn busy() -> Self {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", "Too many pages are being made at once. Try again in a moment.")
+    }
+
+    pub(crate) fn method() -> Self {
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Not possible here", "This page cannot be used in this way.")
+    }
+
+    pub(crate) fn host(host: &str) -> Self {
+        let text = format!(
+            "The dashboard is not known under the name “{host}”. If this is its name, allow it: `--host {host}` on the command line, or \
+             `.hosts([\"{host}\"])` in the application."
+        );
+        Problem::new(StatusCode::MISDIRECTED_REQUEST, "Another address", text)
+    }
+
+    pub(crate) fn nobody() -> Self {
+        Problem::new(StatusCode::UNAUTHORIZED, "Sign in first", "Nobody is signed in who may look at the queues.")
+    }
+
+    pub(crate) fn forbidden(least: Role) -> Self {
+        Problem::new(StatusCode::FORBIDDEN, "Not allowed", format!("This needs the role `{least}`. Nothing was changed."))
+    }
+
+    pub(crate) fn origin() -> Self {
+        Problem::new(
+            StatusCode::FORBIDDEN,
+            "From elsewhere",
+            "A change must come from a form of this dashboard, and the browser must say so. Nothing was changed.",
+        )
+    }
+
+    pub(crate) fn token() -> Self {
+        Problem::new(
+            StatusCode::FORBIDDEN,
+            "The page was too old",
+            "Go back, load the page again, and repeat what you did. Nothing was changed.",
+        )
+    }
+
+    pub(crate) fn too_large() -> Self {
+        Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "Too much at once",
+            "The form is larger than any form of this dashboard. Nothing was changed.",
+        )
+    }
+
+    /// The page that says so.
+    pub(crate) fn page(self, viewer: &Viewer) -> Response {
+        if self.status == StatusCode::UNAUTHORIZED && viewer.signs_in {
+            return sign_in::page(viewer, false);
+        }
+        pages::problem(viewer, &self)
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let text = error_text(&error);
+        match error {
+            Error::NoSuchJob(_) => Problem::not_found("There is no such job. It may be done and not kept, or a person has deleted it."),
+            Error::Invalid { .. } => Problem::invalid(text),
+            Error::WrongState { .. } => Problem::new(StatusCode::CONFLICT, "Too late", text),
+            Error::WrongType { .. } => {
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "Damaged", format!("{text}; `doctor --repair` repairs it"))
+            }
+            _ => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "The broker does not answer", text),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Who looks, and what they may do.
+
+use std::fmt;
+
+/// What a person may do. Each role includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Sees everything but what is [hidden](crate::Dashboard::hide).
+    View,
+    /// Also pauses and resumes queues, and requeues, promotes and cancels jobs.
+    Operate,
+    /// Also deletes jobs.
+    Admin,
+}
+
+impl Role {
+    /// The word for it in the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::View => "view",
+            Role::Operate => "operate",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Who makes a request, with their role. The name stands in the audit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    name: String,
+    role: Role,
+}
+
+impl Person {
+    /// A person with this name and role.
+    pub fn new(name: impl Into<String>, role: Role) -> Self {
+        Person { name: name.into(), role }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The role.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+}
+
+impl From<Role> for Person {
+    /// Somebody whose name is not known: the audit log says `-`.
+    fn from(role: Role) -> Self {
+        Person::new("-", role)
+    }
+}

@@ -1,0 +1,97 @@
+//! The builder of a dashboard.
+
+use std::{fmt, sync::Arc};
+
+use axum::{Router, http::request::Parts};
+use futures_util::FutureExt;
+use queue_core::Client;
+
+use crate::{
+    role::Person,
+    routes,
+    secrets::Secrets,
+    shared::{Hosts, Settings, Shared},
+};
+
+/// A dashboard for the queues of this client. [`authorize`](Dashboard::authorize) makes a router of it.
+pub fn router(client: Client) -> Dashboard {
+    let settings =
+        Settings { hosts: Hosts::These(Vec::new()), base: None, read_only: false, secrets: Secrets::default(), sign_in: None, until: None };
+    Dashboard { client, settings }
+}
+
+/// A dashboard that lets nobody in yet. From [`router`].
+#[must_use = "`authorize` makes a router of it"]
+pub struct Dashboard {
+    client: Client,
+    pub(crate) settings: Settings,
+}
+
+impl Dashboard {
+    /// Lets nobody change anything: the routes that would do so do not exist. Default: a person's role decides.
+    pub fn read_only(mut self) -> Self {
+        self.settings.read_only = true;
+        self
+    }
+
+    /// Further names under which the dashboard is reached, as `["shop.example.com"]`, without port. A request with another `Host`
+    /// is refused (421). Default: `localhost` and loopback addresses alone.
+    pub fn hosts<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
+        let names = names.into_iter().map(|name| name.into().to_ascii_lowercase());
+        match &mut self.settings.hosts {
+            Hosts::These(hosts) => hosts.extend(names),
+            hosts @ Hosts::Any => *hosts = Hosts::These(names.collect()),
+        }
+        self
+    }
+
+    /// Takes requests with any `Host`. Only behind a proxy or a layer that checks it, or if the answer of [`authorize`](Self::authorize)
+    /// depends on a cookie or a header.
+    pub fn any_host(mut self) -> Self {
+        self.settings.hosts = Hosts::Any;
+        self
+    }
+
+    /// Also hides the values of parameters, results and headers with these names. Small and capital letters, `_` and `-` make no difference.
+    /// Hidden without being named: whatever has `password`, `secret`, `token`, `api_key`, `authorization`, `cookie`, `credential` or a few
+    /// similar words in its name.
+    pub fn hide<T: AsRef<str>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
+        names.into_iter().for_each(|name| self.settings.secrets.add(name.as_ref()));
+        self
+    }
+
+    /// The path under which browsers see the dashboard, as `/ops/queue`, if a proxy removes a part of it. Default: the path at which
+    /// the router is nested.
+    pub fn base(mut self, path: impl Into<String>) -> Self {
+        let path = path.into();
+        let path = path.trim_matches('/');
+        self.settings.base = Some(if path.is_empty() { String::new() } else { format!("/{path}") });
+        self
+    }
+
+    /// Ends the streams of live pages when this future is ready: give it the one that stops your server, whose graceful stop waits
+    /// for open streams. Default: each stream ends after a minute, and the page opens another.
+    pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.settings.until = Some(stop.boxed().shared());
+        self
+    }
+
+    /// The router. For each request, `role_of` says who makes it and what they may do: a [`Person`], or a [`Role`](crate::Role) if
+    /// the name is not known. `None`: nobody who may look (401).
+    ///
+    /// It sees the headers, and the extensions that a layer of yours has set, and must not block. The dashboard trusts its answer.
+    pub fn authorize<S, P>(self, role_of: impl Fn(&Parts) -> Option<P> + Send + Sync + 'static) -> Router<S>
+    where
+        S: Clone + Send + Sync + 'static,
+        P: Into<Person>,
+    {
+        let role_of = Box::new(move |request: &Parts| role_of(request).map(Into::into));
+        routes::router(Arc::new(Shared::new(&self.client, role_of, self.settings)))
+    }
+}
+
+impl fmt::Debug for Dashboard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dashboard").field("client", &self.client).field("settings", &self.settings).finish()
+    }
+}

@@ -1,0 +1,91 @@
+//! The table of routes: each with the role that it needs. A route that is not here does not exist.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Router,
+    extract::Request,
+    handler::Handler,
+    middleware::{Next, from_fn, from_fn_with_state},
+    response::{IntoResponse, Response},
+    routing::{MethodRouter, get, post},
+};
+
+use crate::{
+    assets, guard,
+    guard::Viewer,
+    live,
+    pages::{act, job, jobs, overview, queues, sign_in, workers},
+    problem::Problem,
+    role::Role,
+    shared::Shared,
+};
+
+/// A route, and who may use it; `None`: anybody who can reach the address.
+pub(crate) struct Route {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) least: Option<Role>,
+    handler: MethodRouter<Arc<Shared>>,
+}
+
+/// All routes of a dashboard with these settings.
+pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
+    let view = Some(Role::View);
+    let mut table = vec![
+        reads("/", view, overview::page),
+        reads("/queues", view, queues::page),
+        reads("/jobs", view, jobs::page),
+        reads("/jobs/{queue}/{id}", view, job::page),
+        reads("/workers", view, workers::page),
+        reads("/live/{page}", view, live::stream),
+        // They hold nothing of anybody's, and the page that asks for the token needs them.
+        reads("/assets/{name}", None, assets::asset),
+    ];
+    if !read_only {
+        table.extend([
+            changes("/queues/pause", Some(Role::Operate), act::pause),
+            changes("/queues/resume", Some(Role::Operate), act::resume),
+            changes("/jobs/requeue", Some(Role::Operate), act::requeue),
+            changes("/jobs/promote", Some(Role::Operate), act::promote),
+            changes("/jobs/cancel", Some(Role::Operate), act::cancel),
+            changes("/jobs/delete", Some(Role::Admin), act::delete),
+        ]);
+    }
+    if signs_in {
+        table.push(changes("/sign-in", None, sign_in::sign_in));
+    }
+    table
+}
+
+fn reads<T: 'static>(path: &'static str, least: Option<Role>, handler: impl Handler<T, Arc<Shared>>) -> Route {
+    Route { method: "GET", path, least, handler: get(handler) }
+}
+
+fn changes<T: 'static>(path: &'static str, least: Option<Role>, handler: impl Handler<T, Arc<Shared>>) -> Route {
+    Route { method: "POST", path, least, handler: post(handler) }
+}
+
+pub(crate) fn router<S: Clone + Send + Sync + 'static>(shared: Arc<Shared>) -> Router<S> {
+    let mut router = Router::new();
+    for Route { path, least, handler, .. } in table(shared.settings.read_only, shared.settings.sign_in.is_some()) {
+        let checked =
+            handler.layer(from_fn(move |viewer: Extension<Viewer>, request: Request, next: Next| check(least, viewer, request, next)));
+        router = router.route(path, checked);
+    }
+    router
+        .fallback(async |Extension(viewer): Extension<Viewer>| Problem::not_found("There is no such page.").page(&viewer))
+        .method_not_allowed_fallback(async |Extension(viewer): Extension<Viewer>| Problem::method().page(&viewer))
+        .layer(from_fn_with_state(shared.clone(), guard::guard))
+        .with_state(shared)
+}
+
+async fn check(least: Option<Role>, Extension(viewer): Extension<Viewer>, request: Request, next: Next) -> Response {
+    match (least, viewer.person.as_ref()) {
+        (None, _) => next.run(request).await,
+        (Some(least), Some(person)) if person.role() >= least => next.run(request).await,
+        (Some(least), Some(_)) => Problem::forbidden(least).page(&viewer),
+        (Some(_), None) => Problem::nobody().page(&viewer),
+    }
+    .into_response()
+}

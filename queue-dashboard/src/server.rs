@@ -1,0 +1,203 @@
+//! A dashboard with a server of its own, for command lines: on the loopback address, and with a token.
+
+use std::{fmt, io, net::SocketAddr, sync::Arc};
+
+use axum::http::request::Parts;
+use queue_core::Client;
+use tokio::net::TcpListener;
+
+use crate::{
+    cookie::{cookie, same, secret},
+    guard::bearer,
+    params::Params,
+    role::{Person, Role},
+    router,
+};
+
+/// The shortest token that is taken.
+const SHORTEST: usize = 16;
+
+/// How a dashboard is served.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Where it listens. Default: `127.0.0.1:7070`. Another than a loopback address needs a [`token`](Self::token) of yours, since
+    /// everybody in the network can reach it.
+    pub bind: SocketAddr,
+    /// What a visitor has to know: at least 16 characters. Default: a random one, which is part of [`Server::url`].
+    pub token: Option<String>,
+    /// Lets everybody in who can reach the address, which must be a loopback address. Default: false.
+    pub no_auth: bool,
+    /// Lets visitors pause queues and change jobs. Default: false, the dashboard is read-only.
+    pub allow_actions: bool,
+    /// Further names under which it is reached, besides `localhost` and loopback addresses.
+    pub hosts: Vec<String>,
+    /// Further names of fields whose values are hidden, see [`Dashboard::hide`](crate::Dashboard::hide).
+    pub hide: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let bind = SocketAddr::from(([127, 0, 0, 1], 7070));
+        Options { bind, token: None, no_auth: false, allow_actions: false, hosts: Vec::new(), hide: Vec::new() }
+    }
+}
+
+impl fmt::Debug for Options {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { bind, no_auth, allow_actions, hosts, .. } = self;
+        f.debug_struct("Options")
+            .field("bind", bind)
+            .field("no_auth", no_auth)
+            .field("allow_actions", allow_actions)
+            .field("hosts", hosts)
+            .finish()
+    }
+}
+
+/// Why a dashboard cannot be served: its options are unsafe, or the address cannot be listened on.
+#[derive(Debug)]
+pub struct SetupError(String);
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+/// A dashboard that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    client: Client,
+    options: Options,
+    token: Option<String>,
+}
+
+impl Server {
+    /// Checks the options, and listens.
+    ///
+    /// # Errors
+    /// [`SetupError`] if the options would let strangers in, or if the address cannot be listened on.
+    pub async fn bind(client: Client, options: Options) -> Result<Server, SetupError> {
+        let bind = options.bind;
+        if !bind.ip().is_loopback() && (options.no_auth || options.token.is_none()) {
+            let why =
+                if options.no_auth { "without a token everybody in the network could use it" } else { "it needs a token that you choose" };
+            return Err(SetupError(format!(
+                "the dashboard does not listen on {bind}: {why}; set QUEUE_DASHBOARD_TOKEN or --token-file, or bind a loopback address as 127.0.0.1:{}",
+                bind.port()
+            )));
+        }
+        if options.token.as_deref().is_some_and(|token| token.chars().count() < SHORTEST) {
+            return Err(SetupError(format!(
+                "the token of the dashboard is shorter than {SHORTEST} characters; `openssl rand -hex 16` makes one"
+            )));
+        }
+        let token = match (&options.token, options.no_auth) {
+            (_, true) => None,
+            (Some(token), _) => Some(token.clone()),
+            (None, _) => Some(random()?),
+        };
+        let listener = TcpListener::bind(bind)
+            .await
+            .map_err(|error| SetupError(format!("cannot listen on {bind}: {error}; choose another address with --bind")))?;
+        Ok(Server { listener, client, options, token })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// The address for a browser. It has the token if that is random: who opens it is signed in.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn url(&self) -> io::Result<String> {
+        let address = self.address()?;
+        Ok(match &self.token {
+            Some(token) if self.options.token.is_none() => format!("http://{address}/?token={token}"),
+            _ => format!("http://{address}/"),
+        })
+    }
+
+    /// Serves it until a future is ready. Open pages do not delay the end.
+    ///
+    /// # Errors
+    /// [`SetupError`] if there are no random numbers, or if the system lets nobody in any more.
+    pub async fn run(self, until: impl Future<Output = ()> + Send + 'static) -> Result<(), SetupError> {
+        use futures_util::FutureExt;
+        let until = until.boxed().shared();
+        let address = self.address().map_err(|error| SetupError(error.to_string()))?;
+        let role = if self.options.allow_actions { Role::Admin } else { Role::View };
+        let mut hosts = self.options.hosts.clone();
+        if !address.ip().is_unspecified() {
+            let ip = address.ip();
+            hosts.push(if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() });
+        }
+        let mut dashboard = router(self.client).hosts(hosts).hide(&self.options.hide).until(until.clone());
+        if !self.options.allow_actions {
+            dashboard = dashboard.read_only();
+        }
+        if let Some(token) = &self.token {
+            dashboard.settings.sign_in = Some(SignIn::new(token, address.port())?);
+        }
+        let who = if self.token.is_some() { "token" } else { "anybody" };
+        let app = dashboard.authorize(move |_: &Parts| Some(Person::new(who, role)));
+        axum::serve(self.listener, app).with_graceful_shutdown(until).await.map_err(|error| SetupError(error.to_string()))
+    }
+}
+
+/// Lets in who knows the token. A browser keeps a random cookie instead, which ends with this process.
+#[derive(Clone)]
+pub(crate) struct SignIn(Arc<Inner>);
+
+struct Inner {
+    token: String,
+    session: String,
+    cookie: String,
+}
+
+impl SignIn {
+    fn new(token: &str, port: u16) -> Result<Self, SetupError> {
+        // A browser sends the cookies of a host to all of its ports.
+        Ok(SignIn(Arc::new(Inner { token: token.to_owned(), session: random()?, cookie: format!("queue_session_{port}") })))
+    }
+
+    pub(crate) fn cookie(&self) -> &str {
+        &self.0.cookie
+    }
+
+    pub(crate) fn knows(&self, parts: &Parts) -> bool {
+        cookie(&parts.headers, &self.0.cookie).is_some_and(|session| same(session, &self.0.session))
+            || bearer(parts).is_some_and(|token| same(token, &self.0.token))
+    }
+
+    /// The cookie for who knows the token.
+    pub(crate) fn open(&self, token: &str) -> Option<String> {
+        same(token, &self.0.token).then(|| self.0.session.clone())
+    }
+
+    /// The same for a link with the token, which leads to the page without it.
+    pub(crate) fn by_link(&self, parts: &Parts) -> Option<String> {
+        let params = Params::parse(parts.uri.query().filter(|_| parts.uri.path() == "/")?.as_bytes());
+        self.open(params.get("token")?)
+    }
+}
+
+impl fmt::Debug for SignIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SignIn")
+    }
+}
+
+fn random() -> Result<String, SetupError> {
+    secret().map_err(|error| SetupError(format!("the system gives no random numbers: {error}")))
+}

@@ -1,0 +1,132 @@
+//! What all requests share.
+
+use std::{
+    sync::{Arc, Mutex as StdMutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::http::request::Parts;
+use futures_util::future::{BoxFuture, Shared as SharedFuture};
+use queue_core::{Client, Inspector, outcome::error_text};
+use tokio::sync::{Mutex, Semaphore};
+
+use crate::{history::History, role::Person, secrets::Secrets, server::SignIn, snapshot::Snapshot};
+
+/// A page does not wait longer for the broker.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(3);
+
+/// Snapshots are at least this far apart: live pages change at most twice a second.
+pub(crate) const BEAT: Duration = Duration::from_millis(500);
+
+/// A snapshot that takes long is taken less often: one part of this many of the time.
+const SHARE: u32 = 10;
+
+/// After a failure the broker is left alone for this long.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Most pages with lists that are made at once; others wait.
+const LISTS: usize = 4;
+
+/// Most pages that are kept up to date at once; others stand still.
+const STREAMS: usize = 64;
+
+pub(crate) type RoleOf = Box<dyn Fn(&Parts) -> Option<Person> + Send + Sync>;
+
+/// One dashboard.
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) inspector: Inspector,
+    pub(crate) role_of: RoleOf,
+    pub(crate) settings: Settings,
+    pub(crate) lists: Semaphore,
+    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) history: StdMutex<History>,
+    looks: Mutex<Looks>,
+}
+
+/// What its owner has chosen.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) hosts: Hosts,
+    /// Where it is mounted, if the request does not tell.
+    pub(crate) base: Option<String>,
+    pub(crate) read_only: bool,
+    pub(crate) secrets: Secrets,
+    pub(crate) sign_in: Option<SignIn>,
+    /// Ends the streams.
+    pub(crate) until: Option<SharedFuture<BoxFuture<'static, ()>>>,
+}
+
+/// Under which names the dashboard may be reached.
+#[derive(Clone, Debug)]
+pub(crate) enum Hosts {
+    Any,
+    /// These, and the loopback names.
+    These(Vec<String>),
+}
+
+#[derive(Default)]
+struct Looks {
+    last: Option<Arc<Snapshot>>,
+    failed: Option<(Instant, String)>,
+    outdated: bool,
+}
+
+/// What can be said now.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    /// The newest snapshot, which is old if there is a problem.
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
+    /// Why there is no newer one.
+    pub(crate) problem: Option<String>,
+}
+
+impl Shared {
+    pub(crate) fn new(client: &Client, role_of: RoleOf, settings: Settings) -> Self {
+        let client = client.with_deadline(DEADLINE);
+        Shared {
+            inspector: client.inspector(),
+            client,
+            role_of,
+            settings,
+            lists: Semaphore::new(LISTS),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            history: StdMutex::default(),
+            looks: Mutex::default(),
+        }
+    }
+
+    /// The newest snapshot. All who ask at once wait for the same one.
+    pub(crate) async fn look(&self) -> Look {
+        let mut looks = self.looks.lock().await;
+        let fresh = |last: &Arc<Snapshot>| last.taken.elapsed() < BEAT.max(last.cost * SHARE);
+        if !looks.outdated
+            && looks.failed.is_none()
+            && let Some(last) = looks.last.clone().filter(fresh)
+        {
+            return Look { snapshot: Some(last), problem: None };
+        }
+        if let Some((_, problem)) = looks.failed.as_ref().filter(|(at, _)| at.elapsed() < FAILURE_PAUSE) {
+            return Look { snapshot: looks.last.clone(), problem: Some(problem.clone()) };
+        }
+        match Snapshot::take(&self.inspector, looks.last.as_deref()).await {
+            Ok(snapshot) => {
+                let snapshot = Arc::new(snapshot);
+                self.history.lock().unwrap_or_else(PoisonError::into_inner).note(&snapshot);
+                *looks = Looks { last: Some(snapshot.clone()), failed: None, outdated: false };
+                Look { snapshot: Some(snapshot), problem: None }
+            }
+            Err(error) => {
+                let problem = error_text(&error);
+                tracing::warn!(error = problem, "the dashboard cannot read the queues");
+                looks.failed = Some((Instant::now(), problem.clone()));
+                Look { snapshot: looks.last.clone(), problem: Some(problem) }
+            }
+        }
+    }
+
+    /// After a change: whoever made it must see it.
+    pub(crate) async fn outdate(&self) {
+        self.looks.lock().await.outdated = true;
+    }
+}

@@ -1,0 +1,195 @@
+//! What is known of all queues at one moment. Whoever looks within half a second of each other sees the same snapshot, so that many open
+//! pages cost the broker as much as one.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant, SystemTime},
+};
+
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+use queue_core::{
+    Condition, Counter, Durability, Error, Inspector, JobRecord, JobState, QueueStats, WorkerRecord, broker::ProcessId, outcome::error_text,
+};
+
+/// How many calls are on their way at once.
+const CALLS: usize = 32;
+
+/// Of how many queues the failed and parked jobs are looked into, those with the most of them.
+const LOOKED_INTO: usize = 20;
+
+/// How many jobs of a state are looked into.
+pub(crate) const SAMPLE: usize = 50;
+
+/// How old what takes more calls may be: workers, the oldest job, which tasks have failed.
+const DETAILS: Duration = Duration::from_secs(2);
+
+/// All queues at one moment.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// By this machine's clock.
+    pub(crate) at: SystemTime,
+    pub(crate) taken: Instant,
+    /// How long it took.
+    pub(crate) cost: Duration,
+    pub(crate) condition: Condition,
+    /// Sorted by name.
+    pub(crate) queues: Vec<Queue>,
+    /// Queues that cannot be read, and why.
+    pub(crate) unreadable: Vec<(String, String)>,
+    pub(crate) details: Details,
+}
+
+/// A queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) name: String,
+    pub(crate) stats: QueueStats,
+}
+
+/// What is not asked for with every snapshot.
+#[derive(Clone, Debug)]
+pub(crate) struct Details {
+    taken: Instant,
+    pub(crate) durability: Durability,
+    pub(crate) workers: Vec<WorkerRecord>,
+    /// When the first ready job of a queue was enqueued.
+    pub(crate) oldest: BTreeMap<String, SystemTime>,
+    /// What is alike among the failed, parked and dead jobs of a queue.
+    pub(crate) groups: Vec<Group>,
+    /// How many of the looked-at active jobs a worker holds.
+    pub(crate) holds: BTreeMap<ProcessId, u64>,
+}
+
+/// Jobs of a queue with the same state, task and reason.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) queue: String,
+    pub(crate) state: JobState,
+    pub(crate) task: String,
+    pub(crate) reason: &'static str,
+    /// How many of the jobs that were looked at.
+    pub(crate) jobs: u64,
+    /// The error of one of them.
+    pub(crate) error: Option<String>,
+}
+
+impl Snapshot {
+    pub(crate) async fn take(inspector: &Inspector, last: Option<&Snapshot>) -> Result<Snapshot, Error> {
+        let taken = Instant::now();
+        let names = inspector.queues().await?;
+        let condition = inspector.condition().await?;
+        let (mut queues, mut unreadable) = (Vec::with_capacity(names.len()), Vec::new());
+        let mut calls = Vec::with_capacity(names.len());
+        for name in &names {
+            calls.push(inspector.stats(name).boxed());
+        }
+        let answers = together(calls).await;
+        for (name, stats) in names.into_iter().zip(answers) {
+            match stats {
+                Ok(stats) => queues.push(Queue { name, stats }),
+                Err(error @ Error::WrongType { .. }) => unreadable.push((name, error_text(&error))),
+                Err(error) => return Err(error),
+            }
+        }
+        let details = match last.map(|last| &last.details).filter(|details| details.taken.elapsed() < DETAILS) {
+            Some(details) => details.clone(),
+            None => Details::take(inspector, &queues).await?,
+        };
+        Ok(Snapshot { at: SystemTime::now(), taken, cost: taken.elapsed(), condition, queues, unreadable, details })
+    }
+
+    /// How many jobs are in a state, in one queue or in all.
+    pub(crate) fn count(&self, queue: Option<&str>, state: JobState) -> u64 {
+        let chosen = self.queues.iter().filter(|each| queue.is_none_or(|queue| queue == each.name));
+        chosen.map(|queue| queue.stats.count(state)).sum()
+    }
+
+    pub(crate) fn total(&self, counter: Counter) -> u64 {
+        self.queues.iter().map(|queue| queue.stats.total(counter)).sum()
+    }
+
+    pub(crate) fn queue(&self, name: &str) -> Option<&Queue> {
+        self.queues.binary_search_by(|queue| queue.name.as_str().cmp(name)).ok().map(|at| &self.queues[at])
+    }
+}
+
+impl Details {
+    async fn take(inspector: &Inspector, queues: &[Queue]) -> Result<Details, Error> {
+        let durability = inspector.durability().await?;
+        let (mut calls, mut firsts, mut waiting) = (Vec::with_capacity(queues.len()), Vec::new(), Vec::new());
+        for queue in queues {
+            calls.push(inspector.workers_of(&queue.name).boxed());
+            if queue.stats.count(JobState::Ready) > 0 {
+                waiting.push(queue.name.clone());
+                firsts.push(inspector.list(&queue.name, JobState::Ready, 0, 1).boxed());
+            }
+        }
+        // A queue that cannot be read is told of by its statistics, or by the doctor.
+        let workers = WorkerRecord::merged(together(calls).await.into_iter().flatten().flatten());
+        let mut oldest = BTreeMap::new();
+        for (queue, page) in waiting.into_iter().zip(together(firsts).await) {
+            if let Some(since) = page.ok().and_then(|page| page.jobs.first().and_then(|job| job.enqueued_at)) {
+                oldest.insert(queue, since);
+            }
+        }
+        let mut groups = Vec::new();
+        for state in [JobState::Dead, JobState::Retry, JobState::Parked] {
+            for queue in most(queues, state) {
+                groups.extend(look_into(inspector, queue, state).await);
+            }
+        }
+        let mut holds = BTreeMap::new();
+        for queue in most(queues, JobState::Active) {
+            for job in sample(inspector, queue, JobState::Active).await {
+                if let Some(holder) = holder(&job) {
+                    *holds.entry(holder).or_default() += 1;
+                }
+            }
+        }
+        Ok(Details { taken: Instant::now(), durability, workers, oldest, groups, holds })
+    }
+}
+
+/// The answers to many calls, in order.
+pub(crate) async fn together<T: Send>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    stream::iter(calls).buffered(CALLS).collect().await
+}
+
+/// The worker that holds a job, by the lane in its tag.
+pub(crate) fn holder(job: &JobRecord) -> Option<ProcessId> {
+    job.tag.as_deref()?.split('.').next()?.parse().ok()
+}
+
+/// The queues with the most jobs in a state.
+fn most(queues: &[Queue], state: JobState) -> Vec<&Queue> {
+    let mut found: Vec<&Queue> = queues.iter().filter(|queue| queue.stats.count(state) > 0).collect();
+    found.sort_by_key(|queue| std::cmp::Reverse(queue.stats.count(state)));
+    found.truncate(LOOKED_INTO);
+    found
+}
+
+/// The last jobs of a listing: of those that have ended the newest, of the others as good as any.
+async fn sample(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<JobRecord> {
+    let from = queue.stats.count(state).saturating_sub(SAMPLE as u64);
+    // A queue that cannot be listed has said so elsewhere.
+    inspector.list(&queue.name, state, from, SAMPLE).await.map(|page| page.jobs).unwrap_or_default()
+}
+
+async fn look_into(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<Group> {
+    let mut found: BTreeMap<(String, &'static str), (u64, JobRecord)> = BTreeMap::new();
+    for job in sample(inspector, queue, state).await {
+        let key = (job.task.clone().unwrap_or_default(), job.reason.map_or("", |reason| reason.name()));
+        found.entry(key).and_modify(|(jobs, last)| (*jobs, *last) = (*jobs + 1, job.clone())).or_insert((1, job));
+    }
+    let mut groups = Vec::new();
+    for ((task, reason), (jobs, example)) in found {
+        // The list leaves the errors out.
+        let error = match state {
+            JobState::Parked => None,
+            _ => inspector.show(&example.address).await.ok().and_then(|job| job.last_error().map(str::to_owned)),
+        };
+        groups.push(Group { queue: queue.name.clone(), state, task, reason, jobs, error });
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.jobs));
+    groups
+}

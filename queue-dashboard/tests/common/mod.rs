@@ -1,0 +1,182 @@
+//! Dashboards on real brokers, asked over HTTP.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use axum::{Router, http::request::Parts};
+use queue_core::{Client, JobAddress, JobState, prelude::*};
+use queue_dashboard::{Dashboard, Person, Role};
+use queue_tests::server::{self, Kind};
+use queue_worker::{Shutdown, Worker};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+/// Fails, or does what it is told.
+#[task(queue = "mail", max_attempts = 1, retention = "1h")]
+pub(crate) async fn send_mail(to: String, password: Option<String>, fail: Option<String>) -> Result<String, String> {
+    let _ = password;
+    match fail {
+        Some(error) => Err(error),
+        None => Ok(format!("sent to {to}")),
+    }
+}
+
+/// A broker of its own for a test.
+pub(crate) struct Bed {
+    pub(crate) client: Client,
+    _folder: TempDir,
+}
+
+impl Bed {
+    pub(crate) async fn sqlite() -> Bed {
+        let folder = tempfile::tempdir().unwrap();
+        let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
+        Bed { client, _folder: folder }
+    }
+
+    pub(crate) async fn redis() -> Bed {
+        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+        let url = format!("{}?namespace=dash{}-{nanos}", server::shared(Kind::Redis), std::process::id());
+        Bed { client: Client::connect(&url).await.unwrap(), _folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) async fn enqueue(&self, id: &str, fail: Option<&str>) -> JobAddress {
+        let job = send_mail::job(format!("{id}@example.com"), Some("hunter2".to_owned()), fail.map(str::to_owned)).id(id);
+        job.enqueue(&self.client).await.unwrap().address().clone()
+    }
+
+    /// Lets a worker run until there are so many jobs in a state.
+    pub(crate) async fn work_until(&self, state: JobState, jobs: u64) {
+        let stop = Shutdown::new();
+        let worker = Worker::new(self.client.clone()).queue("mail").release("v42");
+        let running = tokio::spawn(worker.run_with(stop.clone()));
+        self.wait_for(state, jobs).await;
+        stop.drain();
+        running.await.unwrap().unwrap();
+    }
+
+    pub(crate) async fn wait_for(&self, state: JobState, jobs: u64) {
+        let inspector = self.client.inspector();
+        let until = tokio::time::Instant::now() + Duration::from_secs(30);
+        while inspector.stats("mail").await.unwrap().count(state) < jobs {
+            assert!(tokio::time::Instant::now() < until, "never {jobs} jobs {state}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub(crate) async fn site(&self) -> Site {
+        Site::mounted(queue_dashboard::router(self.client.clone()), "/queue").await
+    }
+}
+
+/// Whoever says so is it.
+pub(crate) fn role_of(request: &Parts) -> Option<Person> {
+    let role = match request.headers.get("x-role")?.to_str().ok()? {
+        "view" => Role::View,
+        "operate" => Role::Operate,
+        "admin" => Role::Admin,
+        _ => return None,
+    };
+    Some(Person::new("ada", role))
+}
+
+/// A dashboard that is served.
+pub(crate) struct Site {
+    pub(crate) address: SocketAddr,
+    pub(crate) base: String,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) body: String,
+    pub(crate) bytes: usize,
+}
+
+impl Site {
+    pub(crate) async fn mounted(dashboard: Dashboard, base: &str) -> Site {
+        let dashboard: Router = dashboard.authorize(role_of);
+        let app = if base == "/" { dashboard } else { Router::new().nest(base, dashboard) };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        Site { address, base: if base == "/" { String::new() } else { base.to_owned() } }
+    }
+
+    /// Sends exactly this; `host` and the role are added unless they are given.
+    pub(crate) async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        ask(self.address, method, &format!("{}{path}", self.base), headers, body).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[("x-role", "admin")], "").await
+    }
+
+    /// Sends a form as a browser would that has loaded a page before.
+    pub(crate) async fn post(&self, role: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let token = "0123456789abcdef0123456789abcdef";
+        let body: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+        let body = format!("csrf={token}&{}", body.join("&"));
+        let cookie = format!("queue_csrf={token}");
+        let headers = [
+            ("x-role", role),
+            ("cookie", cookie.as_str()),
+            ("sec-fetch-site", "same-origin"),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ];
+        self.ask("POST", path, &headers, &body).await
+    }
+}
+
+pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut request = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request.push_str(&format!("host: {address}\r\n"));
+    }
+    headers.iter().filter(|(_, value)| !value.is_empty()).for_each(|(name, value)| request.push_str(&format!("{name}: {value}\r\n")));
+    stream.write_all(format!("{request}\r\n{body}").as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // A server that refuses a large body may cut the connection behind its answer.
+    let _ = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.expect("an answer in time");
+    let text = String::from_utf8_lossy(&answer);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: no answer: {text}"));
+    let mut lines = head.lines();
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let headers =
+        lines.filter_map(|line| line.split_once(": ")).map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
+    Answer { status, headers, body: body.to_owned(), bytes: answer.len() }
+}
+
+pub(crate) fn encode(text: &str) -> String {
+    text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// Makes a test of each of these functions on every broker.
+#[macro_export]
+macro_rules! on_brokers {
+    ($($case:ident)*) => {
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case(super::common::Bed::sqlite().await).await;
+            })*
+        }
+
+        mod on_redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case(super::common::Bed::redis().await).await;
+            })*
+        }
+    };
+}

@@ -1,0 +1,215 @@
+//! The pages, over both brokers.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Bed, Site, encode};
+use queue_core::{Client, JobState};
+use queue_tests::server::{Kind, Server};
+
+on_brokers! {
+    every_page_has_an_empty_state
+    the_overview_says_what_is_wrong
+    links_follow_the_place_where_it_is_mounted
+    jobs_are_narrowed_and_paged_without_losing_one
+    what_is_done_to_the_selected_is_done_to_them_alone
+    a_job_shows_its_errors_and_hides_its_secrets
+    a_queue_is_paused_and_resumed
+    a_first_visit_is_less_than_sixty_kilobytes
+}
+
+async fn every_page_has_an_empty_state(bed: Bed) {
+    let site = bed.site().await;
+    for (path, text) in [
+        ("", "No queue yet"),
+        ("/queues", "No queue yet"),
+        ("/jobs", "Nothing waits"),
+        ("/jobs?state=dead", "Jobs that fail for good would be here"),
+        ("/workers", "No worker."),
+    ] {
+        let answer = site.get(path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(answer.body.contains(text), "{path} does not say `{text}`: {}", answer.body);
+    }
+    assert_eq!(site.get("/jobs/mail/none").await.status, 404);
+    assert_eq!(site.get("/nothing").await.status, 404);
+    assert_eq!(site.get("/jobs?state=asleep").await.status, 400);
+}
+
+async fn the_overview_says_what_is_wrong(bed: Bed) {
+    bed.enqueue("waits", None).await;
+    let site = bed.site().await;
+    let page = site.get("").await.body;
+    assert!(page.contains("No live worker serves the queue `mail`: 1 job is waiting."), "{page}");
+    bed.enqueue("fails", Some("smtp says 550")).await;
+    bed.work_until(JobState::Dead, 1).await;
+    // A snapshot may be half a second old, and what takes more calls two.
+    let page = eventually(&site, "", "smtp says 550").await;
+    assert!(page.contains("Dead in `mail`: 1 job of the task `send_mail` failed in every attempt."), "{page}");
+    let page = site.get("/workers").await.body;
+    assert!(page.contains("v42"), "{page}");
+}
+
+/// The page, once it contains a text.
+async fn eventually(site: &Site, path: &str, text: &str) -> String {
+    let until = tokio::time::Instant::now() + Duration::from_secs(15);
+    loop {
+        let page = site.get(path).await.body;
+        if page.contains(text) {
+            return page;
+        }
+        assert!(tokio::time::Instant::now() < until, "{path} never says `{text}`: {page}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
+    bed.enqueue("one", None).await;
+    for base in ["/", "/q", "/a/b"] {
+        let site = Site::mounted(queue_dashboard::router(bed.client.clone()), base).await;
+        let home = if base == "/" { "/" } else { "" };
+        for path in [home, "/queues", "/jobs", "/jobs/mail/one", "/workers"] {
+            let answer = site.get(path).await;
+            assert_eq!(answer.status, 200, "{base} {path}");
+            let links = ["href=\"", "src=\"", "action=\"", "data-live=\""].into_iter().flat_map(|name| answer.body.split(name).skip(1));
+            let links = links
+                .map(|rest| rest.split('"').next().unwrap().replace("&amp;", "&").replace("&#38;", "&"))
+                .filter(|link| !link.starts_with('#'));
+            for link in links {
+                assert!(!link.starts_with("//"), "{base} {path}: {link}");
+                let inner = link.strip_prefix(site.base.as_str()).unwrap_or_else(|| panic!("{base} {path}: {link} leads out"));
+                if !inner.contains("/live/") && !inner.contains("/pause") && !["/jobs/cancel", "/jobs/delete"].contains(&inner) {
+                    assert_eq!(site.get(inner).await.status, 200, "{base} {path}: {link}");
+                }
+            }
+        }
+    }
+}
+
+async fn jobs_are_narrowed_and_paged_without_losing_one(bed: Bed) {
+    let ids: Vec<String> = (0..130).map(|n| format!("job-{n:03}")).collect();
+    for id in &ids {
+        bed.enqueue(id, None).await;
+    }
+    let site = bed.site().await;
+    let mut seen = Vec::new();
+    let mut path = "/jobs?state=ready".to_owned();
+    loop {
+        let page = site.get(&path).await.body;
+        seen.extend(page.split("name=\"job\" value=\"mail/").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()));
+        let Some(next) = page.split("rel=\"next\"").next().filter(|_| page.contains("rel=\"next\"")) else { break };
+        let link = next.rsplit("href=\"").next().unwrap().split('"').next().unwrap();
+        path = link.replace("&amp;", "&").replace("&#38;", "&").strip_prefix(&site.base).unwrap().to_owned();
+        assert!(seen.len() <= 130, "it goes round in circles");
+    }
+    seen.sort();
+    assert_eq!(seen, ids);
+    let rows = |page: &str| page.matches("data-pick").count();
+    assert_eq!(rows(&site.get("/jobs?state=ready&text=job-07").await.body), 10);
+    assert_eq!(rows(&site.get("/jobs?state=ready&text=JOB-07&task=send").await.body), 10);
+    assert_eq!(rows(&site.get("/jobs?state=ready&task=other").await.body), 0);
+    assert_eq!(rows(&site.get("/jobs?state=ready&queue=other").await.body), 0);
+    assert_eq!(rows(&site.get("/jobs?state=ready&text=009%40example").await.body), 1, "the parameters are searched");
+    assert_eq!(rows(&site.get("/jobs?state=ready&text=hunter2").await.body), 0, "a secret is not found by its text");
+    assert_eq!(rows(&site.get("/jobs?state=ready&text=job").await.body), 50, "a page has its bound");
+}
+
+async fn what_is_done_to_the_selected_is_done_to_them_alone(bed: Bed) {
+    for id in ["a", "b", "c"] {
+        bed.enqueue(id, Some("no")).await;
+    }
+    bed.work_until(JobState::Dead, 3).await;
+    let site = bed.site().await;
+    let stats = async || bed.client.inspector().stats("mail").await.unwrap();
+    let answer = site
+        .post("operate", "/jobs/requeue", &[("job", "mail/a"), ("job", "mail/b"), ("job", "mail/none"), ("back", "jobs?state=dead")])
+        .await;
+    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, "/queue/jobs?state=dead&did=requeue&n=2&of=3"));
+    assert!(site.get("/jobs?state=dead&did=requeue&n=2&of=3").await.body.contains("2 of 3 jobs were requeued"));
+    assert_eq!((stats().await.count(JobState::Ready), stats().await.count(JobState::Dead)), (2, 1));
+    // A harmful change is asked about first.
+    let answer = site.post("operate", "/jobs/cancel", &[("job", "mail/a"), ("back", "jobs")]).await;
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.contains("cancel this job?"), "{}", answer.body);
+    assert_eq!(stats().await.count(JobState::Cancelled), 0);
+    let answer = site.post("operate", "/jobs/cancel", &[("job", "mail/a"), ("sure", "yes"), ("back", "jobs/mail/a")]).await;
+    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, "/queue/jobs/mail/a?did=cancel&n=1&of=1"));
+    assert_eq!(stats().await.count(JobState::Cancelled), 1);
+    let answer = site.post("admin", "/jobs/delete", &[("job", "mail/c"), ("sure", "yes"), ("back", "jobs/mail/c")]).await;
+    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, "/queue/jobs?did=delete&n=1&of=1"));
+    assert_eq!(stats().await.count(JobState::Dead), 0);
+    let answer = site.post("operate", "/jobs/requeue", &[("back", "jobs")]).await;
+    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, "/queue/jobs?did=requeue&n=0&of=0"));
+    let many: Vec<(&str, &str)> = std::iter::repeat_n(("job", "mail/b"), 101).collect();
+    assert_eq!(site.post("operate", "/jobs/requeue", &many).await.status, 413);
+    assert_eq!(site.post("operate", "/jobs/requeue", &[("job", "no address")]).await.status, 400);
+}
+
+async fn a_job_shows_its_errors_and_hides_its_secrets(bed: Bed) {
+    bed.enqueue("bad", Some("mailbox is full")).await;
+    bed.enqueue("good", None).await;
+    bed.work_until(JobState::Dead, 1).await;
+    bed.work_until(JobState::Done, 1).await;
+    let site = bed.site().await;
+    let page = site.get("/jobs/mail/bad").await.body;
+    for text in ["Attempt 1 failed", "mailbox is full", "bad@example.com", "Dead since", "Requeue", "••••••"] {
+        assert!(page.contains(text), "no `{text}`: {page}");
+    }
+    assert!(!page.contains("hunter2"), "{page}");
+    let page = site.get("/jobs/mail/good").await.body;
+    assert!(page.contains("sent to good@example.com") && page.contains(">done<"), "{page}");
+}
+
+async fn a_queue_is_paused_and_resumed(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let site = bed.site().await;
+    assert!(site.get("/queues").await.body.contains("Pause mail"));
+    let answer = site.post("operate", "/queues/pause", &[("queue", "mail"), ("back", "queues?text=ma")]).await;
+    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, "/queue/queues?text=ma&did=pause"));
+    assert!(bed.client.inspector().stats("mail").await.unwrap().paused);
+    let page = site.get("/queues?text=ma&did=pause").await.body;
+    assert!(page.contains("Resume mail") && page.contains("The queue is paused."), "who has changed something sees it: {page}");
+    assert!(site.get("").await.body.contains("The queue `mail` is paused"));
+    site.post("operate", "/queues/resume", &[("queue", "mail")]).await;
+    assert!(!bed.client.inspector().stats("mail").await.unwrap().paused);
+    assert_eq!(site.post("operate", "/queues/pause", &[("queue", "none")]).await.status, 404);
+    assert_eq!(bed.client.inspector().queues().await.unwrap(), ["mail"], "a name that nobody knows makes no queue");
+}
+
+async fn a_first_visit_is_less_than_sixty_kilobytes(bed: Bed) {
+    for n in 0..12 {
+        let job = common::send_mail::job("a".to_owned(), None, None).queue(&format!("queue-{n}"));
+        job.enqueue(&bed.client).await.unwrap();
+    }
+    let site = bed.site().await;
+    let page = site.get("").await;
+    let mut bytes = page.bytes;
+    for asset in page.body.split('"').filter(|part| part.contains("/assets/")) {
+        let answer = site.get(asset.strip_prefix(&site.base).unwrap()).await;
+        assert_eq!(answer.headers["cache-control"], "public, max-age=31536000, immutable");
+        bytes += answer.bytes;
+    }
+    println!("a first visit: {bytes} bytes");
+    assert!(bytes < 60_000, "{bytes} bytes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_goes_away_leaves_a_page_that_says_so_on_redis() {
+    let mut server = Server::start(Kind::Redis);
+    let client = Client::connect(&server.url()).await.unwrap();
+    common::send_mail::job("a".to_owned(), None, None).enqueue(&client).await.unwrap();
+    let site = Site::mounted(queue_dashboard::router(client), "/queue").await;
+    assert!(site.get("").await.body.contains("No live worker"));
+    server.kill();
+    let page = eventually(&site, "", "The broker does not answer.").await;
+    assert!(page.contains("What you see is from") && page.contains("No live worker"), "the last figures stay: {page}");
+    assert_eq!(site.get("/jobs?state=ready").await.status, 503);
+    server.restart();
+    let until = tokio::time::Instant::now() + Duration::from_secs(20);
+    while site.get("").await.body.contains("The broker does not answer.") {
+        assert!(tokio::time::Instant::now() < until, "it never comes back");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(encode("a b"), "a%20b");
+}
