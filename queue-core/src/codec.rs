@@ -16,7 +16,10 @@ pub const ELEMENTS_MAX: usize = 1_000_000;
 pub(crate) const USUAL: usize = 256;
 
 /// Encodes a value: structs as maps by field name, bytes as binary.
-pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
+///
+/// # Errors
+/// What the value's `Serialize` says.
+pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(USUAL);
     encode_into(&mut bytes, value)?;
     Ok(bytes)

@@ -133,6 +133,7 @@
       prefix = 0;
     });
 
+    document.querySelector('.tabs [aria-current]')?.scrollIntoView({ inline: 'center', block: 'nearest' });
     after();
     open();
   });

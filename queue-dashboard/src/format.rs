@@ -78,6 +78,19 @@ impl Moment {
     }
 }
 
+/// How long ago something was, as a worker was last heard of.
+pub(crate) fn ago(time: Duration) -> String {
+    if time.as_secs() == 0 { "now".to_owned() } else { format!("{} ago", span(time)) }
+}
+
+/// An id that fits into a column: of a generated one, the ends.
+pub(crate) fn short_id(id: &str) -> String {
+    match (id.is_ascii(), id.len()) {
+        (true, 36) => format!("{}…{}", &id[..8], &id[32..]),
+        _ => short(id, 40),
+    }
+}
+
 /// A text on one line, cut to so many characters.
 pub(crate) fn short(text: &str, characters: usize) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -78,12 +78,14 @@ impl History {
         between(*first.get(queue)?, *last.get(queue)?, now.duration_since(*then))
     }
 
-    /// The rates of each step, oldest first, with how long ago the step ended.
-    pub(crate) fn steps(&self) -> Vec<(Duration, Rates)> {
+    /// The rates of each step, oldest first, with how long ago the step ended, and how long it was.
+    pub(crate) fn steps(&self) -> Vec<(Duration, Duration, Rates)> {
         let Some((now, _)) = self.all.back() else { return Vec::new() };
         let pairs = self.all.iter().zip(self.all.iter().skip(1));
-        let steps = pairs
-            .filter_map(|((then, first), (at, last))| Some((now.duration_since(*at), between(*first, *last, at.duration_since(*then))?)));
+        let steps = pairs.filter_map(|((then, first), (at, last))| {
+            let long = at.duration_since(*then);
+            Some((now.duration_since(*at), long, between(*first, *last, long)?))
+        });
         steps.collect()
     }
 
@@ -127,7 +129,7 @@ mod tests {
         assert_eq!(kept.back().unwrap().1.done, 5_999);
         let history = History { all: kept, ..History::default() };
         assert!((history.rates().unwrap().done - 10.0).abs() < 0.1, "{:?}", history.rates());
-        assert!(history.steps().iter().all(|(_, rates)| (rates.done - 10.0).abs() < 0.1));
+        assert!(history.steps().iter().all(|(.., rates)| (rates.done - 10.0).abs() < 0.1));
     }
 
     #[test]

@@ -64,6 +64,11 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
+    /// The text in pieces: names, which stand between backticks, are the second of each two.
+    pub(crate) fn pieces(&self) -> Vec<(bool, &str)> {
+        self.text.split('`').enumerate().map(|(i, piece)| (i % 2 == 1, piece)).filter(|(_, piece)| !piece.is_empty()).collect()
+    }
+
     fn new(tone: Tone, text: impl Into<String>, way_out: impl Into<String>) -> Self {
         Finding { tone, text: text.into(), way_out: way_out.into(), link: None, quote: None }
     }
@@ -116,7 +121,7 @@ fn of_the_broker(snapshot: &Snapshot) -> Vec<Finding> {
 fn unserved(_: &Snapshot, queue: &Queue) -> Option<Finding> {
     let of = |state| queue.stats.count(state);
     let (ready, later) = (of(JobState::Ready), of(JobState::Scheduled) + of(JobState::Retry));
-    if queue.stats.workers > 0 || ready + later + of(JobState::Active) == 0 {
+    if queue.stats.paused || queue.stats.workers > 0 || ready + later + of(JobState::Active) == 0 {
         return None;
     }
     let name = &queue.name;

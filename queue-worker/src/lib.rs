@@ -45,7 +45,7 @@ mod tuning;
 mod worker;
 
 #[cfg(feature = "cli")]
-pub use self::cli::run;
+pub use self::cli::{operate, run};
 pub use self::{
     config::{FailedAttempt, QueueConfig},
     error::WorkerError,

@@ -9,7 +9,7 @@ use axum::{
     http::{StatusCode, header::LOCATION},
     response::{IntoResponse, Response},
 };
-use queue_core::{Error, JobAddress};
+use queue_core::{Change, JobAddress, JobId};
 
 use super::{Content, whole, written};
 use crate::{
@@ -22,41 +22,12 @@ use crate::{
 /// Most jobs of one change.
 const JOBS: usize = 100;
 
-/// What is done to jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verb {
-    Requeue,
-    Promote,
-    Cancel,
-    Delete,
-}
-
-impl Verb {
-    fn name(self) -> &'static str {
-        match self {
-            Verb::Requeue => "requeue",
-            Verb::Promote => "promote",
-            Verb::Cancel => "cancel",
-            Verb::Delete => "delete",
-        }
-    }
-
-    /// What a person should know before it is done.
-    fn warning(self) -> Option<&'static str> {
-        match self {
-            Verb::Requeue | Verb::Promote => None,
-            Verb::Cancel => Some("A cancelled job does not run. One that runs is told to stop, and nothing of what it returns counts."),
-            Verb::Delete => Some("A deleted job is gone, with its parameters, errors and result. This cannot be undone."),
-        }
-    }
-
-    async fn one(self, shared: &Shared, job: &JobAddress) -> Result<(), Error> {
-        match self {
-            Verb::Requeue => shared.inspector.requeue(job).await,
-            Verb::Promote => shared.inspector.promote(job).await,
-            Verb::Cancel => shared.inspector.cancel(job).await.map(drop),
-            Verb::Delete => shared.inspector.delete(job).await,
-        }
+/// What a person should know before a change is made.
+fn warning(change: Change) -> Option<&'static str> {
+    match change {
+        Change::Cancel => Some("A cancelled job does not run. One that runs is told to stop, and nothing of what it returns counts."),
+        Change::Delete => Some("A deleted job is gone, with its parameters, errors and result. This cannot be undone."),
+        _ => None,
     }
 }
 
@@ -67,7 +38,7 @@ pub(crate) async fn requeue(
     Extension(viewer): Extension<Viewer>,
     Extension(form): Extension<Form>,
 ) -> Response {
-    told(change(&shared, &viewer, &form.0, Verb::Requeue).await, &viewer)
+    told(change(&shared, &viewer, &form.0, Change::Requeue).await, &viewer)
 }
 
 pub(crate) async fn promote(
@@ -75,7 +46,7 @@ pub(crate) async fn promote(
     Extension(viewer): Extension<Viewer>,
     Extension(form): Extension<Form>,
 ) -> Response {
-    told(change(&shared, &viewer, &form.0, Verb::Promote).await, &viewer)
+    told(change(&shared, &viewer, &form.0, Change::Promote).await, &viewer)
 }
 
 pub(crate) async fn cancel(
@@ -83,7 +54,7 @@ pub(crate) async fn cancel(
     Extension(viewer): Extension<Viewer>,
     Extension(form): Extension<Form>,
 ) -> Response {
-    told(change(&shared, &viewer, &form.0, Verb::Cancel).await, &viewer)
+    told(change(&shared, &viewer, &form.0, Change::Cancel).await, &viewer)
 }
 
 pub(crate) async fn delete(
@@ -91,7 +62,7 @@ pub(crate) async fn delete(
     Extension(viewer): Extension<Viewer>,
     Extension(form): Extension<Form>,
 ) -> Response {
-    told(change(&shared, &viewer, &form.0, Verb::Delete).await, &viewer)
+    told(change(&shared, &viewer, &form.0, Change::Delete).await, &viewer)
 }
 
 pub(crate) async fn pause(
@@ -122,9 +93,11 @@ struct Confirm<'a> {
     warning: &'static str,
     jobs: &'a [JobAddress],
     back: &'a str,
+    /// Where it leads that nothing is done.
+    back_to: &'a str,
 }
 
-async fn change(shared: &Shared, viewer: &Viewer, form: &Params, verb: Verb) -> Answer {
+async fn change(shared: &Shared, viewer: &Viewer, form: &Params, change: Change) -> Answer {
     let mut jobs = form.all("job").take(JOBS + 1).map(str::parse).collect::<Result<Vec<JobAddress>, _>>()?;
     if jobs.len() > JOBS {
         return Err(Problem::too_large());
@@ -132,40 +105,38 @@ async fn change(shared: &Shared, viewer: &Viewer, form: &Params, verb: Verb) -> 
     jobs.sort();
     jobs.dedup();
     let back = form.get("back").unwrap_or_default();
-    if let Some(warning) = verb.warning().filter(|_| !jobs.is_empty() && form.get("sure") != Some("yes")) {
-        let html = written(&Confirm { viewer, verb: verb.name(), warning, jobs: &jobs, back })?;
-        let title = format!("{} {}?", verb.name(), if jobs.len() == 1 { "the job" } else { "the jobs" });
+    if let Some(warning) = warning(change).filter(|_| !jobs.is_empty() && form.get("sure") != Some("yes")) {
+        let back_to = target(back, "");
+        let html =
+            written(&Confirm { viewer, verb: change.name(), warning, jobs: &jobs, back, back_to: back_to.trim_end_matches(['?', '&']) })?;
+        let title = format!("{change} {}?", if jobs.len() == 1 { "the job" } else { "the jobs" });
         return Ok(whole(shared, viewer, &Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, told: None }));
     }
-    let (mut changed, mut refused) = (BTreeMap::<String, Vec<String>>::new(), 0);
-    let mut failure = None;
+    let mut of_queue = BTreeMap::<&str, Vec<JobId>>::new();
     for job in &jobs {
-        match verb.one(shared, job).await {
-            Ok(()) => changed.entry(job.queue.to_string()).or_default().push(job.id.to_string()),
-            Err(Error::NoSuchJob(_) | Error::WrongState { .. }) => refused += 1,
+        of_queue.entry(&job.queue).or_default().push(job.id.clone());
+    }
+    let mut n = 0;
+    for (queue, ids) in of_queue {
+        let changed = match shared.inspector.change_many(queue, change, &ids).await {
+            Ok(changed) => changed,
             Err(error) => {
-                failure = Some(error);
-                break;
+                // Whether this was carried out is not known: it stands in the log, too.
+                audit(viewer, change.name(), queue, &ids, None);
+                shared.outdate().await;
+                let mut problem = Problem::from(error);
+                problem.text = format!("{}. {n} of {} jobs were changed before.", problem.text.trim_end_matches('.'), jobs.len());
+                return Err(problem);
             }
-        }
-    }
-    let n: usize = changed.values().map(Vec::len).sum();
-    for (queue, ids) in &changed {
-        audit(viewer, verb.name(), queue, &ids.join(","), ids.len());
-    }
-    if n == 0 && !jobs.is_empty() {
-        let refused: Vec<String> = jobs.iter().map(ToString::to_string).collect();
-        audit(viewer, verb.name(), "-", &refused.join(","), 0);
+        };
+        let done: Vec<JobId> = ids.iter().zip(changed).filter(|(_, changed)| changed.done()).map(|(id, _)| id.clone()).collect();
+        n += done.len();
+        audit(viewer, change.name(), queue, if done.is_empty() { &ids } else { &done }, Some(done.len()));
     }
     shared.outdate().await;
-    if let Some(error) = failure {
-        let mut problem = Problem::from(error);
-        problem.text = format!("{} {n} of {} were changed before, {refused} were in another state.", problem.text, jobs.len());
-        return Err(problem);
-    }
-    let told = query(&[("did", verb.name()), ("n", &n.to_string()), ("of", &jobs.len().to_string())]);
+    let told = query(&[("did", change.name()), ("n", &n.to_string()), ("of", &jobs.len().to_string())]);
     // A deleted job has no page any more.
-    let back = if verb == Verb::Delete && back.starts_with("jobs/") { "jobs" } else { back };
+    let back = if change == Change::Delete && back.starts_with("jobs/") { "jobs" } else { back };
     Ok(see(viewer, back, &told))
 }
 
@@ -181,14 +152,15 @@ async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: boo
     } else {
         shared.inspector.resume(&queue).await?
     }
-    audit(viewer, verb, &queue, "-", 0);
+    audit(viewer, verb, &queue, &[], None);
     shared.outdate().await;
     Ok(see(viewer, form.get("back").unwrap_or("queues"), &query(&[("did", verb)])))
 }
 
 /// Who did what. The names of queues and jobs have a grammar of their own, so that nobody writes lines of theirs into the log.
-fn audit(viewer: &Viewer, verb: &'static str, queue: &str, jobs: &str, changed: usize) {
+fn audit(viewer: &Viewer, verb: &'static str, queue: &str, jobs: &[JobId], changed: Option<usize>) {
     let (who, role) = viewer.person.as_ref().map_or(("-", "-"), |person| (person.name(), person.role().name()));
+    let jobs = jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, jobs, changed, "changed by a person");
 }
 

@@ -135,7 +135,7 @@ fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String
                 Some("buried") => "its handler gave it up".to_owned(),
                 _ => format!("it failed {}", times(job.failures)),
             };
-            format!("Dead since {}: {why}. It runs again only if a person requeues it.", relative(job.ended_at).unwrap_or_default())
+            format!("Dead: {why}. It runs again only if a person requeues it.")
         }
         JobState::Cancelled => format!("Cancelled {}.", relative(job.ended_at).unwrap_or_default()),
         JobState::Expired => format!("Expired {}: it had not started in time.", relative(job.ended_at).unwrap_or_default()),

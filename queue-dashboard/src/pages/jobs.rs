@@ -9,11 +9,11 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{JobRecord, JobState};
+use queue_core::{Change, JobRecord, JobState};
 
 use super::{Content, Stale, whole, written};
 use crate::{
-    format::{Moment, number, short},
+    format::{Moment, number, short, short_id},
     guard::Viewer,
     jobs::{Place, Wanted, errors, find},
     params::{Params, query},
@@ -59,6 +59,7 @@ struct Row {
     address: String,
     path: String,
     id: String,
+    short_id: String,
     queue: String,
     task: String,
     when: Option<Moment>,
@@ -74,26 +75,14 @@ struct Row {
 #[derive(Clone, Copy)]
 pub(crate) struct Verb {
     pub(crate) name: &'static str,
-    pub(crate) label: &'static str,
     pub(crate) is_harmful: bool,
 }
 
-const REQUEUE: Verb = Verb { name: "requeue", label: "Requeue", is_harmful: false };
-const PROMOTE: Verb = Verb { name: "promote", label: "Promote", is_harmful: false };
-const CANCEL: Verb = Verb { name: "cancel", label: "Cancel", is_harmful: true };
-const DELETE: Verb = Verb { name: "delete", label: "Delete", is_harmful: true };
-
 /// The verbs for a state, of those that the viewer may use.
 pub(crate) fn verbs(state: JobState, viewer: &Viewer) -> Vec<Verb> {
-    let all: &[Verb] = match state {
-        JobState::Scheduled | JobState::Retry => &[PROMOTE, CANCEL, DELETE],
-        JobState::Ready | JobState::Parked => &[CANCEL, DELETE],
-        JobState::Active => &[CANCEL],
-        JobState::Dead => &[REQUEUE, DELETE],
-        _ => &[DELETE],
-    };
-    let may = |verb: &Verb| if verb.name == "delete" { viewer.deletes() } else { viewer.operates() };
-    all.iter().copied().filter(may).collect()
+    let may = |change: &Change| if *change == Change::Delete { viewer.deletes() } else { viewer.operates() };
+    let all = Change::ALL.into_iter().filter(|change| change.applies_to(state)).filter(may);
+    all.map(|change| Verb { name: change.name(), is_harmful: matches!(change, Change::Cancel | Change::Delete) }).collect()
 }
 
 /// What a change has done, as the address of the page tells it: in numbers alone, so that no link can put words here.
@@ -105,14 +94,13 @@ pub(crate) struct Told {
 impl Told {
     pub(crate) fn of(params: &Params) -> Option<Told> {
         let (n, of) = (params.number::<0, 100>("n").get(), params.number::<0, 100>("of").get());
-        let did = match params.get("did")? {
-            "requeue" => "requeued",
-            "promote" => "promoted",
-            "cancel" => "cancelled",
-            "delete" => "deleted",
-            "pause" => return Some(Told { text: "The queue is paused.".to_owned(), is_good: true }),
-            "resume" => return Some(Told { text: "The queue is served again.".to_owned(), is_good: true }),
-            _ => return None,
+        let did = params.get("did")?;
+        let plain = |text: &str| Some(Told { text: text.to_owned(), is_good: true });
+        let did = match Change::ALL.into_iter().find(|change| change.name() == did) {
+            Some(change) => change.done(),
+            None if did == "pause" => return plain("The queue is paused."),
+            None if did == "resume" => return plain("The queue is served again."),
+            None => return None,
         };
         let text = match (n, of) {
             (_, 0) => "No job was selected. Nothing was changed.".to_owned(),
@@ -259,6 +247,7 @@ impl Row {
             },
             error: error.map(|error| short(&error, 140)),
             held_by,
+            short_id: short_id(&id),
             id,
         }
     }

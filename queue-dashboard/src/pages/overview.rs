@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, PoisonError},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use askama::Template;
@@ -26,6 +26,7 @@ const QUEUES: usize = 8;
 /// The size of the chart in its own units.
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 120.0;
+const GAP: f64 = 1.5;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -134,13 +135,7 @@ fn tiles(snapshot: &Snapshot, rates: Option<Rates>) -> Vec<Tile> {
             note: format!("on {workers} {}", if workers == 1 { "worker" } else { "workers" }),
             link: "/jobs?state=active",
         },
-        Tile {
-            name: "Done",
-            value: per_second(|rates| rates.done),
-            tone: "",
-            note: "a second, in the last minute".to_owned(),
-            link: "/jobs?state=done",
-        },
+        Tile { name: "Done", value: per_second(|rates| rates.done), tone: "", note: "jobs a second".to_owned(), link: "/jobs?state=done" },
         Tile {
             name: "Failed",
             value: per_second(|rates| rates.failed),
@@ -167,36 +162,25 @@ fn tiles(snapshot: &Snapshot, rates: Option<Rates>) -> Vec<Tile> {
 
 fn chart(history: &History) -> Chart {
     let steps = history.steps();
-    let Some(most) = steps.iter().map(|(_, rates)| rates.done + rates.failed).reduce(f64::max) else { return Chart::default() };
+    let Some(most) = steps.iter().map(|(.., rates)| rates.done + rates.failed).reduce(f64::max) else { return Chart::default() };
     // A round number, so that the scale does not tremble.
-    let top = [1.0, 2.0, 5.0]
-        .iter()
-        .cycle()
-        .zip((0..).flat_map(|power| [10_f64.powi(power); 3]))
-        .map(|(n, power)| n * power)
-        .find(|top| *top >= most);
-    let top = top.unwrap_or(most);
-    let window = History::window().as_secs_f64();
-    let bar_width = WIDTH / 60.0;
-    let bars = steps.iter().map(|(ago, rates)| {
-        let x = (WIDTH * (1.0 - ago.as_secs_f64() / window) - bar_width).max(0.0);
+    let scale = (0..12).flat_map(|power| [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0].map(|n| n * 10_f64.powi(power)));
+    let top = scale.into_iter().find(|top| *top >= most).unwrap_or(most);
+    let place = |ago: Duration| (WIDTH * (1.0 - ago.as_secs_f64() / History::window().as_secs_f64())).max(0.0);
+    let text = |n: f64| format!("{n:.1}");
+    let bars = steps.iter().map(|(ago, long, rates)| {
+        let (from, to) = (place(*ago + *long), place(*ago));
         let (done, failed) = (rates.done / top * HEIGHT, rates.failed / top * HEIGHT);
-        let text = |n: f64| format!("{n:.1}");
         Bar {
-            x: text(x),
-            width: text(bar_width - 2.0),
+            x: text(from),
+            width: text((to - from - GAP).max(1.0)),
             done_y: text(HEIGHT - done),
             done_height: text(done),
             failed_y: text(HEIGHT - done - failed),
             failed_height: text(failed),
         }
     });
-    let (first, last) = (steps.first().map_or(0.0, |(_, rates)| rates.done), steps.last().map_or(0.0, |(_, rates)| rates.done));
-    let says = format!(
-        "Jobs done and failed a second in the last two minutes, at most {}; at first {}, now {} done.",
-        rate(most),
-        rate(first),
-        rate(last)
-    );
+    let now = steps.last().map_or(0.0, |(.., rates)| rates.done);
+    let says = format!("Jobs done and failed a second in the last two minutes: at most {}, now {} done.", rate(most), rate(now));
     Chart { bars: bars.collect(), top: rate(top), says }
 }

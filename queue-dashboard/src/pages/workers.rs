@@ -13,7 +13,7 @@ use queue_core::WorkerRecord;
 
 use super::{Content, Stale, whole, written};
 use crate::{
-    format::{Moment, number, short, span},
+    format::{Moment, ago, number, short, span},
     guard::Viewer,
     params::{Params, query},
     problem::Problem,
@@ -72,7 +72,7 @@ impl Row {
             more_tasks: worker.task_count.saturating_sub(tasks.len() as u64),
             tasks,
             since: worker.since.map(|since| Moment::new(since, now)),
-            heard: span(worker.lease_age),
+            heard: ago(worker.lease_age),
             left: span(worker.lease_left),
             is_live: !worker.lease_left.is_zero(),
             holds: snapshot.details.holds.get(&worker.id).map(|jobs| number(*jobs)),

@@ -99,6 +99,10 @@ Exit codes:
         #[command(subcommand)]
         command: QueuesCommand,
     },
+    /// Serve a dashboard for browsers, read-only unless --allow-actions is given
+    #[cfg(feature = "dashboard")]
+    #[command(after_help = super::dashboard::HELP)]
+    Dashboard(super::dashboard::DashboardArgs),
 }
 
 impl Default for Command {
@@ -223,12 +227,30 @@ pub(super) enum QueuesCommand {
 
 /// Reads the arguments of this process. `Err`: help was printed, or a mistake told.
 pub(super) fn read() -> Result<Args, ExitCode> {
+    read_by(Args::command())
+}
+
+/// The same for a program without tasks: called without a command, it helps.
+pub(super) fn read_or_help() -> Result<Args, ExitCode> {
+    let about = "Look at background jobs and repair them";
+    read_by(Args::command().about(about).subcommand_required(true).arg_required_else_help(true).after_help(OPERATOR_HELP))
+}
+
+const OPERATOR_HELP: &str = "Examples:
+  {bin} --url redis://127.0.0.1:6379 status    what waits, runs and has failed
+  {bin} jobs list --state dead                 what has failed for good
+  {bin} doctor                                 what is wrong
+  {bin} dashboard                              the same in a browser
+
+The queue is the one of --url, else of the environment variable QUEUE_URL, else sqlite://queue.db.";
+
+fn read_by(command: clap::Command) -> Result<Args, ExitCode> {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     if arguments.is_empty() {
         arguments.push("worker".into());
     }
     let bin = std::path::Path::new(&arguments[0]).file_name().map_or_else(|| "worker".into(), |name| name.to_string_lossy());
-    named(Args::command(), &bin).try_get_matches_from(&arguments).and_then(|matches| Args::from_arg_matches(&matches)).map_err(|error| {
+    named(command, &bin).try_get_matches_from(&arguments).and_then(|matches| Args::from_arg_matches(&matches)).map_err(|error| {
         // A closed pipe is no reason to fail; help goes to stdout and is no mistake.
         let _ = error.print();
         ExitCode::from(if error.use_stderr() { super::exit::Exit::Usage } else { super::exit::Exit::Done })

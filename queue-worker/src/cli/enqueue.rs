@@ -18,11 +18,29 @@ const STDIN_MAX: u64 = 8 * 1024 * 1024;
 /// The job that the arguments describe.
 pub(super) fn job(registry: &Registry, args: &EnqueueArgs) -> Result<RawJob, Failure> {
     let task = tasks::find(registry, &args.task)?;
-    let json = match args.args.as_str() {
-        "-" => from_stdin()?,
-        json => json.to_owned(),
-    };
-    let mut job = RawJob::from_json(task, &json)?;
+    Ok(with_options(RawJob::from_json(task, &json(args)?)?, args))
+}
+
+/// The same in a program that does not have the task: its parameters are not checked, and its queue is not known.
+pub(super) fn job_by_name(args: &EnqueueArgs) -> Result<RawJob, Failure> {
+    if args.queue.is_none() {
+        let way_out = "say which with --queue, or use the worker binary of your application";
+        return Err(Failure::new(Exit::Usage, format!("this program does not know the queue of the task `{}`: {way_out}", args.task)));
+    }
+    let wrong = |problem: &str| Failure::new(Exit::Usage, format!("the parameters (--args) are no JSON object: {problem}"));
+    let params: serde_json::Map<_, _> = serde_json::from_str(&json(args)?).map_err(|error| wrong(&error.to_string()))?;
+    let payload = queue_core::codec::encode(&params).map_err(|problem| wrong(&problem.to_string()))?;
+    Ok(with_options(RawJob::new(args.task.as_str(), payload), args))
+}
+
+fn json(args: &EnqueueArgs) -> Result<String, Failure> {
+    match args.args.as_str() {
+        "-" => from_stdin(),
+        json => Ok(json.to_owned()),
+    }
+}
+
+fn with_options(mut job: RawJob, args: &EnqueueArgs) -> RawJob {
     if let Some(queue) = &args.queue {
         job = job.queue(queue);
     }
@@ -53,7 +71,7 @@ pub(super) fn job(registry: &Registry, args: &EnqueueArgs) -> Result<RawJob, Fai
     for (name, value) in &args.header {
         job = job.header(name, value);
     }
-    Ok(job)
+    job
 }
 
 #[derive(Serialize)]

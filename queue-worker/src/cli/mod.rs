@@ -5,6 +5,8 @@
 
 mod args;
 mod condition;
+#[cfg(feature = "dashboard")]
+mod dashboard;
 mod doctor;
 mod enqueue;
 mod exit;
@@ -24,7 +26,7 @@ use queue_core::{Client, registry::Registry};
 
 use self::{
     args::{Args, Command},
-    exit::Failure,
+    exit::{Exit, Failure},
 };
 use crate::Worker;
 
@@ -56,6 +58,7 @@ use crate::Worker;
 /// | `doctor` | checks the broker, and looks through the queues for damage |
 /// | `jobs list`, `show`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
 /// | `queues list`, `pause`, `resume` | stops and resumes claiming |
+/// | `dashboard` | serves a dashboard for browsers (feature `dashboard`) |
 ///
 /// Only `work` and `enqueue` make a SQLite database where there is none.
 ///
@@ -83,14 +86,39 @@ pub async fn run<F>(setup: F) -> ExitCode
 where
     F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
 {
-    let ended = match args::read() {
-        Ok(args) => obey(args, setup).await,
+    match args::read() {
+        Ok(args) => ended(obey(args, setup).await),
+        Err(help_or_mistake) => help_or_mistake,
+    }
+}
+
+/// The command line of the program `queue` of the crate `queue-cli`: every command, without tasks. `enqueue` takes any task by its name
+/// and needs `--queue`, and `work` says that it has nothing to run.
+#[doc(hidden)]
+pub async fn operate() -> ExitCode {
+    let args = match args::read_or_help() {
+        Ok(args) => args,
         Err(help_or_mistake) => return help_or_mistake,
     };
-    match ended {
-        Ok(code) => code,
-        Err(failure) => failure.tell(),
-    }
+    let answer = match &args.command {
+        Some(Command::Work(_)) => {
+            Err(Failure::new(Exit::Setup, "this program has no tasks to run; start the worker binary of your application"))
+        }
+        Some(Command::Enqueue(enqueue)) => enqueue_by_name(&args, enqueue).await,
+        _ => obey(args, async |worker| Ok(worker)).await,
+    };
+    ended(answer)
+}
+
+async fn enqueue_by_name(args: &Args, enqueue: &args::EnqueueArgs) -> Result<ExitCode, Failure> {
+    let job = enqueue::job_by_name(enqueue)?;
+    let url = args.url.clone().map_or_else(Client::url_from_env, Ok)?;
+    enqueue::enqueue(&Client::connect(&url).await?, job, enqueue).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ended(answer: Result<ExitCode, Failure>) -> ExitCode {
+    answer.unwrap_or_else(Failure::tell)
 }
 
 async fn obey<F>(args: Args, setup: F) -> Result<ExitCode, Failure>
@@ -117,6 +145,8 @@ where
             jobs::jobs(&look().await?, command).await?;
         }
         Command::Queues { command } => queues::queues(&look().await?, command).await?,
+        #[cfg(feature = "dashboard")]
+        Command::Dashboard(args) => dashboard::dashboard(look, args).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -82,7 +82,7 @@ fn configured(mut worker: Worker, args: WorkArgs) -> Worker {
 }
 
 /// Logs at level `info`, or as `RUST_LOG` says, unless the application has set up its own logging.
-fn log_to_stderr() {
+pub(super) fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -1,0 +1,99 @@
+//! `dashboard`: serves the dashboard for browsers.
+
+use std::{io::IsTerminal, net::SocketAddr, path::PathBuf};
+
+use queue_core::{Client, Error};
+use queue_dashboard::{Options, Server};
+
+use super::{
+    exit::{Exit, Failure, note},
+    output::print,
+    work::log_to_stderr,
+};
+
+/// The environment variable with the token.
+const TOKEN: &str = "QUEUE_DASHBOARD_TOKEN";
+
+pub(super) const HELP: &str = "Examples:
+  {bin} dashboard                              read-only, at http://127.0.0.1:7070
+  {bin} dashboard --allow-actions              with buttons: pause, requeue, cancel, delete
+  {bin} dashboard --bind 10.0.0.5:7070 --token-file token.txt --host queue.internal
+
+A visitor needs the token: of --token-file, else of QUEUE_DASHBOARD_TOKEN, else a random one,
+which is part of the printed address. Another than a loopback address needs a token of yours.
+The traffic is not encrypted: in a network put a proxy with TLS before it.
+Every change is a line of the log.";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct DashboardArgs {
+    /// Listen on this address
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7070")]
+    bind: SocketAddr,
+    /// Let visitors pause queues, and requeue, promote, cancel and delete jobs
+    #[arg(long)]
+    allow_actions: bool,
+    /// Read the token from this file, at least 16 characters
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure_no_auth")]
+    token_file: Option<PathBuf>,
+    /// Ask for no token; on a loopback address alone. Every program and user of this machine can use the dashboard then
+    #[arg(long)]
+    insecure_no_auth: bool,
+    /// Answer under this name, too, besides localhost; may be given several times
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Hide the values of fields with this name, besides those that look like secrets; may be given several times
+    #[arg(long, value_name = "FIELD")]
+    hide: Vec<String>,
+}
+
+pub(super) async fn dashboard(look: impl AsyncFnOnce() -> Result<Client, Error>, args: DashboardArgs) -> Result<(), Failure> {
+    log_to_stderr();
+    let mut options = Options::default();
+    options.bind = args.bind;
+    options.token = token(&args)?;
+    options.no_auth = args.insecure_no_auth;
+    options.allow_actions = args.allow_actions;
+    options.hosts.clone_from(&args.host);
+    options.hide.clone_from(&args.hide);
+    let setup = |error: &dyn std::error::Error| Failure::new(Exit::Setup, error.to_string());
+    let server = Server::bind(look().await?, options).await.map_err(|error| setup(&error))?;
+    print(&server.url()?)?;
+    if std::io::stderr().is_terminal() {
+        note(if args.allow_actions { "Ctrl-C stops it" } else { "read-only; --allow-actions adds the buttons; Ctrl-C stops it" });
+    }
+    server.run(asked_to_stop()).await.map_err(|error| setup(&error))
+}
+
+fn token(args: &DashboardArgs) -> Result<Option<String>, Failure> {
+    if args.insecure_no_auth {
+        return Ok(None);
+    }
+    let token = match &args.token_file {
+        Some(path) => {
+            let read = std::fs::read_to_string(path);
+            read.map_err(|error| Failure::new(Exit::Setup, format!("cannot read the token from {}: {error}", path.display())))?
+        }
+        None => std::env::var(TOKEN).unwrap_or_default(),
+    };
+    let token = token.trim();
+    if token.is_empty() && args.token_file.is_some() {
+        return Err(Failure::new(Exit::Setup, "the file of --token-file is empty"));
+    }
+    Ok((!token.is_empty()).then(|| token.to_owned()))
+}
+
+/// SIGTERM or Ctrl-C.
+async fn asked_to_stop() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}

@@ -1,0 +1,238 @@
+//! A real Chromium, without a window, that tests and screenshots use: over WebDriver, which is JSON over HTTP.
+//!
+//! A dozen of its calls are needed, so that they are written here rather than taken from a crate with an HTTP client of its own.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{patience::PATIENCE, process::Process, server::free_port};
+
+/// A browser with one page. It ends when it is dropped.
+#[derive(Debug)]
+pub struct Browser {
+    port: u16,
+    session: String,
+    _driver: Process,
+    _folder: tempfile::TempDir,
+}
+
+/// Finds a program: named by a variable, or on the path.
+fn program(variable: &str, names: &[&str]) -> PathBuf {
+    if let Some(program) = std::env::var_os(variable) {
+        return program.into();
+    }
+    // Whole paths: the driver looks for a browser nowhere else.
+    let folders: Vec<PathBuf> = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    let found = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("this test needs {}: run `cargo xtask test --install`, or set {variable}", names[0]))
+}
+
+impl Browser {
+    /// Starts a Chromium.
+    ///
+    /// # Panics
+    /// When there is none: a test is never skipped silently.
+    pub fn start() -> Browser {
+        let (chromium, driver) = (
+            program("QUEUE_TEST_CHROMIUM", &["chromium", "chromium-browser", "google-chrome"]),
+            program("QUEUE_TEST_CHROMEDRIVER", &["chromedriver"]),
+        );
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let port = free_port();
+        let mut command = Command::new(driver);
+        command.arg(format!("--port={port}")).stdout(Stdio::null()).stderr(Stdio::null());
+        let driver = Process::in_folder(&mut command, folder.path());
+        let mut browser = Browser { port, session: String::new(), _driver: driver, _folder: folder };
+        let until = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < until, "chromedriver does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let options = json!({
+            "binary": chromium,
+            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--lang=en", "--window-size=1280,900"],
+        });
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": { "browser": "ALL" },
+        } } });
+        let answer = browser.call("POST", "/session", &wanted);
+        browser.session = answer["sessionId"].as_str().expect("a session").to_owned();
+        browser
+    }
+
+    /// Loads a page.
+    pub fn open(&self, url: &str) {
+        self.of_session("POST", "/url", &json!({ "url": url }));
+    }
+
+    /// One page back.
+    pub fn back(&self) {
+        self.of_session("POST", "/back", &json!({}));
+    }
+
+    /// The address of the page.
+    pub fn url(&self) -> String {
+        self.of_session("GET", "/url", &Value::Null).as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Runs a script and gives what it returns.
+    pub fn script(&self, script: &str) -> Value {
+        self.of_session("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// The text that a person sees.
+    pub fn text(&self) -> String {
+        let found = self.element("body");
+        self.of_session("GET", &format!("/element/{found}/text"), &Value::Null).as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Clicks on what a CSS selector finds, as a person would: it must be visible.
+    pub fn click(&self, selector: &str) {
+        let found = self.element(selector);
+        self.of_session("POST", &format!("/element/{found}/click"), &json!({}));
+    }
+
+    /// Types into what a CSS selector finds.
+    pub fn write(&self, selector: &str, text: &str) {
+        let found = self.element(selector);
+        self.of_session("POST", &format!("/element/{found}/value"), &json!({ "text": text }));
+    }
+
+    /// Presses keys where the focus is.
+    pub fn keys(&self, keys: &str) {
+        let actions: Vec<Value> = keys
+            .chars()
+            .flat_map(|key| [json!({ "type": "keyDown", "value": key.to_string() }), json!({ "type": "keyUp", "value": key.to_string() })])
+            .collect();
+        self.of_session("POST", "/actions", &json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": actions }] }));
+    }
+
+    /// How many elements a CSS selector finds.
+    pub fn count(&self, selector: &str) -> usize {
+        let found = self.of_session("POST", "/elements", &json!({ "using": "css selector", "value": selector }));
+        found.as_array().map_or(0, Vec::len)
+    }
+
+    /// Waits until a script returns true.
+    ///
+    /// # Panics
+    /// When it does not in time.
+    pub fn wait(&self, script: &str) {
+        let until = Instant::now() + PATIENCE;
+        while self.script(&format!("return !!({script})")) != Value::Bool(true) {
+            assert!(Instant::now() < until, "never `{script}` at {}: {}", self.url(), self.text());
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// A command of Chromium's own protocol.
+    pub fn devtools(&self, command: &str, params: &Value) -> Value {
+        self.of_session("POST", "/goog/cdp/execute", &json!({ "cmd": command, "params": params }))
+    }
+
+    /// Turns scripts of pages off or on.
+    pub fn scripts(&self, on: bool) {
+        self.devtools("Emulation.setScriptExecutionDisabled", &json!({ "value": !on }));
+    }
+
+    /// The size of the window, and whether the system's theme is dark.
+    pub fn look(&self, width: u32, height: u32, dark: bool) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
+        self.devtools("Emulation.setDeviceMetricsOverride", &size);
+        let scheme = if dark { "dark" } else { "light" };
+        self.devtools("Emulation.setEmulatedMedia", &json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }));
+    }
+
+    /// What scripts and policies have complained of since the last call.
+    pub fn complaints(&self) -> Vec<String> {
+        let entries = self.of_session("POST", "/se/log", &json!({ "type": "browser" }));
+        let severe =
+            |entry: &&Value| entry["level"] == "SEVERE" || entry["message"].as_str().is_some_and(|text| text.contains("Content Security"));
+        entries.as_array().into_iter().flatten().filter(severe).map(|entry| entry["message"].to_string()).collect()
+    }
+
+    /// A picture of the page, PNG.
+    ///
+    /// # Panics
+    /// When it is no picture.
+    pub fn picture(&self) -> Vec<u8> {
+        let answer = self.devtools("Page.captureScreenshot", &json!({ "format": "png" }));
+        base64(answer["data"].as_str().expect("a picture"))
+    }
+
+    fn element(&self, selector: &str) -> String {
+        let found = self.of_session("POST", "/element", &json!({ "using": "css selector", "value": selector }));
+        let name = found.as_object().and_then(|found| found.values().next()).and_then(Value::as_str);
+        name.unwrap_or_else(|| panic!("nothing is `{selector}`: {found}")).to_owned()
+    }
+
+    fn of_session(&self, method: &str, path: &str, body: &Value) -> Value {
+        self.call(method, &format!("/session/{}{path}", self.session), body)
+    }
+
+    fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("chromedriver is there");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket has timeouts");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            self.port,
+            body.len()
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).expect("chromedriver listens");
+        // The driver leaves the connection open behind its answer.
+        let mut answer = BufReader::new(stream);
+        let (mut line, mut length) = (String::new(), 0);
+        while line != "\r\n" {
+            line.clear();
+            answer.read_line(&mut line).unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+            let header = line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+            length = header.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(length);
+        }
+        let mut body = vec![0; length];
+        answer.read_exact(&mut body).unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let value = answer["value"].clone();
+        assert!(value.get("error").is_none(), "{method} {path}: {value}");
+        value
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Chromium ends with its session, and would outlive a driver that is killed. Where the test has failed this may fail, too.
+        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
+            let _ = write!(stream, "DELETE /session/{} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n", self.session);
+            let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+            let _ = stream.read(&mut [0; 512]);
+        }
+    }
+}
+
+fn base64(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".iter().position(|each| *each == byte);
+    let digits: Vec<u32> = text.bytes().filter_map(digit).filter_map(|digit| u32::try_from(digit).ok()).collect();
+    let quartets = digits.chunks(4).flat_map(|quartet| {
+        let bits = quartet.iter().fold(0, |bits, digit| (bits << 6) | digit) << (6 * (4 - quartet.len()));
+        let bytes = bits.to_be_bytes();
+        bytes[1..quartet.len()].to_vec()
+    });
+    quartets.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_read_from_their_text() {
+        assert_eq!(["", "YQ==", "YWI=", "YWJj", "YWJjZA=="].map(base64), [&b""[..], b"a", b"ab", b"abc", b"abcd"]);
+    }
+}
