@@ -113,7 +113,7 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
         return Ok(Checked::Pass(Body::empty()));
     }
     if parts.method != Method::POST {
-        return Err(Problem::method());
+        return Err(if viewer.person.is_some() { Problem::method() } else { Problem::nobody() });
     }
     let is_form = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|kind| {
         kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"))

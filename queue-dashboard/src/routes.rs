@@ -74,10 +74,15 @@ pub(crate) fn router<S: Clone + Send + Sync + 'static>(shared: Arc<Shared>) -> R
         router = router.route(path, checked);
     }
     router
-        .fallback(async |Extension(viewer): Extension<Viewer>| Problem::not_found("There is no such page.").page(&viewer))
-        .method_not_allowed_fallback(async |Extension(viewer): Extension<Viewer>| Problem::method().page(&viewer))
+        .fallback(async |Extension(viewer): Extension<Viewer>| to_a_person(&viewer, Problem::not_found("There is no such page.")))
+        .method_not_allowed_fallback(async |Extension(viewer): Extension<Viewer>| to_a_person(&viewer, Problem::method()))
         .layer(from_fn_with_state(shared.clone(), guard::guard))
         .with_state(shared)
+}
+
+/// Who may not look does not learn which pages there are.
+fn to_a_person(viewer: &Viewer, problem: Problem) -> Response {
+    if viewer.person.is_some() { problem.page(viewer) } else { Problem::nobody().page(viewer) }
 }
 
 async fn check(least: Option<Role>, Extension(viewer): Extension<Viewer>, request: Request, next: Next) -> Response {

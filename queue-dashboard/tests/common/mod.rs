@@ -180,3 +180,43 @@ macro_rules! on_brokers {
         }
     };
 }
+
+/// A stream of server-sent events.
+pub(crate) struct Stream {
+    pub(crate) status: u16,
+    stream: tokio::io::BufReader<TcpStream>,
+}
+
+impl Stream {
+    pub(crate) async fn open(site: &Site, path: &str) -> Stream {
+        use tokio::io::AsyncBufReadExt;
+        let mut stream = TcpStream::connect(site.address).await.unwrap();
+        let head = format!("GET {}{path} HTTP/1.1\r\nhost: {}\r\nx-role: operate\r\n\r\n", site.base, site.address);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut stream = tokio::io::BufReader::new(stream);
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        Stream { status: line.split(' ').nth(1).unwrap().parse().unwrap(), stream }
+    }
+
+    /// The next event with its name and its data; `None`: the stream has ended.
+    pub(crate) async fn event(&mut self) -> Option<(String, String)> {
+        use tokio::io::AsyncBufReadExt;
+        let (mut name, mut data) = (None, String::new());
+        loop {
+            let mut line = String::new();
+            let read = tokio::time::timeout(Duration::from_secs(20), self.stream.read_line(&mut line)).await.expect("an event in time");
+            if read.unwrap_or(0) == 0 || line == "0\r\n" {
+                return None;
+            }
+            // The sizes of chunks stand between, and are no field.
+            let line = line.trim_end_matches(['\r', '\n']);
+            match line.split_once(": ") {
+                Some(("event", value)) => name = Some(value.to_owned()),
+                Some(("data", value)) => data.push_str(value),
+                _ if line.is_empty() && name.is_some() && !data.is_empty() => return Some((name.unwrap(), data)),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The dashboard as a person uses it: in a real Chromium, over both brokers.
+
+mod common;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Router, http::request::Parts};
+use common::{Bed, send_mail};
+use queue_core::{JobState, Outcome, observe::Calls, prelude::*};
+use queue_dashboard::{Person, Role};
+use queue_tests::browser::Browser;
+use tokio::net::TcpListener;
+
+/// Makes a test of each of these functions in a Chromium, on every broker.
+macro_rules! in_chromium {
+    ($($case:ident)*) => {
+        mod in_chromium_on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case(super::Scene::on(super::common::Bed::sqlite().await).await).await;
+            })*
+        }
+
+        mod in_chromium_on_redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                super::$case(super::Scene::on(super::common::Bed::redis().await).await).await;
+            })*
+        }
+    };
+}
+
+in_chromium! {
+    a_person_filters_selects_acts_and_goes_back
+    an_open_page_changes_and_keeps_what_is_selected
+    every_page_works_without_script
+    hostile_texts_are_only_read
+    every_page_fits_its_window_and_can_be_read
+}
+
+struct Scene {
+    bed: Bed,
+    url: String,
+    calls: Arc<Calls>,
+}
+
+impl Scene {
+    async fn on(bed: Bed) -> Scene {
+        let calls = Arc::new(Calls::default());
+        let dashboard: Router =
+            queue_dashboard::router(bed.client.with_observer(calls.clone())).authorize(|_: &Parts| Some(Person::new("ada", Role::Admin)));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/ops/queue", listener.local_addr().unwrap());
+        let app = Router::new().nest("/ops/queue", dashboard);
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        Scene { bed, url, calls }
+    }
+
+    async fn count(&self, state: JobState) -> u64 {
+        self.bed.client.inspector().stats("mail").await.unwrap().count(state)
+    }
+}
+
+/// A person waits for nothing of the server's: it goes on in its own tasks.
+fn browse<T>(work: impl FnOnce(Browser) -> T) -> T {
+    tokio::task::block_in_place(|| work(Browser::start()))
+}
+
+async fn a_person_filters_selects_acts_and_goes_back(scene: Scene) {
+    for id in ["a-1", "a-2", "b-1"] {
+        scene.bed.enqueue(id, Some("mailbox is full")).await;
+    }
+    scene.bed.work_until(JobState::Dead, 3).await;
+    let url = scene.url.clone();
+    let browser = browse(|browser| {
+        browser.open(&url);
+        assert!(browser.text().contains("mailbox is full"), "{}", browser.text());
+        browser.keys("gj");
+        browser.wait("location.pathname.endsWith('/jobs')");
+        assert_eq!(browser.count("[data-pick]"), 3, "without a state in the address, what has failed comes first");
+        browser.keys("/");
+        browser.wait("document.activeElement.name === 'text'");
+        browser.write("[name=text]", "a-\u{e007}");
+        browser.wait("document.querySelectorAll('[data-pick]').length === 2");
+        // Nothing is selected, so that nothing can be done.
+        assert_eq!(browser.count("[data-verb]:disabled"), 2);
+        browser.click("[data-pick]");
+        browser.wait("document.querySelector('[data-chosen]').textContent === '1 job selected'");
+        browser.click("[formaction$='/requeue']");
+        browser.wait("document.querySelector('.told.good')");
+        assert!(browser.text().contains("1 job was requeued."), "{}", browser.text());
+        assert!(browser.url().contains("text=a-") && browser.count("[data-pick]") == 1, "the filter stays: {}", browser.url());
+        browser.click("[data-all]");
+        browser.click("[formaction$='/delete']");
+        browser.wait("document.querySelector('h1').textContent.startsWith('Delete this job?')");
+        browser.back();
+        browser.wait("document.querySelector('[data-pick]')");
+        browser.click("[data-all]");
+        browser.wait("document.querySelector('[data-pick]').checked || (document.querySelector('[data-all]').click(), false)");
+        browser.click("[formaction$='/delete']");
+        browser.click("button.danger");
+        browser.wait("document.querySelector('.told.good')");
+        browser.open(&format!("{url}/jobs?state=dead"));
+        browser.click("table.jobs th a");
+        browser.wait("document.querySelector('.timeline')");
+        assert!(browser.text().contains("mail/b-1") && !browser.text().contains("hunter2"), "{}", browser.text());
+        browser.click("[formaction$='/requeue']");
+        browser.wait("document.querySelector('.badge.state').textContent === 'ready'");
+        browser.click("[formaction$='/cancel']");
+        browser.click("button.danger");
+        browser.wait("document.querySelector('.badge.state').textContent === 'cancelled'");
+        browser
+    });
+    assert_eq!((scene.count(JobState::Dead).await, scene.count(JobState::Ready).await, scene.count(JobState::Cancelled).await), (0, 1, 1));
+    tokio::task::block_in_place(|| {
+        browser.open(&format!("{url}/queues"));
+        browser.click("td.act button");
+        browser.wait("document.querySelector('td.act button').textContent === 'Resume'");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
+    assert!(scene.bed.client.inspector().stats("mail").await.unwrap().paused);
+}
+
+async fn an_open_page_changes_and_keeps_what_is_selected(scene: Scene) {
+    scene.bed.enqueue("first", None).await;
+    let url = scene.url.clone();
+    let browser = browse(|browser| {
+        browser.open(&format!("{url}/jobs?state=ready"));
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+        browser.click("[data-pick][value='mail/first']");
+        browser.write("[name=task]", "send");
+        browser
+    });
+    scene.bed.enqueue("second", None).await;
+    tokio::task::block_in_place(|| {
+        browser.wait("document.querySelector('[data-pick][value=\"mail/second\"]')");
+        let kept = "return [document.querySelector('[data-pick][value=\"mail/first\"]').checked, document.activeElement.name, document.activeElement.value].join()";
+        assert_eq!(browser.script(kept), "true,task,send", "what a person was doing goes on");
+        // In a tab that nobody sees it asks for nothing.
+        browser.script("Object.defineProperty(document, 'hidden', { value: true, configurable: true }); document.dispatchEvent(new Event('visibilitychange'))");
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Paused'");
+    });
+    let total = || scene.calls.snapshot().values().map(|verb| verb.calls).sum::<u64>();
+    queue_tests::patience::until("nothing is asked", async || {
+        let before = total();
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        total() == before
+    })
+    .await;
+    scene.bed.enqueue("third", None).await;
+    tokio::task::block_in_place(|| {
+        browser.script("Object.defineProperty(document, 'hidden', { value: false, configurable: true }); document.dispatchEvent(new Event('visibilitychange'))");
+        browser.wait("document.querySelector('[data-pick][value=\"mail/third\"]')");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
+}
+
+async fn every_page_works_without_script(scene: Scene) {
+    for n in 0..60 {
+        scene.bed.enqueue(&format!("job-{n:02}"), None).await;
+    }
+    let url = scene.url.clone();
+    browse(|browser| {
+        browser.scripts(false);
+        browser.open(&url);
+        assert!(browser.text().contains("No live worker serves the queue mail"), "{}", browser.text());
+        assert_eq!(browser.count("#signal:not([hidden])") + browser.count("#theme:not([hidden])") + browser.count(".all:not([hidden])"), 0);
+        browser.click("nav a[href$='/jobs']");
+        browser.click("a[rel=next]");
+        assert_eq!(browser.count("[data-pick]"), 10);
+        browser.back();
+        assert_eq!(browser.count("[data-pick]"), 50);
+        browser.write("[name=text]", "job-07");
+        browser.click(".filter button");
+        assert_eq!(browser.count("[data-pick]"), 1);
+        browser.click("[data-pick]");
+        browser.click("[formaction$='/cancel']");
+        browser.click("button.danger");
+        assert!(browser.text().contains("1 job was cancelled."), "{}", browser.text());
+        browser.open(&format!("{url}/queues"));
+        browser.click("td.act button");
+        assert!(browser.text().contains("The queue is paused."), "{}", browser.text());
+        browser.open(&format!("{url}/jobs/mail/job-07"));
+        assert!(browser.text().contains("Cancelled"), "{}", browser.text());
+    });
+    assert_eq!(scene.count(JobState::Cancelled).await, 1);
+}
+
+#[task(queue = "mail", max_attempts = 1)]
+async fn hostile(text: String) -> Outcome {
+    Outcome::Bury(text)
+}
+
+async fn hostile_texts_are_only_read(scene: Scene) {
+    let texts = [
+        "\"><script>window.owned = 1</script>",
+        "<img src=x onerror=\"window.owned = 1\">",
+        "</pre><svg onload=window.owned=1>",
+        "\u{202e}gnp.exe\r\n\r\nevent: gone\r\ndata: <b id=owned>",
+    ];
+    for (i, text) in texts.iter().enumerate() {
+        let job = hostile::job((*text).to_owned()).id(format!("bad-{i}")).header(format!("x{text}"), (*text).to_owned());
+        job.enqueue(&scene.bed.client).await.unwrap();
+    }
+    scene.bed.work_until(JobState::Dead, 4).await;
+    let url = scene.url.clone();
+    browse(|browser| {
+        let pages = ["", "/jobs?state=dead", "/jobs/mail/bad-0", "/jobs/mail/bad-1", "/jobs/mail/bad-2", "/jobs/mail/bad-3"];
+        let search = "/jobs?state=dead&text=%22%3E%3Cscript%3Ewindow.owned%3D1%3C%2Fscript%3E";
+        for page in pages.into_iter().chain([search]) {
+            browser.open(&format!("{url}{page}"));
+            // Also after the script has written the page anew.
+            browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+            assert_eq!(
+                browser.script("return window.owned === undefined && !document.getElementById('owned') && document.scripts.length === 1"),
+                true,
+                "{page}"
+            );
+        }
+        browser.open(&format!("{url}/jobs/mail/bad-0"));
+        assert!(browser.text().contains(texts[0]), "it is shown as it is: {}", browser.text());
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
+}
+
+/// The contrast of every text with what is behind it, the lowest; and what is wider than its window.
+const READABLE: &str = r"
+const linear = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+const rgba = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
+const over = (top, under) => { const a = top[3] / 255; return [0, 1, 2].map((i) => top[i] * a + under[i] * (1 - a)); };
+const bad = [];
+const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walk.nextNode()) {
+  const element = walk.currentNode.parentElement, style = getComputedStyle(element);
+  if (!walk.currentNode.data.trim() || !element.checkVisibility() || element.closest('.hide, .skip, :disabled, noscript, datalist')) continue;
+  const behind = [];
+  let opacity = 1;
+  for (let at = element; at; at = at.parentElement) { const s = getComputedStyle(at); behind.unshift(rgba(s.backgroundColor)); opacity *= Number(s.opacity); }
+  const under = behind.reduce((below, top) => over(top, below), [255, 255, 255]);
+  const color = rgba(style.color); color[3] *= opacity;
+  const [a, b] = [light(over(color, under)), light(under)].sort((x, y) => y - x);
+  const ratio = (a + 0.05) / (b + 0.05), large = parseFloat(style.fontSize) >= 24;
+  if (ratio < (large ? 3 : 4.5)) bad.push(walk.currentNode.data.trim().slice(0, 30) + ' ' + ratio.toFixed(2));
+}
+for (const input of document.querySelectorAll('input:not([type=hidden]), select')) if (!input.labels?.length && !input.ariaLabel) bad.push('no label: ' + input.outerHTML);
+for (const button of document.querySelectorAll('button, a')) if (button.checkVisibility() && !(button.textContent.trim() || button.ariaLabel)) bad.push('no name: ' + button.outerHTML);
+const ids = [...document.querySelectorAll('[id]')].map((element) => element.id);
+for (const id of new Set(ids)) if (ids.filter((each) => each === id).length > 1) bad.push('twice: ' + id);
+if (document.documentElement.scrollWidth > document.documentElement.clientWidth) bad.push('wider than its window: ' + [...document.querySelectorAll('body *')].filter((element) => element.getBoundingClientRect().right > document.documentElement.clientWidth).slice(0, 3).map((element) => element.outerHTML.slice(0, 90)).join());
+if (!document.documentElement.lang || document.querySelectorAll('h1').length !== 1) bad.push('no language, or not one heading');
+return [...new Set(bad)].join('; ');
+";
+
+async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
+    for n in 0..3 {
+        scene.bed.enqueue(&format!("bad-{n}"), Some("mailbox is full, and this is a long message without an end in sight")).await;
+    }
+    scene.bed.work_until(JobState::Dead, 3).await;
+    scene.bed.enqueue("waits", None).await;
+    send_mail::job("a".to_owned(), None, None)
+        .queue("a-queue-with-a-name-that-is-as-long-as-names-of-queues-can-be-in-real-life")
+        .enqueue(&scene.bed.client)
+        .await
+        .unwrap();
+    scene.bed.client.inspector().pause("mail").await.unwrap();
+    let url = scene.url.clone();
+    browse(|browser| {
+        for (width, height) in [(375, 812), (820, 1100), (1280, 900)] {
+            for dark in [false, true] {
+                browser.look(width, height, dark);
+                for page in ["", "/queues", "/jobs?state=dead", "/jobs?state=expired", "/jobs/mail/bad-0", "/workers", "/none"] {
+                    browser.open(&format!("{url}{page}"));
+                    assert_eq!(browser.script(READABLE), "", "{page} at {width} pixels, {}", if dark { "dark" } else { "light" });
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,136 @@
+//! Open pages are kept up to date, and that costs little.
+
+mod common;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use common::{Bed, Site, Stream};
+use queue_core::{JobState, observe::Calls};
+
+on_brokers! {
+    a_change_reaches_an_open_page_within_seconds
+    a_page_changes_at_most_twice_a_second
+    many_open_pages_cost_the_broker_as_much_as_one
+    nothing_is_asked_when_nobody_looks
+    a_stream_ends_with_its_server
+    the_page_of_a_job_that_is_gone_says_so
+}
+
+async fn a_change_reaches_an_open_page_within_seconds(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let site = bed.site().await;
+    for (page, seen, after) in [
+        ("overview", ">1<", ">2<"),
+        ("queues", ">2<", ">3<"),
+        ("jobs?state=ready", "mail/two-queues?", "mail/two-jobs?state=ready"),
+        ("job?queue=mail&id=one", ">ready<", ">cancelled<"),
+    ] {
+        let mut stream = Stream::open(&site, &format!("/live/{page}")).await;
+        let (name, data) = stream.event().await.unwrap();
+        assert_eq!(name, "page");
+        if !seen.contains('?') {
+            assert!(data.contains(seen), "{page}: {data}");
+        }
+        let start = Instant::now();
+        let id = format!("two-{}", page.split('?').next().unwrap());
+        if page.starts_with("job?") {
+            bed.client.inspector().cancel(&"mail/one".parse().unwrap()).await.unwrap();
+        } else {
+            bed.enqueue(&id, None).await;
+        }
+        let after = if after.contains('?') { format!("mail/{id}") } else { after.to_owned() };
+        while !stream.event().await.unwrap().1.contains(&after) {
+            assert!(start.elapsed() < Duration::from_secs(15), "{page} never shows {after}");
+        }
+        println!("{page}: {:?}", start.elapsed());
+    }
+    assert_eq!(site.get("/live/nothing").await.status, 404);
+}
+
+async fn a_page_changes_at_most_twice_a_second(bed: Bed) {
+    let site = bed.site().await;
+    let mut stream = Stream::open(&site, "/live/overview").await;
+    let (start, mut pages, mut n) = (Instant::now(), 0, 0);
+    while start.elapsed() < Duration::from_secs(4) {
+        bed.enqueue(&format!("job-{n}"), None).await;
+        n += 1;
+        if let Ok(event) = tokio::time::timeout(Duration::from_millis(5), stream.event()).await {
+            pages += usize::from(event.unwrap().0 == "page");
+        }
+    }
+    println!("{pages} pages in {:?}, {n} jobs", start.elapsed());
+    assert!((2..=9).contains(&pages), "{pages} pages in 4 s");
+}
+
+async fn many_open_pages_cost_the_broker_as_much_as_one(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let cost = async |pages: usize| {
+        let calls = Arc::new(Calls::default());
+        let site = Site::mounted(queue_dashboard::router(bed.client.with_observer(calls.clone())), "/queue").await;
+        let mut streams = Vec::new();
+        for _ in 0..pages {
+            let mut stream = Stream::open(&site, "/live/overview").await;
+            streams.push(tokio::spawn(async move { while stream.event().await.is_some() {} }));
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        streams.iter().for_each(tokio::task::JoinHandle::abort);
+        total(&calls)
+    };
+    let (one, many) = (cost(1).await, cost(20).await);
+    println!("calls of the broker in 5 s: {one} for one page, {many} for twenty");
+    assert!(many <= one + one / 2, "{one} calls for one page, {many} for twenty");
+}
+
+fn total(calls: &Calls) -> u64 {
+    calls.snapshot().values().map(|verb| verb.calls).sum()
+}
+
+async fn nothing_is_asked_when_nobody_looks(bed: Bed) {
+    let calls = Arc::new(Calls::default());
+    let site = Site::mounted(queue_dashboard::router(bed.client.with_observer(calls.clone())), "/queue").await;
+    let mut stream = Stream::open(&site, "/live/overview").await;
+    stream.event().await.unwrap();
+    drop(stream);
+    // The server notices when it writes the next time, after two seconds at most.
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let before = total(&calls);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if total(&calls) == before {
+            break;
+        }
+        assert!(Instant::now() < until, "it asks on and on");
+    }
+}
+
+async fn a_stream_ends_with_its_server(bed: Bed) {
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let dashboard = queue_dashboard::router(bed.client.clone()).until(async move { drop(stopped.await) });
+    let site = Site::mounted(dashboard, "/queue").await;
+    let mut stream = Stream::open(&site, "/live/overview").await;
+    stream.event().await.unwrap();
+    stop.send(()).unwrap();
+    let start = Instant::now();
+    while stream.event().await.is_some() {}
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+async fn the_page_of_a_job_that_is_gone_says_so(bed: Bed) {
+    bed.enqueue("one", Some("no")).await;
+    bed.work_until(JobState::Dead, 1).await;
+    let site = bed.site().await;
+    let mut stream = Stream::open(&site, "/live/job?queue=mail&id=one").await;
+    assert_eq!(stream.event().await.unwrap().0, "page");
+    bed.client.inspector().delete(&"mail/one".parse().unwrap()).await.unwrap();
+    let gone = loop {
+        let (name, data) = stream.event().await.unwrap();
+        if name == "gone" {
+            break data;
+        }
+    };
+    assert!(gone.contains("There is no such job"), "{gone}");
+    assert!(stream.event().await.is_none(), "the stream ends");
+}

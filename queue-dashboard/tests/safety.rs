@@ -1,0 +1,323 @@
+//! Nobody sees or changes what they may not, whatever they send.
+
+mod common;
+
+use std::{
+    io,
+    sync::{Arc, Mutex, OnceLock},
+    time::{Duration, Instant},
+};
+
+use common::{Bed, Site, encode, send_mail};
+use queue_core::{
+    JobState, Outcome,
+    broker::{ProcessId, Register, WorkerInfo},
+    prelude::*,
+};
+use queue_dashboard::Role;
+
+on_brokers! {
+    no_route_answers_a_role_that_is_too_low_or_a_method_that_it_has_not
+    read_only_means_that_there_are_no_routes_to_change_something
+    another_host_is_refused_everywhere
+    a_change_needs_a_form_of_the_dashboard
+    no_text_of_a_job_or_a_worker_becomes_part_of_a_page
+    numbers_out_of_all_bounds_are_answered_at_once
+    who_changed_what_stands_in_the_log
+    a_flood_is_answered_and_streams_are_bounded
+}
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// Every route, with whatever it needs to be found.
+fn routes(read_only: bool) -> Vec<(&'static str, String, Option<Role>)> {
+    let filled =
+        |path: &str| path.replace("{queue}", "mail").replace("{id}", "one").replace("{page}", "nothing").replace("{name}", "none.css");
+    queue_dashboard::__routes(read_only, false).into_iter().map(|(method, path, least)| (method, filled(path), least)).collect()
+}
+
+fn roles() -> [(&'static str, Option<Role>); 5] {
+    [("", None), ("stranger", None), ("view", Some(Role::View)), ("operate", Some(Role::Operate)), ("admin", Some(Role::Admin))]
+}
+
+/// Sends everything that a change needs, with any method.
+async fn whole(site: &Site, method: &str, path: &str, role: &str) -> u16 {
+    let cookie = format!("queue_csrf={TOKEN}");
+    let headers = [
+        ("x-role", role),
+        ("cookie", cookie.as_str()),
+        ("sec-fetch-site", "same-origin"),
+        ("content-type", "application/x-www-form-urlencoded"),
+    ];
+    let path = if path == "/" { "" } else { path };
+    site.ask(method, path, &headers, &format!("csrf={TOKEN}&queue=none")).await.status
+}
+
+async fn no_route_answers_a_role_that_is_too_low_or_a_method_that_it_has_not(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let site = bed.site().await;
+    let mut asked = 0;
+    for (of_route, path, least) in routes(false) {
+        for (role, is) in roles() {
+            for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"] {
+                let status = whole(&site, method, &path, role).await;
+                let fits = method == of_route || (method == "HEAD" && of_route == "GET");
+                let says = format!("{method} {path} as `{role}`: {status}");
+                match (fits, is, least) {
+                    (true, _, None) => assert!(matches!(status, 200 | 404), "{says}"),
+                    (true, Some(is), Some(least)) if is >= least => assert!(matches!(status, 200 | 303 | 404), "{says}"),
+                    (true, Some(_), _) => assert_eq!(status, 403, "{says}"),
+                    (false, Some(_), _) => assert_eq!(status, 405, "{says}"),
+                    (_, None, _) => assert_eq!(status, 401, "{says}"),
+                }
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked >= 13 * 5 * 8, "the table lists {asked} requests");
+    let stats = bed.client.inspector().stats("mail").await.unwrap();
+    assert!(stats.count(JobState::Ready) == 1 && !stats.paused, "nothing was changed: {stats:?}");
+}
+
+async fn read_only_means_that_there_are_no_routes_to_change_something(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let site = Site::mounted(queue_dashboard::router(bed.client.clone()).read_only(), "/queue").await;
+    assert!(routes(true).iter().all(|(method, ..)| *method == "GET"));
+    for (method, path, _) in routes(false).into_iter().filter(|(method, ..)| *method == "POST") {
+        assert_eq!(whole(&site, method, &path, "admin").await, 404, "{path}");
+    }
+    for path in ["/queues", "/jobs?state=ready", "/jobs/mail/one"] {
+        let page = site.get(path).await.body;
+        assert!(!page.contains("method=\"post\" action") && !page.contains("formaction") && page.contains("read-only"), "{path}: {page}");
+    }
+}
+
+async fn another_host_is_refused_everywhere(bed: Bed) {
+    let site = Site::mounted(queue_dashboard::router(bed.client.clone()).hosts(["Shop.example"]), "/queue").await;
+    for (method, path, _) in routes(false) {
+        for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", "shop.example.evil", "a@evil.example"] {
+            // A router that is nested at `/queue` has no page at `/queue/`.
+            let path = if path == "/" { "" } else { &path };
+            let answer = site.ask(method, path, &[("host", host), ("x-role", "admin")], "").await;
+            assert_eq!(answer.status, 421, "{host} {path}");
+        }
+    }
+    for host in ["localhost", "localhost:7070", "[::1]:7070", "shop.example", "SHOP.example:443", "shop.example."] {
+        assert_eq!(site.ask("GET", "", &[("host", host), ("x-role", "view")], "").await.status, 200, "{host}");
+    }
+    let any = Site::mounted(queue_dashboard::router(bed.client.clone()).any_host(), "/queue").await;
+    assert_eq!(any.ask("GET", "", &[("host", "10.0.0.1"), ("x-role", "view")], "").await.status, 200);
+}
+
+async fn a_change_needs_a_form_of_the_dashboard(bed: Bed) {
+    bed.enqueue("one", Some("no")).await;
+    bed.work_until(JobState::Dead, 1).await;
+    let site = bed.site().await;
+    let origin = format!("http://{}", site.address);
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    let (good, role) = (format!("queue_csrf={TOKEN}"), ("x-role", "admin"));
+    let cookie = ("cookie", good.as_str());
+    let (same, body) = (("sec-fetch-site", "same-origin"), format!("csrf={TOKEN}&job=mail/one"));
+    let other = format!("csrf={}&job=mail/one", TOKEN.replace('0', "1"));
+    let large = format!("{body}&x={}", "a".repeat(200_000));
+    let refused: [(&str, Vec<(&str, &str)>, &str, u16); 13] = [
+        ("nothing says where it comes from", vec![role, cookie, form], &body, 403),
+        ("another site", vec![role, cookie, form, ("sec-fetch-site", "cross-site")], &body, 403),
+        ("another site of the same domain", vec![role, cookie, form, ("sec-fetch-site", "same-site"), ("origin", &origin)], &body, 403),
+        ("another origin", vec![role, cookie, form, ("origin", "http://evil.example")], &body, 403),
+        ("an origin that is hidden", vec![role, cookie, form, ("origin", "null")], &body, 403),
+        ("another port", vec![role, cookie, form, ("origin", "http://127.0.0.1:1")], &body, 403),
+        ("no cookie", vec![role, form, same], &body, 403),
+        ("another token", vec![role, cookie, form, same], &other, 403),
+        ("no token", vec![role, cookie, form, same], "job=mail/one", 403),
+        ("an empty token", vec![role, ("cookie", "queue_csrf="), form, same], "csrf=&job=mail/one", 403),
+        ("JSON", vec![role, cookie, same, ("content-type", "application/json")], &body, 403),
+        ("plain text", vec![role, cookie, same, ("content-type", "text/plain")], &body, 403),
+        ("too much", vec![role, cookie, form, same], &large, 413),
+    ];
+    for (what, headers, body, status) in refused {
+        let answer = site.ask("POST", "/jobs/requeue", &headers, body).await;
+        assert_eq!(answer.status, status, "{what}: {}", answer.body);
+        assert!(answer.body.contains("Nothing was changed."), "{what}");
+    }
+    assert_eq!(site.get(&format!("/jobs/requeue?{body}")).await.status, 405, "no link changes anything");
+    assert_eq!(bed.client.inspector().stats("mail").await.unwrap().count(JobState::Dead), 1);
+    let by_origin = site.ask("POST", "/jobs/requeue", &[role, cookie, form, ("origin", &origin)], &body).await;
+    assert_eq!(by_origin.status, 303, "a browser without Sec-Fetch-Site says the origin");
+    let page = site.get("").await;
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("cache-control", "no-store"),
+        ("referrer-policy", "same-origin"),
+    ] {
+        assert_eq!(page.headers[name], value);
+    }
+    let policy = &page.headers["content-security-policy"];
+    assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'") && !policy.contains("unsafe"), "{policy}");
+    assert!(page.headers["set-cookie"].contains("HttpOnly; SameSite=Strict"));
+}
+
+/// What somebody writes who wants more than to be read.
+const HOSTILE: [&str; 7] = [
+    "\"><script>alert(1)</script>",
+    "'><img src=x onerror=alert(2)>",
+    "javascript:alert(3)",
+    "</pre></title><svg/onload=alert(4)>",
+    "\u{202e}gnp.exe \u{0}\u{7}\u{1b}[31m",
+    "data: x\r\n\r\nevent: gone\r\ndata: y\n\n",
+    "{{ 7*7 }}{% raw %}<!--",
+];
+
+#[task(queue = "mail", max_attempts = 1)]
+async fn hostile(text: String, cancel: bool) -> Outcome {
+    if cancel { Outcome::Cancel(text) } else { Outcome::Bury(text) }
+}
+
+async fn no_text_of_a_job_or_a_worker_becomes_part_of_a_page(bed: Bed) {
+    for (i, text) in HOSTILE.iter().enumerate() {
+        for (kind, cancel) in [("dead", false), ("cancelled", true)] {
+            let job = hostile::job((*text).to_owned(), cancel).id(format!("{kind}-{i}")).header(format!("x-{text}"), (*text).to_owned());
+            job.enqueue(&bed.client).await.unwrap();
+        }
+    }
+    bed.work_until(JobState::Dead, 7).await;
+    bed.wait_for(JobState::Cancelled, 7).await;
+    for text in HOSTILE {
+        let info = WorkerInfo::new(text, 1, text, [text]);
+        bed.client.broker().register(&Register::lane("mail", ProcessId::random(), Duration::from_secs(60)).with_info(info)).await.unwrap();
+    }
+    let site = bed.site().await;
+    let mut paths: Vec<String> = ["", "/queues", "/jobs?state=dead", "/jobs?state=cancelled", "/workers"].map(str::to_owned).into();
+    for i in 0..HOSTILE.len() {
+        paths.extend([format!("/jobs/mail/dead-{i}"), format!("/jobs/mail/cancelled-{i}")]);
+    }
+    for text in HOSTILE {
+        let text = encode(text);
+        paths.push(format!("/queues?text={text}&from={text}"));
+        paths.push(format!("/jobs?state=dead&queue={text}&task={text}&text={text}&at={text}&offset={text}&did={text}&n={text}"));
+        paths.extend([
+            format!("/jobs?state={text}"),
+            format!("/jobs/{text}/{text}"),
+            format!("/{text}"),
+            format!("/assets/{text}"),
+            format!("/live/{text}"),
+        ]);
+    }
+    for path in ["/assets/..%2f..%2fCargo.toml", "/assets/%2e%2e%2fdashboard.css", "/assets/C:%5cwindows", "/assets//etc/passwd"] {
+        assert_eq!(site.get(path).await.status, 404, "{path}");
+    }
+    for path in paths {
+        let answer = site.get(&path).await;
+        assert!(answer.status < 500, "{path}: {}", answer.status);
+        let page = &answer.body;
+        assert_eq!(page.matches("<script").count(), usize::from(page.contains("</html>")), "{path}: {page}");
+        for tag in ["<img", "<svg/", "<!--", " onerror=alert(2)>"] {
+            assert!(!page.contains(tag), "{path}: {page}");
+        }
+        for attribute in ["href=\"javascript:", "href='", "src=\"javascript:"] {
+            assert!(!page.contains(attribute), "{path}: {page}");
+        }
+    }
+}
+
+async fn numbers_out_of_all_bounds_are_answered_at_once(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let site = bed.site().await;
+    let start = Instant::now();
+    for number in [
+        "-1",
+        "0",
+        "1e9",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "18446744073709551616",
+        "99999999999999999999999999999",
+        "NaN",
+        "%00",
+        "٣",
+    ] {
+        for path in [
+            "/jobs?state=ready&offset=",
+            "/jobs?state=dead&offset=",
+            "/jobs?queue=mail&offset=",
+            "/queues?from=",
+            "/workers?from=",
+            "/jobs?did=cancel&of=3&n=",
+        ] {
+            let answer = site.get(&format!("{path}{}", encode(number))).await;
+            assert_eq!(answer.status, 200, "{path}{number}: {}", answer.body);
+        }
+    }
+    let long = "a".repeat(6_000);
+    for path in ["/jobs?text=", "/jobs?task=", "/queues?text="] {
+        assert_eq!(site.get(&format!("{path}{long}")).await.status, 200);
+    }
+    assert_eq!(site.get(&format!("/jobs?{}", "x=1&".repeat(3_000))).await.status, 200);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+/// Everything that was logged in this process.
+fn log() -> &'static Arc<Mutex<Vec<u8>>> {
+    #[derive(Clone)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    static LOG: OnceLock<Arc<Mutex<Vec<u8>>>> = OnceLock::new();
+    LOG.get_or_init(|| {
+        let lines = Arc::<Mutex<Vec<u8>>>::default();
+        let writer = Lines(lines.clone());
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).init();
+        lines
+    })
+}
+
+async fn who_changed_what_stands_in_the_log(bed: Bed) {
+    let log = log();
+    // Ids of this test alone, which shares its log with others.
+    let id = format!("audited-{}", bed.client.info().kind);
+    bed.enqueue(&id, Some("no")).await;
+    bed.work_until(JobState::Dead, 1).await;
+    let site = bed.site().await;
+    site.post("operate", "/jobs/requeue", &[("job", &format!("mail/{id}")), ("job", "mail/none")]).await;
+    site.post("operate", "/queues/pause", &[("queue", "mail")]).await;
+    site.post("view", "/jobs/cancel", &[("job", &format!("mail/{id}")), ("sure", "yes")]).await;
+    let text = String::from_utf8(log.lock().unwrap().clone()).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("queue_dashboard::audit")).collect();
+    let requeue: Vec<_> = lines.iter().filter(|line| line.contains(&id)).collect();
+    assert_eq!(requeue.len(), 1, "what was refused is no change: {lines:?}");
+    for field in ["who=\"ada\"", "role=\"operate\"", "action=\"requeue\"", "queue=\"mail\"", "changed=1"] {
+        assert!(requeue[0].contains(field), "no {field}: {}", requeue[0]);
+    }
+    assert!(lines.iter().any(|line| line.contains("action=\"pause\"") && line.contains("queue=\"mail\"")), "{lines:?}");
+    assert!(!text.contains("hunter2"), "no parameter is logged");
+}
+
+async fn a_flood_is_answered_and_streams_are_bounded(bed: Bed) {
+    let jobs = (0..2_000).map(|n| send_mail::job(format!("a{n}"), None, None));
+    bed.client.enqueue_all(jobs).await.unwrap();
+    let site = Arc::new(bed.site().await);
+    let start = Instant::now();
+    let asked = (0..150).map(|n| {
+        let site = site.clone();
+        tokio::spawn(async move { site.get(&format!("/jobs?state=ready&text=a{n}zzz")).await.status })
+    });
+    for answer in asked.collect::<Vec<_>>() {
+        assert!(matches!(answer.await.unwrap(), 200 | 503));
+    }
+    println!("150 searches of 2,000 jobs: {:?}", start.elapsed());
+    let mut streams = Vec::new();
+    for _ in 0..70 {
+        streams.push(common::Stream::open(&site, "/live/queues").await);
+    }
+    assert_eq!(streams.iter().filter(|stream| stream.status == 200).count(), 64);
+    assert_eq!(streams.iter().filter(|stream| stream.status == 503).count(), 6);
+    assert_eq!(site.get("").await.status, 200, "pages go on");
+}
