@@ -57,9 +57,9 @@ pub(crate) struct Form(pub(crate) Params);
 pub(crate) async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let known = cookie(&parts.headers, TOKEN).filter(|token| token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    let (token, is_new) = match known.map(str::to_owned).map_or_else(|| secret().map(|token| (token, true)), |token| Ok((token, false))) {
-        Ok(token) => token,
-        Err(_) => return secured((StatusCode::INTERNAL_SERVER_ERROR, "no random numbers").into_response()),
+    let is_new = known.is_none();
+    let Ok(token) = known.map_or_else(secret, |token| Ok(token.to_owned())) else {
+        return secured((StatusCode::INTERNAL_SERVER_ERROR, "no random numbers").into_response());
     };
     let mut viewer = Viewer {
         base: base(&shared, &parts),

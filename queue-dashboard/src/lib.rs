@@ -67,6 +67,11 @@ pub use self::{
     server::{Options, Server, SetupError},
 };
 
+// The examples of the chapter compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/dashboard.md")]
+struct Chapter;
+
 /// What the tests of this crate compare with: each route with its method, its path and the role that it needs.
 #[doc(hidden)]
 pub fn __routes(read_only: bool, signs_in: bool) -> Vec<(&'static str, &'static str, Option<Role>)> {

@@ -179,7 +179,7 @@ async fn a_queue_is_paused_and_resumed(bed: Bed) {
 
 async fn a_first_visit_is_less_than_sixty_kilobytes(bed: Bed) {
     for n in 0..12 {
-        let job = common::send_mail::job("a".to_owned(), None, None).queue(&format!("queue-{n}"));
+        let job = common::send_mail::job("a".to_owned(), None, None).queue(format!("queue-{n}"));
         job.enqueue(&bed.client).await.unwrap();
     }
     let site = bed.site().await;
@@ -192,6 +192,20 @@ async fn a_first_visit_is_less_than_sixty_kilobytes(bed: Bed) {
     }
     println!("a first visit: {bytes} bytes");
     assert!(bytes < 60_000, "{bytes} bytes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_page_is_made_with_the_rights_of_the_dashboard_on_redis() {
+    let server = Server::start(Kind::Redis);
+    queue_tests::roles::admit(&server, "acl");
+    let producer = Client::connect(&format!("{}?namespace=acl", queue_tests::roles::url(&server, "producer"))).await.unwrap();
+    common::send_mail::job("a".to_owned(), None, None).id("one").enqueue(&producer).await.unwrap();
+    let client = Client::connect(&format!("{}?namespace=acl", queue_tests::roles::url(&server, "dashboard"))).await.unwrap();
+    let site = Site::mounted(queue_dashboard::router(client).read_only(), "/queue").await;
+    for path in ["", "/queues", "/jobs", "/jobs?state=dead", "/jobs/mail/one", "/workers"] {
+        let answer = site.get(path).await;
+        assert!(answer.status == 200 && !answer.body.contains("does not answer"), "{path}: {}", answer.body);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -109,6 +109,9 @@ async fn another_host_is_refused_everywhere(bed: Bed) {
     assert_eq!(any.ask("GET", "", &[("host", "10.0.0.1"), ("x-role", "view")], "").await.status, 200);
 }
 
+/// What is wrong with a request, its headers, its body, and the status of the answer.
+type Refused<'a> = (&'a str, Vec<(&'a str, &'a str)>, &'a str, u16);
+
 async fn a_change_needs_a_form_of_the_dashboard(bed: Bed) {
     bed.enqueue("one", Some("no")).await;
     bed.work_until(JobState::Dead, 1).await;
@@ -120,7 +123,7 @@ async fn a_change_needs_a_form_of_the_dashboard(bed: Bed) {
     let (same, body) = (("sec-fetch-site", "same-origin"), format!("csrf={TOKEN}&job=mail/one"));
     let other = format!("csrf={}&job=mail/one", TOKEN.replace('0', "1"));
     let large = format!("{body}&x={}", "a".repeat(200_000));
-    let refused: [(&str, Vec<(&str, &str)>, &str, u16); 13] = [
+    let refused: [Refused<'_>; 13] = [
         ("nothing says where it comes from", vec![role, cookie, form], &body, 403),
         ("another site", vec![role, cookie, form, ("sec-fetch-site", "cross-site")], &body, 403),
         ("another site of the same domain", vec![role, cookie, form, ("sec-fetch-site", "same-site"), ("origin", &origin)], &body, 403),

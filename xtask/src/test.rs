@@ -16,7 +16,7 @@ use crate::{
 /// Options of `cargo xtask test`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Installs a missing redis-server with the system's package manager, also when not root.
+    /// Installs a missing redis-server or chromium with the system's package manager, also when not root.
     #[arg(long)]
     install: bool,
     /// Fails when there is no server of these kinds to test on.
@@ -28,6 +28,7 @@ pub(crate) struct Arguments {
 enum Kind {
     Redis,
     Valkey,
+    Chromium,
 }
 
 impl Kind {
@@ -35,6 +36,7 @@ impl Kind {
         match self {
             Kind::Redis => "redis",
             Kind::Valkey => "valkey",
+            Kind::Chromium => "chromium",
         }
     }
 }
@@ -51,13 +53,18 @@ enum Outcome {
 }
 
 /// A library crate and its features, each of which must build alone.
-const FEATURES: [(&str, &[&str]); 2] = [
+const FEATURES: [(&str, &[&str]); 3] = [
     ("queue-core", &["", "sqlite", "redis", "sentinel", "cluster", "tls"]),
-    ("queue-worker", &["", "cli", "sqlite", "redis", "sentinel", "cluster", "tls"]),
+    ("queue-dashboard", &[""]),
+    ("queue-worker", &["", "cli", "dashboard", "sqlite", "redis", "sentinel", "cluster", "tls"]),
 ];
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    let servers = [(Kind::Redis, servers::redis(arguments.install)), (Kind::Valkey, servers::valkey())];
+    let servers = [
+        (Kind::Redis, servers::redis(arguments.install)),
+        (Kind::Valkey, servers::valkey()),
+        (Kind::Chromium, servers::chromium(arguments.install)),
+    ];
     let mut lines = Vec::new();
     for (kind, server) in &servers {
         match server {
@@ -82,7 +89,9 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     tests.args(["test", "--workspace", "--all-features", "--no-fail-fast", "--"]);
     for (kind, server) in &servers {
         match server {
+            Ok(_) if *kind == Kind::Chromium => {}
             Ok(server) => drop(tests.env(format!("QUEUE_TEST_{}_SERVER", kind.name().to_uppercase()), &server.program)),
+            Err(_) if *kind == Kind::Chromium => drop(tests.args(["--skip", "in_chromium"])),
             // Every test on such a server has its kind in its name.
             Err(_) => drop(tests.args(["--skip", &format!("on_{}", kind.name())])),
         }
