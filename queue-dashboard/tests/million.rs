@@ -1,0 +1,80 @@
+//! Pages stay quick, however many jobs and queues there are. `QUEUE_TEST_JOBS=1000000 cargo test -p queue-dashboard --test million --
+//! --nocapture` prints the figures of a million jobs.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Bed, send_mail};
+
+on_brokers! {
+    a_page_of_very_many_jobs_is_made_at_once
+    very_many_queues_are_read_together
+}
+
+/// From a debug build beside other tests; a page of a release build takes a tenth.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn jobs() -> u64 {
+    std::env::var("QUEUE_TEST_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(30_000)
+}
+
+/// The fastest of five, so that a busy machine does not count.
+async fn timed(site: &common::Site, path: &str) -> (Duration, String) {
+    let (mut best, mut body) = (Duration::MAX, String::new());
+    for _ in 0..5 {
+        let start = Instant::now();
+        let answer = site.get(path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        best = best.min(start.elapsed());
+        body = answer.body;
+    }
+    println!("{best:>12.3?} {:>7} bytes {path}", body.len());
+    assert!(best < PATIENCE, "{path} takes {best:?}");
+    (best, body)
+}
+
+async fn a_page_of_very_many_jobs_is_made_at_once(bed: Bed) {
+    let all = jobs();
+    let start = Instant::now();
+    bed.client
+        .enqueue_all((0..all).map(|n| send_mail::job(format!("person-{n}@example.com"), None, None).id(format!("job-{n}"))))
+        .await
+        .unwrap();
+    println!("{} with {all} jobs, stored in {:?}", bed.client.info().kind, start.elapsed());
+    let site = bed.site().await;
+    timed(&site, "").await;
+    timed(&site, "/queues").await;
+    let (_, first) = timed(&site, "/jobs?state=ready&queue=mail").await;
+    assert!(first.contains("mail/job-0\"") && first.contains("rel=\"next\""));
+    let last = all - 50;
+    let (_, page) = timed(&site, &format!("/jobs?state=ready&queue=mail&offset={last}")).await;
+    assert!(page.contains(&format!("mail/job-{}\"", all - 1)), "{page}");
+    let (_, middle) = timed(&site, &format!("/jobs?state=ready&queue=mail&offset={}", all / 2)).await;
+    assert_eq!(middle.matches("data-pick").count(), 50);
+    // A search reads a bounded number, and says where to go on.
+    let (_, searched) = timed(&site, "/jobs?state=ready&text=nobody-has-this").await;
+    assert!(searched.contains("Search on"), "{searched}");
+    let (_, far) = timed(&site, &format!("/jobs?state=ready&queue=mail&offset={}", u64::MAX)).await;
+    assert!(far.contains("There are no more ready jobs"), "{far}");
+}
+
+async fn very_many_queues_are_read_together(bed: Bed) {
+    let queues = 1_000;
+    for n in 0..queues {
+        send_mail::job("a".to_owned(), None, None).queue(format!("queue-{n:04}")).enqueue(&bed.client).await.unwrap();
+    }
+    let site = bed.site().await;
+    println!("{} with {queues} queues", bed.client.info().kind);
+    let start = Instant::now();
+    site.get("").await;
+    println!("the first look: {:?}", start.elapsed());
+    let (_, page) = timed(&site, "").await;
+    assert!(page.contains("And 995 more queues without a worker."), "{page}");
+    let (_, page) = timed(&site, "/queues").await;
+    assert!(page.contains("1–50 of 1000"), "{page}");
+    let (_, page) = timed(&site, "/queues?text=queue-099").await;
+    assert_eq!(page.matches("id=\"q-").count(), 10);
+    let (_, page) = timed(&site, "/jobs?state=ready").await;
+    assert_eq!(page.matches("data-pick").count(), 50);
+}
