@@ -1,12 +1,11 @@
 //! A part of a listing of jobs: of one queue or of all, narrowed by task and text. However many jobs there are, a page reads a bounded
 //! number of them, and says where the next page begins.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use futures_util::FutureExt;
-use queue_core::{Error, Inspector, JobRecord, JobState};
+use queue_core::{Error, Filter, Inspector, JobRecord, JobState};
 
-use crate::{secrets::Secrets, snapshot::together};
+use crate::secrets::Secrets;
 
 /// Jobs on one page.
 pub(crate) const PAGE: usize = 50;
@@ -26,8 +25,42 @@ pub(crate) struct Wanted {
     pub(crate) state: JobState,
     /// Part of the task's name.
     pub(crate) task: String,
-    /// Part of the id, the task's name, the parameters, the headers or the note; secrets do not count.
-    pub(crate) text: String,
+    pub(crate) text: Text,
+}
+
+/// What was typed into the field Text.
+#[derive(Clone, Debug)]
+pub(crate) enum Text {
+    /// Part of the id, the task's name, the parameters, the headers, the last error, the reason or the note; hidden values do not count.
+    Plain(String),
+    /// As the command line takes it.
+    Filter(Filter),
+}
+
+impl Text {
+    /// Reads it: as a filter if it is one, and else as a text. The second half says why it is no filter, if it looks like one.
+    pub(crate) fn read(text: &str) -> (Self, Option<String>) {
+        let plain = || Text::Plain(text.to_owned());
+        if !text.contains(['=', '~']) {
+            return (plain(), None);
+        }
+        // A filter compares the values as they are stored: by trying, anybody could find out what is hidden.
+        let small = text.to_lowercase();
+        if small.contains("header.") || ["payload=", "payload~", "payload!"].into_iter().any(|term| small.contains(term)) {
+            return (plain(), Some("parameters and headers are searched as plain text here, so that hidden values stay hidden".to_owned()));
+        }
+        match text.parse() {
+            Ok(filter) => (Text::Filter(filter), None),
+            Err(error) => (plain(), Some(error.to_string())),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Text::Plain(text) => text.is_empty(),
+            Text::Filter(filter) => filter.is_empty(),
+        }
+    }
 }
 
 /// Where a listing is: a queue, and the offset within it.
@@ -52,16 +85,19 @@ impl Wanted {
         !self.task.is_empty() || !self.text.is_empty()
     }
 
-    fn fits(&self, job: &JobRecord, secrets: &Secrets) -> bool {
+    fn fits(&self, job: &JobRecord, secrets: &Secrets, now: SystemTime) -> bool {
         let has = |text: &str, part: &str| text.to_lowercase().contains(&part.to_lowercase());
         if !has(job.task.as_deref().unwrap_or_default(), &self.task) {
             return false;
         }
-        let text = &self.text;
+        let text = match &self.text {
+            Text::Plain(text) => text,
+            Text::Filter(filter) => return filter.matches(job, now),
+        };
         text.is_empty()
             || has(&job.address.id.to_string(), text)
             || has(job.task.as_deref().unwrap_or_default(), text)
-            || job.note.as_deref().is_some_and(|note| has(note, text))
+            || [job.last_error(), job.note.as_deref(), job.undecodable.as_deref()].into_iter().flatten().any(|words| has(words, text))
             || job.reason.is_some_and(|reason| has(reason.name(), text))
             || secrets.headers(&job.headers).iter().any(|(name, value)| has(name, text) || has(value, text))
             // As it is shown: nobody finds a secret by trying what it contains.
@@ -77,7 +113,7 @@ pub(crate) async fn find(
     wanted: &Wanted,
     secrets: &Secrets,
 ) -> Result<Found, Error> {
-    let until = Instant::now() + PATIENCE;
+    let (until, now) = (Instant::now() + PATIENCE, SystemTime::now());
     let mut found = Found::default();
     let Some(first) = queues.iter().position(|queue| *queue >= from.queue) else { return Ok(found) };
     let mut offset = if queues[first] == from.queue { from.offset } else { 0 };
@@ -94,7 +130,7 @@ pub(crate) async fn find(
             let page = inspector.list(queue, wanted.state, offset, limit).await?;
             found.read += page.jobs.len();
             place = page.next.filter(|next| *next > offset);
-            let fitting: Vec<JobRecord> = page.jobs.into_iter().filter(|job| wanted.fits(job, secrets)).collect();
+            let fitting: Vec<JobRecord> = page.jobs.into_iter().filter(|job| wanted.fits(job, secrets, now)).collect();
             if fitting.len() <= room {
                 found.jobs.extend(fitting);
                 continue;
@@ -115,29 +151,13 @@ async fn narrow(
     secrets: &Secrets,
     mut found: Found,
 ) -> Result<Found, Error> {
-    let mut place = Some(from);
+    let (mut place, now) = (Some(from), SystemTime::now());
     while let Some(offset) = place.filter(|_| found.jobs.len() < PAGE) {
         // No step holds more jobs than there is room for.
         let page = inspector.list(queue, wanted.state, offset, PAGE - found.jobs.len()).await?;
         place = page.next.filter(|next| *next > offset);
-        found.jobs.extend(page.jobs.into_iter().filter(|job| wanted.fits(job, secrets)));
+        found.jobs.extend(page.jobs.into_iter().filter(|job| wanted.fits(job, secrets, now)));
     }
     found.next = place.map(|offset| Place { queue: queue.to_owned(), offset });
     Ok(found)
-}
-
-/// The last error of each job, which lists leave out.
-pub(crate) async fn errors(inspector: &Inspector, jobs: &[JobRecord]) -> Vec<Option<String>> {
-    let mut calls = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        calls.push(error(inspector, job).boxed());
-    }
-    together(calls).await
-}
-
-async fn error(inspector: &Inspector, job: &JobRecord) -> Option<String> {
-    if job.failures == 0 && job.reason.is_none() {
-        return None;
-    }
-    inspector.show(&job.address).await.ok()?.last_error().map(str::to_owned)
 }

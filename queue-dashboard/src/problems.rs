@@ -199,7 +199,7 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
 }
 
 fn silent(snapshot: &Snapshot, worker: &WorkerRecord) -> Option<Finding> {
-    let holds = snapshot.details.holds.get(&worker.id).copied().unwrap_or(0);
+    let holds = snapshot.details.holds.get(&worker.id).map_or(0, |(jobs, _)| *jobs);
     let text = format!(
         "Worker {} was last heard of {} ago, and its lease is over{}.",
         name(worker),

@@ -56,8 +56,8 @@ pub(crate) struct Details {
     pub(crate) oldest: BTreeMap<String, SystemTime>,
     /// What is alike among the failed, parked and dead jobs of a queue.
     pub(crate) groups: Vec<Group>,
-    /// How many of the looked-at active jobs a worker holds.
-    pub(crate) holds: BTreeMap<ProcessId, u64>,
+    /// How many of the looked-at active jobs a worker runs, and since when the first of them.
+    pub(crate) holds: BTreeMap<ProcessId, (u64, SystemTime)>,
 }
 
 /// Jobs of a queue with the same state, task and reason.
@@ -141,8 +141,9 @@ impl Details {
         let mut holds = BTreeMap::new();
         for queue in most(queues, JobState::Active) {
             for job in sample(inspector, queue, JobState::Active).await {
-                if let Some(holder) = holder(&job) {
-                    *holds.entry(holder).or_default() += 1;
+                if let Some(running) = job.running {
+                    let (jobs, since) = holds.entry(running.worker).or_insert((0, running.since));
+                    (*jobs, *since) = (*jobs + 1, running.since.min(*since));
                 }
             }
         }
@@ -153,11 +154,6 @@ impl Details {
 /// The answers to many calls, in order.
 pub(crate) async fn together<T: Send>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     stream::iter(calls).buffered(CALLS).collect().await
-}
-
-/// The worker that holds a job, by the lane in its tag.
-pub(crate) fn holder(job: &JobRecord) -> Option<ProcessId> {
-    job.tag.as_deref()?.split('.').next()?.parse().ok()
 }
 
 /// The queues with the most jobs in a state.
@@ -183,11 +179,7 @@ async fn look_into(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec
     }
     let mut groups = Vec::new();
     for ((task, reason), (jobs, example)) in found {
-        // The list leaves the errors out.
-        let error = match state {
-            JobState::Parked => None,
-            _ => inspector.show(&example.address).await.ok().and_then(|job| job.last_error().map(str::to_owned)),
-        };
+        let error = example.last_error().filter(|_| state != JobState::Parked).map(str::to_owned);
         groups.push(Group { queue: queue.name.clone(), state, task, reason, jobs, error });
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.jobs));

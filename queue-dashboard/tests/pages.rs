@@ -112,6 +112,11 @@ async fn jobs_are_narrowed_and_paged_without_losing_one(bed: Bed) {
     assert_eq!(rows(&site.get("/jobs?state=ready&queue=other").await.body), 0);
     assert_eq!(rows(&site.get("/jobs?state=ready&text=009%40example").await.body), 1, "the parameters are searched");
     assert_eq!(rows(&site.get("/jobs?state=ready&text=hunter2").await.body), 0, "a secret is not found by its text");
+    assert_eq!(rows(&site.get("/jobs?state=ready&text=id~07+id!~071").await.body), 11, "the filter of the command line");
+    let page = site.get("/jobs?state=ready&text=payload~hunter2").await.body;
+    assert!(rows(&page) == 0 && page.contains("hidden values stay hidden"), "nor by a filter: {page}");
+    let page = site.get("/jobs?state=ready&text=taks%3Dx").await.body;
+    assert!(rows(&page) == 0 && page.contains("did you mean `task`?"), "{page}");
     assert_eq!(rows(&site.get("/jobs?state=ready&text=job").await.body), 50, "a page has its bound");
 }
 

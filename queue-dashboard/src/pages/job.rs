@@ -23,7 +23,7 @@ use crate::{
     problem::Problem,
     problems::name,
     shared::Shared,
-    snapshot::{Snapshot, holder},
+    snapshot::Snapshot,
 };
 
 /// Most characters of a JSON text that are shown.
@@ -145,9 +145,13 @@ fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String
 
 /// The worker that holds a job, by name if it is known.
 pub(crate) fn holder_name(job: &JobRecord, snapshot: Option<&Snapshot>) -> Option<String> {
-    let id = holder(job)?;
-    let worker: Option<&WorkerRecord> = snapshot.and_then(|snapshot| snapshot.details.workers.iter().find(|worker| worker.id == id));
-    Some(worker.map_or_else(|| format!("worker {id}"), name))
+    let running = job.running.as_ref()?;
+    if !running.host.is_empty() {
+        return Some(format!("{}:{}", running.host, running.pid));
+    }
+    let worker: Option<&WorkerRecord> =
+        snapshot.and_then(|snapshot| snapshot.details.workers.iter().find(|worker| worker.id == running.worker));
+    Some(worker.map_or_else(|| format!("worker {}", running.worker), name))
 }
 
 fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
@@ -200,7 +204,7 @@ fn events(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<
         JobState::Parked => events.push(event(None, "Waits for a worker that knows the task", "warn")),
         JobState::Active => {
             let on = holder_name(job, snapshot).map(|worker| format!(" on {worker}")).unwrap_or_default();
-            events.push(event(None, &format!("Runs{on}"), "run"));
+            events.push(event(job.running.as_ref().map(|running| running.since), &format!("Runs{on}"), "run"));
         }
         JobState::Done => events.push(event(job.ended_at, "Done", "good")),
         JobState::Dead => {

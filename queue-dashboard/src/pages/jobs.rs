@@ -15,7 +15,7 @@ use super::{Content, Stale, whole, written};
 use crate::{
     format::{Moment, number, short, short_id},
     guard::Viewer,
-    jobs::{Place, Wanted, errors, find},
+    jobs::{Place, Text, Wanted, find},
     params::{Params, query},
     problem::Problem,
     shared::Shared,
@@ -36,6 +36,8 @@ struct Page<'a> {
     queues: Vec<String>,
     task: String,
     text: String,
+    /// Why the text is no filter, though it looks like one.
+    hint: Option<String>,
     rows: Vec<Row>,
     has_errors: bool,
     verbs: Vec<Verb>,
@@ -171,12 +173,9 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         vec![asked.queue.clone()]
     };
     let _permit = shared.lists.acquire().await.map_err(|_| Problem::busy())?;
-    let wanted = Wanted { state: asked.state, task: asked.task.clone(), text: asked.text.clone() };
+    let (text, hint) = Text::read(&asked.text);
+    let wanted = Wanted { state: asked.state, task: asked.task.clone(), text };
     let found = find(&shared.inspector, &chosen, &asked.from, &wanted, &shared.settings.secrets).await?;
-    let errors = match asked.state {
-        JobState::Dead | JobState::Retry | JobState::Parked => errors(&shared.inspector, &found.jobs).await,
-        _ => Vec::new(),
-    };
     let (now, of_one) = (SystemTime::now(), Some(asked.queue.as_str()).filter(|queue| !queue.is_empty()));
     let count = |state| snapshot.map_or(0, |snapshot| snapshot.count(of_one, state));
     let total = count(asked.state);
@@ -195,7 +194,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
             })
             .into(),
         state: asked.state.name(),
-        rows: found.jobs.iter().enumerate().map(|(i, job)| Row::new(job, errors.get(i).cloned().flatten(), snapshot, now)).collect(),
+        rows: found.jobs.iter().map(|job| Row::new(job, snapshot, now)).collect(),
+        hint,
         has_errors: matches!(asked.state, JobState::Dead | JobState::Retry | JobState::Cancelled),
         verbs: verbs(asked.state, viewer),
         narrowed: !asked.task.is_empty() || !asked.text.is_empty(),
@@ -222,16 +222,17 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
 }
 
 impl Row {
-    fn new(job: &JobRecord, error: Option<String>, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
+    fn new(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
         let id = job.address.id.to_string();
         let (when, when_says) = match (job.due_at, job.ended_at, job.enqueued_at) {
+            _ if job.running.is_some() => (job.running.as_ref().map(|running| running.since), "runs since"),
             (Some(due), ..) => (Some(due), "due"),
             (_, Some(ended), _) => (Some(ended), "ended"),
             (.., enqueued) => (enqueued, "enqueued"),
         };
         let held_by = super::job::holder_name(job, snapshot);
         let reason = job.reason.map(|reason| reason.name().to_owned());
-        let error = error.or_else(|| job.undecodable.clone()).or_else(|| job.note.clone()).or(reason);
+        let error = job.last_error().map(str::to_owned).or_else(|| job.undecodable.clone()).or_else(|| job.note.clone()).or(reason);
         Row {
             address: job.address.to_string(),
             path: format!("/jobs/{}/{id}", job.address.queue),

@@ -56,6 +56,8 @@ struct Row {
     left: String,
     is_live: bool,
     holds: Option<String>,
+    /// Since when the first job that it holds runs.
+    runs_since: Option<Moment>,
 }
 
 impl Row {
@@ -75,7 +77,8 @@ impl Row {
             heard: ago(worker.lease_age),
             left: span(worker.lease_left),
             is_live: !worker.lease_left.is_zero(),
-            holds: snapshot.details.holds.get(&worker.id).map(|jobs| number(*jobs)),
+            holds: snapshot.details.holds.get(&worker.id).map(|(jobs, _)| number(*jobs)),
+            runs_since: snapshot.details.holds.get(&worker.id).map(|(_, since)| Moment::new(*since, now)),
         }
     }
 }
