@@ -120,12 +120,12 @@ impl Watcher {
             self.next = Instant::now() + pause.max(began.elapsed() * 4);
             if is_gone {
                 self.over = true;
-                return Some(Event::default().event("gone").data(one_line(&html)));
+                return Some(Event::default().event("gone").data(&html));
             }
             if html != self.sent {
                 self.told = Instant::now();
                 self.sent = html;
-                return Some(Event::default().event("page").data(one_line(&self.sent)));
+                return Some(Event::default().event("page").data(&self.sent));
             }
             if self.told.elapsed() >= SIGN {
                 self.told = Instant::now();
@@ -149,9 +149,4 @@ impl Watcher {
         };
         content.boxed()
     }
-}
-
-/// An event's data has no carriage return: a text of a job may.
-fn one_line(html: &str) -> String {
-    html.replace('\r', "&#13;")
 }

@@ -118,7 +118,10 @@ impl Shared {
             }
             Err(error) => {
                 let problem = error_text(&error);
-                tracing::warn!(error = problem, "the dashboard cannot read the queues");
+                if looks.failed.is_none() {
+                    // One line for each outage: an open page asks every second.
+                    tracing::warn!(error = problem, "the dashboard cannot read the queues");
+                }
                 looks.failed = Some((Instant::now(), problem.clone()));
                 Look { snapshot: looks.last.clone(), problem: Some(problem) }
             }
