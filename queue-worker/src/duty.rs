@@ -4,13 +4,21 @@
 //! has no passes, so that it is a [`Duty`] alone. The pump is neither: it streams turns, beats and looks, and a pump that dies is
 //! not started again, since it is the one that knows what the worker holds. The heartbeat is a part of it.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::{
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use futures_util::FutureExt;
 use queue_core::{broker::DynBroker, outcome::panic_text};
 use tokio_util::sync::CancellationToken;
 
-use crate::tuning::RESTART;
+use crate::{
+    time::now,
+    tuning::{LASTING, MOST_RESTARTS, RESTART},
+};
 
 /// Something that a worker does all the time, on the broker's I/O thread.
 pub(crate) trait Duty: Send + 'static {
@@ -57,19 +65,41 @@ impl<P: Pass> Duty for P {
 pub(crate) struct Supervisor {
     broker: DynBroker,
     shutdown: CancellationToken,
+    restarts: Arc<Restarts>,
+}
+
+/// Which duties have panicked, how often in a row, and when last. A panic that comes [`LASTING`] after the one before begins a new row.
+#[derive(Debug, Default)]
+pub(crate) struct Restarts(Mutex<BTreeMap<&'static str, (u32, Instant)>>);
+
+impl Restarts {
+    /// A duty has panicked.
+    pub(crate) fn panicked(&self, duty: &'static str, now: Instant) {
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (row, last) = rows.entry(duty).or_insert((0, now));
+        *row = if now < *last + LASTING { row.saturating_add(1) } else { 1 };
+        *last = now;
+    }
+
+    /// The duties that do not get on: those that panicked more than [`MOST_RESTARTS`] times in a row, the last time not long ago.
+    pub(crate) fn failing(&self, now: Instant) -> Vec<&'static str> {
+        let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.iter().filter(|(_, (row, last))| *row > MOST_RESTARTS && now < *last + LASTING).map(|(duty, _)| *duty).collect()
+    }
 }
 
 impl Supervisor {
-    pub(crate) fn new(broker: DynBroker, shutdown: CancellationToken) -> Self {
-        Supervisor { broker, shutdown }
+    pub(crate) fn new(broker: DynBroker, shutdown: CancellationToken, restarts: Arc<Restarts>) -> Self {
+        Supervisor { broker, shutdown, restarts }
     }
 
     /// Runs a duty until the worker is over. After a panic it begins anew, made from its configuration.
     pub(crate) fn start<D: Duty>(&self, make: impl Fn() -> D + Send + 'static) {
-        let (shutdown, over) = (self.shutdown.clone(), self.shutdown.clone());
+        let (shutdown, over, restarts) = (self.shutdown.clone(), self.shutdown.clone(), self.restarts.clone());
         self.broker.spawn(Box::pin(async move {
             let again_and_again = async move {
                 while let Err(panic) = AssertUnwindSafe(make().run(shutdown.clone())).catch_unwind().await {
+                    restarts.panicked(D::NAME, now());
                     let error = panic_text(panic.as_ref());
                     tracing::error!(duty = D::NAME, error, "a duty of the worker panicked and is started again");
                     tokio::time::sleep(RESTART).await;
@@ -118,7 +148,8 @@ mod tests {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         let (shutdown, made) = (CancellationToken::new(), Arc::new(AtomicUsize::new(0)));
         let (told, mut passes) = mpsc::unbounded_channel();
-        Supervisor::new(client.broker().clone(), shutdown.clone()).start({
+        let restarts = Arc::<Restarts>::default();
+        Supervisor::new(client.broker().clone(), shutdown.clone(), restarts.clone()).start({
             let made = made.clone();
             move || {
                 made.fetch_add(1, Ordering::Relaxed);
@@ -127,6 +158,7 @@ mod tests {
         });
         assert_eq!((passes.recv().await, passes.recv().await), (Some(1), Some(1)));
         assert!(made.load(Ordering::Relaxed) >= 2);
+        assert!(restarts.0.lock().unwrap()["clumsy"].0 >= 1);
         shutdown.cancel();
         // The duty, and whatever could make another one, is dropped.
         while passes.recv().await.is_some() {}

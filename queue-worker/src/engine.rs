@@ -26,10 +26,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     arrival,
     config::{QueueConfig, Settings},
-    duty::Supervisor,
+    duty::{Restarts, Supervisor},
     error::WorkerError,
-    health::{self, Health},
     hints::Hints,
+    http::{self, Http},
     identity,
     janitor::Janitor,
     monitor::Monitor,
@@ -78,6 +78,9 @@ pub(crate) struct Shared {
     pub(crate) reached: AtomicBool,
     /// When the broker last answered.
     pub(crate) contact: LeaseClock,
+    /// When the pump last looked at its clock.
+    pub(crate) pulse: LeaseClock,
+    pub(crate) restarts: Arc<Restarts>,
     /// How the broker was when it was last looked at.
     condition: Mutex<Condition>,
     pub(crate) outage: Arc<Outage>,
@@ -107,6 +110,8 @@ impl Shared {
             stopping: AtomicBool::new(false),
             reached: AtomicBool::new(false),
             contact: LeaseClock::default(),
+            pulse: LeaseClock::default(),
+            restarts: Arc::default(),
             condition: Mutex::default(),
             outage: Outage::new(broker.clone()),
             broker,
@@ -163,15 +168,14 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     let (events, received) = mpsc::unbounded_channel::<Event>();
     let (batches, dispatched) = mpsc::unbounded_channel();
     let over = CancellationToken::new();
-    let duties = Supervisor::new(broker.clone(), over.clone());
+    let duties = Supervisor::new(broker.clone(), over.clone(), shared.restarts.clone());
     let guard = over.drop_guard();
 
     if let Some(address) = plan.health {
-        let listening =
-            health::listen(address).map_err(|error| WorkerError::Setup(vec![format!("health address `{address}`: {error}")]))?;
+        let listening = http::listen(address).map_err(|error| WorkerError::Setup(vec![format!("health address `{address}`: {error}")]))?;
         duties.start({
             let shared = shared.clone();
-            move || Health::new(shared.clone(), listening.try_clone())
+            move || Http::new(shared.clone(), listening.try_clone())
         });
     }
     tokio::select! {
@@ -181,6 +185,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     }
     arrival::tell_durability(&broker).await;
     shared.heard();
+    shared.pulse.set(now());
     shared.reached.store(true, Ordering::Relaxed);
     duties.start({
         let shared = shared.clone();

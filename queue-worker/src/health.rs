@@ -1,32 +1,23 @@
-//! `GET /health`: whether the worker does its duties, served from the broker's I/O thread, so that it answers while handlers
-//! block everything else.
+//! What the worker says of itself to those who probe it: `/health`, whether this process is well, and `/ready`, whether it reaches its
+//! broker. A restart mends a process that is not well. It does not mend a broker that is away, so that `/health` does not ask for one.
 
-use std::{
-    io,
-    net::{SocketAddr, TcpListener},
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Instant};
 
-use futures_util::{
-    future::BoxFuture,
-    stream::{FuturesUnordered, StreamExt},
-};
 use serde::Serialize;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
 
-use crate::{
-    duty::Pass,
-    engine::Shared,
-    tuning::{CLIENT_PATIENCE, CLIENTS, LONGEST_REQUEST, REFUSED_PAUSE},
-};
+use crate::{engine::Shared, http::Answer, time::now, tuning::STALLED};
 
+/// The body of both answers.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct State<'a> {
     status: &'static str,
+    /// Whether the worker's duties run: the answer to `/health`.
+    live: bool,
+    /// Whether it reaches its broker and takes jobs: the answer to `/ready`.
+    ready: bool,
+    /// Duties that panic again and again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failing: Vec<&'static str>,
     broker: String,
     queues: Vec<&'a str>,
     concurrency: usize,
@@ -47,133 +38,113 @@ struct Answer<'a> {
     free_bytes: Option<u64>,
 }
 
-/// Takes the address, before the worker starts anything.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    tracing::info!(address = %listener.local_addr()?, "GET /health is answered");
-    Ok(listener)
+/// `/health`: 503 if a restart may help.
+pub(crate) fn live(shared: &Shared) -> Answer {
+    let state = State::of(shared, now());
+    answer(&state, state.live)
 }
 
-/// Answers clients. If the address cannot be listened on any more, it says so in the log, and answers nobody.
-pub(crate) struct Health {
-    shared: Arc<Shared>,
-    listener: io::Result<tokio::net::TcpListener>,
-    clients: FuturesUnordered<BoxFuture<'static, ()>>,
-    refused: bool,
+/// `/ready`: 503 while the worker takes no jobs.
+pub(crate) fn ready(shared: &Shared) -> Answer {
+    let state = State::of(shared, now());
+    answer(&state, state.ready)
 }
 
-/// What happened.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Served {
-    /// A client has come.
-    Accepted,
-    /// One has its answer, or has taken too long.
-    Answered,
-    /// None could be let in: out of file descriptors, perhaps.
-    Refused,
+fn answer(state: &State<'_>, well: bool) -> Answer {
+    let body = serde_json::to_string(state).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
+    Answer::json(if well { "200 OK" } else { "503 Service Unavailable" }, body)
 }
 
-impl Health {
-    pub(crate) fn new(shared: Arc<Shared>, listener: io::Result<TcpListener>) -> Self {
-        let listener = listener.and_then(tokio::net::TcpListener::from_std);
-        if let Err(error) = &listener {
-            tracing::error!(%error, "GET /health is not answered");
-        }
-        Health { shared, listener, clients: FuturesUnordered::new(), refused: false }
-    }
-}
-
-impl Pass for Health {
-    const NAME: &'static str = "health";
-    type Report = Served;
-
-    /// After a refusal, so that the next client may have more luck.
-    fn pause(&mut self) -> Duration {
-        if std::mem::take(&mut self.refused) { REFUSED_PAUSE } else { Duration::ZERO }
-    }
-
-    /// Waits until one thing has happened.
-    async fn tick(&mut self) -> Served {
-        let Ok(listener) = &self.listener else { return std::future::pending().await };
-        tokio::select! {
-            accepted = listener.accept(), if self.clients.len() < CLIENTS => match accepted {
-                Ok((stream, _)) => {
-                    let shared = self.shared.clone();
-                    self.clients.push(Box::pin(async move {
-                        drop(tokio::time::timeout(CLIENT_PATIENCE, answer(&shared, stream)).await);
-                    }));
-                    Served::Accepted
-                }
-                Err(_) => {
-                    self.refused = true;
-                    Served::Refused
-                }
-            },
-            Some(()) = self.clients.next() => Served::Answered,
+impl<'a> State<'a> {
+    fn of(shared: &'a Shared, now: Instant) -> Self {
+        let (reached, stopping) = (shared.reached.load(Ordering::Relaxed), shared.stopping.load(Ordering::Relaxed));
+        let (condition, failing) = (shared.condition(), shared.restarts.failing(now));
+        let stalled = reached && now > shared.pulse.until() + STALLED;
+        let status = match () {
+            () if stalled => "stalled",
+            () if !failing.is_empty() => "failing",
+            () if !reached => "waiting",
+            () if condition.is_lost() => "lost",
+            () if shared.is_isolated() => "isolated",
+            () if stopping => "stopping",
+            () => "ok",
+        };
+        State {
+            status,
+            live: !stalled && failing.is_empty(),
+            ready: status == "ok",
+            failing,
+            broker: shared.broker.info().location,
+            queues: shared.queues.iter().map(AsRef::as_ref).collect(),
+            concurrency: shared.settings.concurrency,
+            running: shared.running.load(Ordering::Relaxed),
+            stuck: shared.stuck.load(Ordering::Relaxed),
+            finished: shared.finished.load(Ordering::Relaxed),
+            last_contact_ms: shared.contact.until().elapsed().as_millis(),
+            full: condition.is_full(),
+            trouble: condition.trouble.as_ref().map(ToString::to_string),
+            used_bytes: condition.used,
+            limit_bytes: condition.limit,
+            free_bytes: condition.free,
         }
     }
 }
 
-async fn answer(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
-    let request = read_request(&mut stream).await?;
-    let mut words = request.split_whitespace();
-    let (method, path) = (words.next(), words.next().map(|path| path.split('?').next().unwrap_or_default()));
-    let (status, body) = match (method, path) {
-        (Some("GET" | "HEAD"), Some("/health")) => health(shared),
-        (Some("GET" | "HEAD"), Some(_)) => ("404 Not Found", r#"{"error":"there is only /health"}"#.to_owned()),
-        _ => ("405 Method Not Allowed", r#"{"error":"only GET"}"#.to_owned()),
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use queue_core::{
+        Client,
+        broker::{Condition, Trouble},
     };
-    let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    if method != Some("HEAD") {
-        stream.write_all(body.as_bytes()).await?;
-    }
-    stream.shutdown().await
-}
 
-/// The request line. The headers are read, too: closing a socket with unread bytes would tear the answer from the client.
-async fn read_request(stream: &mut TcpStream) -> io::Result<String> {
-    let mut request = Vec::new();
-    let mut chunk = [0; 1024];
-    while request.len() < LONGEST_REQUEST && !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        match stream.read(&mut chunk).await? {
-            0 => break,
-            n => request.extend_from_slice(&chunk[..n]),
+    use super::*;
+    use crate::config::Settings;
+
+    /// The status, and whether it is live and ready.
+    fn state(shared: &Shared, now: Instant) -> (&'static str, bool, bool) {
+        let state = State::of(shared, now);
+        (state.status, state.live, state.ready)
+    }
+
+    #[tokio::test]
+    async fn a_process_is_live_unless_its_pump_stands_still_and_ready_while_it_takes_jobs() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let shared = Shared::alone(&client, &["mail"], Settings::default());
+        assert_eq!(state(&shared, now()), ("waiting", true, false), "a restart brings no broker");
+        assert!(live(&shared).status.starts_with("200") && ready(&shared).status.starts_with("503"));
+        shared.heard();
+        shared.pulse.set(now());
+        shared.reached.store(true, Ordering::Relaxed);
+        assert_eq!(state(&shared, now()), ("ok", true, true));
+        assert_eq!(state(&shared, now() + STALLED * 2), ("stalled", false, false));
+
+        let (mut lost, mut full) = (Condition::default(), Condition::default());
+        lost.trouble = Some(Trouble::Lost(String::new()));
+        shared.note(lost);
+        assert_eq!(state(&shared, now()), ("lost", true, false));
+        full.trouble = Some(Trouble::Full(String::new()));
+        shared.note(full);
+        assert_eq!(state(&shared, now()), ("ok", true, true), "stored jobs can still be run");
+        shared.stopping.store(true, Ordering::Relaxed);
+        assert_eq!(state(&shared, now()), ("stopping", true, false), "it drains, and nobody should cut that short");
+    }
+
+    #[tokio::test]
+    async fn a_duty_that_panics_again_and_again_makes_a_process_unwell() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let shared = Shared::alone(&client, &["mail"], Settings::default());
+        let began = now();
+        for _ in 0..9 {
+            shared.restarts.panicked("janitor", began);
         }
+        assert_eq!(state(&shared, began), ("failing", false, false));
+        assert!(live(&shared).status.starts_with("503") && live(&shared).body.contains(r#""failing":["janitor"]"#));
+        // It runs since.
+        let later = began + Duration::from_secs(600);
+        assert_eq!(state(&shared, later), ("waiting", true, false));
+        shared.restarts.panicked("janitor", later);
+        assert_eq!(state(&shared, later), ("waiting", true, false), "one panic is no row");
     }
-    let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(line).into_owned())
-}
-
-fn health(shared: &Shared) -> (&'static str, String) {
-    let (reached, isolated) = (shared.reached.load(Ordering::Relaxed), shared.is_isolated());
-    let condition = shared.condition();
-    let lost = condition.is_lost();
-    let health = Answer {
-        status: match (reached, isolated, shared.stopping.load(Ordering::Relaxed)) {
-            (false, ..) => "waiting",
-            _ if lost => "lost",
-            (true, true, _) => "isolated",
-            (true, false, true) => "stopping",
-            (true, false, false) => "ok",
-        },
-        broker: shared.broker.info().location,
-        queues: shared.queues.iter().map(AsRef::as_ref).collect(),
-        concurrency: shared.settings.concurrency,
-        running: shared.running.load(Ordering::Relaxed),
-        stuck: shared.stuck.load(Ordering::Relaxed),
-        finished: shared.finished.load(Ordering::Relaxed),
-        last_contact_ms: shared.contact.until().elapsed().as_millis(),
-        full: condition.is_full(),
-        trouble: condition.trouble.as_ref().map(ToString::to_string),
-        used_bytes: condition.used,
-        limit_bytes: condition.limit,
-        free_bytes: condition.free,
-    };
-    let body = serde_json::to_string(&health).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"));
-    (if isolated || lost || !reached { "503 Service Unavailable" } else { "200 OK" }, body)
 }

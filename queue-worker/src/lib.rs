@@ -11,7 +11,7 @@
 //! - `reclaimer` takes back the jobs of dead workers; `janitor` removes records that were kept long enough.
 //! - `monitor` checks whether the broker is full, or its file is gone.
 //! - `hints` tells the pump what the broker announces.
-//! - `health` answers whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the log, and an
+//! - `http` answers probes, and `health` says whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the log, and an
 //!   outage two.
 //!
 //! `duty` is the one shape of these, and starts one again that panics. `tuning` has the figures by which all this goes.
@@ -29,6 +29,7 @@ mod error;
 mod health;
 mod heartbeat;
 mod hints;
+mod http;
 mod identity;
 mod janitor;
 mod lane;

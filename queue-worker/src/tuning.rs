@@ -89,6 +89,16 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Before a duty that has panicked is started again. Without it, one that always panics would take a core.
 pub(crate) const RESTART: Duration = Duration::from_secs(1);
 
+/// A duty that panics more often in a row makes the process unwell (`/health`): five tries take about as many seconds.
+pub(crate) const MOST_RESTARTS: u32 = 5;
+
+/// A duty that ran for so long before it panicked begins a new row.
+pub(crate) const LASTING: Duration = Duration::from_secs(60);
+
+/// The pump looks at its clock once a second, on a thread that nothing blocks. If it has not for so long, the process is unwell: longer than
+/// a machine that pages or is stopped for a moment takes, and short enough that a worker that stands still is soon replaced.
+pub(crate) const STALLED: Duration = Duration::from_secs(20);
+
 // The other duties.
 
 /// Queues whose suspects are asked for together: what is sent in one write is answered in one.
@@ -118,15 +128,15 @@ pub(crate) const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// The broker has not answered for so long before a line says so: a connection that broke and was made anew is no outage.
 pub(crate) const TOLD_AFTER: Duration = Duration::from_millis(500);
 
-/// A client of `/health` has this long to ask, and as long to listen.
+/// A client of the HTTP endpoint has this long to ask, and as long to listen.
 pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bytes, at most, of a request to `/health` that are read.
+/// Bytes, at most, of an HTTP request that are read.
 pub(crate) const LONGEST_REQUEST: usize = 8192;
 
-/// Clients of `/health`, at most, at once; further ones wait.
+/// HTTP clients, at most, at once; further ones wait.
 pub(crate) const CLIENTS: usize = 32;
 
-/// After a client of `/health` could not be let in, before the next. Without it, a process that is out of file descriptors would
+/// After an HTTP client could not be let in, before the next. Without it, a process that is out of file descriptors would
 /// take a core.
 pub(crate) const REFUSED_PAUSE: Duration = Duration::from_millis(100);

@@ -215,9 +215,13 @@ impl Worker {
         self
     }
 
-    /// Answers `GET /health` on this address: 200 while the broker can be reached; 503 while it cannot, or if the SQLite file was
-    /// deleted, moved or replaced. If the broker is full, the answer stays 200 with `"full": true`, because stored jobs are still claimed
-    /// and can end. Port 0 takes a free port, which is logged.
+    /// Answers `GET /health` and `GET /ready` on this address. Port 0 takes a free port, which is logged.
+    ///
+    /// - `/health` is for liveness probes. It is 200 while this process is well, and 503 if a restart may help: its pump has stood still for
+    ///   20 s, or one of its duties panics again and again. A broker that is away changes nothing here.
+    /// - `/ready` is for readiness probes. It is 200 while the worker takes jobs. It is 503 while the broker has not been reached yet or has not
+    ///   answered for three beats (15 s with the default lease), if the SQLite file was deleted, moved or replaced, and while the worker stops.
+    ///   If the broker is full it stays 200, with `"full": true`: stored jobs are still claimed and can end.
     pub fn health(mut self, address: SocketAddr) -> Self {
         self.health = Some(address);
         self

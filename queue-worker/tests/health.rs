@@ -1,4 +1,4 @@
-//! `GET /health`.
+//! `GET /health` and `GET /ready`.
 
 mod common;
 
@@ -26,6 +26,8 @@ async fn health_tells_what_goes_on_and_nothing_else_is_served() {
         }
         let head = ask(address, "HEAD /health?verbose").await;
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+        let ready = ask(address, "GET /ready").await;
+        assert!(ready.starts_with("HTTP/1.1 200 OK\r\n") && ready.contains(r#""live":true,"ready":true"#), "{ready}");
         assert!(ask(address, "GET /").await.starts_with("HTTP/1.1 404 "));
         assert!(ask(address, "POST /health").await.starts_with("HTTP/1.1 405 "));
         assert!(ask(address, "\u{0}").await.starts_with("HTTP/1.1 405 "));

@@ -9,6 +9,7 @@ pub mod history;
 pub mod log_lines;
 pub mod patience;
 pub mod preload;
+pub mod probe;
 pub mod process;
 pub mod proxy;
 pub mod roles;

@@ -10,14 +10,11 @@ use queue_core::{Error, broker::DynBroker, prelude::*, registry::Registry, sqlit
 use queue_testing::failing::{FailingBroker, Fault};
 use queue_tests::{
     patience::{PATIENCE, until, wait_for},
+    probe::{ask, free_address, until_ready},
     server::{Kind, Server, free_port},
 };
 use queue_worker::{Shutdown, Stopped, Worker, WorkerError};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    sync::Semaphore,
-};
+use tokio::sync::Semaphore;
 
 #[task(queue = "early")]
 async fn note(ran: Data<Semaphore>) {
@@ -38,21 +35,47 @@ async fn a_worker_that_starts_before_its_server_works_as_soon_as_it_is_there(kin
     let mut server = Server::start(kind);
     server.kill();
     let shutdown = Shutdown::new();
-    let health = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let address = free_address();
     let (worker, ran) = worker(Client::open(&server.url()).await.unwrap());
-    let working = tokio::spawn(worker.health(health).run_with(shutdown.clone()));
-    until("it to say that it waits", async || {
-        let Ok(mut stream) = TcpStream::connect(health).await else { return false };
-        stream.write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer.starts_with("HTTP/1.1 503 ") && answer.contains(r#""status":"waiting""#)
-    })
-    .await;
+    let working = tokio::spawn(worker.health(address).run_with(shutdown.clone()));
+    until_ready(address, 503, r#""status":"waiting""#).await;
+    let health = ask(address, "/health").await;
+    assert!(health.starts_with("HTTP/1.1 200 "), "a restart would not bring its server: {health}");
     // Everybody else is told at once.
     assert!(matches!(Client::connect(&server.url()).await, Err(Error::Unavailable { .. })));
 
     server.restart();
+    note::job().enqueue(&Client::connect(&server.url()).await.unwrap()).await.unwrap();
+    tokio::time::timeout(PATIENCE, ran.acquire()).await.expect("the job runs").unwrap().forget();
+    until_ready(address, 200, r#""status":"ok""#).await;
+    shutdown.drain();
+    assert!(ended(working).await.unwrap().is_clean());
+}
+
+/// As a liveness probe would see it that asks all the time: one bad answer, and the whole fleet would be restarted into an outage.
+async fn a_worker_whose_server_goes_away_is_live_all_the_time_and_ready_again_when_it_is_back(kind: Kind) {
+    let mut server = Server::start(kind);
+    let (shutdown, address) = (Shutdown::new(), free_address());
+    let (worker, ran) = worker(Client::open(&server.url()).await.unwrap());
+    let working = tokio::spawn(worker.health(address).lease(Duration::from_millis(1200)).run_with(shutdown.clone()));
+    until_ready(address, 200, r#""status":"ok""#).await;
+    let probe = tokio::spawn(async move {
+        let mut probes = 0;
+        loop {
+            let health = ask(address, "/health").await;
+            assert!(health.starts_with("HTTP/1.1 200 "), "after {probes} probes: {health}");
+            probes += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    for _ in 0..2 {
+        server.kill();
+        until_ready(address, 503, r#""status":"isolated""#).await;
+        server.restart();
+        until_ready(address, 200, r#""status":"ok""#).await;
+    }
+    assert!(!probe.is_finished(), "{:?}", probe.await);
+    probe.abort();
     note::job().enqueue(&Client::connect(&server.url()).await.unwrap()).await.unwrap();
     tokio::time::timeout(PATIENCE, ran.acquire()).await.expect("the job runs").unwrap().forget();
     shutdown.drain();
@@ -68,6 +91,7 @@ async fn what_waiting_does_not_mend_ends_it_at_once(kind: Kind) {
 
 queue_tests::on_servers! {
     a_worker_that_starts_before_its_server_works_as_soon_as_it_is_there
+    a_worker_whose_server_goes_away_is_live_all_the_time_and_ready_again_when_it_is_back
     what_waiting_does_not_mend_ends_it_at_once
 }
 

@@ -122,7 +122,7 @@ pub(super) struct WorkArgs {
     /// How long running jobs may take to end after a signal; handlers are told to stop in the last second
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(super) grace: Option<Duration>,
-    /// Answer GET /health on this address
+    /// Answer GET /health (is this process well?) and GET /ready (does it reach its broker?) on this address
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) health: Option<SocketAddr>,
 }

@@ -43,6 +43,7 @@ impl Pump {
         }
         if now >= self.tick_at {
             self.tick_at = now + self.shared.settings.tick();
+            self.shared.pulse.set(now);
             self.look_at_handlers(now);
             self.look_at_turns(now);
             self.shared.outage.look(now);

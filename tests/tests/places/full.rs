@@ -19,12 +19,12 @@ on_servers! {
 /// Everybody says that it is full, a job at hand is done nevertheless, and when there is room again, everybody says that.
 fn is_told_everywhere(place: &Place, fill: impl FnOnce(), free: impl FnOnce(), figures: &str) {
     let worker = place.work();
-    assert!(worker.health().unwrap().contains(r#""full":false"#));
+    assert!(worker.ready().unwrap().contains(r#""full":false"#));
     assert!(!place.ok(&["status"]).contains("FULL"));
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"Bo"}"#, "--id", "bo", "--delay", "8s"]);
     fill();
-    worker.until_health("200 OK", r#""full":true"#);
-    worker.until_health("200 OK", figures);
+    worker.until_ready("200 OK", r#""full":true"#);
+    worker.until_ready("200 OK", figures);
     let (code, _, stderr) = place.run(&["enqueue", "greet", "--args", r#"{"name":"Cy"}"#]);
     assert!(code == 5 && stderr.contains("is full"), "{code}: {stderr}");
     let status = place.ok(&["status"]);
@@ -38,7 +38,7 @@ fn is_told_everywhere(place: &Place, fill: impl FnOnce(), free: impl FnOnce(), f
     assert!(told.len() == 1 && told[0].contains("WARN"), "{told:#?}");
 
     free();
-    worker.until_health("200 OK", r#""full":false"#);
+    worker.until_ready("200 OK", r#""full":false"#);
     assert_eq!(worker.told("the broker takes new jobs again").len(), 1);
     assert_eq!(place.run(&["doctor"]).0, 0);
     place.greet("after");

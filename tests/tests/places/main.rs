@@ -75,8 +75,8 @@ fn a_worker_whose_file_is_deleted_says_so_and_serves_the_one_that_is_made_next()
     for name in place.names() {
         fs::remove_file(place.folder.path().join(name)).unwrap();
     }
-    worker.until_health("503 ", r#""status":"lost""#);
-    worker.until_health("503 ", "deleted or moved");
+    worker.until_ready("503 ", r#""status":"lost""#);
+    worker.until_ready("503 ", "deleted or moved");
     let told = worker.told("deleted or moved while it was open");
     let errors = told.iter().filter(|line| line.contains("ERROR")).count();
     assert_eq!(errors, 1, "{told:#?}");
@@ -86,7 +86,7 @@ fn a_worker_whose_file_is_deleted_says_so_and_serves_the_one_that_is_made_next()
 
     let job = place.greet("bo");
     wait_for("the job to be done", || place.is_done(&job).then_some(()));
-    worker.until_health("200 OK", r#""status":"ok""#);
+    worker.until_ready("200 OK", r#""status":"ok""#);
     assert_eq!(worker.told("opened the database file that is at the path now").len(), 1);
 }
 
@@ -101,14 +101,14 @@ fn a_worker_whose_file_is_moved_says_so_and_goes_on_when_it_is_back() {
     let (code, _, stderr) = place.run(&["status"]);
     assert_eq!(code, 3, "{stderr}");
     assert!(stderr.contains("only its log") && stderr.contains("queue.db-wal is left"), "{stderr}");
-    worker.until_health("503 ", r#""status":"lost""#);
+    worker.until_ready("503 ", r#""status":"lost""#);
     let (code, _, stderr) = place.run(&["enqueue", "greet", "--args", r#"{"name":"Bo"}"#]);
     assert_eq!(code, 6, "{stderr}");
     assert!(stderr.contains("move the database back"), "{stderr}");
     assert!(!place.file.exists(), "nobody makes a new one beside its log");
 
     fs::rename(&moved, &place.file).unwrap();
-    worker.until_health("200 OK", r#""status":"ok""#);
+    worker.until_ready("200 OK", r#""status":"ok""#);
     assert!(place.is_done("greetings/before"), "what was acknowledged is there");
     let job = place.greet("after");
     wait_for("the job to be done", || place.is_done(&job).then_some(()));

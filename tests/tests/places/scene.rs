@@ -63,7 +63,7 @@ impl Place {
 
     pub(crate) fn work(&self) -> Working {
         let working = self.begin_to_work();
-        working.until_health("200 OK", r#""status":"ok""#);
+        working.until_ready("200 OK", r#""status":"ok""#);
         working
     }
 
@@ -87,17 +87,24 @@ pub(crate) struct Working {
 }
 
 impl Working {
-    pub(crate) fn health(&self) -> Option<String> {
+    /// The answer to `/ready`. That to `/health` says the same, and stays 200.
+    pub(crate) fn ready(&self) -> Option<String> {
+        self.ask("/ready")
+    }
+
+    fn ask(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address).ok()?;
-        stream.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").ok()?;
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         Some(answer)
     }
 
-    pub(crate) fn until_health(&self, code: &str, says: &str) {
-        let told = || self.health().filter(|health| health.starts_with(&format!("HTTP/1.1 {code}")) && health.contains(says));
-        wait_for(&format!("a health of {code} with {says}"), || told().map(drop));
+    pub(crate) fn until_ready(&self, code: &str, says: &str) {
+        let told = || self.ready().filter(|ready| ready.starts_with(&format!("HTTP/1.1 {code}")) && ready.contains(says));
+        wait_for(&format!("/ready to be {code} with {says}"), || told().map(drop));
+        let health = self.ask("/health").unwrap();
+        assert!(health.starts_with("HTTP/1.1 200 OK"), "its process is well: {health}");
     }
 
     /// The lines of its log with this in them.
@@ -109,7 +116,7 @@ impl Working {
 impl Drop for Working {
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("{:#?}\n{:?}", self.log.lock().unwrap(), self.health());
+            eprintln!("{:#?}\n{:?}", self.log.lock().unwrap(), self.ready());
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -3,37 +3,20 @@
 mod queues;
 mod scene;
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    time::Instant,
-};
+use std::time::Instant;
 
 use queue_core::{
     broker::{Counter, ProcessId, Register},
     prelude::*,
 };
 use queue_testing::failing::Fault;
-use queue_tests::patience::until;
-use queue_worker::Shutdown;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+use queue_tests::{
+    patience::until,
+    probe::{ask, free_address, until_ready},
 };
+use queue_worker::Shutdown;
 
 use self::scene::{LEASE, Scene, cuts_off, gives_way, quick, slow};
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
-/// The status line and the body of `/health`.
-async fn health(address: SocketAddr) -> String {
-    let mut answer = String::new();
-    let Ok(mut stream) = TcpStream::connect(address).await else { return answer };
-    stream.write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
-}
 
 #[tokio::test]
 async fn answers_that_are_lost_again_and_again_double_nothing_and_lose_nothing() {
@@ -63,18 +46,16 @@ async fn answers_that_are_lost_again_and_again_double_nothing_and_lose_nothing()
 async fn a_worker_out_of_reach_starts_nothing_says_so_and_comes_back_by_itself() {
     let (scene, address) = (Scene::new(), free_address());
     let running = scene.start(scene.worker().health(address));
-    until("health", async || health(address).await.starts_with("HTTP/1.1 200 ")).await;
+    until_ready(address, 200, r#""status":"ok""#).await;
     scene.cut.fail(Fault::RequestLost, u32::MAX);
-    until("isolation", async || {
-        let health = health(address).await;
-        health.starts_with("HTTP/1.1 503 ") && health.contains(r#""status":"isolated""#)
-    })
-    .await;
+    until_ready(address, 503, r#""status":"isolated""#).await;
+    let health = ask(address, "/health").await;
+    assert!(health.starts_with("HTTP/1.1 200 ") && health.contains(r#""live":true,"ready":false"#), "{health}");
     quick::job(1).enqueue(&scene.sound).await.unwrap();
     assert_eq!(scene.seen.starts(), 0);
     scene.cut.fail(Fault::RequestLost, 0);
     scene.seen(1, "start").await;
-    until("health", async || health(address).await.starts_with("HTTP/1.1 200 ")).await;
+    until_ready(address, 200, r#""status":"ok""#).await;
     scene.end(running).await;
 }
 

@@ -1,0 +1,142 @@
+//! Serves `GET /health` and `GET /ready` from the broker's I/O thread, so that they are answered while handlers block everything else.
+//! What the answers say is in `health`.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::{
+    future::BoxFuture,
+    stream::{FuturesUnordered, StreamExt},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::{
+    duty::Pass,
+    engine::Shared,
+    health,
+    tuning::{CLIENT_PATIENCE, CLIENTS, LONGEST_REQUEST, REFUSED_PAUSE},
+};
+
+/// An answer: the status line, the type of the body, and the body.
+pub(crate) struct Answer {
+    pub(crate) status: &'static str,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(status: &'static str, body: impl Into<String>) -> Self {
+        Answer { status, content_type: "application/json", body: body.into() }
+    }
+}
+
+/// Takes the address, before the worker starts anything.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    tracing::info!(address = %listener.local_addr()?, "GET /health and GET /ready are answered");
+    Ok(listener)
+}
+
+/// Answers clients. If the address cannot be listened on any more, it says so in the log, and answers nobody.
+pub(crate) struct Http {
+    shared: Arc<Shared>,
+    listener: io::Result<tokio::net::TcpListener>,
+    clients: FuturesUnordered<BoxFuture<'static, ()>>,
+    refused: bool,
+}
+
+/// What happened.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// A client has come.
+    Accepted,
+    /// One has its answer, or has taken too long.
+    Answered,
+    /// None could be let in: out of file descriptors, perhaps.
+    Refused,
+}
+
+impl Http {
+    pub(crate) fn new(shared: Arc<Shared>, listener: io::Result<TcpListener>) -> Self {
+        let listener = listener.and_then(tokio::net::TcpListener::from_std);
+        if let Err(error) = &listener {
+            tracing::error!(%error, "GET /health and GET /ready are not answered");
+        }
+        Http { shared, listener, clients: FuturesUnordered::new(), refused: false }
+    }
+}
+
+impl Pass for Http {
+    const NAME: &'static str = "http";
+    type Report = Served;
+
+    /// After a refusal, so that the next client may have more luck.
+    fn pause(&mut self) -> Duration {
+        if std::mem::take(&mut self.refused) { REFUSED_PAUSE } else { Duration::ZERO }
+    }
+
+    /// Waits until one thing has happened.
+    async fn tick(&mut self) -> Served {
+        let Ok(listener) = &self.listener else { return std::future::pending().await };
+        tokio::select! {
+            accepted = listener.accept(), if self.clients.len() < CLIENTS => match accepted {
+                Ok((stream, _)) => {
+                    let shared = self.shared.clone();
+                    self.clients.push(Box::pin(async move {
+                        drop(tokio::time::timeout(CLIENT_PATIENCE, answer(&shared, stream)).await);
+                    }));
+                    Served::Accepted
+                }
+                Err(_) => {
+                    self.refused = true;
+                    Served::Refused
+                }
+            },
+            Some(()) = self.clients.next() => Served::Answered,
+        }
+    }
+}
+
+async fn answer(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
+    let request = read_request(&mut stream).await?;
+    let mut words = request.split_whitespace();
+    let (method, path) = (words.next(), words.next().map(|path| path.split('?').next().unwrap_or_default()));
+    let answer = match (method, path) {
+        (Some("GET" | "HEAD"), Some("/health")) => health::live(shared),
+        (Some("GET" | "HEAD"), Some("/ready")) => health::ready(shared),
+        (Some("GET" | "HEAD"), Some(_)) => Answer::json("404 Not Found", r#"{"error":"there are /health and /ready"}"#),
+        _ => Answer::json("405 Method Not Allowed", r#"{"error":"only GET"}"#),
+    };
+    let Answer { status, content_type, body } = answer;
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    if method != Some("HEAD") {
+        stream.write_all(body.as_bytes()).await?;
+    }
+    stream.shutdown().await
+}
+
+/// The request line. The headers are read, too: closing a socket with unread bytes would tear the answer from the client.
+async fn read_request(stream: &mut TcpStream) -> io::Result<String> {
+    let mut request = Vec::new();
+    let mut chunk = [0; 1024];
+    while request.len() < LONGEST_REQUEST && !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut chunk).await? {
+            0 => break,
+            n => request.extend_from_slice(&chunk[..n]),
+        }
+    }
+    let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(line).into_owned())
+}
