@@ -177,6 +177,7 @@ pub use queue_macros::task;
 pub use self::broker::{
     Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, JobState, Priority,
     QueueStats,
+    history::{History, HistoryRow, HistorySpan, RunCounts, Times},
 };
 pub use self::{
     address::{JobAddress, JobId},

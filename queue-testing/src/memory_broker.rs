@@ -41,7 +41,9 @@ use queue_core::{
     broker::{
         Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker,
         Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
-        Register, Registered, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord, sealed,
+        Register, Registered, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord,
+        history::{History, HistorySpan, Report, StoredHistory},
+        sealed,
     },
 };
 use tokio::time::Instant;
@@ -220,6 +222,12 @@ impl Broker for MemoryBroker {
         Ok(self.transition(queue, |model| model.sweep(limits)))
     }
 
+    async fn report(&self, report: &Report) -> Result<()> {
+        report.check()?;
+        self.transition(&report.queue, |model| model.report(report));
+        Ok(())
+    }
+
     fn hints(&self, queue: &str) -> Hints {
         let announcer = Announcer::new();
         let hints = announcer.hints();
@@ -238,6 +246,15 @@ impl Inspect for MemoryBroker {
 
     async fn stats(&self, queue: &str) -> Result<QueueStats> {
         Ok(self.read(queue, Model::stats))
+    }
+
+    async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
+        let now_ms = self.clock.now_ms();
+        let nothing = || History::read(queue, span, StoredHistory { now_ms, rows: Vec::new() });
+        Ok(self.lock().get_mut(queue).map_or_else(nothing, |known| {
+            known.model.now = now_ms;
+            known.model.history(queue, span)
+        }))
     }
 
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {

@@ -15,7 +15,7 @@ use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
         Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints,
-        Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, SweepLimits, Swept, Turn, TurnAnswer,
+        Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, SweepLimits, Swept, Turn, TurnAnswer, history::Report,
     },
     delegate_broker, delegate_inspect,
 };
@@ -208,6 +208,11 @@ impl Broker for Link {
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept> {
         let (broker, queue, limits) = (self.broker.clone(), queue.to_owned(), *limits);
         self.call(async move { broker.sweep(&queue, &limits).await }).await
+    }
+
+    async fn report(&self, report: &Report) -> Result<()> {
+        let (broker, report) = (self.broker.clone(), report.clone());
+        self.call(async move { broker.report(&report).await }).await
     }
 
     fn hints(&self, queue: &str) -> Hints {

@@ -74,6 +74,7 @@ macro_rules! delegate_broker {
             async fence['a, 'b](queue: &'a str, lanes: &'b [$crate::broker::OverdueLane]) -> $crate::Result<Vec<bool>>;
             async reclaim['a, 'b](queue: &'a str, rule: &'b $crate::broker::CrashRule) -> $crate::Result<$crate::broker::Reclaimed>;
             async sweep['a, 'b](queue: &'a str, limits: &'b $crate::broker::SweepLimits) -> $crate::Result<$crate::broker::Swept>;
+            async report['a](report: &'a $crate::broker::history::Report) -> $crate::Result<()>;
             fn hints['a](queue: &'a str) -> $crate::broker::Hints;
             fn __sealed[](seal: $crate::broker::sealed::Seal) -> ();
         }
@@ -89,6 +90,8 @@ macro_rules! delegate_inspect {
             async queues[]() -> $crate::Result<Vec<String>>;
             async workers['a](queue: &'a str) -> $crate::Result<Vec<$crate::broker::WorkerRecord>>;
             async stats['a](queue: &'a str) -> $crate::Result<$crate::broker::QueueStats>;
+            async history['a](queue: &'a str, span: $crate::broker::history::HistorySpan)
+                -> $crate::Result<$crate::broker::history::History>;
             async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::StoredPage>;
             async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
             async change['a, 'b](queue: &'a str, change: $crate::broker::Change, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<$crate::broker::Changed>>;
@@ -150,11 +153,13 @@ macro_rules! __delegate_listed {
     ($how:ident fence [fence $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident reclaim [reclaim $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident sweep [sweep $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident report [report $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident hints [hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident queues [queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident workers [workers $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident stats [stats $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident history [history $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident list [list $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident show [show $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident change [change $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

@@ -4,7 +4,10 @@ use std::{fmt, str::FromStr};
 
 use async_trait::async_trait;
 
-use super::{Audit, BuryReason, Change, Changed, Damage, Priority, QueueStats, WorkerRecord};
+use super::{
+    Audit, BuryReason, Change, Changed, Damage, Priority, QueueStats, WorkerRecord,
+    history::{History, HistorySpan},
+};
 use crate::{
     address::{JobId, serde_as_text},
     error::{Error, Result},
@@ -198,6 +201,9 @@ pub trait Inspect: Send + Sync {
 
     /// Depth and counters of a queue.
     async fn stats(&self, queue: &str) -> Result<QueueStats>;
+
+    /// What happened in a queue up to now, as its workers [reported](super::Broker::report) it. Without anything for a queue that nobody knows.
+    async fn history(&self, queue: &str, span: HistorySpan) -> Result<History>;
 
     /// The workers with a lane in this queue: their records, lanes and leases. The lease of some may have run out. Empty for a queue that
     /// nobody knows.

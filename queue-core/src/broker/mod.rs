@@ -31,6 +31,8 @@ mod delegate;
 mod durability;
 mod enqueue;
 mod hints;
+#[doc(hidden)]
+pub mod history;
 mod inspect;
 mod lease;
 mod party;
@@ -44,6 +46,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub(crate) use self::calls::{after, on_broker, on_broker_until};
+use self::history::Report;
 pub use self::{
     audit::*, change::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, stats::*, sweep::*, turn::*,
     worker::*,
@@ -156,6 +159,13 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// One bounded round of housekeeping: removes idle producers, remembered ids, and records past their retention.
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept>;
+
+    /// Adds what a worker has counted to the [history](history) of its queue, and notes how deep the queue is. It grows what is stored, up
+    /// to a bound, so that a full broker refuses it. It may be sent again, unchanged: a replay changes nothing.
+    ///
+    /// # Errors
+    /// `BrokerFull`, and then nothing was added.
+    async fn report(&self, report: &Report) -> Result<()>;
 
     /// Announcements that `ready` of a queue is no longer empty, or that a job has become the earliest to be due. A hint may be lost
     /// or wrong; only a poll is certain.

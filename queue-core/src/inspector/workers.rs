@@ -1,11 +1,14 @@
-//! Which workers there are.
+//! Which workers there are, and what they have reported.
 
 use tokio::time::Instant;
 
 use super::Inspector;
 use crate::{
     address::check_name,
-    broker::{DynBroker, WorkerRecord},
+    broker::{
+        DynBroker, WorkerRecord,
+        history::{History, HistorySpan},
+    },
     error::Result,
 };
 
@@ -38,5 +41,39 @@ impl Inspector {
             async move { broker.workers(&queue).await }
         };
         self.ask(until, ask).await
+    }
+
+    /// What happened in a queue up to now: how many jobs started, were done, failed and died, how long they waited and ran, and how deep
+    /// the queue was. There is a row for each minute of the last two hours ([`HistorySpan::minutes`], [`HOUR`](HistorySpan::HOUR)), or for
+    /// each hour of the last two weeks ([`HistorySpan::hours`], [`DAY`](HistorySpan::DAY), [`TWO_WEEKS`](HistorySpan::TWO_WEEKS)), of all tasks
+    /// together and of each.
+    ///
+    /// Workers report about every ten seconds, so that what happened since is missing, and the last interval of a worker that was killed
+    /// stays missing.
+    ///
+    /// ```no_run
+    /// # use queue_core::{Client, HistorySpan};
+    /// # async fn example(client: Client) -> queue_core::Result<()> {
+    /// let history = client.inspector().history("mail", HistorySpan::HOUR).await?;
+    /// for row in &history.rows {
+    ///     println!("{:?}: {} done, {} failed, p95 {:?}", row.at, row.counts.done, row.counts.failed, row.run.p95());
+    /// }
+    /// for task in history.tasks.keys() {
+    ///     println!("{task}: {:?}", history.total_of(task).and_then(|hour| hour.wait.p99()));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar.
+    pub async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
+        check_name("queue", queue)?;
+        let queue = queue.to_owned();
+        let ask = move |broker: DynBroker| {
+            let queue = queue.clone();
+            async move { broker.history(&queue, span).await }
+        };
+        self.ask(self.until(), ask).await
     }
 }

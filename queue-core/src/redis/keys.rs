@@ -25,6 +25,9 @@
 //! | `gone` | hash | lane → ids that were cancelled under it |
 //! | `producers`, `seen` | hash, sorted set | sequence and last answer; when registered, or looked at by housekeeping |
 //! | `counters` | hash | what happened since the queue exists |
+//! | `history` | hash | task, NUL, and a minute or hour in a circle → what happened then |
+//! | `tasks` | hash | task with a history → the hour in which it was last heard of |
+//! | `reporters` | hash | worker → number and hour of its last report |
 //! | `hint` | channel | announcements |
 //!
 //! Beside them there is one set for all queues, `queues`, with their names.
@@ -67,6 +70,9 @@ pub(in crate::redis) enum Kind {
     Producers,
     Seen,
     Counters,
+    History,
+    Tasks,
+    Reporters,
     Hint,
 }
 
@@ -108,6 +114,9 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Producers,
     Kind::Seen,
     Kind::Counters,
+    Kind::History,
+    Kind::Tasks,
+    Kind::Reporters,
 ];
 
 impl Kind {
@@ -147,6 +156,9 @@ impl Kind {
             Kind::Producers => "producers",
             Kind::Seen => "seen",
             Kind::Counters => "counters",
+            Kind::History => "history",
+            Kind::Tasks => "tasks",
+            Kind::Reporters => "reporters",
             Kind::Hint => "hint",
         }
     }
@@ -189,7 +201,10 @@ impl Kind {
             | Kind::Workers
             | Kind::Gone
             | Kind::Producers
-            | Kind::Counters => "hash",
+            | Kind::Counters
+            | Kind::History
+            | Kind::Tasks
+            | Kind::Reporters => "hash",
         }
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod __fuzz;
 mod audit;
 mod connection;
 mod enqueue;
+mod history;
 mod keys;
 mod lease;
 mod people;
@@ -41,7 +42,9 @@ use crate::{
     broker::{
         Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued,
         Extend, Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered,
-        StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord, sealed,
+        StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord,
+        history::{History, HistorySpan, Report},
+        sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -204,6 +207,10 @@ impl Broker for RedisBroker {
         audit::sweep(self, queue, limits).await
     }
 
+    async fn report(&self, report: &Report) -> Result<()> {
+        history::report(self, report).await
+    }
+
     fn hints(&self, queue: &str) -> Hints {
         self.announcements.of(queue)
     }
@@ -219,6 +226,10 @@ impl Inspect for RedisBroker {
 
     async fn stats(&self, queue: &str) -> Result<QueueStats> {
         people::stats(self, queue).await
+    }
+
+    async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
+        history::history(self, queue, span).await
     }
 
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {

@@ -15,6 +15,8 @@ mod lease;
 
 mod people;
 
+mod history;
+
 mod audit;
 
 use std::{
@@ -41,7 +43,9 @@ use crate::{
     broker::{
         Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued,
         Extend, Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered,
-        StoredJob, StoredPage, SweepLimits, Swept, Trouble, Turn, TurnAnswer, WorkerRecord, sealed,
+        StoredJob, StoredPage, SweepLimits, Swept, Trouble, Turn, TurnAnswer, WorkerRecord,
+        history::{History, HistorySpan, Report},
+        sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -203,6 +207,9 @@ fn open(path: Option<&Path>, access: Access, lost: &Lost) -> Result<Opened> {
     Ok(Opened { connection, file: Some(file), location })
 }
 
+/// Bytes that a task adds to the database with a report, about.
+const REPORT_BYTES: usize = 512;
+
 fn bounded(what: &'static str, items: usize) -> Result<()> {
     if items > MAX_ITEMS {
         return Err(Error::invalid(what, items.to_string(), format!("are more than the {MAX_ITEMS} of one request")));
@@ -301,6 +308,14 @@ impl Broker for SqliteBroker {
         self.writer().call(Commit::Soon, move |tx| audit::sweep(tx, &queue, &limits)).await
     }
 
+    async fn report(&self, report: &Report) -> Result<()> {
+        report.check()?;
+        let (report, queue) = (report.clone(), report.queue.clone());
+        let ready = self.reader().call(Commit::Soon, move |tx| history::depth(tx, &queue)).await?;
+        let bytes = report.tasks.len() * REPORT_BYTES;
+        self.writer().call(Commit::Extra(bytes), move |tx| history::report(tx, &report, ready)).await
+    }
+
     fn hints(&self, queue: &str) -> Hints {
         self.listeners.of(queue)
     }
@@ -317,6 +332,11 @@ impl Inspect for SqliteBroker {
     async fn stats(&self, queue: &str) -> Result<QueueStats> {
         let queue = queue.to_owned();
         self.reader().call(Commit::Soon, move |tx| people::stats(tx, &queue)).await
+    }
+
+    async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
+        let queue = queue.to_owned();
+        self.reader().call(Commit::Soon, move |tx| history::history(tx, &queue, span)).await
     }
 
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {

@@ -212,6 +212,14 @@ macro_rules! __conformance_cases {
                 ended_jobs_are_swept_to_the_limits_of_their_queue
                 a_round_of_housekeeping_is_bounded
                 after_a_restored_backup_lanes_are_forgotten_and_work_goes_on;
+            history:
+                what_workers_report_is_added_up_by_task
+                a_report_that_is_sent_again_counts_once
+                a_report_tells_how_deep_the_queue_is
+                tasks_beyond_the_bound_are_counted_together
+                what_has_no_task_is_counted_apart
+                a_report_outside_its_bounds_is_refused
+                the_history_of_an_unknown_queue_is_empty;
             stories:
                 a_random_story_loses_and_doubles_nothing;
         }

@@ -14,6 +14,7 @@ mod cases;
 pub mod changes;
 pub mod endings;
 pub mod enqueues;
+pub mod history;
 pub mod leases;
 pub mod lists;
 pub mod people;

@@ -12,6 +12,7 @@
 mod audit;
 pub mod doors;
 mod enqueue;
+mod history;
 mod lease;
 mod people;
 mod turn;
@@ -20,7 +21,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{JobState, LOST_AT, PartyName, Register, Registered},
+    broker::{
+        JobState, LOST_AT, PartyName, ProcessId, Register, Registered,
+        history::{HistoryUnit, Tally},
+    },
 };
 
 pub use self::doors::{Job, Jobs, Place, Ready};
@@ -43,6 +47,12 @@ pub struct Model {
     producers: BTreeMap<PartyName, Producer>,
     /// Given ids whose jobs are done: their digest, and when that was.
     remembered: BTreeMap<JobId, (u64, i64)>,
+    /// What happened in a minute or an hour, by task and by its place in the circle, with its number.
+    history: BTreeMap<(String, HistoryUnit, u64), (u64, Tally)>,
+    /// The tasks with a history, and the hour in which each was last heard of.
+    tasks: BTreeMap<String, u64>,
+    /// The number of the last report of each process.
+    reporters: BTreeMap<ProcessId, u64>,
     registrations: u64,
     claim: u64,
     endings: u64,

@@ -7,7 +7,10 @@ use super::{
     bits::{ALL, Bits, PROFILES, READY},
 };
 use crate::{
-    broker::{DUE_ITEMS, MAX_BYTES, WorkerInfo},
+    broker::{
+        DUE_ITEMS, MAX_BYTES, WorkerInfo,
+        history::{HOURS, MINUTES, OTHERS, REPORTERS_HOURS, TASKS},
+    },
     redis::{SCHEMA, values::FOREVER},
 };
 
@@ -15,7 +18,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 8] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 13] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -24,6 +27,12 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 8] {
         ("unrun_ms", UNRUN_MS.to_string()),
         // The record of a worker that says nothing of itself, but for the time.
         ("no_record", text_of(WorkerInfo::default().encoded())),
+        // Of a history: how much is kept, and of how many tasks.
+        ("minutes", MINUTES.to_string()),
+        ("hours", HOURS.to_string()),
+        ("tasks", TASKS.to_string()),
+        ("others", format!("'{OTHERS}'")),
+        ("reporter_hours", REPORTERS_HOURS.to_string()),
         // A bit that this library does not know, and one that this variant of a script does without.
         ("unknown", format!("'[^{}]'", Bits::ALL.letters())),
         ("uncovered", format!("'[^{}]'", bits.letters())),
@@ -65,6 +74,8 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "enqueue/groups"
         "enqueue/sequence"
         "enqueue/store"
+        "history/history"
+        "history/report"
         "lease/alive"
         "lease/deregister"
         "lease/extend"
@@ -130,7 +141,7 @@ macro_rules! scripts {
     };
 }
 
-// Whatever finishes, beats or reclaims works on a Redis that is full, and so does all that makes room.
+// Whatever finishes, beats or reclaims works on a Redis that is full, and so does all that makes room. A history grows, and can wait.
 scripts! {
     REGISTER: "lease/register", "flags=allow-oom";
     EXTEND: "lease/extend", "flags=allow-oom";
@@ -149,6 +160,8 @@ scripts! {
     WORKERS: "people/workers", "flags=no-writes";
     SWEEP: "audit/sweep", "flags=allow-oom";
     AUDIT: "audit/audit", "flags=allow-oom";
+    REPORT: "history/report", "";
+    HISTORY: "history/history", "flags=no-writes";
     TYPES: "audit/types", "flags=no-writes";
     ASIDE: "audit/aside", "flags=allow-oom";
 }

@@ -17,13 +17,15 @@ pub(crate) enum Commit {
     /// Safe from the end of the process at once, and on disk with the next synced commit. For what the end of the machine
     /// undoes anyway: claims, leases, names. The log keeps the order, so that no later commit survives without it.
     Soon,
+    /// It adds so many bytes that nobody is promised: as `Soon`, and refused when the disk is full.
+    Extra(usize),
 }
 
 impl Commit {
-    /// How many bytes of jobs it adds.
+    /// How many bytes it adds that a full disk has no room for.
     pub(crate) fn added(self) -> Option<usize> {
         match self {
-            Commit::Jobs(bytes) | Commit::ConfirmedJobs(bytes) => Some(bytes),
+            Commit::Jobs(bytes) | Commit::ConfirmedJobs(bytes) | Commit::Extra(bytes) => Some(bytes),
             Commit::Synced | Commit::Soon => None,
         }
     }

@@ -12,6 +12,9 @@
 //! | `queue_producers` | a row per producer: sequence, last answers |
 //! | `queue_remembered` | digests of given ids whose jobs are done |
 //! | `queue_counters` | what happened since the queue exists |
+//! | `queue_history` | a row per task and per minute or hour in a circle: what happened then |
+//! | `queue_tasks` | a row per task with a history: the hour in which it was last heard of |
+//! | `queue_reporters` | a row per worker: number and hour of its last report |
 //!
 //! `queue_jobs` is read through one index, `(queue, state, rank, pos)`, whose last two columns mean what the state needs:
 //!
@@ -40,6 +43,9 @@ use crate::error::{Error, Result};
 
 /// What makes each schema of the one before it; the last is the one that this library writes. Only ever added to.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
+
+/// Tables that a library without them leaves alone: they raise no schema number.
+const ASIDE: &str = include_str!("migrations/history.sql");
 
 /// The schema that this library writes.
 const SCHEMA: u64 = MIGRATIONS.len() as u64;
@@ -189,6 +195,7 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     for migration in missing {
         connection.execute_batch(migration)?;
     }
+    connection.execute_batch(ASIDE)?;
     if found < SCHEMA {
         connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [SCHEMA])?;
     }

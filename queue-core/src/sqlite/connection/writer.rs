@@ -167,7 +167,7 @@ impl Group {
         }
         let durability = self.durability;
         let waits = |op: &dyn Op| match op.commit() {
-            Commit::Soon => false,
+            Commit::Soon | Commit::Extra(_) => false,
             Commit::ConfirmedJobs(_) => true,
             Commit::Jobs(_) | Commit::Synced => durability == Durability::PowerLoss,
         };

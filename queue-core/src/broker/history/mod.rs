@@ -1,0 +1,180 @@
+//! The history of a queue: what its workers have counted, per minute for two hours and per hour for two weeks.
+//!
+//! Workers count in memory and send what they have counted with a [`Report`] every ten seconds or so, apart from all jobs. The broker adds it
+//! to the minute and to the hour in which the report arrives, by its own clock. The last interval of a worker that was killed is missing.
+//!
+//! Memory is bounded. Of each task there are [`MINUTES`] + [`HOURS`] places, which are used in a circle, and a queue keeps [`TASKS`] tasks at most.
+//! What happens to further tasks is counted under [`OTHERS`].
+
+mod page;
+mod tally;
+mod times;
+
+use std::{sync::Arc, time::Duration};
+
+pub use self::{
+    page::{History, HistoryRow, Sample, StoredHistory},
+    tally::{RunCounts, Tally},
+    times::{BUCKETS, Times},
+};
+use super::ProcessId;
+use crate::{
+    address::check_name,
+    error::{Error, Result},
+};
+
+/// How many minutes are kept.
+pub const MINUTES: u64 = 120;
+
+/// How many hours are kept.
+pub const HOURS: u64 = 14 * 24;
+
+/// Of how many tasks a queue keeps a history. A task that had no job for two weeks gives its place to another.
+pub const TASKS: usize = 100;
+
+/// The name under which everything is counted that has no task with a history of its own: jobs that cannot be decoded, jobs of tasks that
+/// their worker did not know, jobs of dead workers, and tasks beyond [`TASKS`]. No task has this name.
+pub const OTHERS: &str = "*";
+
+/// The name under which the depth of the queue is kept.
+pub const SAMPLE: &str = "";
+
+/// For so many hours a broker remembers the last report of a process.
+pub const REPORTERS_HOURS: u64 = 24;
+
+/// What a worker has counted in a queue since its last report.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// The worker.
+    pub process: ProcessId,
+    /// The number of this report, from 1 on in each queue. A report whose number is not above the last is a replay and changes nothing.
+    pub seq: u64,
+    /// What happened, by task. No task twice, at most [`TASKS`] of them. A report without any says how deep the queue is, as every report does.
+    pub tasks: Vec<(Arc<str>, Tally)>,
+}
+
+impl Report {
+    /// A report in which nothing has happened.
+    pub fn new(queue: impl Into<Arc<str>>, process: ProcessId, seq: u64) -> Self {
+        Report { queue: queue.into(), process, seq, tasks: Vec::new() }
+    }
+
+    /// Adds what has happened to the jobs of a task.
+    #[must_use]
+    pub fn task(mut self, name: impl Into<Arc<str>>, tally: Tally) -> Self {
+        self.tasks.push((name.into(), tally));
+        self
+    }
+
+    /// For brokers: whether it is one that can be taken.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a queue's name outside the grammar, and for more tasks than [`TASKS`].
+    pub fn check(&self) -> Result<()> {
+        check_name("queue", &self.queue)?;
+        match self.tasks.len() {
+            0..=TASKS => Ok(()),
+            more => Err(Error::invalid("tasks", more.to_string(), format!("are more than the {TASKS} of one report"))),
+        }
+    }
+}
+
+/// How much of a history is asked for: so many minutes, or so many hours, up to now. For [`Inspector::history`](crate::Inspector::history).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HistorySpan {
+    unit: HistoryUnit,
+    rows: u64,
+}
+
+/// What a row of a history is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[doc(hidden)]
+pub enum HistoryUnit {
+    Minute,
+    Hour,
+}
+
+impl HistorySpan {
+    /// The last hour, by minutes.
+    pub const HOUR: HistorySpan = HistorySpan { unit: HistoryUnit::Minute, rows: 60 };
+    /// The last two hours, by minutes: all that is kept of minutes.
+    pub const TWO_HOURS: HistorySpan = HistorySpan { unit: HistoryUnit::Minute, rows: MINUTES };
+    /// The last day, by hours.
+    pub const DAY: HistorySpan = HistorySpan { unit: HistoryUnit::Hour, rows: 24 };
+    /// The last two weeks, by hours: all that is kept.
+    pub const TWO_WEEKS: HistorySpan = HistorySpan { unit: HistoryUnit::Hour, rows: HOURS };
+
+    /// So many minutes, 1 to 120; other numbers become the nearest of these.
+    pub fn minutes(minutes: u32) -> Self {
+        HistorySpan { unit: HistoryUnit::Minute, rows: u64::from(minutes).clamp(1, MINUTES) }
+    }
+
+    /// So many hours, 1 to 336; other numbers become the nearest of these.
+    pub fn hours(hours: u32) -> Self {
+        HistorySpan { unit: HistoryUnit::Hour, rows: u64::from(hours).clamp(1, HOURS) }
+    }
+
+    /// How long a row is: a minute or an hour.
+    pub fn step(self) -> Duration {
+        Duration::from_millis(self.unit.ms().unsigned_abs())
+    }
+
+    /// How many rows it has, with the current one.
+    pub fn rows(self) -> u64 {
+        self.rows
+    }
+
+    #[doc(hidden)]
+    pub fn unit(self) -> HistoryUnit {
+        self.unit
+    }
+
+    /// The numbers of its periods, for a broker whose clock shows this.
+    #[doc(hidden)]
+    pub fn periods(self, now_ms: i64) -> std::ops::RangeInclusive<u64> {
+        let last = self.unit.period(now_ms);
+        last.saturating_sub(self.rows - 1)..=last
+    }
+}
+
+impl HistoryUnit {
+    /// Both.
+    pub const ALL: [HistoryUnit; 2] = [HistoryUnit::Minute, HistoryUnit::Hour];
+
+    /// How long it is, in milliseconds.
+    pub fn ms(self) -> i64 {
+        match self {
+            HistoryUnit::Minute => 60_000,
+            HistoryUnit::Hour => 3_600_000,
+        }
+    }
+
+    /// How many are kept.
+    pub fn kept(self) -> u64 {
+        match self {
+            HistoryUnit::Minute => MINUTES,
+            HistoryUnit::Hour => HOURS,
+        }
+    }
+
+    /// The letter for it in storage.
+    pub fn letter(self) -> char {
+        match self {
+            HistoryUnit::Minute => 'm',
+            HistoryUnit::Hour => 'h',
+        }
+    }
+
+    /// The number of the period in which this time lies.
+    pub fn period(self, now_ms: i64) -> u64 {
+        (now_ms / self.ms()).max(0).unsigned_abs()
+    }
+
+    /// The place of a period in the circle.
+    pub fn place(self, period: u64) -> u64 {
+        period % self.kept()
+    }
+}

@@ -1,0 +1,49 @@
+//! The history of a queue: what workers report, and what people read of it.
+
+use futures_util::future::try_join_all;
+
+use crate::{
+    broker::history::{History, HistorySpan, OTHERS, Report, SAMPLE, StoredHistory, Tally},
+    error::Result,
+    redis::{
+        RedisBroker,
+        keys::Kind,
+        script::{HISTORY, REPORT},
+        values::{array, bytes, next, number, text},
+    },
+};
+
+pub(in crate::redis) async fn report(broker: &RedisBroker, report: &Report) -> Result<()> {
+    report.check()?;
+    let mut call = REPORT.call(&broker.keys, &report.queue);
+    call.arg(report.process.to_string()).arg(report.seq);
+    for (task, tally) in &report.tasks {
+        call.arg(&**task).arg(tally.encoded());
+    }
+    broker.script(&report.queue, &REPORT, call).await.map(drop)
+}
+
+/// The names first, then the places of each.
+pub(in crate::redis) async fn history(broker: &RedisBroker, queue: &str, span: HistorySpan) -> Result<History> {
+    let mut values = array(broker.script(queue, &HISTORY, HISTORY.call(&broker.keys, queue)).await?)?.into_iter();
+    let now_ms = number(next(&mut values)?)?;
+    // What is no text is no task.
+    let mut tasks: Vec<String> = array(next(&mut values)?)?.into_iter().filter_map(|name| text(name).ok()).collect();
+    tasks.extend([OTHERS, SAMPLE].map(str::to_owned));
+    let rows = try_join_all(tasks.into_iter().map(|task| rows(broker, queue, task, span, now_ms))).await?;
+    Ok(History::read(queue, span, StoredHistory { now_ms, rows: rows.into_iter().flatten().collect() }))
+}
+
+/// What is stored of a task in the periods of a span.
+async fn rows(broker: &RedisBroker, queue: &str, task: String, span: HistorySpan, now_ms: i64) -> Result<Vec<(String, u64, Tally)>> {
+    let mut command = broker.keys.on("HMGET", queue, Kind::History);
+    let periods = span.periods(now_ms);
+    // The one before says how much was enqueued in the first, unless the last has taken its place.
+    let before = u64::from(span.rows() < span.unit().kept());
+    for period in periods.start().saturating_sub(before)..=*periods.end() {
+        command.arg(format!("{task}\0{}{}", span.unit().letter(), span.unit().place(period)));
+    }
+    let values = array(broker.read(queue, &command).await?)?;
+    let stored = values.into_iter().filter_map(|value| Tally::decoded_in(&bytes(value).ok()?));
+    Ok(stored.map(|(period, tally)| (task.clone(), period, tally)).collect())
+}

@@ -1,0 +1,131 @@
+-- Adds what a worker has counted to the history of its queue, in the minute and in the hour that it is now. It is no script that works on a
+-- full server. ARGV: worker, number of the report, then of each task its name and its tally, packed. Answers 1, or 0 for a replay.
+--- include script/prelude, script/clock, script/schema
+
+local minute, hour = math.floor(now / 60000), math.floor(now / 3600000)
+
+-- A replay changes nothing.
+local known = call('HGET', K.reporters, ARGV[1])
+if known and tonumber(ARGV[2]) <= whole(string.match(known, '^%d+') or '') then
+  return 0
+end
+
+local function list(value)
+  return type(value) == 'table' and value or {}
+end
+
+-- Two lists of counts, added.
+local function sums(one, other)
+  local sum = {}
+  for at = 1, math.max(#one, #other) do
+    sum[at] = whole(one[at]) + whole(other[at])
+  end
+  return sum
+end
+
+-- Two histograms, added: each a sum, and then pairs of a bucket and a count.
+local function merged(one, other)
+  local flat, place = { whole(one[1]) + whole(other[1]) }, {}
+  for _, pairs_ in ipairs({ one, other }) do
+    for at = 2, #pairs_ - 1, 2 do
+      local bucket, count_ = whole(pairs_[at]), whole(pairs_[at + 1])
+      if place[bucket] then
+        flat[place[bucket]] = flat[place[bucket]] + count_
+      else
+        flat[#flat + 1], flat[#flat + 2] = bucket, count_
+        place[bucket] = #flat
+      end
+    end
+  end
+  return flat
+end
+
+local function largest_and_latest(one, other)
+  return { math.max(whole(one[1]), other[1]), other[2] }
+end
+
+-- Adds to the place of this minute or hour; what is there of an earlier one has had its time.
+local function add_to(field, period, tally, add_counts)
+  local row = unpacked(call('HGET', K.history, field))
+  if row and row[1] == period then
+    row = {
+      period, add_counts(list(row[2]), list(tally[1])), merged(list(row[3]), list(tally[2])), merged(list(row[4]), list(tally[3])),
+    }
+  else
+    row = { period, tally[1], tally[2], tally[3] }
+  end
+  call('HSET', K.history, field, cmsgpack.pack(row))
+end
+
+local function add(task, tally, add_counts)
+  add_to(task .. '\0m' .. ms(minute % C.minutes), minute, tally, add_counts)
+  add_to(task .. '\0h' .. ms(hour % C.hours), hour, tally, add_counts)
+end
+
+-- Takes the history of a task away that had no job for as long as hours are kept. At most one, so that this is short.
+local function forget_one()
+  local tasks = call('HKEYS', K.tasks)
+  local seen = #tasks > 0 and call('HMGET', K.tasks, unpack(tasks)) or {}
+  for at, task in ipairs(tasks) do
+    if whole(seen[at]) < hour - C.hours then
+      local fields = {}
+      for place = 0, C.minutes - 1 do
+        fields[#fields + 1] = task .. '\0m' .. ms(place)
+      end
+      for place = 0, C.hours - 1 do
+        fields[#fields + 1] = task .. '\0h' .. ms(place)
+      end
+      call('HDEL', K.history, unpack(fields))
+      call('HDEL', K.tasks, task)
+      return
+    end
+  end
+end
+
+-- The task under which a task is counted.
+local function place_of(task)
+  if task == C.others then
+    return task
+  end
+  local seen = call('HGET', K.tasks, task)
+  if not seen and call('HLEN', K.tasks) >= C.tasks then
+    forget_one()
+    if call('HLEN', K.tasks) >= C.tasks then
+      return C.others
+    end
+  end
+  if not seen or whole(seen) ~= hour then
+    call('HSET', K.tasks, task, ms(hour))
+  end
+  return task
+end
+
+-- A process that is new: those that were not heard of for long are forgotten, whenever there are so many more.
+local reporters = call('HLEN', K.reporters)
+if not known and reporters > 0 and reporters % 100 == 0 then
+  local names = call('HKEYS', K.reporters)
+  for from = 1, #names, PIECE do
+    local some = { unpack(names, from, math.min(from + PIECE - 1, #names)) }
+    for at, entry in ipairs(call('HMGET', K.reporters, unpack(some))) do
+      if whole(string.match(entry or '', ':(%d+)$')) < hour - C.reporter_hours then
+        call('HDEL', K.reporters, some[at])
+      end
+    end
+  end
+end
+call('HSET', K.reporters, ARGV[1], ARGV[2] .. ':' .. ms(hour))
+
+for at = 3, #ARGV - 1, 2 do
+  local tally = unpacked(ARGV[at + 1])
+  if tally then
+    add(place_of(ARGV[at]), tally, sums)
+  end
+end
+
+local ready = -call('HLEN', K.tomb)
+for _, key in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3, K.suspect }) do
+  ready = ready + call('LLEN', key)
+end
+local enqueued = whole(call('HGET', K.counters, 'enqueued'))
+add('', { { math.max(ready, 0), enqueued }, { 0 }, { 0 } }, largest_and_latest)
+return 1

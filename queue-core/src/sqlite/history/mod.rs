@@ -1,0 +1,126 @@
+//! The history of a queue: what workers report, and what people read of it.
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::{
+    broker::{
+        Counter,
+        history::{HOURS, History, HistorySpan, HistoryUnit, OTHERS, REPORTERS_HOURS, Report, SAMPLE, Sample, StoredHistory, TASKS, Tally},
+    },
+    sqlite::{
+        connection::{
+            lenient::{Bytes, Number, Words},
+            tx::{Failed, Queue, Tx},
+        },
+        doors::row::{READY, SUSPECT},
+    },
+};
+
+/// How many jobs are ready. They are counted one by one, so that this is asked of a reader, beside which others write.
+pub(crate) fn depth(tx: &mut Tx<'_>, name: &str) -> Result<u64, Failed> {
+    const DEPTH: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3)";
+    let Some(queue) = tx.queue(name)? else { return Ok(0) };
+    Ok(tx.sql(DEPTH)?.query_row(params![queue.key, READY, SUSPECT], |row| row.get(0))?)
+}
+
+pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(), Failed> {
+    const LAST: &str = "SELECT seq FROM queue_reporters WHERE queue = ?1 AND process = ?2";
+    const HEARD: &str = "INSERT OR REPLACE INTO queue_reporters (queue, process, seq, seen) VALUES (?1, ?2, ?3, ?4)";
+    const FORGET: &str = "DELETE FROM queue_reporters WHERE queue = ?1 AND seen < ?2";
+    let queue = tx.queue_made(&report.queue)?;
+    let (process, hour) = (report.process.to_string(), number(HistoryUnit::Hour.period(tx.now)));
+    let last: Option<Number> = tx.sql(LAST)?.query_row(params![queue.key, process], |row| row.get(0)).optional()?;
+    match last {
+        // A replay changes nothing.
+        Some(Number(last)) if number(report.seq) <= last => return Ok(()),
+        Some(_) => {}
+        None => drop(tx.sql(FORGET)?.execute(params![queue.key, hour - number(REPORTERS_HOURS)])?),
+    }
+    tx.sql(HEARD)?.execute(params![queue.key, process, number(report.seq), hour])?;
+    for (task, tally) in &report.tasks {
+        let task = place_of(tx, &queue, task, hour)?;
+        add(tx, &queue, task, |row| row.map_or_else(|| tally.clone(), |row| with(row, tally)))?;
+    }
+    let enqueued = tx.counter(queue.key, Counter::Enqueued.name())?.max(0).unsigned_abs();
+    let sample = Sample { ready, enqueued };
+    add(tx, &queue, SAMPLE, |row| row.map_or(sample, |row| Sample::of(&row).and(sample)).tally())
+}
+
+fn with(mut row: Tally, tally: &Tally) -> Tally {
+    row.merge(tally);
+    row
+}
+
+/// Changes the places of this minute and of this hour; what is there of an earlier one has had its time.
+fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, change: impl Fn(Option<Tally>) -> Tally) -> Result<(), Failed> {
+    const GET: &str = "SELECT tally FROM queue_history WHERE queue = ?1 AND task = ?2 AND unit = ?3 AND place = ?4 AND period = ?5";
+    const PUT: &str = "INSERT OR REPLACE INTO queue_history (queue, task, unit, place, period, tally) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    for unit in HistoryUnit::ALL {
+        let period = unit.period(tx.now);
+        let (name, place) = (unit.letter().to_string(), number(unit.place(period)));
+        let row: Option<Bytes> =
+            tx.sql(GET)?.query_row(params![queue.key, task, name, place, number(period)], |row| row.get(0)).optional()?;
+        let tally = change(row.and_then(|Bytes(row)| Tally::decoded(&row)));
+        tx.sql(PUT)?.execute(params![queue.key, task, name, place, number(period), tally.encoded()])?;
+    }
+    Ok(())
+}
+
+/// The task under which a task is counted.
+fn place_of<'n>(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &'n str, hour: i64) -> Result<&'n str, Failed> {
+    const SEEN: &str = "UPDATE queue_tasks SET seen = ?3 WHERE queue = ?1 AND task = ?2";
+    const COUNT: &str = "SELECT count(*) FROM queue_tasks WHERE queue = ?1";
+    const ADD: &str = "INSERT INTO queue_tasks (queue, task, seen) VALUES (?1, ?2, ?3)";
+    if task == OTHERS || tx.sql(SEEN)?.execute(params![queue.key, task, hour])? > 0 {
+        return Ok(task);
+    }
+    let is_full = |tx: &Tx<'_>| -> rusqlite::Result<bool> {
+        let Number(tasks) = tx.sql(COUNT)?.query_row([queue.key], |row| row.get(0))?;
+        Ok(tasks >= number(TASKS as u64))
+    };
+    if is_full(tx)? {
+        forget_one(tx, queue, hour)?;
+        if is_full(tx)? {
+            return Ok(OTHERS);
+        }
+    }
+    tx.sql(ADD)?.execute(params![queue.key, task, hour])?;
+    Ok(task)
+}
+
+/// Takes the history of a task away that had no job for as long as hours are kept. At most one, so that this is short.
+fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, hour: i64) -> Result<(), Failed> {
+    const OLD: &str = "SELECT task FROM queue_tasks WHERE queue = ?1 AND seen < ?2 LIMIT 1";
+    const FORGET: &str = "DELETE FROM queue_tasks WHERE queue = ?1 AND task = ?2";
+    const EMPTY: &str = "DELETE FROM queue_history WHERE queue = ?1 AND task = ?2";
+    let old: Option<Words> = tx.sql(OLD)?.query_row(params![queue.key, hour - number(HOURS)], |row| row.get(0)).optional()?;
+    if let Some(Words(task)) = old {
+        tx.sql(EMPTY)?.execute(params![queue.key, task])?;
+        tx.sql(FORGET)?.execute(params![queue.key, task])?;
+    }
+    Ok(())
+}
+
+pub(crate) fn history(tx: &mut Tx<'_>, name: &str, span: HistorySpan) -> Result<History, Failed> {
+    const ROWS: &str = "SELECT task, period, tally FROM queue_history WHERE queue = ?1 AND unit = ?2 AND period BETWEEN ?3 AND ?4";
+    let mut stored = StoredHistory { now_ms: tx.now, rows: Vec::new() };
+    if let Some(queue) = tx.queue(name)? {
+        let periods = span.periods(tx.now);
+        // The one before says how much was enqueued in the first.
+        let (first, last) = (number(*periods.start()) - 1, number(*periods.end()));
+        let mut rows = tx.sql(ROWS)?;
+        let rows = rows.query_map(params![queue.key, span.unit().letter().to_string(), first, last], |row| {
+            let (Words(task), Number(period), Bytes(tally)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok((task, period.max(0).unsigned_abs(), Tally::decoded(&tally)))
+        })?;
+        for row in rows {
+            let (task, period, tally) = row?;
+            stored.rows.extend(tally.map(|tally| (task, period, tally)));
+        }
+    }
+    Ok(History::read(name, span, stored))
+}
+
+fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,139 @@
+//! The history of a queue: what workers report is added up, once, and within bounds.
+
+use std::time::Duration;
+
+use queue_core::{
+    Error, History, HistoryRow, HistorySpan,
+    broker::{
+        ProcessId,
+        history::{OTHERS, Report, TASKS, Tally},
+    },
+};
+
+use super::bed::Bed;
+
+/// A tally of so many jobs that were done, each after a run of so many milliseconds.
+fn tally(done: u64, ms: u64) -> Tally {
+    let mut tally = Tally::default();
+    (tally.counts.started, tally.counts.done) = (done, done);
+    for n in 0..done {
+        tally.wait.add(Duration::from_micros(n * 700));
+        tally.run.add(Duration::from_millis(ms + n));
+    }
+    tally
+}
+
+async fn history(bed: &Bed, span: HistorySpan) -> History {
+    bed.inspector().history(&bed.queue, span).await.expect("a history can be read")
+}
+
+/// What is known of a task in both resolutions, which must agree.
+async fn total_of(bed: &Bed, task: &str) -> HistoryRow {
+    let by_minutes = history(bed, HistorySpan::TWO_HOURS).await.total_of(task).expect("something happened");
+    let by_hours = history(bed, HistorySpan::TWO_WEEKS).await.total_of(task).expect("something happened");
+    assert_eq!((&by_minutes.counts, &by_minutes.wait, &by_minutes.run), (&by_hours.counts, &by_hours.wait, &by_hours.run));
+    by_hours
+}
+
+/// Reports of several workers and several reports of one are one sum, with the histograms bucket by bucket.
+pub async fn what_workers_report_is_added_up_by_task(bed: Bed) {
+    let (mut sum, mut other) = (Tally::default(), Tally::default());
+    for process in [ProcessId::random(), ProcessId::random()] {
+        for seq in 1..=3 {
+            let (mail, order) = (tally(seq, 20 * seq), tally(1, 1));
+            sum.merge(&mail);
+            other.merge(&order);
+            let report = Report::new(bed.queue.clone(), process, seq).task("mail.send", mail).task("order", order);
+            bed.broker.report(&report).await.unwrap();
+        }
+    }
+    let row = total_of(&bed, "mail.send").await;
+    assert_eq!((row.counts, row.wait, row.run), (sum.counts, sum.wait.clone(), sum.run.clone()));
+    assert_eq!(total_of(&bed, "order").await.run, other.run);
+    let history = history(&bed, HistorySpan::DAY).await;
+    sum.merge(&other);
+    assert_eq!((history.total().counts, history.total().run), (sum.counts, sum.run));
+    assert_eq!((history.rows.len(), history.tasks.len(), history.queue.as_str()), (24, 2, &*bed.queue));
+}
+
+/// A report that is sent again because its answer was lost, or that comes late, changes nothing.
+pub async fn a_report_that_is_sent_again_counts_once(bed: Bed) {
+    let (process, other) = (ProcessId::random(), ProcessId::random());
+    let first = Report::new(bed.queue.clone(), process, 1).task("mail", tally(1, 5));
+    let second = Report::new(bed.queue.clone(), process, 2).task("mail", tally(2, 5));
+    for report in [&first, &first, &second, &first, &second] {
+        bed.broker.report(report).await.unwrap();
+    }
+    assert_eq!(total_of(&bed, "mail").await.counts.done, 3);
+    bed.broker.report(&Report::new(bed.queue.clone(), other, 1).task("mail", tally(4, 5))).await.unwrap();
+    assert_eq!(total_of(&bed, "mail").await.counts.done, 7, "numbers are those of a process");
+}
+
+/// Every report says how deep the queue is; the largest depth of a period stays.
+pub async fn a_report_tells_how_deep_the_queue_is(bed: Bed) {
+    let process = ProcessId::random();
+    let ready = async || {
+        let history = history(&bed, HistorySpan::TWO_HOURS).await;
+        assert!(history.tasks.is_empty() && history.total().counts.started == 0);
+        history.total().ready
+    };
+    assert_eq!(ready().await, None, "nobody has looked");
+    bed.broker.report(&Report::new(bed.queue.clone(), process, 1)).await.unwrap();
+    assert_eq!(ready().await, Some(0));
+    bed.put(5).await;
+    bed.broker.report(&Report::new(bed.queue.clone(), process, 2)).await.unwrap();
+    assert_eq!(ready().await, Some(5));
+    let mut lane = bed.lane().await;
+    let claimed = lane.claim(4).await;
+    lane.ack(&claimed).await;
+    bed.broker.report(&Report::new(bed.queue.clone(), process, 3)).await.unwrap();
+    assert_eq!(ready().await, Some(5));
+}
+
+/// Memory is bounded: tasks beyond the bound share a history.
+pub async fn tasks_beyond_the_bound_are_counted_together(bed: Bed) {
+    let process = ProcessId::random();
+    let reports = |seq, from: usize, to: usize| {
+        let report = Report::new(bed.queue.clone(), process, seq);
+        (from..to).fold(report, |report, n| report.task(format!("task-{n}"), tally(1, 5)))
+    };
+    bed.broker.report(&reports(1, 0, TASKS)).await.unwrap();
+    bed.broker.report(&reports(2, TASKS - 1, TASKS + 3)).await.unwrap();
+    let history = history(&bed, HistorySpan::HOUR).await;
+    assert_eq!(history.tasks.len(), TASKS + 1);
+    assert_eq!(history.total_of(&format!("task-{}", TASKS - 1)).map(|row| row.counts.done), Some(2));
+    assert_eq!(history.total_of(OTHERS).map(|row| (row.counts.done, row.run.count())), Some((3, 3)));
+    assert_eq!(history.total().counts.done, TASKS as u64 + 4);
+}
+
+/// What has no task of its own has a place of its own, which takes none from a task.
+pub async fn what_has_no_task_is_counted_apart(bed: Bed) {
+    let mut crashes = Tally::default();
+    crashes.counts.crashed = 2;
+    let report = Report::new(bed.queue.clone(), ProcessId::random(), 1).task(OTHERS, crashes).task("mail", tally(1, 5));
+    bed.broker.report(&report).await.unwrap();
+    let history = history(&bed, HistorySpan::HOUR).await;
+    assert_eq!(history.others().map(|row| row.counts.crashed), Some(2));
+    assert_eq!((history.total().counts.crashed, history.total().counts.done), (2, 1));
+}
+
+/// No request is larger than its bound, and no name outside the grammar.
+pub async fn a_report_outside_its_bounds_is_refused(bed: Bed) {
+    let report = Report::new(bed.queue.clone(), ProcessId::random(), 1);
+    let large = (0..=TASKS).fold(report, |report, n| report.task(format!("task-{n}"), tally(1, 5)));
+    assert!(matches!(bed.broker.report(&large).await, Err(Error::Invalid { .. })));
+    let strange = Report::new("a b", ProcessId::random(), 1);
+    assert!(matches!(bed.broker.report(&strange).await, Err(Error::Invalid { .. })));
+    assert!(matches!(bed.inspector().history("a b", HistorySpan::HOUR).await, Err(Error::Invalid { .. })));
+}
+
+/// A queue that nobody has reported of has rows in which nothing happened.
+pub async fn the_history_of_an_unknown_queue_is_empty(bed: Bed) {
+    for (span, rows) in [(HistorySpan::HOUR, 60), (HistorySpan::minutes(7), 7), (HistorySpan::hours(99_999), 336)] {
+        let history = history(&bed, span).await;
+        assert_eq!((history.rows.len(), history.tasks.len(), history.total().ready), (rows, 0, None));
+        assert!(history.rows.windows(2).all(|rows| rows[1].at == rows[0].at + span.step()));
+        let age = std::time::SystemTime::now().duration_since(history.rows.last().unwrap().at).unwrap_or_default();
+        assert!(age < span.step() + Duration::from_secs(60), "{age:?}");
+    }
+}

@@ -1,0 +1,63 @@
+//! The history of a queue: what workers report, and what people read of it.
+
+use queue_core::broker::{
+    Counter,
+    history::{HOURS, History, HistorySpan, HistoryUnit, OTHERS, Report, SAMPLE, Sample, StoredHistory, TASKS, Tally},
+};
+
+use super::Model;
+
+impl Model {
+    /// Adds what a worker has counted to this minute and to this hour. A replay changes nothing.
+    pub fn report(&mut self, report: &Report) {
+        let last = self.reporters.entry(report.process).or_default();
+        if report.seq <= *last {
+            return;
+        }
+        *last = report.seq;
+        for (task, tally) in &report.tasks {
+            let task = self.place_of(task);
+            for unit in HistoryUnit::ALL {
+                self.row(&task, unit).merge(tally);
+            }
+        }
+        let enqueued = self.counters.get(Counter::Enqueued.name()).copied().unwrap_or(0);
+        let sample = Sample { ready: self.ready.depth() as u64, enqueued };
+        for unit in HistoryUnit::ALL {
+            let row = self.row(SAMPLE, unit);
+            *row = Sample::of(row).and(sample).tally();
+        }
+    }
+
+    /// What is kept of this minute or hour. It takes the place of one that is over.
+    fn row(&mut self, task: &str, unit: HistoryUnit) -> &mut Tally {
+        let period = unit.period(self.now);
+        let (of, tally) = self.history.entry((task.to_owned(), unit, unit.place(period))).or_default();
+        if *of != period {
+            (*of, *tally) = (period, Tally::default());
+        }
+        tally
+    }
+
+    /// The task under which a task is counted.
+    fn place_of(&mut self, task: &str) -> String {
+        let hour = HistoryUnit::Hour.period(self.now);
+        if task != OTHERS && !self.tasks.contains_key(task) && self.tasks.len() >= TASKS {
+            let old = self.tasks.iter().find(|(_, seen)| **seen + HOURS < hour).map(|(task, _)| task.clone());
+            let Some(old) = old else { return OTHERS.to_owned() };
+            self.tasks.remove(&old);
+            self.history.retain(|(task, ..), _| *task != old);
+        }
+        if task != OTHERS {
+            self.tasks.insert(task.to_owned(), hour);
+        }
+        task.to_owned()
+    }
+
+    /// What happened up to now in this queue, which is named like this.
+    pub fn history(&self, queue: &str, span: HistorySpan) -> History {
+        let rows = self.history.iter().filter(|((_, unit, _), _)| *unit == span.unit());
+        let rows = rows.map(|((task, ..), (period, tally))| (task.clone(), *period, tally.clone())).collect();
+        History::read(queue, span, StoredHistory { now_ms: self.now, rows })
+    }
+}

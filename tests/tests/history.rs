@@ -1,0 +1,197 @@
+//! The history of a queue as time goes on, and beside what other programs write.
+
+use std::{sync::Arc, time::Duration};
+
+use queue_core::{
+    Client, Counter, History, HistorySpan, JobId,
+    broker::{
+        DynBroker, Enqueue, NewJob, ProcessId, Register,
+        history::{Report, TASKS, Tally},
+    },
+    envelope::Envelope,
+};
+use queue_testing::{Clock, memory_broker::MemoryBroker};
+use queue_tests::{
+    on_servers,
+    patience::wait_for,
+    server::{Kind, Server},
+};
+
+const QUEUE: &str = "mail";
+
+on_servers! {
+    minutes_and_hours_go_by_on_a_server
+    a_history_is_bounded_in_memory
+    what_another_program_writes_into_a_history_stops_nobody
+    a_full_server_refuses_a_report_and_takes_it_later
+}
+
+fn done(jobs: u64) -> Tally {
+    let mut tally = Tally::default();
+    tally.counts.done = jobs;
+    tally.run.add(Duration::from_millis(20));
+    tally
+}
+
+/// A worker that reports, and a clock that can be set forward.
+struct Reporter<'a> {
+    broker: DynBroker,
+    process: ProcessId,
+    seq: u64,
+    forward: &'a dyn Fn(Duration),
+}
+
+impl<'a> Reporter<'a> {
+    fn new(broker: DynBroker, forward: &'a dyn Fn(Duration)) -> Self {
+        Reporter { broker, process: ProcessId::random(), seq: 0, forward }
+    }
+
+    async fn report(&mut self, task: &str, jobs: u64) {
+        self.seq += 1;
+        let report = Report::new(QUEUE, self.process, self.seq).task(task, done(jobs));
+        self.broker.report(&report).await.unwrap();
+    }
+
+    async fn history(&self, span: HistorySpan) -> History {
+        Client::with_broker(self.broker.clone()).inspector().history(QUEUE, span).await.unwrap()
+    }
+
+    async fn done(&self, task: &str, span: HistorySpan) -> u64 {
+        self.history(span).await.total_of(task).map_or(0, |row| row.counts.done)
+    }
+}
+
+async fn minutes_and_hours_go_by(mut reporter: Reporter<'_>) {
+    const MINUTE: Duration = Duration::from_secs(60);
+    const HOUR: Duration = Duration::from_secs(3600);
+    // In the middle of a minute and of an hour, so that none is over by chance.
+    let of_hour = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() % 3600;
+    (reporter.forward)(Duration::from_secs(5430 - of_hour));
+    reporter.report("send", 1).await;
+    (reporter.forward)(MINUTE * 119);
+    reporter.report("send", 2).await;
+    let history = reporter.history(HistorySpan::TWO_HOURS).await;
+    assert_eq!((history.rows[0].counts.done, history.rows[119].counts.done, history.total().counts.done), (1, 2, 3));
+    assert_eq!(reporter.done("send", HistorySpan::HOUR).await, 2);
+    assert_eq!(reporter.done("send", HistorySpan::DAY).await, 3);
+
+    // The place of the first minute is taken by another.
+    (reporter.forward)(MINUTE);
+    assert_eq!(reporter.done("send", HistorySpan::TWO_HOURS).await, 2);
+    reporter.report("send", 4).await;
+    assert_eq!(reporter.done("send", HistorySpan::TWO_HOURS).await, 6);
+    assert_eq!(reporter.done("send", HistorySpan::TWO_WEEKS).await, 7);
+
+    // Two weeks later nothing of it is left, and a new task takes the place of the old one.
+    (reporter.forward)(HOUR * 24 * 14 + HOUR * 2);
+    assert_eq!(reporter.done("send", HistorySpan::TWO_WEEKS).await, 0);
+    for n in 0..TASKS {
+        reporter.report(&format!("task-{n}"), 1).await;
+    }
+    let history = reporter.history(HistorySpan::DAY).await;
+    assert_eq!((history.tasks.len(), history.others()), (TASKS, None));
+    assert_eq!(history.total().counts.done, TASKS as u64);
+}
+
+#[tokio::test]
+async fn minutes_and_hours_go_by_in_memory() {
+    let clock = Clock::new();
+    let broker = Arc::new(MemoryBroker::with_clock(clock.clone()));
+    let forward = move |by: Duration| clock.shift(i64::try_from(by.as_millis()).unwrap());
+    minutes_and_hours_go_by(Reporter::new(broker, &forward)).await;
+}
+
+/// Sets the server's clock forward, to so long after that of the machine, and waits until it shows it: a server looks at its clock only now
+/// and then.
+fn set_forward(server: &Server, to: Duration) {
+    server.move_clock(i64::try_from(to.as_millis()).unwrap());
+    let begun = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    wait_for("the server's clock to show it", || {
+        let (seconds, _): (u64, u64) = server.ask(&["TIME"]).unwrap();
+        (seconds >= (begun + to).as_secs()).then_some(())
+    });
+}
+
+async fn minutes_and_hours_go_by_on_a_server(kind: Kind) {
+    let server = Server::with_own_clock(kind, &["--appendonly", "no"]);
+    let broker = Client::connect(&server.url()).await.unwrap().broker().clone();
+    let moved = std::cell::Cell::new(Duration::ZERO);
+    let forward = |by: Duration| {
+        moved.set(moved.get() + by);
+        set_forward(&server, moved.get());
+    };
+    minutes_and_hours_go_by(Reporter::new(broker, &forward)).await;
+}
+
+async fn a_history_is_bounded_in_memory(kind: Kind) {
+    let [one, two] = [cost_of_tasks(kind, &["send"]).await, cost_of_tasks(kind, &["send", "close"]).await];
+    let (task, queue) = (two - one, 2 * one - two);
+    println!("each task costs {task} bytes, and the queue itself {queue}");
+    assert!(task < 75_000 && queue < 25_000, "{task} and {queue} bytes");
+}
+
+/// The bytes of a queue's history in which every minute and every hour has something, in a dozen buckets each.
+async fn cost_of_tasks(kind: Kind, tasks: &[&str]) -> u64 {
+    let server = Server::with_own_clock(kind, &["--appendonly", "no"]);
+    let broker = Client::connect(&server.url()).await.unwrap().broker().clone();
+    let (process, mut seq) = (ProcessId::random(), 0);
+    let mut tally = done(900);
+    (tally.counts.started, tally.counts.failed, tally.counts.dead) = (1_000, 90, 10);
+    for n in 0..12u32 {
+        for _ in 0..80 {
+            tally.wait.add(Duration::from_millis(1 << n));
+            tally.run.add(Duration::from_millis(3 << n));
+        }
+    }
+    // Every hour of two weeks, then every minute of two hours, twice around.
+    let mut at = 0;
+    for step in std::iter::repeat_n(3600, 700).chain(std::iter::repeat_n(60, 240)) {
+        (at, seq) = (at + step, seq + 1);
+        set_forward(&server, Duration::from_secs(at));
+        let report = tasks.iter().fold(Report::new(QUEUE, process, seq), |report, task| report.task(*task, tally.clone()));
+        broker.report(&report).await.unwrap();
+    }
+    let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
+    assert_eq!(server.ask::<usize>(&["HLEN", &key("history")]).unwrap(), (1 + tasks.len()) * (120 + 336));
+    let bytes = |key: String| server.ask::<u64>(&["MEMORY", "USAGE", &key, "SAMPLES", "0"]).unwrap();
+    bytes(key("history")) + bytes(key("tasks")) + bytes(key("reporters"))
+}
+
+async fn what_another_program_writes_into_a_history_stops_nobody(kind: Kind) {
+    let server = Server::start(kind);
+    let broker = Client::connect(&server.url()).await.unwrap().broker().clone();
+    let mut reporter = Reporter::new(broker, &|_| {});
+    reporter.report("send", 1).await;
+    let key = format!("queue:{{{QUEUE}}}:history");
+    for garbage in ["theirs", "\u{1}", ""] {
+        for place in 0..120 {
+            server.command(&["HSET", &key, &format!("send\0m{place}"), garbage]);
+        }
+        for place in 0..336 {
+            server.command(&["HSET", &key, &format!("send\0h{place}"), garbage]);
+        }
+        server.command(&["HSET", &format!("queue:{{{QUEUE}}}:tasks"), "other", garbage]);
+        server.command(&["HSET", &format!("queue:{{{QUEUE}}}:reporters"), "nobody", garbage]);
+        assert_eq!(reporter.done("send", HistorySpan::HOUR).await, 0);
+        reporter.report("send", 2).await;
+        assert_eq!(reporter.done("send", HistorySpan::DAY).await, 2, "what is no row is written anew");
+    }
+}
+
+async fn a_full_server_refuses_a_report_and_takes_it_later(kind: Kind) {
+    let server = Server::start(kind);
+    let broker = Client::connect(&server.url()).await.unwrap().broker().clone();
+    let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await.unwrap().name;
+    let envelope = Envelope::new("send", b"\x80").encode().unwrap();
+    broker.enqueue(&Enqueue::new(QUEUE, producer, 1, vec![NewJob::new(JobId::make(), envelope)])).await.unwrap();
+    let report = Report::new(QUEUE, ProcessId::random(), 1).task("send", done(3));
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = broker.report(&report).await;
+    assert!(matches!(refused, Err(queue_core::Error::BrokerFull { .. })), "{refused:?}");
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    broker.report(&report).await.unwrap();
+    let inspector = Client::with_broker(broker).inspector();
+    let history = inspector.history(QUEUE, HistorySpan::HOUR).await.unwrap();
+    assert_eq!((history.total().counts.done, history.total().ready), (3, Some(1)));
+    assert_eq!(inspector.stats(QUEUE).await.unwrap().total(Counter::Enqueued), 1);
+}
