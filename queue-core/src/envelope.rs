@@ -17,6 +17,8 @@
 //! | `o` | timeout in milliseconds, if the job overrides its task | integer |
 //! | `k` | retention in milliseconds, if the job overrides its task | integer |
 //! | `x` | the job must not start after this time, in broker milliseconds since 1970 | integer |
+//! | `d` | the delay with which the job was enqueued, in milliseconds | integer |
+//! | `t` | the time for which the job was enqueued, in broker milliseconds since 1970 | integer |
 //! | `h` | headers, `traceparent` among them | map of strings |
 //!
 //! The id is not repeated inside: it is the key under which the envelope is stored. Unknown keys are skipped, so that newer
@@ -81,6 +83,10 @@ pub struct Envelope<'a> {
     pub retention_ms: Option<u64>,
     /// Not to be started after this, in broker milliseconds since 1970.
     pub expires_ms: Option<i64>,
+    /// The delay with which it was enqueued, in milliseconds. For display and statistics: the broker has its own.
+    pub delay_ms: Option<u64>,
+    /// The time for which it was enqueued, in broker milliseconds since 1970. For display and statistics, too.
+    pub at_ms: Option<i64>,
     /// Headers.
     pub headers: BTreeMap<String, String>,
 }
@@ -98,6 +104,10 @@ struct Map<'a> {
     retention_ms: Option<u64>,
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     expires_ms: Option<i64>,
+    #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u64>,
+    #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
+    at_ms: Option<i64>,
     #[serde(rename = "h", default, skip_serializing_if = "BTreeMap::is_empty")]
     headers: Cow<'a, BTreeMap<String, String>>,
 }
@@ -123,6 +133,8 @@ impl<'a> Envelope<'a> {
             timeout_ms: None,
             retention_ms: None,
             expires_ms: None,
+            delay_ms: None,
+            at_ms: None,
             headers: BTreeMap::new(),
         }
     }
@@ -159,6 +171,8 @@ impl<'a> Envelope<'a> {
             timeout_ms: self.timeout_ms,
             retention_ms: self.retention_ms,
             expires_ms: self.expires_ms,
+            delay_ms: self.delay_ms,
+            at_ms: self.at_ms,
             headers: Cow::Borrowed(&self.headers),
         };
         codec::encode_into(&mut bytes, &map).map_err(|problem| Error::Encode { task: self.task.to_string(), problem })?;
@@ -166,7 +180,9 @@ impl<'a> Envelope<'a> {
     }
 
     fn has_options(&self) -> bool {
-        !self.headers.is_empty() || (self.max_attempts, self.timeout_ms, self.retention_ms, self.expires_ms) != (None, None, None, None)
+        !self.headers.is_empty()
+            || (self.delay_ms, self.at_ms) != (None, None)
+            || (self.max_attempts, self.timeout_ms, self.retention_ms, self.expires_ms) != (None, None, None, None)
     }
 
     /// Reads a stored envelope. Bounds are checked before anything is decoded. Of a newer version only version and task are read.
@@ -192,15 +208,23 @@ impl<'a> Envelope<'a> {
         }
         let (time, map) = rest.split_at_checked(TIME).ok_or_else(|| "it ends before the time at which it was enqueued".to_owned())?;
         let enqueued = time.iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
-        let Map { payload, max_attempts, timeout_ms, retention_ms, expires_ms, headers } = codec::decode(map)?;
+        let Map { payload, max_attempts, timeout_ms, retention_ms, expires_ms, delay_ms, at_ms, headers } = codec::decode(map)?;
         let enqueued_ms = (enqueued > 0).then_some(enqueued);
         let fixed = Envelope::of(*version, task, enqueued_ms, payload);
-        Ok(Envelope { max_attempts, timeout_ms, retention_ms, expires_ms, headers: headers.into_owned(), ..fixed })
+        Ok(Envelope { max_attempts, timeout_ms, retention_ms, expires_ms, delay_ms, at_ms, headers: headers.into_owned(), ..fixed })
     }
 
     /// When the job was enqueued, by the producer's estimate of the broker's time.
     pub fn enqueued_at(&self) -> Option<SystemTime> {
         self.enqueued_ms.and_then(|ms| u64::try_from(ms).ok()).map(|ms| UNIX_EPOCH + Duration::from_millis(ms))
+    }
+
+    /// From when on the job could start for the first time, in broker milliseconds since 1970: by the producer's estimate of that time. `None`
+    /// if it did not say.
+    pub fn startable_ms(&self) -> Option<i64> {
+        let enqueued = self.enqueued_ms?;
+        let delay = i64::try_from(self.delay_ms.unwrap_or(0)).unwrap_or(i64::MAX);
+        Some(enqueued.saturating_add(delay).max(self.at_ms.unwrap_or(0)))
     }
 
     /// The job's own timeout.
@@ -270,6 +294,20 @@ mod tests {
         let bytes = envelope.encode().unwrap();
         assert_eq!(bytes, b"\x01\x09mail.send\x01\x02\x03\x04\x05\x06\x81\xa1p\xc4\x01\x80");
         assert_eq!(Envelope::decode(&bytes).unwrap(), envelope);
+    }
+
+    #[test]
+    fn a_job_that_waits_for_a_time_says_when_it_could_start() {
+        let mut envelope = Envelope::new("task", &[0x80]);
+        assert_eq!(envelope.startable_ms(), None);
+        envelope.enqueued_ms = Some(1_000);
+        assert_eq!(envelope.startable_ms(), Some(1_000));
+        envelope.delay_ms = Some(500);
+        assert_eq!(Envelope::decode(&envelope.encode().unwrap()).unwrap().startable_ms(), Some(1_500));
+        (envelope.delay_ms, envelope.at_ms) = (None, Some(7_000));
+        assert_eq!(Envelope::decode(&envelope.encode().unwrap()).unwrap().startable_ms(), Some(7_000));
+        envelope.at_ms = Some(10);
+        assert_eq!(envelope.startable_ms(), Some(1_000), "a time that was past");
     }
 
     #[test]

@@ -29,6 +29,7 @@ use crate::{
     duty::{Restarts, Supervisor},
     error::WorkerError,
     hints::Hints,
+    historian::{Historian, Reports},
     http::{self, Http},
     identity,
     janitor::Janitor,
@@ -38,6 +39,7 @@ use crate::{
     reclaimer::Reclaimer,
     run as runner,
     shutdown::Stage,
+    tallies::Tallies,
     time::now,
     worker::Stopped,
 };
@@ -81,6 +83,9 @@ pub(crate) struct Shared {
     /// When the pump last looked at its clock.
     pub(crate) pulse: LeaseClock,
     pub(crate) restarts: Arc<Restarts>,
+    /// What has happened to jobs and was not reported yet.
+    pub(crate) tallies: Tallies,
+    pub(crate) reports: tokio::sync::Mutex<Reports>,
     /// How the broker was when it was last looked at.
     condition: Mutex<Condition>,
     pub(crate) outage: Arc<Outage>,
@@ -112,6 +117,8 @@ impl Shared {
             contact: LeaseClock::default(),
             pulse: LeaseClock::default(),
             restarts: Arc::default(),
+            tallies: Tallies::new(plan.queues.len()),
+            reports: tokio::sync::Mutex::default(),
             condition: Mutex::default(),
             outage: Outage::new(broker.clone()),
             broker,
@@ -198,6 +205,10 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     duties.start({
         let shared = shared.clone();
         move || Monitor::new(shared.clone())
+    });
+    duties.start({
+        let shared = shared.clone();
+        move || Historian::new(shared.clone())
     });
     duties.start({
         let (shared, events) = (shared.clone(), events.clone());

@@ -11,6 +11,7 @@
 //! - `reclaimer` takes back the jobs of dead workers; `janitor` removes records that were kept long enough.
 //! - `monitor` checks whether the broker is full, or its file is gone.
 //! - `hints` tells the pump what the broker announces.
+//! - `tallies` counts, and `historian` sends that to the history of the queues.
 //! - `http` answers probes, and `health` says whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the log, and an
 //!   outage two.
 //!
@@ -29,6 +30,7 @@ mod error;
 mod health;
 mod heartbeat;
 mod hints;
+mod historian;
 mod http;
 mod identity;
 mod janitor;
@@ -41,6 +43,7 @@ mod pump;
 mod reclaimer;
 mod run;
 mod shutdown;
+mod tallies;
 mod time;
 mod tuning;
 mod worker;

@@ -227,6 +227,7 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
                 "took back the jobs of dead workers"
             );
         }
+        shared.tallies.reclaimed(queue, reclaimed.charged, reclaimed.buried.len());
         letters::crashed(shared, name, &reclaimed.buried).await;
         fenced = moved + reclaimed.forgotten > 0;
     }

@@ -122,6 +122,9 @@ pub(crate) const AUDIT: u32 = 5;
 /// Repairs that get a line each in one round; the others are one line.
 pub(crate) const TOLD: usize = 10;
 
+/// Of a queue in which nothing happens a report is sent after this time: it says how deep the queue is.
+pub(crate) const DEPTH_TOLD: Duration = Duration::from_secs(55);
+
 /// Trouble that lasts is told again after this time.
 pub(crate) const TOLD_AGAIN: Duration = Duration::from_secs(60);
 

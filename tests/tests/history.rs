@@ -9,13 +9,17 @@ use queue_core::{
         history::{Report, TASKS, Tally},
     },
     envelope::Envelope,
+    prelude::*,
+    registry::Registry,
 };
 use queue_testing::{Clock, memory_broker::MemoryBroker};
 use queue_tests::{
     on_servers,
-    patience::wait_for,
+    patience::{until, wait_for},
     server::{Kind, Server},
 };
+
+use queue_worker::{Shutdown, Worker};
 
 const QUEUE: &str = "mail";
 
@@ -24,6 +28,7 @@ on_servers! {
     a_history_is_bounded_in_memory
     what_another_program_writes_into_a_history_stops_nobody
     a_full_server_refuses_a_report_and_takes_it_later
+    a_worker_on_a_server_tells_what_it_did
 }
 
 fn done(jobs: u64) -> Tally {
@@ -194,4 +199,54 @@ async fn a_full_server_refuses_a_report_and_takes_it_later(kind: Kind) {
     let history = inspector.history(QUEUE, HistorySpan::HOUR).await.unwrap();
     assert_eq!((history.total().counts.done, history.total().ready), (3, Some(1)));
     assert_eq!(inspector.stats(QUEUE).await.unwrap().total(Counter::Enqueued), 1);
+}
+
+#[task(queue = "told")]
+async fn works(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+#[task(queue = "told", max_attempts = 3, backoff(base = "1ms"))]
+async fn fails() -> Result<(), String> {
+    Err("the card was declined".to_owned())
+}
+
+/// What a worker did is told while it works, and the rest when it stops.
+async fn a_worker_tells_what_it_did(client: Client) {
+    let shutdown = Shutdown::new();
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<works>().register::<fails>();
+    let working = tokio::spawn(worker.lease(Duration::from_millis(1200)).run_with(shutdown.clone()));
+    client.enqueue_all((0..50).map(|_| works::job(20))).await.unwrap();
+    works::job(1).delay(Duration::from_millis(300)).enqueue(&client).await.unwrap();
+    fails::job().enqueue(&client).await.unwrap();
+    let inspector = client.inspector();
+    let total = async |task: &str| inspector.history("told", HistorySpan::HOUR).await.unwrap().total_of(task);
+    until("all of it to be told", async || {
+        total("works").await.is_some_and(|row| row.counts.done == 51) && total("fails").await.is_some_and(|row| row.counts.dead == 1)
+    })
+    .await;
+    let (works, fails) = (total("works").await.unwrap(), total("fails").await.unwrap());
+    assert_eq!((works.counts.started, works.counts.failed, works.run.count(), works.wait.count()), (51, 0, 51, 51));
+    assert!(works.run.p50().unwrap() >= Duration::from_millis(17), "{works:?}");
+    assert_eq!((fails.counts.started, fails.counts.failed, fails.counts.done, fails.run.count()), (3, 3, 0, 3));
+    assert_eq!(fails.wait.count(), 1, "an attempt that follows a failure has not waited for its first start");
+    let stats = inspector.stats("told").await.unwrap();
+    assert_eq!((stats.total(Counter::Done), stats.total(Counter::Failed), stats.total(Counter::Dead)), (51, 3, 1), "as the broker counts");
+
+    // Within the last interval.
+    works::job(1).enqueue(&client).await.unwrap();
+    until("it to be done", async || inspector.stats("told").await.unwrap().total(Counter::Done) == 52).await;
+    shutdown.drain();
+    working.await.unwrap().unwrap();
+    assert_eq!(total("works").await.unwrap().counts.done, 52);
+}
+
+async fn a_worker_on_a_server_tells_what_it_did(kind: Kind) {
+    let server = Server::start(kind);
+    a_worker_tells_what_it_did(Client::connect(&server.url()).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_worker_on_sqlite_tells_what_it_did() {
+    a_worker_tells_what_it_did(Client::connect("sqlite://:memory:").await.unwrap()).await;
 }

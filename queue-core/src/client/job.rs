@@ -215,6 +215,11 @@ fn prepare(
     envelope.retention_ms = at_most_longest("retention", options.retention)?.map(ms);
     envelope.expires_ms =
         at_most_longest("expires", options.expires)?.map(|after| i64::try_from(now_ms() + after.as_millis()).unwrap_or(i64::MAX));
+    match due {
+        Due::After(delay) => envelope.delay_ms = Some(ms(delay)),
+        Due::AtMs(at) => envelope.at_ms = Some(at),
+        Due::Now => {}
+    }
     envelope.headers = options.headers;
     let mut job = NewJob::new(id, envelope.encode()?);
     job.due = due;

@@ -148,7 +148,7 @@ impl Pump {
         if let Err(lost) = self.batches.send(batch) {
             // The application's runtime is gone: nobody will run anything here any more.
             for (slot, _) in lost.0.jobs {
-                self.ended(slot, Ending::Release, now);
+                self.ended(slot, Ending::Release, None, now);
             }
         }
     }

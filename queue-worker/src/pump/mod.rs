@@ -46,6 +46,7 @@ use crate::{
     outage::Waiting,
     run::Batch,
     shutdown::Stage,
+    tallies::Ran,
     time::now,
     tuning::{EVENTS, LANES, POLL},
     worker::Stopped,
@@ -56,7 +57,7 @@ pub(crate) enum Event {
     /// A handler begins; from now on it can be cancelled.
     Begun { slot: SlotId, context: JobContext, isolation: bool },
     /// A delivery has its ending.
-    Ended { slot: SlotId, ending: Ending },
+    Ended { slot: SlotId, ending: Ending, ran: Option<Ran> },
     /// The broker announces work: now, as of some time of its clock, or at this time.
     Hint { queue: usize, due: Option<Instant>, as_of: Option<i64> },
 }
@@ -264,7 +265,7 @@ impl Pump {
         let mut left = EVENTS;
         while let Some(event) = next.take() {
             match event {
-                Event::Ended { slot, ending } => self.ended(slot, ending, now),
+                Event::Ended { slot, ending, ran } => self.ended(slot, ending, ran, now),
                 Event::Begun { slot, context, isolation } => self.begun(slot, context, isolation),
                 Event::Hint { queue, due: None, as_of } => self.queues[queue].work.announced(as_of),
                 Event::Hint { queue, due: Some(due), .. } => {
@@ -287,10 +288,11 @@ impl Pump {
         if let Some((_, cause)) = held.told {
             context.cancel(cause);
         }
+        self.shared.tallies.begun(held.lane.queue, context.task());
         held.handler = Some(Handler { context, isolation });
     }
 
-    fn ended(&mut self, slot: SlotId, ending: Ending, now: Instant) {
+    fn ended(&mut self, slot: SlotId, ending: Ending, ran: Option<Ran>, now: Instant) {
         let Some(held) = self.slots[slot.index].take_if(|held| held.generation == slot.generation) else { return };
         self.free.push(slot.index);
         self.pace.ended(now.saturating_duration_since(held.since));
@@ -307,7 +309,10 @@ impl Pump {
             }
         }
         let lane = &mut queue.lanes[held.lane.lane];
-        if lane.generation != held.lane_generation {
+        let lost = lane.generation != held.lane_generation;
+        let task = held.handler.as_ref().map(|handler| handler.context.task());
+        self.shared.tallies.ended(held.lane.queue, task, ran, &ending, lost);
+        if lost {
             return;
         }
         lane.held -= 1;

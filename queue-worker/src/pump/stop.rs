@@ -11,7 +11,7 @@ use queue_core::{broker::Turn, context::CancelCause};
 use super::Pump;
 use crate::{
     config::{LAST_TURNS, STUCK},
-    letters,
+    historian, letters,
     shutdown::Stage,
     time::now,
     worker::Stopped,
@@ -107,8 +107,9 @@ impl Pump {
                 }
             }
         }
-        // A courtesy: without it the leases run out by themselves.
-        let _ = tokio::time::timeout(Duration::from_secs(1), async { while last.next().await.is_some() {} }).await;
+        // A courtesy: without it the leases run out by themselves, and the history lacks the last seconds.
+        let left = async { while last.next().await.is_some() {} };
+        let _ = tokio::time::timeout(Duration::from_secs(1), futures_util::future::join(left, historian::tell(&self.shared))).await;
         self.stopped
     }
 }

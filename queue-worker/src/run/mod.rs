@@ -23,6 +23,7 @@ use queue_core::{
     JobContext,
     broker::{Delivery, Ending},
     context::LeaseClock,
+    envelope::Envelope,
     handler::Call,
     task::OnIsolation,
 };
@@ -32,6 +33,7 @@ use self::inject::Options;
 use crate::{
     engine::{Shared, count},
     pump::{Event, SlotId},
+    tallies::Ran,
     time::now,
 };
 
@@ -72,21 +74,25 @@ struct Run {
 
 impl Run {
     async fn run(self, delivery: Delivery) {
-        let ending = self.steps(delivery).await.unwrap_or_else(|ending| ending);
-        self.answer.give(ending);
+        let mut ran = None;
+        let ending = self.steps(delivery, &mut ran).await.unwrap_or_else(|ending| ending);
+        self.answer.give(ending, ran);
     }
 
     /// `Err`: it ended before its handler began.
-    async fn steps(&self, delivery: Delivery) -> Result<Ending, Ending> {
+    async fn steps(&self, delivery: Delivery, ran: &mut Option<Ran>) -> Result<Ending, Ending> {
         self.may_start()?;
         let envelope = self.decode(&delivery)?;
         let known = self.find(&envelope, &delivery)?;
         let options = Options::of(&self.shared, known.handler.task, &envelope);
+        let waited = self.waited(&envelope, &delivery);
         let payload = find::payload_range(&delivery.envelope, envelope.payload);
         let context = self.inject(known, &delivery, envelope.headers, &options);
         self.announce(&context, known.handler.task.on_isolation)?;
         let call = Call::new(delivery.envelope, payload, context.clone(), options.keep.is_some());
+        let began = now();
         let outcome = self.handle(known.handler, call, &context).await;
+        *ran = Some(Ran { waited, took: now().saturating_duration_since(began) });
         Ok(self.ending(outcome, known.handler.task, &options, &context))
     }
 
@@ -94,6 +100,13 @@ impl Run {
     fn may_start(&self) -> Result<(), Ending> {
         let must_not = self.shared.stopping.load(Ordering::Relaxed) || self.shared.is_isolated() || self.lease.until() <= now();
         if must_not { Err(Ending::Release) } else { Ok(()) }
+    }
+
+    /// How long the job has waited, by the broker's clock, since it could start. Only before its first start is that known.
+    fn waited(&self, envelope: &Envelope<'_>, delivery: &Delivery) -> Option<Duration> {
+        let first = delivery.attempts == 0 && delivery.crashes == 0 && delivery.snoozes == 0;
+        let since = envelope.startable_ms().filter(|_| first)?;
+        Some(Duration::from_millis(u64::try_from(self.now_ms.saturating_sub(since)).unwrap_or(0)))
     }
 
     /// Tells the pump that the handler begins.
@@ -122,16 +135,16 @@ impl Answer {
         self.events.send(Event::Begun { slot: self.slot, context, isolation }).is_ok()
     }
 
-    fn give(mut self, ending: Ending) {
-        self.send(ending);
+    fn give(mut self, ending: Ending, ran: Option<Ran>) {
+        self.send(ending, ran);
     }
 
-    fn send(&mut self, ending: Ending) {
+    fn send(&mut self, ending: Ending, ran: Option<Ran>) {
         self.given = true;
         count(&self.shared.running, -1);
         self.shared.finished.fetch_add(1, Ordering::Relaxed);
         // The pump is gone only when the worker was dropped; the lease then gives the job back.
-        let _ = self.events.send(Event::Ended { slot: self.slot, ending });
+        let _ = self.events.send(Event::Ended { slot: self.slot, ending, ran });
     }
 }
 
@@ -140,9 +153,9 @@ impl Drop for Answer {
         if self.given {
         } else if std::thread::panicking() {
             let error = "its run panicked outside of its handler".to_owned();
-            self.send(Ending::Nack { delay: Duration::from_secs(60), error });
+            self.send(Ending::Nack { delay: Duration::from_secs(60), error }, None);
         } else {
-            self.send(Ending::Release);
+            self.send(Ending::Release, None);
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct HistoryRow {
     /// What happened to its jobs.
     pub counts: RunCounts,
     /// How long jobs waited for their first start, from the time at which they could start. A job that runs again, because it failed,
-    /// snoozed or was taken back, does not count.
+    /// snoozed or crashed, does not count. A job that a person requeued counts from its enqueue. Of a task whose jobs repeat, waits are not known.
     pub wait: Times,
     /// How long runs took, however they ended.
     pub run: Times,

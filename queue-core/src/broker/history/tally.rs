@@ -67,7 +67,7 @@ counts! {
 pub struct Tally {
     /// How often what has happened.
     pub counts: RunCounts,
-    /// How long jobs waited for their first start: from the time at which they could start.
+    /// How long jobs waited for their first start, from the time at which they could start.
     pub wait: Times,
     /// How long runs took.
     pub run: Times,

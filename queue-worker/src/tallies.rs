@@ -1,0 +1,152 @@
+//! What the worker counts of the jobs of each task, for the history of its queues. The pump counts, in memory and without an allocation per
+//! job; [`Historian`](crate::historian::Historian) sends.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use queue_core::broker::{
+    BuryReason, Ending,
+    history::{OTHERS, TASKS, Tally},
+};
+
+/// By queue and task.
+pub(crate) struct Tallies(Mutex<Vec<HashMap<Arc<str>, Cell>>>);
+
+#[derive(Default)]
+struct Cell {
+    tally: Tally,
+    /// A job of it has repeated: of the next rounds it is not known since when they wait.
+    repeats: bool,
+}
+
+/// A run whose handler has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ran {
+    /// How long its job had waited, if this was its first start.
+    pub(crate) waited: Option<Duration>,
+    pub(crate) took: Duration,
+}
+
+impl Tallies {
+    pub(crate) fn new(queues: usize) -> Self {
+        Tallies(Mutex::new((0..queues).map(|_| HashMap::new()).collect()))
+    }
+
+    /// A handler of this task begins.
+    pub(crate) fn begun(&self, queue: usize, task: &str) {
+        cell(&mut self.lock()[queue], task).tally.counts.started += 1;
+    }
+
+    /// A delivery has its ending. `task` and `ran` are absent if no handler had begun.
+    pub(crate) fn ended(&self, queue: usize, task: Option<&str>, ran: Option<Ran>, ending: &Ending, lost: bool) {
+        let mut queues = self.lock();
+        let Cell { tally, repeats } = cell(&mut queues[queue], task.unwrap_or(OTHERS));
+        if let Some(ran) = ran {
+            tally.run.add(ran.took);
+            if let Some(waited) = ran.waited.filter(|_| !*repeats) {
+                tally.wait.add(waited);
+            }
+        }
+        let counts = &mut tally.counts;
+        match ending {
+            _ if lost => counts.lost += 1,
+            Ending::Ack { .. } => counts.done += 1,
+            Ending::Nack { .. } => counts.failed += 1,
+            Ending::Snooze { .. } => counts.snoozed += 1,
+            Ending::Repeat { .. } => {
+                counts.repeated += 1;
+                *repeats = true;
+            }
+            Ending::Bury { reason, .. } => {
+                counts.dead += 1;
+                counts.failed += u64::from(*reason == BuryReason::Failed);
+            }
+            Ending::Cancel { .. } => counts.cancelled += 1,
+            Ending::Expire => counts.expired += 1,
+            Ending::Park { .. } => counts.parked += 1,
+            _ => counts.released += 1,
+        }
+    }
+
+    /// Jobs of dead workers were taken back.
+    pub(crate) fn reclaimed(&self, queue: usize, charged: usize, buried: usize) {
+        if charged + buried > 0 {
+            let mut queues = self.lock();
+            let counts = &mut cell(&mut queues[queue], OTHERS).tally.counts;
+            counts.crashed += (charged + buried) as u64;
+            counts.dead += buried as u64;
+        }
+    }
+
+    /// Takes what has happened in a queue, of as many tasks as fit into a report.
+    pub(crate) fn take(&self, queue: usize) -> Vec<(Arc<str>, Tally)> {
+        let mut queues = self.lock();
+        let some = queues[queue].iter_mut().filter(|(_, cell)| !cell.tally.is_empty()).take(TASKS);
+        let taken = some.map(|(task, cell)| {
+            let tally = cell.tally.clone();
+            cell.tally.clear();
+            (task.clone(), tally)
+        });
+        taken.collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<HashMap<Arc<str>, Cell>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tasks are those of the registry, so that there are not many.
+fn cell<'a>(tasks: &'a mut HashMap<Arc<str>, Cell>, task: &str) -> &'a mut Cell {
+    if !tasks.contains_key(task) {
+        tasks.insert(task.into(), Cell::default());
+    }
+    tasks.get_mut(task).expect("it was there, or was put there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RAN: Option<Ran> = Some(Ran { waited: Some(Duration::from_secs(1)), took: Duration::from_millis(5) });
+
+    #[test]
+    fn every_ending_is_counted_once_and_as_what_it_is() {
+        let tallies = Tallies::new(2);
+        let error = "no".to_owned();
+        let endings = [
+            Ending::Ack { result: None, keep: None },
+            Ending::Nack { delay: Duration::ZERO, error: error.clone() },
+            Ending::Bury { reason: BuryReason::Failed, error: Some(error.clone()) },
+            Ending::Bury { reason: BuryReason::Buried, error: Some(error) },
+            Ending::Release,
+        ];
+        for ending in &endings {
+            tallies.begun(1, "mail");
+            tallies.ended(1, Some("mail"), RAN, ending, false);
+        }
+        tallies.ended(1, Some("mail"), RAN, &endings[0], true);
+        tallies.ended(1, None, None, &Ending::Park { task: "strange".to_owned() }, false);
+        tallies.reclaimed(1, 2, 1);
+        let mut taken: HashMap<_, _> = tallies.take(1).into_iter().collect();
+        let mail = taken.remove("mail").unwrap();
+        let counts = mail.counts;
+        assert_eq!((counts.started, counts.done, counts.failed, counts.dead, counts.released, counts.lost), (5, 1, 2, 2, 1, 1));
+        assert_eq!((mail.run.count(), mail.wait.count()), (6, 6));
+        let others = taken.remove(OTHERS).unwrap().counts;
+        assert_eq!((others.parked, others.crashed, others.dead), (1, 3, 1));
+        assert!(taken.is_empty() && tallies.take(1).is_empty() && tallies.take(0).is_empty(), "nothing is told twice");
+    }
+
+    #[test]
+    fn since_when_the_next_round_of_a_repeating_job_waits_is_not_known() {
+        let tallies = Tallies::new(1);
+        for _ in 0..3 {
+            tallies.ended(0, Some("poll"), RAN, &Ending::Repeat { delay: Duration::ZERO }, false);
+        }
+        let (_, poll) = tallies.take(0).remove(0);
+        assert_eq!((poll.counts.repeated, poll.run.count(), poll.wait.count()), (3, 3, 1));
+    }
+}
