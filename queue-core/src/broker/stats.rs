@@ -17,7 +17,8 @@ use crate::{
 
 /// How many jobs a queue has in each state, and what has happened to its jobs. From [`Inspector::stats`](crate::Inspector::stats).
 ///
-/// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers`, `paused` and `lost_at`.
+/// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers`, `paused`, `lost_at`, and
+/// `oldest_ms`; the last two may be `null`.
 ///
 /// ```
 /// # use queue_core::prelude::*;
@@ -46,6 +47,10 @@ pub struct QueueStats {
     /// When the broker was last found to have lost data of this queue, or to have gone back to an older copy of itself (a flush, a restored
     /// backup, a failover): a worker that registered anew had a lease which stood, and the broker did not know it. By the broker's clock.
     pub lost_at: Option<SystemTime>,
+    /// How long ago the oldest ready job could start for the first time: the age of the first job of each priority is looked at, by the broker's
+    /// clock. `None` if no job is ready, or if it is not known: not of a job that has failed or snoozed before, and not of a task whose jobs
+    /// repeat. Of a job that a person requeued the age counts from its enqueue.
+    pub oldest: Option<Duration>,
     /// Without those that are 0.
     jobs: BTreeMap<JobState, u64>,
     /// Without those that are 0.
@@ -72,6 +77,13 @@ impl QueueStats {
     #[doc(hidden)]
     pub fn set_count(&mut self, state: JobState, jobs: u64) {
         set(&mut self.jobs, state, jobs);
+    }
+
+    /// Notes since when a ready job could start, in broker milliseconds, of each that was looked at. For brokers.
+    #[doc(hidden)]
+    pub fn note_ready_since(&mut self, since_ms: i64, now_ms: i64) {
+        let age = Duration::from_millis(u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0));
+        self.oldest = self.oldest.max(Some(age));
     }
 
     /// Sets a counter by its name in storage. For brokers: a name that this release does not know is skipped.
@@ -101,16 +113,22 @@ impl Serialize for QueueStats {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let jobs: BTreeMap<_, _> = JobState::ALL.map(|state| (state, self.count(state))).into();
         let counters: BTreeMap<_, _> = Counter::ALL.map(|counter| (counter, self.total(counter))).into();
-        let mut fields = serializer.serialize_struct("QueueStats", 6)?;
+        let mut fields = serializer.serialize_struct("QueueStats", 7)?;
         fields.serialize_field("jobs", &jobs)?;
         fields.serialize_field("counters", &counters)?;
         fields.serialize_field("lanes", &self.lanes)?;
         fields.serialize_field("workers", &self.workers)?;
         fields.serialize_field("paused", &self.paused)?;
         fields.serialize_field("lost_at", &self.lost_at.map(|at| humantime::format_rfc3339_millis(at).to_string()))?;
+        let oldest_ms = self.oldest.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+        fields.serialize_field("oldest_ms", &oldest_ms)?;
         fields.end()
     }
 }
+
+/// Jobs at the head of each priority, at most, of which one with a known age is looked for. For brokers.
+#[doc(hidden)]
+pub const HEADS: usize = 10;
 
 /// What a queue counts, since it exists. A damaged or deleted counter begins again at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -219,7 +219,8 @@ macro_rules! __conformance_cases {
                 tasks_beyond_the_bound_are_counted_together
                 what_has_no_task_is_counted_apart
                 a_report_outside_its_bounds_is_refused
-                the_history_of_an_unknown_queue_is_empty;
+                the_history_of_an_unknown_queue_is_empty
+                stats_tell_the_age_of_the_oldest_ready_job;
             stories:
                 a_random_story_loses_and_doubles_nothing;
         }

@@ -1,16 +1,17 @@
-//! The history of a queue: what workers report is added up, once, and within bounds.
+//! The history of a queue: what workers report is added up, once, and within bounds. And how long its oldest ready job waits.
 
 use std::time::Duration;
 
 use queue_core::{
-    Error, History, HistoryRow, HistorySpan,
+    Error, History, HistoryRow, HistorySpan, JobId,
     broker::{
-        ProcessId,
+        Ending, JobState, NewJob, Priority, ProcessId,
         history::{OTHERS, Report, TASKS, Tally},
     },
+    envelope::Envelope,
 };
 
-use super::bed::Bed;
+use super::bed::{Bed, nack};
 
 /// A tally of so many jobs that were done, each after a run of so many milliseconds.
 fn tally(done: u64, ms: u64) -> Tally {
@@ -136,4 +137,49 @@ pub async fn the_history_of_an_unknown_queue_is_empty(bed: Bed) {
         let age = std::time::SystemTime::now().duration_since(history.rows.last().unwrap().at).unwrap_or_default();
         assert!(age < span.step() + Duration::from_secs(60), "{age:?}");
     }
+}
+
+/// A job of this task that was enqueued so long ago, as its producer says, with this delay.
+fn enqueued(task: &str, ago: Duration, delay: Duration) -> NewJob {
+    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let mut envelope = Envelope::new(task, &[0x80]);
+    envelope.enqueued_ms = Some(ms(now) - ms(ago));
+    envelope.delay_ms = (!delay.is_zero()).then(|| ms(delay).unsigned_abs());
+    NewJob::new(JobId::make(), envelope.encode().unwrap())
+}
+
+/// The age is that of the first job of a priority whose age is known, since it could start.
+pub async fn stats_tell_the_age_of_the_oldest_ready_job(bed: Bed) {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let is_about = async |age: Duration| {
+        let oldest = bed.stats().await.oldest.expect("its age is known");
+        assert!(oldest + HOUR / 60 > age && oldest < age + HOUR / 60, "{oldest:?} instead of {age:?}");
+    };
+    let mut producer = bed.producer().await;
+    assert_eq!(bed.stats().await.oldest, None);
+    producer.stored(vec![enqueued("send", HOUR * 5, HOUR * 4), enqueued("send", HOUR / 2, Duration::ZERO)]).await;
+    is_about(HOUR).await;
+    let mut urgent = enqueued("send", HOUR * 3, Duration::ZERO);
+    urgent.priority = Priority::Critical;
+    producer.stored(vec![urgent]).await;
+    is_about(HOUR * 3).await;
+
+    // What has failed waits for other reasons.
+    let mut lane = bed.lane().await;
+    let job = lane.claim_one().await;
+    lane.end(&job, nack(Duration::ZERO)).await;
+    let failed = lane.wait_for_one().await;
+    assert_eq!((&failed.id, failed.attempts), (&job.id, 1));
+    lane.end(&failed, Ending::Release).await;
+    assert_eq!(bed.depth(JobState::Ready).await, 3);
+    is_about(HOUR).await;
+
+    // Since when a round of a repeating job waits is not known.
+    let mut tally = Tally::default();
+    tally.counts.repeated = 1;
+    bed.broker.report(&Report::new(bed.queue.clone(), ProcessId::random(), 1).task("send", tally)).await.unwrap();
+    assert_eq!(bed.stats().await.oldest, None);
+    producer.stored(vec![enqueued("other", HOUR * 2, Duration::ZERO)]).await;
+    is_about(HOUR * 2).await;
 }

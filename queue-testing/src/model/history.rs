@@ -16,7 +16,7 @@ impl Model {
         }
         *last = report.seq;
         for (task, tally) in &report.tasks {
-            let task = self.place_of(task);
+            let task = self.place_of(task, tally.counts.repeated > 0);
             for unit in HistoryUnit::ALL {
                 self.row(&task, unit).merge(tally);
             }
@@ -40,16 +40,17 @@ impl Model {
     }
 
     /// The task under which a task is counted.
-    fn place_of(&mut self, task: &str) -> String {
+    fn place_of(&mut self, task: &str, repeats: bool) -> String {
         let hour = HistoryUnit::Hour.period(self.now);
         if task != OTHERS && !self.tasks.contains_key(task) && self.tasks.len() >= TASKS {
-            let old = self.tasks.iter().find(|(_, seen)| **seen + HOURS < hour).map(|(task, _)| task.clone());
+            let old = self.tasks.iter().find(|(_, (seen, _))| *seen + HOURS < hour).map(|(task, _)| task.clone());
             let Some(old) = old else { return OTHERS.to_owned() };
             self.tasks.remove(&old);
             self.history.retain(|(task, ..), _| *task != old);
         }
         if task != OTHERS {
-            self.tasks.insert(task.to_owned(), hour);
+            let (seen, repeated) = self.tasks.entry(task.to_owned()).or_default();
+            (*seen, *repeated) = (hour, *repeated || repeats);
         }
         task.to_owned()
     }

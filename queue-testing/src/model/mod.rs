@@ -49,8 +49,8 @@ pub struct Model {
     remembered: BTreeMap<JobId, (u64, i64)>,
     /// What happened in a minute or an hour, by task and by its place in the circle, with its number.
     history: BTreeMap<(String, HistoryUnit, u64), (u64, Tally)>,
-    /// The tasks with a history, and the hour in which each was last heard of.
-    tasks: BTreeMap<String, u64>,
+    /// The tasks with a history, the hour in which each was last heard of, and whether its jobs repeat.
+    tasks: BTreeMap<String, (u64, bool)>,
     /// The number of the last report of each process.
     reporters: BTreeMap<ProcessId, u64>,
     registrations: u64,

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use queue_core::{
     JobId,
     broker::{Change, Changed, JobState, LaneLease, QueueStats, WorkerRecord},
+    envelope::Envelope,
 };
 
 use super::{
     Model, Place,
-    doors::{Back, By, End},
+    doors::{Back, By, End, Job},
 };
 
 impl Model {
@@ -105,6 +106,19 @@ impl Model {
         stats.lanes = standing().count() as u64;
         stats.workers = standing().map(|(name, _)| name.process()).collect::<BTreeSet<_>>().len() as u64;
         stats.paused = self.paused;
+        for line in self.ready.priorities() {
+            let since = line.iter().filter_map(|id| self.ready_since(&self.jobs[id]));
+            if let Some(since) = { since }.next() {
+                stats.note_ready_since(since, self.now);
+            }
+        }
         stats
+    }
+
+    /// Since when a job could start. `None` if that is not known: it waited for another time meanwhile, or its task repeats.
+    fn ready_since(&self, job: &Job) -> Option<i64> {
+        let envelope = Envelope::decode(&job.envelope).ok()?;
+        let repeats = self.tasks.get(&*envelope.task).is_some_and(|(_, repeats)| *repeats);
+        envelope.startable_ms().filter(|_| job.attempts == 0 && job.snoozes == 0 && job.crashes == 0 && !repeats)
     }
 }

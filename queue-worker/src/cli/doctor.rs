@@ -22,6 +22,9 @@ use super::{
 /// A queue of a cluster moves whole, at some seconds per million jobs.
 const LARGE: u64 = 1_000_000;
 
+/// A ready job that has waited for so long, beside workers, is worth a word.
+const OLD: Duration = Duration::from_secs(600);
+
 #[derive(Serialize)]
 struct Report {
     location: String,
@@ -149,7 +152,8 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
         problems.push(Problem::advice(queue, "it is paused", "`queues resume` lets workers claim from it"));
     }
     if stats.lanes == 0 && waiting > 0 {
-        problems.push(Problem::advice(queue, format!("no worker serves it, and {} waiting", are(waiting)), "start a worker"));
+        let since = stats.oldest.map(|oldest| format!(", the oldest for {}", coarse(oldest))).unwrap_or_default();
+        problems.push(Problem::advice(queue, format!("no worker serves it, and {} waiting{since}", are(waiting)), "start a worker"));
     }
     if depth(JobState::Parked) > 0 {
         let parked = depth(JobState::Parked);
@@ -158,6 +162,10 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
             format!("{} parked, of tasks that no worker knows", are(parked)),
             "deploy the binary that has them",
         ));
+    }
+    if let Some(oldest) = stats.oldest.filter(|oldest| *oldest >= OLD && !stats.paused && stats.lanes > 0) {
+        let advice = "start more workers, or look whether its jobs take longer than they should";
+        problems.push(Problem::advice(queue, format!("its oldest ready job has waited for {}", coarse(oldest)), advice));
     }
     if clustered && waiting > LARGE {
         let problem = format!("{waiting} jobs are in one slot, which moves as a whole when the cluster is resharded");

@@ -10,7 +10,7 @@ use super::{
     args::QueueArgs,
     condition,
     exit::Failure,
-    output::{print, print_json, table},
+    output::{coarse, print, print_json, table},
     queues::{self, Unreadable},
 };
 
@@ -36,13 +36,29 @@ pub(super) struct QueueStatus {
 }
 
 impl QueueStatus {
-    fn row(&self) -> [String; 13] {
+    fn row(&self) -> [String; 14] {
         let [a, b, c, d, e, f, g, h, i] = JobState::ALL.map(|state| match self.stats.count(state) {
             0 => "-".to_owned(),
             jobs => jobs.to_string(),
         });
         let paused = if self.stats.paused { "yes" } else { "" };
-        [self.queue.clone(), a, b, c, d, e, f, g, h, i, self.stats.workers.to_string(), self.stats.lanes.to_string(), paused.to_owned()]
+        let oldest = self.stats.oldest.map_or_else(|| "-".to_owned(), coarse);
+        [
+            self.queue.clone(),
+            a,
+            b,
+            oldest,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            i,
+            self.stats.workers.to_string(),
+            self.stats.lanes.to_string(),
+            paused.to_owned(),
+        ]
     }
 }
 
@@ -75,6 +91,7 @@ fn depths(rows: &[QueueStatus]) -> String {
             "queue",
             "#scheduled",
             "#ready",
+            "oldest",
             "#active",
             "#retry",
             "#parked",

@@ -62,12 +62,17 @@ local function add(task, tally, add_counts)
   add_to(task .. '\0h' .. ms(hour % C.hours), hour, tally, add_counts)
 end
 
+-- The hour in which a task was last heard of. An `r` behind it says that its jobs repeat.
+local function hour_of(seen)
+  return whole(string.match(seen or '', '^%d+') or '')
+end
+
 -- Takes the history of a task away that had no job for as long as hours are kept. At most one, so that this is short.
 local function forget_one()
   local tasks = call('HKEYS', K.tasks)
   local seen = #tasks > 0 and call('HMGET', K.tasks, unpack(tasks)) or {}
   for at, task in ipairs(tasks) do
-    if whole(seen[at]) < hour - C.hours then
+    if hour_of(seen[at]) < hour - C.hours then
       local fields = {}
       for place = 0, C.minutes - 1 do
         fields[#fields + 1] = task .. '\0m' .. ms(place)
@@ -83,7 +88,7 @@ local function forget_one()
 end
 
 -- The task under which a task is counted.
-local function place_of(task)
+local function place_of(task, repeats)
   if task == C.others then
     return task
   end
@@ -94,8 +99,9 @@ local function place_of(task)
       return C.others
     end
   end
-  if not seen or whole(seen) ~= hour then
-    call('HSET', K.tasks, task, ms(hour))
+  local entry = ms(hour) .. ((repeats or string.find(seen or '', 'r', 1, true)) and ':r' or '')
+  if seen ~= entry then
+    call('HSET', K.tasks, task, entry)
   end
   return task
 end
@@ -118,7 +124,7 @@ call('HSET', K.reporters, ARGV[1], ARGV[2] .. ':' .. ms(hour))
 for at = 3, #ARGV - 1, 2 do
   local tally = unpacked(ARGV[at + 1])
   if tally then
-    add(place_of(ARGV[at]), tally, sums)
+    add(place_of(ARGV[at], whole(list(tally[1])[7]) > 0), tally, sums)
   end
 end
 

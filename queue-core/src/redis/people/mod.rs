@@ -87,6 +87,11 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
             None => stats.set_total(&name, value),
         }
     }
+    let now_ms = number(next(&mut values)?)?;
+    // The last is absent if it is not known.
+    if let Some(since) = values.next().and_then(|since| number::<i64>(since).ok()) {
+        stats.note_ready_since(since, now_ms);
+    }
     Ok(stats)
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(),
     }
     tx.sql(HEARD)?.execute(params![queue.key, process, number(report.seq), hour])?;
     for (task, tally) in &report.tasks {
-        let task = place_of(tx, &queue, task, hour)?;
+        let task = place_of(tx, &queue, task, hour, tally.counts.repeated > 0)?;
         add(tx, &queue, task, |row| row.map_or_else(|| tally.clone(), |row| with(row, tally)))?;
     }
     let enqueued = tx.counter(queue.key, Counter::Enqueued.name())?.max(0).unsigned_abs();
@@ -67,11 +67,11 @@ fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, change: impl Fn(Option<Ta
 }
 
 /// The task under which a task is counted.
-fn place_of<'n>(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &'n str, hour: i64) -> Result<&'n str, Failed> {
-    const SEEN: &str = "UPDATE queue_tasks SET seen = ?3 WHERE queue = ?1 AND task = ?2";
+fn place_of<'n>(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &'n str, hour: i64, repeats: bool) -> Result<&'n str, Failed> {
+    const SEEN: &str = "UPDATE queue_tasks SET seen = ?3, repeats = max(repeats, ?4) WHERE queue = ?1 AND task = ?2";
     const COUNT: &str = "SELECT count(*) FROM queue_tasks WHERE queue = ?1";
-    const ADD: &str = "INSERT INTO queue_tasks (queue, task, seen) VALUES (?1, ?2, ?3)";
-    if task == OTHERS || tx.sql(SEEN)?.execute(params![queue.key, task, hour])? > 0 {
+    const ADD: &str = "INSERT INTO queue_tasks (queue, task, seen, repeats) VALUES (?1, ?2, ?3, ?4)";
+    if task == OTHERS || tx.sql(SEEN)?.execute(params![queue.key, task, hour, repeats])? > 0 {
         return Ok(task);
     }
     let is_full = |tx: &Tx<'_>| -> rusqlite::Result<bool> {
@@ -84,8 +84,15 @@ fn place_of<'n>(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &'n str, hour: i64) ->
             return Ok(OTHERS);
         }
     }
-    tx.sql(ADD)?.execute(params![queue.key, task, hour])?;
+    tx.sql(ADD)?.execute(params![queue.key, task, hour, repeats])?;
     Ok(task)
+}
+
+/// Whether jobs of a task repeat: it is not known since when the next round of one waits.
+pub(crate) fn repeats(tx: &Tx<'_>, queue: &Queue<'_>, task: &str) -> rusqlite::Result<bool> {
+    const REPEATS: &str = "SELECT repeats FROM queue_tasks WHERE queue = ?1 AND task = ?2";
+    let repeats: Option<Number> = tx.sql(REPEATS)?.query_row(params![queue.key, task], |row| row.get(0)).optional()?;
+    Ok(repeats.is_some_and(|Number(repeats)| repeats != 0))
 }
 
 /// Takes the history of a task away that had no job for as long as hours are kept. At most one, so that this is short.

@@ -3,13 +3,15 @@
 use rusqlite::{Row, params};
 
 use crate::{
-    broker::QueueStats,
+    broker::{HEADS, Priority, QueueStats},
+    envelope::Envelope,
     sqlite::{
         connection::{
-            lenient::{Number, Words},
-            tx::{Failed, Tx},
+            lenient::{Bytes, Number, Words},
+            tx::{Failed, Queue, Tx},
         },
-        doors::ready,
+        doors::{ready, row::READY},
+        history,
     },
 };
 
@@ -36,5 +38,29 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
     }
     (stats.lanes, stats.workers) = tx.sql(LANES)?.query_row(params![queue.key, tx.now], |row| Ok((row.get(0)?, row.get(1)?)))?;
     stats.paused = queue.paused;
+    for rank in 0..=Priority::Low.number() {
+        if let Some(since) = head_since(tx, &queue, rank)? {
+            stats.note_ready_since(since, tx.now);
+        }
+    }
     Ok(stats)
+}
+
+/// Since when the first job of a priority could start that says so: not one that waited for another time meanwhile, nor of a task whose jobs
+/// repeat.
+fn head_since(tx: &Tx<'_>, queue: &Queue<'_>, rank: u8) -> Result<Option<i64>, Failed> {
+    const HEAD: &str = "SELECT envelope FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 AND attempts = 0 AND snoozes = 0 \
+                        ORDER BY pos LIMIT ?4";
+    let mut heads = tx.sql(HEAD)?;
+    let mut heads = heads.query(params![queue.key, READY, rank, HEADS])?;
+    while let Some(row) = heads.next()? {
+        let Bytes(envelope) = row.get(0)?;
+        let Ok(envelope) = Envelope::decode(&envelope) else { continue };
+        if let Some(since) = envelope.startable_ms()
+            && !history::repeats(tx, queue, &envelope.task)?
+        {
+            return Ok(Some(since));
+        }
+    }
+    Ok(None)
 }

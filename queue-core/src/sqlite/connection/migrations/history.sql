@@ -12,6 +12,7 @@ CREATE TABLE IF NOT EXISTS queue_tasks (
     queue INTEGER NOT NULL,
     task TEXT NOT NULL,
     seen INTEGER NOT NULL,
+    repeats INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (queue, task)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS queue_reporters (
