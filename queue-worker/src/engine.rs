@@ -33,6 +33,7 @@ use crate::{
     http::{self, Http},
     identity,
     janitor::Janitor,
+    metrics,
     monitor::Monitor,
     outage::Outage,
     pump::{Event, Pump},
@@ -117,7 +118,7 @@ impl Shared {
             contact: LeaseClock::default(),
             pulse: LeaseClock::default(),
             restarts: Arc::default(),
-            tallies: Tallies::new(plan.queues.len()),
+            tallies: Tallies::new(plan.queues.iter().map(|queue| queue.name.as_str().into()).collect()),
             reports: tokio::sync::Mutex::default(),
             condition: Mutex::default(),
             outage: Outage::new(broker.clone()),
@@ -179,6 +180,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     let guard = over.drop_guard();
 
     if let Some(address) = plan.health {
+        metrics::install();
         let listening = http::listen(address).map_err(|error| WorkerError::Setup(vec![format!("health address `{address}`: {error}")]))?;
         duties.start({
             let shared = shared.clone();
@@ -206,6 +208,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
         let shared = shared.clone();
         move || Monitor::new(shared.clone())
     });
+    metrics::start(&duties, &shared);
     duties.start({
         let shared = shared.clone();
         move || Historian::new(shared.clone())

@@ -1,4 +1,4 @@
-//! Serves `GET /health` and `GET /ready` from the broker's I/O thread, so that they are answered while handlers block everything else.
+//! Serves `GET /health`, `GET /ready` and `GET /metrics` from the broker's I/O thread, so that they are answered while handlers block everything else.
 //! What the answers say is in `health`.
 
 use std::{
@@ -20,7 +20,7 @@ use tokio::{
 use crate::{
     duty::Pass,
     engine::Shared,
-    health,
+    health, metrics,
     tuning::{CLIENT_PATIENCE, CLIENTS, LONGEST_REQUEST, REFUSED_PAUSE},
 };
 
@@ -112,7 +112,11 @@ async fn answer(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
     let answer = match (method, path) {
         (Some("GET" | "HEAD"), Some("/health")) => health::live(shared),
         (Some("GET" | "HEAD"), Some("/ready")) => health::ready(shared),
-        (Some("GET" | "HEAD"), Some(_)) => Answer::json("404 Not Found", r#"{"error":"there are /health and /ready"}"#),
+        (Some("GET" | "HEAD"), Some("/metrics")) => metrics::answer().unwrap_or_else(|| {
+            let problem = r#"{"error":"the program has no exporter: build it with the feature `prometheus`"}"#;
+            Answer::json("404 Not Found", problem)
+        }),
+        (Some("GET" | "HEAD"), Some(_)) => Answer::json("404 Not Found", r#"{"error":"there are /health, /ready and /metrics"}"#),
         _ => Answer::json("405 Method Not Allowed", r#"{"error":"only GET"}"#),
     };
     let Answer { status, content_type, body } = answer;

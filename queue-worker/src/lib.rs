@@ -12,6 +12,7 @@
 //! - `monitor` checks whether the broker is full, or its file is gone.
 //! - `hints` tells the pump what the broker announces.
 //! - `tallies` counts, and `historian` sends that to the history of the queues.
+//! - `metrics` tells the facade of that name what happens, with the feature `metrics`; without it, it is `no_metrics`.
 //! - `http` answers probes, and `health` says whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the log, and an
 //!   outage two.
 //!
@@ -36,6 +37,8 @@ mod identity;
 mod janitor;
 mod lane;
 mod letters;
+#[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
+mod metrics;
 mod monitor;
 mod outage;
 mod patience;

@@ -12,6 +12,7 @@ use std::{
 use queue_core::{Error, broker::DynBroker};
 
 use crate::{
+    metrics,
     time::now,
     tuning::{TOLD_AFTER, TOLD_AGAIN},
 };
@@ -87,6 +88,7 @@ impl Outage {
         state.ended = Some(now());
         if let Some(Begun { since, told: true, .. }) = state.begun.take() {
             let lasted = Duration::from_millis(u64::try_from(now().saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX));
+            metrics::reconnected();
             tracing::warn!(broker = self.broker.info().location, ?lasted, "the broker answers again");
         }
     }

@@ -21,7 +21,7 @@ use queue_core::{
 use crate::{
     duty::Pass,
     engine::Shared,
-    letters,
+    letters, metrics,
     patience::Patience,
     time::now,
     tuning::{CHECKED_TOGETHER, RECLAIM_STEPS, SHORTEST_CHECK},
@@ -227,6 +227,7 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
                 "took back the jobs of dead workers"
             );
         }
+        metrics::reclaimed(name, moved, reclaimed.charged + reclaimed.buried.len());
         shared.tallies.reclaimed(queue, reclaimed.charged, reclaimed.buried.len());
         letters::crashed(shared, name, &reclaimed.buried).await;
         fenced = moved + reclaimed.forgotten > 0;

@@ -12,14 +12,21 @@ use queue_core::broker::{
     history::{OTHERS, TASKS, Tally},
 };
 
-/// By queue and task.
-pub(crate) struct Tallies(Mutex<Vec<HashMap<Arc<str>, Cell>>>);
+use crate::metrics::TaskMetrics;
 
-#[derive(Default)]
+/// By queue and task.
+pub(crate) struct Tallies {
+    queues: Vec<Arc<str>>,
+    cells: Mutex<Vec<Cells>>,
+}
+
+type Cells = HashMap<Arc<str>, Cell>;
+
 struct Cell {
     tally: Tally,
     /// A job of it has repeated: of the next rounds it is not known since when they wait.
     repeats: bool,
+    metrics: TaskMetrics,
 }
 
 /// A run whose handler has ended.
@@ -31,25 +38,30 @@ pub(crate) struct Ran {
 }
 
 impl Tallies {
-    pub(crate) fn new(queues: usize) -> Self {
-        Tallies(Mutex::new((0..queues).map(|_| HashMap::new()).collect()))
+    pub(crate) fn new(queues: Vec<Arc<str>>) -> Self {
+        Tallies { cells: Mutex::new(queues.iter().map(|_| HashMap::new()).collect()), queues }
     }
 
     /// A handler of this task begins.
     pub(crate) fn begun(&self, queue: usize, task: &str) {
-        cell(&mut self.lock()[queue], task).tally.counts.started += 1;
+        let mut queues = self.lock();
+        let cell = self.cell(&mut queues, queue, task);
+        cell.tally.counts.started += 1;
+        cell.metrics.begun();
     }
 
     /// A delivery has its ending. `task` and `ran` are absent if no handler had begun.
     pub(crate) fn ended(&self, queue: usize, task: Option<&str>, ran: Option<Ran>, ending: &Ending, lost: bool) {
         let mut queues = self.lock();
-        let Cell { tally, repeats } = cell(&mut queues[queue], task.unwrap_or(OTHERS));
+        let Cell { tally, repeats, metrics } = self.cell(&mut queues, queue, task.unwrap_or(OTHERS));
+        let ran = ran.map(|ran| Ran { waited: ran.waited.filter(|_| !*repeats), ..ran });
         if let Some(ran) = ran {
             tally.run.add(ran.took);
-            if let Some(waited) = ran.waited.filter(|_| !*repeats) {
+            if let Some(waited) = ran.waited {
                 tally.wait.add(waited);
             }
         }
+        metrics.ended(if lost { "lost" } else { outcome(ending) }, ran);
         let counts = &mut tally.counts;
         match ending {
             _ if lost => counts.lost += 1,
@@ -75,7 +87,7 @@ impl Tallies {
     pub(crate) fn reclaimed(&self, queue: usize, charged: usize, buried: usize) {
         if charged + buried > 0 {
             let mut queues = self.lock();
-            let counts = &mut cell(&mut queues[queue], OTHERS).tally.counts;
+            let counts = &mut self.cell(&mut queues, queue, OTHERS).tally.counts;
             counts.crashed += (charged + buried) as u64;
             counts.dead += buried as u64;
         }
@@ -93,17 +105,34 @@ impl Tallies {
         taken.collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<HashMap<Arc<str>, Cell>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Cells>> {
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tasks are those of the registry, so that there are not many.
+    fn cell<'a>(&self, queues: &'a mut [Cells], queue: usize, task: &str) -> &'a mut Cell {
+        let tasks = &mut queues[queue];
+        if !tasks.contains_key(task) {
+            let metrics = TaskMetrics::new(&self.queues[queue], task, tasks.len());
+            tasks.insert(task.into(), Cell { tally: Tally::default(), repeats: false, metrics });
+        }
+        tasks.get_mut(task).expect("it was there, or was put there")
     }
 }
 
-/// Tasks are those of the registry, so that there are not many.
-fn cell<'a>(tasks: &'a mut HashMap<Arc<str>, Cell>, task: &str) -> &'a mut Cell {
-    if !tasks.contains_key(task) {
-        tasks.insert(task.into(), Cell::default());
+/// The word for an ending in metrics.
+fn outcome(ending: &Ending) -> &'static str {
+    match ending {
+        Ending::Ack { .. } => "done",
+        Ending::Nack { .. } => "retried",
+        Ending::Snooze { .. } => "snoozed",
+        Ending::Repeat { .. } => "repeated",
+        Ending::Bury { .. } => "dead",
+        Ending::Cancel { .. } => "cancelled",
+        Ending::Expire => "expired",
+        Ending::Park { .. } => "parked",
+        _ => "released",
     }
-    tasks.get_mut(task).expect("it was there, or was put there")
 }
 
 #[cfg(test)]
@@ -114,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_ending_is_counted_once_and_as_what_it_is() {
-        let tallies = Tallies::new(2);
+        let tallies = Tallies::new(vec!["idle".into(), "mails".into()]);
         let error = "no".to_owned();
         let endings = [
             Ending::Ack { result: None, keep: None },
@@ -142,7 +171,7 @@ mod tests {
 
     #[test]
     fn since_when_the_next_round_of_a_repeating_job_waits_is_not_known() {
-        let tallies = Tallies::new(1);
+        let tallies = Tallies::new(vec!["poller".into()]);
         for _ in 0..3 {
             tallies.ended(0, Some("poll"), RAN, &Ending::Repeat { delay: Duration::ZERO }, false);
         }

@@ -122,6 +122,10 @@ pub(crate) const AUDIT: u32 = 5;
 /// Repairs that get a line each in one round; the others are one line.
 pub(crate) const TOLD: usize = 10;
 
+/// Between two looks at the depth of queues for metrics, about: as often as Prometheus asks, by default.
+#[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "for metrics"))]
+pub(crate) const QUEUES_READ: Duration = Duration::from_secs(15);
+
 /// Of a queue in which nothing happens a report is sent after this time: it says how deep the queue is.
 pub(crate) const DEPTH_TOLD: Duration = Duration::from_secs(55);
 

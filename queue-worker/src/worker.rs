@@ -18,7 +18,7 @@ use crate::{
     config::{FailedAttempt, QueueConfig, Settings},
     engine,
     error::WorkerError,
-    identity,
+    identity, metrics,
     shutdown::{Control, Shutdown, signals},
 };
 
@@ -222,6 +222,8 @@ impl Worker {
     /// - `/ready` is for readiness probes. It is 200 while the worker takes jobs. It is 503 while the broker has not been reached yet or has not
     ///   answered for three beats (15 s with the default lease), if the SQLite file was deleted, moved or replaced, and while the worker stops.
     ///   If the broker is full it stays 200, with `"full": true`: stored jobs are still claimed and can end.
+    ///
+    /// With the feature `prometheus`, `GET /metrics` is answered, too.
     pub fn health(mut self, address: SocketAddr) -> Self {
         self.health = Some(address);
         self
@@ -326,9 +328,10 @@ impl Worker {
         self.check()?;
         let queues = self.served();
         self.tell_what_is_odd(&queues);
-        let environment = Arc::new(Environment::new(self.data, Some(self.client.clone())));
+        let client = metrics::observed(&self.client);
+        let environment = Arc::new(Environment::new(self.data, Some(client.clone())));
         let plan = engine::Plan {
-            client: self.client,
+            client,
             registry: self.registry,
             environment,
             queues,

@@ -56,7 +56,7 @@ enum Outcome {
 const FEATURES: [(&str, &[&str]); 3] = [
     ("queue-core", &["", "sqlite", "redis", "sentinel", "cluster", "tls"]),
     ("queue-dashboard", &[""]),
-    ("queue-worker", &["", "cli", "dashboard", "sqlite", "redis", "sentinel", "cluster", "tls"]),
+    ("queue-worker", &["", "cli", "dashboard", "sqlite", "redis", "sentinel", "cluster", "tls", "metrics", "prometheus"]),
 ];
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {

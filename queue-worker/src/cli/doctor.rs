@@ -22,6 +22,9 @@ use super::{
 /// A queue of a cluster moves whole, at some seconds per million jobs.
 const LARGE: u64 = 1_000_000;
 
+/// Younger jobs are not told of by their age.
+const WORTH_A_WORD: Duration = Duration::from_secs(60);
+
 /// A ready job that has waited for so long, beside workers, is worth a word.
 const OLD: Duration = Duration::from_secs(600);
 
@@ -152,7 +155,11 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
         problems.push(Problem::advice(queue, "it is paused", "`queues resume` lets workers claim from it"));
     }
     if stats.lanes == 0 && waiting > 0 {
-        let since = stats.oldest.map(|oldest| format!(", the oldest for {}", coarse(oldest))).unwrap_or_default();
+        let since = stats
+            .oldest
+            .filter(|oldest| *oldest >= WORTH_A_WORD)
+            .map(|oldest| format!(", the oldest for {}", coarse(oldest)))
+            .unwrap_or_default();
         problems.push(Problem::advice(queue, format!("no worker serves it, and {} waiting{since}", are(waiting)), "start a worker"));
     }
     if depth(JobState::Parked) > 0 {

@@ -1,0 +1,296 @@
+//! What the worker tells the `metrics` facade. `docs/metrics.md` lists all of it, and [`METRICS`] is that list for the tests.
+//!
+//! Handles are kept where they are used: with the tallies of a task, and by the duty that reads the queues. Labels are bounded: queues and tasks
+//! are those of the worker, at most [`MOST_TASKS`] tasks of a queue, and outcomes, verbs and states have few values each.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use metrics::{Counter, Gauge, Histogram, Unit};
+use queue_core::{
+    Client,
+    broker::{self, JobState, history::OTHERS},
+    observe::{CallOutcome, Observe},
+};
+
+use crate::{
+    duty::{Pass, Supervisor},
+    engine::Shared,
+    tallies::Ran,
+    tuning::QUEUES_READ,
+};
+
+/// Tasks of a queue, at most, that have a label of their own.
+const MOST_TASKS: usize = 200;
+
+/// The states of which the depth is told: those that do not grow with the retention.
+const DEPTHS: [JobState; 6] = [JobState::Scheduled, JobState::Ready, JobState::Active, JobState::Retry, JobState::Parked, JobState::Dead];
+
+/// Name, kind, labels, and what it is.
+type Metric = (&'static str, Kind, &'static [&'static str], &'static str);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// All of them.
+pub(crate) const METRICS: [Metric; 15] = [
+    ("queue_jobs", Kind::Gauge, &["queue", "state"], "jobs in this state"),
+    ("queue_oldest_ready_seconds", Kind::Gauge, &["queue"], "age of the oldest ready job; 0 if none is ready, or it is not known"),
+    ("queue_workers", Kind::Gauge, &["queue"], "workers that serve the queue"),
+    ("queue_paused", Kind::Gauge, &["queue"], "1 while the queue is paused"),
+    ("queue_events_total", Kind::Counter, &["queue", "event"], "what has happened in the queue since it exists, as the broker counts"),
+    ("queue_starts_total", Kind::Counter, &["queue", "task"], "runs whose handler began"),
+    ("queue_finishes_total", Kind::Counter, &["queue", "task", "outcome"], "deliveries that have ended, by outcome"),
+    ("queue_wait_seconds", Kind::Histogram, &["queue", "task"], "from the time at which a job could start to its first start"),
+    ("queue_run_seconds", Kind::Histogram, &["queue", "task"], "how long a run took"),
+    ("queue_reclaims_total", Kind::Counter, &["queue"], "jobs of dead workers that this worker took back"),
+    ("queue_crashes_total", Kind::Counter, &["queue"], "of these, jobs that were charged with a crash"),
+    ("queue_enqueue_refused_total", Kind::Counter, &["reason"], "enqueues of this process that the broker refused or did not answer"),
+    ("queue_broker_calls_total", Kind::Counter, &["verb", "outcome"], "calls to the broker, by outcome"),
+    ("queue_broker_call_seconds", Kind::Histogram, &["verb"], "how long calls to the broker took"),
+    ("queue_broker_reconnects_total", Kind::Counter, &[], "outages of the broker that are over"),
+];
+
+/// The counters and histograms of a task in a queue.
+pub(crate) struct TaskMetrics {
+    queue: Arc<str>,
+    task: Arc<str>,
+    starts: Counter,
+    finishes: HashMap<&'static str, Counter>,
+    wait: Histogram,
+    run: Histogram,
+}
+
+impl TaskMetrics {
+    /// `others` is how many tasks of the queue have metrics already.
+    pub(crate) fn new(queue: &Arc<str>, task: &str, others: usize) -> Self {
+        let task: Arc<str> = if others < MOST_TASKS { task.into() } else { OTHERS.into() };
+        let labels = [("queue", queue.to_string()), ("task", task.to_string())];
+        TaskMetrics {
+            starts: metrics::counter!("queue_starts_total", &labels),
+            finishes: HashMap::new(),
+            wait: metrics::histogram!("queue_wait_seconds", &labels),
+            run: metrics::histogram!("queue_run_seconds", &labels),
+            queue: queue.clone(),
+            task,
+        }
+    }
+
+    pub(crate) fn begun(&self) {
+        self.starts.increment(1);
+    }
+
+    pub(crate) fn ended(&mut self, outcome: &'static str, ran: Option<Ran>) {
+        let (queue, task) = (&self.queue, &self.task);
+        let finishes = self.finishes.entry(outcome).or_insert_with(|| {
+            let labels = [("queue", queue.to_string()), ("task", task.to_string()), ("outcome", outcome.to_owned())];
+            metrics::counter!("queue_finishes_total", &labels)
+        });
+        finishes.increment(1);
+        if let Some(Ran { waited, took }) = ran {
+            self.run.record(took);
+            if let Some(waited) = waited {
+                self.wait.record(waited);
+            }
+        }
+    }
+}
+
+/// Jobs of dead workers were taken back. It is rare.
+pub(crate) fn reclaimed(queue: &str, jobs: usize, crashed: usize) {
+    metrics::counter!("queue_reclaims_total", "queue" => queue.to_owned()).increment(jobs as u64);
+    metrics::counter!("queue_crashes_total", "queue" => queue.to_owned()).increment(crashed as u64);
+}
+
+/// The broker answers again. It is rare.
+pub(crate) fn reconnected() {
+    metrics::counter!("queue_broker_reconnects_total").increment(1);
+}
+
+/// The same client, whose calls are counted and timed.
+pub(crate) fn observed(client: &Client) -> Client {
+    client.with_observer(Calls::default())
+}
+
+/// Handles by verb, and by verb and outcome, made at the first call.
+#[derive(Default)]
+struct Calls(std::sync::RwLock<HashMap<(&'static str, &'static str), (Counter, Histogram)>>);
+
+impl Observe for Calls {
+    fn call(&self, verb: &'static str, outcome: CallOutcome, elapsed: Duration) {
+        let key = (verb, outcome.name());
+        let known = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&key).cloned();
+        let (calls, seconds) = known.unwrap_or_else(|| {
+            let made = (
+                metrics::counter!("queue_broker_calls_total", "verb" => verb, "outcome" => outcome.name()),
+                metrics::histogram!("queue_broker_call_seconds", "verb" => verb),
+            );
+            self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner).entry(key).or_insert(made).clone()
+        });
+        calls.increment(1);
+        seconds.record(elapsed);
+        if outcome != CallOutcome::Ok && verb.starts_with("enqueue") {
+            metrics::counter!("queue_enqueue_refused_total", "reason" => outcome.name()).increment(1);
+        }
+    }
+}
+
+/// Tells the facade what there is, and starts the duty that reads the queues.
+pub(crate) fn start(duties: &Supervisor, shared: &Arc<Shared>) {
+    for (name, kind, _, about) in METRICS {
+        let unit = if name.ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
+        match kind {
+            Kind::Counter => metrics::describe_counter!(name, unit, about),
+            Kind::Gauge => metrics::describe_gauge!(name, unit, about),
+            Kind::Histogram => metrics::describe_histogram!(name, unit, about),
+        }
+    }
+    // What never happened is told as zero: a rate needs a beginning.
+    metrics::counter!("queue_broker_reconnects_total").increment(0);
+    metrics::counter!("queue_enqueue_refused_total", "reason" => "broker_full").increment(0);
+    shared.queues.iter().for_each(|queue| reclaimed(queue, 0, 0));
+    let shared = shared.clone();
+    duties.start(move || Gauges { shared: shared.clone(), handles: HashMap::new(), began: false });
+}
+
+/// Reads depth, age and counters of the queues.
+struct Gauges {
+    shared: Arc<Shared>,
+    handles: HashMap<usize, QueueMetrics>,
+    began: bool,
+}
+
+struct QueueMetrics {
+    depths: [Gauge; DEPTHS.len()],
+    events: [Counter; broker::Counter::ALL.len()],
+    oldest: Gauge,
+    workers: Gauge,
+    paused: Gauge,
+}
+
+impl QueueMetrics {
+    fn new(queue: &str) -> Self {
+        let queue = queue.to_owned();
+        QueueMetrics {
+            depths: DEPTHS.map(|state| metrics::gauge!("queue_jobs", "queue" => queue.clone(), "state" => state.name())),
+            events: broker::Counter::ALL
+                .map(|event| metrics::counter!("queue_events_total", "queue" => queue.clone(), "event" => event.name())),
+            oldest: metrics::gauge!("queue_oldest_ready_seconds", "queue" => queue.clone()),
+            workers: metrics::gauge!("queue_workers", "queue" => queue.clone()),
+            paused: metrics::gauge!("queue_paused", "queue" => queue),
+        }
+    }
+}
+
+impl Pass for Gauges {
+    const NAME: &'static str = "gauges";
+    /// How many queues were read.
+    type Report = usize;
+
+    fn pause(&mut self) -> Duration {
+        let first = !std::mem::replace(&mut self.began, true);
+        if first { Duration::from_millis(100) } else { QUEUES_READ.mul_f64(0.75 + fastrand::f64() / 4.0) }
+    }
+
+    async fn tick(&mut self) -> usize {
+        let mut read = 0;
+        for (at, queue) in self.shared.queues.iter().enumerate() {
+            // Without an answer the last figures stay; `queue_broker_calls_total` says so.
+            let Ok(stats) = self.shared.broker.stats(queue).await else { continue };
+            read += 1;
+            let handles = self.handles.entry(at).or_insert_with(|| QueueMetrics::new(queue));
+            #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
+            for (state, depth) in DEPTHS.into_iter().zip(&handles.depths) {
+                depth.set(stats.count(state) as f64);
+            }
+            for (event, counter) in broker::Counter::ALL.into_iter().zip(&handles.events) {
+                counter.absolute(stats.total(event));
+            }
+            handles.oldest.set(stats.oldest.unwrap_or_default().as_secs_f64());
+            #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
+            handles.workers.set(stats.workers as f64);
+            handles.paused.set(f64::from(u8::from(stats.paused)));
+        }
+        prometheus::keep_up();
+        read
+    }
+}
+
+pub(crate) use self::prometheus::{answer, install};
+
+/// The text that Prometheus reads.
+#[cfg(feature = "prometheus")]
+mod prometheus {
+    use std::sync::OnceLock;
+
+    use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+    use crate::http::Answer;
+
+    /// From 1 ms to 10 minutes.
+    const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 600.0];
+
+    static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+
+    /// Takes the facade, unless the application has a recorder of its own.
+    pub(crate) fn install() {
+        let built = PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS);
+        let recorder = match built {
+            Ok(builder) => builder.build_recorder(),
+            Err(error) => return tracing::error!(%error, "GET /metrics is not answered"),
+        };
+        let handle = recorder.handle();
+        if metrics::set_global_recorder(recorder).is_ok() {
+            drop(HANDLE.set(handle));
+        } else if HANDLE.get().is_none() {
+            tracing::info!("the application has a recorder of metrics: GET /metrics is not answered");
+        }
+    }
+
+    pub(crate) fn answer() -> Option<Answer> {
+        let body = HANDLE.get()?.render();
+        Some(Answer { status: "200 OK", content_type: "text/plain; version=0.0.4; charset=utf-8", body })
+    }
+
+    /// Without it, histograms grow until somebody asks.
+    pub(super) fn keep_up() {
+        if let Some(handle) = HANDLE.get() {
+            handle.run_upkeep();
+        }
+    }
+}
+
+/// Somebody else exports.
+#[cfg(not(feature = "prometheus"))]
+mod prometheus {
+    use crate::http::Answer;
+
+    pub(crate) fn install() {}
+
+    pub(crate) fn answer() -> Option<Answer> {
+        None
+    }
+
+    pub(super) fn keep_up() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows of the table on the page: name, kind, labels.
+    fn page() -> Vec<(String, String, String)> {
+        let rows = include_str!("../../docs/metrics.md").lines().filter(|line| line.starts_with("| `queue_"));
+        let cells = |line: &str| line.split('|').map(|cell| cell.trim().replace('`', "")).collect::<Vec<_>>();
+        rows.map(cells).map(|cells| (cells[1].clone(), cells[2].clone(), cells[4].clone())).collect()
+    }
+
+    #[test]
+    fn the_page_lists_every_metric_with_its_kind_and_labels() {
+        let known = METRICS.map(|(name, kind, labels, _)| (name.to_owned(), format!("{kind:?}").to_lowercase(), labels.join(", ")));
+        assert_eq!(page(), known);
+    }
+}

@@ -1,0 +1,37 @@
+//! In place of `metrics`, where the feature is off: nothing is told, and nothing is paid.
+
+use std::sync::Arc;
+
+use queue_core::Client;
+
+use crate::{duty::Supervisor, engine::Shared, http::Answer, tallies::Ran};
+
+pub(crate) struct TaskMetrics;
+
+impl TaskMetrics {
+    pub(crate) fn new(_: &Arc<str>, _: &str, _: usize) -> Self {
+        TaskMetrics
+    }
+
+    #[expect(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn begun(&self) {}
+
+    #[expect(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn ended(&mut self, _: &'static str, _: Option<Ran>) {}
+}
+
+pub(crate) fn reclaimed(_: &str, _: usize, _: usize) {}
+
+pub(crate) fn reconnected() {}
+
+pub(crate) fn observed(client: &Client) -> Client {
+    client.clone()
+}
+
+pub(crate) fn start(_: &Supervisor, _: &Arc<Shared>) {}
+
+pub(crate) fn install() {}
+
+pub(crate) fn answer() -> Option<Answer> {
+    None
+}

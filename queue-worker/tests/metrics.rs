@@ -1,0 +1,115 @@
+//! `GET /metrics`, and whether the page, the Grafana dashboard and the alert rules speak of what is told.
+#![cfg(feature = "prometheus")]
+
+mod common;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use common::{Probe, ask, free_address, memory, run, until, worker};
+use queue_core::prelude::*;
+
+#[task(queue = "metered", max_attempts = 2, backoff(base = "1ms"))]
+async fn metered(fails: bool, probe: Data<Probe>) -> Result<(), String> {
+    probe.note("ran");
+    if fails { Err("it was told to".to_owned()) } else { Ok(()) }
+}
+
+/// The rows of the page: name, and kind and labels.
+fn page() -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let rows = include_str!("../../docs/metrics.md").lines().filter(|line| line.starts_with("| `queue_"));
+    rows.map(|row| {
+        let cells: Vec<String> = row.split('|').map(|cell| cell.trim().replace('`', "")).collect();
+        let labels = cells[4].split(", ").filter(|label| !label.is_empty()).map(str::to_owned).collect();
+        (cells[1].clone(), (cells[2].clone(), labels))
+    })
+    .collect()
+}
+
+/// What is exposed: the kind of each name, and the labels of its samples.
+fn exposed(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let mut kinds: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
+    for line in text.lines() {
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' ')) {
+            kinds.entry(name.to_owned()).or_default().0 = kind.to_owned();
+        } else if let Some((sample, _)) = line.rsplit_once(' ').filter(|_| line.starts_with("queue_")) {
+            let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
+            let name = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+            let labels = labels.trim_end_matches('}').split(',').filter_map(|label| Some(label.split_once('=')?.0.to_owned()));
+            kinds.entry(name.to_owned()).or_default().1.extend(labels.filter(|label| label != "le"));
+        }
+    }
+    kinds
+}
+
+#[tokio::test]
+async fn what_the_page_lists_is_what_a_worker_tells() {
+    let (client, probe, address) = (memory().await, Arc::new(Probe::default()), free_address());
+    for fails in [false, false, true] {
+        metered::job(fails).enqueue(&client).await.unwrap();
+    }
+    run(worker(&client, &probe).health(address), async {
+        probe.noted("ran", 4).await;
+        let wanted = [
+            r#"queue_starts_total{queue="metered",task="metered"} 4"#,
+            r#"queue_finishes_total{queue="metered",task="metered",outcome="done"} 2"#,
+            r#"queue_finishes_total{queue="metered",task="metered",outcome="retried"} 1"#,
+            r#"queue_finishes_total{queue="metered",task="metered",outcome="dead"} 1"#,
+            r#"queue_run_seconds_count{queue="metered",task="metered"} 4"#,
+            r#"queue_wait_seconds_count{queue="metered",task="metered"} 3"#,
+            r#"queue_workers{queue="metered"} 1"#,
+            r#"queue_events_total{queue="metered",event="enqueued"} 3"#,
+            r#"queue_broker_calls_total{verb="turn",outcome="ok"}"#,
+            r#"queue_broker_reconnects_total 0"#,
+        ];
+        until("all of it to be told", || async {
+            let told = ask(address, "GET /metrics").await;
+            wanted.iter().all(|line| told.contains(line))
+        })
+        .await;
+        let told = ask(address, "GET /metrics").await;
+        assert!(told.starts_with("HTTP/1.1 200 OK\r\ncontent-type: text/plain"), "{told}");
+        assert_eq!(exposed(&told), page());
+    })
+    .await;
+}
+
+/// The names of metrics in an expression, without what is added to those of a histogram.
+fn names(expression: &str) -> BTreeSet<String> {
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("queue_"));
+    words.map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned()).collect()
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/deploy").join(file)).unwrap()
+}
+
+#[test]
+fn the_dashboard_and_the_alerts_speak_of_metrics_that_there_are() {
+    let known: BTreeSet<String> = page().into_keys().collect();
+    let dashboard: serde_json::Value = serde_json::from_str(&read("grafana.json")).unwrap();
+    let mut shown = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let named = names(target["expr"].as_str().unwrap());
+            assert!(!named.is_empty() && named.is_subset(&known), "{}: {named:?}", panel["title"]);
+            shown.extend(named);
+        }
+    }
+    assert_eq!(shown, known, "the dashboard shows everything");
+
+    let alerts: serde_json::Value = serde_saphyr::from_str(&read("alerts.yaml")).unwrap();
+    let rules = alerts["groups"][0]["rules"].as_array().unwrap();
+    assert!(rules.len() >= 10);
+    for rule in rules {
+        let (alert, named) = (&rule["alert"], names(rule["expr"].as_str().unwrap()));
+        assert!(alert.is_string() && !named.is_empty() && named.is_subset(&known), "{alert}: {named:?}");
+        for text in ["summary", "action"] {
+            assert!(rule["annotations"][text].as_str().is_some_and(|text| text.len() > 20), "{alert} has no {text}");
+        }
+        assert!(matches!(rule["labels"]["severity"].as_str(), Some("page" | "ticket")), "{alert}");
+    }
+}
