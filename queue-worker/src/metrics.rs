@@ -3,7 +3,11 @@
 //! Handles are kept where they are used: with the tallies of a task, and by the duty that reads the queues. Labels are bounded: queues and tasks
 //! are those of the worker, at most [`MOST_TASKS`] tasks of a queue, and outcomes, verbs and states have few values each.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use metrics::{Counter, Gauge, Histogram, Unit};
 use queue_core::{
@@ -117,18 +121,20 @@ pub(crate) fn observed(client: &Client) -> Client {
 
 /// Handles by verb, and by verb and outcome, made at the first call.
 #[derive(Default)]
-struct Calls(std::sync::RwLock<HashMap<(&'static str, &'static str), (Counter, Histogram)>>);
+struct Calls(RwLock<HashMap<VerbAndOutcome, (Counter, Histogram)>>);
+
+type VerbAndOutcome = (&'static str, &'static str);
 
 impl Observe for Calls {
     fn call(&self, verb: &'static str, outcome: CallOutcome, elapsed: Duration) {
         let key = (verb, outcome.name());
-        let known = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&key).cloned();
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         let (calls, seconds) = known.unwrap_or_else(|| {
             let made = (
                 metrics::counter!("queue_broker_calls_total", "verb" => verb, "outcome" => outcome.name()),
                 metrics::histogram!("queue_broker_call_seconds", "verb" => verb),
             );
-            self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner).entry(key).or_insert(made).clone()
+            self.0.write().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert(made).clone()
         });
         calls.increment(1);
         seconds.record(elapsed);
