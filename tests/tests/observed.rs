@@ -8,10 +8,10 @@ use std::{
 
 use futures_util::FutureExt;
 use queue_core::{
-    JobId,
+    HistorySpan, JobId,
     broker::{
         Audit, Change, Confirm, CrashRule, Durability, DynBroker, Enqueue, Extend, JobState, NewJob, PartyName, ProcessId, Register,
-        SweepLimits, Turn,
+        SweepLimits, Turn, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -79,8 +79,10 @@ async fn every_verb_is_counted_by_its_name() {
     broker.fence(QUEUE, &[]).await.unwrap();
     broker.reclaim(QUEUE, &CrashRule::default()).await.unwrap();
     broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
+    broker.report(&Report::new(QUEUE, ProcessId::random(), 1)).await.unwrap();
     broker.queues().await.unwrap();
     broker.stats(QUEUE).await.unwrap();
+    broker.history(QUEUE, HistorySpan::HOUR).await.unwrap();
     broker.workers(QUEUE).await.unwrap();
     broker.list(QUEUE, JobState::Ready, 0, 10).await.unwrap();
     broker.show(QUEUE, &id).await.unwrap();
