@@ -75,7 +75,7 @@ async fn a_server_that_begins_to_evict_is_told_within_a_minute_and_can_be_looked
     assert!(begun.elapsed() < std::time::Duration::from_secs(60));
     let told = worker.told("the broker is evicting");
     assert!(told[0].contains("WARN") && told[0].contains("`allkeys-lru`") && told[0].contains("`noeviction`"), "{told:#?}");
-    worker.until_health("200 OK", "allkeys-lru");
+    worker.until_ready("200 OK", "allkeys-lru");
     let status = place.ok(&["status"]);
     assert!(status.contains("EVICTING: it drops jobs when its memory is full") && status.contains("noeviction"), "{status}");
     let (code, doctor, stderr) = place.run(&["doctor"]);
@@ -102,7 +102,7 @@ fn a_full_disk_at_the_start_is_waited_for() {
         wait_for("the worker to say that it waits", || worker.told("the broker does not answer").first().map(drop));
         assert!(worker.told("the disk is full").len() == 1, "{:#?}", worker.told(""));
         std::fs::remove_file(disk.join("films")).unwrap();
-        worker.until_health("200 OK", r#""status":"ok""#);
+        worker.until_ready("200 OK", r#""status":"ok""#);
         assert_eq!(worker.told("the broker answers again").len(), 1);
         place.greet("after");
         wait_for("the job to be done", || place.is_done("greetings/after").then_some(()));
