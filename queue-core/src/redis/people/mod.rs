@@ -13,6 +13,7 @@ use crate::{
     error::Result,
     redis::{
         RedisBroker, bounded,
+        connection::servers::Purpose,
         keys::{Kind, READY},
         script::{CANCEL, DELETE, PAUSE, PROMOTE, REQUEUE, SHOW, STATS, Script},
         values::{array, bytes, next, number, text},
@@ -60,7 +61,8 @@ pub(in crate::redis) async fn set_paused(broker: &RedisBroker, queue: &str, paus
 
 pub(in crate::redis) async fn queues(broker: &RedisBroker) -> Result<Vec<String>> {
     let registry = broker.keys.queues();
-    let names = broker.read(&registry, redis::cmd("SMEMBERS").arg(&registry)).await?;
+    // A producer asks for it beside its enqueue, and needs no second connection for that.
+    let names = broker.servers.command(Purpose::Requests, &registry, redis::cmd("SMEMBERS").arg(&registry)).await?;
     let mut names: Vec<String> = array(names)?.into_iter().map(text).collect::<Result<_>>()?;
     names.sort_unstable();
     Ok(names)
