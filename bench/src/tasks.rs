@@ -116,7 +116,7 @@ pub(crate) async fn due(at_us: u64, lateness: Data<Arc<Lateness>>, counter: Data
 pub(crate) async fn fails(again: bool, counter: Data<Arc<Counter>>) -> Outcome {
     counter.count();
     if again {
-        Outcome::RetryAfter(Duration::from_secs(24 * 3600), "tomorrow".to_owned())
+        Outcome::RetryAfter(Duration::from_secs(24 * 3600), "tomorrow".into())
     } else {
         Outcome::Bury("nothing to be done".to_owned())
     }

@@ -73,6 +73,12 @@ pub enum Error {
     /// No job has this address.
     #[error("there is no job `{0}`; it may have finished without retention")]
     NoSuchJob(String),
+    /// A job that was enqueued without retention has ended, or was deleted: nobody can say how it ended.
+    #[error(
+        "job `{0}` has ended and nothing of it is kept, so its result cannot be known: it was enqueued without retention; \
+         give the job `.retention(..)` or its task `retention = \"..\"`, or use `.call(..)`"
+    )]
+    NotKept(JobAddress),
     /// A job is in a state in which this cannot be done.
     #[error("cannot {verb} job `{job}`: it is {state}")]
     WrongState {
@@ -224,6 +230,7 @@ impl Error {
             Error::IdConflict(_) => "id_conflict",
             Error::Unserved { .. } => "unserved",
             Error::NoSuchJob(_) => "no_such_job",
+            Error::NotKept(_) => "not_kept",
             Error::WrongState { .. } => "wrong_state",
             Error::Config(_) => "config",
             Error::FeatureOff { .. } => "feature_off",

@@ -70,7 +70,7 @@ impl<T: Send + Sync + 'static> Inject for Data<T> {
     fn inject(context: &JobContext) -> Result<Self, Outcome> {
         context.data().ok_or_else(|| {
             let name = std::any::type_name::<T>();
-            Outcome::Failed(format!("the worker has no value of type `{name}`; give it one with `worker.data(..)`"))
+            Outcome::Failed(format!("the worker has no value of type `{name}`; give it one with `worker.data(..)`").into())
         })
     }
 

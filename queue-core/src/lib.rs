@@ -136,6 +136,7 @@ mod draft;
 #[doc(hidden)]
 pub mod envelope;
 mod error;
+mod failure;
 #[doc(hidden)]
 pub mod handler;
 #[doc(hidden)]
@@ -185,6 +186,7 @@ pub use self::{
     context::{Data, JobContext},
     draft::Draft,
     error::{Cause, Error, Result},
+    failure::Failure,
     handler::{DataNeed, Handler},
     inject::Inject,
     inspector::{AttemptError, Filter, Inspector, JobRecord, Page, Running, Walk, WorkerRecord},

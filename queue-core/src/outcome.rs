@@ -9,6 +9,7 @@ use crate::{
     codec,
     envelope::{ERROR_MAX, RESULT_MAX},
     error::Error,
+    failure::Failure,
     text::cut,
 };
 
@@ -25,9 +26,9 @@ pub enum Outcome {
     /// Done: as if `()` had been returned.
     Done,
     /// Failed: retried with the task's backoff; counts an attempt.
-    Retry(String),
+    Retry(Failure),
     /// Failed: retried after this time; counts an attempt.
-    RetryAfter(Duration, String),
+    RetryAfter(Duration, Failure),
     /// Not now: runs again after this time; counts a snooze, not an attempt.
     Snooze(Duration),
     /// This round is done, the next starts after this time; clears attempts, crashes and snoozes.
@@ -40,7 +41,7 @@ pub enum Outcome {
     DoneWith(Encoded),
     /// The handler returned an error: the chain of its messages, at most [`ERROR_MAX`] bytes. Retried with the task's backoff; counts an
     /// attempt. If the run had been told to stop, for any reason but its timeout, its job is released uncharged.
-    Failed(String),
+    Failed(Failure),
     /// The handler panicked, with this message. Retried with the task's backoff; counts an attempt.
     Panicked(String),
     /// The handler was told to stop, for this reason, did not return, and was dropped. A timeout counts an attempt, and the job is
@@ -54,7 +55,35 @@ pub enum Outcome {
 impl Outcome {
     /// The outcome of a handler that returns `Err(error)`: the outcome among the error's sources, or else [`Outcome::Failed`]. For a middleware.
     pub fn failed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        failed(error.into().as_ref())
+        let error = error.into();
+        outcome_in(error.as_ref()).unwrap_or_else(|| Outcome::Failed(Failure::of(error)))
+    }
+
+    /// [`Outcome::Retry`] because of this error, with the messages of its sources.
+    ///
+    /// ```
+    /// # use queue_core::Outcome;
+    /// # fn read() -> std::io::Result<String> { std::fs::read_to_string("/nowhere") }
+    /// # fn example() -> Outcome {
+    /// match read() {
+    ///     Ok(_) => Outcome::Done,
+    ///     Err(error) => Outcome::retry(error),
+    /// }
+    /// # }
+    /// # assert!(example().to_string().starts_with("retry: "));
+    /// ```
+    pub fn retry(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Outcome::Retry(Failure::of(error))
+    }
+
+    /// [`Outcome::RetryAfter`] because of this error, with the messages of its sources.
+    pub fn retry_after(delay: Duration, error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Outcome::RetryAfter(delay, Failure::of(error))
+    }
+
+    /// [`Outcome::Bury`] because of this error, with the messages of its sources.
+    pub fn bury(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Outcome::Bury(Failure::of(error).into_text())
     }
 
     /// Whether the run succeeded: [`Done`](Outcome::Done), [`DoneWith`](Outcome::DoneWith) or [`Repeat`](Outcome::Repeat).
@@ -224,15 +253,16 @@ impl<T: Serialize> TaskResult for T {
     }
 }
 
-fn failed(error: &(dyn StdError + 'static)) -> Outcome {
+/// The outcome among an error and its sources.
+fn outcome_in(error: &(dyn StdError + 'static)) -> Option<Outcome> {
     let mut link = Some(error);
     while let Some(error) = link {
         if let Some(outcome) = error.downcast_ref::<Outcome>().cloned().or_else(|| wrapped(error)) {
-            return outcome;
+            return Some(outcome);
         }
         link = error.source();
     }
-    Outcome::Failed(error_text(error))
+    None
 }
 
 thread_local! {

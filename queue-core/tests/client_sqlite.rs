@@ -69,7 +69,19 @@ async fn a_job_that_left_nothing_is_gone() {
     let handle = close::job(17).enqueue(&client).await.unwrap();
     finish_one(&client, Ending::Ack { result: None, keep: None }).await;
     assert_eq!(handle.status().await.unwrap(), None);
-    assert_eq!(handle.result().await.unwrap(), JobResult::Gone);
+    let problem = handle.result().await.unwrap_err();
+    assert!(matches!(&problem, Error::NotKept(job) if job == handle.address()), "{problem}");
+    assert!(problem.to_string().contains("without retention") && problem.to_string().contains(".retention(..)"), "{problem}");
+    assert!(matches!(handle.wait(Duration::from_secs(1)).await, Err(Error::NotKept(_))));
+    let of_many = client.enqueue_all([close::job(19)]).await.unwrap().remove(0);
+    finish_one(&client, Ending::Ack { result: None, keep: None }).await;
+    assert!(matches!(of_many.result().await, Err(Error::NotKept(_))));
+    // Of an address, nobody knows whether there ever was a job.
+    assert_eq!(client.handle::<close>(handle.address().clone()).result().await.unwrap(), JobResult::Gone);
+    // What was to be kept was kept long enough, or a person has deleted it.
+    let kept = close::job(20).retention(Duration::from_secs(60)).enqueue(&client).await.unwrap();
+    client.inspector().delete(kept.address()).await.unwrap();
+    assert_eq!(kept.result().await.unwrap(), JobResult::Gone);
     let other = close::job(18).enqueue(&client).await.unwrap();
     client.inspector().cancel(other.address()).await.unwrap();
     assert_eq!(other.result().await.unwrap(), JobResult::Cancelled);

@@ -14,7 +14,7 @@ use syn::{
 
 /// The layers, from the ground up, and the modules of each. A module may import from its own layer and from those below.
 const LAYERS: [(&str, &[&str]); 6] = [
-    ("a job", &["address", "alarm", "codec", "envelope", "error", "io", "outcome", "pauses", "pending", "priority", "text"]),
+    ("a job", &["address", "alarm", "codec", "envelope", "error", "failure", "io", "outcome", "pauses", "pending", "priority", "text"]),
     ("a task", &["payload", "task"]),
     ("the broker contract", &["broker", "observe"]),
     ("the brokers", &["redis", "sqlite"]),

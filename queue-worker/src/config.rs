@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use queue_core::{
-    Backoff,
+    Backoff, Failure,
     broker::{CrashRule, SweepLimits},
     task::DEFAULT_MAX_ATTEMPTS,
 };
@@ -78,6 +78,8 @@ pub struct FailedAttempt<'a> {
     pub attempt: u32,
     /// The error's messages.
     pub error: &'a str,
+    /// The failure, with the error itself if there was one: `failed.failure.find::<std::io::Error>()`.
+    pub failure: &'a Failure,
     /// The delay without a custom backoff.
     pub delay: Duration,
 }

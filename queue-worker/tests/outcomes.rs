@@ -23,6 +23,33 @@ async fn third_time(ctx: JobContext) -> Result<u32, String> {
     if ctx.attempt() < 3 { Err(format!("attempt {} is too early", ctx.attempt())) } else { Ok(ctx.attempt()) }
 }
 
+#[task(queue = "calls")]
+async fn triple(number: u32) -> Result<u32, std::io::Error> {
+    Ok(number * 3)
+}
+
+#[task(queue = "calls")]
+async fn waits_for_ever() {
+    std::future::pending::<()>().await;
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the order cannot be closed")]
+struct Closing(#[source] std::io::Error);
+
+fn refused() -> Closing {
+    Closing(std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "the shop is closed"))
+}
+
+#[task(queue = "chains", max_attempts = 3)]
+async fn meets_errors(ctx: JobContext) -> Result<Outcome, Closing> {
+    match ctx.attempt() {
+        1 => Err(refused()),
+        2 => Ok(Outcome::retry(refused())),
+        _ => Ok(Outcome::bury(refused())),
+    }
+}
+
 #[task(queue = "hopeless", max_attempts = 2)]
 async fn hopeless() -> Result<(), String> {
     Err("no".to_owned())
@@ -74,7 +101,7 @@ async fn long(probe: Data<Probe>, ctx: JobContext) {
 
 #[task(queue = "after")]
 async fn retries_after() -> Outcome {
-    Outcome::RetryAfter(Duration::from_secs(3600), "not before an hour".to_owned())
+    Outcome::RetryAfter(Duration::from_secs(3600), "not before an hour".into())
 }
 
 #[task(queue = "custom")]
@@ -246,6 +273,46 @@ async fn a_custom_backoff_decides_and_one_that_panics_does_not() {
     let record = client.inspector().show(handle.address()).await.unwrap();
     assert_eq!(record.failures, 3);
     assert!(record.due_at.unwrap() - Duration::from_secs(7200) >= record.errors[2].at.unwrap());
+}
+
+/// The chain of messages is stored, and the error itself is there for whoever decides the delay.
+#[tokio::test]
+async fn the_sources_of_an_error_are_kept_and_a_custom_backoff_sees_the_error_itself() {
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    let handle = meets_errors::job().enqueue(&client).await.unwrap();
+    let told = probe.clone();
+    let worker = worker(&client, &probe).custom_backoff(move |failed| {
+        let closing = failed.failure.error().is_some_and(|error| error.is::<Closing>());
+        let kind = failed.failure.find::<std::io::Error>().map(std::io::Error::kind);
+        told.note(format!("{closing} {kind:?} {}", failed.error));
+        Duration::ZERO
+    });
+    run(worker, async { until_state(&handle, Some(JobState::Dead)).await }).await;
+    let text = "the order cannot be closed: the shop is closed";
+    probe.noted(&format!("true Some(ConnectionRefused) {text}"), 2).await;
+    let record = client.inspector().show(handle.address()).await.unwrap();
+    let messages: Vec<&str> = record.errors.iter().map(|error| error.message.as_str()).collect();
+    assert_eq!(messages, [text; 3]);
+    assert_eq!(record.reason, Some(BuryReason::Buried));
+}
+
+#[tokio::test]
+async fn a_call_enqueues_waits_and_gives_the_result_of_a_task_that_keeps_none() {
+    let (client, calling) = (memory().await, Duration::from_secs(30));
+    run(worker(&client, &Arc::default()), async {
+        assert_eq!(triple::job(14).call(&client, calling).await.unwrap(), JobResult::Done(42));
+        assert_eq!(double::job(21).call(&client, calling).await.unwrap(), JobResult::Done(42));
+        assert!(matches!(panics::job().call(&client, calling).await.unwrap(), JobResult::Dead(why) if why.contains("as it must")));
+        let begun = Instant::now();
+        let late = waits_for_ever::job().id("late").call(&client, Duration::from_millis(100)).await.unwrap();
+        assert!(late.is_pending() && begun.elapsed() >= Duration::from_millis(100));
+        let late = client.inspector().find("calls/late").await.unwrap();
+        client.inspector().cancel(&late).await.unwrap();
+    })
+    .await;
+    // A longer retention of the task holds.
+    let kept = client.inspector().list("ok", JobState::Done, 0, 10).await.unwrap();
+    assert_eq!(kept.jobs.len(), 1);
 }
 
 #[tokio::test]

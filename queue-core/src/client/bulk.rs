@@ -1,6 +1,6 @@
 //! Many jobs at once.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt,
@@ -9,6 +9,7 @@ use futures_util::{
 
 use super::{
     Client, Handle, Job,
+    handle::Kept,
     job::Prepared,
     producer::{Answer, Failure},
     sender::BULK,
@@ -73,7 +74,7 @@ const HELD_ITEMS: usize = 8 * MAX_ITEMS;
 #[derive(Default)]
 struct Batch {
     positions: Vec<usize>,
-    addresses: Vec<JobAddress>,
+    addresses: Vec<(JobAddress, Option<Duration>)>,
     jobs: Vec<NewJob>,
     bytes: usize,
 }
@@ -87,7 +88,7 @@ struct Answers<T> {
     stop: bool,
 }
 
-impl<T> Answers<T> {
+impl<T: Task> Answers<T> {
     fn set(&mut self, position: usize, answer: Result<Handle<T>>) {
         self.failed |= answer.is_err();
         self.answers[position] = Some(answer);
@@ -96,10 +97,10 @@ impl<T> Answers<T> {
     fn take(&mut self, (positions, addresses, result): Answered) {
         match result {
             Ok(answers) => {
-                for ((position, address), answer) in positions.into_iter().zip(addresses).zip(answers) {
+                for ((position, (address, retention)), answer) in positions.into_iter().zip(addresses).zip(answers) {
                     let stored = answer.of(&address);
-                    let client = self.client.clone();
-                    self.set(position, stored.map(|(existing, confirmed)| Handle::new(client, address, existing, confirmed)));
+                    let (client, kept) = (self.client.clone(), Kept::of(retention, T::definition()));
+                    self.set(position, stored.map(|(existing, confirmed)| Handle::new(client, address, existing, confirmed, kept)));
                 }
             }
             Err(failure) => {
@@ -110,8 +111,8 @@ impl<T> Answers<T> {
     }
 }
 
-/// A batch that came back: positions and addresses of its jobs, and their answers.
-type Answered = (Vec<usize>, Vec<JobAddress>, Result<Vec<Answer>, Failure>);
+/// A batch that came back: positions, addresses and retentions of its jobs, and their answers.
+type Answered = (Vec<usize>, Vec<(JobAddress, Option<Duration>)>, Result<Vec<Answer>, Failure>);
 
 /// The batches that are being filled, by queue.
 #[derive(Default)]
@@ -123,14 +124,14 @@ struct Batches {
 
 impl Batches {
     /// Adds a job, and gives the batch that has to leave for it.
-    fn add(&mut self, position: usize, Prepared { address, job }: Prepared) -> Option<(Arc<str>, Batch)> {
+    fn add(&mut self, position: usize, Prepared { address, job, retention }: Prepared) -> Option<(Arc<str>, Batch)> {
         let (queue, size) = (address.queue.clone(), job.envelope.len());
         let batch = self.by_queue.entry(queue.clone()).or_default();
         let full = batch.jobs.len() == MAX_ITEMS || (batch.bytes + size > MAX_BYTES && !batch.jobs.is_empty());
         let leaves = full.then(|| (queue, std::mem::take(batch)));
         batch.bytes += size;
         batch.positions.push(position);
-        batch.addresses.push(address);
+        batch.addresses.push((address, retention));
         batch.jobs.push(job);
         self.bytes += size;
         self.items += 1;

@@ -11,7 +11,7 @@ use crate::{
     broker::{Confirmed, JobState, LONGEST, StoredJob, after, on_broker, on_broker_until},
     codec,
     error::{Error, Result},
-    task::{Task, TaskOutput},
+    task::{Task, TaskDef, TaskOutput},
 };
 
 /// How long the last look of a `wait` may take when its time is up.
@@ -23,7 +23,26 @@ pub struct Handle<T> {
     address: JobAddress,
     existing: bool,
     confirmed: Option<Confirmed>,
+    kept: Kept,
     task: PhantomData<fn() -> T>,
+}
+
+/// Whether a job is kept when it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// The handle was made of an address.
+    Unknown,
+    /// It was enqueued, and neither it nor its task asks for that.
+    No,
+    /// It was enqueued with a retention.
+    Yes,
+}
+
+impl Kept {
+    /// A job that was enqueued with this retention.
+    pub(super) fn of(retention: Option<Duration>, task: &TaskDef) -> Self {
+        if retention.or(task.retention).is_some_and(|retention| !retention.is_zero()) { Kept::Yes } else { Kept::No }
+    }
 }
 
 /// The result of a job, as [`Handle::result`] reads it.
@@ -40,7 +59,8 @@ pub enum JobResult<T> {
     Cancelled,
     /// The job expired before it started.
     Expired,
-    /// The broker does not have it: done without retention, kept long enough, deleted, or never enqueued.
+    /// The broker does not have it: kept long enough, deleted, or never enqueued. A job that this program enqueued without retention is
+    /// [`Error::NotKept`].
     Gone,
 }
 
@@ -52,8 +72,8 @@ impl<T> JobResult<T> {
 }
 
 impl<T> Handle<T> {
-    pub(super) fn new(client: Client, address: JobAddress, existing: bool, confirmed: Option<Confirmed>) -> Self {
-        Handle { client, address, existing, confirmed, task: PhantomData }
+    pub(super) fn new(client: Client, address: JobAddress, existing: bool, confirmed: Option<Confirmed>, kept: Kept) -> Self {
+        Handle { client, address, existing, confirmed, kept, task: PhantomData }
     }
 
     /// The job's address: `queue/id`.
@@ -97,14 +117,15 @@ where
     /// Reads the result of the job, without waiting.
     ///
     /// # Errors
-    /// Those of the broker; [`Error::Decode`] when the result is not of the task's type, or was over its cap.
+    /// Those of the broker; [`Error::NotKept`] for a job that was enqueued without retention and has ended; [`Error::Decode`] when the result is not of the task's type, or was over its cap.
     pub async fn result(&self) -> Result<JobResult<TaskOutput<T>>> {
         self.result_until(after(self.client.deadline())).await
     }
 
     async fn result_until(&self, until: Instant) -> Result<JobResult<TaskOutput<T>>> {
         let Some(record) = self.record(until).await? else {
-            return Ok(JobResult::Gone);
+            // It was stored, or there would be no such handle.
+            return if self.kept == Kept::No { Err(Error::NotKept(self.address.clone())) } else { Ok(JobResult::Gone) };
         };
         Ok(match record.state {
             JobState::Done => JobResult::Done(self.decode(record.result.as_deref())?),
@@ -156,7 +177,7 @@ where
 
 impl<T> Clone for Handle<T> {
     fn clone(&self) -> Self {
-        Handle::new(self.client.clone(), self.address.clone(), self.existing, self.confirmed)
+        Handle::new(self.client.clone(), self.address.clone(), self.existing, self.confirmed, self.kept)
     }
 }
 

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use super::{Client, Handle};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::{Client, Handle, JobResult};
 use crate::{
     address::{JobAddress, JobId, check_name},
     broker::{Due, LONGEST, NewJob, Priority},
@@ -15,8 +18,11 @@ use crate::{
     envelope::Envelope,
     error::{Error, Result},
     payload::PayloadWriter,
-    task::{DEFAULT_QUEUE, Task, TaskDef},
+    task::{DEFAULT_QUEUE, Task, TaskDef, TaskOutput},
 };
+
+/// A result that somebody waits for is kept so much longer: the last look may come late.
+const READING: Duration = Duration::from_secs(10);
 
 /// A job of the task `T`: made by `task::job(..)`, adjusted here, stored by [`enqueue`](Self::enqueue).
 ///
@@ -121,6 +127,41 @@ impl<T: Task> Job<T> {
         client.enqueue(self).await
     }
 
+    /// Stores the job, and waits for its result, at most for `timeout` in all. The result is kept for as long as this waits; a longer
+    /// retention of the job or its task holds.
+    ///
+    /// It does not hear of the end of the job, it looks for it, at growing intervals of 5 ms to 1 s, as [`Handle::wait`] does. A job that
+    /// takes a second is answered within a third of a second after its end, a longer one within a second.
+    ///
+    /// ```
+    /// # use queue_core::prelude::*;
+    /// #[task]
+    /// async fn square(number: u64) -> Result<u64, std::io::Error> {
+    ///     Ok(number * number)
+    /// }
+    ///
+    /// # async fn example(queue: &Client) -> queue_core::Result<()> {
+    /// match square::job(12).call(queue, Duration::from_secs(10)).await? {
+    ///     JobResult::Done(number) => println!("it is {number}"),
+    ///     JobResult::Pending => println!("it takes longer, and goes on"),
+    ///     other => println!("it did not succeed: {other:?}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Client::enqueue`] and of [`Handle::result`].
+    pub async fn call(mut self, client: &Client, timeout: Duration) -> Result<JobResult<TaskOutput<T>>>
+    where
+        TaskOutput<T>: DeserializeOwned,
+    {
+        let end = Instant::now() + timeout.min(LONGEST);
+        let asked = self.options.retention.or(T::definition().retention).unwrap_or_default();
+        self.options.retention = Some(asked.max(timeout.saturating_add(READING)).min(LONGEST));
+        let handle = self.enqueue(client).await?;
+        handle.wait(end.saturating_duration_since(Instant::now())).await
+    }
+
     pub(super) fn prepare(self, task: &'static TaskDef, on_enqueue: &EnqueueStack) -> Result<Prepared> {
         prepare(task.name, task.queue, task.priority, &self.payload?, self.options, on_enqueue)
     }
@@ -176,6 +217,8 @@ impl RawJob {
 pub(super) struct Prepared {
     pub(super) address: JobAddress,
     pub(super) job: NewJob,
+    /// For how long it asks to be kept, if it says.
+    pub(super) retention: Option<Duration>,
 }
 
 fn prepare(
@@ -227,7 +270,7 @@ fn prepare(
     if job.id.is_given() {
         job.digest = envelope.digest();
     }
-    Ok(Prepared { address: JobAddress { queue: Arc::from(queue), id: job.id.clone() }, job })
+    Ok(Prepared { address: JobAddress { queue: Arc::from(queue), id: job.id.clone() }, job, retention: options.retention })
 }
 
 fn at_most_longest(field: &'static str, duration: Option<Duration>) -> Result<Option<Duration>> {

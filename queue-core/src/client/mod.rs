@@ -22,7 +22,7 @@ pub use self::{
     handle::{Handle, JobResult},
     job::{Job, RawJob},
 };
-use self::{job::Prepared, producer::Route, sender::Sender};
+use self::{handle::Kept, job::Prepared, producer::Route, sender::Sender};
 use crate::{
     address::JobAddress,
     broker::{BrokerInfo, Confirm, Confirmed, Durability, DynBroker, ProcessId, on_broker},
@@ -296,8 +296,10 @@ impl Client {
     /// finds out).
     pub async fn enqueue<T: Task>(&self, job: Job<T>) -> Result<Handle<T>> {
         let definition = T::definition();
-        let (address, existing, confirmed) = self.enqueue_prepared(job.prepare(definition, self.on_enqueue())?).await?;
-        Ok(Handle::new(self.clone(), address, existing, confirmed))
+        let prepared = job.prepare(definition, self.on_enqueue())?;
+        let kept = Kept::of(prepared.retention, definition);
+        let (address, existing, confirmed) = self.enqueue_prepared(prepared).await?;
+        Ok(Handle::new(self.clone(), address, existing, confirmed, kept))
     }
 
     /// Stores many jobs, in bounded batches, as the iterator gives them. Each item gets its own answer.
@@ -337,11 +339,11 @@ impl Client {
 
     /// A handle of a job that was enqueued before, perhaps by another process.
     pub fn handle<T: Task>(&self, address: JobAddress) -> Handle<T> {
-        Handle::new(self.clone(), address, true, None)
+        Handle::new(self.clone(), address, true, None, Kept::Unknown)
     }
 
     async fn enqueue_prepared(&self, prepared: Prepared) -> Result<(JobAddress, bool, Option<Confirmed>)> {
-        let Prepared { address, job } = prepared;
+        let Prepared { address, job, .. } = prepared;
         let answer = self.sender(&address.queue).enqueue(job).await?;
         let (existing, confirmed) = answer.of(&address)?;
         Ok((address, existing, confirmed))

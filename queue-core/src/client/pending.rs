@@ -7,6 +7,7 @@ use tokio::{sync::Mutex, time::timeout_at};
 use super::{
     Client, Handle,
     callers::Callers,
+    handle::Kept,
     producer::{Answer, Failure, Producer, Route},
 };
 use crate::{
@@ -110,6 +111,6 @@ impl<T> Pending<T> {
         let (existing, confirmed) = answers[job.position].of(&self.address)?;
         // The handle enqueues nothing: it needs no middleware.
         let client = Client::with_broker(route.broker.clone()).like(route.deadline, route.confirm);
-        Ok(Handle::new(client, self.address, existing, confirmed))
+        Ok(Handle::new(client, self.address, existing, confirmed, Kept::Unknown))
     }
 }

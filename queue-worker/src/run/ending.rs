@@ -6,7 +6,7 @@ use std::{
 };
 
 use queue_core::{
-    JobContext, Outcome,
+    Failure, JobContext, Outcome,
     broker::{BuryReason, Ending},
     context::CancelCause,
     outcome::Encoded,
@@ -28,9 +28,9 @@ impl Run {
                 let result = options.keep.and_then(|_| self.encoded(result, task, context));
                 Ending::Ack { result, keep: options.keep }
             }
-            (Outcome::Stopped(CancelCause::TimedOut), Some(_)) => self.failed(task, options, None, timed_out(), context),
+            (Outcome::Stopped(CancelCause::TimedOut), Some(_)) => self.failed(task, options, None, timed_out().into(), context),
             (Outcome::Failed(error), Some(CancelCause::TimedOut)) => {
-                self.failed(task, options, None, format!("{}: {error}", timed_out()), context)
+                self.failed(task, options, None, format!("{}: {error}", timed_out()).into(), context)
             }
             // It was told to stop, and says so with an error: its job is not to blame, or its finish changes nothing any more.
             (Outcome::Failed(_) | Outcome::Stopped(_), Some(_)) => Ending::Release,
@@ -42,7 +42,7 @@ impl Run {
             (Outcome::Bury(why), _) => Ending::Bury { reason: BuryReason::Buried, error: Some(why) },
             (Outcome::Undecodable(problem), _) => Ending::Bury { reason: BuryReason::Undecodable, error: Some(problem) },
             // A panic, and what says that it was stopped without having been told to.
-            (other, _) => self.failed(task, options, None, other.to_string(), context),
+            (other, _) => self.failed(task, options, None, other.to_string().into(), context),
         }
     }
 
@@ -57,22 +57,22 @@ impl Run {
     }
 
     /// The job failed. It is retried after this delay, or after the backoff, or was at its last attempt.
-    fn failed(&self, task: &TaskDef, options: &Options, delay: Option<Duration>, error: String, context: &JobContext) -> Ending {
+    fn failed(&self, task: &TaskDef, options: &Options, delay: Option<Duration>, failure: Failure, context: &JobContext) -> Ending {
         let (queue, name, attempt) = (&*self.queue, task.name, context.attempt());
         if attempt >= options.max_attempts {
-            return Ending::Bury { reason: BuryReason::Failed, error: Some(error) };
+            return Ending::Bury { reason: BuryReason::Failed, error: Some(failure.into_text()) };
         }
         let settings = &self.shared.settings;
         let delay = delay.unwrap_or_else(|| {
             let delay = task.backoff.unwrap_or(settings.backoff).delay(attempt);
             let Some(custom) = &settings.custom_backoff else { return delay };
-            let failed = FailedAttempt { task: name, queue, attempt, error: &error, delay };
+            let failed = FailedAttempt { task: name, queue, attempt, error: failure.text(), failure: &failure, delay };
             catch_unwind(AssertUnwindSafe(|| custom(&failed))).unwrap_or_else(|_| {
                 tracing::error!(queue, task = name, "the custom backoff panicked; the usual one is used");
                 delay
             })
         });
-        let job = address(queue, context.id());
+        let (job, error) = (address(queue, context.id()), failure.into_text());
         tracing::warn!(%job, task = name, attempt, retry_in = ?delay, error, "the job has failed and will run again");
         Ending::Nack { delay: delay.min(LONGEST), error }
     }

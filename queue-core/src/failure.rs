@@ -1,0 +1,83 @@
+//! Why a run failed.
+
+use std::{error::Error as StdError, fmt, sync::Arc};
+
+use crate::outcome::error_text;
+
+/// Why a run failed: its messages, which are stored, and the error itself for as long as the worker has it, for
+/// [`custom_backoff`](https://docs.rs/queue-worker/latest/queue_worker/struct.Worker.html#method.custom_backoff) and middleware.
+///
+/// It is made of a text (`"not yet".into()`), or by [`Outcome::retry`](crate::Outcome::retry) and its sisters of an error.
+#[derive(Clone)]
+pub struct Failure {
+    text: String,
+    error: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl Failure {
+    /// The failure of a run that met with this error: its text has the messages of the error and of its sources.
+    pub fn of(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let error = error.into();
+        Failure { text: error_text(error.as_ref()), error: Some(error.into()) }
+    }
+
+    /// The messages of the error and of its sources, joined by `: `.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The error, if there was one.
+    pub fn error(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
+        self.error.as_deref()
+    }
+
+    /// The first among the error and its sources that is an `E`.
+    pub fn find<E: StdError + 'static>(&self) -> Option<&E> {
+        let mut link = self.error.as_deref().map(|error| error as &(dyn StdError + 'static));
+        while let Some(error) = link {
+            if let Some(found) = error.downcast_ref::<E>() {
+                return Some(found);
+            }
+            link = error.source();
+        }
+        None
+    }
+
+    /// The text alone.
+    pub fn into_text(self) -> String {
+        self.text
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Failure { text, error: None }
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+/// Two failures are equal if their texts are.
+impl PartialEq for Failure {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Failure {}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text)
+    }
+}
