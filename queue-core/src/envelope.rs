@@ -179,6 +179,13 @@ impl<'a> Envelope<'a> {
         Ok(bytes)
     }
 
+    /// The bytes of an envelope without its expiry; `None` if it has none, or cannot be read. A job that a person lets run again is wanted.
+    pub fn without_expiry(bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut envelope = Envelope::decode(bytes).ok()?;
+        envelope.expires_ms.take()?;
+        envelope.encode().ok()
+    }
+
     fn has_options(&self) -> bool {
         !self.headers.is_empty()
             || (self.delay_ms, self.at_ms) != (None, None)

@@ -263,7 +263,7 @@ fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
         (&["jobs", "promote", "--all"], "--state"),
         (&["jobs", "promote", "--all", "--state", "dead"], "takes one of --state scheduled, retry"),
         (&["jobs", "delete", "--all", "--state", "active"], "jobs that are active cannot be deleted"),
-        (&["jobs", "requeue", "--all", "--state", "ready"], "takes one of --state dead"),
+        (&["jobs", "requeue", "--all", "--state", "ready"], "takes one of --state dead, cancelled, expired"),
         (&["jobs", "cancel"], "`jobs cancel` needs jobs, as `cancel QUEUE/ID`, or `--all --state STATE`"),
         (&["jobs", "requeue"], "`--all` for all dead jobs, `--all --queue QUEUE` for those of one queue"),
         (&["enqueue", "greet", "--args", r#"{"name":"a"}"#, "--id", "a/b"], "percent-encode the rest, as `%2F` for a slash"),

@@ -11,7 +11,8 @@ pub enum Change {
     /// Any state that is not final → `cancelled` (R13). A running job can change nothing any more, and the next beat tells its handler
     /// to stop.
     Cancel,
-    /// `dead` → the tail of `ready`, with attempts, crashes and snoozes cleared.
+    /// `dead`, `cancelled` or `expired` → the tail of `ready`, with attempts, crashes and snoozes cleared, and without an expiry. A given id
+    /// that was free is taken again.
     Requeue,
     /// `scheduled` or `retry` → the tail of `ready`, as if the job were due. Nothing else of it changes.
     Promote,
@@ -47,7 +48,7 @@ impl Change {
     pub fn applies_to(self, state: JobState) -> bool {
         match self {
             Change::Cancel => !state.is_final(),
-            Change::Requeue => state == JobState::Dead,
+            Change::Requeue => matches!(state, JobState::Dead | JobState::Cancelled | JobState::Expired),
             Change::Promote => matches!(state, JobState::Scheduled | JobState::Retry),
             Change::Delete => state != JobState::Active,
         }

@@ -31,6 +31,10 @@ macro_rules! __conformance_cases {
                 an_answer_is_bounded_in_bytes
                 a_job_over_the_bound_of_bytes_travels_alone
                 an_envelope_comes_back_byte_for_byte;
+            requeues:
+                a_requeued_job_starts_clean
+                what_was_cancelled_or_has_expired_is_requeued_as_it_was
+                what_runs_waits_or_is_done_is_not_requeued;
             changes:
                 a_lane_at_work_sees_a_pause
                 a_new_lane_sees_a_pause
@@ -168,8 +172,6 @@ macro_rules! __conformance_cases {
                 what_has_ended_cannot_be_cancelled
                 depth_leaves_out_what_was_cancelled
                 a_job_behind_many_cancelled_ones_is_served
-                a_requeued_job_starts_clean
-                only_the_dead_are_requeued
                 a_promoted_job_starts_now_and_keeps_its_counters
                 promoted_jobs_line_up_by_priority
                 a_promoted_job_with_crashes_is_a_suspect

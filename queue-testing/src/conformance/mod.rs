@@ -20,6 +20,7 @@ pub mod lists;
 pub mod people;
 pub mod reclaims;
 pub mod records;
+pub mod requeues;
 pub mod stories;
 pub mod times;
 pub mod turns;

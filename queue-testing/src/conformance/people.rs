@@ -1,4 +1,4 @@
-//! What people do: cancel, requeue, promote, delete, pause.
+//! What people do: cancel, promote, delete, pause.
 
 use std::time::Duration;
 
@@ -100,36 +100,6 @@ pub async fn a_job_behind_many_cancelled_ones_is_served(bed: Bed) {
         assert!(answer.more, "a worker would sleep now");
     }
     panic!("not served in ten turns");
-}
-
-/// A dead job that is requeued starts again, clean, with its payload.
-pub async fn a_requeued_job_starts_clean(bed: Bed) {
-    let id = bed.put(1).await.remove(0);
-    let mut lane = bed.lane().await;
-    for ending in [nack(Duration::ZERO), Ending::Snooze { delay: Duration::ZERO }] {
-        let delivery = lane.wait_for_one().await;
-        assert!(lane.end(&delivery, ending).await);
-    }
-    let delivery = lane.wait_for_one().await;
-    assert!(lane.end(&delivery, Ending::Bury { reason: BuryReason::Failed, error: Some("last".to_owned()) }).await);
-    assert_eq!(bed.broker.requeue(&bed.queue, std::slice::from_ref(&id)).await.unwrap(), [true]);
-    assert_eq!((bed.depth(JobState::Dead).await, bed.depth(JobState::Ready).await, bed.counter(Counter::Requeued).await), (0, 1, 1));
-    let again = lane.claim_one().await;
-    assert_eq!((again.attempts, again.crashes, again.snoozes), (0, 0, 0));
-    assert_eq!((again.id.clone(), again.envelope.clone()), (id, envelope("0")));
-    lane.ack(&[again]).await;
-}
-
-/// Only the dead can be requeued.
-pub async fn only_the_dead_are_requeued(bed: Bed) {
-    let ids = bed.put(3).await;
-    let mut lane = bed.lane().await;
-    let held = lane.claim(2).await;
-    assert!(lane.end(&held[0], Ending::Ack { result: None, keep: Some(LONG) }).await);
-    let all = [ids, vec![JobId::make()]].concat();
-    assert_eq!(bed.broker.requeue(&bed.queue, &all).await.unwrap(), [false; 4]);
-    assert_eq!(bed.state(&all[0]).await, Some(JobState::Done));
-    assert!(bed.broker.requeue("a-queue-that-nobody-knows", &all[..1]).await.unwrap() == [false]);
 }
 
 /// A job that waits for its time starts at once when it is promoted, with all that it has been through.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use fastrand::Rng;
 use queue_core::{
     JobId,
-    broker::{BuryReason, Changed, CrashRule, Delivery, Due, Ending, Enqueued, Finish, JobState, NewJob, Priority},
+    broker::{BuryReason, Change, Changed, CrashRule, Delivery, Due, Ending, Enqueued, Finish, JobState, NewJob, Priority},
 };
 
 use super::bed::{Bed, Lane, envelope, finish, given};
@@ -171,9 +171,9 @@ async fn take_out(bed: &Bed, rng: &mut Rng, world: &mut World) {
 }
 
 async fn requeue(bed: &Bed, rng: &mut Rng, world: &mut World) {
-    let dead = world.ended.iter().filter(|(_, state)| **state == JobState::Dead).map(|(id, _)| id);
-    let Some(id) = any(rng, dead) else { return };
-    let payload = bed.show(&id).await.expect("the dead are kept").envelope;
+    let ended = world.ended.iter().filter(|(_, state)| Change::Requeue.applies_to(**state)).map(|(id, _)| id);
+    let Some(id) = any(rng, ended) else { return };
+    let payload = bed.show(&id).await.expect("what has ended like that is kept").envelope;
     assert!(bed.broker.requeue(&bed.queue, std::slice::from_ref(&id)).await.unwrap()[0]);
     world.ended.remove(&id);
     world.alive.insert(id, payload);

@@ -41,13 +41,16 @@ impl Model {
         changed
     }
 
-    /// `dead` → `ready`.
+    /// `dead`, `cancelled` or `expired` → `ready`.
     fn requeue(&mut self, id: &JobId) -> bool {
-        if self.jobs.get(id).is_none_or(|job| job.place().state() != JobState::Dead) {
+        if self.jobs.get(id).is_none_or(|job| !Change::Requeue.applies_to(job.place().state())) {
             return false;
         }
         let job = self.jobs.edit(id);
-        (job.attempts, job.crashes, job.snoozes) = (0, 0, 0);
+        (job.attempts, job.crashes, job.snoozes, job.note) = (0, 0, 0, None);
+        if let Some(anew) = Envelope::without_expiry(&job.envelope) {
+            job.envelope = anew;
+        }
         let out = self.leave(id);
         self.back(out, Back::Tail);
         self.count("requeued", 1);

@@ -35,12 +35,13 @@ pub(super) enum JobsCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Let dead jobs run again, with clean counters
+    /// Let dead, cancelled or expired jobs run again, with clean counters
     #[command(after_help = "Examples:
   {bin} jobs requeue orders/close-17 orders/close-18
   {bin} jobs requeue --all                     all dead jobs of all queues
   {bin} jobs requeue --all --queue orders
-  {bin} jobs requeue --all --where 'task=send_mail error~timeout'")]
+  {bin} jobs requeue --all --where 'task=send_mail error~timeout'
+  {bin} jobs requeue --all --state cancelled --queue orders")]
     Requeue(Select),
     /// Let jobs start now that wait for a time: scheduled ones, and those that wait for their next attempt
     #[command(after_help = "Examples:

@@ -148,7 +148,7 @@ mutants! {
         "kept: a result counts": "(one_size or sizes[place] or 0) + #result" => "(one_size or sizes[place] or 0)";
         "kept: what is known of a job goes along": "record[name] = values[i] or nil" => "local _ = 0";
         "kept: what differs has a record of its own": "differs = differs or values[i]" => "differs = result ~= ''";
-        "kept: an id that may come again has its time beside it": "if string.byte(id) >= 48 then" => "if false then";
+        "kept: an id that may come again has its time beside it": "if string.byte(id) >= 48 or state ~= 'done' then" => "if false then";
         "kept: a line of an earlier job takes nothing along": "if record and record.u == upto and not gone[id] then" => "if record and not gone[id] then";
     }
     REDIS "queue-core/src/redis/doors/back.lua" {
@@ -278,7 +278,7 @@ mutants! {
         "sentinel: connections to the old master are dropped": "self.master.endpoint.move_to(master.clone())" => "false";
     }
     CLUSTER "queue-core/src/redis/connection/refusal.rs" {
-        "cluster: a slot that is moving is waited for": "matches!(self.code(), Some(\"READONLY\" | \"LOADING\" | \"MASTERDOWN\" | \"CLUSTERDOWN\" | \"TRYAGAIN\"))" => "matches!(self.code(), Some(\"READONLY\" | \"LOADING\" | \"MASTERDOWN\" | \"CLUSTERDOWN\"))";
+        "cluster: a slot that is moving is waited for": "matches!(self.code(), Some(\"READONLY\" | \"LOADING\" | \"MASTERDOWN\" | \"CLUSTERDOWN\" | \"TRYAGAIN\" | \"BUSY\"))" => "matches!(self.code(), Some(\"READONLY\" | \"LOADING\" | \"MASTERDOWN\" | \"CLUSTERDOWN\" | \"BUSY\"))";
     }
     CLUSTER "queue-core/src/redis/connection/cluster.rs" {
         "cluster: a redirection is followed": "error.redirect_node()?" => "error.redirect_node().filter(|_| false)?";

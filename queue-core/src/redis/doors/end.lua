@@ -81,8 +81,8 @@ local function sizes_of(told)
 end
 
 -- Keeps jobs that ended in the same way: for how long, their sizes, or the one that all have, results, or none, a note, and at which places
--- of those they are, if they are not all of them.
-local function end_kept(ids, state, keep_ms, sizes, results, note, places)
+-- of those they are, if they are not all of them. With the digest of a given id that is free now: it may be taken again.
+local function end_kept(ids, state, keep_ms, sizes, results, note, places, digest)
   mark('k')
   local ended_ms, until_ms, total = ms(now), ms(now + keep_ms), 0
   local one_size, known = type(sizes) == 'number' and sizes, nil
@@ -102,7 +102,7 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places)
   for i = 1, #ids do
     local place = places and places[i] or i
     local result = results[place] or ''
-    local size, differs = (one_size or sizes[place] or 0) + #result, result ~= ''
+    local size, differs = (one_size or sizes[place] or 0) + #result, result ~= '' or digest
     if known then
       for _, values in pairs(known) do
         differs = differs or values[i]
@@ -110,7 +110,7 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places)
     end
     local packed = not differs and alike[size]
     if not packed then
-      local record = { s = state, e = ended_ms, u = until_ms, b = size, n = note, r = result ~= '' and result or nil }
+      local record = { s = state, e = ended_ms, u = until_ms, b = size, n = note, r = result ~= '' and result or nil, d = digest }
       for name, values in pairs(known or {}) do
         record[name] = values[i] or nil
       end
@@ -120,7 +120,8 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places)
     end
     local id = ids[i]
     total, records[2 * i - 1], records[2 * i] = total + size, id, packed
-    if string.byte(id) >= 48 then -- '0'
+    -- Of what may be requeued, the id may end once more.
+    if string.byte(id) >= 48 or state ~= 'done' then -- '0'
       lines[i] = until_ms .. ':' .. id
     end
   end
@@ -132,13 +133,13 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places)
 end
 
 --- with all
-local function end_kept_one(id, state, keep_ms, result, note)
-  end_kept({ id }, state, keep_ms, call('HSTRLEN', K.jobs, id), { result }, note)
+local function end_kept_one(id, state, keep_ms, result, note, digest)
+  end_kept({ id }, state, keep_ms, call('HSTRLEN', K.jobs, id), { result }, note, nil, digest)
 end
 
 -- Cancelled or expired: kept for a day, and a given id is free.
 local function end_unrun(id, state, note)
-  end_kept_one(id, state, C.unrun_ms, '', note)
+  end_kept_one(id, state, C.unrun_ms, '', note, byte(id) == 61 and call('HGET', K.given, id) or nil)
   free_id(id)
   count(state, 1)
 end

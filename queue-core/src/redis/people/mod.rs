@@ -10,6 +10,7 @@ use redis::Value;
 use crate::{
     address::{JobId, check_name},
     broker::{Change, Changed, JobState, QueueStats, StoredJob, StoredPage},
+    envelope::Envelope,
     error::Result,
     redis::{
         RedisBroker, bounded,
@@ -24,6 +25,9 @@ use crate::{
 pub(in crate::redis) use self::record::{failures, kept_until, record};
 pub(in crate::redis) use self::workers::{worker_records, workers};
 
+/// Jobs that are requeued together: their envelopes pass through here.
+const REQUEUED_TOGETHER: usize = 50;
+
 /// Each script takes ids, and answers for each: 0 not changed, 1 changed, 2 changed while active.
 pub(in crate::redis) async fn change(broker: &RedisBroker, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
     bounded("ids", ids.len())?;
@@ -32,7 +36,7 @@ pub(in crate::redis) async fn change(broker: &RedisBroker, queue: &str, change: 
     }
     let script: &Script = match change {
         Change::Cancel => &CANCEL,
-        Change::Requeue => &REQUEUE,
+        Change::Requeue => return requeue(broker, queue, ids).await,
         Change::Promote => &PROMOTE,
         Change::Delete => &DELETE,
     };
@@ -42,6 +46,29 @@ pub(in crate::redis) async fn change(broker: &RedisBroker, queue: &str, change: 
     }
     let answers = array(broker.script(queue, script, call).await?)?;
     answers.into_iter().map(|answer| number(answer).map(changed)).collect()
+}
+
+/// In parts: their envelopes are read before, as an expiry would let a job expire again. Nobody but a requeue changes the envelope of a job.
+async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Changed>> {
+    let mut all = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(REQUEUED_TOGETHER) {
+        let mut read = broker.keys.on("HMGET", queue, Kind::Jobs);
+        for id in ids {
+            read.arg(id.as_bytes());
+        }
+        let envelopes = array(broker.read(queue, &read).await?)?;
+        let mut call = REQUEUE.call(&broker.keys, queue);
+        for (id, envelope) in ids.iter().zip(envelopes) {
+            let anew = match envelope {
+                Value::BulkString(envelope) => Envelope::without_expiry(&envelope),
+                _ => None,
+            };
+            call.arg(id.as_bytes()).arg(anew.unwrap_or_default());
+        }
+        let answers = array(broker.script(queue, &REQUEUE, call).await?)?;
+        all.extend(answers.into_iter().map(|answer| number(answer).map(changed)).collect::<Result<Vec<_>>>()?);
+    }
+    Ok(all)
 }
 
 fn changed(answer: i64) -> Changed {

@@ -1,17 +1,45 @@
--- dead -> ready, with clean counters. ARGV: ids.
+-- dead, cancelled or expired -> ready, with clean counters. ARGV: pairs of an id and its envelope without an expiry, or '' if it has none.
 --- include script/prelude, script/clock, script/bits, doors/end, doors/back
+
+-- What the record of a job that nobody has run knows goes back to where it was. False: the id has no such record.
+local function revive(id)
+  local packed = call('HGET', K.records, id)
+  local record = packed and unpacked(packed) or {}
+  if record.s ~= 'cancelled' and record.s ~= 'expired' or call('HEXISTS', K.jobs, id) == 0 then
+    return false
+  end
+  forget_record(id, packed)
+  if record.p then
+    put_rare('p', K.priority, id, record.p)
+  end
+  if record.f then
+    put_rare('f', K.errors, id, record.f)
+  end
+  if record.d then
+    call('HSET', K.given, id, record.d)
+  end
+  return true
+end
 
 local answers = {}
 local woken = false
-for at, id in ipairs(ARGV) do
-  answers[at] = 0
+for at = 1, #ARGV, 2 do
+  local id, anew, wanted = ARGV[at], ARGV[at + 1], false
   if call('ZSCORE', K.dead, id) then
     exhume(id)
     clear_counts(id)
+    wanted = true
+  else
+    wanted = revive(id)
+  end
+  if wanted then
+    if anew ~= '' then
+      call('HSET', K.jobs, id, anew)
+    end
     woken = back({ id }, false) or woken
     count('requeued', 1)
-    answers[at] = 1
   end
+  answers[(at + 1) / 2] = wanted and 1 or 0
 end
 if woken then
   hint()

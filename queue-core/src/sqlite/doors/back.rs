@@ -7,7 +7,7 @@
 //! | [`repeat`] | tail of the line, or `scheduled` | attempts, snoozes and failures begin anew; `repeated` | then |
 //! | [`release`] | head of the line | `released`, if its holder did it | now |
 //! | [`park`] | `parked` | an entry in `queue_parked` | now, for a lane that knows the task |
-//! | [`requeue`] | tail of the line, out of `dead` | all that counts or describes failures; `requeued`, the bytes of the dead | now |
+//! | [`requeue`] | tail of the line, out of `dead`, `cancelled` or `expired` | all that counts or describes failures, the expiry; `requeued`, what is counted of the dead and the kept | now |
 //! | [`repair`], [`mend`] | an end of the line; where its state says | nothing | none |
 //!
 //! All leave envelope, priority and digest. The jobs that were active have passed [`settle`](super::settle) before.
@@ -19,11 +19,15 @@ use rusqlite::{OptionalExtension, params, types::Value};
 use super::{
     Leaving,
     ready::{self, End},
-    row::{DEAD, PARKED, RETRY, SCHEDULED},
+    row::{CANCELLED, DEAD, EXPIRED, PARKED, RETRY, SCHEDULED},
 };
-use crate::sqlite::connection::{
-    statement::sql,
-    tx::{Failed, Queue, Tx, due_after},
+use crate::{
+    envelope::Envelope,
+    sqlite::connection::{
+        lenient::Bytes,
+        statement::sql,
+        tx::{Failed, Queue, Tx, due_after},
+    },
 };
 
 /// After a failure or crash that may be tried again.
@@ -70,12 +74,22 @@ pub(crate) fn park(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &
     Ok(())
 }
 
-/// A person wants a dead letter to run again. False: there is none of this id.
+/// A person wants a job to run again that is dead or that nobody has run. False: there is none of this id.
 pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<bool, Failed> {
-    let bytes: Option<i64> = tx.sql(sql!("back_requeue.sql"))?.query_row(params![queue.key, id, DEAD], |row| row.get(0)).optional()?;
-    let Some(bytes) = bytes else { return Ok(false) };
+    const ENDED: &str = "SELECT state, envelope FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4, ?5)";
+    let ended: Option<(i64, Bytes)> =
+        tx.sql(ENDED)?.query_row(params![queue.key, id, DEAD, CANCELLED, EXPIRED], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let Some((state, Bytes(envelope))) = ended else { return Ok(false) };
+    let bytes = i64::try_from(envelope.len()).unwrap_or(i64::MAX);
+    let envelope = Envelope::without_expiry(&envelope).unwrap_or(envelope);
+    tx.sql(sql!("back_requeue.sql"))?.execute(params![queue.key, id, envelope])?;
     ready::push(tx, queue, id, End::Tail)?;
-    tx.count(queue.key, ".dead_bytes", -bytes);
+    if state == DEAD {
+        tx.count(queue.key, ".dead_bytes", -bytes);
+    } else {
+        tx.count(queue.key, ".kept", -1);
+        tx.count(queue.key, ".kept_bytes", -bytes);
+    }
     tx.count(queue.key, "requeued", 1);
     tx.hint(queue.name, tx.now);
     Ok(true)

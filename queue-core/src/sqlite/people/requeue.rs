@@ -1,4 +1,4 @@
-//! A dead letter is to run again.
+//! A dead letter, or a job that was cancelled or has expired, is to run again.
 
 use crate::{
     broker::Changed,

@@ -63,10 +63,9 @@ impl Model {
     fn give_back(&mut self, id: &JobId, how: &End) {
         match how {
             End::Done(_) if id.is_given() => drop(self.remembered.insert(id.clone(), (self.jobs[id].digest, self.now))),
-            End::Cancelled(_) | End::Expired => self.jobs.edit(id).digest = 0,
             End::Removed => drop(self.remembered.remove(id)),
-            // A dead job can be put back, and keeps its id.
-            End::Done(_) | End::Dead(_) | End::Over => {}
+            // A dead job can be put back, and keeps its id; a cancelled or expired one takes it again, unless another has it.
+            End::Done(_) | End::Dead(_) | End::Cancelled(_) | End::Expired | End::Over => {}
         }
     }
 
