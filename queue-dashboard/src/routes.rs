@@ -15,7 +15,7 @@ use crate::{
     assets, guard,
     guard::Viewer,
     live,
-    pages::{act, job, jobs, overview, queues, sign_in, workers},
+    pages::{act, history, job, jobs, overview, queues, sign_in, workers},
     problem::Problem,
     role::Role,
     shared::Shared,
@@ -38,6 +38,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/jobs", view, jobs::page),
         reads("/jobs/{queue}/{id}", view, job::page),
         reads("/workers", view, workers::page),
+        reads("/history", view, history::page),
         reads("/live/{page}", view, live::stream),
         // They hold nothing of anybody's, and the page that asks for the token needs them.
         reads("/assets/{name}", None, assets::asset),

@@ -270,7 +270,8 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
         for (width, height) in [(375, 812), (820, 1100), (1280, 900)] {
             for dark in [false, true] {
                 browser.look(width, height, dark);
-                for page in ["", "/queues", "/jobs?state=dead", "/jobs?state=expired", "/jobs/mail/bad-0", "/workers", "/none"] {
+                for page in ["", "/queues", "/jobs?state=dead", "/jobs?state=expired", "/jobs/mail/bad-0", "/workers", "/history", "/none"]
+                {
                     browser.open(&format!("{url}{page}"));
                     assert_eq!(browser.script(READABLE), "", "{page} at {width} pixels, {}", if dark { "dark" } else { "light" });
                 }

@@ -16,6 +16,7 @@ on_brokers! {
     what_is_done_to_the_selected_is_done_to_them_alone
     a_job_shows_its_errors_and_hides_its_secrets
     a_queue_is_paused_and_resumed
+    the_history_tells_what_workers_did_in_each_span
     a_first_visit_is_less_than_sixty_kilobytes
 }
 
@@ -27,6 +28,7 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         ("/jobs", "Nothing waits"),
         ("/jobs?state=dead", "Jobs that fail for good would be here"),
         ("/workers", "No worker."),
+        ("/history", "Nothing is reported of the last 1 hour"),
     ] {
         let answer = site.get(path).await;
         assert_eq!(answer.status, 200, "{path}");
@@ -51,6 +53,24 @@ async fn the_overview_says_what_is_wrong(bed: Bed) {
     assert!(page.contains("v42"), "{page}");
 }
 
+async fn the_history_tells_what_workers_did_in_each_span(bed: Bed) {
+    for id in ["one", "two"] {
+        bed.enqueue(id, None).await;
+    }
+    bed.enqueue("fails", Some("smtp says 550")).await;
+    // A worker that stops has reported.
+    bed.work_until(JobState::Dead, 1).await;
+    bed.wait_for(JobState::Done, 2).await;
+    let site = bed.site().await;
+    for path in ["/history", "/history?span=24h&queue=mail", "/history?span=14d&queue=no-such-queue", "/history?span=a%20year"] {
+        let page = eventually(&site, path, "send_mail").await;
+        for cell in [r#"data-label="done">2<"#, r#"data-label="failed">1<"#, r#"data-label="dead">1<"#] {
+            assert!(page.contains(cell), "{path}: no {cell} in {page}");
+        }
+        assert!(!page.contains(r#"data-label="run p99">–<"#), "{path}: a run took some time: {page}");
+    }
+}
+
 /// The page, once it contains a text.
 async fn eventually(site: &Site, path: &str, text: &str) -> String {
     let until = tokio::time::Instant::now() + Duration::from_secs(15);
@@ -69,7 +89,7 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
     for base in ["/", "/q", "/a/b"] {
         let site = Site::mounted(queue_dashboard::router(bed.client.clone()), base).await;
         let home = if base == "/" { "/" } else { "" };
-        for path in [home, "/queues", "/jobs", "/jobs/mail/one", "/workers"] {
+        for path in [home, "/queues", "/jobs", "/jobs/mail/one", "/workers", "/history"] {
             let answer = site.get(path).await;
             assert_eq!(answer.status, 200, "{base} {path}");
             let links = ["href=\"", "src=\"", "action=\"", "data-live=\""].into_iter().flat_map(|name| answer.body.split(name).skip(1));
@@ -207,7 +227,7 @@ async fn every_page_is_made_with_the_rights_of_the_dashboard_on_redis() {
     common::send_mail::job("a".to_owned(), None, None).id("one").enqueue(&producer).await.unwrap();
     let client = Client::connect(&format!("{}?namespace=acl", queue_tests::roles::url(&server, "dashboard"))).await.unwrap();
     let site = Site::mounted(queue_dashboard::router(client).read_only(), "/queue").await;
-    for path in ["", "/queues", "/jobs", "/jobs?state=dead", "/jobs/mail/one", "/workers"] {
+    for path in ["", "/queues", "/jobs", "/jobs?state=dead", "/jobs/mail/one", "/workers", "/history"] {
         let answer = site.get(path).await;
         assert!(answer.status == 200 && !answer.body.contains("does not answer"), "{path}: {}", answer.body);
     }

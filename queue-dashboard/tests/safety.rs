@@ -191,7 +191,8 @@ async fn no_text_of_a_job_or_a_worker_becomes_part_of_a_page(bed: Bed) {
         bed.client.broker().register(&Register::lane("mail", ProcessId::random(), Duration::from_secs(60)).with_info(info)).await.unwrap();
     }
     let site = bed.site().await;
-    let mut paths: Vec<String> = ["", "/queues", "/jobs?state=dead", "/jobs?state=cancelled", "/workers"].map(str::to_owned).into();
+    let mut paths: Vec<String> =
+        ["", "/queues", "/jobs?state=dead", "/jobs?state=cancelled", "/workers", "/history"].map(str::to_owned).into();
     for i in 0..HOSTILE.len() {
         paths.extend([format!("/jobs/mail/dead-{i}"), format!("/jobs/mail/cancelled-{i}")]);
     }

@@ -12,7 +12,11 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{patience::PATIENCE, process::Process, server::free_port};
+use crate::{
+    patience::{PATIENCE, wait_for},
+    process::Process,
+    server::free_port,
+};
 
 /// A browser with one page. It ends when it is dropped.
 #[derive(Debug)]
@@ -168,9 +172,13 @@ impl Browser {
     }
 
     fn element(&self, selector: &str) -> String {
-        let found = self.of_session("POST", "/element", &json!({ "using": "css selector", "value": selector }));
+        // What was clicked before may still be loading the page that has it.
+        let found = wait_for(&format!("an element `{selector}`"), || {
+            let found = self.of_session("POST", "/elements", &json!({ "using": "css selector", "value": selector }));
+            found.as_array().and_then(|found| found.first().cloned())
+        });
         let name = found.as_object().and_then(|found| found.values().next()).and_then(Value::as_str);
-        name.unwrap_or_else(|| panic!("nothing is `{selector}`: {found}")).to_owned()
+        name.unwrap_or_else(|| panic!("`{selector}` has no name: {found}")).to_owned()
     }
 
     fn of_session(&self, method: &str, path: &str, body: &Value) -> Value {

@@ -103,12 +103,12 @@ impl Inspector {
     /// Those of [`change_all`](Self::change_all).
     //
     // Page after page. A changed job leaves a gap in some listings, and in others those behind it move up: so each page is read again
-    // until nothing in it changes. Workers that claim meanwhile move jobs up behind the walk's back: so there is another walk until one
-    // changes nothing.
+    // until nothing in it changes. Workers that claim meanwhile move jobs up behind the walk's back: so there is another walk until none is
+    // left, or two walks have changed nothing.
     pub async fn change_matching(&self, queue: &str, change: Change, state: JobState, filter: &Filter) -> Result<u64> {
         check_name("queue", queue)?;
         let there = self.stats(queue).await?.count(state);
-        let mut left = there;
+        let (mut left, mut fruitless) = (there, 0);
         loop {
             let (before, mut place) = (left, Some(0));
             while let Some(from) = place.filter(|_| left > 0) {
@@ -122,7 +122,8 @@ impl Inspector {
                     place = next.filter(|next| *next > from);
                 }
             }
-            if left == 0 || left == before {
+            fruitless = if left == before { fruitless + 1 } else { 0 };
+            if left == 0 || fruitless == 2 || self.stats(queue).await?.count(state) == 0 {
                 return Ok(there - left);
             }
         }

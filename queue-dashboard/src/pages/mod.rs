@@ -1,6 +1,8 @@
 //! One page a file. `mod` has the frame around all of them.
 
 pub(crate) mod act;
+mod chart;
+pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod overview;

@@ -9,7 +9,12 @@ use askama::Template;
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
 use queue_core::{Durability, JobState};
 
-use super::{Content, Stale, queues::Row, whole, written};
+use super::{
+    Content, Stale,
+    chart::{Chart, Part},
+    queues::Row,
+    whole, written,
+};
 use crate::{
     format::{number, rate, span},
     guard::Viewer,
@@ -22,11 +27,6 @@ use crate::{
 
 /// How many queues are shown, those with the most to say.
 const QUEUES: usize = 8;
-
-/// The size of the chart in its own units.
-const WIDTH: f64 = 600.0;
-const HEIGHT: f64 = 120.0;
-const GAP: f64 = 1.5;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -53,23 +53,6 @@ struct Tile {
     tone: &'static str,
     note: String,
     link: &'static str,
-}
-
-/// Bars of what was done and what failed, as places in a picture.
-#[derive(Default)]
-struct Chart {
-    bars: Vec<Bar>,
-    top: String,
-    says: String,
-}
-
-struct Bar {
-    x: String,
-    width: String,
-    done_y: String,
-    done_height: String,
-    failed_y: String,
-    failed_height: String,
 }
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>) -> Response {
@@ -161,26 +144,13 @@ fn tiles(snapshot: &Snapshot, rates: Option<Rates>) -> Vec<Tile> {
 }
 
 fn chart(history: &History) -> Chart {
-    let steps = history.steps();
-    let Some(most) = steps.iter().map(|(.., rates)| rates.done + rates.failed).reduce(f64::max) else { return Chart::default() };
-    // A round number, so that the scale does not tremble.
-    let scale = (0..12).flat_map(|power| [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0].map(|n| n * 10_f64.powi(power)));
-    let top = scale.into_iter().find(|top| *top >= most).unwrap_or(most);
-    let place = |ago: Duration| (WIDTH * (1.0 - ago.as_secs_f64() / History::window().as_secs_f64())).max(0.0);
-    let text = |n: f64| format!("{n:.1}");
-    let bars = steps.iter().map(|(ago, long, rates)| {
-        let (from, to) = (place(*ago + *long), place(*ago));
-        let (done, failed) = (rates.done / top * HEIGHT, rates.failed / top * HEIGHT);
-        Bar {
-            x: text(from),
-            width: text((to - from - GAP).max(1.0)),
-            done_y: text(HEIGHT - done),
-            done_height: text(done),
-            failed_y: text(HEIGHT - done - failed),
-            failed_height: text(failed),
-        }
-    });
-    let now = steps.last().map_or(0.0, |(.., rates)| rates.done);
-    let says = format!("Jobs done and failed a second in the last two minutes: at most {}, now {} done.", rate(most), rate(now));
-    Chart { bars: bars.collect(), top: rate(top), says }
+    let place = |ago: Duration| 1.0 - ago.as_secs_f64() / History::window().as_secs_f64();
+    let parts: Vec<Part> = history
+        .steps()
+        .iter()
+        .map(|(ago, long, rates)| Part { from: place(*ago + *long), to: place(*ago), done: rates.done, failed: rates.failed })
+        .collect();
+    Chart::of(&parts, |most, now| {
+        format!("Jobs done and failed a second in the last two minutes: at most {}, now {} done.", rate(most), rate(now))
+    })
 }
