@@ -30,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("jobs-retry", of_mail),
         ("jobs-none", format!("{url}/jobs?state=expired")),
         ("workers", format!("{url}/workers")),
+        ("history", format!("{url}/history")),
         ("missing", format!("{url}/jobs/mail/none")),
     ];
     for (name, path) in [("job-dead", job), ("job-retry", retrying)] {
