@@ -266,6 +266,7 @@ impl Error {
     }
 
     /// An [`Unavailable`](Self::Unavailable) because no connection could be made.
+    #[cfg(feature = "redis")]
     pub(crate) fn unreachable(broker: impl Into<String>, problem: impl Into<String>) -> Self {
         let problem = problem.into();
         Error::unavailable(broker, problem.clone()).caused_by(Unreachable { problem, cause: None })
