@@ -93,8 +93,12 @@ impl Browser {
 
     /// The text that a person sees.
     pub fn text(&self) -> String {
-        let found = self.element("body");
-        self.of_session("GET", &format!("/element/{found}/text"), &Value::Null).as_str().unwrap_or_default().to_owned()
+        // Between the two another page may have come.
+        wait_for("the text of a page that stays", || {
+            let found = self.element("body");
+            let answer = self.answer("GET", &format!("/session/{}/element/{found}/text", self.session), &Value::Null);
+            answer.as_str().map(str::to_owned)
+        })
     }
 
     /// Clicks on what a CSS selector finds, as a person would: it must be visible.
@@ -134,6 +138,16 @@ impl Browser {
             assert!(Instant::now() < until, "never `{script}` at {}: {}", self.url(), self.text());
             std::thread::sleep(Duration::from_millis(30));
         }
+    }
+
+    /// Waits until so many elements are what a CSS selector finds: the page may still be loading.
+    pub fn wait_for_count(&self, selector: &str, count: usize) {
+        wait_for(&format!("{count} elements `{selector}`"), || (self.count(selector) == count).then_some(()));
+    }
+
+    /// Waits until the page has a text.
+    pub fn wait_for_text(&self, text: &str) {
+        wait_for(&format!("the text `{text}`"), || self.text().contains(text).then_some(()));
     }
 
     /// A command of Chromium's own protocol.
@@ -186,6 +200,13 @@ impl Browser {
     }
 
     fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+        let value = self.answer(method, path, body);
+        assert!(value.get("error").is_none(), "{method} {path}: {value}");
+        value
+    }
+
+    /// What the driver answers, which may be an error.
+    fn answer(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("chromedriver is there");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket has timeouts");
@@ -207,9 +228,7 @@ impl Browser {
         let mut body = vec![0; length];
         answer.read_exact(&mut body).unwrap_or_else(|error| panic!("{method} {path}: {error}"));
         let answer: Value = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{method} {path}: {error}"));
-        let value = answer["value"].clone();
-        assert!(value.get("error").is_none(), "{method} {path}: {value}");
-        value
+        answer["value"].clone()
     }
 }
 
