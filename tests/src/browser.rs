@@ -134,7 +134,10 @@ impl Browser {
     /// When it does not in time.
     pub fn wait(&self, script: &str) {
         let until = Instant::now() + PATIENCE;
-        while self.script(&format!("return !!({script})")) != Value::Bool(true) {
+        // A page that is still loading may lack what the script reads.
+        let path = format!("/session/{}/execute/sync", self.session);
+        let body = json!({ "script": format!("return !!({script})"), "args": [] });
+        while self.answer("POST", &path, &body) != Value::Bool(true) {
             assert!(Instant::now() < until, "never `{script}` at {}: {}", self.url(), self.text());
             std::thread::sleep(Duration::from_millis(30));
         }
