@@ -12,6 +12,7 @@ mod memory;
 mod process;
 mod scale;
 mod sqlite;
+mod watching;
 
 use crate::frame::Figure;
 
@@ -30,6 +31,7 @@ pub(crate) fn all() -> Vec<Figure> {
         instructions::figures(),
         sqlite::figures(),
         cluster::figures(),
+        watching::figures(),
     ];
     lists.into_iter().flatten().collect()
 }

@@ -95,6 +95,6 @@ async fn across_processes(folder: &Path) -> Readings {
     ])
 }
 
-fn url(file: &Path) -> String {
+pub(crate) fn url(file: &Path) -> String {
     format!("sqlite://{}", file.display())
 }
