@@ -1,11 +1,16 @@
 //! Pictures of a dashboard: every page at three sizes, in light and in dark. `cargo xtask screenshots` runs it beside the example `scene`:
-//! `screenshots URL FOLDER`.
+//! `screenshots URL FOLDER`. It also says what each page weighs, and how soon it is seen.
 
 use std::{error::Error, fs, path::PathBuf, time::Duration};
 
 use queue_tests::browser::Browser;
 
 const SIZES: [(&str, u32, u32); 3] = [("phone", 375, 812), ("tablet", 820, 1100), ("desk", 1280, 900)];
+
+/// What a page weighs that nobody has in a cache, with its style and script, and when something was first seen of it.
+const FIGURES: &str = "
+    const parts = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
+    return [parts.reduce((sum, part) => sum + part.encodedBodySize, 0), performance.getEntriesByName('first-contentful-paint')[0]?.startTime]";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -48,6 +53,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let whole = browser.script("return Math.min(2600, document.documentElement.scrollHeight)").as_u64().unwrap_or(900);
                 browser.look(width, height.max(u32::try_from(whole)?), dark);
                 fs::write(folder.join(format!("{name}-{size}-{theme}.png")), browser.picture())?;
+                if (size, dark) == ("desk", false) {
+                    let figures = browser.script(FIGURES);
+                    println!("{name:<12} {:>7} bytes, first paint after {:>4.0} ms", figures[0], figures[1].as_f64().unwrap_or(f64::NAN));
+                }
                 browser.look(width, height, dark);
             }
             let wide = browser.script("return document.documentElement.scrollWidth > document.documentElement.clientWidth");
