@@ -54,9 +54,9 @@ enum Outcome {
 
 /// A library crate and its features, each of which must build alone.
 const FEATURES: [(&str, &[&str]); 3] = [
-    ("queue-core", &["", "sqlite", "redis", "sentinel", "cluster", "tls"]),
+    ("queue-core", &["", "sqlite", "redis", "sentinel", "cluster", "tls", "otel"]),
     ("queue-dashboard", &[""]),
-    ("queue-worker", &["", "cli", "dashboard", "sqlite", "redis", "sentinel", "cluster", "tls", "metrics", "prometheus"]),
+    ("queue-worker", &["", "cli", "dashboard", "sqlite", "redis", "sentinel", "cluster", "tls", "metrics", "prometheus", "otel"]),
 ];
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {

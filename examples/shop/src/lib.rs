@@ -4,10 +4,13 @@
 //! - `tasks`: the jobs, declared once for both programs.
 //! - `store`: orders and customers, in a SQLite file of the shop's own.
 //! - `settings`: how long things take.
+//! - `traces`: what a collector of OpenTelemetry is told (feature `otel`).
 
 mod settings;
 mod store;
 mod tasks;
+#[cfg(feature = "otel")]
+pub mod traces;
 mod web;
 
 pub use self::{

@@ -21,10 +21,14 @@ async fn serve() -> Result<(), Box<dyn Error + Send + Sync>> {
     let queue = Client::from_env().await?;
     eprintln!("the queue is {}", queue.info().location);
     let app = router(Arc::new(open_store()?), queue, settings);
+    #[cfg(feature = "otel")]
+    let (app, traces) = (shop::traces::around_requests(app), shop::traces::export()?);
 
     let address = env::var("SHOP_ADDRESS").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
     let listener = tokio::net::TcpListener::bind(&address).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
     println!("http://{}", listener.local_addr()?);
     axum::serve(listener, app).with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) }).await?;
+    #[cfg(feature = "otel")]
+    tokio::task::spawn_blocking(move || traces.map_or(Ok(()), |traces| traces.shutdown())).await??;
     Ok(())
 }

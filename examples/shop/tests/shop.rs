@@ -15,6 +15,9 @@ use queue_tests::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+/// Where spans are exported to.
+const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
 /// A shop that is open.
 struct Shop {
     folder: TempDir,
@@ -23,18 +26,25 @@ struct Shop {
     web: Child,
     address: String,
     worker: Option<Child>,
+    collector: Option<String>,
 }
 
 impl Shop {
     fn open(pay_within: &'static str, url: impl FnOnce(&Path) -> String) -> Self {
+        Shop::traced(pay_within, url, None)
+    }
+
+    /// One whose programs export their spans to this address.
+    fn traced(pay_within: &'static str, url: impl FnOnce(&Path) -> String, collector: Option<String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = url(folder.path());
         let mut command = Command::new(env!("CARGO_BIN_EXE_shop"));
-        let mut web = surroundings(&mut command, &folder, &url, pay_within).stdout(Stdio::piped()).spawn().unwrap();
+        let command = surroundings(&mut command, &folder, &url, pay_within).stdout(Stdio::piped());
+        let mut web = command.envs(collector.iter().map(|collector| (COLLECTOR, collector))).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(web.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("http://").expect("it says where it listens").to_owned();
-        let mut shop = Shop { folder, url, pay_within, web, address, worker: None };
+        let mut shop = Shop { folder, url, pay_within, web, address, worker: None, collector };
         shop.start_worker();
         shop
     }
@@ -45,7 +55,8 @@ impl Shop {
 
     fn start_worker(&mut self) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shop-worker"));
-        let worker = surroundings(&mut command, &self.folder, &self.url, self.pay_within).stdout(Stdio::null()).spawn().unwrap();
+        let command = surroundings(&mut command, &self.folder, &self.url, self.pay_within).stdout(Stdio::null());
+        let worker = command.envs(self.collector.iter().map(|collector| (COLLECTOR, collector))).spawn().unwrap();
         self.worker = Some(worker);
     }
 
@@ -100,6 +111,8 @@ impl Drop for Shop {
 fn surroundings<'a>(command: &'a mut Command, folder: &TempDir, url: &str, pay_within: &str) -> &'a mut Command {
     command.current_dir(folder.path()).env("QUEUE_URL", url).env("SHOP_DB", folder.path().join("shop.db"));
     command.env("SHOP_ADDRESS", "127.0.0.1:0").env("SHOP_PAY_WITHIN", pay_within).env("SHOP_ACTIVATION_MAILS", "200ms,400ms");
+    // The usual time is five seconds.
+    command.env_remove(COLLECTOR).env("OTEL_BSP_SCHEDULE_DELAY", "50");
     command.stdin(Stdio::null()).stderr(Stdio::null())
 }
 
@@ -167,4 +180,75 @@ fn what_is_not_there_is_not_found() {
     assert_eq!(shop.ask("GET", "/orders/1", &Value::Null).0, 404);
     assert_eq!(shop.ask("POST", "/orders/1/pay", &Value::Null).0, 404);
     assert_eq!(shop.ask("GET", "/customers/1", &Value::Null).0, 404);
+}
+
+/// A collector of OpenTelemetry is told of an order: by the web application of the request and its enqueue, by the worker of the run.
+#[cfg(feature = "otel")]
+mod traces {
+    use std::sync::{Arc, Mutex};
+
+    use axum::{Router, body::Bytes, routing::post};
+    use opentelemetry_proto::tonic::{
+        collector::trace::v1::ExportTraceServiceRequest,
+        trace::v1::{Span, span::SpanKind},
+    };
+    use prost::Message;
+
+    use super::*;
+
+    /// What has arrived: the service and the span.
+    type Arrived = Arc<Mutex<Vec<(String, Span)>>>;
+
+    /// A collector, and its address.
+    fn collector() -> (String, Arrived) {
+        let arrived = Arrived::default();
+        let (listener, noted) = (std::net::TcpListener::bind("127.0.0.1:0").unwrap(), arrived.clone());
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        listener.set_nonblocking(true).unwrap();
+        std::thread::spawn(move || {
+            let app = Router::new().route("/v1/traces", post(async move |body: Bytes| note(&noted, &body)));
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async { axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), app).await })
+        });
+        (address, arrived)
+    }
+
+    fn note(arrived: &Arrived, body: &[u8]) {
+        for group in ExportTraceServiceRequest::decode(body).expect("it is the protocol's").resource_spans {
+            let attributes = group.resource.unwrap_or_default().attributes;
+            let name = attributes.into_iter().find(|attribute| attribute.key == "service.name").and_then(|name| name.value);
+            let service = format!("{:?}", name.and_then(|name| name.value));
+            let spans = group.scope_spans.into_iter().flat_map(|scope| scope.spans);
+            arrived.lock().unwrap().extend(spans.map(|span| (service.clone(), span)));
+        }
+    }
+
+    fn wait_for_span(arrived: &Arrived, service: &str, name: &str) -> Span {
+        let fits = |(of, span): &&(String, Span)| of.contains(&format!("\"{service}\"")) && span.name == name;
+        wait_for(&format!("the span {name} of {service}"), || Some(arrived.lock().unwrap().iter().find(fits)?.1.clone()))
+    }
+
+    #[test]
+    fn a_collector_sees_the_request_its_enqueue_and_the_run() {
+        let (address, arrived) = collector();
+        let shop = Shop::traced("200ms", |folder| format!("sqlite://{}", folder.join("queue.db").display()), Some(address));
+        let order = shop.order();
+        shop.wait_for_state(&order, "closed");
+
+        let request = wait_for_span(&arrived, "shop", "POST /orders");
+        let enqueue = wait_for_span(&arrived, "shop", "send orders");
+        assert_eq!((&enqueue.trace_id, &enqueue.parent_span_id), (&request.trace_id, &request.span_id));
+        assert_eq!(enqueue.kind(), SpanKind::Producer);
+        let call = wait_for_span(&arrived, "shop", "enqueue");
+        assert_eq!((&call.trace_id, &call.parent_span_id, call.kind()), (&request.trace_id, &enqueue.span_id, SpanKind::Client));
+
+        // The job had to wait for its time: its run has a trace of its own, which names the enqueue.
+        let run = wait_for_span(&arrived, "shop-worker", "process orders");
+        assert_eq!(run.kind(), SpanKind::Consumer);
+        assert_ne!(run.trace_id, request.trace_id);
+        let links: Vec<_> = run.links.iter().map(|link| (&link.trace_id, &link.span_id)).collect();
+        assert_eq!(links, [(&enqueue.trace_id, &enqueue.span_id)]);
+        let says = |name: &str| run.attributes.iter().any(|attribute| attribute.key == name);
+        assert!(["job", "task", "attempt", "outcome", "messaging.system", "messaging.destination.name"].into_iter().all(says), "{run:?}");
+    }
 }

@@ -6,6 +6,7 @@ use futures_util::{
     FutureExt,
     stream::{FuturesUnordered, StreamExt},
 };
+use tracing::Instrument;
 
 use super::{
     Client, Handle, Job,
@@ -18,6 +19,7 @@ use crate::{
     address::JobAddress,
     broker::{MAX_BYTES, MAX_ITEMS, NewJob},
     error::{Error, Result},
+    observe::spans,
     task::Task,
 };
 
@@ -149,7 +151,18 @@ impl Batches {
     }
 }
 
+/// Stores the jobs of an iterator within a span.
 pub(super) async fn enqueue_all<T: Task>(
+    client: &Client,
+    jobs: Box<dyn Iterator<Item = Job<T>> + Send + '_>,
+) -> Result<Vec<Handle<T>>, EnqueueAllError<T>> {
+    let span = spans::enqueue_all(T::definition().name);
+    let stored = store_all(client, jobs).instrument(span.clone()).await;
+    span.record("jobs", stored.as_ref().map_or_else(EnqueueAllError::stored, Vec::len));
+    stored.inspect_err(|error| spans::refused(&span, error))
+}
+
+async fn store_all<T: Task>(
     client: &Client,
     jobs: Box<dyn Iterator<Item = Job<T>> + Send + '_>,
 ) -> Result<Vec<Handle<T>>, EnqueueAllError<T>> {

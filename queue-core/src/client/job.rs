@@ -162,6 +162,11 @@ impl<T: Task> Job<T> {
         handle.wait(end.saturating_duration_since(Instant::now())).await
     }
 
+    /// The queue that was chosen for it, or else this one.
+    pub(super) fn queue_or<'a>(&'a self, usual: &'a str) -> &'a str {
+        self.options.queue.as_deref().unwrap_or(usual)
+    }
+
     pub(super) fn prepare(self, task: &'static TaskDef, on_enqueue: &EnqueueStack) -> Result<Prepared> {
         prepare(task.name, task.queue, task.priority, &self.payload?, self.options, on_enqueue)
     }
@@ -201,6 +206,15 @@ impl RawJob {
 
     setters!();
 
+    pub(super) fn task(&self) -> &str {
+        &self.task
+    }
+
+    /// The queue that was chosen for it, or else that of its task.
+    pub(super) fn its_queue(&self) -> &str {
+        self.options.queue.as_deref().unwrap_or(&self.default_queue)
+    }
+
     pub(super) fn prepare(self, on_enqueue: &EnqueueStack) -> Result<Prepared> {
         check_name("task", &self.task)?;
         let encode = |problem| Error::Encode { task: self.task.clone(), problem };
@@ -232,6 +246,8 @@ fn prepare(
     if !on_enqueue.is_empty() {
         on_enqueue.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?;
     }
+    #[cfg(feature = "otel")]
+    crate::observe::otel::inject(&mut options.headers);
     let queue = options.queue.as_deref().unwrap_or(queue);
     check_name("queue", queue)?;
     let id = options.id.as_deref().map_or_else(|| Ok(JobId::make()), JobId::given)?;

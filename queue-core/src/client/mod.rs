@@ -22,6 +22,8 @@ pub use self::{
     handle::{Handle, JobResult},
     job::{Job, RawJob},
 };
+use tracing::{Instrument, Span};
+
 use self::{handle::Kept, job::Prepared, producer::Route, sender::Sender};
 use crate::{
     address::JobAddress,
@@ -30,7 +32,7 @@ use crate::{
     error::{Error, Result},
     inspector::Inspector,
     io::BoxFuture,
-    observe::{Observe, Observed},
+    observe::{Observe, Observed, spans},
     task::Task,
 };
 pub use crate::{broker::LONGEST, pending::Pending};
@@ -166,6 +168,9 @@ impl Client {
 
     /// A client of a broker that exists already.
     pub fn with_broker(broker: DynBroker) -> Client {
+        // So that calls have spans.
+        #[cfg(feature = "otel")]
+        let broker = Arc::new(Observed::new(broker, ()));
         Client(Arc::new(Inner::of(broker, EnqueueStack::default())))
     }
 
@@ -296,9 +301,10 @@ impl Client {
     /// finds out).
     pub async fn enqueue<T: Task>(&self, job: Job<T>) -> Result<Handle<T>> {
         let definition = T::definition();
-        let prepared = job.prepare(definition, self.on_enqueue())?;
-        let kept = Kept::of(prepared.retention, definition);
-        let (address, existing, confirmed) = self.enqueue_prepared(prepared).await?;
+        let span = spans::enqueue(definition.name, job.queue_or(definition.queue));
+        let prepared = span.in_scope(|| job.prepare(definition, self.on_enqueue()));
+        let kept = Kept::of(prepared.as_ref().ok().and_then(|prepared| prepared.retention), definition);
+        let (address, existing, confirmed) = self.enqueue_prepared(prepared, span).await?;
         Ok(Handle::new(self.clone(), address, existing, confirmed, kept))
     }
 
@@ -325,7 +331,9 @@ impl Client {
     /// # Errors
     /// Those of [`enqueue`](Self::enqueue).
     pub async fn enqueue_raw(&self, job: RawJob) -> Result<(JobAddress, bool)> {
-        self.enqueue_prepared(job.prepare(self.on_enqueue())?).await.map(|(address, existing, _)| (address, existing))
+        let span = spans::enqueue(job.task(), job.its_queue());
+        let prepared = span.in_scope(|| job.prepare(self.on_enqueue()));
+        self.enqueue_prepared(prepared, span).await.map(|(address, existing, _)| (address, existing))
     }
 
     fn on_enqueue(&self) -> &EnqueueStack {
@@ -342,11 +350,16 @@ impl Client {
         Handle::new(self.clone(), address, true, None, Kept::Unknown)
     }
 
-    async fn enqueue_prepared(&self, prepared: Prepared) -> Result<(JobAddress, bool, Option<Confirmed>)> {
-        let Prepared { address, job, .. } = prepared;
-        let answer = self.sender(&address.queue).enqueue(job).await?;
-        let (existing, confirmed) = answer.of(&address)?;
-        Ok((address, existing, confirmed))
+    /// Stores a job within the span of its enqueue.
+    async fn enqueue_prepared(&self, prepared: Result<Prepared>, span: Span) -> Result<(JobAddress, bool, Option<Confirmed>)> {
+        let stored = async {
+            let Prepared { address, job, .. } = prepared?;
+            span.record("job", tracing::field::display(&address));
+            let answer = self.sender(&address.queue).enqueue(job).await?;
+            let (existing, confirmed) = answer.of(&address)?;
+            Ok((address, existing, confirmed))
+        };
+        stored.instrument(span.clone()).await.inspect_err(|error| spans::refused(&span, error))
     }
 
     fn sender(&self, queue: &Arc<str>) -> Arc<Sender> {

@@ -21,6 +21,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::{Instant, timeout_at},
 };
+use tracing::Instrument;
 
 use super::{
     callers::{Callers, Waiter},
@@ -139,7 +140,7 @@ impl Sender {
             drop(permit);
             outcome
         };
-        on_broker(&self.route.broker, concluded).await.map_err(Failure::Refused)?
+        on_broker(&self.route.broker, concluded.in_current_span()).await.map_err(Failure::Refused)?
     }
 
     /// Takes a permit. Waits for it on the I/O thread: the caller's runtime may have no clock.

@@ -30,6 +30,11 @@
 
 mod calls;
 mod observed;
+#[cfg(feature = "otel")]
+#[doc(hidden)]
+pub mod otel;
+#[doc(hidden)]
+pub mod spans;
 
 use std::{sync::Arc, time::Duration};
 
@@ -59,6 +64,11 @@ pub trait Observe: Send + Sync + 'static {
     /// A call of this verb has ended so, after this time. It is called on the thread of the caller, or on the broker's I/O thread: it must
     /// not block. A panic is caught and changes nothing for the call.
     fn call(&self, verb: &'static str, outcome: CallOutcome, elapsed: Duration);
+}
+
+/// Nobody hears of anything.
+impl Observe for () {
+    fn call(&self, _: &'static str, _: CallOutcome, _: Duration) {}
 }
 
 impl<O: Observe + ?Sized> Observe for Arc<O> {

@@ -28,6 +28,8 @@ impl Observed {
 
     async fn timed<A: Answer>(&self, verb: &'static str, call: impl Future<Output = A> + Send) -> A {
         let mut running = Running { observer: &*self.observer, verb, begun: Instant::now(), outcome: CallOutcome::Cancelled };
+        #[cfg(feature = "otel")]
+        let call = tracing::Instrument::instrument(call, super::otel::call(verb));
         let answer = call.await;
         running.outcome = answer.error().map_or(CallOutcome::Ok, |error| CallOutcome::Failed(error.kind()));
         answer

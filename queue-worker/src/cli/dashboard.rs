@@ -7,8 +7,8 @@ use queue_dashboard::{Options, Server};
 
 use super::{
     exit::{Exit, Failure, note},
+    log::Log,
     output::print,
-    work::log_to_stderr,
 };
 
 /// The environment variable with the token.
@@ -47,7 +47,7 @@ pub(super) struct DashboardArgs {
 }
 
 pub(super) async fn dashboard(look: impl AsyncFnOnce() -> Result<Client, Error>, args: DashboardArgs) -> Result<(), Failure> {
-    log_to_stderr();
+    let log = Log::begin()?;
     let mut options = Options::default();
     options.bind = args.bind;
     options.token = token(&args)?;
@@ -61,7 +61,9 @@ pub(super) async fn dashboard(look: impl AsyncFnOnce() -> Result<Client, Error>,
     if std::io::stderr().is_terminal() {
         note(if args.allow_actions { "Ctrl-C stops it" } else { "read-only; --allow-actions adds the buttons; Ctrl-C stops it" });
     }
-    server.run(asked_to_stop()).await.map_err(|error| setup(&error))
+    let ended = server.run(asked_to_stop()).await.map_err(|error| setup(&error));
+    log.end().await;
+    ended
 }
 
 fn token(args: &DashboardArgs) -> Result<Option<String>, Failure> {

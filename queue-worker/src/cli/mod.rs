@@ -11,12 +11,15 @@ mod doctor;
 mod enqueue;
 mod exit;
 mod jobs;
+mod log;
 mod output;
 mod queues;
 mod repair;
 mod show;
 mod status;
 mod tasks;
+#[cfg(feature = "otel")]
+mod traces;
 mod work;
 mod workers;
 

@@ -1,12 +1,13 @@
 //! `work`: runs jobs.
 
-use std::{error::Error, io::IsTerminal, process::ExitCode};
+use std::{error::Error, process::ExitCode};
 
 use queue_core::{Client, outcome::error_text};
 
 use super::{
     args::WorkArgs,
     exit::{Exit, Failure, note},
+    log::Log,
 };
 use crate::{QueueConfig, Worker, patience::Patience, time::now, tuning::LONGEST_PAUSE};
 
@@ -14,7 +15,16 @@ pub(super) async fn work<F>(url: Option<&str>, args: WorkArgs, setup: F) -> Resu
 where
     F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
 {
-    log_to_stderr();
+    let log = Log::begin()?;
+    let ended = run(url, args, setup).await;
+    log.end().await;
+    ended
+}
+
+async fn run<F>(url: Option<&str>, args: WorkArgs, setup: F) -> Result<ExitCode, Failure>
+where
+    F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
+{
     // It waits for its broker: see `Worker::run`.
     let client = match url {
         Some(url) => opened(url).await?,
@@ -79,15 +89,4 @@ fn configured(mut worker: Worker, args: WorkArgs) -> Worker {
         worker = worker.health(address);
     }
     worker
-}
-
-/// Logs at level `info`, or as `RUST_LOG` says, unless the application has set up its own logging.
-pub(super) fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .try_init();
 }

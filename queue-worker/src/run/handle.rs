@@ -11,6 +11,7 @@ use queue_core::{
     BoxFuture, JobContext, Outcome,
     context::CancelCause,
     handler::{Call, HandlerDef, RunFn},
+    observe::spans,
     outcome::panic_text,
 };
 use tokio::{
@@ -27,8 +28,8 @@ type Caught = Result<Outcome, Box<dyn Any + Send>>;
 
 impl Run {
     /// Runs the handler to its end, within all middleware.
-    pub(super) async fn handle(&self, handler: &HandlerDef, call: Call, context: &JobContext) -> Outcome {
-        let span = self.span(context);
+    pub(super) async fn handle(&self, handler: &HandlerDef, call: Call, context: &JobContext, waited: bool) -> Outcome {
+        let span = self.span(context, waited);
         let (middleware, notice) = (&self.shared.middleware, self.shared.settings.notice());
         let handled = async {
             match handler.run {
@@ -45,15 +46,20 @@ impl Run {
             }
         };
         let outcome = if span.is_disabled() { handled.await } else { handled.instrument(span.clone()).await };
+        spans::ended(&span, &outcome);
         tracing::trace!(job = %address(&self.queue, context.id()), task = handler.task.name, claim = context.claim(), "ended: {outcome:?}");
         outcome
     }
 
     /// What the handler logs belongs to its job, and to the trace of whoever enqueued it.
-    fn span(&self, context: &JobContext) -> tracing::Span {
-        let trace = context.header("traceparent");
-        let (job, task) = (address(&self.queue, context.id()), context.task());
-        tracing::info_span!("job", %job, task, attempt = context.attempt(), traceparent = trace)
+    fn span(&self, context: &JobContext, waited: bool) -> tracing::Span {
+        let job = address(&self.queue, context.id());
+        let span = spans::run(&job, &self.queue, context.task(), context.attempt(), context.header("traceparent"));
+        #[cfg(feature = "otel")]
+        queue_core::observe::otel::follow(&span, context.headers(), waited);
+        #[cfg(not(feature = "otel"))]
+        let _ = waited;
+        span
     }
 }
 

@@ -85,13 +85,13 @@ impl Run {
         let envelope = self.decode(&delivery)?;
         let known = self.find(&envelope, &delivery)?;
         let options = Options::of(&self.shared, known.handler.task, &envelope);
-        let waited = self.waited(&envelope, &delivery);
+        let (waited, had_to) = (self.waited(&envelope, &delivery), envelope.delay_ms.is_some() || envelope.at_ms.is_some());
         let payload = find::payload_range(&delivery.envelope, envelope.payload);
         let context = self.inject(known, &delivery, envelope.headers, &options);
         self.announce(&context, known.handler.task.on_isolation)?;
         let call = Call::new(delivery.envelope, payload, context.clone(), options.keep.is_some());
         let began = now();
-        let outcome = self.handle(known.handler, call, &context).await;
+        let outcome = self.handle(known.handler, call, &context, had_to).await;
         *ran = Some(Ran { waited, took: now().saturating_duration_since(began) });
         Ok(self.ending(outcome, known.handler.task, &options, &context))
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{Audit, CrashRule, Due, DynBroker, JobState, OverdueLane, ProcessId, Register, SweepLimits, Turn},
+    broker::{Audit, CrashRule, Due, DynBroker, Enqueued, JobState, OverdueLane, ProcessId, Register, SweepLimits, Turn},
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
@@ -25,6 +25,7 @@ on_servers! {
     a_lease_that_is_not_over_is_not_fenced_by_whoever_knows_its_end
     a_late_repair_gives_no_job_a_second_place
     a_late_look_at_what_has_gone_on_finds_nothing
+    an_id_whose_digest_is_lost_is_still_taken
     a_time_that_never_comes_is_told_as_one_far_away
     a_round_of_any_size_can_be_unpacked
     what_a_beat_brings_is_bounded
@@ -119,6 +120,19 @@ async fn a_late_look_at_what_has_gone_on_finds_nothing(kind: Kind) {
     assert_eq!(broker.audit(QUEUE, audit).await.unwrap().len(), 1);
     let look = watch.call_with("\"=ghost\"");
     assert_eq!(server.ask::<Vec<String>>(&look.iter().map(String::as_str).collect::<Vec<_>>()).unwrap(), [""; 0]);
+}
+
+/// Without its digest nobody knows whether it is the same job: it is taken for that one, and no second job comes to be.
+async fn an_id_whose_digest_is_lost_is_still_taken(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let mut producer = Producer::on(&broker, QUEUE).await;
+    producer.stored(vec![given("g", "g")]).await;
+    assert_eq!(server.ask::<usize>(&["DEL", "queue:{late}:given"]).unwrap(), 1);
+    assert_eq!(producer.send(vec![given("g", "g")]).await, [Enqueued::Existing]);
+    assert_eq!(producer.send(vec![given("g", "another")]).await, [Enqueued::IdConflict], "the digest is known again");
+    let mut lane = Lane::on(&broker, QUEUE).await;
+    assert_eq!(lane.claim(2).await.len(), 1, "it is one job");
 }
 
 /// Infinity is a score like others, and so is one that no clock reaches.

@@ -214,7 +214,7 @@ mutants! {
         "enqueue: a priority of many sets its bit": "      mark('p')\n" => "";
         "enqueue: a large job sets its bit": "  mark('l')\n" => "";
     }
-    CORRUPT "queue-core/src/redis/enqueue/groups.lua" {
+    LATE "queue-core/src/redis/enqueue/groups.lua" {
         "other hands: a lost digest makes no second job": "if not known and not record and call" => "if false and call";
     }
     REDIS "queue-core/src/redis/enqueue/enqueue.lua" {

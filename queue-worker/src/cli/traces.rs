@@ -1,0 +1,54 @@
+//! The export of spans to a collector of OpenTelemetry, by its protocol OTLP over HTTP. The variables are those of OpenTelemetry.
+
+use std::path::Path;
+
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_otlp::SpanExporter;
+use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
+use tracing_subscriber::{EnvFilter, Layer, Registry};
+
+use super::exit::{Exit, Failure};
+
+/// Where spans go. Without one of these variables none are exported.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+
+/// What is exported: the spans of the application and of the queue, with the calls to the broker that belong to one of them.
+const EXPORTED: &str = "info,queue_core::observe=debug";
+
+/// Those that wait to be exported.
+pub(super) struct Traces(SdkTracerProvider);
+
+impl Traces {
+    /// Begins, if a variable says where to. The layer is one of the program's subscriber.
+    pub(super) fn begin() -> Result<Option<(Traces, Box<dyn Layer<Registry> + Send + Sync>)>, Failure> {
+        let set = |variable: &&&str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+        let Some(variable) = ENDPOINTS.iter().find(set) else { return Ok(None) };
+        let exporter = SpanExporter::builder().with_http().build();
+        let exporter =
+            exporter.map_err(|error| Failure::new(Exit::Setup, format!("spans cannot be exported as {variable} says: {error}")))?;
+        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource()).build();
+        let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("queue")).with_filter(EnvFilter::new(EXPORTED));
+        Ok(Some((Traces(provider), layer.boxed())))
+    }
+
+    /// Exports what is left. What cannot be exported is lost, which is told.
+    pub(super) async fn end(self) {
+        // It waits for the thread that exports.
+        let ended = tokio::task::spawn_blocking(move || self.0.shutdown()).await;
+        if let Ok(Err(error)) = ended {
+            tracing::warn!(%error, "the last spans were not exported");
+        }
+    }
+}
+
+/// The name of the service is that of the program, unless `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` say otherwise.
+fn resource() -> Resource {
+    let named = ["OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"].iter().any(|variable| {
+        std::env::var(variable).is_ok_and(|value| *variable == "OTEL_SERVICE_NAME" && !value.is_empty() || value.contains("service.name="))
+    });
+    let program = std::env::args().next().and_then(|program| Some(Path::new(&program).file_stem()?.to_string_lossy().into_owned()));
+    match program.filter(|_| !named) {
+        Some(program) => Resource::builder().with_service_name(program).build(),
+        None => Resource::builder().build(),
+    }
+}
