@@ -116,3 +116,25 @@ impl Drop for Waiting {
         self.0.lock().waiting -= 1;
     }
 }
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use queue_core::Client;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_outage_is_over_when_no_request_waits_for_an_answer_any_more() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let outage = Outage::new(client.broker().clone());
+        let is_over = || outage.lock().begun.is_none();
+        let problem = Error::Internal("no answer".to_owned());
+        let (one, other) = (outage.met(now(), &problem), outage.met(now(), &problem));
+        drop(one);
+        outage.answered();
+        assert!(!is_over(), "a part of the broker answers, and another request waits");
+        drop(other);
+        outage.answered();
+        assert!(is_over());
+    }
+}

@@ -36,6 +36,8 @@ on_servers! {
 /// The stages of a search, at which others do something.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    /// Before the script is asked which jobs are in no other place.
+    Asks,
     /// Before its first read.
     Begins,
     /// Before the script looks for the first time.
@@ -47,10 +49,12 @@ enum Stage {
 
 /// An audit between whose requests something is done.
 async fn audit_beside<F: Future<Output = ()> + Send>(server: &Server, mut work: impl FnMut(Stage) -> F + Send + 'static) -> Vec<Damage> {
-    let (handle, mut stage) = (Handle::current(), Stage::Begins);
+    let (handle, mut stage) = (Handle::current(), Stage::Asks);
     let proxy = Proxy::with_gate(server.port(), move |request| {
         let has = |word: &[u8]| request.windows(word.len()).any(|window| window == word);
         let (comes, next) = match stage {
+            // Another part of the audit reads lists, too.
+            Stage::Asks => (has(b"\r\nunplaced\r\n"), Stage::Begins),
             Stage::Begins => (has(b"\r\nLRANGE\r\n"), Stage::Looks),
             Stage::Looks => (has(b"\r\nstrays\r\n"), Stage::CatchesUp),
             Stage::CatchesUp => (has(b"\r\nLRANGE\r\n"), Stage::Over),
@@ -91,7 +95,7 @@ async fn comes_back(kind: Kind, ending: impl Fn() -> Ending + Send + Clone + 'st
                 }
                 // What came back recedes further while it is looked for.
                 Stage::CatchesUp => drop(put(&others, QUEUE, LOOK / 2).await),
-                Stage::Over => (),
+                Stage::Asks | Stage::Over => (),
             }
         }
     })

@@ -373,7 +373,7 @@ mutants! {
     LOG_LINES "queue-worker/src/reclaimer.rs" {
         "worker: a job that died with its processes is told of": "letters::crashed(shared, name, &reclaimed.buried).await" => "()";
     }
-    LOG_LINES "queue-worker/src/outage.rs" {
+    WORKER "queue-worker/src/outage.rs" {
         "worker: an outage is not over while a request has no answer": "state.waiting > 0" => "false";
     }
     WORKER "queue-worker/src/pump/stop.rs" {
@@ -393,7 +393,7 @@ mutants! {
         "worker: what is little does not wait for ever": "until <= now" => "false";
         "worker: a low limit is much": "self.part().max(self.slots.div_ceil(8)).min(most)" => "self.part().max(self.slots.div_ceil(8))";
     }
-    ANNOUNCED "queue-worker/src/pump/reason.rs" {
+    WORKER "queue-worker/src/pump/reason.rs" {
         "hints: what has been found is no news": "as_of.is_some() && as_of < self.found_all" => "false";
         "hints: an answer takes along what was announced before": "news.as_of().is_none() || news.as_of() >= as_of" => "true";
     }
