@@ -73,7 +73,7 @@ fn ending(ending: &broker::Ending) -> Ending {
         broker::Ending::Cancel { .. } => Ending::Cancel,
         broker::Ending::Expire => Ending::Expire,
         broker::Ending::Release => Ending::Release,
-        broker::Ending::Park { .. } => Ending::Park,
+        broker::Ending::Park { .. } | broker::Ending::Unreadable { .. } => Ending::Park,
         _ => Ending::Void,
     }
 }

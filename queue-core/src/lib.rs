@@ -189,7 +189,7 @@ pub use self::{
     failure::Failure,
     handler::{DataNeed, Handler},
     inject::Inject,
-    inspector::{AttemptError, Filter, Inspector, JobRecord, Page, Running, Walk, WorkerRecord},
+    inspector::{AttemptError, Filter, Inspector, JobRecord, Page, Running, UnreadableBy, Walk, WorkerRecord},
     io::BoxFuture,
     middleware::{Middleware, Next},
     outcome::{CancelCause, Outcome, TaskFailure, TaskResult, TaskReturn},

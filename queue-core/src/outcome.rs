@@ -48,7 +48,7 @@ pub enum Outcome {
     /// retried with the task's backoff; otherwise the job is released uncharged. From a run that was not told to stop, this counts as
     /// failed.
     Stopped(CancelCause),
-    /// The parameters could not be decoded, for this reason: → `dead`.
+    /// The parameters could not be decoded, for this reason: → `parked` for another release, and `dead` if none can in time.
     Undecodable(String),
 }
 

@@ -159,7 +159,7 @@ fn paused(_: &Snapshot, queue: &Queue) -> Option<Finding> {
 }
 
 fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
-    let Group { queue, state, task, reason, jobs, error } = group;
+    let Group { queue, state, task, reason, jobs, error, releases: failed } = group;
     let total = snapshot.count(Some(queue), *state);
     // What is alike in all that were looked at is probably so in the others, too.
     let looked_at = total.min(SAMPLE as u64);
@@ -168,6 +168,15 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     let word = if n == 1 { "job" } else { "jobs" };
     let task = if task.is_empty() { format!("{word} that cannot be decoded") } else { format!("{word} of the task `{task}`") };
     let (tone, text, way_out) = match state {
+        JobState::Parked if !failed.is_empty() => {
+            let word = if failed.len() == 1 { "release" } else { "releases" };
+            let text = format!("Parked in `{queue}`: {of_them} {task}, which {word} {} cannot read.", short(&failed.join(", "), 60));
+            (
+                Tone::Bad,
+                text,
+                "Deploy a release that reads their parameters: its workers take them. Without one they are buried after a day.",
+            )
+        }
         JobState::Parked => {
             let releases = releases(&snapshot.details.workers, queue);
             let up = if releases.is_empty() { "no worker is up".to_owned() } else { format!("up: {}", releases.join(", ")) };

@@ -60,13 +60,15 @@ pub(crate) struct Details {
     pub(crate) holds: BTreeMap<ProcessId, (u64, SystemTime)>,
 }
 
-/// Jobs of a queue with the same state, task and reason.
+/// Jobs of a queue with the same state, task, reason and releases.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) queue: String,
     pub(crate) state: JobState,
     pub(crate) task: String,
     pub(crate) reason: &'static str,
+    /// The releases that could not read them, of parked ones.
+    pub(crate) releases: Vec<String>,
     /// How many of the jobs that were looked at.
     pub(crate) jobs: u64,
     /// The error of one of them.
@@ -172,15 +174,17 @@ async fn sample(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<Jo
 }
 
 async fn look_into(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<Group> {
-    let mut found: BTreeMap<(String, &'static str), (u64, JobRecord)> = BTreeMap::new();
+    let mut found: BTreeMap<(String, &'static str, Vec<String>), (u64, JobRecord)> = BTreeMap::new();
     for job in sample(inspector, queue, state).await {
-        let key = (job.task.clone().unwrap_or_default(), job.reason.map_or("", |reason| reason.name()));
+        let releases = job.unreadable.as_ref().map(|unreadable| unreadable.releases.clone()).unwrap_or_default();
+        let key = (job.task.clone().unwrap_or_default(), job.reason.map_or("", |reason| reason.name()), releases);
         found.entry(key).and_modify(|(jobs, last)| (*jobs, *last) = (*jobs + 1, job.clone())).or_insert((1, job));
     }
     let mut groups = Vec::new();
-    for ((task, reason), (jobs, example)) in found {
-        let error = example.last_error().filter(|_| state != JobState::Parked).map(str::to_owned);
-        groups.push(Group { queue: queue.name.clone(), state, task, reason, jobs, error });
+    for ((task, reason, releases), (jobs, example)) in found {
+        let told = state != JobState::Parked || !releases.is_empty();
+        let error = example.last_error().filter(|_| told).map(str::to_owned);
+        groups.push(Group { queue: queue.name.clone(), state, task, reason, releases, jobs, error });
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.jobs));
     groups

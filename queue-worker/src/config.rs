@@ -100,6 +100,8 @@ pub(crate) struct Settings {
     pub(crate) retention: Option<Duration>,
     pub(crate) crashes: CrashRule,
     pub(crate) sweep: SweepLimits,
+    /// How long a job waits for a release that can read it.
+    pub(crate) unreadable_for: Duration,
 }
 
 impl Default for Settings {
@@ -116,6 +118,7 @@ impl Default for Settings {
             retention: None,
             crashes: CrashRule::default(),
             sweep: SweepLimits::default(),
+            unreadable_for: Duration::from_secs(24 * 3600),
         }
     }
 }

@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) process: ProcessId,
     /// What it says of itself when a lane registers.
     pub(crate) info: WorkerInfo,
+    /// Its release.
+    pub(crate) release: Arc<str>,
     pub(crate) settings: Settings,
     pub(crate) environment: Arc<Environment>,
     pub(crate) middleware: Stack,
@@ -99,12 +101,13 @@ pub(crate) struct Known {
 }
 
 impl Shared {
-    fn new(plan: &Plan, info: WorkerInfo) -> Self {
+    fn new(plan: &Plan, info: WorkerInfo, release: &str) -> Self {
         let (broker, registry) = (plan.client.broker().clone(), &plan.registry);
         let known = |name| registry.get(name).map(|handler| (name, Known { handler, name: handler.task.name.into() }));
         Shared {
             process: ProcessId::random(),
             info,
+            release: release.into(),
             settings: plan.settings.clone(),
             environment: plan.environment.clone(),
             middleware: plan.middleware.clone(),
@@ -139,7 +142,7 @@ impl Shared {
             health: None,
             release: None,
         };
-        Arc::new(Shared::new(&plan, WorkerInfo::default()))
+        Arc::new(Shared::new(&plan, WorkerInfo::default(), "alone"))
     }
 
     /// The broker has answered.
@@ -167,12 +170,12 @@ impl Shared {
 /// Waits for the broker, starts everything, and ends with the worker.
 pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result<Stopped, WorkerError> {
     let broker = plan.client.broker().clone();
-    let info = tokio::select! {
+    let (info, release) = tokio::select! {
         info = identity::info(plan.release.clone(), plan.registry.names()) => info,
         // It was told to stop, or nobody can tell it any more.
         _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
     };
-    let shared = Arc::new(Shared::new(&plan, info));
+    let shared = Arc::new(Shared::new(&plan, info, &release));
     let (events, received) = mpsc::unbounded_channel::<Event>();
     let (batches, dispatched) = mpsc::unbounded_channel();
     let over = CancellationToken::new();

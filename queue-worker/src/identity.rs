@@ -14,14 +14,14 @@ pub(crate) const RELEASE: &str = "QUEUE_RELEASE";
 /// What is told of a release or a host that cannot be found out.
 const UNKNOWN: &str = "unknown";
 
-/// What a worker of this release says of itself. Without a release, the executable is read, on a thread that may block.
-pub(crate) async fn info(release: Option<String>, tasks: impl Iterator<Item = &str> + Send) -> WorkerInfo {
+/// What a worker of this release says of itself, and its release. Without one, the executable is read, on a thread that may block.
+pub(crate) async fn info(release: Option<String>, tasks: impl Iterator<Item = &str> + Send) -> (WorkerInfo, String) {
     let release = match release {
         Some(release) => release,
         // The runtime may be shutting down.
         None => tokio::task::spawn_blocking(digest).await.unwrap_or_else(|_| UNKNOWN.to_owned()),
     };
-    WorkerInfo::new(&host(), std::process::id(), &release, tasks)
+    (WorkerInfo::new(&host(), std::process::id(), &release, tasks), release)
 }
 
 /// The release that a worker was told to be: by the program, else by the environment.
@@ -37,6 +37,9 @@ pub(crate) fn problem(release: &str) -> Option<String> {
     }
     if release.len() > TEXT_MAX {
         return Some(format!("the release has {} bytes; use at most {TEXT_MAX}", release.len()));
+    }
+    if release.contains(char::is_control) {
+        return Some(format!("release {release:?} has a control character in it; use a name such as `v42`"));
     }
     None
 }
@@ -137,6 +140,7 @@ mod tests {
     fn a_release_has_a_name_of_some_length() {
         assert_eq!(problem("v42"), None);
         assert!(problem("").unwrap().contains("is empty"));
+        assert!(problem("v4\n2").unwrap().contains("control character"));
         assert!(problem(&"v".repeat(257)).unwrap().contains("257 bytes"));
     }
 }

@@ -1,13 +1,14 @@
-//! Sweeps: removes idle producers, remembered ids and kept jobs past their retention. Audits: repairs damage that another program
+//! Sweeps: buries jobs that no release could read in their time, and removes idle producers, remembered ids and kept jobs past their retention. Audits: repairs damage that another program
 //! did.
 
 use std::{sync::Arc, time::Duration};
 
-use queue_core::broker::{Audit, Damage};
+use queue_core::broker::{Audit, BuryReason, Damage};
 
 use crate::{
     duty::Pass,
     engine::Shared,
+    letters,
     tuning::{AUDIT, CALLS, ROUND, TOLD},
 };
 
@@ -32,11 +33,14 @@ impl Janitor {
         Janitor { shared, rounds: 0 }
     }
 
-    async fn sweep(&self, queue: &str, round: &mut Round) {
+    async fn sweep(&self, at: usize, round: &mut Round) {
+        let queue = &*self.shared.queues[at];
         for _ in 0..CALLS {
             match self.shared.broker.sweep(queue, &self.shared.settings.sweep).await {
                 Ok(swept) if swept.is_empty() => return,
                 Ok(swept) => {
+                    letters::buried(&self.shared, queue, &swept.buried, BuryReason::Undecodable).await;
+                    self.shared.tallies.buried(at, swept.buried.len());
                     round.removed += swept.producers + swept.remembered + swept.dead + swept.ended;
                     tracing::debug!(queue, ?swept, "sweep done");
                 }
@@ -88,8 +92,8 @@ impl Pass for Janitor {
     /// One round over all queues.
     async fn tick(&mut self) -> Round {
         let mut round = Round::default();
-        for queue in &self.shared.queues {
-            self.sweep(queue, &mut round).await;
+        for (at, queue) in self.shared.queues.iter().enumerate() {
+            self.sweep(at, &mut round).await;
             if self.rounds.is_multiple_of(AUDIT) {
                 self.repair(queue, &mut round).await;
             }

@@ -1,4 +1,4 @@
-//! Dead letters: each is one line, whichever way its job died. No duty: the pump and the reclaimer tell of them.
+//! Dead letters: each is one line, whichever way its job died. No duty: the pump, the reclaimer and the janitor tell of them.
 
 use std::fmt;
 
@@ -61,15 +61,15 @@ pub(crate) fn unconfirmed(queue: &str, burials: &mut Vec<Burial>) {
     }
 }
 
-/// Tells of jobs that were buried because the processes that ran them died too often.
-pub(crate) async fn crashed(shared: &Shared, queue: &str, ids: &[JobId]) {
+/// Tells of jobs that the broker has buried by itself.
+pub(crate) async fn buried(shared: &Shared, queue: &str, ids: &[JobId], reason: BuryReason) {
     for id in ids {
         // Without an answer, or if somebody has removed it since, the address has to do.
         let record = shared.broker.show(queue, id).await.ok().flatten();
         let task = record.as_ref().and_then(|record| Some(Envelope::decode(&record.envelope).ok()?.task.into_owned()));
         let (attempts, crashes) = record.as_ref().map_or((0, None), |record| (record.attempts, Some(record.crashes)));
         let error = record.as_ref().and_then(|record| Some(record.failures.last()?.message.as_str()));
-        tell(queue, id, task.as_deref(), BuryReason::Crashed, attempts, crashes, error);
+        tell(queue, id, task.as_deref(), reason, attempts, crashes.filter(|crashes| *crashes > 0), error);
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
 use futures_util::future::join_all;
 use queue_core::{
     Error, Result,
-    broker::{Ahead, MAX_ITEMS, OverdueLane, OverdueLanes},
+    broker::{Ahead, BuryReason, MAX_ITEMS, OverdueLane, OverdueLanes},
 };
 
 use crate::{
@@ -229,7 +229,7 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
         }
         metrics::reclaimed(name, moved, reclaimed.charged + reclaimed.buried.len());
         shared.tallies.reclaimed(queue, reclaimed.charged, reclaimed.buried.len());
-        letters::crashed(shared, name, &reclaimed.buried).await;
+        letters::buried(shared, name, &reclaimed.buried, BuryReason::Crashed).await;
         fenced = moved + reclaimed.forgotten > 0;
     }
     Ok(all)

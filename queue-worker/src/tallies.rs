@@ -78,7 +78,7 @@ impl Tallies {
             }
             Ending::Cancel { .. } => counts.cancelled += 1,
             Ending::Expire => counts.expired += 1,
-            Ending::Park { .. } => counts.parked += 1,
+            Ending::Park { .. } | Ending::Unreadable { .. } => counts.parked += 1,
             _ => counts.released += 1,
         }
     }
@@ -90,6 +90,13 @@ impl Tallies {
             let counts = &mut self.cell(&mut queues, queue, OTHERS).tally.counts;
             counts.crashed += (charged + buried) as u64;
             counts.dead += buried as u64;
+        }
+    }
+
+    /// Jobs were buried that no release could read.
+    pub(crate) fn buried(&self, queue: usize, jobs: usize) {
+        if jobs > 0 {
+            self.cell(&mut self.lock(), queue, OTHERS).tally.counts.dead += jobs as u64;
         }
     }
 
@@ -130,7 +137,7 @@ fn outcome(ending: &Ending) -> &'static str {
         Ending::Bury { .. } => "dead",
         Ending::Cancel { .. } => "cancelled",
         Ending::Expire => "expired",
-        Ending::Park { .. } => "parked",
+        Ending::Park { .. } | Ending::Unreadable { .. } => "parked",
         _ => "released",
     }
 }

@@ -184,6 +184,15 @@ impl Worker {
         self
     }
 
+    /// How long a job whose parameters this worker's release cannot read waits for another release that can. Default: 24 h.
+    ///
+    /// The job is parked, and offered once to the workers of each other [release](Self::release). When this time is over since the first
+    /// release has failed on it, the job is buried as `undecodable`. With a zero duration it is buried at once.
+    pub fn unreadable_for(mut self, time: Duration) -> Self {
+        self.settings.unreadable_for = time;
+        self
+    }
+
     /// The longest time of one attempt, unless task or job set it. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);

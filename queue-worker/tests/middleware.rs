@@ -157,7 +157,7 @@ async fn what_becomes_of_a_handler_that_fails_is_seen() {
     let (bad, _) = client.enqueue_raw(RawJob::new("undecodable", vec![0x80]).queue("plain")).await.unwrap();
     run(worker(&client, &probe).middleware(Notes("notes", probe.clone())), async {
         assert_eq!(dead(&panicked).await, "failed: panicked: as it must");
-        address_in(&client, &bad, JobState::Dead).await;
+        address_in(&client, &bad, JobState::Parked).await;
     })
     .await;
     assert_eq!(probe.count(r#"notes: Panicked("as it must")"#), 1);

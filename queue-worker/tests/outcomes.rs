@@ -331,12 +331,12 @@ async fn a_snooze_without_end_hurts_nobody() {
 }
 
 #[tokio::test]
-async fn an_undecodable_payload_is_buried_with_its_bytes_and_its_neighbours_run() {
+async fn an_undecodable_payload_may_be_buried_at_once_with_its_bytes_and_its_neighbours_run() {
     let client = memory().await;
     let payload = b"\x81\xa6number\xa4four".to_vec();
     let (bad, _) = client.enqueue_raw(RawJob::new("double", payload.clone()).queue("ok")).await.unwrap();
     let fine = double::job(4).enqueue(&client).await.unwrap();
-    run(worker(&client, &Arc::default()), async {
+    run(worker(&client, &Arc::default()).unreadable_for(Duration::ZERO), async {
         address_in(&client, &bad, JobState::Dead).await;
         until_state(&fine, Some(JobState::Done)).await;
     })

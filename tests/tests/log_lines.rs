@@ -58,7 +58,12 @@ on_servers! {
 
 fn worker(client: &Client, gate: &Arc<Gate>) -> Worker {
     let worker = Worker::new(client.clone()).registry(Registry::empty());
-    let worker = worker.register::<sound>().register::<gives_up>().register::<hopeless>().register::<kills_its_process>();
+    let worker = worker
+        .unreadable_for(Duration::ZERO)
+        .register::<sound>()
+        .register::<gives_up>()
+        .register::<hopeless>()
+        .register::<kills_its_process>();
     worker.register::<runs_on>().shared_data(gate.clone()).lease(LEASE)
 }
 

@@ -46,7 +46,7 @@ where
 {
     let client = Client::connect("sqlite://:memory:").await.unwrap();
     let handle = job.enqueue(&client).await.unwrap();
-    let worker = Worker::new(client).registry(Registry::empty()).register::<T>().data(Calls::default());
+    let worker = Worker::new(client).registry(Registry::empty()).register::<T>().data(Calls::default()).unreadable_for(Duration::ZERO);
     let mut why = String::new();
     let buried = async {
         if let JobResult::Dead(reason) = handle.wait(PATIENCE).await.unwrap() {

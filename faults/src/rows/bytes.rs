@@ -19,11 +19,22 @@ use crate::{
 pub(super) const ROWS: &[Row] = &[
     Row {
         number: "M16",
-        name: "payloads of another deployment, of which some cannot be read",
+        name: "payloads of another deployment, which this release cannot read",
         grade: Grade::S,
         columns: BOTH,
         setup: || Setup { jobs: 600, mix: Mix { cancelled: 0, ..Mix::default() }, ..Setup::default() },
-        harm: |bed| among_jobs(bed, strangers(), Wish::Dead),
+        harm: |bed| {
+            Box::pin(async move {
+                among_jobs(bed, wished(strangers(), Wish::Any)).await?;
+                until_parked(bed, strangers().len()).await?;
+                // Each says which release cannot read it.
+                let parked = bed.client.inspector().list(QUEUE, JobState::Parked, 0, 100).await?.jobs;
+                if let Some(job) = parked.iter().find(|job| job.unreadable.as_ref().is_none_or(|by| by.releases.len() != 1)) {
+                    return Err(format!("{} does not say who could not read it", job.address).into());
+                }
+                delete_parked(bed).await
+            })
+        },
         expect: no_duplicates,
     },
     Row {
@@ -34,9 +45,8 @@ pub(super) const ROWS: &[Row] = &[
         setup: || Setup { jobs: 600, mix: Mix { cancelled: 0, ..Mix::default() }, ..Setup::default() },
         harm: |bed| {
             Box::pin(async move {
-                among_jobs(bed, newer(), Wish::Any).await?;
-                let (what, time) = ("them to be set aside", Duration::from_secs(20));
-                bed.until(what, time, async |bed| bed.depth(JobState::Parked).await == newer().len() as u64).await?;
+                among_jobs(bed, wished(newer(), Wish::Any)).await?;
+                until_parked(bed, newer().len()).await?;
                 delete_parked(bed).await
             })
         },
@@ -48,7 +58,17 @@ pub(super) const ROWS: &[Row] = &[
         grade: Grade::S,
         columns: BOTH,
         setup: || Setup { jobs: 600, mix: Mix { cancelled: 0, ..Mix::default() }, ..Setup::default() },
-        harm: |bed| among_jobs(bed, bombs(), Wish::Dead),
+        harm: |bed| {
+            Box::pin(async move {
+                let envelopes = wished(evils().into_iter().filter(|evil| !evil.is_empty()), Wish::Dead);
+                let payloads = evils().into_iter().filter_map(|evil| Envelope::new("work", &evil).encode().ok());
+                let payloads = wished(payloads, Wish::Any);
+                let parked = payloads.len();
+                among_jobs(bed, [envelopes, payloads].concat()).await?;
+                until_parked(bed, parked).await?;
+                delete_parked(bed).await
+            })
+        },
         expect: no_duplicates,
     },
 ];
@@ -75,10 +95,15 @@ fn evils() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Each as an envelope, and as the payload of a sound one.
-fn bombs() -> Vec<Vec<u8>> {
-    let payloads = evils().into_iter().filter_map(|evil| Envelope::new("work", &evil).encode().ok());
-    evils().into_iter().filter(|evil| !evil.is_empty()).chain(payloads).collect()
+/// Envelopes of whose jobs this should become.
+fn wished(envelopes: impl IntoIterator<Item = Vec<u8>>, wish: Wish) -> Vec<(Vec<u8>, Wish)> {
+    envelopes.into_iter().map(|envelope| (envelope, wish)).collect()
+}
+
+/// Until so many jobs are set aside.
+async fn until_parked(bed: &mut Bed, jobs: usize) -> Result<(), Problem> {
+    let (what, time) = ("them to be set aside", Duration::from_secs(20));
+    bed.until(what, time, async |bed| bed.depth(JobState::Parked).await == jobs as u64).await
 }
 
 /// Payloads in which parameters are missing or of another type.
@@ -117,12 +142,12 @@ async fn delete_parked(bed: &mut Bed) -> Result<(), Problem> {
 }
 
 /// Puts these envelopes into the queue, beside the jobs of the producers.
-fn among_jobs(bed: &mut Bed, envelopes: Vec<Vec<u8>>, wish: Wish) -> Harming<'_> {
+fn among_jobs(bed: &mut Bed, envelopes: Vec<(Vec<u8>, Wish)>) -> Harming<'_> {
     Box::pin(async move {
         bed.progress(50).await?;
         let broker = bed.client.broker().clone();
         let producer = broker.register(&Register::producer(QUEUE, ProcessId::random())).await?.name;
-        for (n, envelope) in envelopes.into_iter().enumerate() {
+        for (n, (envelope, wish)) in envelopes.into_iter().enumerate() {
             let (seq, id) = (n as u64 + 1, JobId::make());
             // Some name a key themselves.
             let key = key_and_digest(&envelope).0.unwrap_or(seq + 1_000);

@@ -5,8 +5,9 @@ use std::{fmt, str::FromStr};
 use async_trait::async_trait;
 
 use super::{
-    Audit, BuryReason, Change, Changed, Damage, Priority, QueueStats, WorkerRecord,
+    Audit, BuryReason, Change, Changed, Damage, Priority, QueueStats, WorkerRecord, failed_releases,
     history::{History, HistorySpan},
+    stored_release,
 };
 use crate::{
     address::{JobId, serde_as_text},
@@ -26,7 +27,7 @@ pub enum JobState {
     Active,
     /// Failed, and waits for its backoff.
     Retry,
-    /// Waits for a worker that knows its task.
+    /// Waits for a worker that knows its task, or whose release can read it.
     Parked,
     /// Completed; kept only where retention was asked for.
     Done,
@@ -140,6 +141,17 @@ pub struct StoredJob {
     pub result: Option<Vec<u8>>,
     /// Why it was cancelled.
     pub note: Option<String>,
+    /// Which releases could not read it, while it is `parked` for that.
+    pub unreadable: Option<Unreadable>,
+}
+
+/// Of a job that is parked because releases could not read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The releases, sorted.
+    pub releases: Vec<String>,
+    /// When it is buried, in broker milliseconds since 1970; 0 if that is not known.
+    pub until_ms: i64,
 }
 
 impl StoredJob {
@@ -159,6 +171,7 @@ impl StoredJob {
             reason: None,
             result: None,
             note: None,
+            unreadable: None,
         }
     }
 
@@ -171,6 +184,22 @@ impl StoredJob {
             failure.message = cut(std::mem::take(&mut failure.message), LISTED_ERROR);
         }
         self
+    }
+}
+
+impl Unreadable {
+    /// Of a job that is parked under this name; `None` if no release has failed on it.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let releases: Vec<String> = failed_releases(name).map(str::to_owned).collect();
+        (!releases.is_empty()).then_some(Unreadable { releases, until_ms: 0 })
+    }
+
+    /// One more release has failed on the job.
+    pub(crate) fn add(&mut self, release: &str) {
+        let release = stored_release(release);
+        if let Err(at) = self.releases.binary_search(&release) {
+            self.releases.insert(at, release);
+        }
     }
 }
 

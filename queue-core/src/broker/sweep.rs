@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::address::JobId;
+
 /// How much a queue keeps of ended jobs that have a retention. Beyond the limits, the oldest are removed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepLimits {
@@ -52,8 +54,8 @@ impl Default for SweepLimits {
     }
 }
 
-/// What a sweep removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a sweep removed, and what it buried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Swept {
     /// Idle producers.
@@ -64,10 +66,12 @@ pub struct Swept {
     pub dead: usize,
     /// Kept jobs past their retention.
     pub ended: usize,
+    /// Jobs that it has buried because no release could read them within their time.
+    pub buried: Vec<JobId>,
 }
 
 impl Swept {
-    /// True if there was nothing to remove.
+    /// True if there was nothing to do.
     pub fn is_empty(&self) -> bool {
         *self == Swept::default()
     }

@@ -2,10 +2,11 @@
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
-use super::{KeepLimits, PartyName};
+use super::{KeepLimits, PartyName, TEXT_MAX};
 use crate::{
     address::{JobId, serde_as_text},
     error::{Error, Result},
+    text::cut,
 };
 
 /// Endings and a claim of one lane.
@@ -32,6 +33,9 @@ pub struct Turn {
     /// Names of tasks whose parked jobs this lane takes, before other jobs. A lane sends them at most once a second, and only while
     /// [`TurnAnswer::parked`] is true. At most 200 names.
     pub resume: Vec<Arc<str>>,
+    /// The worker's release: of jobs that were [unreadable](Ending::Unreadable), `resume` gives those that this release has not failed on.
+    /// Sent with `resume` only.
+    pub release: Option<Arc<str>>,
     /// How many ended jobs with a retention the queue keeps, and how many bytes of them.
     pub keep: KeepLimits,
 }
@@ -48,6 +52,7 @@ impl Turn {
             claim: 0,
             suspect: true,
             resume: Vec::new(),
+            release: None,
             keep: KeepLimits::default(),
         }
     }
@@ -87,7 +92,8 @@ impl Finish {
     }
 }
 
-/// What happens to the job of a delivery. All endings but `Release`, `Void` and `Park` clear the job's crashes.
+/// What happens to the job of a delivery. All endings but `Release`, `Void`, `Park` and `Unreadable` clear the job's crashes, and what was
+/// noted of releases that could not read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
@@ -138,8 +144,44 @@ pub enum Ending {
         /// The task's name.
         task: String,
     },
+    /// The worker knows the task, and its release cannot read the job's parameters (*unreadable*): → `parked` under the task's name, until a
+    /// worker of another release claims it. Charges nothing. A release that has failed on the job is not offered it again.
+    ///
+    /// A [sweep](super::Broker::sweep) buries the job (→ `dead`, as `undecodable`) `within` after the first release has failed on it, or as
+    /// soon as more than [`UNREADABLE_RELEASES`] have.
+    Unreadable {
+        /// The task's name.
+        task: String,
+        /// The release that has failed on it.
+        release: String,
+        /// Why, for the job's error history.
+        error: String,
+        /// How long after the first failure the job is buried.
+        within: Duration,
+    },
     /// The ending of a delivery that was cancelled while the lane held it. If the tag still stands, it counts as a release.
     Void,
+}
+
+/// To how many releases an unreadable job is offered, at most.
+pub const UNREADABLE_RELEASES: usize = 16;
+
+/// What separates a task's name and those of releases, in the name under which an unreadable job is parked.
+const BETWEEN: char = '\u{1}';
+
+/// A release as it is stored with a job: at most [`TEXT_MAX`] bytes, without control characters.
+pub(crate) fn stored_release(release: &str) -> String {
+    cut(release.replace(|c: char| c.is_control(), "?"), TEXT_MAX)
+}
+
+/// The name under which a job is parked that these releases have failed on: that of its task, if they are none.
+pub(crate) fn parked_under(task: &str, releases: &[String]) -> String {
+    releases.iter().fold(task.to_owned(), |name, release| name + "\u{1}" + release)
+}
+
+/// The releases that have failed on a job that is parked under this name.
+pub(crate) fn failed_releases(name: &str) -> impl Iterator<Item = &str> {
+    name.split(BETWEEN).skip(1)
 }
 
 /// Why a job is dead.

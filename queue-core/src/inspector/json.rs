@@ -8,7 +8,7 @@ use std::{
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{AttemptError, JobRecord, Running};
+use super::{AttemptError, JobRecord, Running, UnreadableBy};
 use crate::{
     address::JobAddress,
     broker::{BuryReason, JobState, Priority, ProcessId, WorkerRecord},
@@ -43,6 +43,7 @@ struct Json<'a> {
     note: Option<&'a str>,
     errors: &'a [AttemptError],
     payload: Option<Value>,
+    unreadable: Option<&'a UnreadableBy>,
     undecodable: Option<String>,
     bytes: Option<String>,
     result: Option<Value>,
@@ -77,6 +78,7 @@ impl Serialize for JobRecord {
             errors: &self.errors,
             payload: payload.ok(),
             bytes: undecodable.is_some().then(|| self.stored().iter().map(|byte| format!("{byte:02x}")).collect()),
+            unreadable: self.unreadable.as_ref(),
             undecodable,
             result: result.unwrap_or_else(|problem| Some(Value::String(format!("(unreadable: {problem})")))),
         }
@@ -93,6 +95,19 @@ impl Serialize for AttemptError {
             message: &'a str,
         }
         Json { at: self.at, message: &self.message }.serialize(serializer)
+    }
+}
+
+impl Serialize for UnreadableBy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            releases: &'a [String],
+            problem: &'a str,
+            #[serde(serialize_with = "utc")]
+            buried_at: Option<SystemTime>,
+        }
+        Json { releases: &self.releases, problem: &self.problem, buried_at: self.buried_at }.serialize(serializer)
     }
 }
 
@@ -241,7 +256,7 @@ mod tests {
                 "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "size": size, "tag": null, "running": null,
                 "reason": "failed",
                 "note": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
-                "payload": {"order_id": 17, "note": "pay"}, "undecodable": null, "bytes": null, "result": null,
+                "payload": {"order_id": 17, "note": "pay"}, "unreadable": null, "undecodable": null, "bytes": null, "result": null,
             })
         );
     }

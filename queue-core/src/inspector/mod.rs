@@ -10,7 +10,7 @@ mod workers;
 
 pub use self::{
     filter::Filter,
-    record::{AttemptError, JobRecord, Page, Running},
+    record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
     walk::Walk,
 };
 pub use crate::broker::WorkerRecord;

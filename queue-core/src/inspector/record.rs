@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     address::JobAddress,
-    broker::{BuryReason, Failure, JobState, Priority, ProcessId, StoredJob, StoredPage, WorkerRecord},
+    broker::{BuryReason, Failure, JobState, Priority, ProcessId, StoredJob, StoredPage, Unreadable, WorkerRecord},
     codec,
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
@@ -85,6 +85,8 @@ pub struct JobRecord {
     pub note: Option<String>,
     /// The errors of its last failed attempts, oldest first, at most 10. A list has the last one alone, and the first 512 bytes of it.
     pub errors: Vec<AttemptError>,
+    /// Which releases could not read its parameters, if it is parked for that.
+    pub unreadable: Option<UnreadableBy>,
     /// Why its stored form cannot be decoded.
     pub undecodable: Option<String>,
     stored: Vec<u8>,
@@ -126,6 +128,7 @@ impl JobRecord {
             tag: job.tag,
             reason: job.reason,
             note: job.note,
+            unreadable: job.unreadable.map(|unreadable| UnreadableBy::new(unreadable, &job.failures)),
             errors: job.failures.into_iter().map(AttemptError::new).collect(),
             undecodable: None,
             stored: job.envelope,
@@ -214,6 +217,27 @@ impl AttemptError {
     fn new(failure: Failure) -> Self {
         // A history that cannot be read has one entry without a time, which says so.
         AttemptError { at: (failure.at_ms > 0).then(|| time(failure.at_ms)).flatten(), message: failure.message }
+    }
+}
+
+/// Which releases could not read the parameters of a parked job. Each worker of another release is offered the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnreadableBy {
+    /// The releases, sorted.
+    pub releases: Vec<String>,
+    /// Why the last of them could not.
+    pub problem: String,
+    /// When the job is buried, unless a release has read it by then.
+    pub buried_at: Option<SystemTime>,
+}
+
+impl UnreadableBy {
+    fn new(unreadable: Unreadable, failures: &[Failure]) -> Self {
+        let last = failures.last().map_or("", |failure| failure.message.as_str());
+        // `release v42 cannot read it: parameter ...`, as workers say it.
+        let problem = last.split_once(": ").filter(|(who, _)| who.starts_with("release ")).map_or(last, |(_, problem)| problem).to_owned();
+        UnreadableBy { releases: unreadable.releases, problem, buried_at: Some(unreadable.until_ms).filter(|at| *at > 0).and_then(time) }
     }
 }
 

@@ -10,6 +10,8 @@
 //! | `scheduled`, `retry` | sorted set | ids by the time at which they are due |
 //! | `active` | hash | id → tag |
 //! | `parked` | sorted set | `task NUL id`, by name |
+//! | `unreadable` | sorted set | ids of jobs that releases could not read, by the time at which they are buried |
+//! | `releases` | hash | id of such a job → the releases, each after a character 1 |
 //! | `dead` | sorted set | ids by the time at which they died |
 //! | `ended` | list | ids of kept jobs, in the order in which they ended; `until:id` of those that may come again |
 //! | `records` | hash | id → what is known of a kept job |
@@ -48,6 +50,8 @@ pub(in crate::redis) enum Kind {
     Retry,
     Active,
     Parked,
+    Unreadable,
+    Releases,
     Dead,
     Ended,
     Records,
@@ -92,6 +96,8 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Retry,
     Kind::Active,
     Kind::Parked,
+    Kind::Unreadable,
+    Kind::Releases,
     Kind::Dead,
     Kind::Ended,
     Kind::Records,
@@ -134,6 +140,8 @@ impl Kind {
             Kind::Retry => "retry",
             Kind::Active => "active",
             Kind::Parked => "parked",
+            Kind::Unreadable => "unreadable",
+            Kind::Releases => "releases",
             Kind::Dead => "dead",
             Kind::Ended => "ended",
             Kind::Records => "records",
@@ -179,14 +187,21 @@ impl Kind {
     pub(in crate::redis) fn holds(self) -> &'static str {
         match self {
             Kind::Ready0 | Kind::Ready1 | Kind::Ready2 | Kind::Ready3 | Kind::Suspect | Kind::Ended => "list",
-            Kind::Scheduled | Kind::Retry | Kind::Parked | Kind::Dead | Kind::Remembered | Kind::Leases | Kind::Terms | Kind::Seen => {
-                "zset"
-            }
+            Kind::Scheduled
+            | Kind::Retry
+            | Kind::Parked
+            | Kind::Unreadable
+            | Kind::Dead
+            | Kind::Remembered
+            | Kind::Leases
+            | Kind::Terms
+            | Kind::Seen => "zset",
             Kind::Fenced => "set",
             Kind::Hint => "channel",
             Kind::Meta
             | Kind::Jobs
             | Kind::Active
+            | Kind::Releases
             | Kind::Records
             | Kind::Attempts
             | Kind::Snoozes

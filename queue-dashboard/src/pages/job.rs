@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{JobAddress, JobRecord, JobState, WorkerRecord, broker::bytes};
+use queue_core::{JobAddress, JobRecord, JobState, UnreadableBy, WorkerRecord, broker::bytes};
 
 use super::{
     Content, Stale,
@@ -126,7 +126,13 @@ fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String
         JobState::Retry => {
             format!("Failed {}; the next attempt is due {}. {waits}", times(job.failures), relative(job.due_at).unwrap_or_default())
         }
-        JobState::Parked => format!("Waits for a worker that knows its task. {waits}"),
+        JobState::Parked => match &job.unreadable {
+            Some(UnreadableBy { releases, buried_at, .. }) => {
+                let buried = relative(*buried_at).map(|when| format!(" Without one it is buried {when}.")).unwrap_or_default();
+                format!("Cannot be read by {}: it waits for a worker of another release.{buried} {waits}", releases.join(", "))
+            }
+            None => format!("Waits for a worker that knows its task. {waits}"),
+        },
         JobState::Done => format!("Done {}.", relative(job.ended_at).unwrap_or_default()),
         JobState::Dead => {
             let why = match job.reason.map(|reason| reason.name()) {
@@ -201,7 +207,11 @@ fn events(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<
         JobState::Scheduled => events.push(event(job.due_at, "Due", "next")),
         JobState::Retry => events.push(event(job.due_at, &format!("Attempt {} is due", job.failures + 1), "next")),
         JobState::Ready => events.push(event(None, "Waits for a worker", "next")),
-        JobState::Parked => events.push(event(None, "Waits for a worker that knows the task", "warn")),
+        JobState::Parked => {
+            let what =
+                if job.unreadable.is_some() { "Waits for a release that can read it" } else { "Waits for a worker that knows the task" };
+            events.push(event(None, what, "warn"));
+        }
         JobState::Active => {
             let on = holder_name(job, snapshot).map(|worker| format!(" on {worker}")).unwrap_or_default();
             events.push(event(job.running.as_ref().map(|running| running.since), &format!("Runs{on}"), "run"));

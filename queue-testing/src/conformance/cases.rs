@@ -31,6 +31,13 @@ macro_rules! __conformance_cases {
                 an_answer_is_bounded_in_bytes
                 a_job_over_the_bound_of_bytes_travels_alone
                 an_envelope_comes_back_byte_for_byte;
+            unreadables:
+                an_unreadable_job_is_offered_once_to_each_other_release
+                many_unreadable_jobs_are_told_apart
+                an_unreadable_job_is_buried_after_its_time
+                a_job_that_was_read_may_be_offered_to_all_again
+                an_unreadable_job_can_be_cancelled_and_deleted
+                a_job_that_too_many_releases_cannot_read_is_buried;
             requeues:
                 a_requeued_job_starts_clean
                 what_was_cancelled_or_has_expired_is_requeued_as_it_was

@@ -24,6 +24,7 @@ pub mod requeues;
 pub mod stories;
 pub mod times;
 pub mod turns;
+pub mod unreadables;
 pub mod workers;
 
 use std::{future::Future, time::Duration};

@@ -2,7 +2,7 @@
 
 use queue_core::{
     JobId,
-    broker::{Ahead, Audit, Damage, DamageKind, JobState, KeepLimits, OverdueLane, SweepLimits, Swept},
+    broker::{Ahead, Audit, BuryReason, Damage, DamageKind, JobState, KeepLimits, OverdueLane, SweepLimits, Swept},
 };
 
 use super::{Model, Place, doors::End};
@@ -23,8 +23,10 @@ impl Model {
 
     /// One round of housekeeping.
     pub fn sweep(&mut self, limits: &SweepLimits) -> Swept {
+        let buried = self.bury_unreadable(limits.items);
         let before = |age: std::time::Duration| self.now.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         let mut swept = Swept::default();
+        swept.buried = buried;
 
         let end = before(limits.producers);
         let idle: Vec<_> = self.producers.iter().filter(|(_, producer)| producer.seen <= end).map(|(name, _)| name.clone()).collect();
@@ -68,6 +70,21 @@ impl Model {
         }
         swept.ended += self.trim(limits.keep, limits.items - swept.ended);
         swept
+    }
+
+    /// Buries the parked jobs that no release has read in their time.
+    fn bury_unreadable(&mut self, items: usize) -> Vec<JobId> {
+        let parked = self.jobs.iter().filter(|(_, job)| matches!(job.place(), Place::Parked(_)));
+        let until = parked.filter_map(|(id, job)| Some((job.unreadable.as_ref()?.until_ms, id.clone())));
+        let mut over: Vec<(i64, JobId)> = until.filter(|(until, _)| *until <= self.now).collect();
+        over.sort();
+        over.truncate(items);
+        let over: Vec<JobId> = over.into_iter().map(|(_, id)| id).collect();
+        for id in &over {
+            let out = self.leave(id);
+            self.end(out, End::Dead(BuryReason::Undecodable));
+        }
+        over
     }
 
     /// Removes at most so many kept jobs, the oldest first, while there are too many of them.

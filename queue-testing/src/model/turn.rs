@@ -7,7 +7,7 @@ use std::{
 
 use queue_core::{
     Error, JobId, Result,
-    broker::{DUE_ITEMS, Delivery, Ending, Finish, JobState, KeepLimits, MAX_ITEMS, PartyName, Turn, TurnAnswer},
+    broker::{DUE_ITEMS, Delivery, Ending, Finish, JobState, KeepLimits, MAX_ITEMS, PartyName, Turn, TurnAnswer, UNREADABLE_RELEASES},
 };
 
 use super::{
@@ -97,8 +97,9 @@ impl Model {
             return false;
         };
         let job = self.jobs.edit(id);
-        if !matches!(finish.ending, Ending::Release | Ending::Void | Ending::Park { .. }) {
+        if !matches!(finish.ending, Ending::Release | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. }) {
             job.crashes = 0;
+            job.unreadable = None;
         }
         match &finish.ending {
             Ending::Ack { result, keep } => {
@@ -136,6 +137,22 @@ impl Model {
             Ending::Cancel { reason } => self.end(out, End::Cancelled(Some(reason.clone()))),
             Ending::Expire => self.end(out, End::Expired),
             Ending::Park { task } => self.back(out, Back::Parked(task.clone())),
+            Ending::Unreadable { task, release, error, within } => {
+                job.fail(now, error);
+                let mut unreadable = job.unreadable.take().unwrap_or_default();
+                if unreadable.releases.is_empty() {
+                    unreadable.until_ms = now.saturating_add(i64::try_from(within.as_millis()).unwrap_or(i64::MAX));
+                }
+                if !unreadable.releases.contains(release) {
+                    unreadable.releases.push(release.clone());
+                    unreadable.releases.sort();
+                }
+                if unreadable.releases.len() > UNREADABLE_RELEASES {
+                    unreadable.until_ms = now;
+                }
+                job.unreadable = Some(unreadable);
+                self.back(out, Back::Parked(task.clone()));
+            }
             _ => {
                 self.back(out, Back::Head);
                 self.count("released", 1);
@@ -160,9 +177,13 @@ impl Model {
     fn hand_out(&mut self, turn: &Turn, seen: Option<&Seen>) -> Vec<JobId> {
         let mut room = Room::new(turn, self.claim);
         for task in &turn.resume {
-            let is_parked = |place: &Place| matches!(place, Place::Parked(of) if **of == **task);
-            let parked: Vec<JobId> = self.jobs.iter().filter(|(_, job)| is_parked(job.place())).map(|(id, _)| id.clone()).collect();
-            self.admit_first(parked, usize::MAX, &mut room, seen);
+            let names: BTreeSet<String> =
+                self.jobs.values().filter_map(|job| readable_by(turn.release.as_deref().unwrap_or_default(), task, job.place())).collect();
+            for name in names {
+                let is_parked = |place: &Place| matches!(place, Place::Parked(under) if *under == name);
+                let parked: Vec<JobId> = self.jobs.iter().filter(|(_, job)| is_parked(job.place())).map(|(id, _)| id.clone()).collect();
+                self.admit_first(parked, usize::MAX, &mut room, seen);
+            }
         }
         let near = |line: &VecDeque<JobId>, room: &Room| {
             let most = if seen.is_some() { line.len() } else { room.jobs().saturating_add(MAX_ITEMS) };
@@ -219,6 +240,13 @@ impl Model {
         answer.lanes = self.lanes.values().filter(|lane| !lane.fenced).count();
         answer
     }
+}
+
+/// The name under which a job is parked that a worker of a release takes that knows the task.
+fn readable_by(release: &str, task: &str, place: &Place) -> Option<String> {
+    let Place::Parked(name) = place else { return None };
+    let mut parts = name.split('\u{1}');
+    (parts.next() == Some(task) && parts.all(|failed| failed != release)).then(|| name.clone())
 }
 
 /// The loose ones go where they were seen; the others keep their order.

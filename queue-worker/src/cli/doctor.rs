@@ -16,6 +16,7 @@ use super::{
     condition,
     exit::{Exit, Failure},
     output::{coarse, print, print_json},
+    parked::Parked,
     queues,
 };
 
@@ -146,7 +147,7 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
     let stats = inspector.stats(queue).await?;
     let depth = |state: JobState| stats.count(state);
     let waiting = depth(JobState::Ready) + depth(JobState::Scheduled) + depth(JobState::Retry);
-    let queue = Some(queue);
+    let (name, queue) = (queue, Some(queue));
     if let Some(ago) = stats.lost_at.and_then(|at| SystemTime::now().duration_since(at).ok()).filter(|ago| *ago < LOSS_TOLD) {
         let problem = format!("{} ago the broker had lost data of it, or had gone back to an older copy: {LOSS_SEEN}", coarse(ago));
         problems.push(Problem::advice(queue, problem, LOSS_ADVICE));
@@ -162,13 +163,8 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
             .unwrap_or_default();
         problems.push(Problem::advice(queue, format!("no worker serves it, and {} waiting{since}", are(waiting)), "start a worker"));
     }
-    if depth(JobState::Parked) > 0 {
-        let parked = depth(JobState::Parked);
-        problems.push(Problem::advice(
-            queue,
-            format!("{} parked, of tasks that no worker knows", are(parked)),
-            "deploy the binary that has them",
-        ));
+    for parked in Parked::of(inspector, name, &stats).await? {
+        problems.push(Problem::advice(queue, parked.text(), parked.way_out()));
     }
     if let Some(oldest) = stats.oldest.filter(|oldest| *oldest >= OLD && !stats.paused && stats.lanes > 0) {
         let advice = "start more workers, or look whether its jobs take longer than they should";

@@ -13,6 +13,7 @@ mod exit;
 mod jobs;
 mod log;
 mod output;
+mod parked;
 mod queues;
 mod repair;
 mod show;

@@ -46,6 +46,10 @@ fn text(record: &JobRecord) -> String {
             lines.add(name, value);
         }
     }
+    if let Some(unreadable) = &record.unreadable {
+        let buried = unreadable.buried_at.map(|at| format!("; buried {}", relative(at, now))).unwrap_or_default();
+        lines.add("unread by", &format!("{}{buried}", unreadable.releases.join(", ")));
+    }
     for (name, value) in &record.headers {
         lines.add("header", &format!("{name}={value}"));
     }

@@ -11,6 +11,7 @@ use super::{
     condition,
     exit::Failure,
     output::{coarse, print, print_json, table},
+    parked::Parked,
     queues::{self, Unreadable},
 };
 
@@ -26,6 +27,9 @@ struct Status {
     /// Those that cannot be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unreadable: Vec<Unreadable>,
+    /// Parked jobs that releases could not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable_jobs: Vec<Parked>,
 }
 
 #[derive(Serialize)]
@@ -67,10 +71,16 @@ pub(super) async fn status(client: &Client, args: &QueueArgs) -> Result<(), Fail
     let durability = client.inspector().durability().await?;
     let condition = client.inspector().condition().await?;
     let (figures, unreadable) = queues::figures(client, queues::chosen(client, args.queue.as_deref()).await?).await?;
+    let mut unreadable_jobs = Vec::new();
+    for (queue, stats) in &figures {
+        let parked = Parked::of(&client.inspector(), queue, stats).await?;
+        unreadable_jobs.extend(parked.into_iter().filter(Parked::is_unreadable));
+    }
     let rows: Vec<_> = figures.into_iter().map(|(queue, stats)| QueueStatus { queue, stats }).collect();
     if args.format.json {
         let (durability, condition) = (durability.name(), condition.into());
-        let status = Status { broker: info.kind, location: info.location, durability, condition, queues: rows, unreadable };
+        let status =
+            Status { broker: info.kind, location: info.location, durability, condition, queues: rows, unreadable, unreadable_jobs };
         print_json(&status)?;
         return Unreadable::tell(&status.unreadable);
     }
@@ -80,6 +90,9 @@ pub(super) async fn status(client: &Client, args: &QueueArgs) -> Result<(), Fail
         text.push_str("no queue yet: no job was ever enqueued, and no worker has run");
     } else {
         text.push_str(&depths(&rows));
+    }
+    for parked in &unreadable_jobs {
+        text.push_str(&format!("\n{}: {}", parked.queue, parked.text()));
     }
     print(&text)?;
     Unreadable::tell(&unreadable)

@@ -43,6 +43,7 @@ fn size(ending: &Ending) -> usize {
         Ending::Bury { error, .. } => error.as_ref().map_or(0, String::len),
         Ending::Cancel { reason } => reason.len(),
         Ending::Park { task } => task.len(),
+        Ending::Unreadable { task, release, error, .. } => task.len() + release.len() + error.len(),
         _ => 0,
     }
 }

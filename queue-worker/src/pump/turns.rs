@@ -139,6 +139,7 @@ impl Pump {
         if claim > 0 && state.parked && state.resumed.is_none_or(|last| last.elapsed() >= RESUME) {
             state.resumed = Some(now());
             turn.resume = names_to_resume(&shared);
+            turn.release = Some(shared.release.clone());
         }
         lane.in_flight = true;
         let (rest, sent) = (!lane.finishes.is_empty(), now());

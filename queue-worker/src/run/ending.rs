@@ -40,10 +40,29 @@ impl Run {
             (Outcome::Repeat(delay), _) => Ending::Repeat { delay: delay.min(LONGEST) },
             (Outcome::Cancel(reason), _) => Ending::Cancel { reason },
             (Outcome::Bury(why), _) => Ending::Bury { reason: BuryReason::Buried, error: Some(why) },
-            (Outcome::Undecodable(problem), _) => Ending::Bury { reason: BuryReason::Undecodable, error: Some(problem) },
+            (Outcome::Undecodable(problem), _) => self.unreadable(task, problem, context),
             // A panic, and what says that it was stopped without having been told to.
             (other, _) => self.failed(task, options, None, other.to_string().into(), context),
         }
+    }
+
+    /// The job was perhaps made by another release, and may be readable for one.
+    fn unreadable(&self, task: &TaskDef, problem: String, context: &JobContext) -> Ending {
+        let within = self.shared.settings.unreadable_for;
+        if within.is_zero() {
+            return Ending::Bury { reason: BuryReason::Undecodable, error: Some(problem) };
+        }
+        let (job, release) = (address(&self.queue, context.id()), self.shared.release.as_ref());
+        tracing::warn!(
+            %job,
+            task = task.name,
+            release,
+            buried_in = ?within,
+            error = problem,
+            "parked: this release cannot read the job's parameters; a worker of another release takes the job back"
+        );
+        let error = format!("release {release} cannot read it: {problem}");
+        Ending::Unreadable { task: task.name.to_owned(), release: release.to_owned(), error, within: within.min(LONGEST) }
     }
 
     fn encoded(&self, result: Encoded, task: &TaskDef, context: &JobContext) -> Option<Vec<u8>> {

@@ -56,6 +56,7 @@ struct Face {
     reason: Option<BuryReason>,
     result: Option<Vec<u8>>,
     note: Option<String>,
+    unreadable: Option<Vec<String>>,
 }
 
 fn face(record: StoredJob) -> Face {
@@ -73,6 +74,7 @@ fn face(record: StoredJob) -> Face {
         reason: record.reason,
         result: record.result,
         note: record.note.filter(|note| !note.is_empty()),
+        unreadable: record.unreadable.map(|unreadable| unreadable.releases),
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) enum Step {
     /// A producer's last request but one arrives late.
     EnqueueLate { producer: Index },
     /// A lane hands in and claims.
-    Turn { lane: Index, finishes: Vec<End>, claim: usize, suspect: bool, resume: bool },
+    Turn { lane: Index, finishes: Vec<End>, claim: usize, suspect: bool, resume: Option<&'static str> },
     /// A lane sends its last turn again.
     TurnAgain { lane: Index },
     /// A lane's number is not the next: so much less or more.
@@ -74,6 +74,11 @@ pub(crate) struct New {
     pub(crate) delay: Duration,
 }
 
+/// Of a worker.
+fn release() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("v1"), Just("v2"), Just("v3")]
+}
+
 /// The ending of one of a lane's deliveries; `stray`: of any delivery that ever was, of any lane.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
@@ -102,7 +107,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (index(), vec(new(), 1..5)).prop_map(|(producer, jobs)| Step::Enqueue { producer, jobs }),
         2 => index().prop_map(|producer| Step::EnqueueAgain { producer }),
         1 => index().prop_map(|producer| Step::EnqueueLate { producer }),
-        16 => (index(), vec(end(), 0..4), 0..5usize, any::<bool>(), any::<bool>())
+        16 => (index(), vec(end(), 0..4), 0..5usize, any::<bool>(), option::of(release()))
             .prop_map(|(lane, finishes, claim, suspect, resume)| Step::Turn { lane, finishes, claim, suspect, resume }),
         3 => index().prop_map(|lane| Step::TurnAgain { lane }),
         1 => (index(), prop_oneof![Just(-1), Just(1)]).prop_map(|(lane, by)| Step::TurnOff { lane, by }),
@@ -145,7 +150,7 @@ fn ordinary_step() -> impl Strategy<Value = Step> {
         1 => index().prop_map(|process| Step::Register { process }),
         8 => (index(), vec(ordinary(), 1..5)).prop_map(|(producer, jobs)| Step::Enqueue { producer, jobs }),
         24 => (index(), vec(ordinary_end(), 0..3), 0..3usize, any::<bool>())
-            .prop_map(|(lane, finishes, claim, suspect)| Step::Turn { lane, finishes, claim, suspect, resume: false }),
+            .prop_map(|(lane, finishes, claim, suspect)| Step::Turn { lane, finishes, claim, suspect, resume: None }),
         4 => index().prop_map(|lane| Step::TurnAgain { lane }),
         2 => changes(Change::Requeue),
         2 => Just(Step::Wait),
@@ -203,5 +208,11 @@ fn ending() -> impl Strategy<Value = Ending> {
         2 => Just(Ending::Release),
         1 => Just(Ending::Void),
         2 => Just(Ending::Park { task: TASK.to_owned() }),
+        2 => (release(), text()).prop_map(|(release, error)| Ending::Unreadable {
+            task: TASK.to_owned(),
+            release: release.to_owned(),
+            error,
+            within: LONG,
+        }),
     ]
 }

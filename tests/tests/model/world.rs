@@ -88,7 +88,9 @@ impl World {
                 let mut turn = self.next_turn(lane);
                 turn.finishes = self.finishes(&turn.lane, finishes);
                 (turn.claim, turn.suspect) = (*claim, *suspect);
-                turn.resume = if *resume { vec!["unrelated".into(), TASK.into()] } else { Vec::new() };
+                if let Some(release) = resume {
+                    (turn.resume, turn.release) = (vec!["unrelated".into(), TASK.into()], Some((*release).into()));
+                }
                 self.send(lane, turn).await?;
             }
             Step::TurnAgain { lane } => {

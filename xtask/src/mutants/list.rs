@@ -91,7 +91,8 @@ mutants! {
     }
     REDIS "queue-core/src/redis/turn/others.lua" {
         "turn: another ending needs its tag": "if call('HGET', K.active, id) ~= lane .. ':' .. claim then" => "if false then";
-        "turn: a finished round clears the crashes": "if has('c') and kind ~= 'release' and kind ~= 'park' then" => "if false then";
+        "turn: a finished round clears the crashes": "if has('c') and ran then" => "if false then";
+        "turn: a job that was read is offered to all again": "if has('a') and ran then" => "if false then";
     }
     REDIS "queue-core/src/redis/turn/claim.lua" {
         "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then";
@@ -153,11 +154,14 @@ mutants! {
     }
     REDIS "queue-core/src/redis/doors/back.lua" {
         "errors: the oldest go first": "while #failures > 10 do" => "while false do";
-        "back: a parked job sets its bit": "mark('a')" => "";
+        "back: a parked job sets its bit": "mark('a')\n  local name" => "local name";
+        "back: the time of an unreadable job counts from the first": "call('ZSCORE', K.unreadable, id) or now + within" => "now + within";
+        "back: no job is offered to releases without end": "#releases > C.releases and now or until_ms" => "until_ms";
     }
     REDIS "queue-core/src/redis/doors/ready.lua" {
         "ready: who lies in the list already is not pushed": "return call('HDEL', K.tomb, id .. list) == 1" => "return call('HDEL', K.tomb, id .. list) == 2";
         "ready: a ready job that goes gets a tomb": "      entomb(id)\n" => "";
+        "ready: a release that has failed on a job is not offered it again": "if not string.find(name .. '\\1', '\\1' .. release .. '\\1', 1, true) then" => "if true then";
         "ready: nothing starts early": "call('ZRANGEBYSCORE', key, '-inf', ms(now)," => "call('ZRANGEBYSCORE', key, '-inf', '+inf',";
         "ready: what is due is moved in bounded steps": "'LIMIT', 0, C.due_items)" => "'LIMIT', 0, 100000)";
         "ready: what waits for its time is noted": "  due_by(first)\n" => "";
@@ -534,6 +538,7 @@ mutants! {
         "sqlite turn: a lease is renewed": "deadline = ?4" => "deadline = iif(?4, deadline, 0)";
     }
     SQLITE "queue-core/src/sqlite/doors/admit.rs" {
+        "sqlite admit: a release that has failed on a job is not offered it again": "if failed_releases(&name).all(|failed| failed != release) {" => "if true {";
         "sqlite admit: an answer is bounded in bytes": "bytes > MAX_BYTES && !self.empty" => "false";
     }
     SQLITE "queue-core/src/sqlite/doors/ready_due.sql" {

@@ -45,6 +45,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &
         remembered: number(next(&mut values)?)?,
         dead: number(next(&mut values)?)?,
         ended: number(next(&mut values)?)?,
+        buried: array(next(&mut values)?)?.into_iter().map(|id| JobId::from_bytes(&bytes(id)?)).collect::<Result<_>>()?,
     })
 }
 

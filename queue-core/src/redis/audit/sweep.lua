@@ -1,9 +1,23 @@
 -- One round of housekeeping. ARGV: items, age of producers, age of remembered ids, most remembered ids, age of the dead, most bytes of
--- the dead, most kept, most bytes kept. Answers: producers, remembered ids, dead, ended.
+-- the dead, most kept, most bytes kept. Answers: producers, remembered ids, dead, ended, ids of the buried.
 --- include script/prelude, script/clock, script/bits, doors/end, doors/ready, script/recount_bits
 
 local items = tonumber(ARGV[1])
 
+-- Jobs that no release has read within their time are buried. One that waits or runs otherwise is looked at again in a minute.
+local buried = {}
+for _, id in ipairs(call('ZRANGEBYSCORE', K.unreadable, '-inf', ms(now), 'LIMIT', 0, items)) do
+  local name = call('HGET', K.notes, id)
+  if call('HEXISTS', K.jobs, id) == 0 or call('ZSCORE', K.dead, id) or call('HEXISTS', K.records, id) == 1 then
+    forget_unreadable({ id })
+  elseif name and string.find(name, '\1', 1, true) and call('ZSCORE', K.parked, name .. '\0' .. id) then
+    take_parked(name, id)
+    end_dead(id, 'undecodable')
+    buried[#buried + 1] = id
+  else
+    call('ZADD', K.unreadable, ms(now + 60000), id)
+  end
+end
 
 -- A producer that has sent nothing since the last look at it is forgotten. An entry is marked by a look and written anew by each
 -- enqueue.
@@ -80,4 +94,4 @@ count('dead_evicted', dead)
 local ended = trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8]))
 -- What is gone, and what other hands have brought.
 recount_bits()
-return { #silent, #old, dead, ended }
+return { #silent, #old, dead, ended, buried }

@@ -6,11 +6,29 @@ local function back(ids, at_head)
   return push(ids, at_head)
 end
 
--- Parked until a worker comes that knows the task.
+-- Parked until a worker comes that knows the task, of a release that has not failed to read the job.
 local function back_parked(id, task)
   mark('a')
-  call('ZADD', K.parked, 0, task .. '\0' .. id)
-  call('HSET', K.notes, id, task)
+  local name = task .. (call('HGET', K.releases, id) or '')
+  call('ZADD', K.parked, 0, name .. '\0' .. id)
+  call('HSET', K.notes, id, name)
+end
+
+-- Parked because a release cannot read the job: `WITHIN:TASK NUL RELEASE`. The sweep buries it when its time is over.
+local function back_unreadable(id, what)
+  local within, task, release = string.match(what, '^(%d+):(%Z*)%z(.*)$')
+  local until_ms = whole(call('ZSCORE', K.unreadable, id) or now + within)
+  local known, releases = {}, {}
+  for name in string.gmatch((call('HGET', K.releases, id) or '') .. '\1' .. release, '\1([^\1]*)') do
+    if not known[name] then
+      known[name], releases[#releases + 1] = true, name
+    end
+  end
+  table.sort(releases)
+  mark('a')
+  call('ZADD', K.unreadable, ms(#releases > C.releases and now or until_ms), id)
+  put(K.releases, id, '\1' .. table.concat(releases, '\1'))
+  back_parked(id, task)
 end
 
 -- One more failure in a job's history; the oldest go first.

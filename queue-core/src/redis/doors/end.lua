@@ -6,6 +6,14 @@
 -- do, or looks like that. `records` has what is known of each besides its envelope, which stays in `jobs`.
 --- include script/tools, script/has
 
+--- with all
+-- What is noted of releases that could not read jobs, gone.
+local function forget_unreadable(ids)
+  many('ZREM', K.unreadable, ids)
+  many('HDEL', K.releases, ids)
+end
+--- end
+
 -- What is known of live jobs besides their envelopes, gone.
 local function strip(ids)
   if has('f') then
@@ -21,6 +29,9 @@ local function strip(ids)
   end
   if has('p') then
     many('HDEL', K.priority, ids)
+  end
+  if has('a') then
+    forget_unreadable(ids)
   end
   --- end
 end
@@ -146,6 +157,9 @@ end
 
 -- Dead: everything stays, and so does the hold on a given id, as it may be requeued.
 local function end_dead(id, reason)
+  if has('a') then
+    forget_unreadable({ id })
+  end
   call('ZADD', K.dead, ms(now), id)
   call('HSET', K.notes, id, reason)
   count('.dead_bytes', call('HSTRLEN', K.jobs, id))

@@ -83,6 +83,23 @@ local function parked_of(task, most)
   return ids
 end
 
+-- The names under which jobs of a task are parked that some releases could not read, but for those that this release has failed on. They
+-- are few: those of one name are passed over together.
+local function readable_by(release, task)
+  local names, from = {}, '[' .. task .. '\1'
+  for _ = 1, 32 do
+    local name = string.match(call('ZRANGEBYLEX', K.parked, from, '(' .. task .. '\2', 'LIMIT', 0, 1)[1] or '', '^(%Z+)%z')
+    if not name then
+      break
+    end
+    if not string.find(name .. '\1', '\1' .. release .. '\1', 1, true) then
+      names[#names + 1] = name
+    end
+    from = '[' .. name .. '\1'
+  end
+  return names
+end
+
 local function take_parked(task, id)
   call('ZREM', K.parked, task .. '\0' .. id)
   call('HDEL', K.notes, id)

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::{
     address::JobId,
-    broker::{BuryReason, Failure, JobState, Priority, StoredJob},
+    broker::{BuryReason, Failure, JobState, Priority, StoredJob, Unreadable},
     error::{Error, Result},
     redis::values::{array, bytes, count, next, words},
 };
@@ -66,9 +66,13 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
     let note = words(next(&mut values)?)?;
     match state {
         JobState::Dead => record.reason = BuryReason::from_name(&note),
+        JobState::Parked => record.unreadable = Unreadable::of(&note),
         _ => record.note = Some(note).filter(|note| !note.is_empty()),
     }
     record.result = Some(bytes(next(&mut values)?)?).filter(|result| !result.is_empty());
+    if let Some(unreadable) = &mut record.unreadable {
+        unreadable.until_ms = words(next(&mut values)?)?.parse().unwrap_or_default();
+    }
     Ok(Some(record))
 }
 

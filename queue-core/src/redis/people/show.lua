@@ -1,5 +1,5 @@
 -- Everything about jobs. ARGV: ids. Answers per id: false, or state, envelope, priority, attempts, crashes, snoozes, time,
--- tag, failures, reason or note, result, until when it is kept.
+-- tag, failures, reason or note or the name under which it is parked, result, until when it is kept, or parked if releases cannot read it.
 --- include script/prelude
 
 local answers = {}
@@ -18,7 +18,7 @@ for at, id in ipairs(ARGV) do
     else
       local tag = call('HGET', K.active, id)
       local note = call('HGET', K.notes, id)
-      local state, when = 'ready', ''
+      local state, when, till = 'ready', '', ''
       if tag then
         state = 'active'
       else
@@ -29,13 +29,13 @@ for at, id in ipairs(ARGV) do
           end
         end
         if state == 'ready' and note then
-          state = 'parked'
+          state, till = 'parked', call('ZSCORE', K.unreadable, id) or ''
         end
       end
       answers[at] = {
         state, body, call('HGET', K.priority, id) or '2', call('HGET', K.attempts, id) or '0',
         string.match(call('HGET', K.crashes, id) or '0', '^%d+') or '0', call('HGET', K.snoozes, id) or '0', when, tag or '',
-        call('HGET', K.errors, id) or '', state == 'dead' and note or '', '',
+        call('HGET', K.errors, id) or '', (state == 'dead' or state == 'parked') and note or '', '', till,
       }
     end
   end

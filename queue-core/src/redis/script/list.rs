@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     broker::{
-        DUE_ITEMS, HEADS, MAX_BYTES, WorkerInfo,
+        DUE_ITEMS, HEADS, MAX_BYTES, UNREADABLE_RELEASES, WorkerInfo,
         history::{HOURS, MINUTES, OTHERS, REPORTERS_HOURS, TASKS},
     },
     redis::{SCHEMA, values::FOREVER},
@@ -18,7 +18,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 14] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 15] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -27,6 +27,8 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 14] {
         ("unrun_ms", UNRUN_MS.to_string()),
         // The record of a worker that says nothing of itself, but for the time.
         ("no_record", text_of(WorkerInfo::default().encoded())),
+        // Of jobs that releases cannot read.
+        ("releases", UNREADABLE_RELEASES.to_string()),
         // Of the oldest ready job.
         ("heads", HEADS.to_string()),
         // Of a history: how much is kept, and of how many tasks.

@@ -9,7 +9,7 @@ from = 7
 --- with all
 -- Positions of endings that are stale, and what the lane has answered for with them.
 local stale, answered, position = {}, {}, 0
-from = 9 + ARGV[8]
+from = 9 + ARGV[8] + (ARGV[8] == '0' and 0 or 1)
 local others_from, others = from + 1, tonumber(ARGV[from])
 from, position = others_from + 5 * others, others
 --- end

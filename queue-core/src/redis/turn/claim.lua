@@ -13,7 +13,7 @@ local ORDER = has('p') and { 0, 1, 2, 3 } or { 2 }
 -- Whether all jobs of the one list that there is are claimed.
 local drained = false
 
--- Parked jobs of the tasks that this worker knows. A suspect is one here too; those that are passed over stay parked.
+-- Jobs that are parked under a name: of a task that this worker knows, or of one and releases that could not read them. A suspect is one here too; those that are passed over stay parked.
 local function claim_parked(task, may_suspect)
   local room = wanted - #ids
   local found = parked_of(task, has('c') and room + 100 or room)
@@ -57,9 +57,11 @@ end
 
 if not paused and wanted > 0 then
   local may_suspect = ARGV[7] == '1'
-  for name = 9, has('a') and 8 + ARGV[8] or 0 do
-    if #ids < wanted and not full then
-      may_suspect = claim_parked(ARGV[name], may_suspect)
+  for at = 9, has('a') and 8 + ARGV[8] or 0 do
+    for _, name in ipairs({ ARGV[at], unpack(readable_by(ARGV[9 + ARGV[8]], ARGV[at])) }) do
+      if #ids < wanted and not full then
+        may_suspect = claim_parked(name, may_suspect)
+      end
     end
   end
   if may_suspect and has('c') and #ids < wanted and not full then

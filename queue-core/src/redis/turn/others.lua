@@ -11,9 +11,14 @@ for at = 0, others - 1 do
     answered[id .. ':' .. claim] = true
   else
     settle({ id })
-    if has('c') and kind ~= 'release' and kind ~= 'park' then
+    local ran = kind ~= 'release' and kind ~= 'park' and kind ~= 'unreadable'
+    if has('c') and ran then
       -- The process lived through this round.
       call('HDEL', K.crashes, id)
+    end
+    if has('a') and ran then
+      -- So did its release, which has read the job.
+      forget_unreadable({ id })
     end
     if kind == 'nack' then
       one_more('f', K.attempts, id)
@@ -50,6 +55,10 @@ for at = 0, others - 1 do
       end_unrun(id, 'expired')
     elseif kind == 'park' then
       back_parked(id, a)
+      woken = true
+    elseif kind == 'unreadable' then
+      add_failure(id, b)
+      back_unreadable(id, a)
       woken = true
     else
       woken = back({ id }, true) or woken

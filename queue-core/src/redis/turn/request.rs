@@ -5,7 +5,7 @@ use std::{fmt::Write, time::Duration};
 use redis::Cmd;
 
 use crate::{
-    broker::{Ending, Finish, Turn},
+    broker::{Ending, Finish, Turn, stored_release},
     redis::{
         keys::Keys,
         script::{
@@ -49,6 +49,9 @@ pub(in crate::redis) fn turn(turn: &Turn, profile: usize, keys: &Keys) -> (Cmd, 
         call.arg(u8::from(turn.suspect)).arg(turn.resume.len());
         for task in &turn.resume {
             call.arg(task.as_ref());
+        }
+        if !turn.resume.is_empty() {
+            call.arg(stored_release(turn.release.as_deref().unwrap_or_default()));
         }
         call.arg(others.len());
         for position in &others {
@@ -143,5 +146,8 @@ fn ending(call: &mut Cmd, ending: &Ending) {
         Ending::Expire => call.arg("expire").arg("").arg(""),
         Ending::Release | Ending::Void => call.arg("release").arg("").arg(""),
         Ending::Park { task } => call.arg("park").arg(task).arg(""),
+        Ending::Unreadable { task, release, error, within } => {
+            call.arg("unreadable").arg(format!("{}:{task}\0{}", ms(*within), stored_release(release))).arg(error)
+        }
     };
 }

@@ -6,7 +6,7 @@
 --   ARGV[3] lease    how long the lease is from now on, in ms
 --   ARGV[4] claim    how many jobs are wanted
 --   with `kept`: most kept jobs, most bytes of them
---   with `all`:  suspect ('1' or '0'); how many tasks may be resumed, and their names; how many other endings, and of each its claim, id,
+--   with `all`:  suspect ('1' or '0'); how many tasks may be resumed, their names, and if there are any the release; how many other endings, and of each its claim, id,
 --                kind and two parameters
 --   groups of acks, to the end: claim; with `kept` how long they are kept, in ms, or ''; how many, and their ids; with `kept` how many
 --                results, and these, and if they are kept their sizes, or the one that all have

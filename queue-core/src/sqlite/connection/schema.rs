@@ -24,7 +24,7 @@
 //! | `ready`, a suspect | 1 | 0 | place in the line |
 //! | `scheduled`, `retry` | 2, 3 | 0 | when it is due |
 //! | `active` | 4 | the lane's row in `queue_lanes` | the claim number: together the tag |
-//! | `parked` | 5 | 0 | when it was parked |
+//! | `parked` | 5 | 0 | when it is buried because releases could not read it; else 2^52 |
 //! | `done`, `cancelled`, `expired` | 6, 8, 9 | 0 | until when it is kept |
 //! | `dead` | 7 | 0 | when it died |
 

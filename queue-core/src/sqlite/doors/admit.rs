@@ -18,13 +18,16 @@ use super::{
 };
 use crate::{
     address::JobId,
-    broker::{Delivery, MAX_BYTES},
+    broker::{Delivery, MAX_BYTES, failed_releases, stored_release},
     sqlite::connection::{
-        lenient::Count,
+        lenient::{Count, Words},
         statement::sql,
         tx::{Failed, Queue, Tx},
     },
 };
+
+/// Names of sets of releases that could not read jobs of one task, at most, that one turn looks at.
+const PARKED_NAMES: usize = 32;
 
 /// What one turn claims, and the room that it still has.
 pub(crate) struct Admission {
@@ -68,9 +71,32 @@ impl Admission {
         Ok(())
     }
 
-    /// Takes parked jobs of a task. A suspect is one here too: at most one, if `suspects`; those that are passed over stay parked.
-    pub(crate) fn take_parked(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, suspects: bool) -> Result<(), Failed> {
-        const UNPARK: &str = "DELETE FROM queue_parked WHERE queue = ?1 AND task = ?2 AND id = ?3";
+    /// Takes parked jobs of a task: those whose task was not known, then those that were not readable for other releases than this one.
+    pub(crate) fn take_parked(
+        &mut self,
+        tx: &mut Tx<'_>,
+        queue: &Queue<'_>,
+        task: &str,
+        release: &str,
+        suspects: bool,
+    ) -> Result<(), Failed> {
+        let release = stored_release(release);
+        self.take_parked_under(tx, queue, task, suspects)?;
+        let mut next = tx.sql(sql!("admit_parked_names.sql"))?;
+        let (mut after, end) = (format!("{task}\u{1}"), format!("{task}\u{2}"));
+        for _ in 0..PARKED_NAMES {
+            let name = next.query_row(params![queue.key, after, end], |row| row.get::<_, Words>(0)).optional()?;
+            let Some(Words(name)) = name.filter(|_| self.has_room()) else { break };
+            if failed_releases(&name).all(|failed| failed != release) {
+                self.take_parked_under(tx, queue, &name, suspects)?;
+            }
+            after = name;
+        }
+        Ok(())
+    }
+
+    /// Takes jobs that are parked under a name. A suspect is one here too: at most one, if `suspects`; those that are passed over stay parked.
+    fn take_parked_under(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, suspects: bool) -> Result<(), Failed> {
         let mut parked = tx.sql(sql!("admit_parked_ids.sql"))?;
         let found: Vec<(Value, u32)> = parked
             .query_map(params![queue.key, task, suspects && !self.has_suspect(), self.left], |row| {
@@ -89,7 +115,7 @@ impl Admission {
                 }
                 self.admit(tx, queue, waiting)?;
             }
-            tx.sql(UNPARK)?.execute(params![queue.key, task, id])?;
+            ready::unpark_from(tx, queue, task, &id)?;
         }
         Ok(())
     }

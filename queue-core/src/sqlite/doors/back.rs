@@ -7,6 +7,8 @@
 //! | [`repeat`] | tail of the line, or `scheduled` | attempts, snoozes and failures begin anew; `repeated` | then |
 //! | [`release`] | head of the line | `released`, if its holder did it | now |
 //! | [`park`] | `parked` | an entry in `queue_parked` | now, for a lane that knows the task |
+//! | [`unreadable`] | the same | the note, with the releases that could not read the job | now, for a lane of another release |
+//! | [`keep_parked`] | `parked` still, with no time at which it is buried | nothing | none |
 //! | [`requeue`] | tail of the line, out of `dead`, `cancelled` or `expired` | all that counts or describes failures, the expiry; `requeued`, what is counted of the dead and the kept | now |
 //! | [`repair`], [`mend`] | an end of the line; where its state says | nothing | none |
 //!
@@ -22,13 +24,17 @@ use super::{
     row::{CANCELLED, DEAD, EXPIRED, PARKED, RETRY, SCHEDULED},
 };
 use crate::{
+    broker::{UNREADABLE_RELEASES, Unreadable, parked_under},
     envelope::Envelope,
     sqlite::connection::{
         lenient::Bytes,
         statement::sql,
-        tx::{Failed, Queue, Tx, due_after},
+        tx::{Failed, Queue, Tx, after, due_after},
     },
 };
+
+/// When a parked job is buried that waits for a worker that knows its task: a time that is in no clock.
+const NEVER: i64 = 1 << 52;
 
 /// After a failure or crash that may be tried again.
 pub(crate) fn retry(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
@@ -64,13 +70,40 @@ pub(crate) fn release(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, 
     Ok(())
 }
 
-/// Until a lane comes that knows its task.
-pub(crate) fn park(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str) -> Result<(), Failed> {
+/// Until a lane comes that knows its task, of a release that has not failed to read the job.
+pub(crate) fn park(tx: &mut Tx<'_>, queue: &Queue<'_>, mut job: Leaving<'_>, task: &str) -> Result<(), Failed> {
     const ENTER: &str = "INSERT OR IGNORE INTO queue_parked (queue, task, id) VALUES (?1, ?2, ?3)";
+    let unreadable = job.unreadable.take().unwrap_or(Unreadable { releases: Vec::new(), until_ms: NEVER });
     let id = job.arrives();
-    tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, PARKED, tx.now])?;
-    tx.sql(ENTER)?.execute(params![queue.key, task, id])?;
+    tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, PARKED, unreadable.until_ms])?;
+    tx.sql(ENTER)?.execute(params![queue.key, parked_under(task, &unreadable.releases), id])?;
     tx.hint(queue.name, tx.now);
+    Ok(())
+}
+
+/// The same for a job that this release cannot read. The sweep buries it so long after the first release that could not.
+pub(crate) fn unreadable(
+    tx: &mut Tx<'_>,
+    queue: &Queue<'_>,
+    mut job: Leaving<'_>,
+    (task, release): (&str, &str),
+    within: Duration,
+) -> Result<(), Failed> {
+    const NOTE: &str = "UPDATE queue_jobs SET note = ?3 WHERE queue = ?1 AND id = ?2";
+    let first = Unreadable { releases: Vec::new(), until_ms: after(tx.now, within) };
+    let unreadable = job.unreadable.get_or_insert(first);
+    unreadable.add(release);
+    if unreadable.releases.len() > UNREADABLE_RELEASES {
+        unreadable.until_ms = tx.now;
+    }
+    let note = parked_under(&unreadable.until_ms.to_string(), &unreadable.releases);
+    tx.sql(NOTE)?.execute(params![queue.key, job.id(), note])?;
+    park(tx, queue, job, task)
+}
+
+/// A parked job that no release has failed to read is not buried, whatever its place says.
+pub(super) fn keep_parked(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<(), Failed> {
+    tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, PARKED, NEVER])?;
     Ok(())
 }
 

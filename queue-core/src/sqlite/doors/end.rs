@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`acked`] | gone, through `settle` as well | `done` |
 //! | [`done`] | gone, or `done` with its result for as long as it is kept | the id, if it was given, is remembered; `done` |
-//! | [`bury`] | `dead` | `dead` |
+//! | [`bury`], [`bury_unreadable`] | `dead` | `dead` |
 //! | [`cancelled`], [`expired`] | `cancelled`, `expired`, kept for a day; a given id is free | `cancelled`, `expired` |
 //! | [`delete`], [`delete_record`] | gone, its remembered id too | nothing |
 //! | [`give_way`] | the record of a job that nobody wanted, when its id comes again | nothing |
@@ -19,14 +19,16 @@ use std::time::Duration;
 use rusqlite::{ToSql, params, types::Value};
 
 use super::{
-    Leaving,
-    row::{ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, Tag},
+    Leaving, back, ready,
+    row::{self, ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, PARKED, Tag},
     settle,
 };
 use crate::{
-    broker::{BuryReason, ENDED_KEEP, KeepLimits},
+    address::JobId,
+    broker::{BuryReason, ENDED_KEEP, KeepLimits, parked_under},
+    envelope::Envelope,
     sqlite::connection::{
-        lenient::Number,
+        lenient::{Bytes, Number, Words},
         statement::sql,
         tx::{Failed, Queue, Tx, after},
     },
@@ -75,6 +77,33 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
     tx.count(queue.key, ".dead_bytes", bytes);
     tx.count(queue.key, "dead", 1);
     Ok(())
+}
+
+/// Buries parked jobs that no release has read within their time, at most so many. Gives their ids.
+pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<Vec<JobId>, Failed> {
+    let over: Vec<(Value, Option<Words>, Bytes)> = tx
+        .sql(sql!("end_unreadable.sql"))?
+        .query_map(params![queue.key, PARKED, tx.now, items], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut buried = Vec::new();
+    for (stored, note, Bytes(envelope)) in over {
+        let unreadable = note.and_then(|Words(note)| row::unreadable(&note));
+        let id = match &stored {
+            Value::Blob(id) => JobId::from_bytes(id).ok(),
+            _ => None,
+        };
+        let (Some(unreadable), Some(id)) = (unreadable, id) else {
+            back::keep_parked(tx, queue, &stored)?;
+            continue;
+        };
+        let name = Envelope::decode(&envelope).map(|envelope| parked_under(&envelope.task, &unreadable.releases));
+        if !ready::unpark_from(tx, queue, &name.unwrap_or_default(), &stored)? {
+            ready::unpark(tx, queue, &stored)?;
+        }
+        bury(tx, queue, Leaving::only(id.as_bytes()), BuryReason::Undecodable)?;
+        buried.push(id);
+    }
+    Ok(buried)
 }
 
 /// Somebody did not want the job any more.

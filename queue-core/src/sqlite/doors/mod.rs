@@ -30,6 +30,8 @@ pub(crate) mod settle;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
+use crate::broker::Unreadable;
+
 /// A job between two places: it has left one, by [`settle`] or [`ready`], and `back` or `end` gives it another.
 #[derive(Debug)]
 #[must_use = "a job that leaves its place needs another one"]
@@ -40,12 +42,14 @@ pub(crate) struct Leaving<'a> {
     digest: Option<i64>,
     /// What the column of failures held when the job left `active`.
     failures: Option<Vec<u8>>,
+    /// Which releases could not read the job when it left `active`.
+    unreadable: Option<Unreadable>,
 }
 
 impl<'a> Leaving<'a> {
     /// A job of which nothing but its id matters.
     fn only(id: impl Into<ValueRef<'a>>) -> Self {
-        Leaving { id: id.into(), digest: None, failures: None }
+        Leaving { id: id.into(), digest: None, failures: None, unreadable: None }
     }
 
     /// The id as a parameter of a statement.

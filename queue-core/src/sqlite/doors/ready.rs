@@ -152,6 +152,12 @@ pub(crate) fn unpark(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized))
     tx.sql(UNPARK)?.execute(params![queue.key, id]).map(drop)
 }
 
+/// The same where it is known under which name the job is parked. False: it is not parked under this one.
+pub(super) fn unpark_from(tx: &Tx<'_>, queue: &Queue<'_>, name: &str, id: &Value) -> rusqlite::Result<bool> {
+    const UNPARK: &str = "DELETE FROM queue_parked WHERE queue = ?1 AND task = ?2 AND id = ?3";
+    Ok(tx.sql(UNPARK)?.execute(params![queue.key, name, id])? > 0)
+}
+
 /// A job that is in no place that any query finds leaves it, for its repair.
 pub(crate) fn stray(id: &Value) -> Leaving<'_> {
     Leaving::only(id)

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     address::JobId,
-    broker::{FAILURES_KEPT, Failure, JobState},
+    broker::{FAILURES_KEPT, Failure, JobState, Unreadable},
     codec,
     error::Error,
     sqlite::connection::tx::Failed,
@@ -51,6 +51,13 @@ pub(crate) fn state(number: i64) -> Result<JobState, Failed> {
         EXPIRED => JobState::Expired,
         other => return Err(Error::Internal(format!("a job has the unknown state {other}")).into()),
     })
+}
+
+/// The note of a job that releases could not read: when it is buried, then the releases.
+pub(crate) fn unreadable(note: &str) -> Option<Unreadable> {
+    let unreadable = Unreadable::of(note)?;
+    let until = note.split(char::is_control).next().and_then(|until| until.parse().ok());
+    Some(Unreadable { until_ms: until.unwrap_or_default(), ..unreadable })
 }
 
 /// An id column.

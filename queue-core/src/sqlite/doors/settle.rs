@@ -5,8 +5,9 @@
 //!
 //! | function | who leaves | changes |
 //! |---|---|---|
-//! | [`holder`] | what its holder ends | crashes and first crash, when the process lived through the run |
+//! | [`holder`] | what its holder ends | crashes, first crash and note, when the process lived through the run |
 //! | [`fail`] | the same, after a run that failed | attempts, failures; `failed` |
+//! | [`unread`] | the same, where its release cannot read the job | failures |
 //! | [`reclaim`], [`charge`] | what a fenced lane held | `reclaimed`, `forgotten`; crashes, first crash and failures; `crashed` |
 //! | [`cancel`] | what a person cancels | a row of `queue_gone`, by which the lane hears of it |
 //! | [`orphan`] | what no lane holds | nothing |
@@ -23,20 +24,20 @@ use super::{
 use crate::{
     broker::CrashRule,
     sqlite::connection::{
-        lenient::{Bytes, Number},
+        lenient::{Bytes, Number, Words},
         statement::sql,
         tx::{Failed, Queue, Tx},
     },
 };
 
 /// A job that its holder ends; `None` when the tag does not stand. `ran`: the process has lived through a run of it, so that
-/// its crashes are forgiven.
+/// its crashes are forgiven, and what is noted of releases that could not read the job is forgotten.
 pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [u8], ran: bool) -> Result<Option<Leaving<'a>>, Failed> {
-    let held: Option<(Option<Number>, Option<Bytes>)> = tx
+    let held: Option<(Option<Number>, Option<Bytes>, Option<Words>)> = tx
         .sql(sql!("settle_holder.sql"))?
-        .query_row(params![queue.key, id, ACTIVE, tag.lane, tag.claim], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(params![queue.key, id, ACTIVE, tag.lane, tag.claim], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
-    let Some((digest, failures)) = held else {
+    let Some((digest, failures, note)) = held else {
         stale(tx, tag, id)?;
         return Ok(None);
     };
@@ -44,7 +45,8 @@ pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [
         tx.sql(sql!("settle_forgive.sql"))?.execute(params![queue.key, id])?;
     }
     let (digest, failures) = (digest.map(|Number(digest)| digest), failures.map(|Bytes(failures)| failures));
-    Ok(Some(Leaving { digest, failures, ..Leaving::only(id) }))
+    let unreadable = note.and_then(|Words(note)| row::unreadable(&note)).filter(|_| !ran);
+    Ok(Some(Leaving { digest, failures, unreadable, ..Leaving::only(id) }))
 }
 
 /// An ending came too late. If that was since the job was cancelled, the lane need not hear of it any more.
@@ -59,6 +61,14 @@ pub(crate) fn fail(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, error:
     let failures = row::one_more_failure(job.failures.as_deref(), tx.now, error)?;
     tx.sql(FAIL)?.execute(params![queue.key, job.id(), failures])?;
     tx.count(queue.key, "failed", 1);
+    Ok(())
+}
+
+/// Notes that a release could not read a job. Charges nothing.
+pub(crate) fn unread(tx: &Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, error: &str) -> Result<(), Failed> {
+    const NOTE: &str = "UPDATE queue_jobs SET failures = ?3 WHERE queue = ?1 AND id = ?2";
+    let failures = row::one_more_failure(job.failures.as_deref(), tx.now, error)?;
+    tx.sql(NOTE)?.execute(params![queue.key, job.id(), failures])?;
     Ok(())
 }
 

@@ -37,6 +37,9 @@ pub(super) fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
                 tx.sql(LANE)?.query_row([row.get::<_, Number>(10)?.0], |row| row.get::<_, Words>(0).map(|Words(name)| name)).optional()?;
             record.tag = lane.map(|lane| format!("{lane}:{pos}"));
         }
+        JobState::Parked => record.unreadable = note.as_deref().and_then(row::unreadable),
+        // What is noted of releases that could not read it.
+        JobState::Ready | JobState::Scheduled | JobState::Retry => {}
         _ => record.note = note,
     }
     Ok(record)

@@ -15,7 +15,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, turn: &Turn) -
     let mut admission = Admission::new(tag, turn.claim.min(MAX_ITEMS));
     if admission.has_room() {
         for task in &turn.resume {
-            admission.take_parked(tx, queue, task, turn.suspect)?;
+            admission.take_parked(tx, queue, task, turn.release.as_deref().unwrap_or_default(), turn.suspect)?;
         }
         if turn.suspect && !admission.has_suspect() {
             admission.take(tx, queue, SUSPECT, 1)?;

@@ -19,7 +19,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
     if let (Ending::Ack { keep: None, .. }, false) = (&finish.ending, finish.id.is_given()) {
         return end::acked(tx, queue, tag, id);
     }
-    let ran = !matches!(finish.ending, Ending::Release | Ending::Void | Ending::Park { .. });
+    let ran = !matches!(finish.ending, Ending::Release | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
     let Some(job) = settle::holder(tx, queue, tag, id, ran)? else { return Ok(false) };
     match &finish.ending {
         Ending::Ack { result, keep } => {
@@ -42,6 +42,10 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
         Ending::Expire => end::expired(tx, queue, job)?,
         Ending::Release | Ending::Void => back::release(tx, queue, job, true)?,
         Ending::Park { task } => back::park(tx, queue, job, task)?,
+        Ending::Unreadable { task, release, error, within } => {
+            settle::unread(tx, queue, &job, error)?;
+            back::unreadable(tx, queue, job, (task, release), *within)?;
+        }
     }
     Ok(true)
 }

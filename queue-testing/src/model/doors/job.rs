@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Deref};
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, FAILURES_KEPT, Failure, JobState, NewJob, PartyName, Priority, StoredJob},
+    broker::{BuryReason, FAILURES_KEPT, Failure, JobState, NewJob, PartyName, Priority, StoredJob, Unreadable},
 };
 
 /// The jobs that are kept, by id.
@@ -71,6 +71,8 @@ pub struct Job {
     pub result: Option<Vec<u8>>,
     /// Why it was cancelled.
     pub note: Option<String>,
+    /// Which releases could not read it, until one has, and when it is buried.
+    pub unreadable: Option<Unreadable>,
 }
 
 /// Where a job is: in one place, always.
@@ -89,7 +91,8 @@ pub enum Place {
         /// The claim number.
         claim: u64,
     },
-    /// Waits for a worker that knows this task.
+    /// Waits for a worker that knows this task, of a release that has not failed to read the job: the names of the task and of those that
+    /// have, with a character 1 between them.
     Parked(String),
     /// Dead since then.
     Dead {
@@ -157,6 +160,7 @@ impl Job {
             failures: Vec::new(),
             result: None,
             note: None,
+            unreadable: None,
         }
     }
 
@@ -177,6 +181,7 @@ impl Job {
         match &self.place {
             Place::Active { lane, claim } => record.tag = Some(format!("{lane}:{claim}")),
             Place::Dead { reason, .. } => record.reason = Some(*reason),
+            Place::Parked(_) => record.unreadable.clone_from(&self.unreadable),
             _ => {}
         }
         record

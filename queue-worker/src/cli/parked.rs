@@ -1,0 +1,126 @@
+//! What is said of parked jobs: which tasks no worker knows, and which jobs no release has been able to read.
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use queue_core::{
+    Inspector, JobRecord, Result,
+    broker::{JobState, MAX_ITEMS, QueueStats},
+};
+use serde::Serialize;
+
+use super::output::{plain, relative, short};
+
+/// Parked jobs of a queue that wait for the same.
+#[derive(Debug, Serialize)]
+pub(super) struct Parked {
+    pub(super) queue: String,
+    task: String,
+    /// How many, at least.
+    jobs: usize,
+    /// Whether there may be more.
+    or_more: bool,
+    /// The releases that could not read them. None: no worker knows their task.
+    releases: Vec<String>,
+    /// Why the last of these releases could not.
+    problem: Option<String>,
+    /// In how long the first of them is buried, as people say it.
+    #[serde(skip)]
+    buried: Option<String>,
+}
+
+impl Parked {
+    /// What is alike among the parked jobs of a queue. Of many, the first are looked at.
+    pub(super) async fn of(inspector: &Inspector, queue: &str, stats: &QueueStats) -> Result<Vec<Parked>> {
+        let there = stats.count(JobState::Parked);
+        if there == 0 {
+            return Ok(Vec::new());
+        }
+        let jobs = inspector.list(queue, JobState::Parked, 0, MAX_ITEMS).await?.jobs;
+        let or_more = there > jobs.len() as u64;
+        let mut alike: BTreeMap<(String, Vec<String>), Vec<JobRecord>> = BTreeMap::new();
+        for job in jobs {
+            let releases = job.unreadable.as_ref().map(|unreadable| unreadable.releases.clone()).unwrap_or_default();
+            alike.entry((job.task.clone().unwrap_or_default(), releases)).or_default().push(job);
+        }
+        let parked = alike.into_iter().map(|((task, releases), jobs)| {
+            let unreadable = || jobs.iter().filter_map(|job| job.unreadable.as_ref());
+            let first = unreadable().filter_map(|unreadable| unreadable.buried_at).min();
+            let buried = first.map(|at| relative(at, SystemTime::now()));
+            let problem = unreadable().map(|unreadable| unreadable.problem.clone()).next();
+            Parked { queue: queue.to_owned(), task, jobs: jobs.len(), or_more, releases, problem, buried }
+        });
+        Ok(parked.collect())
+    }
+
+    /// Whether a release has failed on them.
+    pub(super) fn is_unreadable(&self) -> bool {
+        !self.releases.is_empty()
+    }
+
+    /// In one sentence.
+    pub(super) fn text(&self) -> String {
+        let (jobs, task) = (self.jobs, plain(&self.task));
+        let (many, word) = if jobs == 1 && !self.or_more { ("", "job") } else { (if self.or_more { "at least " } else { "" }, "jobs") };
+        if !self.is_unreadable() {
+            let is = if word == "job" { "is" } else { "are" };
+            return format!("{many}{jobs} {word} of `{task}` {is} parked: no worker knows this task");
+        }
+        let releases = if self.releases.len() == 1 { "release" } else { "releases" };
+        let names = plain(&self.releases.join(", "));
+        let problem = self.problem.as_deref().map(|problem| format!(": {}", short(&plain(problem), 200))).unwrap_or_default();
+        format!("{many}{jobs} {word} of `{task}` cannot be read by {releases} {names}{problem}")
+    }
+
+    /// What a person can do.
+    pub(super) fn way_out(&self) -> String {
+        match &self.buried {
+            Some(buried) => format!("deploy a release that reads them; the first is buried {buried}, and can be requeued then"),
+            None => "deploy the binary that has it".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use queue_core::{
+        Client,
+        broker::{Ending, Finish, ProcessId, Register, Turn},
+        client::RawJob,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn parked_jobs_are_told_by_what_they_wait_for() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let (broker, lease) = (client.broker().clone(), Duration::from_secs(30));
+        for _ in 0..4 {
+            client.enqueue_raw(RawJob::new("mail.send", vec![0x80]).queue("mail")).await.unwrap();
+        }
+        let lane = broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap().name;
+        let claimed = broker.turn(&Turn::new("mail", lane.clone(), 1, lease).claim(4)).await.unwrap().deliveries;
+        let unreadable = Ending::Unreadable {
+            task: "mail.send".to_owned(),
+            release: "v42".to_owned(),
+            error: "release v42 cannot read it: parameter `to` is missing".to_owned(),
+            within: Duration::from_secs(24 * 3600),
+        };
+        let mut finishes: Vec<Finish> = claimed.iter().map(|delivery| Finish::new(delivery, unreadable.clone())).collect();
+        finishes[3].ending = Ending::Park { task: "mail.send".to_owned() };
+        broker.turn(&Turn::new("mail", lane, 2, lease).finish(finishes)).await.unwrap();
+        let inspector = client.inspector();
+        let stats = inspector.stats("mail").await.unwrap();
+        let parked = Parked::of(&inspector, "mail", &stats).await.unwrap();
+        let texts: Vec<String> = parked.iter().map(Parked::text).collect();
+        assert_eq!(
+            texts,
+            [
+                "1 job of `mail.send` is parked: no worker knows this task",
+                "3 jobs of `mail.send` cannot be read by release v42: parameter `to` is missing",
+            ]
+        );
+        assert!(parked[1].way_out().contains("the first is buried in 23h"), "{}", parked[1].way_out());
+    }
+}
