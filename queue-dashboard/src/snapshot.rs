@@ -8,7 +8,9 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use queue_core::{
-    Condition, Counter, Durability, Error, Inspector, JobRecord, JobState, QueueStats, WorkerRecord, broker::ProcessId, outcome::error_text,
+    Condition, Counter, Durability, Error, Inspector, JobRecord, JobState, QueueStats, WorkerRecord,
+    broker::{LAST, ProcessId},
+    outcome::error_text,
 };
 
 /// How many calls are on their way at once.
@@ -168,9 +170,8 @@ fn most(queues: &[Queue], state: JobState) -> Vec<&Queue> {
 
 /// The last jobs of a listing: of those that have ended the newest, of the others as good as any.
 async fn sample(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<JobRecord> {
-    let from = queue.stats.count(state).saturating_sub(SAMPLE as u64);
     // A queue that cannot be listed has said so elsewhere.
-    inspector.list(&queue.name, state, from, SAMPLE).await.map(|page| page.jobs).unwrap_or_default()
+    inspector.list(&queue.name, state, LAST, SAMPLE).await.map(|page| page.jobs).unwrap_or_default()
 }
 
 async fn look_into(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<Group> {

@@ -55,7 +55,24 @@ async fn a_page_of_very_many_jobs_is_made_at_once(bed: Bed) {
     // A search reads a bounded number, and says where to go on.
     let (_, searched) = timed(&site, "/jobs?state=ready&text=nobody-has-this").await;
     assert!(searched.contains("Search on"), "{searched}");
-    let (_, far) = timed(&site, &format!("/jobs?state=ready&queue=mail&offset={}", u64::MAX)).await;
+    let (_, page) = timed(&site, &format!("/jobs?state=ready&queue=mail&offset={}", u64::MAX)).await;
+    assert!(page.contains(&format!("mail/job-{}\"", all - 1)), "the last page: {page}");
+    // Page after page, each begins behind the one before.
+    let ids = |page: &str| -> Vec<String> {
+        page.split("name=\"job\" value=\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
+    };
+    let (mut seen, mut next) = (ids(&first), first);
+    for _ in 0..20 {
+        let link = next.split("rel=\"next\"").next().unwrap().rsplit("href=\"").next().unwrap().split('"').next().unwrap();
+        let link = link.replace("&amp;", "&").replace("&#38;", "&");
+        next = timed(&site, link.strip_prefix(&site.base).unwrap()).await.1;
+        seen.extend(ids(&next));
+    }
+    let shown = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!((shown, seen.len()), (1050, 1050), "no job is shown twice");
+    let (_, far) = timed(&site, &format!("/jobs?state=ready&queue=mail&offset={}", i64::MAX)).await;
     assert!(far.contains("There are no more ready jobs"), "{far}");
 }
 

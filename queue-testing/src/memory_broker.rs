@@ -40,7 +40,7 @@ use queue_core::{
     alarm::Alarm,
     broker::{
         Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker,
-        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
+        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobState, LAST, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
         Register, Registered, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord,
         history::{History, HistorySpan, Report, StoredHistory},
         sealed,
@@ -263,8 +263,9 @@ impl Inspect for MemoryBroker {
 
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
         Ok(self.read(queue, |model| {
-            let from = usize::try_from(offset).unwrap_or(usize::MAX);
-            let mut ids = model.ids(state).into_iter().skip(from);
+            let all = model.ids(state);
+            let from = if offset == LAST { all.len().saturating_sub(limit) } else { usize::try_from(offset).unwrap_or(usize::MAX) };
+            let mut ids = all.into_iter().skip(from);
             let records = ids.by_ref().take(limit).map(|id| model.jobs[&id].record(&id).listed()).collect();
             StoredPage::new(records, ids.next().map(|_| offset + limit as u64))
         }))

@@ -210,10 +210,13 @@ pub struct StoredPage {
     /// The jobs, in the order in which they will start or have ended, as [`StoredJob::listed`] has them. There may be fewer jobs than
     /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
     pub jobs: Vec<StoredJob>,
-    /// The offset of the next page. Only `None` says that this was the last page. The offset may grow by more than the number of the
-    /// jobs.
+    /// The offset of the next page, which is larger than that of this one. Only `None` says that this was the last page. It need not be a
+    /// number of jobs.
     pub next: Option<u64>,
 }
+
+/// The offset of the last page of a listing: it has the last jobs, as many as the page holds, and no `next`.
+pub const LAST: u64 = u64::MAX;
 
 impl StoredPage {
     /// A page.
@@ -238,8 +241,8 @@ pub trait Inspect: Send + Sync {
     /// nobody knows.
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>>;
 
-    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the `next` of the page before. A page may be
-    /// empty although `next` is set.
+    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, the `next` of the page before, a number of jobs to
+    /// leave out, or [`LAST`]. A page may be empty although `next` is set.
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage>;
 
     /// Everything about one job; `None` if the broker does not have it.

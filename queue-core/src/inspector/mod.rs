@@ -101,7 +101,8 @@ impl Inspector {
         .await
     }
 
-    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, or the [`next`](Page::next) of the page before.
+    /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, the [`next`](Page::next) of the page before, a number
+    /// of jobs to leave out, or [`LAST`](crate::broker::LAST) for the last page. The `next` of a page is the quickest way to go on.
     ///
     /// A page may be empty although the listing continues: it has ended only if `next` is `None`. [`walk`](Self::walk) follows the pages, and
     /// [`change_all`](Self::change_all) changes all jobs of a state.

@@ -280,8 +280,8 @@ pub struct Page {
     /// The jobs, in the order in which they will start or have ended, without results, and with their last errors alone. There may be fewer jobs than
     /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
     pub jobs: Vec<JobRecord>,
-    /// The offset of the next page. Only `None` says that this was the last page. The offset may grow by more than the number of the
-    /// jobs.
+    /// The offset of the next page, which is larger than that of this one. Only `None` says that this was the last page. It need not be a
+    /// number of jobs.
     pub next: Option<u64>,
 }
 

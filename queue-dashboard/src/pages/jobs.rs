@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Change, JobRecord, JobState};
+use queue_core::{Change, JobRecord, JobState, broker::LAST};
 
 use super::{Content, Stale, whole, written};
 use crate::{
@@ -132,7 +132,7 @@ impl Asked {
             Some(state) => state.parse()?,
             None => most_telling(snapshot, &queue),
         };
-        let from = Place { queue: params.text::<128>("at"), offset: params.number::<0, { i64::MAX as u64 }>("offset").get() };
+        let from = Place { queue: params.text::<128>("at"), offset: params.number::<0, { u64::MAX }>("offset").get() };
         let from = if queue.is_empty() { from } else { Place { queue: queue.clone(), ..from } };
         Ok(Asked { queue, state, task: params.text::<128>("task"), text: params.text::<200>("text"), from })
     }
@@ -181,7 +181,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let total = count(asked.state);
     let at_start = asked.from.offset == 0 && (asked.from.queue.is_empty() || !asked.queue.is_empty());
     let newest = (asked.state.is_final() && of_one.is_some() && total > 50 && found.next.is_some())
-        .then(|| asked.query(asked.state, Some(&Place { queue: asked.queue.clone(), offset: total - 50 })));
+        .then(|| asked.query(asked.state, Some(&Place { queue: asked.queue.clone(), offset: LAST })));
     let page = Page {
         viewer,
         stale: Stale::of(&look),

@@ -201,7 +201,8 @@ macro_rules! __conformance_cases {
             lists:
                 a_list_tells_the_last_failure_and_no_result
                 a_running_job_tells_who_runs_it_and_since_when
-                jobs_that_match_are_changed_and_no_others;
+                jobs_that_match_are_changed_and_no_others
+                pages_fit_together_in_every_state;
             records:
                 every_state_is_listed_in_order
                 a_listing_comes_in_pages

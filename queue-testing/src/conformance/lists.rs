@@ -4,10 +4,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use queue_core::{
     Change, Filter, JobAddress, JobId,
-    broker::{BuryReason, Ending, JobState, LISTED_ERROR, NewJob, ProcessId},
+    broker::{BuryReason, Due, Ending, JobState, LAST, LISTED_ERROR, NewJob, Priority, ProcessId, StoredPage},
 };
 
-use super::bed::{Bed, LONG, envelope};
+use super::bed::{Bed, LONG, envelope, finish};
 
 /// A listing shows why jobs have failed, and stays small.
 pub async fn a_list_tells_the_last_failure_and_no_result(bed: Bed) {
@@ -63,4 +63,70 @@ pub async fn jobs_that_match_are_changed_and_no_others(bed: Bed) {
     let mut left = inspector.walk(&bed.queue, JobState::Cancelled).matching("id!=marked-1".parse().unwrap()).at_most(1);
     assert_eq!(left.next().await.unwrap().map(|jobs| jobs.len()), Some(1));
     assert!(left.next().await.unwrap().is_none(), "no more than was asked for");
+}
+
+/// Pages fit together in every state, whichever jobs have one time, priority or task, and the last page is the end of them.
+pub async fn pages_fit_together_in_every_state(bed: Bed) {
+    const JOBS: usize = 23;
+    let mut lane = bed.lane().await;
+    let turn = lane.next();
+    let now = lane.send(&turn).await.now_ms;
+    let job = |n: usize| {
+        let mut job = NewJob::new(JobId::make(), envelope(&n.to_string()));
+        job.priority = Priority::from_number(u8::try_from(n % 4).unwrap()).unwrap();
+        job
+    };
+    let endings = [
+        Ending::Park { task: "suite.task".to_owned() },
+        Ending::Nack { delay: LONG, error: String::new() },
+        Ending::Bury { reason: BuryReason::Buried, error: None },
+        Ending::Ack { result: None, keep: Some(LONG) },
+        Ending::Cancel { reason: String::new() },
+    ];
+    let states = [JobState::Parked, JobState::Retry, JobState::Dead, JobState::Done, JobState::Cancelled];
+    let mut producer = bed.producer().await;
+    for ending in endings {
+        producer.stored((0..JOBS).map(job).collect()).await;
+        let finishes = lane.claim(JOBS).await.iter().map(|delivery| finish(delivery, ending.clone())).collect();
+        let turn = lane.next().finish(finishes);
+        assert!(lane.send(&turn).await.stale.is_empty());
+    }
+    // Half of the scheduled ones are due at the same time.
+    let due = |n: usize| {
+        let mut job = job(n);
+        job.due = Due::AtMs(now + 600_000 + if n % 2 == 0 { 0 } else { n as i64 });
+        job
+    };
+    producer.stored((0..JOBS).map(due).collect()).await;
+    producer.stored((0..JOBS).map(job).collect()).await;
+    assert_eq!(lane.claim(JOBS).await.len(), JOBS);
+    producer.stored((0..JOBS).map(job).collect()).await;
+    for state in states.into_iter().chain([JobState::Scheduled, JobState::Active, JobState::Ready]) {
+        let whole = bed.broker.list(&bed.queue, state, 0, 100).await.unwrap();
+        assert!(whole.next.is_none());
+        let whole = of(&whole);
+        assert_eq!(whole.len(), JOBS, "{state}");
+        for limit in [1, 5, 23] {
+            let (mut seen, mut place) = (Vec::new(), Some(0));
+            while let Some(from) = place {
+                let page = bed.broker.list(&bed.queue, state, from, limit).await.unwrap();
+                assert!(page.jobs.len() <= limit && page.next.is_none_or(|next| next > from));
+                seen.extend(of(&page));
+                place = page.next;
+            }
+            assert_eq!(seen, whole, "{state} by {limit}");
+            if !matches!(state, JobState::Done | JobState::Cancelled) {
+                let last = bed.broker.list(&bed.queue, state, LAST, limit).await.unwrap();
+                assert_eq!((of(&last), last.next), (whole[JOBS - limit..].to_vec(), None), "the last {limit} of {state}");
+            }
+        }
+        if !matches!(state, JobState::Done | JobState::Cancelled) {
+            let rest = bed.broker.list(&bed.queue, state, 20, 100).await.unwrap();
+            assert_eq!(of(&rest), whole[20..], "{state}");
+        }
+    }
+}
+
+fn of(page: &StoredPage) -> Vec<JobId> {
+    page.jobs.iter().map(|job| job.id.clone()).collect()
 }

@@ -9,7 +9,7 @@ use redis::Value;
 
 use crate::{
     address::{JobId, check_name},
-    broker::{Change, Changed, JobState, QueueStats, StoredJob, StoredPage},
+    broker::{Change, Changed, JobState, LAST, QueueStats, StoredJob, StoredPage},
     envelope::Envelope,
     error::Result,
     redis::{
@@ -145,6 +145,7 @@ async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
 /// A page: ids first, then the jobs. Between the two a job may have gone on; it is left out then.
 pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
     let (mut ids, next) = match state {
+        JobState::Ready if offset == LAST => ready(broker, queue, last_of_ready(broker, queue, limit).await?, limit).await?,
         JobState::Ready => ready(broker, queue, offset, limit).await?,
         JobState::Scheduled => sorted(broker, queue, Kind::Scheduled, offset, limit).await?,
         JobState::Retry => sorted(broker, queue, Kind::Retry, offset, limit).await?,
@@ -171,7 +172,7 @@ fn listed(mut jobs: Vec<StoredJob>, state: JobState) -> Vec<StoredJob> {
 /// its time is over; it is known by its time, if it has one, which is not that of the record.
 async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
     let mut command = broker.keys.on("LRANGE", queue, Kind::Ended);
-    let (lines, next) = page(range(broker, queue, command.arg(offset).arg(offset + limit as u64)).await?, offset, limit);
+    let (lines, next) = page(range(broker, queue, between(&mut command, offset, limit)).await?, offset, limit);
     let (mut times, mut ids) = (Vec::new(), Vec::new());
     for line in &lines {
         let (until, id) = until_and_id(line);
@@ -208,6 +209,25 @@ fn page(mut ids: Vec<Vec<u8>>, offset: u64, limit: usize) -> Ids {
     let more = ids.len() > limit;
     ids.truncate(limit);
     (ids, more.then(|| offset + limit as u64))
+}
+
+/// The places of a page, and one more.
+fn between(command: &mut redis::Cmd, offset: u64, limit: usize) -> &redis::Cmd {
+    if offset == LAST {
+        return command.arg(format!("-{limit}")).arg(-1);
+    }
+    // No larger number is an index for a server.
+    let offset = offset.min(1 << 62);
+    command.arg(offset).arg(offset + limit as u64)
+}
+
+/// Where the last page of `ready` begins. With tombs in the lists, it has fewer jobs.
+async fn last_of_ready(broker: &RedisBroker, queue: &str, limit: usize) -> Result<u64> {
+    let mut all = 0;
+    for list in READY {
+        all += number::<u64>(broker.read(queue, &broker.keys.on("LLEN", queue, list)).await?)?;
+    }
+    Ok(all.saturating_sub(limit as u64))
 }
 
 async fn range(broker: &RedisBroker, queue: &str, command: &redis::Cmd) -> Result<Vec<Vec<u8>>> {
@@ -255,7 +275,7 @@ async fn without_tombs(broker: &RedisBroker, queue: &str, list: Kind, ids: Vec<V
 
 async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limit: usize) -> Result<Ids> {
     let mut command = broker.keys.on("ZRANGE", queue, kind);
-    let mut ids = range(broker, queue, command.arg(offset).arg(offset + limit as u64)).await?;
+    let mut ids = range(broker, queue, between(&mut command, offset, limit)).await?;
     if kind == Kind::Parked {
         // A member is `task NUL id`.
         for id in &mut ids {
@@ -270,7 +290,8 @@ async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limi
 async fn active(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
     let mut ids = range(broker, queue, &broker.keys.on("HKEYS", queue, Kind::Active)).await?;
     ids.sort_unstable();
-    let skip = usize::try_from(offset).unwrap_or(usize::MAX).min(ids.len());
+    let all = ids.len();
+    let skip = if offset == LAST { all.saturating_sub(limit) } else { usize::try_from(offset).unwrap_or(usize::MAX).min(all) };
     ids.drain(..skip);
     Ok(page(ids, offset, limit))
 }

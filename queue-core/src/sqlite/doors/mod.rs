@@ -24,6 +24,7 @@
 pub(crate) mod admit;
 pub(crate) mod back;
 pub(crate) mod end;
+pub(crate) mod page;
 pub(crate) mod ready;
 pub(crate) mod row;
 pub(crate) mod settle;

@@ -9,9 +9,9 @@
 //! | [`push`] | state, rank, pos | all other columns; who calls it counts and tells |
 //! | [`promote`] | what is due joins the tail | jobs that are not due |
 //! | [`promote_early`] | a job that waits for its time joins the tail | all other jobs |
-//! | [`leave`], [`unpark`] | the entry of a parked job in `queue_parked` | the row, for the door that comes next |
+//! | [`leave`], [`unpark`], [`unpark_from`] | the entry of a parked job in `queue_parked` | the row, for the door that comes next |
 //! | [`stray`] | nothing | the row, for its repair |
-//! | [`pop`], [`waits`], [`next_due`], [`page`], [`depth`] | nothing | everything |
+//! | [`pop`], [`waits`], [`next_due`], [`depth`] | nothing | everything |
 
 use std::collections::BTreeMap;
 
@@ -177,30 +177,6 @@ pub(crate) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Optio
         next = [next, due.map(|Number(due)| due)].into_iter().flatten().min();
     }
     Ok(next)
-}
-
-/// The jobs of a state in order, from the one at `offset`, at most `limit`; of `ready`, suspects first.
-pub(crate) fn page<T>(
-    tx: &Tx<'_>,
-    queue: &Queue<'_>,
-    state: JobState,
-    offset: u64,
-    limit: usize,
-    mut read: impl FnMut(&Row<'_>) -> T,
-) -> Result<Vec<T>, Failed> {
-    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-    let is_line = state == JobState::Ready;
-    let mut page = tx.sql(if is_line { sql!("ready_page_line.sql") } else { sql!("ready_page.sql") })?;
-    let mut rows = if is_line {
-        page.query(params![queue.key, limit, offset, SUSPECT, READY])?
-    } else {
-        page.query(params![queue.key, limit, offset, row::number(state)])?
-    };
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(read(row));
-    }
-    Ok(found)
 }
 
 /// How many jobs are in each state.

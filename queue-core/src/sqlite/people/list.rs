@@ -5,20 +5,18 @@ use crate::{
     broker::{JobState, StoredPage},
     sqlite::{
         connection::tx::{Failed, Tx},
-        doors::ready,
+        doors::page,
     },
 };
 
-pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage, Failed> {
+pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, state: JobState, from: u64, limit: usize) -> Result<StoredPage, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(StoredPage::default()) };
-    let mut found = ready::page(tx, &queue, state, offset, limit + 1, |row| {
+    let (found, next) = page::page(tx, &queue, state, from, limit, |row| {
         let mut job = record(tx, row)?;
         job.failures = failures(row)?;
         Ok::<_, Failed>(job.listed())
     })?;
-    let more = found.len() > limit;
-    found.truncate(limit);
     // What cannot be told of is for the auditor to find.
     let found = found.into_iter().filter_map(Result::ok).collect();
-    Ok(StoredPage::new(found, more.then(|| offset + limit as u64)))
+    Ok(StoredPage::new(found, next))
 }

@@ -1,0 +1,223 @@
+//! Pages of the jobs of a state, in the order in which they will start or have ended. They change nothing.
+//!
+//! A page ends with its last job, and the next begins behind it: so a page in the middle of a million jobs costs what the first one costs. The
+//! place behind a job is a number with the highest bit set, which says where in the index the job is:
+//!
+//! | state | bits |
+//! |---|---|
+//! | `ready` | 3: the suspects, or one more than the priority; 60: `pos`, and as much as makes it positive |
+//! | those in the order of a time | 42: `pos` in milliseconds; 21: how many jobs of this time are before the place |
+//!
+//! A place without this bit is a number of jobs that are left out: the index is read over them, and no job.
+
+use rusqlite::{Row, params};
+
+use super::row::{self, ACTIVE, READY, SUSPECT};
+use crate::{
+    broker::{JobState, LAST, Priority},
+    sqlite::connection::{
+        lenient::Number,
+        statement::sql,
+        tx::{Failed, Queue, Tx},
+    },
+};
+
+const BEHIND: u64 = 1 << 63;
+
+/// What makes the `pos` of a line positive.
+const BIAS: i64 = 1 << 59;
+
+/// Bits of the number of jobs of one time, and the last time that can be told.
+const TIES: u32 = 21;
+const LAST_TIME: i64 = (1 << 42) - 1;
+
+/// A run of jobs in the order of `pos`: state and rank.
+type Run = (i64, i64);
+
+/// Jobs of a page, and where the next page begins.
+type Jobs<T> = (Vec<T>, Option<u64>);
+
+/// The jobs of a state from a place on, at most `limit`; of `ready`, suspects first.
+pub(crate) fn page<T>(
+    tx: &Tx<'_>,
+    queue: &Queue<'_>,
+    state: JobState,
+    from: u64,
+    limit: usize,
+    mut read: impl FnMut(&Row<'_>) -> T,
+) -> Result<Jobs<T>, Failed> {
+    match state {
+        JobState::Active => active(tx, queue, from, limit, read),
+        _ if from == LAST => last(tx, queue, &runs(state), limit, read).map(|jobs| (jobs, None)),
+        JobState::Ready => line(tx, queue, from, limit, read),
+        _ => {
+            let run = (row::number(state), 0);
+            let (time, ties) = if from & BEHIND == 0 { (i64::MIN, from) } else { time_of(from) };
+            let (mut found, mut next, mut times) = (Vec::new(), None, Vec::new());
+            some(tx, queue, run, limit + 1, ties, time, |row, pos| {
+                if found.len() == limit {
+                    next = Some(());
+                    return;
+                }
+                found.push(read(row));
+                times.push(pos.clamp(0, LAST_TIME));
+            })?;
+            let next = next.and(times.last()).map(|last| {
+                let here = times.iter().filter(|time| *time == last).count() as u64;
+                behind_time(*last, if *last == time { ties + here } else { here })
+            });
+            Ok((found, next))
+        }
+    }
+}
+
+/// `ready`: the suspects, then the priorities.
+fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
+    let (first, behind, mut skip) = if from & BEHIND == 0 { (0, None, from) } else { place_of(from) };
+    let (mut found, mut last, mut more) = (Vec::new(), None, false);
+    for (n, run) in runs(JobState::Ready).into_iter().enumerate().skip(first) {
+        let begin = behind.filter(|_| n == first).map_or(i64::MIN, |behind: i64| behind.saturating_add(1));
+        let room = limit + 1 - found.len() - usize::from(more);
+        let before = found.len();
+        some(tx, queue, run, room, skip, begin, |row, pos| {
+            if found.len() == limit {
+                more = true;
+                return;
+            }
+            found.push(read(row));
+            last = Some((n, pos));
+        })?;
+        if more {
+            break;
+        }
+        if skip > 0 {
+            skip = if found.len() > before { 0 } else { skip - passed(tx, queue, run, skip)? };
+        }
+    }
+    let next =
+        last.filter(|_| more).map(|(n, pos)| BEHIND | (n as u64) << 60 | pos.clamp(-BIAS, BIAS - 1).wrapping_add(BIAS).cast_unsigned());
+    Ok((found, next))
+}
+
+/// The last jobs, in order.
+fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Vec<T>, Failed> {
+    let mut found = Vec::new();
+    for (state, rank) in runs.iter().rev() {
+        let mut page = tx.sql(sql!("ready_page_last.sql"))?;
+        let mut rows = page.query(params![queue.key, limit - found.len(), state, rank])?;
+        while let Some(row) = rows.next()? {
+            found.push(read(row));
+        }
+    }
+    found.reverse();
+    Ok(found)
+}
+
+fn active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
+    const ALL: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2";
+    let from = if from == LAST {
+        let all: u64 = tx.sql(ALL)?.query_row(params![queue.key, ACTIVE], |row| row.get(0))?;
+        all.saturating_sub(limit as u64)
+    } else {
+        from
+    };
+    let offset = i64::try_from(from).unwrap_or(i64::MAX);
+    let mut page = tx.sql(sql!("ready_page_active.sql"))?;
+    let mut rows = page.query(params![queue.key, limit + 1, offset, ACTIVE])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row));
+    }
+    let more = found.len() > limit;
+    found.truncate(limit);
+    Ok((found, more.then(|| from + limit as u64)))
+}
+
+/// Some jobs of a run.
+fn some(
+    tx: &Tx<'_>,
+    queue: &Queue<'_>,
+    (state, rank): Run,
+    limit: usize,
+    skip: u64,
+    from: i64,
+    mut read: impl FnMut(&Row<'_>, i64),
+) -> Result<(), Failed> {
+    let skip = i64::try_from(skip).unwrap_or(i64::MAX);
+    let mut page = tx.sql(sql!("ready_page.sql"))?;
+    let mut rows = page.query(params![queue.key, limit, skip, state, rank, from])?;
+    while let Some(row) = rows.next()? {
+        read(row, row.get::<_, Number>(7)?.0);
+    }
+    Ok(())
+}
+
+/// How many jobs of a run are left out by leaving out so many.
+fn passed(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): Run, skip: u64) -> rusqlite::Result<u64> {
+    let skip = i64::try_from(skip).unwrap_or(i64::MAX);
+    tx.sql(sql!("ready_passed.sql"))?.query_row(params![queue.key, state, rank, skip], |row| row.get(0))
+}
+
+fn runs(state: JobState) -> Vec<Run> {
+    match state {
+        JobState::Ready => {
+            let priorities = (0..=i64::from(Priority::Low.number())).map(|rank| (READY, rank));
+            [(SUSPECT, 0)].into_iter().chain(priorities).collect()
+        }
+        state => vec![(row::number(state), 0)],
+    }
+}
+
+fn behind_time(time: i64, ties: u64) -> u64 {
+    // The very last number says something else.
+    let ties = ties.min((1 << TIES) - 2);
+    BEHIND | time.cast_unsigned() << TIES | ties
+}
+
+/// The time of a place, and how many jobs of that time are before it.
+fn time_of(place: u64) -> (i64, u64) {
+    let time = ((place & !BEHIND) >> TIES).cast_signed();
+    // Before all times of people are those that another program wrote.
+    (if time == 0 { i64::MIN } else { time }, place & ((1 << TIES) - 1))
+}
+
+/// The run of a place, the `pos` behind which it is, and nothing to leave out.
+fn place_of(place: u64) -> (usize, Option<i64>, u64) {
+    let run = usize::try_from(place >> 60 & 0b111).unwrap_or_default();
+    let pos = (place & ((1 << 60) - 1)).cast_signed() - BIAS;
+    (run, Some(pos), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_grow_with_the_jobs_and_say_where_they_are() {
+        let times = [(0, 1), (0, 2), (1_764_000_000_000, 1), (1_764_000_000_000, 1_000_000), (1_764_000_000_001, 1), (LAST_TIME, u64::MAX)];
+        let places = times.map(|(time, ties)| behind_time(time, ties));
+        assert!(places.is_sorted() && places[0] & BEHIND != 0 && places[5] < LAST);
+        assert_eq!((time_of(places[3]), time_of(places[0])), ((1_764_000_000_000, 1_000_000), (i64::MIN, 1)));
+    }
+
+    /// The plan of a page reads no more than it shows, and of what is left out the index alone; nothing is sorted but the page.
+    #[test]
+    fn a_page_is_searched_for_and_never_scanned_for() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("../connection/migrations/001_jobs.sql")).unwrap();
+        for statement in [sql!("ready_page.sql"), sql!("ready_page_last.sql"), sql!("ready_passed.sql")] {
+            let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+            for n in 1..=explain.parameter_count() {
+                explain.raw_bind_parameter(n, 1).unwrap();
+            }
+            let (mut plan, mut rows) = (Vec::new(), explain.raw_query());
+            while let Some(row) = rows.next().unwrap() {
+                plan.push(row.get::<_, String>(3).unwrap());
+            }
+            let searched = plan.iter().find(|step| step.contains("queue_jobs_order")).unwrap_or_else(|| panic!("{plan:?}"));
+            assert!(searched.starts_with("SEARCH") && searched.contains("COVERING INDEX") && searched.contains("rank=?"), "{plan:?}");
+            let scanned = plan.iter().filter(|step| step.starts_with("SCAN"));
+            assert!({ scanned }.all(|step| step.contains("page") || step.contains("subquery")), "{plan:?}");
+        }
+    }
+}
