@@ -11,22 +11,22 @@ use queue_core::{
 pub trait Changes: Inspect {
     /// [`Change::Cancel`].
     async fn cancel(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Changed>> {
-        self.change(queue, Change::Cancel, ids).await
+        self.change(queue, Change::Cancel, None, ids).await
     }
 
     /// [`Change::Requeue`].
     async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        Ok(done(self.change(queue, Change::Requeue, ids).await?))
+        Ok(done(self.change(queue, Change::Requeue, None, ids).await?))
     }
 
     /// [`Change::Promote`].
     async fn promote(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        Ok(done(self.change(queue, Change::Promote, ids).await?))
+        Ok(done(self.change(queue, Change::Promote, None, ids).await?))
     }
 
     /// [`Change::Delete`].
     async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        Ok(done(self.change(queue, Change::Delete, ids).await?))
+        Ok(done(self.change(queue, Change::Delete, None, ids).await?))
     }
 }
 

@@ -275,9 +275,9 @@ impl Inspect for MemoryBroker {
         Ok(self.read(queue, |model| model.jobs.get(id).map(|job| job.record(id))))
     }
 
-    async fn change(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
+    async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {
         bounded("ids", ids.len())?;
-        Ok(self.transition(queue, |model| model.change(change, ids)))
+        Ok(self.transition(queue, |model| model.change(change, reason, ids)))
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

@@ -86,7 +86,7 @@ async fn every_verb_is_counted_by_its_name() {
     broker.workers(QUEUE).await.unwrap();
     broker.list(QUEUE, JobState::Ready, 0, 10).await.unwrap();
     broker.show(QUEUE, &id).await.unwrap();
-    broker.change(QUEUE, Change::Delete, &[id]).await.unwrap();
+    broker.change(QUEUE, Change::Delete, None, &[id]).await.unwrap();
     broker.set_paused(QUEUE, false).await.unwrap();
     broker.audit(QUEUE, Audit { repair: false, thorough: true }).await.unwrap();
     broker.audit_queues(false).await.unwrap();

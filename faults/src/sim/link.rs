@@ -226,8 +226,8 @@ impl Broker for Link {
 impl Inspect for Link {
     delegate_inspect!(self.broker, except change);
 
-    async fn change(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
-        let (broker, queue, ids) = (self.broker.clone(), queue.to_owned(), ids.to_vec());
-        self.call(async move { broker.change(&queue, change, &ids).await }).await
+    async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {
+        let (broker, queue, reason, ids) = (self.broker.clone(), queue.to_owned(), reason.map(str::to_owned), ids.to_vec());
+        self.call(async move { broker.change(&queue, change, reason.as_deref(), &ids).await }).await
     }
 }

@@ -94,7 +94,8 @@ macro_rules! delegate_inspect {
                 -> $crate::Result<$crate::broker::history::History>;
             async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::StoredPage>;
             async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
-            async change['a, 'b](queue: &'a str, change: $crate::broker::Change, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<$crate::broker::Changed>>;
+            async change['a, 'b, 'c](queue: &'a str, change: $crate::broker::Change, reason: Option<&'b str>, ids: &'c [$crate::JobId])
+                -> $crate::Result<Vec<$crate::broker::Changed>>;
             async set_paused['a](queue: &'a str, paused: bool) -> $crate::Result<()>;
             async audit['a](queue: &'a str, how: $crate::broker::Audit) -> $crate::Result<Vec<$crate::broker::Damage>>;
             async audit_queues[](repair: bool) -> $crate::Result<Vec<$crate::broker::Damage>>;

@@ -248,8 +248,8 @@ pub trait Inspect: Send + Sync {
     /// Everything about one job; `None` if the broker does not have it.
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
 
-    /// Changes jobs as a person wants. One answer per id, in order.
-    async fn change(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>>;
+    /// Changes jobs as a person wants. One answer per id, in order. A cancel keeps the `reason` as the note of the job; other changes have none.
+    async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>>;
 
     /// Stops or resumes claiming from a queue; enqueues and endings continue.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;

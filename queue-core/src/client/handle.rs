@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::Client;
 use crate::{
     address::{JobAddress, JobId},
-    broker::{Confirmed, JobState, LONGEST, StoredJob, after, on_broker, on_broker_until},
+    broker::{Changed, Confirmed, JobState, LONGEST, StoredJob, after, on_broker, on_broker_until},
     codec,
     error::{Error, Result},
     task::{Task, TaskDef, TaskOutput},
@@ -102,6 +102,16 @@ impl<T> Handle<T> {
     /// Those of the broker.
     pub async fn status(&self) -> Result<Option<JobState>> {
         Ok(self.record(after(self.client.deadline())).await?.map(|record| record.state))
+    }
+
+    /// Cancels the job in any state that is not final. The reason becomes the [`note`](crate::JobRecord::note) of its record; an empty one
+    /// is none. A running job can change nothing any more, and its handler is told to stop: the answer is
+    /// [`Changed::WhileActive`](crate::Changed::WhileActive) then.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it has ended; those of the broker.
+    pub async fn cancel(&self, reason: impl Into<String>) -> Result<Changed> {
+        self.client.inspector().because(reason).cancel(&self.address).await
     }
 
     async fn record(&self, until: Instant) -> Result<Option<StoredJob>> {

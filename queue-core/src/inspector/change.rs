@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Inspector {
-    /// Cancels a job in any state that is not final. A running job can change nothing any more, and its handler is told to stop: the
+    /// Cancels a job in any state that is not final, for the reason that was given with [`because`](Self::because), if any. A running job can change nothing any more, and its handler is told to stop: the
     /// answer is [`Changed::WhileActive`] then.
     ///
     /// # Errors
@@ -73,8 +73,8 @@ impl Inspector {
         if ids.len() > MAX_ITEMS {
             return Err(Error::invalid("ids", ids.len().to_string(), format!("are more than {MAX_ITEMS} at once")));
         }
-        let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.run_until(until, |broker| async move { broker.change(&queue, change, &ids).await }).await
+        let (queue, ids, reason) = (queue.to_owned(), ids.to_vec(), self.reason.clone());
+        self.run_until(until, |broker| async move { broker.change(&queue, change, reason.as_deref(), &ids).await }).await
     }
 
     /// Changes all jobs of a queue in one state. Returns how many were changed: none if the change does not

@@ -15,7 +15,7 @@ pub use self::{
 };
 pub use crate::broker::WorkerRecord;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -23,7 +23,11 @@ use crate::{
     address::{JobAddress, JobId, check_name},
     broker::{Audit, Condition, Damage, Durability, DynBroker, JobState, QueueStats, StoredJob, after, on_broker, on_broker_until},
     error::{Error, Result},
+    text::cut,
 };
+
+/// Bytes, at most, of the reason of a cancel.
+const REASON_MAX: usize = 1024;
 
 /// Lists, shows and repairs jobs and queues, for command lines and dashboards. From [`Client::inspector`](crate::Client::inspector).
 ///
@@ -34,11 +38,29 @@ use crate::{
 pub struct Inspector {
     broker: DynBroker,
     deadline: Duration,
+    /// Why it cancels.
+    reason: Option<Arc<str>>,
 }
 
 impl Inspector {
     pub(crate) fn new(broker: DynBroker, deadline: Duration) -> Self {
-        Inspector { broker, deadline }
+        Inspector { broker, deadline, reason: None }
+    }
+
+    /// The same inspector, whose cancels have this reason: the record of each cancelled job has it as its
+    /// [`note`](JobRecord::note). A text over 1 KiB is cut.
+    ///
+    /// ```no_run
+    /// # use queue_core::{Client, JobAddress};
+    /// # async fn example(client: Client, job: JobAddress) -> queue_core::Result<()> {
+    /// client.inspector().because("ordered twice, ticket 4711").cancel(&job).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into()).filter(|reason| !reason.is_empty()).map(|reason| cut(reason, REASON_MAX).into());
+        self
     }
 
     /// What acknowledged jobs survive, at least. A server whose settings cannot be read may keep more.

@@ -244,8 +244,8 @@ impl Inspect for RedisBroker {
         Ok(people::show(self, queue, std::slice::from_ref(id)).await?.pop())
     }
 
-    async fn change(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
-        people::change(self, queue, change, ids).await
+    async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {
+        people::change(self, queue, change, reason, ids).await
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {

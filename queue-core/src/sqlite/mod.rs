@@ -355,10 +355,10 @@ impl Inspect for SqliteBroker {
         self.reader().call(Commit::Soon, move |tx| people::show(tx, &queue, &id)).await
     }
 
-    async fn change(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
+    async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {
         bounded("ids", ids.len())?;
-        let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.writer().call(Commit::Synced, move |tx| people::change(tx, &queue, change, &ids)).await
+        let (queue, reason, ids) = (queue.to_owned(), reason.map(str::to_owned), ids.to_vec());
+        self.writer().call(Commit::Synced, move |tx| people::change(tx, &queue, change, reason.as_deref(), &ids)).await
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {

@@ -117,8 +117,10 @@ async fn change(shared: &Shared, viewer: &Viewer, form: &Params, change: Change)
         of_queue.entry(&job.queue).or_default().push(job.id.clone());
     }
     let mut n = 0;
+    // Other changes have no reason.
+    let inspector = shared.inspector.clone().because(form.text::<1024>("reason"));
     for (queue, ids) in of_queue {
-        let changed = match shared.inspector.change_many(queue, change, &ids).await {
+        let changed = match inspector.change_many(queue, change, &ids).await {
             Ok(changed) => changed,
             Err(error) => {
                 // Whether this was carried out is not known: it stands in the log, too.

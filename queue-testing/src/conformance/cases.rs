@@ -175,6 +175,7 @@ macro_rules! __conformance_cases {
                 a_job_buried_for_its_crashes_can_be_requeued;
             people:
                 a_cancelled_job_never_starts
+                a_cancel_keeps_its_reason
                 a_job_cancelled_while_active_can_change_nothing
                 what_has_ended_cannot_be_cancelled
                 depth_leaves_out_what_was_cancelled

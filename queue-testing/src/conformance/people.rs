@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use queue_core::{
-    JobId,
+    JobAddress, JobId,
     broker::{Audit, BuryReason, Changed, Counter, CrashRule, Due, Ending, JobState, NewJob, Priority},
 };
 
@@ -35,6 +35,28 @@ pub async fn a_cancelled_job_never_starts(bed: Bed) {
     };
     assert_eq!(first.id, last, "nothing else becomes due before");
     assert_eq!((bed.depth(JobState::Cancelled).await, bed.counter(Counter::Cancelled).await), (4, 4));
+}
+
+/// The reason of a cancel stays with the job, whatever its state was; without one there is no note.
+pub async fn a_cancel_keeps_its_reason(bed: Bed) {
+    let ids = bed.put(4).await;
+    let mut lane = bed.lane().await;
+    lane.claim_one().await;
+    let (inspector, address) = (bed.inspector(), |id: &JobId| JobAddress { queue: bed.queue.clone(), id: id.clone() });
+    let because = inspector.clone().because("ordered twice: ünsere Schuld");
+    assert_eq!(because.cancel(&address(&ids[0])).await.unwrap(), Changed::WhileActive);
+    assert_eq!(because.cancel(&address(&ids[1])).await.unwrap(), Changed::Yes);
+    inspector.cancel(&address(&ids[2])).await.unwrap();
+    inspector.clone().because("x".repeat(5000)).cancel(&address(&ids[3])).await.unwrap();
+    let mut notes = Vec::new();
+    for id in &ids {
+        let record = bed.show(id).await.unwrap();
+        assert_eq!(record.state, JobState::Cancelled);
+        notes.push(record.note);
+    }
+    let reason = Some("ordered twice: ünsere Schuld".to_owned());
+    assert_eq!(notes[..3], [reason.clone(), reason, None]);
+    assert!(notes[3].as_ref().unwrap().len() <= 1024);
 }
 
 /// A running job that is cancelled can change nothing any more.

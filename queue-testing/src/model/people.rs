@@ -15,10 +15,10 @@ use super::{
 
 impl Model {
     /// One answer per id, in order.
-    pub fn change(&mut self, change: Change, ids: &[JobId]) -> Vec<Changed> {
+    pub fn change(&mut self, change: Change, reason: Option<&str>, ids: &[JobId]) -> Vec<Changed> {
         ids.iter()
             .map(|id| match change {
-                Change::Cancel => self.cancel(id),
+                Change::Cancel => self.cancel(id, reason),
                 Change::Requeue => self.requeue(id).into(),
                 Change::Promote => self.promote(id).into(),
                 Change::Delete => self.delete(id).into(),
@@ -27,7 +27,7 @@ impl Model {
     }
 
     /// R13.
-    fn cancel(&mut self, id: &JobId) -> Changed {
+    fn cancel(&mut self, id: &JobId, reason: Option<&str>) -> Changed {
         let Some(job) = self.jobs.get(id).filter(|job| !job.place().state().is_final()) else { return Changed::No };
         let place = job.place().clone();
         let (out, changed) = match self.settle(id, By::Others) {
@@ -37,7 +37,7 @@ impl Model {
         if let Place::Active { lane, claim } = place {
             self.note_gone(&lane, id, claim);
         }
-        self.end(out, End::Cancelled(None));
+        self.end(out, End::Cancelled(reason.map(str::to_owned)));
         changed
     }
 

@@ -51,9 +51,15 @@ pub(super) enum JobsCommand {
     Promote(Select),
     /// Cancel jobs; running jobs are told to stop, and can change nothing any more
     #[command(after_help = "Examples:
-  {bin} jobs cancel orders/close-17
+  {bin} jobs cancel orders/close-17 --reason 'ordered twice'
   {bin} jobs cancel --all --state scheduled --queue mail")]
-    Cancel(Select),
+    Cancel {
+        #[command(flatten)]
+        select: Select,
+        /// Why, for the record of each job
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+        reason: String,
+    },
     /// Remove jobs that are not running, with their records
     #[command(after_help = "Examples:
   {bin} jobs delete orders/close-17
@@ -91,7 +97,7 @@ pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
         JobsCommand::List(_) | JobsCommand::Show { .. } => Ok(()),
         JobsCommand::Requeue(select) => repair::check(Change::Requeue, select),
         JobsCommand::Promote(select) => repair::check(Change::Promote, select),
-        JobsCommand::Cancel(select) => repair::check(Change::Cancel, select),
+        JobsCommand::Cancel { select, .. } => repair::check(Change::Cancel, select),
         JobsCommand::Delete(select) => repair::check(Change::Delete, select),
     }
 }
@@ -100,10 +106,10 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
     match command {
         JobsCommand::List(args) => list(client, &args).await,
         JobsCommand::Show { job, format } => show::show(client, &job, &format).await,
-        JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, select).await,
-        JobsCommand::Promote(select) => repair::repair(client, Change::Promote, select).await,
-        JobsCommand::Cancel(select) => repair::repair(client, Change::Cancel, select).await,
-        JobsCommand::Delete(select) => repair::repair(client, Change::Delete, select).await,
+        JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, "", select).await,
+        JobsCommand::Promote(select) => repair::repair(client, Change::Promote, "", select).await,
+        JobsCommand::Cancel { select, reason } => repair::repair(client, Change::Cancel, &reason, select).await,
+        JobsCommand::Delete(select) => repair::repair(client, Change::Delete, "", select).await,
     }
 }
 

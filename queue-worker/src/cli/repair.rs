@@ -43,9 +43,10 @@ pub(super) fn check(change: Change, select: &Select) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) async fn repair(client: &Client, change: Change, select: Select) -> Result<(), Failure> {
+pub(super) async fn repair(client: &Client, change: Change, reason: &str, select: Select) -> Result<(), Failure> {
+    let inspector = client.inspector().because(reason);
     if !select.all {
-        return named(client, change, &select).await;
+        return named(&inspector, change, &select).await;
     }
     let state = select.state.or((change == Change::Requeue).then_some(JobState::Dead));
     let of_all = |problem: &str| {
@@ -53,7 +54,7 @@ pub(super) async fn repair(client: &Client, change: Change, select: Select) -> R
         Failure::new(Exit::Usage, format!("{problem}; `jobs {change} --all` takes one of --state {}", states.join(", ")))
     };
     match state {
-        Some(state) if change.applies_to(state) => all(client, change, state, &select).await,
+        Some(state) if change.applies_to(state) => all(client, &inspector, change, state, &select).await,
         Some(state) => Err(of_all(&format!("jobs that are {state} cannot be {}", change.done()))),
         None => Err(of_all("the state is missing")),
     }
@@ -67,12 +68,11 @@ struct Answer {
 }
 
 /// Goes on after a job that it does not apply to; the exit code is that of the first one.
-async fn named(client: &Client, change: Change, select: &Select) -> Result<(), Failure> {
-    let inspector = client.inspector();
+async fn named(inspector: &Inspector, change: Change, select: &Select) -> Result<(), Failure> {
     let mut answers = Vec::with_capacity(select.jobs.len());
     let mut problem = None;
     for job in &select.jobs {
-        match of_text(&inspector, change, job).await {
+        match of_text(inspector, change, job).await {
             Ok((address, answer)) => {
                 if !select.format.json {
                     print(&format!("{address} {answer}"))?;
@@ -114,8 +114,7 @@ struct Total {
 }
 
 /// Takes as many as there were when it began, so that it ends although new ones arrive.
-async fn all(client: &Client, change: Change, state: JobState, select: &Select) -> Result<(), Failure> {
-    let inspector = client.inspector();
+async fn all(client: &Client, inspector: &Inspector, change: Change, state: JobState, select: &Select) -> Result<(), Failure> {
     let (mut totals, mut unreadable) = (Vec::new(), Vec::new());
     for queue in queues::chosen(client, select.queue.as_deref()).await? {
         let done = match inspector.change_matching(&queue, change, state, &select.filter).await {

@@ -55,7 +55,7 @@ pub(crate) enum Step {
     /// Somebody takes the jobs of the fenced lanes back.
     Sweep,
     /// A person changes jobs.
-    Change { change: Change, jobs: Vec<Index> },
+    Change { change: Change, reason: Option<String>, jobs: Vec<Index> },
     /// A person stops claims, or lets them go on.
     Pause { paused: bool },
     /// What was due soon is due.
@@ -125,7 +125,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn changes(change: Change) -> impl Strategy<Value = Step> {
-    vec(index(), 1..3).prop_map(move |jobs| Step::Change { change, jobs })
+    let reason = option::of("[a-z ü\\PC]{1,12}");
+    (vec(index(), 1..3), reason).prop_map(move |(jobs, reason)| Step::Change { change, reason, jobs })
 }
 
 fn new() -> impl Strategy<Value = New> {

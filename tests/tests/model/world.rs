@@ -112,10 +112,10 @@ impl World {
             Step::Lapse { lane } => self.lapse(lane.index(self.lanes.len())).await?,
             Step::Fence { suspect } => self.fence(*suspect).await?,
             Step::Sweep => self.sweep().await?,
-            Step::Change { change, jobs } => {
+            Step::Change { change, reason, jobs } => {
                 let ids = self.named(jobs);
-                let found = self.broker.change(&self.queue, *change, &ids).await;
-                same(change.name(), &Ok(self.model.change(*change, &ids)), &outcome(found))?;
+                let found = self.broker.change(&self.queue, *change, reason.as_deref(), &ids).await;
+                same(change.name(), &Ok(self.model.change(*change, reason.as_deref(), &ids)), &outcome(found))?;
             }
             Step::Pause { paused } => {
                 self.broker.set_paused(&self.queue, *paused).await.map_err(|error| error.to_string())?;

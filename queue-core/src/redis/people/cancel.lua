@@ -1,7 +1,7 @@
--- R13. ARGV: ids. Answers: 0 there is none, 1 cancelled, 2 cancelled while active.
+-- R13. ARGV: why or '', ids. Answers for each id: 0 there is none, 1 cancelled, 2 cancelled while active.
 --- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/ready, script/first_due
 
-local answers = {}
+local answers, reason = {}, ARGV[1] ~= '' and ARGV[1] or nil
 -- What each lane has to hear, packed once.
 local notes = {}
 
@@ -16,7 +16,7 @@ local function tell(tag, id)
   end
 end
 
-for at, id in ipairs(ARGV) do
+for at, id in ipairs({ unpack(ARGV, 2) }) do
   local tag = call('HGET', K.active, id)
   answers[at] = 0
   if tag then
@@ -28,7 +28,7 @@ for at, id in ipairs(ARGV) do
     answers[at] = 1
   end
   if answers[at] > 0 then
-    end_unrun(id, 'cancelled')
+    end_unrun(id, 'cancelled', reason)
   end
 end
 look_due()

@@ -28,8 +28,14 @@ pub(in crate::redis) use self::workers::{worker_records, workers};
 /// Jobs that are requeued together: their envelopes pass through here.
 const REQUEUED_TOGETHER: usize = 50;
 
-/// Each script takes ids, and answers for each: 0 not changed, 1 changed, 2 changed while active.
-pub(in crate::redis) async fn change(broker: &RedisBroker, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
+/// Each script takes ids, that of a cancel behind its reason, and answers for each: 0 not changed, 1 changed, 2 changed while active.
+pub(in crate::redis) async fn change(
+    broker: &RedisBroker,
+    queue: &str,
+    change: Change,
+    reason: Option<&str>,
+    ids: &[JobId],
+) -> Result<Vec<Changed>> {
     bounded("ids", ids.len())?;
     if ids.is_empty() {
         return Ok(Vec::new());
@@ -41,6 +47,9 @@ pub(in crate::redis) async fn change(broker: &RedisBroker, queue: &str, change: 
         Change::Delete => &DELETE,
     };
     let mut call = script.call(&broker.keys, queue);
+    if change == Change::Cancel {
+        call.arg(reason.unwrap_or_default());
+    }
     for id in ids {
         call.arg(id.as_bytes());
     }

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
+pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: Option<&str>) -> Result<Changed, Failed> {
     const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     let place: Option<(Number, Number, Number)> =
         tx.sql(PLACE)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
@@ -26,6 +26,6 @@ pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resul
         Some((Number(ACTIVE), Number(lane), Number(claim))) => (settle::cancel(tx, Tag { lane, claim }, id)?, Changed::WhileActive),
         Some((Number(state), ..)) => (ready::leave(tx, queue, id, state)?, Changed::Yes),
     };
-    end::cancelled(tx, queue, job, None)?;
+    end::cancelled(tx, queue, job, reason)?;
     Ok(changed)
 }

@@ -26,15 +26,15 @@ pub(crate) use self::{
 };
 
 /// One answer per id, in order.
-pub(crate) fn change(tx: &mut Tx<'_>, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>, Failed> {
+pub(crate) fn change(tx: &mut Tx<'_>, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>, Failed> {
     let Some(mut queue) = tx.queue(queue)? else { return Ok(vec![Changed::No; ids.len()]) };
-    let one = match change {
-        Change::Cancel => cancel::cancel,
-        Change::Requeue => requeue::requeue,
-        Change::Promote => promote::promote,
-        Change::Delete => delete::delete,
+    let mut one = |id: &[u8]| match change {
+        Change::Cancel => cancel::cancel(tx, &mut queue, id, reason),
+        Change::Requeue => requeue::requeue(tx, &mut queue, id),
+        Change::Promote => promote::promote(tx, &mut queue, id),
+        Change::Delete => delete::delete(tx, &mut queue, id),
     };
-    let answers = ids.iter().map(|id| one(tx, &mut queue, id.as_bytes())).collect::<Result<_, _>>()?;
+    let answers = ids.iter().map(|id| one(id.as_bytes())).collect::<Result<_, _>>()?;
     tx.save(&queue)?;
     Ok(answers)
 }
