@@ -5,7 +5,10 @@ mod common;
 use std::time::Duration;
 
 use common::{Bed, Site, encode};
-use queue_core::{Client, JobState};
+use queue_core::{
+    Client, JobState,
+    broker::{Ending, Finish, ProcessId, Register, Turn},
+};
 use queue_tests::server::{Kind, Server};
 
 on_brokers! {
@@ -14,6 +17,8 @@ on_brokers! {
     links_follow_the_place_where_it_is_mounted
     jobs_are_narrowed_and_paged_without_losing_one
     what_is_done_to_the_selected_is_done_to_them_alone
+    all_jobs_of_a_state_are_changed_after_a_question
+    a_release_that_cannot_read_jobs_is_named
     a_job_shows_its_errors_and_hides_its_secrets
     a_queue_is_paused_and_resumed
     the_history_tells_what_workers_did_in_each_span
@@ -171,6 +176,54 @@ async fn what_is_done_to_the_selected_is_done_to_them_alone(bed: Bed) {
     assert_eq!(site.post("operate", "/jobs/requeue", &[("job", "no address")]).await.status, 400);
 }
 
+async fn all_jobs_of_a_state_are_changed_after_a_question(bed: Bed) {
+    for n in 0..60 {
+        bed.enqueue(&format!("job-{n:03}"), None).await;
+    }
+    let site = bed.site().await;
+    assert!(site.get("/jobs?state=ready&queue=mail").await.body.contains("Cancel all"));
+    for path in ["/jobs?state=ready", "/jobs?state=ready&queue=mail&task=send"] {
+        assert!(!site.get(path).await.body.contains("Cancel all"), "{path}");
+    }
+    let stats = async || bed.client.inspector().stats("mail").await.unwrap();
+    let all = [("all", "yes"), ("queue", "mail"), ("state", "ready"), ("back", "jobs?state=ready&queue=mail")];
+    let answer = site.post("operate", "/jobs/cancel", &all).await;
+    assert!(answer.body.contains("Cancel all 60 ready jobs of mail?"), "{}", answer.body);
+    assert_eq!(stats().await.count(JobState::Cancelled), 0);
+    let sure = [&all[..], &[("sure", "yes"), ("reason", "not today"), ("job", "mail/job-001")]].concat();
+    assert_eq!(site.post("view", "/jobs/cancel", &sure).await.status, 403);
+    let answer = site.post("operate", "/jobs/cancel", &sure).await;
+    let told = "/queue/jobs?state=ready&queue=mail&did=cancel&all=60&left=0";
+    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, told));
+    assert!(site.get(told.strip_prefix("/queue").unwrap()).await.body.contains("60 jobs were cancelled."));
+    assert_eq!((stats().await.count(JobState::Cancelled), stats().await.count(JobState::Ready)), (60, 0));
+    assert!(site.get("/jobs/mail/job-007").await.body.contains("not today"));
+    for (field, value, status) in [("queue", "none", 404), ("state", "done", 400), ("state", "strange", 400)] {
+        let wrong: Vec<(&str, &str)> = sure.iter().map(|(name, old)| (*name, if *name == field { value } else { *old })).collect();
+        assert_eq!(site.post("operate", "/jobs/cancel", &wrong).await.status, status, "{field} {value}");
+    }
+}
+
+async fn a_release_that_cannot_read_jobs_is_named(bed: Bed) {
+    bed.enqueue("strange", None).await;
+    let broker = bed.client.broker();
+    let lease = Duration::from_secs(30);
+    let lane = broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap().name;
+    let claimed = broker.turn(&Turn::new("mail", lane.clone(), 1, lease).claim(1)).await.unwrap().deliveries;
+    let (task, release) = ("send_mail".to_owned(), "v42".to_owned());
+    let error = "release v42 cannot read it: parameter `to` is missing".to_owned();
+    let ending = Ending::Unreadable { task, release, error, within: Duration::from_secs(24 * 3600) };
+    let finishes = vec![Finish::new(&claimed[0], ending)];
+    broker.turn(&Turn::new("mail", lane, 2, lease).finish(finishes)).await.unwrap();
+    let site = bed.site().await;
+    let overview = site.get("").await.body;
+    assert!(overview.contains("which release v42 cannot read") && overview.contains("parameter `to` is missing"), "{overview}");
+    let page = site.get("/jobs/mail/strange").await.body;
+    for text in ["Cannot be read by v42", "it is buried in", "Waits for a release that can read it", "parameter `to` is missing"] {
+        assert!(page.contains(text), "no `{text}`: {page}");
+    }
+}
+
 async fn a_job_shows_its_errors_and_hides_its_secrets(bed: Bed) {
     bed.enqueue("bad", Some("mailbox is full")).await;
     bed.enqueue("good", None).await;
@@ -231,6 +284,17 @@ async fn every_page_is_made_with_the_rights_of_the_dashboard_on_redis() {
         let answer = site.get(path).await;
         assert!(answer.status == 200 && !answer.body.contains("does not answer"), "{path}: {}", answer.body);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_eviction_policy_is_among_what_is_wrong_on_redis() {
+    let server = Server::start(Kind::Redis);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let site = Site::mounted(queue_dashboard::router(client), "/queue").await;
+    assert!(!site.get("").await.body.contains("drops jobs"));
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let page = eventually(&site, "", "It drops jobs when its memory is full").await;
+    assert!(page.contains("allkeys-lru") && page.contains("noeviction"), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,6 +18,10 @@ use crate::{
 
 /// Everything known about one job. From [`Inspector::show`](crate::Inspector::show), `list` and `walk`.
 ///
+/// When a job that does not run was last started is not stored, as it would cost every claim a write. What is known instead: while it runs
+/// [`running`](Self::running) says since when; [`errors`](Self::errors) say when its last attempts have failed; [`ended_at`](Self::ended_at)
+/// when it ended.
+///
 /// All times are those of the broker's clock. A job whose stored form cannot be decoded has a record too: [`task`](Self::task) is then
 /// `None`, [`undecodable`](Self::undecodable) says why, and [`stored`](Self::stored) gives the bytes.
 ///

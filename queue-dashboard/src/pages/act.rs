@@ -11,7 +11,7 @@ use axum::{
 };
 use queue_core::{Change, JobAddress, JobId};
 
-use super::{Content, whole, written};
+use super::{Content, act_all, whole, written};
 use crate::{
     guard::{Form, Viewer},
     params::{Params, query},
@@ -31,7 +31,7 @@ fn warning(change: Change) -> Option<&'static str> {
     }
 }
 
-type Answer = Result<Response, Problem>;
+pub(super) type Answer = Result<Response, Problem>;
 
 pub(crate) async fn requeue(
     State(shared): State<Arc<Shared>>,
@@ -98,6 +98,9 @@ struct Confirm<'a> {
 }
 
 async fn change(shared: &Shared, viewer: &Viewer, form: &Params, change: Change) -> Answer {
+    if form.get("all").is_some() {
+        return act_all::change(shared, viewer, form, change).await;
+    }
     let mut jobs = form.all("job").take(JOBS + 1).map(str::parse).collect::<Result<Vec<JobAddress>, _>>()?;
     if jobs.len() > JOBS {
         return Err(Problem::too_large());
@@ -161,19 +164,24 @@ async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: boo
 
 /// Who did what. The names of queues and jobs have a grammar of their own, so that nobody writes lines of theirs into the log.
 fn audit(viewer: &Viewer, verb: &'static str, queue: &str, jobs: &[JobId], changed: Option<usize>) {
-    let (who, role) = viewer.person.as_ref().map_or(("-", "-"), |person| (person.name(), person.role().name()));
+    let (who, role) = person(viewer);
     let jobs = jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, jobs, changed, "changed by a person");
 }
 
+/// Name and role, for the audit log.
+pub(super) fn person(viewer: &Viewer) -> (&str, &str) {
+    viewer.person.as_ref().map_or(("-", "-"), |person| (person.name(), person.role().name()))
+}
+
 /// Back to a page of the dashboard, which tells what was done.
-fn see(viewer: &Viewer, back: &str, told: &str) -> Response {
+pub(super) fn see(viewer: &Viewer, back: &str, told: &str) -> Response {
     let location = format!("{}/{}", viewer.base, target(back, told));
     (StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response()
 }
 
 /// What was sent is taken apart and written anew: it names a page of ours, whatever it was.
-fn target(back: &str, told: &str) -> String {
+pub(super) fn target(back: &str, told: &str) -> String {
     let (path, rest) = back.split_once('?').unwrap_or((back, ""));
     let is_name = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) && !part.starts_with('.')

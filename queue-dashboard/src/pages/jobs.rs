@@ -48,6 +48,8 @@ struct Page<'a> {
     first: Option<String>,
     next: Option<String>,
     newest: Option<String>,
+    /// Whether all jobs of this queue and state can be changed at once.
+    has_all: bool,
 }
 
 struct Tab {
@@ -104,6 +106,12 @@ impl Told {
             None if did == "resume" => return plain("The queue is served again."),
             None => return None,
         };
+        if params.get("all").is_some() {
+            let (all, left) = (params.number::<0, { u64::MAX }>("all").get(), params.number::<0, { u64::MAX }>("left").get());
+            let rest = if left == 0 { String::new() } else { format!(" {} are left: do it again for those.", number(left)) };
+            let jobs = if all == 1 { "job was" } else { "jobs were" };
+            return Some(Told { text: format!("{} {jobs} {did}.{rest}", number(all)), is_good: left == 0 });
+        }
         let text = match (n, of) {
             (_, 0) => "No job was selected. Nothing was changed.".to_owned(),
             (0, 1) => format!("The job was not {did}: it is in another state now."),
@@ -205,6 +213,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         first: (!at_start).then(|| asked.query(asked.state, None)),
         next: found.next.as_ref().map(|next| asked.query(asked.state, Some(next))),
         newest,
+        has_all: of_one.is_some() && asked.task.is_empty() && asked.text.is_empty() && total > found.jobs.len() as u64,
         queues: names.into_iter().take(CHOICES).collect(),
         queue: asked.queue.clone(),
         task: asked.task.clone(),

@@ -1,6 +1,7 @@
 //! One page a file. `mod` has the frame around all of them.
 
 pub(crate) mod act;
+mod act_all;
 mod chart;
 pub(crate) mod history;
 pub(crate) mod job;

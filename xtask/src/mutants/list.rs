@@ -152,6 +152,12 @@ mutants! {
         "kept: an id that may come again has its time beside it": "if string.byte(id) >= 48 or state ~= 'done' then" => "if false then";
         "kept: a line of an earlier job takes nothing along": "if record and record.u == upto and not gone[id] then" => "if record and not gone[id] then";
     }
+    REDIS "queue-core/src/redis/people/cancel.lua" {
+        "cancel: the reason stays with the job": "end_unrun(id, 'cancelled', reason)" => "end_unrun(id, 'cancelled')";
+    }
+    SQLITE "queue-core/src/sqlite/doors/page.rs" {
+        "sqlite page: jobs of one time are told apart": "if *last == time { ties + here } else { here }" => "here";
+    }
     REDIS "queue-core/src/redis/doors/back.lua" {
         "errors: the oldest go first": "while #failures > 10 do" => "while false do";
         "back: a parked job sets its bit": "mark('a')\n  local name" => "local name";
