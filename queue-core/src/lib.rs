@@ -111,8 +111,9 @@
 //!
 //! # Testing
 //!
-//! You can still call the function: test it like any other. For a test with a queue, connect to `sqlite://:memory:` and let a worker
-//! of `queue-worker` run in the same process.
+//! You can still call the function: test it like any other. [`TestContext`] makes the [`JobContext`] of a handler that takes one. For a test
+//! with a queue, connect to `sqlite://:memory:` and let a worker of `queue-worker` run in the same process, with
+//! `Worker::run_until_idle`. `docs/testing.md` of the repository has examples.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 
 // What the worker, the macros and the tests of this workspace share. It is not documented, and may change in any release.
@@ -125,6 +126,7 @@ pub mod __private;
 pub mod address;
 #[doc(hidden)]
 pub mod alarm;
+mod any_json;
 pub mod broker;
 #[doc(hidden)]
 pub mod client;
@@ -167,6 +169,7 @@ pub mod registry;
 pub mod sqlite;
 #[doc(hidden)]
 pub mod task;
+mod test_context;
 mod text;
 
 #[doc = include_str!("docs/derive.md")]
@@ -195,4 +198,5 @@ pub use self::{
     outcome::{CancelCause, Outcome, TaskFailure, TaskResult, TaskReturn},
     registry::Registry,
     task::{Backoff, OnIsolation, Task, TaskDef, TaskOutput},
+    test_context::TestContext,
 };

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    any_json::AnyJson,
     codec,
     error::{Error, Result},
     outcome::Outcome,
@@ -280,7 +281,7 @@ pub fn json_object<'a>(task: &str, params: &'a [ParamDef], json: &str) -> Result
 /// What cannot be read.
 pub fn to_json(bytes: &[u8]) -> Result<String, String> {
     codec::scan(bytes)?;
-    rmp_serde::from_slice::<serde_json::Value>(bytes).map(|value| value.to_string()).map_err(|error| codec::in_few_words(error.to_string()))
+    rmp_serde::from_slice::<AnyJson>(bytes).map(|AnyJson(value)| value.to_string()).map_err(|error| codec::in_few_words(error.to_string()))
 }
 
 #[cfg(test)]

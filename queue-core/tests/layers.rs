@@ -14,12 +14,21 @@ use syn::{
 
 /// The layers, from the ground up, and the modules of each. A module may import from its own layer and from those below.
 const LAYERS: [(&str, &[&str]); 6] = [
-    ("a job", &["address", "alarm", "codec", "envelope", "error", "failure", "io", "outcome", "pauses", "pending", "priority", "text"]),
+    (
+        "a job",
+        &[
+            "address", "alarm", "any_json", "codec", "envelope", "error", "failure", "io", "outcome", "pauses", "pending", "priority",
+            "text",
+        ],
+    ),
     ("a task", &["payload", "task"]),
     ("the broker contract", &["broker", "observe"]),
     ("the brokers", &["redis", "sqlite"]),
     ("client and inspector", &["client", "draft", "inspector"]),
-    ("running a job", &["__fuzz", "__private", "context", "handler", "inject", "middleware", "parameter", "prelude", "registry"]),
+    (
+        "running a job",
+        &["__fuzz", "__private", "context", "handler", "inject", "middleware", "parameter", "prelude", "registry", "test_context"],
+    ),
 ];
 
 /// What the root hands on is for users; these names are macros, which have no other place.

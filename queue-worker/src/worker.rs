@@ -1,7 +1,8 @@
 //! The worker as applications see it: a builder that runs. `check` says what is wrong with its settings, `limits` sets how much
-//! its queues keep.
+//! its queues keep, `idle` ends when there is nothing to do.
 
 mod check;
+mod idle;
 mod limits;
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};

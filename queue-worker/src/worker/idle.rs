@@ -1,0 +1,68 @@
+//! A worker that ends by itself, when there is nothing to do.
+
+use std::time::Duration;
+
+use queue_core::{Counter, Error, Inspector, JobState};
+
+use super::{Stopped, Worker};
+use crate::error::WorkerError;
+
+/// The first pause between two looks; it doubles up to [`LONGEST`].
+const FIRST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(50);
+
+impl Worker {
+    /// Runs jobs until no job of its queues is ready or running, with what those jobs enqueue; for tests, and for programs that work off what
+    /// there is. Jobs that wait for a time (delayed, snoozed, failed and to be tried again), parked jobs, and those of paused queues are left.
+    ///
+    /// ```
+    /// # use queue_core::prelude::*;
+    /// # use queue_worker::Worker;
+    /// # #[task] async fn greet(name: String) {}
+    /// # async fn test() -> Result<(), Box<dyn std::error::Error>> {
+    /// let queue = Client::connect("sqlite://:memory:").await?;
+    /// greet::job("Ada".to_owned()).enqueue(&queue).await?;
+    /// let stopped = Worker::new(queue).run_until_idle().await?;
+    /// assert_eq!(stopped.finished, 1);
+    /// # Ok(()) }
+    /// # queue_worker::block_on(test()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub async fn run_until_idle(self) -> Result<Stopped, WorkerError> {
+        let inspector = self.client.inspector();
+        let queues: Vec<String> = self.served().into_iter().map(|queue| queue.name).collect();
+        self.run(idle(inspector, queues)).await
+    }
+}
+
+/// Ends when two looks at all queues find nothing to do, and nothing that was enqueued in between: a job may put its successor into a queue that
+/// was looked at before.
+async fn idle(inspector: Inspector, queues: Vec<String>) {
+    let mut pause = FIRST;
+    let mut before = None;
+    loop {
+        // A broker that does not answer says nothing.
+        let found = looked(&inspector, &queues).await.ok().flatten();
+        if found.is_some() && found == before {
+            return;
+        }
+        pause = if found.is_some() { FIRST } else { (pause * 2).min(LONGEST) };
+        before = found;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// How many jobs were ever enqueued, if none is ready or running.
+async fn looked(inspector: &Inspector, queues: &[String]) -> Result<Option<u64>, Error> {
+    let mut enqueued = 0;
+    for queue in queues {
+        let stats = inspector.stats(queue).await?;
+        if stats.count(JobState::Active) > 0 || (stats.count(JobState::Ready) > 0 && !stats.paused) {
+            return Ok(None);
+        }
+        enqueued += stats.total(Counter::Enqueued) + stats.total(Counter::Requeued);
+    }
+    Ok(Some(enqueued))
+}
