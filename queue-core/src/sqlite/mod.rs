@@ -19,6 +19,8 @@ mod history;
 
 mod audit;
 
+mod backup;
+
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -50,6 +52,8 @@ use crate::{
     error::{Error, Result},
     io::{BoxFuture, IoThread},
 };
+
+pub use self::backup::backup;
 
 /// The URL of a database file: `sqlite://` and its path, with what has a meaning in URLs written as `%XX`.
 pub fn url_of(path: &Path) -> String {

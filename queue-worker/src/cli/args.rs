@@ -99,6 +99,10 @@ Exit codes:
         #[command(subcommand)]
         command: QueuesCommand,
     },
+    /// Copy a SQLite database into a new file, while workers and applications use it
+    #[cfg(feature = "sqlite")]
+    #[command(after_help = super::backup::HELP)]
+    Backup(super::backup::BackupArgs),
     /// Serve a dashboard for browsers, read-only unless --allow-actions is given
     #[cfg(feature = "dashboard")]
     #[command(after_help = super::dashboard::HELP)]

@@ -4,6 +4,8 @@
 //! wrong into an exit code. Everything but `work` goes through [`Client`] and [`Inspector`](queue_core::Inspector) alone.
 
 mod args;
+#[cfg(feature = "sqlite")]
+mod backup;
 mod condition;
 #[cfg(feature = "dashboard")]
 mod dashboard;
@@ -62,6 +64,7 @@ use crate::Worker;
 /// | `doctor` | checks the broker, and looks through the queues for damage |
 /// | `jobs list`, `show`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
 /// | `queues list`, `pause`, `resume` | stops and resumes claiming |
+/// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
 /// | `dashboard` | serves a dashboard for browsers (feature `dashboard`) |
 ///
 /// Only `work` and `enqueue` make a SQLite database where there is none.
@@ -149,6 +152,8 @@ where
             jobs::jobs(&look().await?, command).await?;
         }
         Command::Queues { command } => queues::queues(&look().await?, command).await?,
+        #[cfg(feature = "sqlite")]
+        Command::Backup(args) => backup::backup(&look().await?, &args)?,
         #[cfg(feature = "dashboard")]
         Command::Dashboard(args) => dashboard::dashboard(look, args).await?,
     }

@@ -262,7 +262,8 @@ pub(crate) fn make_file(path: &Path) -> Result<()> {
     }
 }
 
-fn refused(shown: &str, error: &rusqlite::Error) -> Error {
+/// What SQLite has said, as one of our errors.
+pub(crate) fn refused(shown: &str, error: &rusqlite::Error) -> Error {
     let full = || Error::BrokerFull { broker: shown.to_owned(), problem: "the disk is full".to_owned() };
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => Error::Config(format!("{shown} is not a SQLite database; name another file")),
