@@ -69,6 +69,12 @@ impl WorkerProcess {
     }
 }
 
+/// What any of them prints next.
+pub(crate) async fn any_line(processes: &mut [WorkerProcess]) -> Result<String, Error> {
+    let lines = processes.iter_mut().map(|process| Box::pin(process.line()));
+    futures_util::future::select_all(lines).await.0
+}
+
 /// Lets processes that stand ready drain so many jobs; gives jobs per second.
 pub(crate) async fn drain(processes: &mut [WorkerProcess], n: usize) -> Result<f64, Error> {
     let begun = now_us();

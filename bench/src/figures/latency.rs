@@ -8,7 +8,7 @@ use queue_core::Client;
 use super::enqueue;
 use crate::{
     Error,
-    children::WorkerProcess,
+    children::{WorkerProcess, any_line},
     frame::{Against, Figure, Reading, Readings},
     server::Server,
     stats::percentile,
@@ -30,7 +30,53 @@ pub(crate) fn figures() -> Vec<Figure> {
             "The same for jobs that come evenly at half the rate of a short `end_to_end` in the same run, concurrency 256, for 3 s.",
             |server| half_load(server).boxed(),
         ),
+        Figure::redis(
+            "latency_crowd",
+            "From the call of `enqueue` to the start of the handler with 3 and 200 idle worker processes on one queue, 100 jobs, 20 to 60 ms after \
+             the last has begun.",
+            |server| crowds(server).boxed(),
+        )
+        .most_runs(1),
     ]
+}
+
+async fn crowds(server: &Server) -> Readings {
+    let mut readings = Vec::new();
+    for (processes, p50, p99) in [(3, "_3_p50", "_3_p99"), (200, "_200_p50", "_200_p99")] {
+        server.flush()?;
+        let mut millis = crowd(&server.url(), processes).await?;
+        readings.push(Reading::new(p50, percentile(&mut millis, 50.0), "ms"));
+        readings.push(Reading::new(p99, percentile(&mut millis, 99.0), "ms"));
+    }
+    Ok(readings)
+}
+
+async fn crowd(url: &str, processes: usize) -> Result<Vec<f64>, Error> {
+    let client = Client::connect(url).await?;
+    let mut workers = Vec::new();
+    while workers.len() < processes {
+        let together = (processes - workers.len()).min(20);
+        let started = futures_util::future::join_all((0..together).map(|_| WorkerProcess::ready(url, 10, "")));
+        for process in started.await {
+            let mut process = process?;
+            process.go().await?;
+            workers.push(process);
+        }
+    }
+    // The first claims and polls of so many are over.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let mut millis = Vec::new();
+    for n in 0..120 {
+        client.enqueue(age::job(now_us())).await?;
+        // A job of this task makes no count, so nothing else is printed.
+        let line = any_line(&mut workers).await?;
+        if n >= 20 {
+            millis.push(line.parse::<f64>()? / 1e3);
+        }
+        tokio::time::sleep(Duration::from_millis(20 + fastrand::u64(0..40))).await;
+    }
+    futures_util::future::try_join_all(workers.iter_mut().map(WorkerProcess::kill)).await?;
+    Ok(millis)
 }
 
 async fn half_load(server: &Server) -> Readings {
