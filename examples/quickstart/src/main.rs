@@ -10,6 +10,8 @@ mod report;
 mod scan;
 mod store;
 mod tasks;
+#[cfg_attr(not(feature = "dashboard"), path = "unwatched.rs")]
+mod watched;
 
 use std::{
     io::{self, IsTerminal},
@@ -29,6 +31,7 @@ use crate::{
     places::Places,
     store::Store,
     tasks::Desk,
+    watched::Watched,
 };
 
 /// Finds duplicate files, one background job per file.
@@ -41,10 +44,17 @@ struct Arguments {
     /// Prints the report as one JSON object.
     #[arg(long)]
     json: bool,
+    /// Serves a dashboard and works slowly, in two processes of which you may kill one: something to watch in a browser
+    #[arg(long)]
+    dashboard: bool,
+    /// Is one of these two processes, and pauses so long in each job.
+    #[arg(long, hide = true, value_name = "MILLISECONDS")]
+    worker: Option<u64>,
 }
 
 const EXAMPLES: &str = "Examples:
   cargo run -p quickstart -- ~/Pictures
+  cargo run -p quickstart -- --dashboard ~/Pictures
   QUEUE_URL=redis://127.0.0.1:6379 cargo run -p quickstart -- ~/Pictures --json";
 
 /// A worker that dies gives its jobs back after this time; the default of 30 s would be long to watch.
@@ -72,6 +82,9 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     let places = Places::of(&folder)?;
     let client = Client::connect(&places.queue_url()?).await?;
     let store = Arc::new(Store::open(&places.digests())?);
+    if let Some(pause) = arguments.worker {
+        return watched::in_a_process_of_its_own(client, &places, store, Duration::from_millis(pause)).await;
+    }
     let run = store.begin_run()?;
 
     let found = scan::scan(&folder, &places.left_out(&client.info()));
@@ -80,31 +93,46 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     store.enter_files(run, &found.files)?;
     bar.set_position(store.done(run)?);
 
-    let desk = Desk { store: store.clone(), bar: bar.clone() };
-    let worker = Worker::new(client.clone()).queue(places.queue.as_str()).data(desk).lease(LEASE).grace(Duration::from_secs(3));
+    let mut watched = if arguments.dashboard { Some(Watched::begin(&client, &folder, found.files.len()).await?) } else { None };
     let start = Instant::now();
-    let working = async { worker.run(finished(&store, run, &bar)).await.map_err(Failure::from) };
+    let working = async {
+        if let Some(watched) = &mut watched {
+            return watched.until(finished(&store, run, &bar)).await;
+        }
+        let desk = Desk { store: store.clone(), bar: bar.clone(), hiccups: 1, pause: Duration::ZERO };
+        let worker = Worker::new(client.clone()).queue(places.queue.as_str()).data(desk).lease(LEASE).grace(Duration::from_secs(3));
+        worker.run(finished(&store, run, &bar)).await.map(drop).map_err(Failure::from)
+    };
     // The first files are hashed while the last ones are still on their way into the queue.
-    let (enqueued, worked) = tokio::join!(tasks::enqueue(&client, &places.queue, run, &found.files), working);
+    let (enqueued, worked) = tokio::join!(tasks::enqueue(&client, &places.queue, run, &found.files, arguments.dashboard), working);
     enqueued?;
     worked?;
     bar.finish_and_clear();
 
-    let Some(groups) = store.report(run)? else { return Ok(false) };
-    let report = report::Report::new(groups, found.files.len(), start.elapsed());
-    let mut out = io::stdout().lock();
-    let written = if arguments.json { report.write_json(&mut out) } else { report.write(&mut out, &folder, &client.info().location) };
-    match written {
-        // Whoever reads the report has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
-        written => Ok(written.map(|()| true)?),
+    let groups = store.report(run)?;
+    let is_done = groups.is_some();
+    if let Some(groups) = groups {
+        let report = report::Report::new(groups, found.files.len(), start.elapsed());
+        let mut out = io::stdout().lock();
+        let written = if arguments.json { report.write_json(&mut out) } else { report.write(&mut out, &folder, &client.info().location) };
+        // Whoever reads the report may have seen enough.
+        written.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })?;
     }
+    if let Some(mut watched) = watched {
+        if is_done {
+            watched.stay().await?;
+        }
+        watched.end().await?;
+    }
+    Ok(is_done)
 }
 
 /// Ends with the run, or with Ctrl-C.
 async fn finished(store: &Store, run: i64, bar: &ProgressBar) {
     let reported = async {
         while !store.report(run).is_ok_and(|report| report.is_some()) {
+            // Other processes may work, too.
+            bar.set_position(store.done(run).unwrap_or_else(|_| bar.position()));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };

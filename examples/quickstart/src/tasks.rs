@@ -16,12 +16,18 @@ use crate::{
 pub(crate) struct Desk {
     pub(crate) store: Arc<Store>,
     pub(crate) bar: ProgressBar,
+    /// How often the first file of a run fails.
+    pub(crate) hiccups: u32,
+    /// How long each job takes at least, so that somebody can watch.
+    pub(crate) pause: Duration,
 }
 
-/// Hashes one file. The first file of a run fails once, on purpose: watch it being tried again.
+/// Hashes one file. The first file of a run fails at first, on purpose: watch it being tried again.
 #[task(blocking, max_attempts = 5, backoff(base = "500ms", max = "5s"))]
+#[expect(clippy::too_many_arguments, reason = "each is a part of what is stored")]
 fn hash_file(
     run: i64,
+    #[default] name: String, // for people who look at the job
     path: Vec<u8>,
     size: u64,
     modified: u64,
@@ -30,9 +36,9 @@ fn hash_file(
     ctx: JobContext,
 ) -> std::result::Result<(), String> {
     let file = File { path: store::path(&path), size, modified };
-    if flaky && ctx.attempt() == 1 {
-        let name = file.path.file_name().unwrap_or_default().display();
-        desk.bar.suspend(|| eprintln!("{name}: the disk hiccups (on purpose); the job is tried again in half a second"));
+    std::thread::sleep(desk.pause);
+    if flaky && ctx.attempt() <= desk.hiccups {
+        desk.bar.suspend(|| eprintln!("{name}: the disk hiccups (on purpose); the job is tried again soon"));
         return Err("the disk hiccups, on purpose".to_owned());
     }
     let failed = |failure: Failure| failure.to_string();
@@ -72,13 +78,15 @@ fn digest(file: &File) -> io::Result<blake3::Hash> {
 }
 
 /// One job per file, and the report. Their ids name run and file: enqueuing them again after a crash makes no second job.
-pub(crate) async fn enqueue(client: &Client, queue: &str, run: i64, files: &[File]) -> Result<()> {
+/// `watched`: somebody looks, and the file that fails at first is tried again before the others.
+pub(crate) async fn enqueue(client: &Client, queue: &str, run: i64, files: &[File], watched: bool) -> Result<()> {
     let jobs = files.iter().enumerate().map(|(index, file)| {
-        let path = store::bytes(&file.path);
-        let mut name = blake3::Hasher::new();
-        name.update(&path).update(&file.size.to_le_bytes()).update(&file.modified.to_le_bytes());
-        let name = &name.finalize().to_hex()[..24];
-        hash_file::job(run, path, file.size, file.modified, index == 0).queue(queue).id(format!("{run}-{name}"))
+        let (path, name) = (store::bytes(&file.path), file.path.file_name().unwrap_or_default().display().to_string());
+        let mut key = blake3::Hasher::new();
+        key.update(&path).update(&file.size.to_le_bytes()).update(&file.modified.to_le_bytes());
+        let key = &key.finalize().to_hex()[..24];
+        let job = hash_file::job(run, name, path, file.size, file.modified, index == 0).queue(queue).id(format!("{run}-{key}"));
+        if watched && index == 0 { job.priority(Priority::High) } else { job }
     });
     client.enqueue_all(jobs).await?;
     report::job(run).queue(queue).id(format!("{run}-report")).enqueue(client).await?;

@@ -1,19 +1,29 @@
 //! A queue that no worker has ever served: mostly a slip in its name, with jobs that would wait for ever.
 
+use std::time::Duration;
+
 use super::producer::Route;
 use crate::{
-    broker::DynBroker,
+    broker::{DynBroker, Register},
     error::{Error, Result},
     text::nearest,
 };
 
-/// Says so in the log, once for each client and queue. The name that was perhaps meant is looked for beside the enqueue.
+/// A new program often enqueues its first job a moment before its first worker is there.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Says so in the log, once for each client and queue, if no worker comes soon. The name that was perhaps meant is looked for beside the enqueue.
 pub(super) fn tell(route: &Route) {
     if route.is_told() {
         return;
     }
-    let (broker, queue) = (route.broker.clone(), route.queue.clone());
+    let (broker, queue, process) = (route.broker.clone(), route.queue.clone(), route.process);
     route.broker.spawn(Box::pin(async move {
+        tokio::time::sleep(GRACE).await;
+        // What every producer may ask. The second name enqueues nothing, and is forgotten with time.
+        if broker.register(&Register::producer(queue.clone(), process)).await.is_ok_and(|registered| registered.served) {
+            return;
+        }
         let nearest = nearest_to(&broker, &queue).await;
         let hint = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         tracing::warn!(%queue, "no worker has ever served this queue: its jobs wait until one does{hint}");

@@ -1,0 +1,72 @@
+//! `--dashboard`, as somebody watches it: in a real Chromium.
+#![cfg(feature = "dashboard")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use queue_tests::{browser::Browser, patience::wait_for, process::Process};
+
+/// What the program has said about something, up to the next space or quote.
+fn said(log: &Path, before: &str) -> String {
+    wait_for(&format!("`{before}` in the output"), || {
+        let text = fs::read_to_string(log).unwrap();
+        let rest = &text[text.find(before)? + before.len()..];
+        let end = rest.find([' ', '`', '\n'])?;
+        Some(rest[..end].to_owned())
+    })
+}
+
+fn kill(process: &str) {
+    assert!(Command::new("kill").args(["-9", process]).status().unwrap().success());
+}
+
+#[test]
+fn a_run_is_watched_in_chromium_and_a_killed_worker_is_seen() {
+    let (folder, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // A second each, in eight slots: half a minute.
+    for number in 0..200 {
+        fs::write(folder.path().join(format!("{number:03}")), format!("content {}", number % 150)).unwrap();
+    }
+    let (log, report) = (cache.path().join("log"), cache.path().join("report"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quickstart"));
+    command.args(["--dashboard", "--json"]).arg(folder.path()).env("XDG_CACHE_HOME", cache.path()).env_remove("QUEUE_URL");
+    command.stdin(Stdio::null()).stdout(fs::File::create(&report).unwrap()).stderr(fs::File::create(&log).unwrap());
+    let mut program = Process::start(&mut command);
+
+    let address = said(&log, "watch it at ");
+    let browser = Browser::start();
+    browser.open(&address);
+    // The run goes on while the page is open.
+    browser.wait("document.body.innerText.includes('quickstart-')");
+    let base = browser.url().trim_end_matches('/').to_owned();
+    browser.open(&format!("{base}/jobs?state=retry"));
+    browser.wait("document.body.innerText.includes('the disk hiccups')");
+    let first = browser.script("return [...document.querySelectorAll('a[href*=\"/jobs/\"]')].map(a => a.href)[0] || ''");
+    let first = first.as_str().expect("a link").to_owned();
+    assert!(!first.is_empty(), "{}", browser.text());
+
+    let dead = said(&log, "`kill -9 ");
+    browser.open(&format!("{base}/workers"));
+    browser.wait(&format!("document.body.innerText.includes('{dead}')"));
+    kill(&dead);
+    said(&log, &format!("worker {dead} has ended "));
+    // The page tells of it by itself, and later the worker is off the list: another one has taken its jobs back.
+    browser.wait("document.querySelectorAll('tr.gone').length === 1");
+    browser.wait(&format!("!document.body.innerText.includes('{dead}')"));
+
+    browser.open(&first);
+    browser.wait("document.body.innerText.includes('done')");
+    let timeline = browser.text();
+    assert!(timeline.matches("the disk hiccups").count() >= 3, "{timeline}");
+    // The report is the same, whoever was killed.
+    let written: serde_json::Value = wait_for("the report", || serde_json::from_str(&fs::read_to_string(&report).ok()?).ok());
+    assert_eq!(written["files"], 200);
+    assert_eq!(written["groups"].as_array().map(Vec::len), Some(50));
+    assert!(program.ended().is_none(), "the dashboard stays after the run");
+    program.signal("-INT");
+    let ended = wait_for("the end of the program", || program.ended());
+    assert!(ended.success(), "{ended}: {}", fs::read_to_string(&log).unwrap());
+}
