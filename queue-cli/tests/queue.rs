@@ -28,7 +28,7 @@ fn it_has_every_command_and_enqueues_tasks_that_it_does_not_know() {
     let run = |arguments: &[&str]| run(folder.path(), arguments);
     let (code, _, help) = run(&[]);
     assert_eq!(code, 2);
-    for command in ["work", "tasks", "enqueue", "status", "workers", "doctor", "jobs", "queues", "dashboard"] {
+    for command in ["work", "tasks", "enqueue", "status", "workers", "doctor", "jobs", "queues", "backup", "dashboard"] {
         assert!(help.contains(&format!("\n  {command} ")), "no `{command}` in {help}");
     }
     assert!(run(&["enqueue", "send_mail"]).2.contains("--queue"));

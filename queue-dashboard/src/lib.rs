@@ -72,6 +72,11 @@ pub use self::{
 #[doc = include_str!("../../docs/dashboard.md")]
 struct Chapter;
 
+// So do those about web applications, which need axum.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/web.md")]
+struct AboutWebApplications;
+
 /// What the tests of this crate compare with: each route with its method, its path and the role that it needs.
 #[doc(hidden)]
 pub fn __routes(read_only: bool, signs_in: bool) -> Vec<(&'static str, &'static str, Option<Role>)> {

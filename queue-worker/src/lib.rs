@@ -1,27 +1,74 @@
-//! Runs the jobs of [`queue_core`]: the [`Worker`], its duties, and the command line of a worker binary. The glossary in
-//! `docs/README.md` of the repository says what the words mean.
+//! Runs the jobs of [`queue_core`]: the [`Worker`], and the command line of a worker binary.
 //!
-//! # Where things are
+//! # A worker
 //!
-//! The worker's own work happens on the broker's I/O thread, so that a handler that blocks its runtime delays nobody:
+//! ```standalone_crate
+//! use queue_core::prelude::*;
+//! use queue_worker::Worker;
 //!
-//! - `arrival` waits for a broker that cannot be reached yet.
-//! - `pump` claims and finishes. It owns the slots and the lanes; nothing else decides who runs where.
-//! - `heartbeat` renews leases and brings cancels.
-//! - `reclaimer` takes back the jobs of dead workers; `janitor` removes records that were kept long enough.
-//! - `monitor` checks whether the broker is full, or its file is gone.
-//! - `hints` tells the pump what the broker announces.
-//! - `tallies` counts, and `historian` sends that to the history of the queues.
-//! - `metrics` tells the facade of that name what happens, with the feature `metrics`; without it, it is `no_metrics`.
-//! - `http` answers probes, and `health` says whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the log, and an
-//!   outage two.
+//! #[task]
+//! async fn greet(name: String, greeting: Data<String>) {
+//!     println!("{}, {name}!", *greeting);
+//! }
 //!
-//! `duty` is the one shape of these, and starts one again that panics. `tuning` has the figures by which all this goes.
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     queue_worker::block_on(async {
+//!         let queue = Client::connect("sqlite://:memory:").await?;
+//!         let greeting = greet::job("Ada".to_owned()).retention(Duration::from_secs(60)).enqueue(&queue).await?;
 //!
-//! `run` runs the jobs, on the runtime that called [`Worker::run`]. `cli` is the command line, `run`: it uses the
-//! [`Worker`] as any application does.
+//!         let worker = Worker::new(queue).data("Hello".to_owned()).concurrency(10);
+//!         let greeted = async { drop(greeting.wait(Duration::from_secs(10)).await) };
+//!         worker.run(greeted).await?; // until this future ends, or `.run_until_signal()`
+//!         Ok(())
+//!     })
+//! }
+//! ```
+//!
+//! It serves the queues of the tasks that are linked into the program. [`Worker::data`] gives handlers what they need beside their job's
+//! parameters, and the other setters are limits: how many jobs run at once, how long, how often, for how long their records are kept.
+//!
+//! A worker waits for a broker that cannot be reached, at its start and later. When it stops, it claims nothing more, gives running jobs the
+//! grace time, and gives back those that have not ended. A handler that blocks its thread delays no lease: the worker renews leases on
+//! a thread of its own.
+//!
+//! # A worker binary
+//!
+//! With [`run`] as the whole `main`, the binary has a command line too: `work`, `enqueue`, `status`, `jobs`, `doctor` and others, with exit codes for
+//! scripts. It logs to standard error as `RUST_LOG` says (`RUST_LOG=debug`, `RUST_LOG=warn,shop=debug`); a program with a [`Worker`] alone logs
+//! through its own `tracing` subscriber.
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! #[tokio::main]
+//! async fn main() -> ExitCode {
+//!     queue_worker::run(async |worker| Ok(worker.data("Hello".to_owned()).concurrency(100))).await
+//! }
+//! ```
+//!
+//! # Further pages
+//!
+//! In `docs/` of the repository: `web.md` for web applications, `testing.md`, `deployment.md`, `probes.md`, `logs.md`, and `on-call.md` for bad nights. The
+//! glossary in `docs/README.md` says what the words mean.
+
+// How the parts fit. The worker's own work happens on the broker's I/O thread, so that a handler that blocks its runtime delays nobody:
+//
+// - `arrival` waits for a broker that cannot be reached yet.
+// - `pump` claims and finishes. It owns the slots and the lanes; nothing else decides who runs where.
+// - `heartbeat` renews leases and brings cancels.
+// - `reclaimer` takes back the jobs of dead workers; `janitor` removes records that were kept long enough.
+// - `monitor` checks whether the broker is full, or its file is gone.
+// - `hints` tells the pump what the broker announces.
+// - `tallies` counts, and `historian` sends that to the history of the queues.
+// - `metrics` tells the facade of that name what happens, with the feature `metrics`; without it, it is `no_metrics`.
+// - `http` answers probes, and `health` says whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the
+//   log, and an outage two.
+//
+// `duty` is the one shape of these, and starts one again that panics. `tuning` has the figures by which all this goes. `run` runs the jobs,
+// on the runtime that called `Worker::run`. `cli` is the command line: it uses the `Worker` as any application does.
 
 mod arrival;
+mod block_on;
 #[cfg(feature = "cli")]
 mod cli;
 mod config;
@@ -54,6 +101,7 @@ mod worker;
 #[cfg(feature = "cli")]
 pub use self::cli::{operate, run};
 pub use self::{
+    block_on::block_on,
     config::{FailedAttempt, QueueConfig},
     error::WorkerError,
     shutdown::Shutdown,
@@ -68,3 +116,11 @@ struct Readme;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/middleware.md")]
 struct AboutMiddleware;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/testing.md")]
+struct AboutTests;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/upgrade.md")]
+struct AboutUpgrades;

@@ -1,0 +1,21 @@
+//! A runtime for a program that has none.
+
+/// Runs a future to its end on a Tokio runtime of its own, with a thread for each core. It does what `#[tokio::main]` does, for a program
+/// that does not depend on Tokio itself.
+///
+/// ```
+/// use queue_core::prelude::*;
+///
+/// let location: queue_core::Result<String> = queue_worker::block_on(async {
+///     let queue = Client::connect("sqlite://:memory:").await?;
+///     Ok(queue.info().location)
+/// });
+/// assert_eq!(location.unwrap(), ":memory:");
+/// ```
+///
+/// # Panics
+/// If the caller runs on a runtime already, or the operating system gives no thread.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.expect("the operating system gives threads and a place to wait for events").block_on(future)
+}
