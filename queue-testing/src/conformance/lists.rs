@@ -94,7 +94,7 @@ pub async fn pages_fit_together_in_every_state(bed: Bed) {
     // Half of the scheduled ones are due at the same time.
     let due = |n: usize| {
         let mut job = job(n);
-        job.due = Due::AtMs(now + 600_000 + if n % 2 == 0 { 0 } else { n as i64 });
+        job.due = Due::AtMs(now + 600_000 + if n.is_multiple_of(2) { 0 } else { n as i64 });
         job
     };
     producer.stored((0..JOBS).map(due).collect()).await;

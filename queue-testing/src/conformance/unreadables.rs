@@ -143,7 +143,7 @@ pub async fn a_job_that_too_many_releases_cannot_read_is_buried(bed: Bed) {
             delivery = offered(&mut lane, &format!("v{}", release + 1)).await.remove(0);
         }
     }
-    assert_eq!(sweep(&bed).await.buried, [id.clone()]);
+    assert_eq!(sweep(&bed).await.buried, std::slice::from_ref(&id));
     assert_eq!(bed.state(&id).await, Some(JobState::Dead));
 }
 

@@ -15,12 +15,15 @@ const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP
 /// What is exported: the spans of the application and of the queue, with the calls to the broker that belong to one of them.
 const EXPORTED: &str = "info,queue_core::observe=debug";
 
+/// A part of the program's subscriber.
+type Spans = Box<dyn Layer<Registry> + Send + Sync>;
+
 /// Those that wait to be exported.
 pub(super) struct Traces(SdkTracerProvider);
 
 impl Traces {
     /// Begins, if a variable says where to. The layer is one of the program's subscriber.
-    pub(super) fn begin() -> Result<Option<(Traces, Box<dyn Layer<Registry> + Send + Sync>)>, Failure> {
+    pub(super) fn begin() -> Result<Option<(Traces, Spans)>, Failure> {
         let set = |variable: &&&str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
         let Some(variable) = ENDPOINTS.iter().find(set) else { return Ok(None) };
         let exporter = SpanExporter::builder().with_http().build();
