@@ -91,6 +91,13 @@ pub(crate) async fn noop(d: String, counter: Data<Arc<Counter>>) {
     counter.count();
 }
 
+/// Does nothing, as the only one of its number.
+#[task(queue = "bench", unique(by = [n]))]
+pub(crate) async fn unique(n: u64, d: String, counter: Data<Arc<Counter>>) {
+    std::hint::black_box((n, d));
+    counter.count();
+}
+
 /// Does nothing, without a parameter.
 #[task(queue = "bench")]
 pub(crate) async fn nothing(counter: Data<Arc<Counter>>) {

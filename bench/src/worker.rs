@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Error,
-    tasks::{Counter, Lateness, Starts, age, due, fails, hundred_bytes, noop, nothing, stamp},
+    tasks::{Counter, Lateness, Starts, age, due, fails, hundred_bytes, noop, nothing, stamp, unique},
 };
 
 /// A worker in this process, until it is told to stop.
@@ -37,7 +37,13 @@ impl Running {
         let (starts, lateness) = (Arc::new(Starts::default()), Arc::new(Lateness::default()));
         // Our tasks alone: those of the tests' clusters are linked in as well.
         let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<noop>().register::<stamp>();
-        let worker = worker.register::<due>().register::<age>().register::<nothing>().register::<fails>().concurrency(concurrency);
+        let worker = worker
+            .register::<due>()
+            .register::<age>()
+            .register::<nothing>()
+            .register::<fails>()
+            .register::<unique>()
+            .concurrency(concurrency);
         let worker = settings(worker.data(counter.clone()).data(starts.clone()).data(lateness.clone()));
         let stopped = stop.clone();
         let task = tokio::spawn(async move {

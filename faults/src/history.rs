@@ -129,6 +129,9 @@ pub enum Operation {
         existing: bool,
         /// What it should come to.
         wish: Wish,
+        /// The number of its unique key, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unique: Option<u64>,
     },
     /// A turn brought a job.
     Claim {

@@ -19,6 +19,8 @@ rows! {
     on_redis_a_server_that_stands_still_redelivers_nothing: "M31" on Column::Redis;
     on_redis_a_full_server_takes_acks_and_beats: "M36" on Column::Redis;
     on_sqlite_killed_workers_lose_nothing: "M1" on Column::Sqlite;
+    on_redis_unique_jobs_are_one_at_a_time_while_workers_die: "M56" on Column::Redis;
+    on_sqlite_unique_jobs_are_one_at_a_time_while_workers_die: "M56" on Column::Sqlite;
     on_sqlite_poison_is_found_and_innocents_live: "M8" on Column::Sqlite;
     on_sqlite_bombs_are_buried_or_set_aside: "M59" on Column::Sqlite;
     on_sqlite_a_file_that_is_moved_is_missed_and_nothing_is_lost: "M66" on Column::Sqlite;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    broker::{Due, Priority},
+    broker::{Due, Hold, OnConflict, Priority},
     error::{Error, Result},
     outcome::panic_text,
 };
@@ -27,9 +27,26 @@ pub(crate) struct Options {
     pub(crate) expires: Option<Duration>,
     pub(crate) id: Option<String>,
     pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) unique: Option<Box<UniqueOptions>>,
+}
+
+/// What an application has set on a job about its key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UniqueOptions {
+    pub(crate) key: Option<String>,
+    pub(crate) hold: Option<Hold>,
+    pub(crate) on_conflict: Option<OnConflict>,
+    /// How long each enqueue puts the job off, and whether the payload of the first one stays.
+    pub(crate) debounce: Option<(Duration, bool)>,
+    pub(crate) max_wait: Option<Duration>,
 }
 
 impl Options {
+    /// What is set about the key.
+    pub(crate) fn unique(&mut self) -> &mut UniqueOptions {
+        self.unique.get_or_insert_default()
+    }
+
     /// Starts the job at this time. A time before 1970 is 1970.
     pub(crate) fn start_at(&mut self, time: SystemTime) {
         let ms = time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
@@ -106,6 +123,11 @@ impl<'a> Draft<'a> {
     /// The id that the application gave the job. `None`: the job gets a generated id.
     pub fn id(&self) -> Option<&str> {
         self.options.id.as_deref()
+    }
+
+    /// The unique key that the application gave the job. `None`: that of its task, if it has one.
+    pub fn unique_key(&self) -> Option<&str> {
+        self.options.unique.as_ref()?.key.as_deref()
     }
 
     /// The size of the encoded parameters, in bytes.

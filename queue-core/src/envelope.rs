@@ -20,9 +20,10 @@
 //! | `d` | the delay with which the job was enqueued, in milliseconds | integer |
 //! | `t` | the time for which the job was enqueued, in broker milliseconds since 1970 | integer |
 //! | `h` | headers, `traceparent` among them | map of strings |
+//! | `u` | the job's unique key as people read it | string |
 //!
 //! The id is not repeated inside: it is the key under which the envelope is stored. Unknown keys are skipped, so that newer
-//! fields (tags, group, unique key, parent, result schema) can be added. Of a newer *version* only version and task are read, and the job
+//! fields (tags, group, parent, result schema) can be added. Of a newer *version* only version and task are read, and the job
 //! is parked.
 
 use std::{
@@ -89,6 +90,8 @@ pub struct Envelope<'a> {
     pub at_ms: Option<i64>,
     /// Headers.
     pub headers: BTreeMap<String, String>,
+    /// Its unique key as people read it, if it has one. For display: the broker has its own.
+    pub unique: Option<Cow<'a, str>>,
 }
 
 /// The map behind the fixed places.
@@ -110,6 +113,8 @@ struct Map<'a> {
     at_ms: Option<i64>,
     #[serde(rename = "h", default, skip_serializing_if = "BTreeMap::is_empty")]
     headers: Cow<'a, BTreeMap<String, String>>,
+    #[serde(rename = "u", borrow, default, skip_serializing_if = "Option::is_none")]
+    unique: Option<Cow<'a, str>>,
 }
 
 /// Also when there are none: as elements of a list, which is what serde takes them for, they could not be borrowed again.
@@ -136,6 +141,7 @@ impl<'a> Envelope<'a> {
             delay_ms: None,
             at_ms: None,
             headers: BTreeMap::new(),
+            unique: None,
         }
     }
 
@@ -160,7 +166,8 @@ impl<'a> Envelope<'a> {
         let length = u8::try_from(self.task.len()).ok().filter(|length| *length > 0);
         let length = length.ok_or_else(|| Error::invalid("task", &*self.task, "has no name of 1 to 255 bytes"))?;
         // Kept until the job is stored: no larger than it must be.
-        let map = self.payload.len() + headers + if self.has_options() { 128 } else { 8 };
+        let unique = self.unique.as_ref().map_or(0, |unique| unique.len() + 8);
+        let map = self.payload.len() + headers + unique + if self.has_options() { 128 } else { 8 };
         let mut bytes = Vec::with_capacity(TASK + self.task.len() + TIME + map);
         bytes.extend([self.version, length]);
         bytes.extend(self.task.as_bytes());
@@ -174,6 +181,7 @@ impl<'a> Envelope<'a> {
             delay_ms: self.delay_ms,
             at_ms: self.at_ms,
             headers: Cow::Borrowed(&self.headers),
+            unique: self.unique.as_deref().map(Cow::Borrowed),
         };
         codec::encode_into(&mut bytes, &map).map_err(|problem| Error::Encode { task: self.task.to_string(), problem })?;
         Ok(bytes)
@@ -215,10 +223,10 @@ impl<'a> Envelope<'a> {
         }
         let (time, map) = rest.split_at_checked(TIME).ok_or_else(|| "it ends before the time at which it was enqueued".to_owned())?;
         let enqueued = time.iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
-        let Map { payload, max_attempts, timeout_ms, retention_ms, expires_ms, delay_ms, at_ms, headers } = codec::decode(map)?;
+        let Map { payload, max_attempts, timeout_ms, retention_ms, expires_ms, delay_ms, at_ms, headers, unique } = codec::decode(map)?;
         let enqueued_ms = (enqueued > 0).then_some(enqueued);
         let fixed = Envelope::of(*version, task, enqueued_ms, payload);
-        Ok(Envelope { max_attempts, timeout_ms, retention_ms, expires_ms, delay_ms, at_ms, headers: headers.into_owned(), ..fixed })
+        Ok(Envelope { max_attempts, timeout_ms, retention_ms, expires_ms, delay_ms, at_ms, headers: headers.into_owned(), unique, ..fixed })
     }
 
     /// When the job was enqueued, by the producer's estimate of the broker's time.
@@ -277,6 +285,7 @@ mod tests {
     fn an_envelope_survives_storage() {
         let mut envelope = Envelope::new("mail.send", b"\x81\xa2to\xa1x");
         envelope.max_attempts = Some(3);
+        envelope.unique = Some("user=7".into());
         envelope.headers.insert("traceparent".into(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into());
         let bytes = envelope.encode().unwrap();
         assert_eq!(Envelope::decode(&bytes).unwrap(), envelope);

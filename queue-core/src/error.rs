@@ -89,6 +89,14 @@ pub enum Error {
         /// The state it is in.
         state: &'static str,
     },
+    /// Another job holds the unique key of a job that is to be requeued. It stays as it is.
+    #[error("cannot requeue job `{job}`: job `{holder}` holds its unique key; wait until that one has ended, or cancel it")]
+    KeyHeld {
+        /// The job.
+        job: JobAddress,
+        /// The job that holds the key, in the same queue.
+        holder: crate::address::JobId,
+    },
 
     // --- The set-up is wrong: correct the configuration. ---
     /// The configuration cannot work.
@@ -232,6 +240,7 @@ impl Error {
             Error::NoSuchJob(_) => "no_such_job",
             Error::NotKept(_) => "not_kept",
             Error::WrongState { .. } => "wrong_state",
+            Error::KeyHeld { .. } => "key_held",
             Error::Config(_) => "config",
             Error::FeatureOff { .. } => "feature_off",
             Error::SchemaTooNew { .. } => "schema_too_new",

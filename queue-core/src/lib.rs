@@ -134,6 +134,7 @@ pub mod client;
 pub mod codec;
 #[doc(hidden)]
 pub mod context;
+mod digest;
 mod draft;
 #[doc(hidden)]
 pub mod envelope;
@@ -146,6 +147,8 @@ pub mod inject;
 #[doc(hidden)]
 pub mod inspector;
 mod io;
+#[doc(hidden)]
+pub mod key;
 #[doc(hidden)]
 pub mod middleware;
 pub mod observe;
@@ -171,6 +174,7 @@ pub mod sqlite;
 pub mod task;
 mod test_context;
 mod text;
+mod unique;
 
 #[doc = include_str!("docs/derive.md")]
 pub use queue_macros::Task;
@@ -179,13 +183,13 @@ pub use queue_macros::task;
 
 #[doc(inline)]
 pub use self::broker::{
-    Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, JobState, Priority,
-    QueueStats,
+    Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, Hold, JobState,
+    KeyHolder, OnConflict, Priority, QueueStats, UniqueKey,
     history::{History, HistoryRow, HistorySpan, RunCounts, Times},
 };
 pub use self::{
     address::{JobAddress, JobId},
-    client::{Client, EnqueueAllError, Handle, Job, JobResult, Pending, RawJob},
+    client::{Client, EnqueueAllError, Handle, Job, JobResult, Pending, RawJob, Stored},
     context::{Data, JobContext},
     draft::Draft,
     error::{Cause, Error, Result},
@@ -194,6 +198,7 @@ pub use self::{
     inject::Inject,
     inspector::{AttemptError, Filter, Inspector, JobRecord, Page, Running, UnreadableBy, Walk, WorkerRecord},
     io::BoxFuture,
+    key::UniqueDef,
     middleware::{Middleware, Next},
     outcome::{CancelCause, Outcome, TaskFailure, TaskResult, TaskReturn},
     registry::Registry,

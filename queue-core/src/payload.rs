@@ -116,6 +116,20 @@ impl PayloadWriter {
         }
     }
 
+    /// Checks that a field of a parameter is where a key looks for it: serde may store it under another name.
+    pub fn expects<T: Serialize>(&mut self, path: &str, value: &T) {
+        if self.problem.is_none() {
+            let expected = codec::encode(value);
+            let found = crate::key::find(&self.bytes, path);
+            let is_there = matches!((&expected, found), (Ok(expected), Ok(found)) if found.unwrap_or(&[0xc0]) == expected.as_slice());
+            if !is_there {
+                let problem =
+                    format!("`{path}` of `unique(by = [..])` has another name in the payload: serde renames, skips or flattens it");
+                self.problem = Some(problem);
+            }
+        }
+    }
+
     /// The payload.
     ///
     /// # Errors

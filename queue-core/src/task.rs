@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{error::Result, outcome::TaskReturn, priority::Priority};
+use crate::{error::Result, key::UniqueDef, outcome::TaskReturn, priority::Priority};
 
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -110,6 +110,8 @@ pub struct TaskDef {
     pub retention: Option<Duration>,
     /// What becomes of it in isolation.
     pub on_isolation: OnIsolation,
+    /// How its jobs are unique, if they are.
+    pub unique: Option<UniqueDef>,
     /// The payload's parameters, in the order of the function.
     pub params: &'static [ParamDef],
     /// Turns a JSON object with its parameters into a payload.
@@ -133,6 +135,7 @@ impl TaskDef {
             priority: Priority::Normal,
             retention: None,
             on_isolation: OnIsolation::Continue,
+            unique: None,
             params: &[],
             payload_from_json,
             file: "",

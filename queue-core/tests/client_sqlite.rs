@@ -205,8 +205,8 @@ async fn two_clients_of_one_file_see_the_same_jobs() {
     let handle = close::job(1).enqueue(&one).await.unwrap();
     assert_eq!(other.handle::<close>(handle.address().clone()).status().await.unwrap(), Some(JobState::Ready));
     let raw = RawJob::from_json(close::definition(), r#"{"order_id": 2}"#).unwrap();
-    let (address, existing) = other.enqueue_raw(raw).await.unwrap();
-    assert!(!existing);
+    let (address, stored) = other.enqueue_raw(raw).await.unwrap();
+    assert_eq!(stored, queue_core::Stored::New);
     assert_eq!(one.inspector().find(&address.id.to_string()).await.unwrap(), address);
 }
 

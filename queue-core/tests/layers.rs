@@ -17,11 +17,11 @@ const LAYERS: [(&str, &[&str]); 6] = [
     (
         "a job",
         &[
-            "address", "alarm", "any_json", "codec", "envelope", "error", "failure", "io", "outcome", "pauses", "pending", "priority",
-            "text",
+            "address", "alarm", "any_json", "codec", "digest", "envelope", "error", "failure", "io", "outcome", "pauses", "pending",
+            "priority", "text", "unique",
         ],
     ),
-    ("a task", &["payload", "task"]),
+    ("a task", &["key", "payload", "task"]),
     ("the broker contract", &["broker", "observe"]),
     ("the brokers", &["redis", "sqlite"]),
     ("client and inspector", &["client", "draft", "inspector"]),

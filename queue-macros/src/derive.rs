@@ -70,6 +70,9 @@ fn task(input: &DeriveInput, options: &Options, problems: &mut Problems) -> Opti
         .filter_map(|field| field.ident.clone().map(|name| Param::of_field(name, field.ty.clone(), &field.attrs)))
         .filter_map(|param| problems.take(param))
         .collect();
+    if let Some(unique) = &options.unique {
+        unique.check_params(&params, problems);
+    }
     let task_name = problems.take(options.task_name(&input.ident))?;
     problems.finish().ok()?;
 

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::{Type, spanned::Spanned};
+use syn::{Type, ext::IdentExt, spanned::Spanned};
 
 use crate::{options::Options, params::Param};
 
@@ -31,9 +31,15 @@ impl Definition<'_> {
             quote!(#payload.field(#key, &#local, &#access);)
         });
         let count = locals.len();
+        let named = |name: &Ident| {
+            let of_payload = self.params.iter().filter(|param| param.is_payload());
+            of_payload.zip(locals).find(|(param, _)| name.unraw() == param.key()).map(|(_, local)| local.clone())
+        };
+        let checks = self.options.unique.as_ref().map(|unique| unique.checks(&payload, named));
         quote! {
             let mut #payload = __queue::PayloadWriter::new(#count);
             #(#fields)*
+            #checks
             #core::Job::from_written(#payload)
         }
     }

@@ -39,6 +39,9 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     // Also when something is wrong already: all mistakes are told together, and our attributes have to come off.
     let params: Vec<_> = function.sig.inputs.iter_mut().filter_map(|argument| problems.take(Param::of_argument(argument))).collect();
     let options = parsed.unwrap_or_default();
+    if let Some(unique) = &options.unique {
+        unique.check_params(&params, &mut problems);
+    }
     let name = problems.take(options.task_name(&function.sig.ident));
     let (Some(name), Ok(())) = (name, problems.finish()) else {
         let error = problems.finish().err().map(Error::into_compile_error);

@@ -13,6 +13,7 @@ mod params;
 mod place;
 mod problems;
 mod suggest;
+mod unique;
 
 use proc_macro::TokenStream;
 

@@ -11,13 +11,27 @@ use syn::{
     parse::{Parse, ParseStream, Parser},
 };
 
-use crate::suggest::nearest;
+use crate::{suggest::nearest, unique::Unique};
 
-const KNOWN: [&str; 11] =
-    ["name", "queue", "max_attempts", "timeout", "backoff", "priority", "retention", "blocking", "alias", "on_isolation", "crate"];
+const KNOWN: [&str; 12] = [
+    "name",
+    "queue",
+    "max_attempts",
+    "timeout",
+    "backoff",
+    "priority",
+    "retention",
+    "blocking",
+    "alias",
+    "on_isolation",
+    "unique",
+    "crate",
+];
 
 /// What other systems call the same thing.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 11] = [
+    ("singleton", "unique"),
+    ("unique_for", "unique"),
     ("retries", "max_attempts"),
     ("retry", "max_attempts"),
     ("max_retries", "max_attempts"),
@@ -45,6 +59,7 @@ pub(crate) struct Options {
     pub blocking: Option<Span>,
     aliases: Vec<String>,
     on_isolation: Option<Ident>,
+    pub unique: Option<Unique>,
     krate: Option<Path>,
 }
 
@@ -112,6 +127,7 @@ impl Options {
                 }
                 self.blocking = Some(key.span());
             }
+            "unique" => self.unique = Some(Unique::parse(key, input)?),
             "crate" => self.krate = Some(value(key, input, "my_crate::queue_core")?),
             _ => return Err(Error::new(key.span(), unknown(name))),
         }
@@ -157,9 +173,10 @@ impl Options {
         });
         let priority = self.priority.as_ref().map(|name| quote!(def.priority = #core::broker::Priority::#name;));
         let isolation = self.on_isolation.as_ref().map(|name| quote!(def.on_isolation = #core::task::OnIsolation::#name;));
+        let unique = self.unique.as_ref().map(|unique| unique.assignment(core));
         let aliases = &self.aliases;
         let aliases = (!aliases.is_empty()).then(|| quote!(def.aliases = &[#(#aliases),*];));
-        quote!(#queue #max_attempts #timeout #retention #backoff #priority #isolation #aliases)
+        quote!(#queue #max_attempts #timeout #retention #backoff #priority #isolation #unique #aliases)
     }
 }
 
@@ -171,7 +188,7 @@ fn unknown(name: &str) -> String {
     }
 }
 
-fn value<T: Parse>(key: &Ident, input: ParseStream, example: &str) -> Result<T> {
+pub(crate) fn value<T: Parse>(key: &Ident, input: ParseStream, example: &str) -> Result<T> {
     let wanted = format!("write `{key} = {example}`");
     if !input.peek(Token![=]) {
         return Err(Error::new(key.span(), wanted));
@@ -211,7 +228,7 @@ fn backoff(key: &Ident, input: ParseStream) -> Result<(Option<Duration>, Option<
     Ok((base.map(|(base, _)| base), max.map(|(max, _)| max)))
 }
 
-fn duration(text: &LitStr, zero: bool) -> Result<Duration> {
+pub(crate) fn duration(text: &LitStr, zero: bool) -> Result<Duration> {
     let value = text.value();
     match humantime::parse_duration(&value) {
         Ok(duration) if duration > LONGEST => Err(Error::new(text.span(), "this is more than a hundred years; write a shorter time")),
@@ -224,7 +241,7 @@ fn duration(text: &LitStr, zero: bool) -> Result<Duration> {
     }
 }
 
-fn one_of(text: &LitStr, option: &str, known: &[(&str, &str)]) -> Result<Ident> {
+pub(crate) fn one_of(text: &LitStr, option: &str, known: &[(&str, &str)]) -> Result<Ident> {
     let value = text.value();
     match known.iter().find(|(name, _)| *name == value) {
         Some((_, variant)) => Ok(Ident::new(variant, text.span())),
@@ -298,5 +315,14 @@ mod tests {
         assert!(problem("backoff(base = \"2h\", max = \"1h\")").contains("shorter"));
         assert!(problem("blocking = true").contains("no value"));
         assert!(problem("queue").contains("write `queue ="));
+        assert!(problem("unique = true").contains("takes no value"));
+        assert!(problem("unique(args = [a])").contains("did you mean `by`"));
+        assert!(problem("unique(by = a)").contains("write `by = ["));
+        assert!(problem("unique(by = [a, a.b, a])").contains("twice"));
+        assert!(problem("unique(until = \"done\")").contains("\"started\""));
+        assert!(problem("unique(within = \"10m\", until = \"ended\")").contains("keep one"));
+        assert!(problem("unique(within = \"10m\", on_conflict = \"replace\")").contains("skipped"));
+        assert!(problem("unique(payload = \"first\")").contains("on_conflict"));
+        assert!(problem("unique, unique(by = [a])").contains("twice"));
     }
 }

@@ -9,7 +9,7 @@ pub(crate) struct Problems(Option<Error>);
 
 impl Problems {
     /// Notes one.
-    pub(crate) fn add(&mut self, span: Span, message: &str) {
+    pub(crate) fn add(&mut self, span: Span, message: impl std::fmt::Display) {
         self.error(Error::new(span, message));
     }
 

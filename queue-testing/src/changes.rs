@@ -16,22 +16,22 @@ pub trait Changes: Inspect {
 
     /// [`Change::Requeue`].
     async fn requeue(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        Ok(done(self.change(queue, Change::Requeue, None, ids).await?))
+        Ok(done(&self.change(queue, Change::Requeue, None, ids).await?))
     }
 
     /// [`Change::Promote`].
     async fn promote(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        Ok(done(self.change(queue, Change::Promote, None, ids).await?))
+        Ok(done(&self.change(queue, Change::Promote, None, ids).await?))
     }
 
     /// [`Change::Delete`].
     async fn delete(&self, queue: &str, ids: &[JobId]) -> Result<Vec<bool>> {
-        Ok(done(self.change(queue, Change::Delete, None, ids).await?))
+        Ok(done(&self.change(queue, Change::Delete, None, ids).await?))
     }
 }
 
 impl<B: Inspect + ?Sized> Changes for B {}
 
-fn done(answers: Vec<Changed>) -> Vec<bool> {
-    answers.into_iter().map(Changed::done).collect()
+fn done(answers: &[Changed]) -> Vec<bool> {
+    answers.iter().map(Changed::done).collect()
 }

@@ -40,8 +40,8 @@ use queue_core::{
     alarm::Alarm,
     broker::{
         Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker,
-        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobState, LAST, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
-        Register, Registered, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord,
+        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobState, KeyHolder, LAST, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats,
+        Reclaimed, Register, Registered, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -278,6 +278,14 @@ impl Inspect for MemoryBroker {
     async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {
         bounded("ids", ids.len())?;
         Ok(self.transition(queue, |model| model.change(change, reason, ids)))
+    }
+
+    async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
+        Ok(self.read(queue, |model| model.key_holder(key)))
+    }
+
+    async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
+        Ok(self.transition(queue, |model| model.release_key(key)))
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

@@ -124,3 +124,7 @@ struct AboutTests;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/upgrade.md")]
 struct AboutUpgrades;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/unique.md")]
+struct AboutUniqueJobs;

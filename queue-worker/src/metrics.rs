@@ -27,7 +27,8 @@ use crate::{
 const MOST_TASKS: usize = 200;
 
 /// The states of which the depth is told: those that do not grow with the retention.
-const DEPTHS: [JobState; 6] = [JobState::Scheduled, JobState::Ready, JobState::Active, JobState::Retry, JobState::Parked, JobState::Dead];
+const DEPTHS: [JobState; 7] =
+    [JobState::Scheduled, JobState::Ready, JobState::Active, JobState::Retry, JobState::Parked, JobState::Held, JobState::Dead];
 
 /// Name, kind, labels, and what it is.
 type Metric = (&'static str, Kind, &'static [&'static str], &'static str);

@@ -548,3 +548,41 @@ fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
     assert_eq!(place.json(&["doctor", "--json"])["problems"], sound["problems"], "the job waits again");
     assert_eq!(place.run(&["doctor", "--queue", "nowhere"]).code, 3);
 }
+
+#[test]
+fn a_unique_key_is_shown_looked_for_and_released() {
+    let place = Place::new();
+    let enqueue = |name: &str| {
+        let args = format!("{{\"name\":\"{name}\"}}");
+        place.run(&["enqueue", "greet", "--args", &args, "--unique-key", "the guest"])
+    };
+    let job = enqueue("Ada").stdout.trim_end().to_owned();
+    let second = enqueue("Bob");
+    assert_eq!((second.code, second.stdout.trim_end()), (0, job.as_str()));
+    assert!(second.stderr.contains("unique key"), "{}", second.stderr);
+    place.ok(&["enqueue", "greet", "--args", "{\"name\":\"Eve\"}"]);
+
+    let shown = place.json(&["jobs", "show", &job, "--json"]);
+    let key = shown["unique"].as_str().unwrap();
+    assert_eq!((shown["unique_key"].as_str(), key.len()), (Some("the guest"), 32));
+    assert!(place.ok(&["jobs", "show", &job]).contains(&format!("{key} (the guest)")));
+    for filter in ["unique=\"the guest\"".to_owned(), format!("unique={key}")] {
+        let found = place.json(&["jobs", "list", &filter, "--json"]);
+        assert_eq!(
+            found.as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap()).collect::<Vec<_>>(),
+            [job.as_str()],
+            "{filter}"
+        );
+    }
+
+    let queue = job.split_once('/').unwrap().0;
+    assert_eq!(place.ok(&["jobs", "release-key", queue, key]), format!("{job} no longer holds the key"));
+    assert!(place.run(&["jobs", "release-key", queue, key]).stderr.contains("nobody holds this key"));
+    let wrong = place.run(&["jobs", "release-key", queue, "the guest"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.stderr.contains("32 hexadecimal digits"), "{}", wrong.stderr);
+    assert_ne!(enqueue("Bob").stdout.trim_end(), job);
+    let cancelled = place.ok(&["jobs", "cancel", "--all", "--state", "ready", "--where", "unique=\"the guest\""]);
+    assert!(cancelled.contains("2 ready jobs cancelled"), "{cancelled}");
+    assert!(place.ok(&["status"]).contains("held"));
+}

@@ -11,7 +11,7 @@ use queue_core::{
     HistorySpan, JobId,
     broker::{
         Audit, Change, Confirm, CrashRule, Durability, DynBroker, Enqueue, Extend, JobState, NewJob, PartyName, ProcessId, Register,
-        SweepLimits, Turn, history::Report,
+        SweepLimits, Turn, UniqueKey, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -86,6 +86,9 @@ async fn every_verb_is_counted_by_its_name() {
     broker.workers(QUEUE).await.unwrap();
     broker.list(QUEUE, JobState::Ready, 0, 10).await.unwrap();
     broker.show(QUEUE, &id).await.unwrap();
+    let key = UniqueKey::of("double", b"key");
+    broker.key_holder(QUEUE, &key).await.unwrap();
+    broker.release_key(QUEUE, &key).await.unwrap();
     broker.change(QUEUE, Change::Delete, None, &[id]).await.unwrap();
     broker.set_paused(QUEUE, false).await.unwrap();
     broker.audit(QUEUE, Audit { repair: false, thorough: true }).await.unwrap();

@@ -30,7 +30,7 @@ const REPAIR: Audit = Audit { repair: true, thorough: true };
 const LOOK: Audit = Audit { repair: false, thorough: true };
 
 /// All keys of a queue, with the types that belong to them.
-const KEYS: [(&str, &str); 33] = [
+const KEYS: [(&str, &str); 37] = [
     ("meta", "hash"),
     ("jobs", "hash"),
     ("ready:0", "list"),
@@ -54,6 +54,10 @@ const KEYS: [(&str, &str); 33] = [
     ("given", "hash"),
     ("remembered", "zset"),
     ("tomb", "hash"),
+    ("keyed", "hash"),
+    ("unique", "hash"),
+    ("held", "hash"),
+    ("within", "zset"),
     ("lanes", "hash"),
     ("leases", "zset"),
     ("terms", "zset"),

@@ -41,11 +41,11 @@ async fn a_newer_schema_is_left_alone() {
     let path = folder.path().join("queue.db");
     open(&path).unwrap();
     let database = rusqlite::Connection::open(&path).unwrap();
-    database.execute("UPDATE queue_meta SET value = 2 WHERE name = 'schema'", []).unwrap();
+    database.execute("UPDATE queue_meta SET value = 3 WHERE name = 'schema'", []).unwrap();
     let error = SqliteBroker::open_path(&path).unwrap_err();
-    assert!(matches!(error, Error::SchemaTooNew { found: 2, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, Error::SchemaTooNew { found: 3, known: 2, .. }), "{error:?}");
     let found: u64 = database.query_row("SELECT value FROM queue_meta WHERE name = 'schema'", [], |row| row.get(0)).unwrap();
-    assert_eq!(found, 2);
+    assert_eq!(found, 3);
 }
 
 /// The file may be the application's own.

@@ -12,6 +12,7 @@ mod memory;
 mod process;
 mod scale;
 mod sqlite;
+mod unique;
 mod watching;
 
 use crate::frame::Figure;
@@ -21,6 +22,7 @@ pub(crate) fn all() -> Vec<Figure> {
     let lists = [
         process::figures(),
         enqueue::figures(),
+        unique::figures(),
         latency::figures(),
         lateness::figures(),
         memory::figures(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use queue_core::{
-    Client, Error, Inspector, JobId, JobRecord,
+    Client, Error, Inspector, JobId, JobRecord, UniqueKey,
     broker::{Counter, JobState, QueueStats},
 };
 
@@ -12,8 +12,9 @@ use super::{
     broker::{Inside, Place},
 };
 use crate::{
-    checker::{Held, Snapshot},
+    checker::{Held, HeldKey, Snapshot},
     history::now_us,
+    process::{UNIQUE, unique_key},
     work::{QUEUE, key_and_digest},
 };
 
@@ -32,9 +33,16 @@ pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot,
             jobs.push(Held { id, state: "nowhere".to_owned(), shown: "stored".to_owned(), ..Held::default() });
         }
     }
+    let mut keys = Vec::new();
+    for unique in 0..UNIQUE {
+        let key = UniqueKey::given("work", &unique_key(unique));
+        if let Some(holder) = inspector.key_holder(QUEUE, key).await? {
+            keys.push(HeldKey { unique, id: holder.id.to_string() });
+        }
+    }
     let counters = counters(&inspector.stats(QUEUE).await?);
     let at_ms = i64::try_from(now_us() / 1000)?;
-    Ok(Snapshot { at_ms, jobs, lanes, counters, ..Snapshot::default() })
+    Ok(Snapshot { at_ms, jobs, lanes, keys, counters, ..Snapshot::default() })
 }
 
 /// The counters of a queue, by name.

@@ -49,6 +49,7 @@ pub(super) struct Enqueued<'a> {
     pub(super) max_attempts: u32,
     pub(super) existing: bool,
     pub(super) wish: Wish,
+    pub(super) unique: Option<u64>,
 }
 
 /// A delivery: who got it, what its handler did, how it was finished.
@@ -162,7 +163,7 @@ impl<'a> Facts<'a> {
     fn add(&mut self, record: &'a Record) {
         let (at, phase, process) = (record.wall_us, record.phase, record.process.as_str());
         match &record.operation {
-            Operation::Enqueue { key, id, digest, delay_ms, max_attempts, existing, wish } => {
+            Operation::Enqueue { key, id, digest, delay_ms, max_attempts, existing, wish, unique } => {
                 let enqueues = self.enqueues.entry(*key).or_default();
                 if phase == Phase::Invoke {
                     enqueues.push(Enqueued {
@@ -175,6 +176,7 @@ impl<'a> Facts<'a> {
                         max_attempts: *max_attempts,
                         existing: *existing,
                         wish: *wish,
+                        unique: *unique,
                     });
                 } else if let Some(open) = enqueues.last_mut() {
                     open.id = id.as_deref().or(open.id);

@@ -10,6 +10,7 @@
 //! | I4 to I7, I18: who may run and finish a job | `tokens` |
 //! | I8, I17, I21, I22: what is counted and kept | `counts` |
 //! | I9 to I11: when a job runs | `times` |
+//! | I12: who holds a unique key | `unique` |
 //! | I14, I15: in which order, and how many at once | `order` |
 //! | I25 to I28: that everything goes on afterwards | `recovery` |
 //!
@@ -29,12 +30,13 @@ mod tests;
 mod timeline;
 mod times;
 mod tokens;
+mod unique;
 
 use facts::Facts;
 
 pub use self::{
     invariant::{Invariant, LEFT_OUT},
-    snapshot::{Held, Lane, Resources, Snapshot, Terms},
+    snapshot::{Held, HeldKey, Lane, Resources, Snapshot, Terms},
     summary::Summary,
 };
 use crate::history::Record;
@@ -70,7 +72,8 @@ impl Verdict {
 pub fn check(records: &[Record], snapshot: &Snapshot, terms: &Terms) -> Verdict {
     let facts = Facts::gather(records, snapshot, terms);
     let mut found = Vec::new();
-    for rules in [existence::check, places::check, tokens::check, counts::check, times::check, order::check, recovery::check] {
+    for rules in [existence::check, places::check, tokens::check, counts::check, times::check, order::check, unique::check, recovery::check]
+    {
         rules(&facts, &mut found);
     }
     let violations = found

@@ -11,6 +11,8 @@ pub struct Snapshot {
     pub jobs: Vec<Held>,
     /// The registered lanes.
     pub lanes: Vec<Lane>,
+    /// The unique keys that are held.
+    pub keys: Vec<HeldKey>,
     /// The counters of the queues, added up.
     pub counters: BTreeMap<String, u64>,
     /// How long it took from the end of all harm until nothing was left to do; `None`: it did not come to an end.
@@ -46,6 +48,15 @@ pub struct Held {
     pub result: Option<u64>,
     /// The lane that holds it.
     pub lane: Option<String>,
+}
+
+/// A unique key that is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldKey {
+    /// The number of the key.
+    pub unique: u64,
+    /// The job that holds it.
+    pub id: String,
 }
 
 /// A registered lane.

@@ -7,7 +7,10 @@ mod worker;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-pub use self::producer::Producing;
+pub use self::producer::{Producing, unique_key};
+
+/// Most unique keys of a run.
+pub const UNIQUE: u64 = 8;
 use queue_core::Client;
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +96,8 @@ pub struct Mix {
     pub tomorrow: u64,
     /// Bytes of payload, at most.
     pub bytes: usize,
+    /// So many unique keys, of which each job has one; 0: none.
+    pub unique: u64,
     /// The failure that buries a job.
     pub max_attempts: u32,
     /// Whether they are sent in bulk.
@@ -111,6 +116,7 @@ impl Default for Mix {
             cancel_ms: 0,
             tomorrow: 0,
             bytes: 200,
+            unique: 0,
             max_attempts: 25,
             bulk: false,
         }

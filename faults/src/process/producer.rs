@@ -11,6 +11,11 @@ use crate::{
     work::{Deed, Plan, digest, work, work_of_tomorrow},
 };
 
+/// The unique key of this number.
+pub fn unique_key(number: u64) -> String {
+    format!("unique-{number}")
+}
+
 /// Most jobs of one bulk call.
 const BULK: u64 = 1_000;
 
@@ -81,6 +86,7 @@ struct Draft {
     kept: bool,
     cancelled: bool,
     tomorrow: bool,
+    unique: Option<u64>,
     max_attempts: u32,
 }
 
@@ -93,7 +99,16 @@ impl Draft {
             _ => Wish::Done,
         };
         let digest = digest(self.key, &self.pad);
-        Operation::Enqueue { key: self.key, id, digest, delay_ms: self.delay_ms, max_attempts: self.max_attempts, existing, wish }
+        Operation::Enqueue {
+            key: self.key,
+            id,
+            digest,
+            delay_ms: self.delay_ms,
+            max_attempts: self.max_attempts,
+            existing,
+            wish,
+            unique: self.unique,
+        }
     }
 
     fn job<T: Task>(&self, job: Job<T>) -> Job<T> {
@@ -103,6 +118,9 @@ impl Draft {
         }
         if self.kept {
             job = job.retention(Duration::from_secs(3600));
+        }
+        if let Some(unique) = self.unique {
+            job = job.unique_key(unique_key(unique));
         }
         if self.given {
             job = job.id(format!("given-{}", self.key));
@@ -140,15 +158,20 @@ impl Caller {
         let (delayed, given, kept) = (self.one_in(self.mix.delayed), self.one_in(self.mix.given), self.one_in(self.mix.kept));
         let (cancelled, tomorrow) = (self.one_in(self.mix.cancelled), self.one_in(self.mix.tomorrow));
         let ms = self.rng.u32(..=self.mix.ms);
+        let unique = (self.mix.unique > 0).then(|| self.rng.u64(..self.mix.unique));
         let delay_ms = if delayed { self.rng.u64(1..1000) } else { 0 };
-        Draft { key, pad, plan: Plan { ms, deed }, delay_ms, given, kept, cancelled, tomorrow, max_attempts: self.mix.max_attempts }
+        Draft { key, pad, plan: Plan { ms, deed }, delay_ms, given, kept, cancelled, tomorrow, unique, max_attempts: self.mix.max_attempts }
     }
 
     /// Enqueues one job, and says whether it was stored.
     async fn single(&mut self, draft: &Draft) -> bool {
         self.recorder.note(Phase::Invoke, draft.note(None, false));
         let answer = self.send(draft).await;
-        let Some(id) = self.settle(draft, answer).await else { return false };
+        let Some((id, existing)) = self.settle(draft, answer).await else { return false };
+        if existing && draft.unique.is_some() {
+            // Another job holds its key: there is none of this number.
+            return true;
+        }
         if draft.given {
             // Once more: it is the same job.
             self.recorder.note(Phase::Invoke, draft.note(Some(id.clone()), true));
@@ -175,18 +198,20 @@ impl Caller {
         }
     }
 
-    /// Writes down what became of an enqueue, and asks until it is known. The id, if it is stored.
-    async fn settle(&self, draft: &Draft, answer: Result<(String, bool), QueueError>) -> Option<String> {
+    /// Writes down what became of an enqueue, and asks until it is known. The id, if it is stored, and whether it existed.
+    async fn settle(&self, draft: &Draft, answer: Result<(String, bool), QueueError>) -> Option<(String, bool)> {
         let mut answer = answer;
         loop {
             match answer {
                 Ok((id, existing)) => {
-                    self.recorder.note(Phase::Ok, draft.note(Some(id.clone()), existing));
-                    return Some(id);
+                    // Of a job that was skipped the id is that of another one.
+                    let own = Some(id.clone()).filter(|_| !existing || draft.unique.is_none());
+                    self.recorder.note(Phase::Ok, draft.note(own, existing));
+                    return Some((id, existing));
                 }
                 Err(QueueError::Unknown(pending)) => {
-                    let id = pending.address().id.to_string();
-                    self.recorder.note(Phase::Unknown, draft.note(Some(id), false));
+                    let id = Some(pending.address().id.to_string()).filter(|_| draft.unique.is_none());
+                    self.recorder.note(Phase::Unknown, draft.note(id, false));
                     answer = pending.retry().await.map(|handle| (handle.id().to_string(), handle.existing()));
                 }
                 // The broker has lost this producer, or stopped in the middle: nobody can say.

@@ -160,6 +160,7 @@ fn among_jobs(bed: &mut Bed, envelopes: Vec<(Vec<u8>, Wish)>) -> Harming<'_> {
                 max_attempts: 25,
                 existing: false,
                 wish,
+                unique: None,
             };
             bed.recorder().note(Phase::Invoke, note(Some(id.to_string())));
             let job = NewJob::new(id.clone(), envelope.clone());

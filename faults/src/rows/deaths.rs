@@ -6,7 +6,7 @@ use super::{BOTH, EVERY, Grade, Harming, Row, anything, taken_back};
 use crate::{
     bed::{Bed, Setup},
     checker::{Summary, Terms},
-    process::Mix,
+    process::{Mix, UNIQUE},
     recording::Failpoint,
     work::Deed,
 };
@@ -72,6 +72,15 @@ pub(super) const ROWS: &[Row] = &[
         expect: died,
     },
     Row {
+        number: "M56",
+        name: "workers are killed, while jobs with a few unique keys are cancelled, fail, die and come back",
+        grade: Grade::S,
+        columns: EVERY,
+        setup: unique,
+        harm: |bed| killed(bed, 20),
+        expect: taken_back,
+    },
+    Row {
         number: "M18",
         name: "workers are killed, and their successors have the same host and process number",
         grade: Grade::S,
@@ -81,6 +90,24 @@ pub(super) const ROWS: &[Row] = &[
         expect: taken_back,
     },
 ];
+
+/// Each job has one of a few keys: most are skipped.
+fn unique() -> Setup {
+    let deeds = vec![Deed::Return, Deed::Return, Deed::Fail(1), Deed::Fail(3), Deed::Panic(1), Deed::Snooze(1)];
+    let mix = Mix {
+        ms: 40,
+        deeds,
+        given: 0,
+        delayed: 6,
+        kept: 6,
+        cancelled: 6,
+        cancel_ms: 60,
+        max_attempts: 3,
+        unique: UNIQUE,
+        ..Mix::default()
+    };
+    Setup { workers: 3, jobs: 4_000, mix, ..Setup::default() }
+}
 
 /// One job in sixty does this.
 fn poison(deed: Deed) -> Setup {

@@ -28,6 +28,13 @@ pub enum DamageKind {
     IdInTwoPlaces,
     /// A parked job has lost the name of its task, and looks like a job that waits nowhere. Repair: the name is stored again.
     ParkedWithoutTask,
+    /// A unique key is held by a job that has ended or is not there: no job of this key could be enqueued. Repair: the key is free, and the job that
+    /// is `held` for it gets it.
+    KeyLeaked,
+    /// A job that has not ended does not hold its unique key, although no other job does: a second one could be enqueued. Repair: it holds it.
+    KeyMissing,
+    /// A job is `held` for a key that nobody holds. Repair: it gets the key, and may start.
+    HeldForNobody,
     /// A Redis key holds entries, and the feature bits of the queue do not say so: turns do not read this key. Repair: the bit is set.
     FeatureUnnoted,
     /// A job waits nowhere, so that no worker would find it. Repair: it goes to the tail of `ready`. An entry whose id is not valid, or
@@ -48,6 +55,9 @@ impl DamageKind {
             DamageKind::IdWithoutJob => "id without job",
             DamageKind::IdInTwoPlaces => "id in two places",
             DamageKind::ParkedWithoutTask => "parked without task",
+            DamageKind::KeyLeaked => "unique key without its job",
+            DamageKind::KeyMissing => "job without its unique key",
+            DamageKind::HeldForNobody => "held for nobody",
             DamageKind::FeatureUnnoted => "feature without its bit",
             DamageKind::JobWithoutPlace => "job without place",
         }

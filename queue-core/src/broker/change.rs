@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::JobState;
+use crate::address::JobId;
 
 /// What a person does to jobs. For one job there are [`Inspector::cancel`](crate::Inspector::cancel) and its sisters, for many
 /// [`Inspector::change_many`](crate::Inspector::change_many) and [`Inspector::change_all`](crate::Inspector::change_all).
@@ -12,7 +13,7 @@ pub enum Change {
     /// to stop.
     Cancel,
     /// `dead`, `cancelled` or `expired` → the tail of `ready`, with attempts, crashes and snoozes cleared, and without an expiry. A given id
-    /// that was free is taken again.
+    /// that was free is taken again, and so is its [key](super::Unique); a job whose key another one holds stays as it is.
     Requeue,
     /// `scheduled` or `retry` → the tail of `ready`, as if the job were due. Nothing else of it changes.
     Promote,
@@ -62,7 +63,7 @@ impl fmt::Display for Change {
 }
 
 /// What became of a job that a person wanted to change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Changed {
     /// It was changed.
@@ -71,12 +72,14 @@ pub enum Changed {
     WhileActive,
     /// There is no such job, or the change does not [apply](Change::applies_to) to its state.
     No,
+    /// It stays as it is: this job holds its key.
+    Held(JobId),
 }
 
 impl Changed {
     /// True if the job was changed.
-    pub fn done(self) -> bool {
-        self != Changed::No
+    pub fn done(&self) -> bool {
+        matches!(self, Changed::Yes | Changed::WhileActive)
     }
 }
 

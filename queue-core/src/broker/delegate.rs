@@ -96,6 +96,8 @@ macro_rules! delegate_inspect {
             async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
             async change['a, 'b, 'c](queue: &'a str, change: $crate::broker::Change, reason: Option<&'b str>, ids: &'c [$crate::JobId])
                 -> $crate::Result<Vec<$crate::broker::Changed>>;
+            async key_holder['a, 'b](queue: &'a str, key: &'b $crate::broker::UniqueKey) -> $crate::Result<Option<$crate::broker::KeyHolder>>;
+            async release_key['a, 'b](queue: &'a str, key: &'b $crate::broker::UniqueKey) -> $crate::Result<Option<$crate::broker::KeyHolder>>;
             async set_paused['a](queue: &'a str, paused: bool) -> $crate::Result<()>;
             async audit['a](queue: &'a str, how: $crate::broker::Audit) -> $crate::Result<Vec<$crate::broker::Damage>>;
             async audit_queues[](repair: bool) -> $crate::Result<Vec<$crate::broker::Damage>>;
@@ -164,6 +166,8 @@ macro_rules! __delegate_listed {
     ($how:ident list [list $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident show [show $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident change [change $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident key_holder [key_holder $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident release_key [release_key $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident set_paused [set_paused $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit [audit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit_queues [audit_queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

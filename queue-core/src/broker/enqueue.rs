@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{PartyName, Priority};
+use super::{PartyName, Priority, Unique};
 use crate::address::JobId;
 
 /// When a job may start.
@@ -34,12 +34,14 @@ pub struct NewJob {
     pub priority: Priority,
     /// For a given id: the digest of task and payload that decides between `Existing` and `IdConflict`. Zero for a generated id.
     pub digest: u64,
+    /// Its key, if it is to be the only one of its kind.
+    pub unique: Option<Box<Unique>>,
 }
 
 impl NewJob {
     /// A job that may start now, at normal priority.
     pub fn new(id: JobId, envelope: Vec<u8>) -> Self {
-        NewJob { id, envelope, due: Due::Now, priority: Priority::Normal, digest: 0 }
+        NewJob { id, envelope, due: Due::Now, priority: Priority::Normal, digest: 0, unique: None }
     }
 }
 
@@ -67,7 +69,7 @@ impl Enqueue {
 }
 
 /// The answer for one job of an enqueue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Enqueued {
     /// It is stored.
@@ -76,4 +78,17 @@ pub enum Enqueued {
     Existing,
     /// A job of this given id exists, or is remembered, with another task or payload.
     IdConflict,
+    /// It is not stored: this job holds its key.
+    Duplicate(JobId),
+    /// This job holds its key, has not started, and has taken over its payload, its time, or both.
+    Replaced(JobId),
+    /// This job, which is the new one unless one waits already, is `held`, with the newest payload, until its key is free.
+    Buffered(JobId),
+}
+
+impl Enqueued {
+    /// Whether the job itself was stored. `id` is its own.
+    pub fn is_new(&self, id: &JobId) -> bool {
+        matches!(self, Enqueued::Stored) || matches!(self, Enqueued::Buffered(held) if held == id)
+    }
 }

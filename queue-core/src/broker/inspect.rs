@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use async_trait::async_trait;
 
 use super::{
-    Audit, BuryReason, Change, Changed, Damage, Priority, QueueStats, WorkerRecord, failed_releases,
+    Audit, BuryReason, Change, Changed, Damage, KeyHolder, Priority, QueueStats, UniqueKey, WorkerRecord, failed_releases,
     history::{History, HistorySpan},
     stored_release,
 };
@@ -29,6 +29,8 @@ pub enum JobState {
     Retry,
     /// Waits for a worker that knows its task, or whose release can read it.
     Parked,
+    /// Waits until the job that holds its key has ended.
+    Held,
     /// Completed; kept only where retention was asked for.
     Done,
     /// Failed for good; kept with reason, error history and payload.
@@ -41,12 +43,13 @@ pub enum JobState {
 
 impl JobState {
     /// All, in the order in which they are printed.
-    pub const ALL: [JobState; 9] = [
+    pub const ALL: [JobState; 10] = [
         JobState::Scheduled,
         JobState::Ready,
         JobState::Active,
         JobState::Retry,
         JobState::Parked,
+        JobState::Held,
         JobState::Done,
         JobState::Dead,
         JobState::Cancelled,
@@ -61,6 +64,7 @@ impl JobState {
             JobState::Active => "active",
             JobState::Retry => "retry",
             JobState::Parked => "parked",
+            JobState::Held => "held",
             JobState::Done => "done",
             JobState::Dead => "dead",
             JobState::Cancelled => "cancelled",
@@ -129,7 +133,7 @@ pub struct StoredJob {
     pub crashes: u32,
     /// How often it has snoozed.
     pub snoozes: u32,
-    /// When it is due (`scheduled`, `retry`) or has ended (final states), in broker milliseconds since 1970.
+    /// When it is due (`scheduled`, `retry`, and `held`, which may be later) or has ended (final states), in broker milliseconds since 1970.
     pub at_ms: Option<i64>,
     /// Its tag while `active`: the lane and the claim number.
     pub tag: Option<String>,
@@ -141,6 +145,8 @@ pub struct StoredJob {
     pub result: Option<Vec<u8>>,
     /// Why it was cancelled.
     pub note: Option<String>,
+    /// The key with which it was enqueued, whether it holds it or not.
+    pub unique: Option<UniqueKey>,
     /// Which releases could not read it, while it is `parked` for that.
     pub unreadable: Option<Unreadable>,
 }
@@ -172,6 +178,7 @@ impl StoredJob {
             result: None,
             note: None,
             unreadable: None,
+            unique: None,
         }
     }
 
@@ -195,6 +202,7 @@ impl Unreadable {
     }
 
     /// One more release has failed on the job.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "on Redis scripts do it"))]
     pub(crate) fn add(&mut self, release: &str) {
         let release = stored_release(release);
         if let Err(at) = self.releases.binary_search(&release) {
@@ -250,6 +258,13 @@ pub trait Inspect: Send + Sync {
 
     /// Changes jobs as a person wants. One answer per id, in order. A cancel keeps the `reason` as the note of the job; other changes have none.
     async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>>;
+
+    /// Who holds a key; `None` if it is free.
+    async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
+
+    /// Takes a key from whoever holds it, and says who that was. The job that held the key goes on. The job that is `held` for the key gets it, and
+    /// may start.
+    async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
 
     /// Stops or resumes claiming from a queue; enqueues and endings continue.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;

@@ -51,8 +51,8 @@ pub use self::{
     audit::*, change::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, stats::*, sweep::*, turn::*,
     worker::*,
 };
-pub use crate::priority::Priority;
 use crate::{alarm::Alarm, error::Result, io::BoxFuture};
+pub use crate::{priority::Priority, unique::*};
 
 /// Longest delay, retention, expiry or timeout: a hundred years.
 pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -103,7 +103,9 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Stores jobs: → `ready`, or `scheduled` when they have a delay (R12). One answer per job, in order.
     ///
-    /// A replay (`seq` = last) returns the stored answers and writes nothing. A given id that exists is answered, not stored.
+    /// A replay (`seq` = last) returns the stored answers and writes nothing. A given id that exists is answered, not stored. Then the
+    /// [key](NewJob::unique) is asked for: a job whose key another one holds is skipped, changes that one, or waits for it as `held`.
+    /// Jobs of one request are looked at in order, so that they see the keys of those before them.
     /// The client also calls this on the application's threads, in any runtime or in none.
     ///
     /// # Errors

@@ -66,6 +66,8 @@ pub struct Swept {
     pub dead: usize,
     /// Kept jobs past their retention.
     pub ended: usize,
+    /// Keys that were held for a time which is over.
+    pub keys: usize,
     /// Jobs that it has buried because no release could read them within their time.
     pub buried: Vec<JobId>,
 }

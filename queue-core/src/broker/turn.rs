@@ -175,6 +175,7 @@ pub(crate) fn stored_release(release: &str) -> String {
 }
 
 /// The name under which a job is parked that these releases have failed on: that of its task, if they are none.
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "on Redis scripts do it"))]
 pub(crate) fn parked_under(task: &str, releases: &[String]) -> String {
     releases.iter().fold(task.to_owned(), |name, release| name + "\u{1}" + release)
 }

@@ -100,9 +100,12 @@ impl<T: Task> Answers<T> {
         match result {
             Ok(answers) => {
                 for ((position, (address, retention)), answer) in positions.into_iter().zip(addresses).zip(answers) {
-                    let stored = answer.of(&address);
-                    let (client, kept) = (self.client.clone(), Kept::of(retention, T::definition()));
-                    self.set(position, stored.map(|(existing, confirmed)| Handle::new(client, address, existing, confirmed, kept)));
+                    let (client, own) = (self.client.clone(), address.id.clone());
+                    let handle = answer.of(address).map(|(address, stored, confirmed)| {
+                        let kept = Kept::of(retention, T::definition()).of_job(&own, &address.id);
+                        Handle::new(client, address, stored, confirmed, kept)
+                    });
+                    self.set(position, handle);
                 }
             }
             Err(failure) => {

@@ -21,10 +21,42 @@ const LAST_LOOK: Duration = Duration::from_millis(40);
 pub struct Handle<T> {
     client: Client,
     address: JobAddress,
-    existing: bool,
+    stored: Stored,
     confirmed: Option<Confirmed>,
     kept: Kept,
     task: PhantomData<fn() -> T>,
+}
+
+/// What became of a job that was enqueued. From [`Handle::stored`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Stored {
+    /// It was stored.
+    New,
+    /// It was not stored: a job of its id exists, or another job holds its key.
+    Existing,
+    /// It was not stored: the job that holds its key has not started, and has taken over its payload, its time, or both.
+    Replaced,
+    /// The job that holds its key runs, or waits for its retry. A job of this payload is `held` until that one has ended, and runs then.
+    Buffered,
+}
+
+impl Stored {
+    /// The word for it: `new`, `existing`, `replaced` or `buffered`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stored::New => "new",
+            Stored::Existing => "existing",
+            Stored::Replaced => "replaced",
+            Stored::Buffered => "buffered",
+        }
+    }
+}
+
+impl fmt::Display for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// Whether a job is kept when it is done.
@@ -42,6 +74,11 @@ impl Kept {
     /// A job that was enqueued with this retention.
     pub(super) fn of(retention: Option<Duration>, task: &TaskDef) -> Self {
         if retention.or(task.retention).is_some_and(|retention| !retention.is_zero()) { Kept::Yes } else { Kept::No }
+    }
+
+    /// The job that will run may be another than the one that was enqueued: nobody here knows its retention.
+    pub(super) fn of_job(self, own: &JobId, runs: &JobId) -> Self {
+        if own == runs { self } else { Kept::Unknown }
     }
 }
 
@@ -72,8 +109,8 @@ impl<T> JobResult<T> {
 }
 
 impl<T> Handle<T> {
-    pub(super) fn new(client: Client, address: JobAddress, existing: bool, confirmed: Option<Confirmed>, kept: Kept) -> Self {
-        Handle { client, address, existing, confirmed, kept, task: PhantomData }
+    pub(super) fn new(client: Client, address: JobAddress, stored: Stored, confirmed: Option<Confirmed>, kept: Kept) -> Self {
+        Handle { client, address, stored, confirmed, kept, task: PhantomData }
     }
 
     /// The job's address: `queue/id`.
@@ -86,9 +123,15 @@ impl<T> Handle<T> {
         &self.address.id
     }
 
-    /// True if a job of this given id existed before, so that no second job was stored.
+    /// What became of the job that was enqueued. The handle is that of the job that will run, which may be another one. A handle that was
+    /// made of an address says [`Stored::Existing`].
+    pub fn stored(&self) -> Stored {
+        self.stored
+    }
+
+    /// True if a job of this given id, or with this key, existed before, so that no second job was stored.
     pub fn existing(&self) -> bool {
-        self.existing
+        self.stored == Stored::Existing
     }
 
     /// What the job survived when it was enqueued, if the [client asked for it](Client::with_durability). This may be less than was asked for.
@@ -187,7 +230,7 @@ where
 
 impl<T> Clone for Handle<T> {
     fn clone(&self) -> Self {
-        Handle::new(self.client.clone(), self.address.clone(), self.existing, self.confirmed, self.kept)
+        Handle::new(self.client.clone(), self.address.clone(), self.stored, self.confirmed, self.kept)
     }
 }
 

@@ -10,13 +10,17 @@ use std::{
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::{Client, Handle, JobResult};
+use super::{
+    Client, Handle, JobResult,
+    unique::{self, unique_setters},
+};
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{Due, LONGEST, NewJob, Priority},
+    broker::{Due, Hold, LONGEST, NewJob, OnConflict, Priority},
     draft::{Draft, EnqueueStack, Options},
     envelope::Envelope,
     error::{Error, Result},
+    key::UniqueDef,
     payload::PayloadWriter,
     task::{DEFAULT_QUEUE, Task, TaskDef, TaskOutput},
 };
@@ -118,6 +122,7 @@ impl<T: Task> Job<T> {
     }
 
     setters!();
+    unique_setters!();
 
     /// Stores the job: see [`Client::enqueue`].
     ///
@@ -168,7 +173,7 @@ impl<T: Task> Job<T> {
     }
 
     pub(super) fn prepare(self, task: &'static TaskDef, on_enqueue: &EnqueueStack) -> Result<Prepared> {
-        prepare(task.name, task.queue, task.priority, &self.payload?, self.options, on_enqueue)
+        prepare(&Known::of(task), &self.payload?, self.options, on_enqueue)
     }
 }
 
@@ -185,26 +190,30 @@ pub struct RawJob {
     task: String,
     default_queue: String,
     payload: Vec<u8>,
+    unique: Option<UniqueDef>,
     options: Options,
 }
 
 impl RawJob {
-    /// A job with this payload: a MessagePack map by parameter name.
+    /// A job with this payload: a MessagePack map by parameter name. It has no key unless [`unique_key`](Self::unique_key) gives it one: only
+    /// [`from_json`](Self::from_json) knows what its task declares.
     pub fn new(task: impl Into<String>, payload: Vec<u8>) -> Self {
-        RawJob { task: task.into(), default_queue: DEFAULT_QUEUE.to_owned(), payload, options: Options::default() }
+        RawJob { task: task.into(), default_queue: DEFAULT_QUEUE.to_owned(), payload, unique: None, options: Options::default() }
     }
 
-    /// A job of a known task, with the queue and priority of its definition, from a JSON object with its parameters.
+    /// A job of a known task, with the queue, priority and key of its definition, from a JSON object with its parameters.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the parameter that does not fit.
     pub fn from_json(task: &'static TaskDef, json: &str) -> Result<Self> {
         let mut job = RawJob::new(task.name, (task.payload_from_json)(json)?).priority(task.priority);
         task.queue.clone_into(&mut job.default_queue);
+        job.unique = task.unique;
         Ok(job)
     }
 
     setters!();
+    unique_setters!();
 
     pub(super) fn task(&self) -> &str {
         &self.task
@@ -222,7 +231,8 @@ impl RawJob {
         if !matches!(self.payload.first(), Some(0x80..=0x8f | 0xde | 0xdf)) {
             return Err(encode("it is not a MessagePack map by parameter name".to_owned()));
         }
-        prepare(&self.task, &self.default_queue, Priority::Normal, &self.payload, self.options, on_enqueue)
+        let known = Known { task: &self.task, queue: &self.default_queue, priority: Priority::Normal, unique: self.unique };
+        prepare(&known, &self.payload, self.options, on_enqueue)
     }
 }
 
@@ -235,19 +245,28 @@ pub(super) struct Prepared {
     pub(super) retention: Option<Duration>,
 }
 
-fn prepare(
-    task: &str,
-    queue: &str,
+/// What is known of the task of a job.
+struct Known<'a> {
+    task: &'a str,
+    queue: &'a str,
     priority: Priority,
-    payload: &[u8],
-    mut options: Options,
-    on_enqueue: &EnqueueStack,
-) -> Result<Prepared> {
+    unique: Option<UniqueDef>,
+}
+
+impl Known<'static> {
+    fn of(task: &TaskDef) -> Self {
+        Known { task: task.name, queue: task.queue, priority: task.priority, unique: task.unique }
+    }
+}
+
+fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, on_enqueue: &EnqueueStack) -> Result<Prepared> {
+    let &Known { task, queue, priority, unique } = known;
     if !on_enqueue.is_empty() {
         on_enqueue.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?;
     }
     #[cfg(feature = "otel")]
     crate::observe::otel::inject(&mut options.headers);
+    let unique = unique::of(task, unique, payload, &mut options)?;
     let queue = options.queue.as_deref().unwrap_or(queue);
     check_name("queue", queue)?;
     let id = options.id.as_deref().map_or_else(|| Ok(JobId::make()), JobId::given)?;
@@ -280,8 +299,13 @@ fn prepare(
         Due::Now => {}
     }
     envelope.headers = options.headers;
+    let unique = unique.map(|(unique, text)| {
+        envelope.unique = (!text.is_empty()).then(|| text.into());
+        Box::new(unique)
+    });
     let mut job = NewJob::new(id, envelope.encode()?);
     job.due = due;
+    job.unique = unique;
     job.priority = options.priority.unwrap_or(priority);
     if job.id.is_given() {
         job.digest = envelope.digest();
@@ -289,7 +313,7 @@ fn prepare(
     Ok(Prepared { address: JobAddress { queue: Arc::from(queue), id: job.id.clone() }, job, retention: options.retention })
 }
 
-fn at_most_longest(field: &'static str, duration: Option<Duration>) -> Result<Option<Duration>> {
+pub(super) fn at_most_longest(field: &'static str, duration: Option<Duration>) -> Result<Option<Duration>> {
     match duration {
         Some(duration) if duration > LONGEST => Err(Error::invalid(field, format!("{duration:?}"), "is more than a hundred years")),
         duration => Ok(duration),
@@ -323,6 +347,8 @@ mod tests {
         assert!(problem(job().queue("a b")).starts_with("queue `a b` "));
         assert!(problem(job().id("")).starts_with("job id "));
         assert!(problem(job().at(UNIX_EPOCH + LONGEST * 3)).starts_with("at "));
+        assert!(problem(job().unique_key("")).starts_with("unique_key "));
+        assert!(problem(job().debounce(Duration::MAX).unique_key("k")).starts_with("debounce "));
         assert!(problem(job().header("big", "x".repeat(10_000))).starts_with("headers "));
         assert!(problem(RawJob::new("no/task", vec![0x80])).starts_with("task "));
     }

@@ -7,6 +7,7 @@ mod job;
 mod pending;
 mod producer;
 mod sender;
+mod unique;
 mod unserved;
 mod url;
 
@@ -19,7 +20,7 @@ use std::{
 
 pub use self::{
     bulk::EnqueueAllError,
-    handle::{Handle, JobResult},
+    handle::{Handle, JobResult, Stored},
     job::{Job, RawJob},
 };
 use tracing::{Instrument, Span};
@@ -304,8 +305,10 @@ impl Client {
         let span = spans::enqueue(definition.name, job.queue_or(definition.queue));
         let prepared = span.in_scope(|| job.prepare(definition, self.on_enqueue()));
         let kept = Kept::of(prepared.as_ref().ok().and_then(|prepared| prepared.retention), definition);
-        let (address, existing, confirmed) = self.enqueue_prepared(prepared, span).await?;
-        Ok(Handle::new(self.clone(), address, existing, confirmed, kept))
+        let own = prepared.as_ref().ok().map(|prepared| prepared.address.id.clone());
+        let (address, stored, confirmed) = self.enqueue_prepared(prepared, span).await?;
+        let kept = own.map_or(kept, |own| kept.of_job(&own, &address.id));
+        Ok(Handle::new(self.clone(), address, stored, confirmed, kept))
     }
 
     /// Stores many jobs, in bounded batches, as the iterator gives them. Each item gets its own answer.
@@ -326,14 +329,14 @@ impl Client {
         Box::pin(bulk::enqueue_all(self, Box::new(jobs.into_iter())))
     }
 
-    /// Stores a job by the name of its task, and says whether the job existed. For programs that do not have the task's type.
+    /// Stores a job by the name of its task, and says which job will run, and what became of this one. For programs that do not have the task's type.
     ///
     /// # Errors
     /// Those of [`enqueue`](Self::enqueue).
-    pub async fn enqueue_raw(&self, job: RawJob) -> Result<(JobAddress, bool)> {
+    pub async fn enqueue_raw(&self, job: RawJob) -> Result<(JobAddress, Stored)> {
         let span = spans::enqueue(job.task(), job.its_queue());
         let prepared = span.in_scope(|| job.prepare(self.on_enqueue()));
-        self.enqueue_prepared(prepared, span).await.map(|(address, existing, _)| (address, existing))
+        self.enqueue_prepared(prepared, span).await.map(|(address, stored, _)| (address, stored))
     }
 
     fn on_enqueue(&self) -> &EnqueueStack {
@@ -347,17 +350,15 @@ impl Client {
 
     /// A handle of a job that was enqueued before, perhaps by another process.
     pub fn handle<T: Task>(&self, address: JobAddress) -> Handle<T> {
-        Handle::new(self.clone(), address, true, None, Kept::Unknown)
+        Handle::new(self.clone(), address, Stored::Existing, None, Kept::Unknown)
     }
 
     /// Stores a job within the span of its enqueue.
-    async fn enqueue_prepared(&self, prepared: Result<Prepared>, span: Span) -> Result<(JobAddress, bool, Option<Confirmed>)> {
+    async fn enqueue_prepared(&self, prepared: Result<Prepared>, span: Span) -> Result<(JobAddress, Stored, Option<Confirmed>)> {
         let stored = async {
             let Prepared { address, job, .. } = prepared?;
             span.record("job", tracing::field::display(&address));
-            let answer = self.sender(&address.queue).enqueue(job).await?;
-            let (existing, confirmed) = answer.of(&address)?;
-            Ok((address, existing, confirmed))
+            self.sender(&address.queue).enqueue(job).await?.of(address)
         };
         stored.instrument(span.clone()).await.inspect_err(|error| spans::refused(&span, error))
     }

@@ -108,9 +108,9 @@ impl<T> Pending<T> {
                 return Err(Error::Unknown(Box::new(self.typed())));
             }
         };
-        let (existing, confirmed) = answers[job.position].of(&self.address)?;
+        let (address, stored, confirmed) = answers[job.position].clone().of(self.address)?;
         // The handle enqueues nothing: it needs no middleware.
         let client = Client::with_broker(route.broker.clone()).like(route.deadline, route.confirm);
-        Ok(Handle::new(client, self.address, existing, confirmed, Kept::Unknown))
+        Ok(Handle::new(client, address, stored, confirmed, Kept::Unknown))
     }
 }

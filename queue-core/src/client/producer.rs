@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     callers::{Callers, LATE},
+    handle::Stored,
     pending::{Lost, unknown},
     unserved,
 };
@@ -41,20 +42,33 @@ const LAST_TRY: Duration = Duration::from_millis(100);
 const STALE: Duration = Duration::from_secs(20);
 
 /// What became of a job, and how safe it is, if somebody wanted to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Answer {
     enqueued: Enqueued,
     confirmed: Option<Confirmed>,
 }
 
 impl Answer {
-    /// Whether the job existed before, and what was confirmed.
-    pub(super) fn of(self, address: &JobAddress) -> Result<(bool, Option<Confirmed>)> {
-        match self.enqueued {
-            Enqueued::Stored => Ok((false, self.confirmed)),
-            Enqueued::Existing => Ok((true, self.confirmed)),
-            Enqueued::IdConflict => Err(Error::IdConflict(address.clone())),
-        }
+    /// The job that will run, what became of this one, and what was confirmed.
+    pub(super) fn of(self, mut address: JobAddress) -> Result<(JobAddress, Stored, Option<Confirmed>)> {
+        let stored = match self.enqueued {
+            Enqueued::Stored => Stored::New,
+            Enqueued::Existing => Stored::Existing,
+            Enqueued::IdConflict => return Err(Error::IdConflict(address)),
+            Enqueued::Duplicate(id) => {
+                address.id = id;
+                Stored::Existing
+            }
+            Enqueued::Replaced(id) => {
+                address.id = id;
+                Stored::Replaced
+            }
+            Enqueued::Buffered(id) => {
+                address.id = id;
+                Stored::Buffered
+            }
+        };
+        Ok((address, stored, self.confirmed))
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Filter, Inspector, Page, walk::page_of};
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{Change, Changed, JobState, MAX_ITEMS},
+    broker::{Change, Changed, JobState, KeyHolder, MAX_ITEMS, UniqueKey},
     error::{Error, Result},
 };
 
@@ -24,7 +24,7 @@ impl Inspector {
     /// Lets a dead job run again: → `ready`, with clean counters.
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is not dead.
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is not dead; [`Error::KeyHeld`] when another job holds its unique key.
     pub async fn requeue(&self, job: &JobAddress) -> Result<()> {
         self.change(Change::Requeue, job).await.map(drop)
     }
@@ -45,10 +45,32 @@ impl Inspector {
         self.change(Change::Delete, job).await.map(drop)
     }
 
-    /// Changes one job. Never answers [`Changed::No`].
+    /// Who holds a unique key in a queue; `None` if it is free. The key is [`JobRecord::unique`](crate::JobRecord::unique).
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when the change does not [apply](Change::applies_to) to the job's state.
+    /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
+    pub async fn key_holder(&self, queue: &str, key: UniqueKey) -> Result<Option<KeyHolder>> {
+        check_name("queue", queue)?;
+        let queue = queue.to_owned();
+        self.run_until(self.until(), |broker| async move { broker.key_holder(&queue, &key).await }).await
+    }
+
+    /// Takes a unique key from whoever holds it, and says who that was. The job that held it goes on; the next one of this key is stored, and a job
+    /// that is `held` for it may start.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
+    pub async fn release_key(&self, queue: &str, key: UniqueKey) -> Result<Option<KeyHolder>> {
+        check_name("queue", queue)?;
+        let queue = queue.to_owned();
+        self.run_until(self.until(), |broker| async move { broker.release_key(&queue, &key).await }).await
+    }
+
+    /// Changes one job. Never answers [`Changed::No`] or [`Changed::Held`].
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when the change does not [apply](Change::applies_to) to the job's state;
+    /// [`Error::KeyHeld`] when another job holds the key of a job that is to be requeued.
     pub async fn change(&self, change: Change, job: &JobAddress) -> Result<Changed> {
         let until = self.until();
         match self.change_until(until, &job.queue, change, std::slice::from_ref(&job.id)).await?.first() {
@@ -56,7 +78,8 @@ impl Inspector {
                 Some(stored) => Error::WrongState { job: job.clone(), verb: change.name(), state: stored.state.name() },
                 None => Error::NoSuchJob(job.to_string()),
             }),
-            Some(changed) => Ok(*changed),
+            Some(Changed::Held(holder)) => Err(Error::KeyHeld { job: job.clone(), holder: holder.clone() }),
+            Some(changed) => Ok(changed.clone()),
         }
     }
 

@@ -29,6 +29,7 @@ use crate::{
 /// | `reason`, `note` | why it is dead; why it was cancelled |
 /// | `payload` | the parameters as JSON |
 /// | `host`, `release` | of the worker that runs it |
+/// | `unique` | its unique key, as text or as 32 hexadecimal digits |
 /// | `header.NAME` | the header of this name |
 /// | `older=2d`, `newer=1h` | it ended, or if it has not ended it was enqueued, more or less than this long ago |
 ///
@@ -67,6 +68,7 @@ enum Field {
     Payload,
     Host,
     Release,
+    Unique,
     Header(String),
 }
 
@@ -81,7 +83,7 @@ enum How {
 /// Longest filter, in bytes.
 const LONGEST: usize = 1024;
 
-const FIELDS: [(&str, Field); 11] = [
+const FIELDS: [(&str, Field); 12] = [
     ("task", Field::Task),
     ("state", Field::State),
     ("queue", Field::Queue),
@@ -93,6 +95,7 @@ const FIELDS: [(&str, Field); 11] = [
     ("payload", Field::Payload),
     ("host", Field::Host),
     ("release", Field::Release),
+    ("unique", Field::Unique),
 ];
 
 impl Filter {
@@ -131,9 +134,16 @@ impl Term {
         match self {
             Term::Older(than) => age().is_some_and(|age| age > *than),
             Term::Newer(than) => age().is_some_and(|age| age < *than),
+            // A key has two names.
+            Term::Text { field: Field::Unique, how: How::Is, value } if is_digest(job, value) => true,
+            Term::Text { field: Field::Unique, how: How::IsNot, value } if is_digest(job, value) => false,
             Term::Text { field, how, value } => how.holds(&field.text(job), value),
         }
     }
+}
+
+fn is_digest(job: &JobRecord, value: &str) -> bool {
+    job.unique.is_some_and(|key| key.to_string() == value)
 }
 
 impl Field {
@@ -151,6 +161,7 @@ impl Field {
             Field::Payload => job.payload_json().unwrap_or_default(),
             Field::Host => running.map_or_else(String::new, |running| running.host.clone()),
             Field::Release => running.map_or_else(String::new, |running| running.release.clone()),
+            Field::Unique => job.unique_key.clone().unwrap_or_default(),
             Field::Header(name) => job.headers.get(name).cloned().unwrap_or_default(),
         }
     }

@@ -41,6 +41,8 @@ struct Json<'a> {
     running: Option<&'a Running>,
     reason: Option<BuryReason>,
     note: Option<&'a str>,
+    unique_key: Option<&'a str>,
+    unique: Option<String>,
     errors: &'a [AttemptError],
     payload: Option<Value>,
     unreadable: Option<&'a UnreadableBy>,
@@ -75,6 +77,8 @@ impl Serialize for JobRecord {
             running: self.running.as_ref(),
             reason: self.reason,
             note: self.note.as_deref(),
+            unique_key: self.unique_key.as_deref(),
+            unique: self.unique.map(|key| key.to_string()),
             errors: &self.errors,
             payload: payload.ok(),
             bytes: undecodable.is_some().then(|| self.stored().iter().map(|byte| format!("{byte:02x}")).collect()),
@@ -255,7 +259,7 @@ mod tests {
                 "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "max_attempts": 3,
                 "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "size": size, "tag": null, "running": null,
                 "reason": "failed",
-                "note": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
+                "note": null, "unique_key": null, "unique": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
                 "payload": {"order_id": 17, "note": "pay"}, "unreadable": null, "undecodable": null, "bytes": null, "result": null,
             })
         );
@@ -266,7 +270,7 @@ mod tests {
         let envelope = Envelope::new("t", &[0x80]).encode().unwrap();
         for state in JobState::ALL {
             let record = record(state, envelope.clone(), |stored| stored.at_ms = Some(5000));
-            let due = matches!(state, JobState::Scheduled | JobState::Retry);
+            let due = matches!(state, JobState::Scheduled | JobState::Retry | JobState::Held);
             assert_eq!((record.due_at, record.ended_at), (at(5000).filter(|_| due), at(5000).filter(|_| state.is_final())), "{state}");
         }
         for ms in [-1, i64::MAX] {

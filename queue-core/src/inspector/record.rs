@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     address::JobAddress,
-    broker::{BuryReason, Failure, JobState, Priority, ProcessId, StoredJob, StoredPage, Unreadable, WorkerRecord},
+    broker::{BuryReason, Failure, JobState, Priority, ProcessId, StoredJob, StoredPage, UniqueKey, Unreadable, WorkerRecord},
     codec,
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
@@ -87,6 +87,10 @@ pub struct JobRecord {
     pub reason: Option<BuryReason>,
     /// Why it was cancelled.
     pub note: Option<String>,
+    /// Its unique key, if it has one, whether it holds it or not: the text, at most 256 bytes, that was given or was made of its parameters.
+    pub unique_key: Option<String>,
+    /// The same as the broker has it.
+    pub unique: Option<UniqueKey>,
     /// The errors of its last failed attempts, oldest first, at most 10. A list has the last one alone, and the first 512 bytes of it.
     pub errors: Vec<AttemptError>,
     /// Which releases could not read its parameters, if it is parked for that.
@@ -111,7 +115,7 @@ impl JobRecord {
     /// Decodes what a broker has stored.
     pub(super) fn new(queue: &str, job: StoredJob) -> Self {
         let at = job.at_ms.and_then(time);
-        let due = matches!(job.state, JobState::Scheduled | JobState::Retry);
+        let due = matches!(job.state, JobState::Scheduled | JobState::Retry | JobState::Held);
         let mut record = JobRecord {
             address: JobAddress { queue: queue.into(), id: job.id },
             task: None,
@@ -133,6 +137,8 @@ impl JobRecord {
             reason: job.reason,
             note: job.note,
             unreadable: job.unreadable.map(|unreadable| UnreadableBy::new(unreadable, &job.failures)),
+            unique_key: job.unique.map(|key| key.to_string()),
+            unique: job.unique,
             errors: job.failures.into_iter().map(AttemptError::new).collect(),
             undecodable: None,
             stored: job.envelope,
@@ -148,6 +154,7 @@ impl JobRecord {
                 record.retention = envelope.retention();
                 record.task = Some(envelope.task.into_owned());
                 record.headers = envelope.headers;
+                record.unique_key = envelope.unique.map(Into::into).or(record.unique_key);
             }
             Err(Error::Decode { problem, .. }) => record.undecodable = Some(problem),
             Err(error) => record.undecodable = Some(error.to_string()),

@@ -18,6 +18,10 @@
 //! | `attempts`, `snoozes`, `crashes`, `errors`, `priority`, `notes` | hash | by id, of the few jobs that have any |
 //! | `given`, `remembered` | hash, sorted set | digests of given ids; those whose jobs are done, by time |
 //! | `tomb` | hash | cancelled id and the digit of the list in which it still lies → nothing |
+//! | `keyed` | hash | id → its key, for how long it holds it, and since when it waits |
+//! | `unique` | hash | key → id of who holds it, `@UNTIL:TERM:id` if it is for a time |
+//! | `held` | hash | key → `DUE:id` of who waits for it |
+//! | `within` | sorted set | keys that are held for a time, by its end |
 //! | `lanes` | hash | lane → sequence and last answer |
 //! | `leases` | sorted set | lanes by deadline |
 //! | `terms` | sorted set | lanes by the length of their lease |
@@ -64,6 +68,10 @@ pub(in crate::redis) enum Kind {
     Given,
     Remembered,
     Tomb,
+    Keyed,
+    Unique,
+    Held,
+    Within,
     Lanes,
     Leases,
     Terms,
@@ -110,6 +118,10 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Given,
     Kind::Remembered,
     Kind::Tomb,
+    Kind::Keyed,
+    Kind::Unique,
+    Kind::Held,
+    Kind::Within,
     Kind::Lanes,
     Kind::Leases,
     Kind::Terms,
@@ -154,6 +166,10 @@ impl Kind {
             Kind::Given => "given",
             Kind::Remembered => "remembered",
             Kind::Tomb => "tomb",
+            Kind::Keyed => "keyed",
+            Kind::Unique => "unique",
+            Kind::Held => "held",
+            Kind::Within => "within",
             Kind::Lanes => "lanes",
             Kind::Leases => "leases",
             Kind::Terms => "terms",
@@ -195,7 +211,8 @@ impl Kind {
             | Kind::Remembered
             | Kind::Leases
             | Kind::Terms
-            | Kind::Seen => "zset",
+            | Kind::Seen
+            | Kind::Within => "zset",
             Kind::Fenced => "set",
             Kind::Hint => "channel",
             Kind::Meta
@@ -211,6 +228,9 @@ impl Kind {
             | Kind::Notes
             | Kind::Given
             | Kind::Tomb
+            | Kind::Keyed
+            | Kind::Unique
+            | Kind::Held
             | Kind::Lanes
             | Kind::Knows
             | Kind::Workers

@@ -41,8 +41,8 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued,
-        Extend, Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered,
-        StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, WorkerRecord,
+        Extend, Extended, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register,
+        Registered, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report},
         sealed,
     },
@@ -246,6 +246,14 @@ impl Inspect for RedisBroker {
 
     async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {
         people::change(self, queue, change, reason, ids).await
+    }
+
+    async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
+        people::key_holder(self, queue, key, false).await
+    }
+
+    async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
+        people::key_holder(self, queue, key, true).await
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {

@@ -44,8 +44,8 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued,
-        Extend, Extended, Hints, Inspect, JobState, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered,
-        StoredJob, StoredPage, SweepLimits, Swept, Trouble, Turn, TurnAnswer, WorkerRecord,
+        Extend, Extended, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register,
+        Registered, StoredJob, StoredPage, SweepLimits, Swept, Trouble, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report},
         sealed,
     },
@@ -363,6 +363,16 @@ impl Inspect for SqliteBroker {
         bounded("ids", ids.len())?;
         let (queue, reason, ids) = (queue.to_owned(), reason.map(str::to_owned), ids.to_vec());
         self.writer().call(Commit::Synced, move |tx| people::change(tx, &queue, change, reason.as_deref(), &ids)).await
+    }
+
+    async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
+        let (queue, key) = (queue.to_owned(), *key);
+        self.reader().call(Commit::Soon, move |tx| people::key_holder(tx, &queue, &key)).await
+    }
+
+    async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
+        let (queue, key) = (queue.to_owned(), *key);
+        self.writer().call(Commit::Synced, move |tx| people::release_key(tx, &queue, &key)).await
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {

@@ -133,6 +133,7 @@ fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String
             }
             None => format!("Waits for a worker that knows its task. {waits}"),
         },
+        JobState::Held => "Held: it waits until the job that holds its unique key has ended.".to_owned(),
         JobState::Done => format!("Done {}.", relative(job.ended_at).unwrap_or_default()),
         JobState::Dead => {
             let why = match job.reason.map(|reason| reason.name()) {
@@ -172,6 +173,8 @@ fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
         ("Timeout", job.timeout.map(span)),
         ("Kept when done", job.retention.map(span)),
         ("Expires", job.expires_at.map(|time| Moment::new(time, SystemTime::now()).exact)),
+        // Its text is made of parameters, which may be secrets here.
+        ("Unique key", job.unique.map(|key| key.to_string())),
         ("Size", Some(bytes(job.size() as u64))),
     ];
     facts.extend(more.into_iter().filter_map(|(name, value)| Some((name, value?))));
@@ -212,6 +215,7 @@ fn events(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<
                 if job.unreadable.is_some() { "Waits for a release that can read it" } else { "Waits for a worker that knows the task" };
             events.push(event(None, what, "warn"));
         }
+        JobState::Held => events.push(event(None, "Waits for its unique key", "next")),
         JobState::Active => {
             let on = holder_name(job, snapshot).map(|worker| format!(" on {worker}")).unwrap_or_default();
             events.push(event(job.running.as_ref().map(|running| running.since), &format!("Runs{on}"), "run"));

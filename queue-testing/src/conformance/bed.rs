@@ -129,7 +129,7 @@ impl Bed {
 
     /// Enqueues one job and tells what became of it.
     pub async fn put_job(&self, job: NewJob) -> Enqueued {
-        self.producer().await.send(vec![job]).await[0]
+        self.producer().await.send(vec![job]).await.remove(0)
     }
 
     /// Enqueues a job that is due later.

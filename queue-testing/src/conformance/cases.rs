@@ -232,6 +232,30 @@ macro_rules! __conformance_cases {
                 a_report_outside_its_bounds_is_refused
                 the_history_of_an_unknown_queue_is_empty
                 stats_tell_the_age_of_the_oldest_ready_job;
+            unique:
+                a_second_job_of_a_key_is_skipped
+                another_key_and_a_job_without_one_are_stored
+                a_job_that_waits_is_replaced
+                a_job_that_failed_or_is_parked_takes_the_payload_alone
+                one_successor_is_held_until_the_job_has_ended
+                one_more_waits_beside_a_job_that_failed
+                a_successor_with_a_delay_is_scheduled_when_its_key_is_free
+                a_debounced_job_waits_no_longer_than_it_may
+                a_key_that_is_held_for_a_time_outlives_its_job
+                a_key_that_is_held_until_the_start_is_asked_for_again
+                a_batch_honours_keys_within_itself
+                a_given_id_is_asked_for_before_the_key;
+            keys:
+                every_end_frees_the_key
+                every_end_lets_the_successor_follow
+                a_held_job_is_cancelled_and_deleted
+                a_job_that_comes_back_to_a_key_of_a_younger_one_is_superseded
+                a_requeue_is_answered_with_the_holder_of_the_key
+                dead_letters_of_one_key_stay_as_many_as_they_are
+                a_key_is_released_by_hand
+                a_killed_worker_leaks_no_key
+                a_restored_backup_knows_who_holds_a_key
+                housekeeping_leaves_no_key_behind;
             stories:
                 a_random_story_loses_and_doubles_nothing;
         }

@@ -278,5 +278,5 @@ pub async fn a_broker_that_takes_jobs_tells_of_no_trouble(bed: Bed) {
 }
 
 async fn cancel(bed: &Bed, id: &JobId) -> Changed {
-    bed.broker.cancel(&bed.queue, std::slice::from_ref(id)).await.unwrap()[0]
+    bed.broker.cancel(&bed.queue, std::slice::from_ref(id)).await.unwrap().remove(0)
 }

@@ -15,6 +15,7 @@ pub mod changes;
 pub mod endings;
 pub mod enqueues;
 pub mod history;
+pub mod keys;
 pub mod leases;
 pub mod lists;
 pub mod people;
@@ -24,6 +25,7 @@ pub mod requeues;
 pub mod stories;
 pub mod times;
 pub mod turns;
+pub mod unique;
 pub mod unreadables;
 pub mod workers;
 

@@ -22,7 +22,7 @@ pub async fn a_cancelled_job_never_starts(bed: Bed) {
     let scheduled = bed.put_later(Duration::from_millis(20)).await;
     let ready = bed.put_at(Priority::High).await;
     let ids = [ready, scheduled, retry, parked];
-    assert_eq!(cancel(&bed, &ids).await, [Changed::Yes; 4]);
+    assert_eq!(cancel(&bed, &ids).await, vec![Changed::Yes; 4]);
     for id in &ids {
         assert_eq!(bed.state(id).await, Some(JobState::Cancelled));
     }

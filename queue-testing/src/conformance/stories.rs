@@ -159,7 +159,7 @@ fn ending(rng: &mut Rng) -> Ending {
 async fn take_out(bed: &Bed, rng: &mut Rng, world: &mut World) {
     let Some(id) = any(rng, world.alive.keys()) else { return };
     if rng.bool() {
-        let answer = bed.broker.cancel(&bed.queue, std::slice::from_ref(&id)).await.unwrap()[0];
+        let answer = bed.broker.cancel(&bed.queue, std::slice::from_ref(&id)).await.unwrap().remove(0);
         assert_ne!(answer, Changed::No, "{id} is lost");
         world.ended.insert(id.clone(), JobState::Cancelled);
         world.alive.remove(&id);

@@ -68,6 +68,7 @@ impl Model {
             let out = self.leave(&id);
             self.end(out, End::Over);
         }
+        swept.keys = self.prune_keys(limits.items);
         swept.ended += self.trim(limits.keep, limits.items - swept.ended);
         swept
     }

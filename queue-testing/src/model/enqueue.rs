@@ -30,7 +30,7 @@ impl Model {
             return Ok(producer.answers.clone());
         }
         let answers: Vec<Enqueued> = request.jobs.iter().map(|job| self.store(job)).collect();
-        self.count("enqueued", answers.iter().filter(|answer| **answer == Enqueued::Stored).count());
+        self.count("enqueued", answers.iter().zip(&request.jobs).filter(|(answer, job)| answer.is_new(&job.id)).count());
         let entry = Producer { seq: request.seq, seen: self.now, answers: answers.clone() };
         self.producers.insert(request.producer.clone(), entry);
         Ok(answers)
@@ -48,12 +48,19 @@ impl Model {
             Some(_) => return Enqueued::IdConflict,
             None => {}
         }
-        let at = match new.due {
+        let mut at = match new.due {
             Due::Now => self.now,
             Due::After(delay) => self.due_after(delay),
             Due::AtMs(at) => at,
         };
+        if let Some(unique) = &new.unique {
+            at = unique.max_wait.map_or(at, |wait| at.min(self.after(wait)));
+            if let Some(answer) = self.conflict(new, unique, at) {
+                return answer;
+            }
+        }
         self.arrive(new, at);
+        self.take_key(&new.id);
         Enqueued::Stored
     }
 }

@@ -144,7 +144,7 @@ impl Model {
             let released = free.len().min(room);
             for id in free[..released].iter().rev() {
                 let out = self.settle(id, By::Others).expect("a held job is active");
-                self.back(out, Back::Head);
+                self.come_back(out, Back::Head);
             }
             reclaimed.released += released;
             forgotten += if lives { released } else { 0 };
@@ -185,7 +185,7 @@ impl Model {
         if too_many {
             self.end(out, End::Dead(BuryReason::Crashed));
         } else {
-            self.back(out, Back::Retry(rule.delay.saturating_mul(crashes)));
+            self.come_back(out, Back::Retry(rule.delay.saturating_mul(crashes)));
         }
         too_many
     }

@@ -22,13 +22,13 @@ use std::{collections::BTreeMap, time::Duration};
 use queue_core::{
     JobId,
     broker::{
-        JobState, LOST_AT, PartyName, ProcessId, Register, Registered,
+        JobState, LOST_AT, PartyName, ProcessId, Register, Registered, UniqueKey,
         history::{HistoryUnit, Tally},
     },
 };
 
-pub use self::doors::{Job, Jobs, Place, Ready};
-use self::{enqueue::Producer, lease::Lane};
+pub use self::doors::{Job, JobKey, Jobs, Place, Ready};
+use self::{doors::Held, enqueue::Producer, lease::Lane};
 
 /// A queue.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +45,8 @@ pub struct Model {
     /// The records of the workers that have a lane which is not fenced, by the id of their process.
     workers: BTreeMap<String, Vec<u8>>,
     producers: BTreeMap<PartyName, Producer>,
+    /// Who holds which key.
+    keys: BTreeMap<UniqueKey, Held>,
     /// Given ids whose jobs are done: their digest, and when that was.
     remembered: BTreeMap<JobId, (u64, i64)>,
     /// What happened in a minute or an hour, by task and by its place in the circle, with its number.

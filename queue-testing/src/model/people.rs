@@ -19,7 +19,7 @@ impl Model {
         ids.iter()
             .map(|id| match change {
                 Change::Cancel => self.cancel(id, reason),
-                Change::Requeue => self.requeue(id).into(),
+                Change::Requeue => self.requeue(id),
                 Change::Promote => self.promote(id).into(),
                 Change::Delete => self.delete(id).into(),
             })
@@ -42,9 +42,12 @@ impl Model {
     }
 
     /// `dead`, `cancelled` or `expired` → `ready`.
-    fn requeue(&mut self, id: &JobId) -> bool {
+    fn requeue(&mut self, id: &JobId) -> Changed {
         if self.jobs.get(id).is_none_or(|job| !Change::Requeue.applies_to(job.place().state())) {
-            return false;
+            return Changed::No;
+        }
+        if let Some(younger) = self.younger(id) {
+            return Changed::Held(younger);
         }
         let job = self.jobs.edit(id);
         (job.attempts, job.crashes, job.snoozes, job.note) = (0, 0, 0, None);
@@ -54,7 +57,7 @@ impl Model {
         let out = self.leave(id);
         self.back(out, Back::Tail);
         self.count("requeued", 1);
-        true
+        Changed::Yes
     }
 
     /// `scheduled` or `retry` → the tail of `ready`, before their time.

@@ -43,6 +43,7 @@ impl Model {
         if !self.paused {
             self.promote_due();
             taken = self.hand_out(turn, seen);
+            taken.iter().for_each(|id| self.started(id));
         }
         let claim = self.claim;
         let deadline = self.after(turn.lease);
@@ -112,18 +113,18 @@ impl Model {
             Ending::Nack { delay, error } => {
                 job.attempts += 1;
                 job.fail(now, error);
-                self.back(out, Back::Retry(*delay));
+                self.come_back(out, Back::Retry(*delay));
                 self.count("failed", 1);
             }
             Ending::Snooze { delay } => {
                 job.snoozes += 1;
-                self.back(out, Back::Scheduled(*delay));
+                self.come_back(out, Back::Scheduled(*delay));
                 self.count("snoozed", 1);
             }
             Ending::Repeat { delay } => {
                 (job.attempts, job.snoozes) = (0, 0);
                 job.failures.clear();
-                self.back(out, if delay.is_zero() { Back::Tail } else { Back::Scheduled(*delay) });
+                self.come_back(out, if delay.is_zero() { Back::Tail } else { Back::Scheduled(*delay) });
                 self.count("repeated", 1);
             }
             Ending::Bury { reason, error } => {
@@ -136,7 +137,7 @@ impl Model {
             }
             Ending::Cancel { reason } => self.end(out, End::Cancelled(Some(reason.clone()))),
             Ending::Expire => self.end(out, End::Expired),
-            Ending::Park { task } => self.back(out, Back::Parked(task.clone())),
+            Ending::Park { task } => self.come_back(out, Back::Parked(task.clone())),
             Ending::Unreadable { task, release, error, within } => {
                 job.fail(now, error);
                 let mut unreadable = job.unreadable.take().unwrap_or_default();
@@ -151,10 +152,10 @@ impl Model {
                     unreadable.until_ms = now;
                 }
                 job.unreadable = Some(unreadable);
-                self.back(out, Back::Parked(task.clone()));
+                self.come_back(out, Back::Parked(task.clone()));
             }
             _ => {
-                self.back(out, Back::Head);
+                self.come_back(out, Back::Head);
                 self.count("released", 1);
             }
         }

@@ -157,6 +157,9 @@ pub(super) struct EnqueueArgs {
     /// Give the job this id; enqueuing the id again with the same task and parameters stores no second job
     #[arg(long, value_name = "ID")]
     pub(super) id: Option<String>,
+    /// Give the job this unique key, instead of the one that its task makes of the parameters: while another job holds the key, no second one is stored
+    #[arg(long, value_name = "KEY")]
+    pub(super) unique_key: Option<String>,
     /// Start the job before waiting jobs of lower priority
     #[arg(long, value_parser = priority_parser())]
     pub(super) priority: Option<Priority>,

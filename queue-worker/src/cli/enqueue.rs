@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use queue_core::{Client, Error, client::RawJob, registry::Registry};
+use queue_core::{Client, Error, Stored, client::RawJob, registry::Registry};
 use serde::Serialize;
 
 use super::{
@@ -53,6 +53,9 @@ fn with_options(mut job: RawJob, args: &EnqueueArgs) -> RawJob {
     if let Some(id) = &args.id {
         job = job.id(id);
     }
+    if let Some(key) = &args.unique_key {
+        job = job.unique_key(key);
+    }
     if let Some(priority) = args.priority {
         job = job.priority(priority);
     }
@@ -78,11 +81,12 @@ fn with_options(mut job: RawJob, args: &EnqueueArgs) -> RawJob {
 struct Answer {
     job: String,
     existing: bool,
+    stored: &'static str,
 }
 
 /// Stores it and prints its address.
 pub(super) async fn enqueue(client: &Client, job: RawJob, args: &EnqueueArgs) -> Result<(), Failure> {
-    let (address, existing) = match client.served_queues_only().enqueue_raw(job.clone()).await {
+    let (address, stored) = match client.served_queues_only().enqueue_raw(job.clone()).await {
         Err(Error::Unserved { queue, nearest }) if !args.strict => {
             let hint = nearest.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();
             note(&format!("no worker has ever served queue `{queue}`: the job waits until one does.{hint}"));
@@ -92,11 +96,14 @@ pub(super) async fn enqueue(client: &Client, job: RawJob, args: &EnqueueArgs) ->
     };
     let job = address.to_string();
     if args.format.json {
-        return Ok(print_json(&Answer { job, existing })?);
+        return Ok(print_json(&Answer { job, existing: stored == Stored::Existing, stored: stored.name() })?);
     }
     print(&job)?;
-    if existing {
-        note("the job existed already; no second job was stored");
+    match stored {
+        Stored::Existing => note("the job existed already, or this one holds its unique key; no second job was stored"),
+        Stored::Replaced => note("this job holds the unique key, and has taken over the parameters or the time; no second job was stored"),
+        Stored::Buffered => note("another job holds the unique key: this one is held until that one has ended"),
+        _ => {}
     }
     Ok(())
 }

@@ -3,12 +3,12 @@
 use std::time::SystemTime;
 
 use clap::Subcommand;
-use queue_core::{Change, Client, Filter, JobRecord, JobState, Running};
+use queue_core::{Change, Client, Filter, JobRecord, JobState, Running, UniqueKey};
 
 use super::{
     args::{Format, state_parser},
     exit::{Failure, note},
-    output::{coarse, print, relative, short, table, write},
+    output::{coarse, print, print_json, relative, short, table, write},
     queues::{self, Unreadable},
     repair::{self, Select},
     show,
@@ -21,6 +21,7 @@ pub(super) enum JobsCommand {
   {bin} jobs list                              the first of every state
   {bin} jobs list --state dead --queue orders
   {bin} jobs list 'task=send_mail state=dead error~timeout older=2d'
+  {bin} jobs list 'unique=shop-7'              the jobs of a unique key
   {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
     List(ListArgs),
     /// Show a job with its parameters, errors and result
@@ -52,13 +53,27 @@ pub(super) enum JobsCommand {
     /// Cancel jobs; running jobs are told to stop, and can change nothing any more
     #[command(after_help = "Examples:
   {bin} jobs cancel orders/close-17 --reason 'ordered twice'
-  {bin} jobs cancel --all --state scheduled --queue mail")]
+  {bin} jobs cancel --all --state scheduled --queue mail
+  {bin} jobs cancel --all --state ready --where 'unique=shop-7'")]
     Cancel {
         #[command(flatten)]
         select: Select,
         /// Why, for the record of each job
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         reason: String,
+    },
+    /// Take a unique key from the job that holds it, so that another job of this key can be enqueued; the job goes on
+    #[command(after_help = "Examples:
+  {bin} jobs release-key orders 4f1d0c2e9b7a63d5801fb2c4e6a79d35    as `jobs show` prints it
+  {bin} jobs list 'unique=shop-7'                                   which jobs have a key")]
+    ReleaseKey {
+        /// The queue
+        queue: String,
+        /// The key: 32 hexadecimal digits
+        #[arg(value_parser = key)]
+        key: UniqueKey,
+        #[command(flatten)]
+        format: Format,
     },
     /// Remove jobs that are not running, with their records
     #[command(after_help = "Examples:
@@ -69,7 +84,7 @@ pub(super) enum JobsCommand {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
-    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, reason, note, payload, host, release, header.NAME; older=2d, newer=1h
+    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, reason, note, payload, host, release, unique, header.NAME; older=2d, newer=1h
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
     /// Only jobs in this state
@@ -94,7 +109,7 @@ const PAGE: usize = 500;
 /// What is wrong with the command, before the broker is reached for.
 pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
     match command {
-        JobsCommand::List(_) | JobsCommand::Show { .. } => Ok(()),
+        JobsCommand::List(_) | JobsCommand::Show { .. } | JobsCommand::ReleaseKey { .. } => Ok(()),
         JobsCommand::Requeue(select) => repair::check(Change::Requeue, select),
         JobsCommand::Promote(select) => repair::check(Change::Promote, select),
         JobsCommand::Cancel { select, .. } => repair::check(Change::Cancel, select),
@@ -106,11 +121,36 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
     match command {
         JobsCommand::List(args) => list(client, &args).await,
         JobsCommand::Show { job, format } => show::show(client, &job, &format).await,
+        JobsCommand::ReleaseKey { queue, key, format } => release_key(client, &queue, key, &format).await,
         JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, "", select).await,
         JobsCommand::Promote(select) => repair::repair(client, Change::Promote, "", select).await,
         JobsCommand::Cancel { select, reason } => repair::repair(client, Change::Cancel, &reason, select).await,
         JobsCommand::Delete(select) => repair::repair(client, Change::Delete, "", select).await,
     }
+}
+
+fn key(text: &str) -> Result<UniqueKey, String> {
+    text.parse().map_err(|error: queue_core::Error| error.to_string())
+}
+
+/// Says who held it, and who has it now.
+async fn release_key(client: &Client, queue: &str, key: UniqueKey, format: &Format) -> Result<(), Failure> {
+    let held = client.inspector().release_key(queue, key).await?;
+    let job = |id: &queue_core::JobId| format!("{queue}/{id}");
+    if format.json {
+        let (holder, next) = (held.as_ref().map(|held| job(&held.id)), held.as_ref().and_then(|held| held.next.as_ref()).map(job));
+        return Ok(print_json(&serde_json::json!({ "key": key.to_string(), "was_held_by": holder, "is_held_by": next }))?);
+    }
+    match held {
+        None => note("nobody holds this key"),
+        Some(held) => {
+            print(&format!("{} no longer holds the key", job(&held.id)))?;
+            if let Some(next) = &held.next {
+                print(&format!("{} holds it now, and may start", job(next)))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Prints page by page, so that neither side ever holds a whole queue.

@@ -50,6 +50,10 @@ fn text(record: &JobRecord) -> String {
         let buried = unreadable.buried_at.map(|at| format!("; buried {}", relative(at, now))).unwrap_or_default();
         lines.add("unread by", &format!("{}{buried}", unreadable.releases.join(", ")));
     }
+    if let Some(key) = record.unique {
+        let text = record.unique_key.clone().filter(|text| *text != key.to_string()).map(|text| format!(" ({text})"));
+        lines.add("unique", &format!("{key}{}", text.unwrap_or_default()));
+    }
     for (name, value) in &record.headers {
         lines.add("header", &format!("{name}={value}"));
     }

@@ -40,8 +40,8 @@ pub(super) struct QueueStatus {
 }
 
 impl QueueStatus {
-    fn row(&self) -> [String; 14] {
-        let [a, b, c, d, e, f, g, h, i] = JobState::ALL.map(|state| match self.stats.count(state) {
+    fn row(&self) -> [String; 15] {
+        let [a, b, c, d, e, f, g, h, i, j] = JobState::ALL.map(|state| match self.stats.count(state) {
             0 => "-".to_owned(),
             jobs => jobs.to_string(),
         });
@@ -59,6 +59,7 @@ impl QueueStatus {
             g,
             h,
             i,
+            j,
             self.stats.workers.to_string(),
             self.stats.lanes.to_string(),
             paused.to_owned(),
@@ -108,6 +109,7 @@ fn depths(rows: &[QueueStatus]) -> String {
             "#active",
             "#retry",
             "#parked",
+            "#held",
             "#done",
             "#dead",
             "#cancelled",

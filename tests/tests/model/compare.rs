@@ -5,7 +5,7 @@ use std::{fmt::Debug, time::Duration};
 use futures_util::future::join_all;
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, Counter, DynBroker, JobState, Priority, StoredJob, TurnAnswer, WorkerRecord},
+    broker::{BuryReason, Counter, DynBroker, JobState, Priority, StoredJob, TurnAnswer, UniqueKey, WorkerRecord},
 };
 use queue_testing::model::Model;
 
@@ -57,6 +57,7 @@ struct Face {
     result: Option<Vec<u8>>,
     note: Option<String>,
     unreadable: Option<Vec<String>>,
+    unique: Option<UniqueKey>,
 }
 
 fn face(record: StoredJob) -> Face {
@@ -75,6 +76,7 @@ fn face(record: StoredJob) -> Face {
         result: record.result,
         note: record.note.filter(|note| !note.is_empty()),
         unreadable: record.unreadable.map(|unreadable| unreadable.releases),
+        unique: record.unique,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*};
-use queue_core::broker::{BuryReason, Change, Ending, Priority};
+use queue_core::broker::{BuryReason, Change, Ending, Hold, OnConflict, Priority};
 
 /// The number of a lane, a job or a delivery, among those that are there when it is needed.
 #[derive(Clone, Copy)]
@@ -58,6 +58,8 @@ pub(crate) enum Step {
     Change { change: Change, reason: Option<String>, jobs: Vec<Index> },
     /// A person stops claims, or lets them go on.
     Pause { paused: bool },
+    /// A person takes a key from whoever holds it.
+    ReleaseKey { key: u8 },
     /// What was due soon is due.
     Wait,
 }
@@ -72,12 +74,27 @@ pub(crate) struct New {
     pub(crate) large: bool,
     pub(crate) priority: Priority,
     pub(crate) delay: Duration,
+    pub(crate) key: Option<Key>,
 }
 
 /// Of a worker.
 fn release() -> impl Strategy<Value = &'static str> {
     prop_oneof![Just("v1"), Just("v2"), Just("v3")]
 }
+
+/// The key of a job, one of a few, and how it is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) key: u8,
+    pub(crate) hold: Hold,
+    pub(crate) on_conflict: OnConflict,
+    pub(crate) keep_payload: bool,
+    /// Later jobs cannot put it off.
+    pub(crate) at_once: bool,
+}
+
+/// How many keys there are.
+pub(crate) const KEYS: u8 = 3;
 
 /// The ending of one of a lane's deliveries; `stray`: of any delivery that ever was, of any lane.
 #[derive(Clone, Debug)]
@@ -120,6 +137,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => changes(Change::Promote),
         1 => changes(Change::Delete),
         1 => any::<bool>().prop_map(|paused| Step::Pause { paused }),
+        1 => (0..KEYS).prop_map(|key| Step::ReleaseKey { key }),
         2 => Just(Step::Wait),
     ]
 }
@@ -136,13 +154,22 @@ fn new() -> impl Strategy<Value = New> {
         1 => Just(Priority::High),
         1 => Just(Priority::Low),
     ];
-    (option::of(0..4u8), 0..2u8, large(), priority, delay()).prop_map(|(id, payload, large, priority, delay)| New {
+    let key = prop_oneof![3 => Just(None), 2 => key().prop_map(Some)];
+    (option::of(0..4u8), 0..2u8, large(), priority, delay(), key).prop_map(|(id, payload, large, priority, delay, key)| New {
         id,
         payload,
         large,
         priority,
         delay,
+        key,
     })
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    let hold = prop_oneof![4 => Just(Hold::UntilEnded), 2 => Just(Hold::UntilStarted), 1 => Just(Hold::Within(LONG))];
+    let on_conflict = prop_oneof![Just(OnConflict::Skip), Just(OnConflict::Replace), Just(OnConflict::BufferOne)];
+    (0..KEYS, hold, on_conflict, prop::bool::weighted(0.2), prop::bool::weighted(0.2))
+        .prop_map(|(key, hold, on_conflict, keep_payload, at_once)| Key { key, hold, on_conflict, keep_payload, at_once })
 }
 
 /// What most queues see: jobs of normal priority that succeed, fail or die.
@@ -167,6 +194,7 @@ fn ordinary() -> impl Strategy<Value = New> {
         large,
         priority: Priority::Normal,
         delay,
+        key: None,
     })
 }
 

@@ -9,8 +9,8 @@ use std::{
 use queue_core::{
     JobId,
     broker::{
-        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, NewJob, OverdueLane, PartyName, ProcessId, Reclaimed, Register, Turn,
-        WorkerInfo,
+        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, KeyHolder, NewJob, OverdueLane, PartyName, ProcessId, Reclaimed,
+        Register, Turn, Unique, UniqueKey, WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -18,7 +18,7 @@ use queue_testing::model::{Model, Place, Seen};
 
 use crate::{
     compare::{Check, outcome, same, same_jobs, same_turn},
-    step::{End, Index, LONG, New, Step, TASK},
+    step::{End, Index, KEYS, LONG, New, Step, TASK},
 };
 
 const RULE: CrashRule = CrashRule { max_crashes: 3, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
@@ -121,6 +121,15 @@ impl World {
                 self.broker.set_paused(&self.queue, *paused).await.map_err(|error| error.to_string())?;
                 self.model.set_paused(*paused);
             }
+            Step::ReleaseKey { key } => {
+                let key = unique_key(*key);
+                let found = self.broker.release_key(&self.queue, &key).await;
+                same(
+                    "release of a key",
+                    &Ok(self.model.release_key(&key).map(face_of_holder)),
+                    &outcome(found).map(|holder| holder.map(face_of_holder)),
+                )?;
+            }
             Step::Wait => {
                 while now_ms() < before + 3 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -130,6 +139,11 @@ impl World {
         // Of a turn the broker's clock is known; elsewhere it may round otherwise than ours.
         let took =
             if matches!(step, Step::Turn { .. } | Step::TurnAgain { .. } | Step::TurnOff { .. }) { 0 } else { now_ms() - before + 1 };
+        for key in (0..KEYS).map(unique_key) {
+            let found = self.broker.key_holder(&self.queue, &key).await;
+            let (known, found) = (Ok(self.model.key_holder(&key)), outcome(found));
+            same("holder of a key", &known.map(|holder| holder.map(face_of_holder)), &found.map(|holder| holder.map(face_of_holder)))?;
+        }
         same_jobs(&mut self.model, &self.broker, &self.queue, &self.ids, took).await?;
         if matches!(step, Step::Sweep) {
             self.model.ready.loose = loose;
@@ -313,5 +327,19 @@ fn new_job(new: &New) -> NewJob {
     job.priority = new.priority;
     job.due = if new.delay.is_zero() { Due::Now } else { Due::After(new.delay) };
     job.digest = if job.id.is_given() { digest } else { 0 };
+    job.unique = new.key.as_ref().map(|key| {
+        let mut unique = Unique::new(unique_key(key.key)).hold(key.hold).on_conflict(key.on_conflict);
+        (unique.keep_payload, unique.max_wait) = (key.keep_payload, key.at_once.then_some(Duration::ZERO));
+        Box::new(unique)
+    });
     job
+}
+
+fn unique_key(key: u8) -> UniqueKey {
+    UniqueKey::of(TASK, &[key])
+}
+
+/// Who holds a key, but for the time, and who is held for it.
+fn face_of_holder(holder: KeyHolder) -> (JobId, bool, Option<JobId>) {
+    (holder.id, holder.until_ms.is_some(), holder.next)
 }

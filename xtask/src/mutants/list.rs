@@ -42,6 +42,8 @@ const LOST_FILES: &[&str] = &["-p", "queue-core", "--test", "sqlite_lost_files"]
 const PLACES: &[&str] = &["-p", "queue-tests", "--test", "places"];
 const POWER: &[&str] = &["-p", "queue-faults", "--test", "rows", "--", "on_sqlite_a_power_cut"];
 const TYPES: &[&str] = &["-p", "queue-tests", "--test", "other_types", "--", "on_redis"];
+const KEYS: &[&str] = &["-p", "queue-tests", "--test", "keys", "--", "on_redis"];
+const SQLITE_KEYS: &[&str] = &["-p", "queue-tests", "--test", "keys", "--", "sqlite"];
 const ACCESS: &[&str] = &["-p", "queue-tests", "--test", "access", "--", "password"];
 
 macro_rules! mutants {
@@ -218,7 +220,7 @@ mutants! {
         "delete: an active job stays": "and call('HEXISTS', K.active, id) == 0 then" => "then";
     }
     REDIS "queue-core/src/redis/enqueue/groups.lua" {
-        "enqueue: a given id exists once": "if known then" => "if false then";
+        "enqueue: a given id exists once": "if known then\n    return known == digest" => "if false then\n    return known == digest";
         "enqueue: another payload is a conflict": "known == digest and 1 or 2" => "1";
         "enqueue: what is due later waits": "if at > now then" => "if false then";
         "enqueue: a priority of many sets its bit": "      mark('p')\n" => "";
@@ -237,7 +239,7 @@ mutants! {
     }
     REDIS "queue-core/src/redis/enqueue/sequence.lua" {
         "enqueue: a replay is recognised": "elseif last - ARGV[2] == 0 then" => "elseif false then";
-        "enqueue: a replay has the answers of then": "return stored ~= '' and stored or false" => "return false";
+        "enqueue: a replay has the answers of then": "return ids and { stored, unpack(ids) } or stored ~= '' and stored or false" => "return false";
         "enqueue: an old sequence is refused": "elseif last - ARGV[2] > 0 then" => "elseif false then";
         "enqueue: a producer must be known": "  return redis.error_reply('FORGOTTEN ' .. ARGV[1])" => "  last = 0";
     }
@@ -381,7 +383,7 @@ mutants! {
         "worker: who buries a job says so": "matches!(ending, Ending::Bury { .. })" => "false";
     }
     LOG_LINES "queue-worker/src/reclaimer.rs" {
-        "worker: a job that died with its processes is told of": "letters::crashed(shared, name, &reclaimed.buried).await" => "()";
+        "worker: a job that died with its processes is told of": "letters::buried(shared, name, &reclaimed.buried, BuryReason::Crashed).await" => "()";
     }
     WORKER "queue-worker/src/outage.rs" {
         "worker: an outage is not over while a request has no answer": "state.waiting > 0" => "false";
@@ -490,8 +492,8 @@ mutants! {
         "audit: what repeats is counted": "'snoozed', 'repeated'," => "'snoozed',";
         "audit: what was released is counted": "'released', 'reclaimed'," => "'reclaimed',";
         "audit: what was reclaimed is counted": "'released', 'reclaimed'," => "'released',";
-        "audit: what was requeued is counted": "'requeued', 'repaired' }" => "'repaired' }";
-        "audit: what was repaired is counted": "'requeued', 'repaired' }" => "'requeued' }";
+        "audit: what was requeued is counted": "'requeued', 'repaired', '.replaced' }" => "'repaired', '.replaced' }";
+        "audit: what was repaired is counted": "'requeued', 'repaired', '.replaced' }" => "'requeued', '.replaced' }";
         "audit: an id under a tomb is no damage": "and call('HEXISTS', K.tomb, id .. list) == 0 then" => "then";
     }
     LOST "queue-core/src/redis/audit/strays.rs" {
@@ -563,7 +565,7 @@ mutants! {
         "sqlite cancel: a worker hears of it": "VALUES (?1, ?2, ?3)" => "SELECT ?1, ?2, ?3 WHERE 0";
     }
     FILES "queue-core/src/sqlite/connection/schema.rs" {
-        "sqlite: a newer schema is left alone": "if found > SCHEMA {" => "if false {";
+        "sqlite: a newer schema is left alone": "if found > KNOWN {" => "if false {";
     }
     ROWS "queue-core/src/sqlite/doors/row.rs" {
         "sqlite, other hands: failures that cannot be read give way": "failures(bytes).unwrap_or_default()" => "failures(bytes)?";
@@ -606,7 +608,7 @@ mutants! {
         "client: whoever is alone sends from its own thread": "self.callers.fetch_add(1, Ordering::Relaxed) == 0" => "self.callers.fetch_add(1, Ordering::Relaxed) == usize::MAX";
     }
     RUNTIMES "queue-core/src/client/sender.rs" {
-        "client: whoever is alone needs no clock": "on_broker(&self.route.broker, concluded).await.map_err(Failure::Refused)?" => "concluded.await";
+        "client: whoever is alone needs no clock": "on_broker(&self.route.broker, concluded.in_current_span()).await.map_err(Failure::Refused)?" => "concluded.await";
     }
     WORKER "queue-worker/src/reclaimer.rs" {
         "worker: the reclaimer looks twice": "first.due() <= asked" => "true";
@@ -638,6 +640,43 @@ mutants! {
     }
     SQLITE "queue-core/src/sqlite/connection/tx.rs" {
         "sqlite: a delay counts from the end of its millisecond": "i64::from(!delay.is_zero())" => "0";
+    }
+    REDIS "queue-core/src/redis/doors/keys.lua" {
+        "keys: a successor follows when its key is free": "if call('EXISTS', K.held) == 1 then" => "if false then";
+        "keys: a job gives back only what it holds": "if holders[at] == mine[at] then" => "if true then";
+        "keys: a younger job is not driven out": "elseif other ~= id and not upto then" => "elseif false then";
+        "keys: a time that is over frees a key": "if upto > now then" => "if true then";
+        "keys: housekeeping prunes": "call('ZRANGEBYSCORE', K.within, '-inf', ms(now), 'LIMIT', 0, items)" => "{}";
+    }
+    REDIS "queue-core/src/redis/doors/end.lua" {
+        "keys: the end frees a key": "give_keys_back(ids, true)" => "give_keys_back({}, true)";
+        "keys: a dead job holds no key": "give_keys_back({ id }, false)" => "give_keys_back({}, false)";
+    }
+    REDIS "queue-core/src/redis/doors/admit.lua" {
+        "keys: the start frees a key that is held until then": "give_keys_back(ids, false, 's')" => "give_keys_back({}, false, 's')";
+    }
+    REDIS "queue-core/src/redis/doors/ready.lua" {
+        "keys: a held job that is taken out follows nobody": "if has('u') and unhold(id) then" => "if false then";
+    }
+    REDIS "queue-core/src/redis/enqueue/unique.lua" {
+        "keys: jobs of one request see each other": "not holders[at] and not taken[keys[at]]" => "not holders[at]";
+        "keys: nobody puts a job off for longer than it may wait": "due_at = math.min(due_at, math.min(first, now) + most)" => "due_at = due_at + 0";
+    }
+    KEYS "queue-core/src/redis/enqueue/mod.rs" {
+        "keys: a lane that knows none keeps them out": "bits.with(Bit::Unique)" => "bits";
+    }
+    KEYS "queue-core/src/redis/audit/audit.lua" {
+        "keys: one without its job is found": "if call('HEXISTS', K.unique, ARGV[i]) == 1 and not holder_of(ARGV[i])" => "if false";
+    }
+    SQLITE "queue-core/src/sqlite/doors/keys.rs" {
+        "sqlite keys: a successor follows when its key is free": "follow(tx, queue, key, &next)" => "Ok(())";
+        "sqlite keys: a younger job is not driven out": "Ok(Some(JobId::from_bytes(&held.id)?))" => "Ok(None)";
+    }
+    SQLITE "queue-core/src/sqlite/doors/end.rs" {
+        "sqlite keys: an ack frees the key": "keys::give_back(tx, queue, id, true)?" => "()";
+    }
+    SQLITE_KEYS "queue-core/src/sqlite/connection/tx.rs" {
+        "sqlite keys: older libraries are kept out": "if !self.keyed {" => "if false {";
     }
     DECODERS "queue-core/src/redis/connection/hints.rs" {
         "hints: what is no text breaks no subscription": "message.and_then(|message| values::text(message).ok())" => "message.map(|message| values::text(message).unwrap())";

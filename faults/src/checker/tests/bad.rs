@@ -1,7 +1,7 @@
 //! How the good history is spoiled, once per invariant.
 
 use super::{
-    super::{Held, Invariant},
+    super::{Held, HeldKey, Invariant},
     story::{Story, held, id},
 };
 use crate::history::{Ending, Operation, Phase};
@@ -9,7 +9,7 @@ use crate::history::{Ending, Operation, Phase};
 /// Breaks one invariant.
 type Spoil = fn(&mut Story);
 
-pub(super) const ALL: [(Invariant, Spoil); 26] = [
+pub(super) const ALL: [(Invariant, Spoil); 27] = [
     (Invariant::NoLoss, |story| {
         story.stored(20, 400);
         story.count("enqueued", 1);
@@ -67,6 +67,20 @@ pub(super) const ALL: [(Invariant, Spoil); 26] = [
         story.ran("w2", 20, 20, 600, 601, Ending::Ack);
         story.count("enqueued", 1);
         story.count("done", 1);
+    }),
+    (Invariant::Unique, |story| {
+        // Stored while another job of the key runs.
+        for (key, at) in [(20, 400), (21, 850)] {
+            story.stored(key, at);
+        }
+        story.unique(20, 3);
+        story.unique(21, 3);
+        story.ran("w2", 20, 20, 895, 896, Ending::Ack);
+        story.ran("w2", 21, 21, 897, 898, Ending::Ack);
+        story.count("enqueued", 2);
+        story.count("done", 2);
+        // And in the end a dead one holds another.
+        story.snapshot.keys.push(HeldKey { unique: 4, id: id(5) });
     }),
     (Invariant::Fifo, |story| {
         story.terms.fifo = true;

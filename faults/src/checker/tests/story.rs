@@ -93,13 +93,23 @@ impl Story {
 
     pub(super) fn enqueued(&mut self, key: u64, ms: u64, phase: Phase, delay_ms: u64, max_attempts: u32, wish: Wish) {
         let id = (phase == Phase::Ok).then(|| id(key));
-        let operation = |id| Operation::Enqueue { key, id, digest: key, delay_ms, max_attempts, existing: false, wish };
+        let operation = |id| Operation::Enqueue { key, id, digest: key, delay_ms, max_attempts, existing: false, wish, unique: None };
         self.note("p1", ms, Phase::Invoke, operation(None));
         self.note("p1", ms + 1, phase, operation(id));
     }
 
     pub(super) fn stored(&mut self, key: u64, ms: u64) {
         self.enqueued(key, ms, Phase::Ok, 0, 25, Wish::Done);
+    }
+
+    /// Gives a job that was enqueued a unique key.
+    pub(super) fn unique(&mut self, job: u64, number: u64) {
+        for record in &mut self.records {
+            match &mut record.operation {
+                Operation::Enqueue { key, unique, .. } if *key == job => *unique = Some(number),
+                _ => {}
+            }
+        }
     }
 
     pub(super) fn claimed(&mut self, worker: &str, key: u64, claim: u64, ms: u64) {

@@ -1,5 +1,5 @@
 -- Damage by other hands. ARGV: what to look at, '1' to repair it, and then names, ids, or pairs. Answers with what is broken.
---- include script/prelude, script/clock, script/bits, lease/terms, lease/deregister, doors/settle, doors/end, doors/back, script/recount_bits
+--- include script/prelude, script/clock, script/bits, lease/terms, lease/deregister, doors/settle, doors/end, doors/keys, doors/back, script/recount_bits
 
 local what, repairs = ARGV[1], ARGV[2] == '1'
 local broken = {}
@@ -8,11 +8,17 @@ local function found(subject)
   broken[#broken + 1] = subject
 end
 
+-- Whether a job is `held`.
+local function is_held_for_key(id)
+  local stored = call('HGET', K.keyed, id)
+  return stored and next_for(string.sub(stored, 1, 16)) == id
+end
+
 -- Whether the job of an id runs, waits for something or has ended, and is not dead.
 local function is_held(id)
   local task = call('HGET', K.notes, id)
   return call('HEXISTS', K.active, id) == 1 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.scheduled, id)
-    or call('ZSCORE', K.retry, id) or (task and call('ZSCORE', K.parked, task .. '\0' .. id))
+    or call('ZSCORE', K.retry, id) or (task and call('ZSCORE', K.parked, task .. '\0' .. id)) or is_held_for_key(id)
 end
 
 -- Whether an id is where it can be looked up at once.
@@ -41,8 +47,8 @@ end
 -- Between two marks, at most so many ids were pushed to `ready` as this number has grown: whatever is pushed was counted when it
 -- was pushed, or when it began to wait for its time.
 local function pushes()
-  local sum = -call('ZCARD', K.scheduled) - call('ZCARD', K.retry)
-  local counters = { 'enqueued', 'failed', 'snoozed', 'repeated', 'released', 'reclaimed', 'requeued', 'repaired' }
+  local sum = -call('ZCARD', K.scheduled) - call('ZCARD', K.retry) - call('HLEN', K.held)
+  local counters = { 'enqueued', 'failed', 'snoozed', 'repeated', 'released', 'reclaimed', 'requeued', 'repaired', '.replaced' }
   for _, counter in ipairs(call('HMGET', K.counters, unpack(counters))) do
     sum = sum + whole(counter)
   end
@@ -124,7 +130,7 @@ end
 
 if what == 'balance' then
   -- More jobs than places, or more places than jobs.
-  local places = -call('HLEN', K.tomb) + call('HLEN', K.active) + call('HLEN', K.records)
+  local places = -call('HLEN', K.tomb) + call('HLEN', K.active) + call('HLEN', K.records) + call('HLEN', K.held)
   for _, key in ipairs({ K.scheduled, K.retry, K.parked, K.dead }) do
     places = places + call('ZCARD', key)
   end
@@ -194,7 +200,9 @@ elseif what == 'active' then
         call('SADD', K.fenced, lane)
       elseif repairs then
         settle({ id })
-        back({ id }, true)
+        if not superseded(id) then
+          back({ id }, true)
+        end
       end
     end
   end
@@ -230,7 +238,9 @@ elseif what == 'strays' then
     local sound = {}
     for _, id in ipairs(broken) do
       if is_id(id) and call('HSTRLEN', K.jobs, id) > 0 then
-        sound[#sound + 1] = id
+        if not superseded(id) then
+          sound[#sound + 1] = id
+        end
       else
         end_gone({ id })
       end
@@ -253,7 +263,7 @@ elseif what == 'elsewhere' then
     elsewhere[at] = elsewhere[at] or task and call('ZSCORE', K.parked, task .. '\0' .. ids[at])
   end
   for at, id in ipairs(ids) do
-    if elsewhere[at] then
+    if elsewhere[at] or call('EXISTS', K.held) == 1 and is_held_for_key(id) then
       found(id)
     end
   end
@@ -307,6 +317,44 @@ elseif what == 'names' then
       found(id)
       if repairs then
         call('HSET', K.notes, id, task)
+      end
+    end
+  end
+elseif what == 'unique' then
+  -- Keys that are held by no job that could hold them. ARGV: keys.
+  for i = 3, #ARGV do
+    if call('HEXISTS', K.unique, ARGV[i]) == 1 and not holder_of(ARGV[i])
+      and not (string.find(call('HGET', K.unique, ARGV[i]), '^@%d+:%d+:') and call('ZSCORE', K.within, ARGV[i])) then
+      found(ARGV[i])
+      if repairs then
+        free_key(ARGV[i])
+      end
+    end
+  end
+elseif what == 'held' then
+  -- Jobs that are held for a key which nobody holds, and ids without a job. ARGV: keys.
+  for i = 3, #ARGV do
+    if call('HEXISTS', K.held, ARGV[i]) == 1 and not (holder_of(ARGV[i]) and next_for(ARGV[i])) then
+      found(next_for(ARGV[i]) or ARGV[i])
+      if repairs and holder_of(ARGV[i]) then
+        drop_held(ARGV[i])
+      elseif repairs then
+        follow(ARGV[i])
+      end
+    end
+  end
+elseif what == 'keyed' then
+  -- Jobs that have not ended and whose key nobody holds. What is noted of a job that is not there is taken away. ARGV: ids.
+  for i = 3, #ARGV do
+    local stored = call('HGET', K.keyed, ARGV[i])
+    local key, hold = key_in(stored or '')
+    if stored and (call('HEXISTS', K.jobs, ARGV[i]) == 0 or call('HEXISTS', K.records, ARGV[i]) == 1) then
+      call(repairs and 'HDEL' or 'HGET', K.keyed, ARGV[i])
+    elseif stored and hold ~= 'w' and not (hold == 's' and call('HEXISTS', K.active, ARGV[i]) == 1)
+      and not call('ZSCORE', K.dead, ARGV[i]) and not is_held_for_key(ARGV[i]) and not holder_of(key) then
+      found(ARGV[i])
+      if repairs then
+        younger(ARGV[i])
       end
     end
   end

@@ -4,6 +4,7 @@
 //! not taken for broken. Most queues are sound: then three small calls see it, by a balance of jobs and places.
 
 mod doubles;
+mod keys;
 mod strays;
 mod workers;
 
@@ -45,6 +46,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &
         remembered: number(next(&mut values)?)?,
         dead: number(next(&mut values)?)?,
         ended: number(next(&mut values)?)?,
+        keys: number(next(&mut values)?)?,
         buried: array(next(&mut values)?)?.into_iter().map(|id| JobId::from_bytes(&bytes(id)?)).collect::<Result<_>>()?,
     })
 }
@@ -75,6 +77,7 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
     }
     damages.extend(workers::find(&pass, &lanes).await?);
     pass.held(&mut damages).await?;
+    keys::find(&pass, &mut damages).await?;
     let call = pass.call("balance", &[]);
     let balance: i64 = number(broker.script(queue, &AUDIT, call).await?)?;
     if balance != 0 || how.thorough {

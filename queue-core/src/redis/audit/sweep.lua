@@ -1,6 +1,6 @@
 -- One round of housekeeping. ARGV: items, age of producers, age of remembered ids, most remembered ids, age of the dead, most bytes of
--- the dead, most kept, most bytes kept. Answers: producers, remembered ids, dead, ended, ids of the buried.
---- include script/prelude, script/clock, script/bits, doors/end, doors/ready, script/recount_bits
+-- the dead, most kept, most bytes kept. Answers: producers, remembered ids, dead, ended, keys, ids of the buried.
+--- include script/prelude, script/clock, script/bits, doors/end, doors/ready, doors/keys, script/recount_bits
 
 local items = tonumber(ARGV[1])
 
@@ -92,6 +92,9 @@ end
 count('dead_evicted', dead)
 
 local ended = trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8]))
+-- Keys that were held for a time which is over; a time that no clock could have set is brought back.
+local keys = has('u') and prune_keys(items) or 0
+
 -- What is gone, and what other hands have brought.
 recount_bits()
-return { #silent, #old, dead, ended, buried }
+return { #silent, #old, dead, ended, keys, buried }

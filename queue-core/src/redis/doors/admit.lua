@@ -133,6 +133,11 @@ local function stamp(lane, claim)
       bodies, attempts, crashes, snoozes = describe(ids)
     end
     call('HSET', K.meta, 'claim', claim)
+    --- with unique
+    if has('u') then
+      give_keys_back(ids, false, 's')
+    end
+    --- end
   end
   count('repaired', doubled)
   return bodies, attempts, crashes, snoozes

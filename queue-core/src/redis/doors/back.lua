@@ -1,5 +1,14 @@
 -- back: to waiting again. `push` and `wait` find the place; what a job has to be to come back is asked here.
---- include doors/ready
+--- include doors/ready, doors/end
+
+-- A job comes back, and a younger one has its key: it ends. Asked of every job that was active, before it is given a place.
+local function superseded(id)
+  local other = has('u') and younger(id)
+  if other then
+    end_unrun(id, 'cancelled', 'superseded by ' .. text_of(other))
+  end
+  return other
+end
 
 -- Ready now, at the head of its list or at the end. True: a list was empty before.
 local function back(ids, at_head)

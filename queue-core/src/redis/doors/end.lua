@@ -1,10 +1,13 @@
--- end: final, whatever way: ack, bury, cancel, expire, delete, evict, repair. Whatever a job holds is given back here. A job that ends leaves
+-- end: final, whatever way: ack, bury, cancel, expire, delete, evict, repair. Whatever a job holds is given back here, its key too. A job that ends leaves
 -- nothing (`end_gone`), or a record for a while (`end_kept`), or is dead, and may be requeued (`end_dead`). Whoever calls has taken it
 -- out of the place where it was: `settle`, `unwait`, `forget_record`, `exhume`.
 --
 -- Of jobs that are kept, `ended` is a list in the order in which they ended: ids, or `until:id` if the id may come again, as given ones
 -- do, or looks like that. `records` has what is known of each besides its envelope, which stays in `jobs`.
 --- include script/tools, script/has
+--- with unique
+--- include doors/keys
+--- end
 
 --- with all
 -- What is noted of releases that could not read jobs, gone.
@@ -20,6 +23,11 @@ local function strip(ids)
     many('HDEL', K.attempts, ids)
     many('HDEL', K.errors, ids)
   end
+  --- with unique
+  if has('u') then
+    give_keys_back(ids, true)
+  end
+  --- end
   --- with all
   if has('z') then
     many('HDEL', K.snoozes, ids)
@@ -108,6 +116,7 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   --- with all
   know('z', 'z', K.snoozes)
   know('p', 'p', K.priority)
+  know('q', 'u', K.keyed)
   --- end
   local records, lines, alike = {}, { unpack(ids) }, {}
   for i = 1, #ids do
@@ -157,6 +166,11 @@ end
 
 -- Dead: everything stays, and so does the hold on a given id, as it may be requeued.
 local function end_dead(id, reason)
+  --- with unique
+  if has('u') then
+    give_keys_back({ id }, false)
+  end
+  --- end
   if has('a') then
     forget_unreadable({ id })
   end

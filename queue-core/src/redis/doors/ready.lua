@@ -122,8 +122,21 @@ local function wait(key, pairs_)
   end
 end
 
+-- Takes an id out of `held`. False: it is not there.
+local function unhold(id)
+  local stored = call('HGET', K.keyed, id)
+  local key = stored and string.sub(stored, 1, 16)
+  if not key or string.match(call('HGET', K.held, key) or '', '^%d+:(.*)$') ~= id then
+    return false
+  end
+  return call('HDEL', K.held, key) == 1
+end
+
 -- Takes an id that waits, for whatever, out of the line.
 local function unwait(id)
+  if has('u') and unhold(id) then
+    return
+  end
   if call('ZREM', K.scheduled, id) == 0 and call('ZREM', K.retry, id) == 0 then
     local task = call('HGET', K.notes, id)
     if task then

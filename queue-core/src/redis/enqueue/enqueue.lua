@@ -9,7 +9,8 @@
 --     'r', list, n, then n pairs of id and envelope: made ids, ready now
 --     's', n, then n times id, envelope, priority, delay or '', time or '': made ids, for later
 --     'g', n, then n times id, envelope, priority, delay or '', time or '', digest: given ids
--- Output: nothing when everything was stored, or else a digit per job, in the order of the groups; 0 where it takes the profile `all`,
+--     'u', n, then n jobs with keys: see `enqueue/unique`
+-- Output: nothing when everything was stored, or else a digit per job, in the order of the groups, with the ids that these name; 0 where it takes the profile `all`,
 --   and nothing has changed.
 --- include script/prelude
 --- with all

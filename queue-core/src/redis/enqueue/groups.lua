@@ -1,5 +1,5 @@
 -- Jobs of any kind, in groups of those that are stored alike.
---- include doors/ready, doors/end
+--- include doors/ready, doors/end, doors/keys
 
 local behind = unknown_to_a_lane(ARGV[3])
 if behind then
@@ -9,7 +9,8 @@ if string.find(ARGV[3], 'l', 1, true) then
   mark('l')
 end
 
-local answers = nil
+-- A digit per job, and the ids of the jobs that those from 3 on name.
+local answers, named = nil, {}
 local total, enqueued = 0, 0
 local woken = false
 local later = {}
@@ -33,12 +34,16 @@ local function place(id, priority, at)
   end
 end
 
--- A job whose id was given: 0 it is stored, 1 it exists, 2 another one has that id.
-local function store_given(id, envelope, priority, at, digest)
-  local record = call('HGET', K.records, id)
+local function is_unrun(record)
   local state = state_of(record)
-  if state == 'cancelled' or state == 'expired' then
-    free_id(id)
+  return state == 'cancelled' or state == 'expired'
+end
+
+-- What a given id is answered that is known: 1 its job exists, 2 another one has that id. And the record that gives way to a new job.
+local function known_given(id, digest)
+  local record = call('HGET', K.records, id)
+  if is_unrun(record) then
+    return nil, record
   end
   local known = call('HGET', K.given, id)
   if not known and not record and call('HEXISTS', K.jobs, id) == 1 then
@@ -49,15 +54,33 @@ local function store_given(id, envelope, priority, at, digest)
   if known then
     return known == digest and 1 or 2
   end
-  -- The record of an earlier job gives way: it must not be taken for this one's.
+  return nil, record
+end
+
+-- The record of an earlier job of an id gives way: it must not be taken for that of the new one.
+local function give_way(id, record)
   if record then
+    if is_unrun(record) then
+      free_id(id)
+    end
     forget_record(id, record)
   end
+end
+
+-- A job whose id was given: 0 it is stored, or what the id is answered.
+local function store_given(id, envelope, priority, at, digest)
+  local known, record = known_given(id, digest)
+  if known then
+    return known
+  end
+  give_way(id, record)
   call('HSET', K.jobs, id, envelope)
   call('HSET', K.given, id, digest)
   place(id, priority, at)
   return 0
 end
+
+--- include enqueue/unique
 
 local i = 4
 while i <= #ARGV do
@@ -88,6 +111,9 @@ while i <= #ARGV do
     put_all(K.jobs, bodies)
     total, enqueued = total + n, enqueued + n
     i = i + 2 + 5 * n
+  elseif kind == 'u' then
+    answers = answers or {}
+    i = i + 2 + 10 * store_uniques(i)
   else
     local n = tonumber(ARGV[i + 1])
     answers = answers or {}
@@ -105,7 +131,7 @@ if woken then
   hint()
 end
 count('enqueued', enqueued)
-if enqueued == total then
+if enqueued == total and #named == 0 then
   call('HSET', K.producers, ARGV[1], ARGV[2])
   return false
 end
@@ -114,5 +140,9 @@ for at = 1, total do
   answers[at] = answers[at] or 0
 end
 local exceptional = table.concat(answers)
-call('HSET', K.producers, ARGV[1], ARGV[2] .. ':' .. exceptional)
-return exceptional
+if #named == 0 then
+  call('HSET', K.producers, ARGV[1], ARGV[2] .. ':' .. exceptional)
+  return exceptional
+end
+call('HSET', K.producers, ARGV[1], ARGV[2] .. ':' .. exceptional .. ':' .. cmsgpack.pack(named) .. ';')
+return { exceptional, unpack(named) }

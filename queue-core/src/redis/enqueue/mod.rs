@@ -10,7 +10,8 @@ use std::{
 use redis::{Cmd, Value};
 
 use crate::{
-    broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, NewJob, Priority},
+    address::JobId,
+    broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, Hold, NewJob, OnConflict, Priority},
     error::{Error, Result},
     redis::{
         RedisBroker, bounded,
@@ -20,7 +21,7 @@ use crate::{
             ENQUEUES, Script,
             bits::{Bit, Bits, PROFILES},
         },
-        values::{FOREVER, array, bytes, ms, number, strange},
+        values::{FOREVER, array, bytes, ms, next, number, strange},
     },
 };
 
@@ -33,11 +34,13 @@ enum Group {
     Ready(u8),
     Later,
     Given,
+    Unique,
 }
 
 impl Group {
     fn of(job: &NewJob) -> Self {
         match job.due {
+            _ if job.unique.is_some() => Group::Unique,
             _ if job.id.is_given() => Group::Given,
             Due::Now => Group::Ready(job.priority.number()),
             Due::After(_) | Due::AtMs(_) => Group::Later,
@@ -72,7 +75,7 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
     let mut sent = pin!(sent);
     let begun = poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await;
     // Now it is on its way. A given id may exist already, and bring nothing.
-    if request.jobs.iter().any(|job| job.due == Due::Now && !job.id.is_given()) {
+    if request.jobs.iter().any(|job| job.due == Due::Now && !job.id.is_given() && job.unique.is_none()) {
         broker.announcements.expect(&request.queue);
     }
     let answer = match begun {
@@ -135,6 +138,7 @@ async fn durability_until(broker: &RedisBroker, until: Option<Instant>) -> Durab
 fn needs(request: &Enqueue) -> Bits {
     request.jobs.iter().fold(Bits::NONE, |bits, job| {
         let bits = if job.envelope.len() > LARGE { bits.with(Bit::Large) } else { bits };
+        let bits = if job.unique.is_some() { bits.with(Bit::Unique) } else { bits };
         if job.priority == Priority::Normal { bits } else { bits.with(Bit::Priority) }
     })
 }
@@ -171,9 +175,34 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> (&'static Script, Cmd
                     call.arg(job.digest);
                 }
             }
+            Group::Unique => {
+                call.arg("u").arg(group.len());
+                group.iter().for_each(|job| with_key(&mut call, job));
+            }
         }
     }
     (script, call)
+}
+
+fn with_key(call: &mut Cmd, job: &NewJob) {
+    let Some(unique) = &job.unique else { unreachable!("it is among those with a key") };
+    with_due(call, job);
+    call.arg(job.digest).arg(unique.key.as_bytes());
+    match unique.hold {
+        Hold::UntilEnded => call.arg("e"),
+        Hold::UntilStarted => call.arg("s"),
+        Hold::Within(time) => call.arg(ms(time)),
+    };
+    call.arg(match unique.on_conflict {
+        OnConflict::Skip => "s",
+        OnConflict::Replace if unique.keep_payload => "f",
+        OnConflict::Replace => "r",
+        OnConflict::BufferOne => "b",
+    });
+    match unique.max_wait {
+        Some(wait) => call.arg(ms(wait)),
+        None => call.arg(""),
+    };
 }
 
 fn with_due(call: &mut Cmd, job: &NewJob) {
@@ -192,12 +221,22 @@ pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Option<Vec
         Value::Int(0) => return Ok(None),
         _ => (),
     }
-    let answers: Vec<Enqueued> = bytes(value)?
+    // Those that name a job have its id behind the digits.
+    let mut values = match value {
+        Value::Array(values) => values.into_iter(),
+        value => vec![value].into_iter(),
+    };
+    let digits = bytes(next(&mut values)?)?;
+    let mut named = || JobId::from_bytes(&bytes(next(&mut values)?)?);
+    let answers: Vec<Enqueued> = digits
         .into_iter()
         .map(|digit| match digit {
             b'0' => Ok(Enqueued::Stored),
             b'1' => Ok(Enqueued::Existing),
             b'2' => Ok(Enqueued::IdConflict),
+            b'3' => named().map(Enqueued::Duplicate),
+            b'4' => named().map(Enqueued::Replaced),
+            b'5' => named().map(Enqueued::Buffered),
             _ => Err(strange("an answer to an enqueue")),
         })
         .collect::<Result<_>>()?;

@@ -2,14 +2,17 @@
 -- goes free, 'f' if it does because its process lives, whose lane was forgotten.
 --- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/back
 
-local released, charged, buried, forgotten = {}, {}, {}, 0
+local released, charged, buried, forgotten, freed, retried = {}, {}, {}, 0, 0, 0
 local window, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
 for i = 4, #ARGV, 3 do
   local id, tag = ARGV[i], ARGV[i + 1]
   if call('HGET', K.active, id) == tag and call('HEXISTS', K.lanes, lane_of(tag) or '') == 0 then
     settle({ id })
     if ARGV[i + 2] ~= '1' then
-      table.insert(released, id)
+      freed = freed + 1
+      if not superseded(id) then
+        table.insert(released, id)
+      end
       forgotten = forgotten + (ARGV[i + 2] == 'f' and 1 or 0)
     else
       local stored = call('HGET', K.crashes, id) or ''
@@ -25,8 +28,11 @@ for i = 4, #ARGV, 3 do
         end_dead(id, 'crashed')
         table.insert(buried, id)
       else
-        table.insert(charged, ms(after(delay * crashes)))
-        table.insert(charged, id)
+        retried = retried + 1
+        if not superseded(id) then
+          table.insert(charged, ms(after(delay * crashes)))
+          table.insert(charged, id)
+        end
       end
     end
   end
@@ -41,7 +47,7 @@ wait(K.retry, charged)
 if #released > 0 then
   hint()
 end
-count('reclaimed', #released + #charged / 2 + #buried)
-count('crashed', #charged / 2 + #buried)
+count('reclaimed', freed + retried + #buried)
+count('crashed', retried + #buried)
 count('forgotten', forgotten)
-return { #released, #charged / 2, buried }
+return { freed, retried, buried }

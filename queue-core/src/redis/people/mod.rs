@@ -9,14 +9,14 @@ use redis::Value;
 
 use crate::{
     address::{JobId, check_name},
-    broker::{Change, Changed, JobState, LAST, QueueStats, StoredJob, StoredPage},
+    broker::{Change, Changed, JobState, KeyHolder, LAST, QueueStats, StoredJob, StoredPage, UniqueKey},
     envelope::Envelope,
     error::Result,
     redis::{
         RedisBroker, bounded,
         connection::servers::Purpose,
         keys::{Kind, READY},
-        script::{CANCEL, DELETE, PAUSE, PROMOTE, REQUEUE, SHOW, STATS, Script},
+        script::{CANCEL, DELETE, KEY, PAUSE, PROMOTE, RELEASE_KEY, REQUEUE, SHOW, STATS, Script},
         values::{array, bytes, next, number, text},
     },
 };
@@ -54,10 +54,10 @@ pub(in crate::redis) async fn change(
         call.arg(id.as_bytes());
     }
     let answers = array(broker.script(queue, script, call).await?)?;
-    answers.into_iter().map(|answer| number(answer).map(changed)).collect()
+    answers.into_iter().map(changed).collect()
 }
 
-/// In parts: their envelopes are read before, as an expiry would let a job expire again. Nobody but a requeue changes the envelope of a job.
+/// In parts: their envelopes are read before, as an expiry would let a job expire again. Nobody but a requeue changes the envelope of a job that has ended.
 async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Changed>> {
     let mut all = Vec::with_capacity(ids.len());
     for ids in ids.chunks(REQUEUED_TOGETHER) {
@@ -75,17 +75,37 @@ async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
             call.arg(id.as_bytes()).arg(anew.unwrap_or_default());
         }
         let answers = array(broker.script(queue, &REQUEUE, call).await?)?;
-        all.extend(answers.into_iter().map(|answer| number(answer).map(changed)).collect::<Result<Vec<_>>>()?);
+        all.extend(answers.into_iter().map(changed).collect::<Result<Vec<_>>>()?);
     }
     Ok(all)
 }
 
-fn changed(answer: i64) -> Changed {
-    match answer {
-        1 => Changed::Yes,
-        2 => Changed::WhileActive,
-        _ => Changed::No,
+fn changed(answer: Value) -> Result<Changed> {
+    Ok(match answer {
+        Value::BulkString(holder) => Changed::Held(JobId::from_bytes(&holder)?),
+        answer => match number::<i64>(answer)? {
+            1 => Changed::Yes,
+            2 => Changed::WhileActive,
+            _ => Changed::No,
+        },
+    })
+}
+
+/// Who holds a key; `release`: and takes it from there.
+pub(in crate::redis) async fn key_holder(broker: &RedisBroker, queue: &str, key: &UniqueKey, release: bool) -> Result<Option<KeyHolder>> {
+    let script: &Script = if release { &RELEASE_KEY } else { &KEY };
+    let mut call = script.call(&broker.keys, queue);
+    call.arg(key.as_bytes());
+    let answer = broker.script(queue, script, call).await?;
+    if matches!(answer, Value::Nil) {
+        return Ok(None);
     }
+    let mut values = array(answer)?.into_iter();
+    let mut holder = KeyHolder::new(JobId::from_bytes(&bytes(next(&mut values)?)?)?);
+    holder.until_ms = text(next(&mut values)?)?.parse().ok();
+    let waits = bytes(next(&mut values)?)?;
+    holder.next = if waits.is_empty() { None } else { Some(JobId::from_bytes(&waits)?) };
+    Ok(Some(holder))
 }
 
 pub(in crate::redis) async fn set_paused(broker: &RedisBroker, queue: &str, paused: bool) -> Result<()> {
@@ -108,7 +128,8 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
     let answer = broker.script(queue, &STATS, STATS.call(&broker.keys, queue)).await?;
     let mut values = array(answer)?.into_iter();
     let mut stats = QueueStats::default();
-    for state in [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Active, JobState::Parked, JobState::Dead] {
+    for state in [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Active, JobState::Parked, JobState::Dead, JobState::Held]
+    {
         stats.set_count(state, number::<i64>(next(&mut values)?)?.max(0).unsigned_abs());
     }
     stats.lanes = number(next(&mut values)?)?;
@@ -161,6 +182,7 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: Job
         JobState::Dead => sorted(broker, queue, Kind::Dead, offset, limit).await?,
         JobState::Parked => sorted(broker, queue, Kind::Parked, offset, limit).await?,
         JobState::Active => active(broker, queue, offset, limit).await?,
+        JobState::Held => held(broker, queue, offset, limit).await?,
         JobState::Done | JobState::Cancelled | JobState::Expired => return ended(broker, queue, state, offset, limit).await,
     };
     // A job that is ready may lie in another list as well, under a tomb.
@@ -298,6 +320,22 @@ async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limi
 /// Active jobs have no order but that of a scan; there are no more of them than slots in all workers.
 async fn active(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
     let mut ids = range(broker, queue, &broker.keys.on("HKEYS", queue, Kind::Active)).await?;
+    ids.sort_unstable();
+    let all = ids.len();
+    let skip = if offset == LAST { all.saturating_sub(limit) } else { usize::try_from(offset).unwrap_or(usize::MAX).min(all) };
+    ids.drain(..skip);
+    Ok(page(ids, offset, limit))
+}
+
+/// So are jobs that are held: there are no more of them than keys that are held.
+async fn held(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
+    let keys_and_ids = range(broker, queue, &broker.keys.on("HGETALL", queue, Kind::Held)).await?;
+    let mut ids: Vec<Vec<u8>> = keys_and_ids.into_iter().skip(1).step_by(2).collect();
+    // Each is `DUE:id`.
+    for id in &mut ids {
+        let at = id.iter().position(|byte| *byte == b':').map_or(0, |at| at + 1);
+        id.drain(..at);
+    }
     ids.sort_unstable();
     let all = ids.len();
     let skip = if offset == LAST { all.saturating_sub(limit) } else { usize::try_from(offset).unwrap_or(usize::MAX).min(all) };

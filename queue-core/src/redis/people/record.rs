@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::{
     address::JobId,
-    broker::{BuryReason, Failure, JobState, Priority, StoredJob, Unreadable},
+    broker::{BuryReason, Failure, JobState, Priority, StoredJob, UniqueKey, Unreadable},
     error::{Error, Result},
     redis::values::{array, bytes, count, next, words},
 };
@@ -70,8 +70,13 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
         _ => record.note = Some(note).filter(|note| !note.is_empty()),
     }
     record.result = Some(bytes(next(&mut values)?)?).filter(|result| !result.is_empty());
-    if let Some(unreadable) = &mut record.unreadable {
-        unreadable.until_ms = words(next(&mut values)?)?.parse().unwrap_or_default();
+    // Until when it is kept, or stays parked. An answer of an older script, in a corpus, ends earlier.
+    let until = values.next();
+    if let (Some(unreadable), Some(until)) = (&mut record.unreadable, until) {
+        unreadable.until_ms = words(until)?.parse().unwrap_or_default();
+    }
+    if let Some(Value::BulkString(key)) = values.next() {
+        record.unique = key.get(..UniqueKey::BYTES).and_then(UniqueKey::from_bytes);
     }
     Ok(Some(record))
 }
@@ -80,7 +85,7 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
 pub(in crate::redis) fn kept_until(value: &Value) -> Option<&[u8]> {
     match value {
         Value::Array(values) => match values.get(11)? {
-            Value::BulkString(until) => Some(until),
+            Value::BulkString(until) => Some(until.as_slice()).filter(|until| !until.is_empty()),
             _ => None,
         },
         _ => None,

@@ -1,12 +1,21 @@
 -- dead, cancelled or expired -> ready, with clean counters. ARGV: pairs of an id and its envelope without an expiry, or '' if it has none.
+-- Answers: 0 not changed, 1 changed, or the id of the job that holds the key of this one.
 --- include script/prelude, script/clock, script/bits, doors/end, doors/back
 
--- What the record of a job that nobody has run knows goes back to where it was. False: the id has no such record.
+-- What the record of a job that nobody has run knows goes back to where it was. False: the id has no such record. An id: that job has its key.
 local function revive(id)
   local packed = call('HGET', K.records, id)
   local record = packed and unpacked(packed) or {}
   if record.s ~= 'cancelled' and record.s ~= 'expired' or call('HEXISTS', K.jobs, id) == 0 then
     return false
+  end
+  if record.q then
+    put_rare('u', K.keyed, id, record.q)
+    local other = younger(id)
+    if other then
+      call('HDEL', K.keyed, id)
+      return other
+    end
   end
   forget_record(id, packed)
   if record.p then
@@ -26,20 +35,22 @@ local woken = false
 for at = 1, #ARGV, 2 do
   local id, anew, wanted = ARGV[at], ARGV[at + 1], false
   if call('ZSCORE', K.dead, id) then
-    exhume(id)
-    clear_counts(id)
-    wanted = true
+    wanted = has('u') and younger(id) or true
+    if wanted == true then
+      exhume(id)
+      clear_counts(id)
+    end
   else
     wanted = revive(id)
   end
-  if wanted then
+  if wanted == true then
     if anew ~= '' then
       call('HSET', K.jobs, id, anew)
     end
     woken = back({ id }, false) or woken
     count('requeued', 1)
   end
-  answers[(at + 1) / 2] = wanted and 1 or 0
+  answers[(at + 1) / 2] = wanted == true and 1 or wanted or 0
 end
 if woken then
   hint()

@@ -1,5 +1,6 @@
 -- Everything about jobs. ARGV: ids. Answers per id: false, or state, envelope, priority, attempts, crashes, snoozes, time,
--- tag, failures, reason or note or the name under which it is parked, result, until when it is kept, or parked if releases cannot read it.
+-- tag, failures, reason or note or the name under which it is parked, result, until when it is kept, or parked if releases cannot read it, and what is
+-- noted of its key.
 --- include script/prelude
 
 local answers = {}
@@ -11,13 +12,14 @@ for at, id in ipairs(ARGV) do
     local record = call('HGET', K.records, id)
     if record then
       local kept = unpacked(record) or {}
-      for name, default in pairs({ s = 'done', p = '2', a = '0', z = '0', e = '', f = '', n = '', r = '', u = '' }) do
+      for name, default in pairs({ s = 'done', p = '2', a = '0', z = '0', e = '', f = '', n = '', r = '', u = '', q = '' }) do
         kept[name] = type(kept[name]) == 'string' and kept[name] or default
       end
-      answers[at] = { kept.s, body, kept.p, kept.a, '0', kept.z, kept.e, '', kept.f, kept.n, kept.r, kept.u }
+      answers[at] = { kept.s, body, kept.p, kept.a, '0', kept.z, kept.e, '', kept.f, kept.n, kept.r, kept.u, kept.q }
     else
       local tag = call('HGET', K.active, id)
       local note = call('HGET', K.notes, id)
+      local key = call('HGET', K.keyed, id)
       local state, when, till = 'ready', '', ''
       if tag then
         state = 'active'
@@ -31,11 +33,15 @@ for at, id in ipairs(ARGV) do
         if state == 'ready' and note then
           state, till = 'parked', call('ZSCORE', K.unreadable, id) or ''
         end
+        local due_at, waits = string.match(state == 'ready' and key and call('HGET', K.held, string.sub(key, 1, 16)) or '', '^(%d+):(.*)$')
+        if waits == id then
+          state, when = 'held', due_at
+        end
       end
       answers[at] = {
         state, body, call('HGET', K.priority, id) or '2', call('HGET', K.attempts, id) or '0',
         string.match(call('HGET', K.crashes, id) or '0', '^%d+') or '0', call('HGET', K.snoozes, id) or '0', when, tag or '',
-        call('HGET', K.errors, id) or '', (state == 'dead' or state == 'parked') and note or '', '', till,
+        call('HGET', K.errors, id) or '', (state == 'dead' or state == 'parked') and note or '', '', till, key or '',
       }
     end
   end

@@ -1,4 +1,4 @@
--- Depths and counters. Answers: ready, scheduled, retry, active, parked, dead, lanes, workers, paused, counters,
+-- Depths and counters. Answers: ready, scheduled, retry, active, parked, dead, held, lanes, workers, paused, counters,
 -- now, and since when the oldest ready job could start, or nothing.
 --- include script/prelude, script/clock, lease/deregister
 
@@ -59,6 +59,6 @@ for _, lane in ipairs(lanes) do
 end
 return {
   ready, call('ZCARD', K.scheduled), call('ZCARD', K.retry), call('HLEN', K.active), call('ZCARD', K.parked),
-  call('ZCARD', K.dead), #lanes, workers,
+  call('ZCARD', K.dead), call('HLEN', K.held), #lanes, workers,
   call('HGET', K.meta, 'paused') == '1' and 1 or 0, call('HGETALL', K.counters), now, oldest and ms(oldest),
 }

@@ -24,11 +24,13 @@ pub(in crate::redis) enum Bit {
     Parked,
     /// Nothing is claimed.
     Paused,
+    /// `keyed`, `unique`, `held` and `within`: a job was enqueued with a key.
+    Unique,
 }
 
 impl Bit {
-    pub(in crate::redis) const ALL: [Bit; 9] =
-        [Bit::Large, Bit::Failed, Bit::Kept, Bit::Priority, Bit::Crashed, Bit::Snoozed, Bit::Tomb, Bit::Parked, Bit::Paused];
+    pub(in crate::redis) const ALL: [Bit; 10] =
+        [Bit::Large, Bit::Failed, Bit::Kept, Bit::Priority, Bit::Crashed, Bit::Snoozed, Bit::Tomb, Bit::Parked, Bit::Paused, Bit::Unique];
 
     /// As `meta` holds it, and scripts write it.
     pub(in crate::redis) fn letter(self) -> char {
@@ -42,6 +44,7 @@ impl Bit {
             Bit::Tomb => 't',
             Bit::Parked => 'a',
             Bit::Paused => 'h',
+            Bit::Unique => 'u',
         }
     }
 
@@ -57,6 +60,7 @@ impl Bit {
             Bit::Tomb => "tomb",
             Bit::Parked => "parked",
             Bit::Paused => "paused",
+            Bit::Unique => "unique",
         }
     }
 

@@ -71,6 +71,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/admit"
         "doors/back"
         "doors/end"
+        "doors/keys"
         "doors/pop"
         "doors/ready"
         "doors/settle"
@@ -78,6 +79,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "enqueue/groups"
         "enqueue/sequence"
         "enqueue/store"
+        "enqueue/unique"
         "history/history"
         "history/report"
         "lease/alive"
@@ -91,8 +93,10 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "lease/terms"
         "people/cancel"
         "people/delete"
+        "people/key"
         "people/pause"
         "people/promote"
+        "people/release_key"
         "people/requeue"
         "people/show"
         "people/stats"
@@ -159,6 +163,8 @@ scripts! {
     PROMOTE: "people/promote", "flags=allow-oom";
     DELETE: "people/delete", "flags=allow-oom";
     PAUSE: "people/pause", "flags=allow-oom";
+    KEY: "people/key", "flags=no-writes";
+    RELEASE_KEY: "people/release_key", "flags=allow-oom";
     SHOW: "people/show", "flags=no-writes";
     STATS: "people/stats", "flags=no-writes";
     WORKERS: "people/workers", "flags=no-writes";

@@ -23,19 +23,25 @@ for at = 0, others - 1 do
     if kind == 'nack' then
       one_more('f', K.attempts, id)
       add_failure(id, b)
-      table.insert(retries, ms(after(a)))
-      table.insert(retries, id)
+      if not superseded(id) then
+        table.insert(retries, ms(after(a)))
+        table.insert(retries, id)
+      end
       count('failed', 1)
     elseif kind == 'snooze' then
       one_more('z', K.snoozes, id)
-      table.insert(later, ms(after(a)))
-      table.insert(later, id)
+      if not superseded(id) then
+        table.insert(later, ms(after(a)))
+        table.insert(later, id)
+      end
       count('snoozed', 1)
     elseif kind == 'repeat' then
       for _, key in ipairs({ K.attempts, K.snoozes, K.errors }) do
         call('HDEL', key, id)
       end
-      if a == '0' then
+      if superseded(id) then
+        a = ''
+      elseif a == '0' then
         woken = back({ id }, false) or woken
       else
         table.insert(later, ms(after(a)))
@@ -54,14 +60,18 @@ for at = 0, others - 1 do
     elseif kind == 'expire' then
       end_unrun(id, 'expired')
     elseif kind == 'park' then
-      back_parked(id, a)
-      woken = true
+      if not superseded(id) then
+        back_parked(id, a)
+        woken = true
+      end
     elseif kind == 'unreadable' then
       add_failure(id, b)
-      back_unreadable(id, a)
-      woken = true
+      if not superseded(id) then
+        back_unreadable(id, a)
+        woken = true
+      end
     else
-      woken = back({ id }, true) or woken
+      woken = not superseded(id) and back({ id }, true) or woken
       count('released', 1)
     end
   end

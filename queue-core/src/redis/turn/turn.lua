@@ -76,9 +76,15 @@ if #ids > 0 then
   -- A number near the end of all numbers would not grow any more.
   number = ms(math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now))
 end
+--- with all
+followed = false
+--- end
 local told = { stamp(lane, number) }
 local stale_text = ''
 --- with all
+if followed and waits % 2 == 0 then
+  waits = waits + 1
+end
 stale_text = table.concat(stale, ',')
 if woken or (promoted and waits > 0) then
   hint()

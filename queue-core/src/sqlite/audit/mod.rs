@@ -8,7 +8,7 @@ use rusqlite::{params, types::Value};
 pub(crate) use self::sweep::sweep;
 use crate::{
     address::JobId,
-    broker::{Audit, Damage, DamageKind, ProcessId, WorkerInfo},
+    broker::{Audit, Damage, DamageKind, ProcessId, UniqueKey, WorkerInfo},
     sqlite::{
         connection::{
             lenient::Words,
@@ -16,9 +16,9 @@ use crate::{
             tx::{Failed, Queue, Tx},
         },
         doors::{
-            back, end,
+            back, end, keys,
             ready::{self, End},
-            row::{ACTIVE, PARKED, READY},
+            row::{ACTIVE, HELD, PARKED, READY},
             settle,
         },
         people,
@@ -41,6 +41,9 @@ pub(crate) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damag
         without_place(tx, &mut queue, how, &mut damages)?;
     }
     parked(tx, &mut queue, how, &mut damages)?;
+    if tx.keyed() {
+        unique(tx, &queue, how, &mut damages)?;
+    }
     if how.repair && !damages.is_empty() {
         end::repaired(tx, &queue, damages.len());
         tx.save(&queue)?;
@@ -123,7 +126,7 @@ fn without_place(tx: &mut Tx<'_>, queue: &mut Queue<'_>, how: Audit, damages: &m
         if !how.repair {
             continue;
         }
-        if matches!(state, Value::Integer(1..=9)) && *state != Value::Integer(ACTIVE) {
+        if matches!(state, Value::Integer(1..=10)) && *state != Value::Integer(ACTIVE) {
             back::mend(tx, queue, id)?;
         } else {
             let job = if *state == Value::Integer(ACTIVE) { settle::orphan(id) } else { ready::stray(id) };
@@ -147,6 +150,30 @@ fn parked(tx: &mut Tx<'_>, queue: &mut Queue<'_>, how: Audit, damages: &mut Vec<
         damages.push(Damage { kind: DamageKind::IdWithoutJob, subject: shown(id) });
         if how.repair {
             ready::unpark(tx, queue, id)?;
+        }
+    }
+    Ok(())
+}
+
+/// Keys that nobody holds who could, jobs that do not hold theirs, and jobs that are held for nobody.
+fn unique(tx: &mut Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>) -> Result<(), Failed> {
+    for (key, _) in &rows(tx, sql!("key_leaked.sql"), queue, HELD)? {
+        let Value::Blob(key) = key else { continue };
+        let subject = UniqueKey::from_bytes(key).map_or_else(|| String::from_utf8_lossy(key).into_owned(), |key| key.to_string());
+        damages.push(Damage { kind: DamageKind::KeyLeaked, subject });
+        if how.repair {
+            keys::free(tx, queue, key)?;
+        }
+    }
+    type Repair = fn(&mut Tx<'_>, &Queue<'_>, &[u8]) -> Result<(), Failed>;
+    let held: (_, _, Repair) = (DamageKind::HeldForNobody, sql!("held_for_nobody.sql"), keys::mend);
+    let missing: (_, _, Repair) = (DamageKind::KeyMissing, sql!("key_missing.sql"), keys::retake);
+    for (kind, query, repair) in [held, missing] {
+        for (id, _) in &rows(tx, query, queue, HELD)? {
+            damages.push(Damage { kind, subject: shown(id) });
+            if let (true, Value::Blob(id)) = (how.repair, id) {
+                repair(tx, queue, id)?;
+            }
         }
     }
     Ok(())

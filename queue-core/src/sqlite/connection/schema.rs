@@ -10,6 +10,8 @@
 //! | `queue_workers` | a row per worker with a lane: its record |
 //! | `queue_gone` | jobs that were cancelled under a lane |
 //! | `queue_producers` | a row per producer: sequence, last answers |
+//! | `queue_keyed` | a row per job that was enqueued with a key: the key, and how it is held |
+//! | `queue_keys` | a row per key that is held: by which job, for how long, and who waits for it |
 //! | `queue_remembered` | digests of given ids whose jobs are done |
 //! | `queue_counters` | what happened since the queue exists |
 //! | `queue_history` | a row per task and per minute or hour in a circle: what happened then |
@@ -27,6 +29,7 @@
 //! | `parked` | 5 | 0 | when it is buried because releases could not read it; else 2^52 |
 //! | `done`, `cancelled`, `expired` | 6, 8, 9 | 0 | until when it is kept |
 //! | `dead` | 7 | 0 | when it died |
+//! | `held` | 10 | 0 | when it is due, once its key is free |
 
 use std::{
     fs,
@@ -44,11 +47,17 @@ use crate::error::{Error, Result};
 /// What makes each schema of the one before it; the last is the one that this library writes. Only ever added to.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
 
-/// Tables that a library without them leaves alone: they raise no schema number.
-const ASIDE: &str = include_str!("migrations/history.sql");
+/// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
+const ASIDE: [&str; 2] = [include_str!("migrations/history.sql"), include_str!("migrations/keys.sql")];
 
 /// The schema that this library writes.
 const SCHEMA: u64 = MIGRATIONS.len() as u64;
+
+/// The schema of a file from the first time on that a job in it has a key: a library that knows no keys would ignore them, and refuses the file.
+pub(crate) const WITH_KEYS: u64 = 2;
+
+/// The newest schema that this library knows.
+const KNOWN: u64 = WITH_KEYS;
 
 /// Before it, a write-ahead log that several processes share could be corrupted when it was started over.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -195,7 +204,9 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     for migration in missing {
         connection.execute_batch(migration)?;
     }
-    connection.execute_batch(ASIDE)?;
+    for tables in ASIDE {
+        connection.execute_batch(tables)?;
+    }
     if found < SCHEMA {
         connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [SCHEMA])?;
     }
@@ -213,8 +224,8 @@ pub(crate) fn found(connection: &Connection) -> rusqlite::Result<u64> {
 
 /// Refuses the tables of a newer library, which another process may have brought while this one runs.
 pub(crate) fn check(found: u64, shown: &str) -> Result<()> {
-    if found > SCHEMA {
-        return Err(Error::SchemaTooNew { queue: shown.to_owned(), found, known: SCHEMA });
+    if found > KNOWN {
+        return Err(Error::SchemaTooNew { queue: shown.to_owned(), found, known: KNOWN });
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! One transaction of the writer: what all operations share.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -39,6 +40,8 @@ pub(crate) struct Tx<'a> {
     /// The broker's clock, read once per operation, and the same in whole milliseconds.
     clock: Duration,
     pub(crate) now: i64,
+    /// Whether a job in this file may have a key: the schema number says so, which every transaction reads.
+    keyed: bool,
     counters: BTreeMap<(i64, &'static str), i64>,
     hints: HintsOut,
 }
@@ -50,14 +53,14 @@ pub(crate) struct Queue<'n> {
     pub(crate) key: i64,
     pub(crate) paused: bool,
     pub(crate) claim: i64,
-    pub(crate) head: i64,
-    pub(crate) tail: i64,
+    head: Cell<i64>,
+    tail: Cell<i64>,
 }
 
 impl<'a> Tx<'a> {
-    pub(crate) fn new(connection: &'a Connection) -> Self {
+    pub(crate) fn new(connection: &'a Connection, keyed: bool) -> Self {
         let clock = since_1970();
-        Tx { connection, clock, now: in_ms(clock), counters: BTreeMap::new(), hints: HintsOut::new() }
+        Tx { connection, clock, now: in_ms(clock), keyed, counters: BTreeMap::new(), hints: HintsOut::new() }
     }
 
     /// How long it is until the clock reads this. To the microsecond and more: whoever waits so long finds it due.
@@ -80,11 +83,11 @@ impl<'a> Tx<'a> {
 
     /// The same so that a refusal undoes what the operation wrote, and nothing else. SQLite keeps a copy of each page for that.
     pub(crate) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
-        let (counters, hints) = (self.counters.clone(), self.hints.clone());
+        let (counters, hints, keyed) = (self.counters.clone(), self.hints.clone(), self.keyed);
         self.sql("SAVEPOINT operation")?.execute([])?;
         let refusal = self.attempt(work)?;
         if refusal.is_some() {
-            (self.counters, self.hints) = (counters, hints);
+            (self.counters, self.hints, self.keyed) = (counters, hints, keyed);
             self.sql("ROLLBACK TO operation")?.execute([])?;
         }
         self.sql("RELEASE operation")?.execute([])?;
@@ -106,6 +109,20 @@ impl<'a> Tx<'a> {
     /// A statement, prepared once per connection.
     pub(crate) fn sql(&self, sql: &str) -> rusqlite::Result<CachedStatement<'a>> {
         self.connection.prepare_cached(sql)
+    }
+
+    /// Whether a job in this file may have a key.
+    pub(crate) fn keyed(&self) -> bool {
+        self.keyed
+    }
+
+    /// A job with a key is stored: from now on a library that knows no keys refuses this file.
+    pub(crate) fn note_keys(&mut self) -> rusqlite::Result<()> {
+        if !self.keyed {
+            self.sql("UPDATE queue_meta SET value = max(value, ?1) WHERE name = 'schema'")?.execute([super::schema::WITH_KEYS])?;
+            self.keyed = true;
+        }
+        Ok(())
     }
 
     /// Counts in the queue's statistics. Names that begin with a dot are for the broker itself.
@@ -141,7 +158,7 @@ impl<'a> Tx<'a> {
         self.sql("SELECT queue, paused, claim, head, tail FROM queue_queues WHERE name = ?1")?
             .query_row([name], |row| {
                 let (Number(paused), Number(claim), Number(head), Number(tail)) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
-                Ok(Queue { name, key: row.get(0)?, paused: paused != 0, claim, head, tail })
+                Ok(Queue { name, key: row.get(0)?, paused: paused != 0, claim, head: Cell::new(head), tail: Cell::new(tail) })
             })
             .optional()
     }
@@ -152,13 +169,13 @@ impl<'a> Tx<'a> {
             return Ok(queue);
         }
         self.sql("INSERT INTO queue_queues (name) VALUES (?1)")?.execute([name])?;
-        Ok(Queue { name, key: self.connection.last_insert_rowid(), paused: false, claim: 0, head: 0, tail: 0 })
+        Ok(Queue { name, key: self.connection.last_insert_rowid(), paused: false, claim: 0, head: Cell::new(0), tail: Cell::new(0) })
     }
 
     /// Writes back what changed in a queue's row.
     pub(crate) fn save(&self, queue: &Queue<'_>) -> rusqlite::Result<()> {
         self.sql("UPDATE queue_queues SET claim = ?2, head = ?3, tail = ?4 WHERE queue = ?1")?
-            .execute(params![queue.key, queue.claim, queue.head, queue.tail])
+            .execute(params![queue.key, queue.claim, queue.head.get(), queue.tail.get()])
             .map(drop)
     }
 }
@@ -173,15 +190,15 @@ fn is_of_the_data(error: &rusqlite::Error) -> bool {
 
 impl Queue<'_> {
     /// The next place at the tail of `ready`.
-    pub(crate) fn next_tail(&mut self) -> i64 {
-        self.tail = self.tail.saturating_add(1);
-        self.tail
+    pub(crate) fn next_tail(&self) -> i64 {
+        self.tail.set(self.tail.get().saturating_add(1));
+        self.tail.get()
     }
 
     /// The next place at the head of `ready`.
-    pub(crate) fn next_head(&mut self) -> i64 {
-        self.head = self.head.saturating_sub(1);
-        self.head
+    pub(crate) fn next_head(&self) -> i64 {
+        self.head.set(self.head.get().saturating_sub(1));
+        self.head.get()
     }
 
     /// The last number of a claim. One near the end of all numbers, which somebody else has written, would not grow any more.

@@ -140,7 +140,7 @@ impl Admission {
         let Some(id) = id else {
             // Its place in this turn is for another one.
             self.left += 1;
-            return Ok(end::repair(tx, queue, &stored)?);
+            return end::repair(tx, queue, &stored);
         };
         tx.sql(sql!("admit.sql"))?.execute(params![queue.key, stored, ACTIVE, self.tag.lane, self.tag.claim])?;
         let mut delivery = Delivery::new(id, self.tag.claim.cast_unsigned(), envelope);

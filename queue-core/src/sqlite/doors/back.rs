@@ -12,19 +12,19 @@
 //! | [`requeue`] | tail of the line, out of `dead`, `cancelled` or `expired` | all that counts or describes failures, the expiry; `requeued`, what is counted of the dead and the kept | now |
 //! | [`repair`], [`mend`] | an end of the line; where its state says | nothing | none |
 //!
-//! All leave envelope, priority and digest. The jobs that were active have passed [`settle`](super::settle) before.
+//! All but `requeue` and `mend` ask for the job's key again: if a younger job has it, the job ends as `cancelled`. All leave envelope, priority and digest. The jobs that were active have passed [`settle`](super::settle) before.
 
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params, types::Value};
 
 use super::{
-    Leaving,
+    Leaving, keys,
     ready::{self, End},
     row::{CANCELLED, DEAD, EXPIRED, PARKED, RETRY, SCHEDULED},
 };
 use crate::{
-    broker::{UNREADABLE_RELEASES, Unreadable, parked_under},
+    broker::{Changed, UNREADABLE_RELEASES, Unreadable, parked_under},
     envelope::Envelope,
     sqlite::connection::{
         lenient::Bytes,
@@ -57,6 +57,7 @@ pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, d
     if !delay.is_zero() {
         return later(tx, queue, job, SCHEDULED, delay);
     }
+    let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
     ready::push(tx, queue, &job.arrives(), End::Tail)?;
     tx.hint(queue.name, tx.now);
     Ok(())
@@ -64,15 +65,17 @@ pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, d
 
 /// A job that was not run, or whose run was nobody's fault.
 pub(crate) fn release(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, by_holder: bool) -> Result<(), Failed> {
-    ready::push(tx, queue, &job.arrives(), End::Head)?;
     tx.count(queue.key, "released", i64::from(by_holder));
+    let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
+    ready::push(tx, queue, &job.arrives(), End::Head)?;
     tx.hint(queue.name, tx.now);
     Ok(())
 }
 
 /// Until a lane comes that knows its task, of a release that has not failed to read the job.
-pub(crate) fn park(tx: &mut Tx<'_>, queue: &Queue<'_>, mut job: Leaving<'_>, task: &str) -> Result<(), Failed> {
+pub(crate) fn park(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str) -> Result<(), Failed> {
     const ENTER: &str = "INSERT OR IGNORE INTO queue_parked (queue, task, id) VALUES (?1, ?2, ?3)";
+    let Some(mut job) = keys::asked(tx, queue, job)? else { return Ok(()) };
     let unreadable = job.unreadable.take().unwrap_or(Unreadable { releases: Vec::new(), until_ms: NEVER });
     let id = job.arrives();
     tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, PARKED, unreadable.until_ms])?;
@@ -107,12 +110,15 @@ pub(super) fn keep_parked(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<
     Ok(())
 }
 
-/// A person wants a job to run again that is dead or that nobody has run. False: there is none of this id.
-pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<bool, Failed> {
+/// A person wants a job to run again that is dead or that nobody has run.
+pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
     const ENDED: &str = "SELECT state, envelope FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4, ?5)";
     let ended: Option<(i64, Bytes)> =
         tx.sql(ENDED)?.query_row(params![queue.key, id, DEAD, CANCELLED, EXPIRED], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    let Some((state, Bytes(envelope))) = ended else { return Ok(false) };
+    let Some((state, Bytes(envelope))) = ended else { return Ok(Changed::No) };
+    if let Some(younger) = keys::younger(tx, queue, id)? {
+        return Ok(Changed::Held(younger));
+    }
     let bytes = i64::try_from(envelope.len()).unwrap_or(i64::MAX);
     let envelope = Envelope::without_expiry(&envelope).unwrap_or(envelope);
     tx.sql(sql!("back_requeue.sql"))?.execute(params![queue.key, id, envelope])?;
@@ -125,11 +131,12 @@ pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resu
     }
     tx.count(queue.key, "requeued", 1);
     tx.hint(queue.name, tx.now);
-    Ok(true)
+    Ok(Changed::Yes)
 }
 
 /// A job that was found where no query finds it.
 pub(crate) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, end: End) -> Result<(), Failed> {
+    let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
     Ok(ready::push(tx, queue, &job.arrives(), end)?)
 }
 
@@ -140,6 +147,7 @@ pub(crate) fn mend(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Resu
 
 /// A job that waits beside the line for its time.
 fn later(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, delay: Duration) -> Result<(), Failed> {
+    let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
     let id = job.arrives();
     let at = due_after(tx.now, delay);
     tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, state, at])?;

@@ -12,14 +12,14 @@
 //! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
 //! | [`forget`] | remembered ids | nothing |
 //!
-//! The broker's own counters (`.kept`, `.kept_bytes`, `.dead_bytes`, `.remembered`) follow each of them.
+//! All give the job's key back: see [`keys`]. The broker's own counters (`.kept`, `.kept_bytes`, `.dead_bytes`, `.remembered`) follow each of them.
 
 use std::time::Duration;
 
 use rusqlite::{ToSql, params, types::Value};
 
 use super::{
-    Leaving, back, ready,
+    Leaving, back, keys, ready,
     row::{self, ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, PARKED, Tag},
     settle,
 };
@@ -43,6 +43,7 @@ pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &[u8]) -> 
         return Ok(false);
     }
     tx.count(queue.key, "done", 1);
+    keys::give_back(tx, queue, id, true)?;
     Ok(true)
 }
 
@@ -60,7 +61,8 @@ pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: O
     }
     let id = job.arrives();
     tx.count(queue.key, "done", 1);
-    let Some(&Kept { keep, result, limits }) = kept else { return Ok(gone(tx, queue, &id)?) };
+    let Some(&Kept { keep, result, limits }) = kept else { return gone(tx, queue, &id) };
+    keys::give_back(tx, queue, &id, false)?;
     let until = after(tx.now, keep);
     let bytes: i64 = tx.sql(sql!("end_done.sql"))?.query_row(params![queue.key, id, DONE, until, tx.now, result], |row| row.get(0))?;
     tx.count(queue.key, ".kept", 1);
@@ -72,8 +74,9 @@ pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: O
 
 /// The job is a dead letter.
 pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason: BuryReason) -> Result<(), Failed> {
-    let bytes: i64 =
-        tx.sql(sql!("end_bury.sql"))?.query_row(params![queue.key, job.arrives(), DEAD, tx.now, reason.name()], |row| row.get(0))?;
+    let id = job.arrives();
+    keys::give_back(tx, queue, &id, false)?;
+    let bytes: i64 = tx.sql(sql!("end_bury.sql"))?.query_row(params![queue.key, id, DEAD, tx.now, reason.name()], |row| row.get(0))?;
     tx.count(queue.key, ".dead_bytes", bytes);
     tx.count(queue.key, "dead", 1);
     Ok(())
@@ -121,9 +124,9 @@ pub(crate) fn expired(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> R
 }
 
 fn unwanted(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, note: Option<&str>) -> Result<(), Failed> {
-    let until = after(tx.now, ENDED_KEEP);
-    let bytes: i64 =
-        tx.sql(sql!("end_unwanted.sql"))?.query_row(params![queue.key, job.arrives(), state, until, tx.now, note], |row| row.get(0))?;
+    let (until, id) = (after(tx.now, ENDED_KEEP), job.arrives());
+    keys::give_back(tx, queue, &id, false)?;
+    let bytes: i64 = tx.sql(sql!("end_unwanted.sql"))?.query_row(params![queue.key, id, state, until, tx.now, note], |row| row.get(0))?;
     tx.count(queue.key, ".kept", 1);
     tx.count(queue.key, ".kept_bytes", bytes);
     Ok(())
@@ -142,13 +145,20 @@ pub(crate) fn delete_record(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state
     Ok(forget_one(tx, queue, id)?)
 }
 
+/// The record of a cancelled or expired job: its state and its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    pub(crate) state: i64,
+    pub(crate) bytes: i64,
+}
+
 /// The record of a cancelled or expired job gives way to a new one of its id.
-pub(crate) fn give_way(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, bytes: i64) -> Result<(), Failed> {
-    Ok(remove(tx, queue, id, state, bytes)?)
+pub(crate) fn give_way(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], Before { state, bytes }: Before) -> Result<(), Failed> {
+    remove(tx, queue, id, state, bytes)
 }
 
 /// A row whose id is none: no one could finish it.
-pub(super) fn repair(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<()> {
+pub(super) fn repair(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<(), Failed> {
     gone(tx, queue, id)?;
     repaired(tx, queue, 1);
     Ok(())
@@ -244,7 +254,7 @@ fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) ->
 }
 
 /// Removes the record of a job that has ended, and takes it out of the broker's own counts.
-fn remove(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), state: i64, bytes: i64) -> rusqlite::Result<()> {
+fn remove(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), state: i64, bytes: i64) -> Result<(), Failed> {
     gone(tx, queue, id)?;
     if state == DEAD {
         tx.count(queue.key, ".dead_bytes", -bytes);
@@ -256,7 +266,8 @@ fn remove(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), state:
 }
 
 /// Removes the row of a job.
-fn gone(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+fn gone(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> Result<(), Failed> {
     const GONE: &str = "DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2";
-    tx.sql(GONE)?.execute(params![queue.key, id]).map(drop)
+    tx.sql(GONE)?.execute(params![queue.key, id])?;
+    keys::give_back(tx, queue, id, true)
 }

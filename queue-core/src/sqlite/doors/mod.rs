@@ -15,8 +15,10 @@
 //! | [`back`] | → `ready`, `scheduled`, `retry`, `parked` again | nack, snooze, repeat, release, park, reclaim, requeue, repair |
 //! | [`end`] | → `done`, `dead`, `cancelled`, `expired`, or gone | ack, bury, cancel, expire, delete, eviction, repair |
 //!
+//! [`keys`] knows which job holds which key: the doors take keys there, and give them back.
+//!
 //! No other code writes the column `state` of `queue_jobs`, the rows and counters that go with it, or a place in the line:
-//! a test of this module reads the sources. So a feature that holds something for a job (a key, a slot) has one place where it
+//! a test of this module reads the sources. So a feature that holds something for a job (a slot) has one place where it
 //! is taken and one where it is given back.
 //!
 //! [`Leaving`] is the proof that a job has left its place: only doors make one, and `back` and `end` take it.
@@ -24,6 +26,7 @@
 pub(crate) mod admit;
 pub(crate) mod back;
 pub(crate) mod end;
+pub(crate) mod keys;
 pub(crate) mod page;
 pub(crate) mod ready;
 pub(crate) mod row;

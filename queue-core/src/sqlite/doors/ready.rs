@@ -5,11 +5,11 @@
 //!
 //! | function | changes | leaves |
 //! |---|---|---|
-//! | [`store`] | a new row, in the line or beside it; `enqueued` | an id that is there |
+//! | [`store`], [`store_held`] | a new row, in the line or beside it, or held; `enqueued` | an id that is there |
 //! | [`push`] | state, rank, pos | all other columns; who calls it counts and tells |
 //! | [`promote`] | what is due joins the tail | jobs that are not due |
 //! | [`promote_early`] | a job that waits for its time joins the tail | all other jobs |
-//! | [`leave`], [`unpark`], [`unpark_from`] | the entry of a parked job in `queue_parked` | the row, for the door that comes next |
+//! | [`leave`], [`unpark`], [`unpark_from`] | the entry of a parked job in `queue_parked`, that of a held one in `queue_keys` | the row, for the door that comes next |
 //! | [`stray`] | nothing | the row, for its repair |
 //! | [`pop`], [`waits`], [`next_due`], [`depth`] | nothing | everything |
 
@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use rusqlite::{Row, ToSql, params, types::Value};
 
 use super::{
-    Leaving,
-    row::{self, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
+    Leaving, keys,
+    row::{self, HELD, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
 };
 use crate::{
     broker::{DUE_ITEMS, Due, JobState, NewJob},
@@ -55,16 +55,30 @@ impl Waiting {
     }
 }
 
-/// Stores a new job: at the tail of the line, or as scheduled if it is not due yet. Gives the time at which it is due; `None`
-/// when its id is there already, and then nothing has changed.
-pub(crate) fn store(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: &NewJob) -> Result<Option<i64>, Failed> {
-    let at = match job.due {
+/// When a new job is due.
+pub(crate) fn due(tx: &Tx<'_>, job: &NewJob) -> i64 {
+    match job.due {
         Due::Now => tx.now,
         Due::After(delay) => due_after(tx.now, delay),
         Due::AtMs(at) => at,
-    };
+    }
+}
+
+/// Stores a new job: at the tail of the line, or as scheduled if it is not due yet. False: its id is there already, and nothing has
+/// changed.
+pub(crate) fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i64) -> Result<bool, Failed> {
+    let rank = i64::from(job.priority.number());
+    let (state, rank, pos) = if at <= tx.now { (READY, rank, queue.next_tail()) } else { (SCHEDULED, 0, at) };
+    insert(tx, queue, job, state, rank, pos)
+}
+
+/// Stores a new job that waits until its key is free.
+pub(super) fn store_held(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i64) -> Result<bool, Failed> {
+    insert(tx, queue, job, HELD, 0, at)
+}
+
+fn insert(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, state: i64, rank: i64, pos: i64) -> Result<bool, Failed> {
     let priority = i64::from(job.priority.number());
-    let (state, rank, pos) = if at <= tx.now { (READY, priority, queue.next_tail()) } else { (SCHEDULED, 0, at) };
     let digest = job.id.is_given().then(|| job.digest.cast_signed());
     let stored = tx.sql(sql!("ready_store.sql"))?.execute(params![
         queue.key,
@@ -76,15 +90,12 @@ pub(crate) fn store(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: &NewJob) -> Res
         job.envelope,
         digest
     ])?;
-    if stored == 0 {
-        return Ok(None);
-    }
-    tx.count(queue.key, "enqueued", 1);
-    Ok(Some(at))
+    tx.count(queue.key, "enqueued", i64::from(stored > 0));
+    Ok(stored > 0)
 }
 
 /// Puts a job that has a row at an end of the line, among the suspects if it has crashes.
-pub(super) fn push(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<()> {
+pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<()> {
     let pos = match end {
         End::Head => queue.next_head(),
         End::Tail => queue.next_tail(),
@@ -140,8 +151,10 @@ pub(super) fn pop(
 
 /// A job that waits (in a state that is neither `active` nor final) leaves its place, for a person's cancel or delete.
 pub(crate) fn leave<'a>(tx: &Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state: i64) -> rusqlite::Result<Leaving<'a>> {
-    if state == PARKED {
-        unpark(tx, queue, id)?;
+    match state {
+        PARKED => unpark(tx, queue, id)?,
+        HELD => keys::unhold(tx, queue, id)?,
+        _ => {}
     }
     Ok(Leaving::only(id))
 }

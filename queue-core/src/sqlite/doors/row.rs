@@ -21,6 +21,7 @@ pub(crate) const DONE: i64 = 6;
 pub(crate) const DEAD: i64 = 7;
 pub(crate) const CANCELLED: i64 = 8;
 pub(crate) const EXPIRED: i64 = 9;
+pub(crate) const HELD: i64 = 10;
 
 /// The number of a state; `ready` has another for its suspects.
 pub(crate) fn number(state: JobState) -> i64 {
@@ -30,6 +31,7 @@ pub(crate) fn number(state: JobState) -> i64 {
         JobState::Retry => RETRY,
         JobState::Active => ACTIVE,
         JobState::Parked => PARKED,
+        JobState::Held => HELD,
         JobState::Done => DONE,
         JobState::Dead => DEAD,
         JobState::Cancelled => CANCELLED,
@@ -45,6 +47,7 @@ pub(crate) fn state(number: i64) -> Result<JobState, Failed> {
         RETRY => JobState::Retry,
         ACTIVE => JobState::Active,
         PARKED => JobState::Parked,
+        HELD => JobState::Held,
         DONE => JobState::Done,
         DEAD => JobState::Dead,
         CANCELLED => JobState::Cancelled,

@@ -12,7 +12,7 @@ use crate::{
 pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, state: JobState, from: u64, limit: usize) -> Result<StoredPage, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(StoredPage::default()) };
     let (found, next) = page::page(tx, &queue, state, from, limit, |row| {
-        let mut job = record(tx, row)?;
+        let mut job = record(tx, &queue, row)?;
         job.failures = failures(row)?;
         Ok::<_, Failed>(job.listed())
     })?;

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod delete;
+mod keys;
 mod list;
 mod pause;
 mod promote;
@@ -18,6 +19,7 @@ use crate::{
 };
 
 pub(crate) use self::{
+    keys::{key_holder, release_key},
     list::list,
     pause::set_paused,
     show::show,

@@ -8,14 +8,14 @@ use crate::{
     sqlite::{
         connection::{
             lenient::{Bytes, Count, Number, Words},
-            tx::{Failed, Tx},
+            tx::{Failed, Queue, Tx},
         },
-        doors::row,
+        doors::{keys, row},
     },
 };
 
 /// Reads the columns id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank.
-pub(super) fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
+pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
     const LANE: &str = "SELECT name FROM queue_lanes WHERE lane = ?1";
     let state = row::state(row.get::<_, Number>(1)?.0)?;
     let mut record = StoredJob::new(row::id(row, 0)?, state, row.get::<_, Bytes>(2)?.0);
@@ -26,10 +26,11 @@ pub(super) fn record(tx: &Tx<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
     let ended = row.get::<_, Option<Number>>(8)?.map(|Number(ended)| ended);
     let note = row.get::<_, Option<Words>>(9)?.map(|Words(note)| note);
     record.at_ms = match state {
-        JobState::Scheduled | JobState::Retry => Some(pos),
+        JobState::Scheduled | JobState::Retry | JobState::Held => Some(pos),
         JobState::Ready | JobState::Active | JobState::Parked => None,
         _ => ended,
     };
+    record.unique = keys::key_of(tx, queue, record.id.as_bytes())?;
     match state {
         JobState::Dead => record.reason = note.as_deref().and_then(BuryReason::from_name),
         JobState::Active => {

@@ -9,5 +9,5 @@ use crate::{
 };
 
 pub(super) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
-    Ok(back::requeue(tx, queue, id)?.into())
+    back::requeue(tx, queue, id)
 }

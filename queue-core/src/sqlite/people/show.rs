@@ -18,7 +18,7 @@ pub(crate) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<St
     let mut job = tx.sql(sql!("show.sql"))?;
     let mut rows = job.query(params![queue.key, id.as_bytes()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let mut record = record(tx, row)?;
+    let mut record = record(tx, &queue, row)?;
     record.failures = failures(row)?;
     record.result = row.get::<_, Option<Bytes>>(12)?.map(|Bytes(result)| result);
     Ok(Some(record))

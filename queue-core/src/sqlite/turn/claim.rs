@@ -6,6 +6,7 @@ use crate::{
         connection::tx::{Failed, Queue, Tx},
         doors::{
             admit::Admission,
+            keys,
             row::{READY, SUSPECT, Tag},
         },
     },
@@ -22,5 +23,11 @@ pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, turn: &Turn) -
         }
         admission.take(tx, queue, READY, MAX_ITEMS)?;
     }
-    Ok(admission.into_deliveries())
+    let deliveries = admission.into_deliveries();
+    if tx.keyed() {
+        for delivery in &deliveries {
+            keys::started(tx, queue, delivery.id.as_bytes())?;
+        }
+    }
+    Ok(deliveries)
 }

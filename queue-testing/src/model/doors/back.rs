@@ -26,10 +26,21 @@ pub(in crate::model) enum Back {
 impl Model {
     /// A job that is new waits until this time, in milliseconds since 1970, or is ready if that is over.
     pub(in crate::model) fn arrive(&mut self, new: &NewJob, at: i64) {
-        self.jobs.add(new.id.clone(), Job::new(new, Place::Scheduled(at)));
+        self.jobs.add(new.id.clone(), Job::new(new, Place::Scheduled(at), self.now));
+        self.wait_until(Out(new.id.clone()), at);
+    }
+
+    /// A job that is new is held until its key is free.
+    pub(in crate::model) fn arrive_held(&mut self, new: &NewJob, at: i64) {
+        self.jobs.add(new.id.clone(), Job::new(new, Place::Held(at), self.now));
+    }
+
+    /// A job that has not started waits until this time, or is ready if that is over.
+    pub(super) fn wait_until(&mut self, Out(id): Out, at: i64) {
         if at <= self.now {
-            self.line_up(&new.id, false);
+            self.line_up(&id, false);
         } else {
+            self.jobs.set_place(&id, Place::Scheduled(at));
             self.announce(at);
         }
     }

@@ -1,8 +1,8 @@
 //! `end`: a job ends: acknowledged, buried, cancelled, expired, deleted, evicted.
 //!
-//! **What a job holds is given back in `give_back`, and nowhere else.** Today that is its id, if the application gave it, and what is noted of releases that
-//! could not read it. Whoever lets
-//! jobs hold something new (a key, a place in a schedule, somebody who waits for the result) gives it back there.
+//! **What a job holds is given back in `give_back`, and nowhere else.** Today that is its key, its id if the application gave it, and what is noted of
+//! releases that could not read it. Whoever lets
+//! jobs hold something new (a place in a schedule, somebody who waits for the result) gives it back there.
 
 use std::time::Duration;
 
@@ -62,6 +62,7 @@ impl Model {
 
     /// A dead job passes here when it dies and again when it is removed, so that giving back twice must be harmless.
     fn give_back(&mut self, id: &JobId, how: &End) {
+        self.give_key_back(id);
         self.jobs.edit(id).unreadable = None;
         match how {
             End::Done(_) if id.is_given() => drop(self.remembered.insert(id.clone(), (self.jobs[id].digest, self.now))),

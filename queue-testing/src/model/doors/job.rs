@@ -7,6 +7,8 @@ use queue_core::{
     broker::{BuryReason, FAILURES_KEPT, Failure, JobState, NewJob, PartyName, Priority, StoredJob, Unreadable},
 };
 
+use super::JobKey;
+
 /// The jobs that are kept, by id.
 #[derive(Clone, Debug, Default)]
 pub struct Jobs(BTreeMap<JobId, Job>);
@@ -28,7 +30,7 @@ impl Jobs {
     /// A broker's clock has read another time than the model's: the time of the job becomes this one, in milliseconds since 1970.
     pub fn set_at(&mut self, id: &JobId, new: i64) {
         let place = self.0.get_mut(id).map(|job| &mut job.place);
-        if let Some(Place::Scheduled(at) | Place::Retry(at) | Place::Dead { at, .. } | Place::Ended { at, .. }) = place {
+        if let Some(Place::Scheduled(at) | Place::Retry(at) | Place::Held(at) | Place::Dead { at, .. } | Place::Ended { at, .. }) = place {
             *at = new;
         }
     }
@@ -73,6 +75,8 @@ pub struct Job {
     pub note: Option<String>,
     /// Which releases could not read it, until one has, and when it is buried.
     pub unreadable: Option<Unreadable>,
+    /// Its key, whether it holds it or not.
+    pub unique: Option<JobKey>,
 }
 
 /// Where a job is: in one place, always.
@@ -94,6 +98,8 @@ pub enum Place {
     /// Waits for a worker that knows this task, of a release that has not failed to read the job: the names of the task and of those that
     /// have, with a character 1 between them.
     Parked(String),
+    /// Waits until its key is free, and until this time if that is later.
+    Held(i64),
     /// Dead since then.
     Dead {
         /// When it died.
@@ -125,6 +131,7 @@ impl Place {
             Place::Retry(_) => JobState::Retry,
             Place::Active { .. } => JobState::Active,
             Place::Parked(_) => JobState::Parked,
+            Place::Held(_) => JobState::Held,
             Place::Dead { .. } => JobState::Dead,
             Place::Ended { state, .. } => *state,
         }
@@ -133,7 +140,7 @@ impl Place {
     /// What records say of the time.
     pub fn at(&self) -> Option<i64> {
         match self {
-            Place::Scheduled(at) | Place::Retry(at) | Place::Dead { at, .. } | Place::Ended { at, .. } => Some(*at),
+            Place::Scheduled(at) | Place::Retry(at) | Place::Held(at) | Place::Dead { at, .. } | Place::Ended { at, .. } => Some(*at),
             Place::Ready | Place::Active { .. } | Place::Parked(_) => None,
         }
     }
@@ -147,7 +154,7 @@ impl Place {
 }
 
 impl Job {
-    pub(super) fn new(new: &NewJob, place: Place) -> Job {
+    pub(super) fn new(new: &NewJob, place: Place, now: i64) -> Job {
         Job {
             place,
             envelope: new.envelope.clone(),
@@ -161,6 +168,7 @@ impl Job {
             result: None,
             note: None,
             unreadable: None,
+            unique: new.unique.as_ref().map(|unique| JobKey::new(unique, now)),
         }
     }
 
@@ -178,6 +186,7 @@ impl Job {
         record.failures.clone_from(&self.failures);
         record.result.clone_from(&self.result);
         record.note.clone_from(&self.note);
+        record.unique = self.unique.map(|unique| unique.key);
         match &self.place {
             Place::Active { lane, claim } => record.tag = Some(format!("{lane}:{claim}")),
             Place::Dead { reason, .. } => record.reason = Some(*reason),

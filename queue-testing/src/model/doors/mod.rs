@@ -16,7 +16,7 @@
 //! - `settle` takes a job out of `active`, whatever way.
 //! - `end` is passed by every job that ends, and gives back what the job holds.
 //! - `back` puts a job where it waits: a new one, and one that comes back.
-//! - `ready` is the order of those that wait for a free slot.
+//! - `ready` is the order of those that wait for a free slot, `keys` who holds which key.
 //!
 //! A job that leaves its place is handed on as an `Out`, which only these modules can make, and which only `back` and `end` take.
 
@@ -24,6 +24,7 @@ mod admit;
 mod back;
 mod end;
 mod job;
+mod keys;
 mod ready;
 mod settle;
 
@@ -33,10 +34,12 @@ pub(super) use self::{
     admit::{Admitted, Room},
     back::Back,
     end::End,
+    keys::Held,
     settle::By,
 };
 pub use self::{
     job::{Job, Jobs, Place},
+    keys::JobKey,
     ready::Ready,
 };
 use super::Model;
@@ -52,6 +55,7 @@ impl Model {
         match self.jobs[id].place {
             Place::Active { .. } => unreachable!("an active job leaves by `settle`"),
             Place::Ready => self.ready.cut(id),
+            Place::Held(_) => self.unhold(id),
             _ => {}
         }
         Out(id.clone())

@@ -1,0 +1,322 @@
+//! How the key of a job is made of its parameters: of the encoded payload, so that a job that is enqueued by the name of its task has the same key.
+
+use std::fmt::Write;
+
+use crate::{
+    codec::value_end,
+    error::{Error, Result},
+    payload,
+    text::cut,
+    unique::{Hold, OF_PARAMETERS, OnConflict, UniqueKey},
+};
+
+/// Longest key that an application gives, and longest text of a key for people, in bytes.
+pub const KEY_MAX: usize = 256;
+
+/// That the jobs of a task are unique, and how. Written by the macros, for `#[task(unique)]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UniqueDef {
+    /// The parameters that make the key, or fields in them: `order.id`. `None`: all parameters.
+    pub by: Option<&'static [&'static str]>,
+    /// For how long a job holds its key.
+    pub hold: Hold,
+    /// What becomes of a job whose key another one holds.
+    pub on_conflict: OnConflict,
+    /// Whether [`OnConflict::Replace`] leaves the payload as it was first.
+    pub keep_payload: bool,
+}
+
+impl UniqueDef {
+    /// By all parameters, until the job has ended; a second job is skipped.
+    pub const DEFAULT: UniqueDef = UniqueDef { by: None, hold: Hold::UntilEnded, on_conflict: OnConflict::Skip, keep_payload: false };
+}
+
+impl Default for UniqueDef {
+    fn default() -> Self {
+        UniqueDef::DEFAULT
+    }
+}
+
+/// The key that an application gives, and its text.
+///
+/// # Errors
+/// [`Error::Invalid`] for an empty one, and for one over [`KEY_MAX`].
+pub(crate) fn given(task: &str, key: &str) -> Result<(UniqueKey, String)> {
+    if key.is_empty() || key.len() > KEY_MAX {
+        let problem = format!("has {} bytes; use 1 to {KEY_MAX}, or leave it out for a job without a key", key.len());
+        return Err(Error::invalid("unique_key", key, problem));
+    }
+    Ok((UniqueKey::given(task, key), key.to_owned()))
+}
+
+/// The key of a job by its parameters, and a text of it for people.
+///
+/// # Errors
+/// [`Error::Invalid`] naming the parameter that cannot be part of a key.
+pub(crate) fn of_payload(task: &str, by: Option<&[&str]>, payload: &[u8]) -> Result<(UniqueKey, String)> {
+    let refused = |path: &str, problem: &str| {
+        Error::invalid(
+            "unique key",
+            format!("{task}: {path}"),
+            format!("{problem}; name others with `unique(by = [..])`, or give the job a key with `.unique_key(..)`"),
+        )
+    };
+    let (mut bytes, mut text) = (vec![OF_PARAMETERS], String::new());
+    let names: Vec<String>;
+    let paths: Vec<&str> = match by {
+        Some(by) => by.to_vec(),
+        None => {
+            names = entries(payload, 0).map_err(|problem| refused("payload", &problem))?.into_iter().map(|(name, _)| name).collect();
+            names.iter().map(String::as_str).collect()
+        }
+    };
+    let mut paths = paths;
+    paths.sort_unstable();
+    for path in paths {
+        let value = find(payload, path).map_err(|problem| refused(path, &problem))?;
+        bytes.extend(u32::try_from(path.len()).unwrap_or(u32::MAX).to_be_bytes());
+        bytes.extend(path.as_bytes());
+        bytes.push(u8::from(value.is_some()));
+        if let Some(value) = value {
+            let mut at = String::from(path);
+            canonical(&mut bytes, value, 0, &mut at).map_err(|problem| refused(&at, &problem))?;
+            if text.len() < KEY_MAX {
+                let space = if text.is_empty() { "" } else { " " };
+                let shown = payload::to_json(value).unwrap_or_else(|_| "?".to_owned());
+                // Writing to a String cannot fail.
+                let _ = write!(text, "{space}{path}={shown}");
+            }
+        }
+    }
+    Ok((UniqueKey::of(task, &bytes), cut(text, KEY_MAX)))
+}
+
+/// The value at a path of names, if it is there.
+pub(crate) fn find<'a>(payload: &'a [u8], path: &str) -> Result<Option<&'a [u8]>, String> {
+    let mut value = payload;
+    for name in path.split('.') {
+        // `None` on the way has no fields.
+        if value == [0xc0] {
+            return Ok(None);
+        }
+        match entries(value, 0)?.into_iter().find(|(key, _)| key == name) {
+            Some((_, found)) => value = found,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(value))
+}
+
+/// The entries of a map whose names are texts.
+fn entries(bytes: &[u8], at: usize) -> Result<Vec<(String, &[u8])>, String> {
+    let (count, mut at) = match bytes.get(at..) {
+        Some([marker @ 0x80..=0x8f, ..]) => (usize::from(marker & 0x0f), at + 1),
+        Some([0xde, high, low, ..]) => (usize::from(u16::from_be_bytes([*high, *low])), at + 3),
+        Some([0xdf, a, b, c, d, ..]) => (u32::from_be_bytes([*a, *b, *c, *d]) as usize, at + 5),
+        _ => return Err("has no fields".to_owned()),
+    };
+    let mut entries = Vec::with_capacity(count.min(64));
+    for _ in 0..count {
+        let key = value_end(bytes, at)?;
+        let end = value_end(bytes, key)?;
+        let name: String = rmp_serde::from_slice(&bytes[at..key]).map_err(|_| "has a field whose name is no text".to_owned())?;
+        entries.push((name, &bytes[key..end]));
+        at = end;
+    }
+    Ok(entries)
+}
+
+/// Writes the value at a place in the one form that equal values have: whole numbers by their value and not their width, maps sorted by their keys. Gives
+/// where it ends. On an error `path` says of which field it is.
+fn canonical(out: &mut Vec<u8>, bytes: &[u8], at: usize, path: &mut String) -> Result<usize, String> {
+    let end = value_end(bytes, at)?;
+    let value = &bytes[at..end];
+    let number = |width: usize| value[1..=width].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let positive = |out: &mut Vec<u8>, number: u64| {
+        out.push(b'i');
+        out.extend(number.to_be_bytes());
+    };
+    let signed = |out: &mut Vec<u8>, number: i64| {
+        // As a positive one if it is that.
+        out.push(if number < 0 { b'n' } else { b'i' });
+        out.extend(number.to_be_bytes());
+    };
+    let list = |out: &mut Vec<u8>, kind: u8, length: usize| {
+        out.push(kind);
+        out.extend(u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    };
+    let text = |out: &mut Vec<u8>, kind: u8, skip: usize| {
+        list(out, kind, value.len() - skip);
+        out.extend(&value[skip..]);
+    };
+    match value[0] {
+        marker @ 0x00..=0x7f => positive(out, u64::from(marker)),
+        marker @ 0xe0..=0xff => signed(out, i64::from(marker.cast_signed())),
+        0xcc => positive(out, number(1)),
+        0xcd => positive(out, number(2)),
+        0xce => positive(out, number(4)),
+        0xcf => positive(out, number(8)),
+        0xd0 => signed(out, i64::from(value[1].cast_signed())),
+        0xd1 => signed(out, i64::from(i16::from_be_bytes([value[1], value[2]]))),
+        0xd2 => signed(out, i64::from(i32::from_be_bytes([value[1], value[2], value[3], value[4]]))),
+        0xd3 => signed(out, number(8).cast_signed()),
+        marker @ (0xc0 | 0xc2 | 0xc3) => out.push(marker),
+        0xca | 0xcb => return Err("is a float, and floats that look equal need not be".to_owned()),
+        0xa0..=0xbf => text(out, b's', 1),
+        0xd9 => text(out, b's', 2),
+        0xda => text(out, b's', 3),
+        0xdb => text(out, b's', 5),
+        0xc4 => text(out, b'b', 2),
+        0xc5 => text(out, b'b', 3),
+        0xc6 => text(out, b'b', 5),
+        0x90..=0x9f | 0xdc | 0xdd => {
+            let (count, mut at) = match value {
+                [0xdc, high, low, ..] => (usize::from(u16::from_be_bytes([*high, *low])), at + 3),
+                [0xdd, a, b, c, d, ..] => (u32::from_be_bytes([*a, *b, *c, *d]) as usize, at + 5),
+                _ => (usize::from(value[0] & 0x0f), at + 1),
+            };
+            list(out, b'a', count);
+            for n in 0..count {
+                let length = path.len();
+                let _ = write!(path, "[{n}]");
+                at = canonical(out, bytes, at, path)?;
+                path.truncate(length);
+            }
+        }
+        0x80..=0x8f | 0xde | 0xdf => {
+            let mut entries = map_entries(value)?;
+            list(out, b'm', entries.len());
+            entries.sort();
+            for (key, entry) in entries {
+                let length = path.len();
+                let _ = write!(path, ".{}", String::from_utf8_lossy(key.get(5..).unwrap_or_default()));
+                out.extend(key);
+                canonical(out, entry, 0, path)?;
+                path.truncate(length);
+            }
+        }
+        // An extension: its type and bytes.
+        _ => {
+            list(out, b'x', value.len());
+            out.extend(value);
+        }
+    }
+    Ok(end)
+}
+
+/// An entry of a map: the canonical form of its key, and its value.
+type Entry<'a> = (Vec<u8>, &'a [u8]);
+
+/// The entries of a map.
+fn map_entries(value: &[u8]) -> Result<Vec<Entry<'_>>, String> {
+    let (count, mut at) = match value {
+        [0xde, high, low, ..] => (usize::from(u16::from_be_bytes([*high, *low])), 3),
+        [0xdf, a, b, c, d, ..] => (u32::from_be_bytes([*a, *b, *c, *d]) as usize, 5),
+        _ => (usize::from(value[0] & 0x0f), 1),
+    };
+    let mut entries = Vec::with_capacity(count.min(64));
+    for _ in 0..count {
+        let mut key = Vec::new();
+        let behind = canonical(&mut key, value, at, &mut String::new())?;
+        let end = value_end(value, behind)?;
+        entries.push((key, &value[behind..end]));
+        at = end;
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Serialize;
+
+    use super::*;
+
+    fn key(by: Option<&[&str]>, payload: &impl Serialize) -> UniqueKey {
+        of_payload("task", by, &crate::codec::encode(payload).unwrap()).unwrap().0
+    }
+
+    #[derive(Serialize)]
+    struct Order {
+        id: u64,
+        note: Option<&'static str>,
+    }
+
+    #[derive(Serialize)]
+    struct Parameters {
+        user: i64,
+        order: Order,
+    }
+
+    fn parameters(user: i64, id: u64, note: Option<&'static str>) -> Parameters {
+        Parameters { user, order: Order { id, note } }
+    }
+
+    #[test]
+    fn the_named_parameters_make_the_key_in_any_order() {
+        let by: Option<&[&str]> = Some(&["user", "order.id"]);
+        assert_eq!(key(by, &parameters(1, 2, None)), key(Some(&["order.id", "user"]), &parameters(1, 2, Some("x"))));
+        assert_ne!(key(by, &parameters(1, 2, None)), key(by, &parameters(1, 3, None)));
+        assert_ne!(key(by, &parameters(1, 2, None)), key(by, &parameters(2, 1, None)));
+        assert_ne!(key(by, &parameters(1, 2, None)), key(Some(&["user"]), &parameters(1, 2, None)));
+        assert_eq!(key(Some(&[]), &parameters(1, 2, None)), key(Some(&[]), &parameters(3, 4, None)));
+    }
+
+    #[test]
+    fn empty_missing_and_default_values_are_told_apart() {
+        let note: Option<&[&str]> = Some(&["order.note"]);
+        let empty = key(note, &parameters(1, 2, Some("")));
+        let none = key(note, &parameters(1, 2, None));
+        let missing = key(note, &BTreeMap::from([("order", BTreeMap::from([("id", 2)]))]));
+        assert!(empty != none && none != missing && empty != missing);
+        assert_eq!(missing, key(note, &BTreeMap::from([("order", None::<u8>)])), "what is not there has no fields");
+        assert_ne!(key(Some(&["a"]), &BTreeMap::from([("a", 0)])), key(Some(&["a"]), &BTreeMap::from([("a", false)])));
+        assert_ne!(key(Some(&["a"]), &BTreeMap::from([("a", "")])), key(Some(&["a"]), &BTreeMap::from([("a", serde_bytes_of(b""))])));
+    }
+
+    fn serde_bytes_of(bytes: &'static [u8]) -> impl Serialize {
+        struct Bytes(&'static [u8]);
+        impl Serialize for Bytes {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_bytes(self.0)
+            }
+        }
+        Bytes(bytes)
+    }
+
+    /// A map of MessagePack in any order, with numbers of any width.
+    #[test]
+    fn equal_values_have_one_form() {
+        let of = |payload: &[u8]| of_payload("task", None, payload).unwrap().0;
+        assert_eq!(of(b"\x82\xa1a\x01\xa1b\x02"), of(b"\x82\xa1b\xd3\0\0\0\0\0\0\0\x02\xa1a\xcc\x01"));
+        assert_eq!(of(b"\x81\xa1a\x82\xa1x\x01\xa1y\xff"), of(b"\x81\xa1a\xde\0\x02\xa1y\xd1\xff\xff\xa1x\xcd\0\x01"));
+        assert_ne!(of(b"\x81\xa1a\x92\x01\x02"), of(b"\x81\xa1a\x92\x02\x01"));
+        assert_ne!(of(b"\x81\xa1a\x7f"), of(b"\x81\xa1a\xff"));
+    }
+
+    #[test]
+    fn a_float_is_refused_by_its_name() {
+        let problem = |by: Option<&[&str]>, payload: &[u8]| of_payload("task", by, payload).unwrap_err().to_string();
+        let nested = b"\x81\xa1a\x81\xa4rate\xca\x3f\x80\0\0";
+        assert!(problem(None, nested).contains("task: a.rate` is a float"), "{}", problem(None, nested));
+        assert!(problem(Some(&["a.rate"]), nested).contains("unique(by = [..])"));
+        assert!(problem(None, b"\x81\xa1a\x91\xca\x3f\x80\0\0").contains("task: a[0]`"));
+        assert!(problem(Some(&["a.b"]), b"\x81\xa1a\x01").contains("task: a.b` has no fields"));
+    }
+
+    #[test]
+    fn a_key_has_a_text_for_people() {
+        let payload = crate::codec::encode(&parameters(7, 2, Some("x"))).unwrap();
+        let text = |by: Option<&[&str]>| of_payload("task", by, &payload).unwrap().1;
+        assert_eq!(text(Some(&["user", "order.note"])), "order.note=\"x\" user=7");
+        assert_eq!(text(None), "order={\"id\":2,\"note\":\"x\"} user=7");
+        assert_eq!(text(Some(&[])), "");
+        let (long, text) = given("task", &"x".repeat(KEY_MAX)).unwrap();
+        assert_eq!((text.len(), long == given("other", &text).unwrap().0), (KEY_MAX, false));
+        for wrong in [String::new(), "x".repeat(KEY_MAX + 1)] {
+            assert!(given("task", &wrong).unwrap_err().to_string().starts_with("unique_key"));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Keys that nobody holds who could, jobs that do not hold theirs, and jobs that are held for nobody.
+
+use super::{Pass, STEP};
+use crate::{
+    address::JobId,
+    broker::{Damage, DamageKind, UniqueKey},
+    error::Result,
+    redis::keys::Kind,
+};
+
+/// What is looked at, by what, and what is found. Keys that leak come first: those that are held get them.
+const LOOKS: [(Kind, &str, DamageKind); 3] = [
+    (Kind::Unique, "unique", DamageKind::KeyLeaked),
+    (Kind::Held, "held", DamageKind::HeldForNobody),
+    (Kind::Keyed, "keyed", DamageKind::KeyMissing),
+];
+
+pub(super) async fn find(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<()> {
+    for (kind, what, damage) in LOOKS {
+        let mut cursor = "0".to_owned();
+        loop {
+            let (found, further) = pass.scan("HSCAN", kind, &cursor).await?;
+            let names: Vec<Vec<u8>> = found.into_iter().map(|(name, _)| name).collect();
+            for names in names.chunks(STEP) {
+                let broken = pass.ask(what, names).await?;
+                damages.extend(broken.iter().map(|subject| Damage { kind: damage, subject: shown(subject) }));
+            }
+            cursor = further;
+            if cursor == "0" {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A key or an id: a key has as many bytes as an id that was made, and is none by its version alone. Both are named as people look for them.
+fn shown(subject: &[u8]) -> String {
+    match (JobId::from_bytes(subject), UniqueKey::from_bytes(subject)) {
+        (Ok(id), _) if id.is_given() || id.made_at_ms().is_some() => id.to_string(),
+        (_, Some(key)) => key.to_string(),
+        _ => String::from_utf8_lossy(subject).into_owned(),
+    }
+}

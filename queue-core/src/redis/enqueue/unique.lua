@@ -1,0 +1,164 @@
+-- Jobs with keys: 'u', n, then n times id, envelope, priority, delay or '', time or '', digest, key, for how long it is held ('e', 's', or
+-- milliseconds), what becomes of a second job ('s' skip, 'r' replace, 'f' replace all but the payload, 'b' buffer one), and for how long at most later
+-- jobs may put one off, or ''.
+--- include doors/keys, script/first_due
+
+-- Whether a job that waited for its time waits no longer, or for another one.
+local moved = false
+
+-- Jobs whose keys are free, and which are like most: they are stored together.
+local alike = { jobs = {}, keyed = {}, unique = {}, ids = {} }
+
+-- All that was stored before is where it belongs.
+local function store_alike()
+  wait(K.scheduled, later)
+  later = {}
+  if #alike.ids > 0 then
+    mark('u')
+    put_all(K.jobs, alike.jobs)
+    put_all(K.keyed, alike.keyed)
+    put_all(K.unique, alike.unique)
+    woken = push(alike.ids, false) or woken
+    alike = { jobs = {}, keyed = {}, unique = {}, ids = {} }
+  end
+end
+
+-- Where the job is that holds a key.
+local function state_of_holder(id)
+  if call('HEXISTS', K.active, id) == 1 then
+    return 'active'
+  elseif call('ZSCORE', K.retry, id) then
+    return 'retry'
+  elseif call('ZSCORE', K.scheduled, id) then
+    return 'scheduled'
+  end
+  return call('HEXISTS', K.notes, id) == 1 and 'parked' or 'ready'
+end
+
+local function set_priority(id, priority)
+  if priority ~= '2' then
+    put_rare('p', K.priority, id, priority)
+  else
+    call('HDEL', K.priority, id)
+  end
+end
+
+-- A job that has not started takes the time and the priority of another.
+local function put_off(id, state, key, priority, at)
+  if state == 'held' then
+    set_priority(id, priority)
+    put_rare('u', K.held, key, ms(at) .. ':' .. id)
+  elseif state ~= 'ready' or at > now or (call('HGET', K.priority, id) or '2') ~= priority then
+    unwait(id)
+    set_priority(id, priority)
+    count('.replaced', 1)
+    wait_until(id, at)
+    moved = true
+  end
+end
+
+-- Stores a job that waits until its key is free.
+local function store_held(id, envelope, priority, at, digest, key, hold)
+  call('HSET', K.jobs, id, envelope)
+  if byte(id) == 61 then -- '='
+    call('HSET', K.given, id, digest)
+  end
+  if priority ~= '2' then
+    put_rare('p', K.priority, id, priority)
+  end
+  note_key(id, key, hold)
+  put_rare('u', K.held, key, ms(at) .. ':' .. id)
+end
+
+-- One of them. Gives its answer, and the job that this names: 0 it is stored, 1 and 2 as for a given id, 3 that one holds the key, 4 that one has
+-- taken over, 5 that one is held.
+local function store_unique(i, is_free)
+  local id, envelope, priority, delay, at, digest, key, hold, conflict, most = unpack(ARGV, i, i + 9)
+  local known, record = nil, nil
+  if byte(id) == 61 then -- '='
+    known, record = known_given(id, digest)
+    if known then
+      return known
+    end
+  end
+  local due_at, letter = time_of(delay, at), tonumber(hold) and 'w' or hold
+  if most ~= '' then
+    due_at = math.min(due_at, now + most)
+  end
+  local other, upto = nil, nil
+  if not is_free then
+    store_alike()
+    other, upto = holder_of(key)
+  end
+  if not other then
+    if byte(id) ~= 61 and priority == '2' and due_at <= now and letter ~= 'w' then -- '='
+      local n = #alike.ids
+      alike.ids[n + 1] = id
+      alike.jobs[2 * n + 1], alike.jobs[2 * n + 2] = id, envelope
+      alike.keyed[2 * n + 1], alike.keyed[2 * n + 2] = id, key .. letter .. ms(now)
+      alike.unique[2 * n + 1], alike.unique[2 * n + 2] = key, id
+      return 0
+    end
+    store_alike()
+    give_way(id, record)
+    call('HSET', K.jobs, id, envelope)
+    if byte(id) == 61 then -- '='
+      call('HSET', K.given, id, digest)
+    end
+    note_key(id, key, letter)
+    if letter == 'w' then
+      hold_within(key, id, whole(hold))
+    else
+      put_rare('u', K.unique, key, id)
+    end
+    place(id, priority, due_at)
+    return 0
+  end
+  if upto or conflict == 's' or letter == 'w' then
+    return 3, other
+  end
+  local waits = next_for(key)
+  local changed, state = waits or other, waits and 'held' or state_of_holder(other)
+  local stays = state == 'retry' or state == 'parked'
+  if state == 'active' or stays and conflict == 'b' then
+    give_way(id, record)
+    store_held(id, envelope, priority, due_at, digest, key, letter)
+    return 5, id
+  end
+  if conflict ~= 'f' then
+    call('HSET', K.jobs, changed, envelope)
+  end
+  if conflict ~= 'b' and not stays then
+    if most ~= '' then
+      local _, _, first = key_in(call('HGET', K.keyed, changed) or '')
+      due_at = math.min(due_at, math.min(first, now) + most)
+    end
+    put_off(changed, state, key, priority, due_at)
+  end
+  return waits and 5 or 4, changed
+end
+
+-- A group of them, from an argument on. Gives how many there are.
+local function store_uniques(i)
+  local n, keys, taken = tonumber(ARGV[i + 1]), {}, {}
+  for at = 1, n do
+    keys[at] = ARGV[i + 10 * at - 2]
+  end
+  local holders = call('HMGET', K.unique, unpack(keys))
+  for at = 1, n do
+    local from = i + 2 + 10 * (at - 1)
+    local answer, id = store_unique(from, not holders[at] and not taken[keys[at]])
+    taken[keys[at]] = true
+    total = total + 1
+    answers[total] = answer
+    if id then
+      named[#named + 1] = id
+    end
+    enqueued = enqueued + ((answer == 0 or answer == 5 and id == ARGV[from]) and 1 or 0)
+  end
+  store_alike()
+  if moved then
+    look_due()
+  end
+  return n
+end

@@ -1,0 +1,5 @@
+-- Who holds a key. ARGV: the key. Answers: the id, until when or '', and who is held for it or ''; or nothing.
+--- include script/prelude, script/clock, script/bits, doors/keys
+
+local id, upto = holder_of(ARGV[1])
+return id and { id, upto and ms(upto) or '', next_for(ARGV[1]) or '' }

@@ -1,0 +1,9 @@
+-- Takes a key from whoever holds it. ARGV: the key. Answers as `people/key` does, of before.
+--- include script/prelude, script/clock, script/bits, doors/keys
+
+local id, upto = holder_of(ARGV[1])
+local answer = id and { id, upto and ms(upto) or '', next_for(ARGV[1]) or '' }
+if id then
+  free_key(ARGV[1])
+end
+return answer

@@ -1,0 +1,318 @@
+//! Keys: at most one job holds each. Enqueue and `back` take a key; `admit`, for a job that holds it until it starts, and `end` give it back. Then
+//! the job gets it that is `held` for it, and waits in the line.
+//!
+//! | table | a row |
+//! |---|---|
+//! | `queue_keyed` | a job that was enqueued with a key, for as long as the job or its record is there |
+//! | `queue_keys` | a key that is held: by which job, until when if it is for a time (and for how long), and who is `held` for it |
+
+use rusqlite::{OptionalExtension, ToSql, params};
+
+use super::{
+    Leaving, end,
+    ready::{self, End},
+    row::{ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, HELD, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
+};
+use crate::{
+    address::JobId,
+    broker::{Enqueued, Hold, KeyHolder, NewJob, OnConflict, Unique, UniqueKey, superseded_by},
+    sqlite::connection::{
+        lenient::{Bytes, Number, Words},
+        statement::sql,
+        tx::{Failed, Queue, Tx, after},
+    },
+};
+
+/// How `queue_keyed` names for how long a key is held.
+const UNTIL_STARTED: &str = "started";
+const WITHIN: &str = "within";
+
+fn name(hold: Hold) -> &'static str {
+    match hold {
+        Hold::UntilEnded => "ended",
+        Hold::UntilStarted => UNTIL_STARTED,
+        Hold::Within(_) => WITHIN,
+    }
+}
+
+/// A row of `queue_keyed`.
+struct Keyed {
+    key: Vec<u8>,
+    hold: String,
+    first: i64,
+}
+
+/// A row of `queue_keys`.
+struct Held {
+    id: Vec<u8>,
+    until: Option<i64>,
+    next: Option<Vec<u8>>,
+}
+
+fn keyed(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Option<Keyed>> {
+    const KEYED: &str = "SELECT key, hold, first FROM queue_keyed WHERE queue = ?1 AND id = ?2";
+    if !tx.keyed() {
+        return Ok(None);
+    }
+    let read = |row: &rusqlite::Row<'_>| {
+        let (Bytes(key), Words(hold), Number(first)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Keyed { key, hold, first })
+    };
+    tx.sql(KEYED)?.query_row(params![queue.key, id], read).optional()
+}
+
+/// The key of a job, for people.
+pub(crate) fn key_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<UniqueKey>> {
+    Ok(keyed(tx, queue, id)?.and_then(|keyed| UniqueKey::from_bytes(&keyed.key)))
+}
+
+/// Who holds a key. What is held by no job that could hold it is free.
+fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> rusqlite::Result<Option<Held>> {
+    let read = |row: &rusqlite::Row<'_>| {
+        let (Bytes(id), until, term, next): (Bytes, Option<Number>, Option<Number>, Option<Bytes>) =
+            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let latest = tx.now.saturating_add(term.map_or(0, |Number(term)| term));
+        let until = until.map(|Number(until)| until.min(latest));
+        Ok((Held { id, until, next: next.map(|Bytes(next)| next) }, row.get::<_, bool>(4)?))
+    };
+    let ended = params![queue.key, key, DONE, DEAD, CANCELLED, EXPIRED, HELD];
+    let found = tx.sql(sql!("keys_held.sql"))?.query_row(ended, read).optional()?;
+    Ok(found.filter(|(held, lives)| held.until.map_or(*lives, |until| until > tx.now)).map(|(held, _)| held))
+}
+
+/// Who holds a key, for people.
+pub(crate) fn holder(tx: &Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Result<Option<KeyHolder>, Failed> {
+    let Some(held) = held(tx, queue, key.as_bytes())? else { return Ok(None) };
+    let mut holder = KeyHolder::new(JobId::from_bytes(&held.id)?);
+    holder.until_ms = held.until;
+    holder.next = held.next.as_deref().map(JobId::from_bytes).transpose()?;
+    Ok(Some(holder))
+}
+
+/// A person takes a key from whoever holds it.
+pub(crate) fn release(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Result<Option<KeyHolder>, Failed> {
+    let holder = holder(tx, queue, key)?;
+    if holder.is_some() {
+        free(tx, queue, key.as_bytes())?;
+    }
+    Ok(holder)
+}
+
+/// Gives a free key to a job; who waits for it goes on waiting.
+fn give(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &(impl ToSql + ?Sized), term: Option<i64>) -> rusqlite::Result<()> {
+    let until = term.map(|term| tx.now.saturating_add(term));
+    tx.sql(sql!("keys_give.sql"))?.execute(params![queue.key, key, id, until, term]).map(drop)
+}
+
+/// Notes the key of a new job.
+fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, unique: &Unique) -> rusqlite::Result<()> {
+    tx.note_keys()?;
+    let (key, hold) = (unique.key.as_bytes(), name(unique.hold));
+    tx.sql(sql!("keys_note.sql"))?.execute(params![queue.key, job.id.as_bytes(), key, hold, tx.now]).map(drop)
+}
+
+/// A job that was just stored takes its key, which is free.
+pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, unique: &Unique) -> rusqlite::Result<()> {
+    note(tx, queue, job, unique)?;
+    let term = match unique.hold {
+        Hold::Within(time) => Some(after(tx.now, time).saturating_sub(tx.now)),
+        Hold::UntilEnded | Hold::UntilStarted => None,
+    };
+    give(tx, queue, unique.key.as_bytes(), job.id.as_bytes(), term)
+}
+
+/// What a new job is answered whose key another job holds. `at`: when it is due; `before`: the record of its id, if that gives way.
+pub(crate) fn conflict(
+    tx: &mut Tx<'_>,
+    queue: &Queue<'_>,
+    job: &NewJob,
+    unique: &Unique,
+    at: i64,
+    before: Option<end::Before>,
+) -> Result<Option<Enqueued>, Failed> {
+    const STATE: &str = "SELECT state FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    const PAYLOAD: &str = "UPDATE queue_jobs SET envelope = ?3 WHERE queue = ?1 AND id = ?2";
+    const WAITS: &str = "UPDATE queue_keys SET next = ?3 WHERE queue = ?1 AND key = ?2";
+    if !tx.keyed() {
+        return Ok(None);
+    }
+    let key = unique.key.as_bytes();
+    let Some(held) = held(tx, queue, key)? else { return Ok(None) };
+    if held.until.is_some() || unique.on_conflict == OnConflict::Skip || matches!(unique.hold, Hold::Within(_)) {
+        return Ok(Some(Enqueued::Duplicate(JobId::from_bytes(&held.id)?)));
+    }
+    let replaces = unique.on_conflict == OnConflict::Replace;
+    let changed = held.next.as_ref().unwrap_or(&held.id);
+    let Number(state) = tx.sql(STATE)?.query_row(params![queue.key, changed], |row| row.get(0))?;
+    if state == ACTIVE || matches!(state, RETRY | PARKED) && !replaces {
+        if let Some(before) = before {
+            end::give_way(tx, queue, job.id.as_bytes(), before)?;
+        }
+        ready::store_held(tx, queue, job, at)?;
+        note(tx, queue, job, unique)?;
+        tx.sql(WAITS)?.execute(params![queue.key, key, job.id.as_bytes()])?;
+        return Ok(Some(Enqueued::Buffered(job.id.clone())));
+    }
+    if !(replaces && unique.keep_payload) {
+        tx.sql(PAYLOAD)?.execute(params![queue.key, changed, job.envelope])?;
+    }
+    if replaces && !matches!(state, RETRY | PARKED) {
+        let first = keyed(tx, queue, changed)?.map_or(tx.now, |keyed| keyed.first.min(tx.now));
+        let latest = unique.max_wait.map_or(i64::MAX, |wait| after(first, wait));
+        put_off(tx, queue, changed, state, job, at.min(latest))?;
+    }
+    let id = JobId::from_bytes(changed)?;
+    Ok(Some(if held.next.is_some() { Enqueued::Buffered(id) } else { Enqueued::Replaced(id) }))
+}
+
+/// A job that has not started takes the time and the priority of another.
+fn put_off(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, job: &NewJob, at: i64) -> Result<(), Failed> {
+    const PRIORITY: &str = "UPDATE queue_jobs SET priority = ?3 WHERE queue = ?1 AND id = ?2 AND priority <> ?3";
+    let moves = tx.sql(PRIORITY)?.execute(params![queue.key, id, job.priority.number()])? > 0;
+    if state == HELD {
+        tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, HELD, at])?;
+    } else if moves || at > tx.now || !matches!(state, READY | SUSPECT) {
+        wait_until(tx, queue, id, at)?;
+    }
+    Ok(())
+}
+
+/// A job that has not started waits until this time, or in the line if that is over.
+fn wait_until(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], at: i64) -> rusqlite::Result<()> {
+    if at > tx.now {
+        tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, SCHEDULED, at])?;
+    } else {
+        ready::push(tx, queue, id, End::Tail)?;
+        // Not every way that leads here ends with it.
+        tx.save(queue)?;
+    }
+    tx.hint(queue.name, at);
+    Ok(())
+}
+
+/// Takes the key of a job that comes back to wait. Gives the job that has it meanwhile.
+pub(crate) fn younger(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> Result<Option<JobId>, Failed> {
+    const ANEW: &str = "UPDATE queue_keyed SET first = ?3 WHERE queue = ?1 AND id = ?2";
+    let Some(Keyed { key, hold, .. }) = keyed(tx, queue, id)?.filter(|keyed| keyed.hold != WITHIN) else { return Ok(None) };
+    tx.sql(ANEW)?.execute(params![queue.key, id, tx.now])?;
+    match held(tx, queue, &key)? {
+        // A key that is held for a time is that of another declaration: it keeps nobody from being run again.
+        Some(Held { until: Some(_), .. }) => Ok(None),
+        Some(held) if is_same(id, &held.id)? => Ok(None),
+        Some(held) => Ok(Some(JobId::from_bytes(&held.id)?)),
+        None => {
+            debug_assert!(hold != WITHIN);
+            give(tx, queue, &key, id, None)?;
+            Ok(None)
+        }
+    }
+}
+
+fn is_same(id: &(impl ToSql + ?Sized), other: &[u8]) -> rusqlite::Result<bool> {
+    let value = id.to_sql()?;
+    let value = match &value {
+        rusqlite::types::ToSqlOutput::Borrowed(value) => *value,
+        rusqlite::types::ToSqlOutput::Owned(value) => value.into(),
+        _ => return Ok(false),
+    };
+    Ok(value == rusqlite::types::ValueRef::Blob(other))
+}
+
+/// A job comes back to wait. `None`: a younger job has its key, and this one has ended.
+pub(super) fn asked<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'a>) -> Result<Option<Leaving<'a>>, Failed> {
+    match younger(tx, queue, &job.id())? {
+        None => Ok(Some(job)),
+        Some(younger) => {
+            end::cancelled(tx, queue, job, Some(&superseded_by(&younger)))?;
+            Ok(None)
+        }
+    }
+}
+
+/// A job that has started gives its key back if it holds it until then.
+pub(crate) fn started(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
+    match keyed(tx, queue, id)? {
+        Some(keyed) if keyed.hold == UNTIL_STARTED => give_back_of(tx, queue, id, &keyed.key),
+        _ => Ok(()),
+    }
+}
+
+/// A job that has ended gives its key back, if it holds it and not for a time. `gone`: nothing of the job stays.
+pub(super) fn give_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), gone: bool) -> Result<(), Failed> {
+    const FORGET: &str = "DELETE FROM queue_keyed WHERE queue = ?1 AND id = ?2";
+    let Some(keyed) = keyed(tx, queue, id)? else { return Ok(()) };
+    if gone {
+        tx.sql(FORGET)?.execute(params![queue.key, id])?;
+    }
+    give_back_of(tx, queue, id, &keyed.key)
+}
+
+fn give_back_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), key: &[u8]) -> Result<(), Failed> {
+    const HOLDS: &str = "SELECT EXISTS (SELECT 1 FROM queue_keys WHERE queue = ?1 AND key = ?2 AND id = ?3 AND until IS NULL)";
+    if tx.sql(HOLDS)?.query_row(params![queue.key, key, id], |row| row.get(0))? {
+        free(tx, queue, key)?;
+    }
+    Ok(())
+}
+
+/// Nobody holds a key any more, but the job that was held for it.
+pub(crate) fn free(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> Result<(), Failed> {
+    const FREE: &str = "DELETE FROM queue_keys WHERE queue = ?1 AND key = ?2 RETURNING next";
+    let next: Option<Option<Bytes>> = tx.sql(FREE)?.query_row(params![queue.key, key], |row| row.get(0)).optional()?;
+    match next {
+        Some(Some(Bytes(next))) => follow(tx, queue, key, &next),
+        _ => Ok(()),
+    }
+}
+
+/// A job that is held gets its key, which is free, and waits as others do.
+pub(crate) fn follow(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &[u8]) -> Result<(), Failed> {
+    const DUE: &str = "SELECT pos FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3";
+    let due: Option<Number> = tx.sql(DUE)?.query_row(params![queue.key, id, HELD], |row| row.get(0)).optional()?;
+    if let Some(Number(at)) = due {
+        give(tx, queue, key, id, None)?;
+        wait_until(tx, queue, id, at)?;
+    }
+    Ok(())
+}
+
+/// A job that is held waits no longer.
+pub(super) fn unhold(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<()> {
+    const UNHOLD: &str = "UPDATE queue_keys SET next = NULL WHERE queue = ?1 AND key = ?2 AND next = ?3";
+    let Some(keyed) = keyed(tx, queue, id)? else { return Ok(()) };
+    tx.sql(UNHOLD)?.execute(params![queue.key, keyed.key, id]).map(drop)
+}
+
+/// A job that is held for nobody: it waits for whoever has the key now, or gets it.
+pub(crate) fn mend(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
+    const WAITS: &str = "UPDATE queue_keys SET next = ?3 WHERE queue = ?1 AND key = ?2 AND next IS NULL";
+    let found = keyed(tx, queue, id)?;
+    let held = match &found {
+        Some(keyed) => held(tx, queue, &keyed.key)?,
+        None => None,
+    };
+    match (found, held) {
+        (Some(keyed), None) => {
+            free(tx, queue, &keyed.key)?;
+            follow(tx, queue, &keyed.key, id)
+        }
+        (Some(keyed), Some(Held { until: None, next: None, .. })) => {
+            Ok(tx.sql(WAITS)?.execute(params![queue.key, keyed.key, id]).map(drop)?)
+        }
+        _ => Ok(wait_until(tx, queue, id, tx.now)?),
+    }
+}
+
+/// A job that waits takes its key, which nobody holds.
+pub(crate) fn retake(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
+    younger(tx, queue, id).map(drop)
+}
+
+/// Removes at most so many of the keys that were held for a time which is over, and brings a time back that no clock could have set.
+pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
+    if !tx.keyed() {
+        return Ok(0);
+    }
+    tx.sql(sql!("keys_clamp.sql"))?.execute(params![queue.key, tx.now, items])?;
+    tx.sql(sql!("keys_prune.sql"))?.execute(params![queue.key, tx.now, items])
+}

@@ -1,0 +1,178 @@
+//! Keys: what makes a job the only one of its kind in its queue.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use crate::{
+    address::JobId,
+    digest,
+    error::{Error, Result},
+};
+
+/// A key: 128 bits, made of the task and of the values that tell its jobs apart. As text it is 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UniqueKey([u8; UniqueKey::BYTES]);
+
+/// What tells the jobs of a task apart begins with one of these, so that a text is never taken for parameters.
+pub(crate) const GIVEN: u8 = 1;
+pub(crate) const OF_PARAMETERS: u8 = 2;
+
+impl UniqueKey {
+    /// The length of a key in storage.
+    pub const BYTES: usize = 16;
+
+    /// The key of a task's jobs with these encoded values. Keys of two tasks are never the same.
+    pub fn of(task: &str, values: &[u8]) -> Self {
+        let length = u32::try_from(task.len()).unwrap_or(u32::MAX).to_be_bytes();
+        let whole = digest::sha256([&length, task.as_bytes(), values].concat().as_slice());
+        let mut key = [0; UniqueKey::BYTES];
+        key.copy_from_slice(&whole[..UniqueKey::BYTES]);
+        UniqueKey(key)
+    }
+
+    /// The key that `.unique_key(key)` gives the jobs of a task.
+    pub fn given(task: &str, key: &str) -> Self {
+        UniqueKey::of(task, &[&[GIVEN], key.as_bytes()].concat())
+    }
+
+    /// Reads the form in storage; `None` if it has another length.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(UniqueKey)
+    }
+
+    /// The form in storage.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for UniqueKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for UniqueKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UniqueKey({self})")
+    }
+}
+
+impl FromStr for UniqueKey {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let read = |at: usize| text.get(2 * at..2 * at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let bytes: Option<Vec<u8>> = (0..UniqueKey::BYTES).map(read).collect();
+        let whole = text.len() == 2 * UniqueKey::BYTES && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let key = bytes.filter(|_| whole).and_then(|bytes| UniqueKey::from_bytes(&bytes));
+        key.ok_or_else(|| Error::invalid("unique key", text, "is not a key of 32 hexadecimal digits, as `jobs show` prints it"))
+    }
+}
+
+/// For how long a job holds its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hold {
+    /// Until the job has ended, whatever way.
+    #[default]
+    UntilEnded,
+    /// Until the job starts. A job that comes back to wait (retry, snooze) takes its key again, unless a younger job has it.
+    UntilStarted,
+    /// For this long from the enqueue on, whatever becomes of the job.
+    Within(Duration),
+}
+
+/// What becomes of a job whose key another job holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnConflict {
+    /// It is not stored: the job that holds the key is the answer.
+    #[default]
+    Skip,
+    /// The job that holds the key takes its payload and its time, if that job has not started. If it runs, the new job waits for its end, as by `BufferOne`.
+    Replace,
+    /// It runs once after the job that holds the key, with the newest payload. A job that has not started yet takes the new payload.
+    BufferOne,
+}
+
+/// The key of a job that is to be stored, and how it is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unique {
+    /// The key.
+    pub key: UniqueKey,
+    /// For how long the job holds it.
+    pub hold: Hold,
+    /// What becomes of the job if another one holds it. [`Hold::Within`] allows [`OnConflict::Skip`] alone.
+    pub on_conflict: OnConflict,
+    /// Whether [`OnConflict::Replace`] leaves the payload as it was first, and changes the time alone.
+    pub keep_payload: bool,
+    /// The longest time from the first enqueue for which later ones may put the job off.
+    pub max_wait: Option<Duration>,
+}
+
+impl Unique {
+    /// A key that is held until the job has ended; a second job is skipped.
+    pub fn new(key: UniqueKey) -> Self {
+        Unique { key, hold: Hold::UntilEnded, on_conflict: OnConflict::Skip, keep_payload: false, max_wait: None }
+    }
+
+    /// The same, held for this long.
+    #[must_use]
+    pub fn hold(mut self, hold: Hold) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// The same with another way out of a conflict.
+    #[must_use]
+    pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
+        self.on_conflict = on_conflict;
+        self
+    }
+}
+
+/// Who holds a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyHolder {
+    /// The job. A key that is held for a time may outlive it.
+    pub id: JobId,
+    /// Until when, in broker milliseconds since 1970, if it is held for a time.
+    pub until_ms: Option<i64>,
+    /// The job that waits in `held` until the key is free.
+    pub next: Option<JobId>,
+}
+
+impl KeyHolder {
+    /// A holder whose key nobody waits for.
+    pub fn new(id: JobId) -> Self {
+        KeyHolder { id, until_ms: None, next: None }
+    }
+}
+
+/// Why a job was cancelled that came back and found its key held by a younger one.
+pub fn superseded_by(id: &JobId) -> String {
+    format!("superseded by {id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_as_it_is_printed() {
+        let key = UniqueKey::of("mail.send", b"7");
+        assert_eq!(key.to_string().parse::<UniqueKey>().unwrap(), key);
+        assert_eq!(UniqueKey::from_bytes(key.as_bytes()), Some(key));
+        for wrong in ["", "7", &"x".repeat(32), &"+1".repeat(16), &"0".repeat(33)] {
+            assert!(wrong.parse::<UniqueKey>().unwrap_err().to_string().contains("32 hexadecimal"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn keys_of_two_tasks_are_two() {
+        assert_ne!(UniqueKey::of("a", b"bc"), UniqueKey::of("ab", b"c"));
+        assert_eq!(UniqueKey::of("a", b"x").to_string().len(), 32);
+    }
+}

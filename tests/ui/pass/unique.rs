@@ -1,0 +1,49 @@
+//! Every way to make jobs unique.
+#![allow(unused_variables, reason = "what the tasks do is not the point")]
+
+use queue_core::prelude::*;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    id: u64,
+    r#type: String,
+}
+
+#[task(unique)]
+async fn all(_user_id: u64) {}
+
+#[task(unique())]
+async fn nothing_said(user_id: u64) {}
+
+#[task(unique(by = []))]
+async fn one_at_a_time(user_id: u64, rate: f64) {}
+
+#[task(unique(by = [user_id, order.id, order.r#type], until = "started", on_conflict = "replace", payload = "first"))]
+async fn some(user_id: u64, order: Order, rate: f64, payload: String) {}
+
+#[task(queue = "mail", unique(by = [r#type,], within = "1h 30m"))]
+async fn keyword(r#type: Option<String>) {}
+
+#[task(unique(until = "ended", on_conflict = "buffer_one"), blocking)]
+fn once_more(numbers: Vec<u8>, place: (i8, [u16; 2])) {}
+
+#[derive(Task)]
+#[task(unique(by = [order.id], on_conflict = "skip"))]
+struct Send {
+    order: Order,
+}
+
+impl Handler for Send {
+    type Output = ();
+
+    async fn run(self, _: JobContext) {}
+}
+
+fn main() {
+    let unique = <some as queue_core::Task>::definition().unique.unwrap();
+    assert_eq!(unique.by, Some(&["user_id", "order.id", "order.type"][..]));
+    assert!(unique.keep_payload);
+    assert!(<all as queue_core::Task>::definition().unique.unwrap().by.is_none());
+    assert_eq!(<keyword as queue_core::Task>::definition().unique.unwrap().by, Some(&["type"][..]));
+}
