@@ -184,7 +184,7 @@ pub fn workers(bytes: &[u8]) {
 /// The histories of failures, of both brokers.
 pub fn failures(bytes: &[u8]) {
     #[cfg(feature = "sqlite")]
-    crate::sqlite::__fuzz_failures(bytes);
+    crate::sqlite::fuzzed::failures(bytes);
     #[cfg(feature = "redis")]
     crate::redis::__fuzz::failures(bytes);
     let _ = bytes;
@@ -217,7 +217,7 @@ pub fn url(bytes: &[u8]) {
         bounded(&problem);
     }
     #[cfg(feature = "sqlite")]
-    if let Some(problem) = crate::sqlite::__fuzz_url(text) {
+    if let Some(problem) = crate::sqlite::fuzzed::url(text) {
         bounded(&problem);
     }
 }

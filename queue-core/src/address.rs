@@ -57,6 +57,25 @@ impl JobId {
         JobId(Repr::Made(Uuid::now_v7()))
     }
 
+    /// The id of the job that a schedule makes for a tick: always the same for the same queue, schedule, tick and `salt`. Such ids are of a kind
+    /// of their own (UUIDv8), and sort by the time of the tick. `salt` is 0 for ticks, and a random number for a run that a person started.
+    pub fn of_tick(queue: &str, schedule: &str, tick_ms: i64, salt: u64) -> Self {
+        // FNV-1a, 128 bits.
+        let bytes = queue.bytes().chain([0]).chain(schedule.bytes()).chain([0]).chain(tick_ms.to_be_bytes()).chain(salt.to_be_bytes());
+        let hash = bytes.fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
+            (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+        });
+        let mut id = hash.to_be_bytes();
+        let [_, _, time @ ..] = tick_ms.max(0).to_be_bytes();
+        id[..6].copy_from_slice(&time);
+        JobId(Repr::Made(uuid::Builder::from_custom_bytes(id).into_uuid()))
+    }
+
+    /// True for an id of a schedule's job.
+    pub fn is_of_tick(&self) -> bool {
+        matches!(&self.0, Repr::Made(uuid) if uuid.get_version_num() == 8)
+    }
+
     /// An id given by the application: enqueuing it again is answered `Existing`, and stores no second job.
     ///
     /// # Errors
@@ -64,7 +83,11 @@ impl JobId {
     pub fn given(id: &str) -> Result<Self> {
         check_id(id)?;
         if made_from_text(id).is_some() {
-            return Err(Error::invalid("job id", id, "has the form of ids that the queue makes itself (UUIDv7); put a prefix before it"));
+            return Err(Error::invalid(
+                "job id",
+                id,
+                "has the form of ids that the queue makes itself (UUIDv7 and UUIDv8); put a prefix before it",
+            ));
         }
         Ok(JobId(Repr::Given(format!("={id}").into())))
     }
@@ -103,6 +126,9 @@ impl JobId {
     /// When a generated id was generated, in milliseconds since 1970 by its producer's clock.
     pub fn made_at_ms(&self) -> Option<u64> {
         match &self.0 {
+            Repr::Made(uuid) if uuid.get_version_num() == 8 => {
+                Some(uuid.as_bytes()[..6].iter().fold(0, |time, byte| time << 8 | u64::from(*byte)))
+            }
             Repr::Made(uuid) => uuid.get_timestamp().map(|t| {
                 let (seconds, nanos) = t.to_unix();
                 seconds * 1000 + u64::from(nanos) / 1_000_000
@@ -113,7 +139,7 @@ impl JobId {
 }
 
 fn made_from_text(text: &str) -> Option<Uuid> {
-    (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten().filter(|uuid| uuid.get_version_num() == 7)
+    (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten().filter(|uuid| matches!(uuid.get_version_num(), 7 | 8))
 }
 
 impl FromStr for JobId {
@@ -214,6 +240,27 @@ mod tests {
         assert_eq!(JobId::from_bytes(id.as_bytes()).unwrap(), id);
         assert_eq!(id.to_string().parse::<JobId>().unwrap(), id);
         assert!(!id.is_given());
+    }
+
+    #[test]
+    fn the_id_of_a_tick_is_always_the_same_and_of_a_kind_of_its_own() {
+        let tick = |queue, name, at, salt| JobId::of_tick(queue, name, at, salt);
+        let id = tick("reports", "nightly", 1_700_000_000_000, 0);
+        assert_eq!(id, tick("reports", "nightly", 1_700_000_000_000, 0));
+        assert_eq!(id.to_string(), "018bcfe5-6800-8bd1-8494-047748b9e893");
+        for other in [
+            tick("report", "snightly", 1_700_000_000_000, 0),
+            tick("reports", "nightly", 1_700_000_000_001, 0),
+            tick("reports", "nightly", 1_700_000_000_000, 1),
+            tick("reports", "weekly", 1_700_000_000_000, 0),
+        ] {
+            assert_ne!(id, other);
+        }
+        assert!(id.is_of_tick() && !id.is_given() && !JobId::make().is_of_tick());
+        assert_eq!((id.made_at_ms(), id.to_string().parse::<JobId>().unwrap()), (Some(1_700_000_000_000), id.clone()));
+        assert_eq!(JobId::from_bytes(id.as_bytes()).unwrap(), id);
+        assert!(id < tick("reports", "nightly", 1_700_000_001_000, 0), "they sort by time");
+        assert!(JobId::given(&id.to_string()).is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
         Arc, LazyLock,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use tokio::sync::Notify;
@@ -107,6 +107,7 @@ pub struct ContextInit {
     pub lease: LeaseClock,
     pub deadline: Option<Instant>,
     pub environment: Arc<Environment>,
+    pub scheduled_ms: Option<i64>,
 }
 
 impl ContextInit {
@@ -125,6 +126,7 @@ impl ContextInit {
             lease: LeaseClock::default(),
             deadline: None,
             environment,
+            scheduled_ms: None,
         }
     }
 }
@@ -193,6 +195,13 @@ impl JobContext {
     /// The attempt whose failure buries the job.
     pub fn max_attempts(&self) -> u32 {
         self.0.init.max_attempts
+    }
+
+    /// The tick of the schedule for which this job was made: its nominal time, whenever the job runs. `None`: no schedule made it. A job that
+    /// a person started with `run_now` has the time of that.
+    pub fn scheduled_for(&self) -> Option<SystemTime> {
+        let ms = u64::try_from(self.0.init.scheduled_ms?).ok()?;
+        UNIX_EPOCH.checked_add(Duration::from_millis(ms))
     }
 
     /// How many crashes the job was charged with: deaths of a process that held it.

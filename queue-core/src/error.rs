@@ -73,6 +73,9 @@ pub enum Error {
     /// No job has this address.
     #[error("there is no job `{0}`; it may have finished without retention")]
     NoSuchJob(String),
+    /// No schedule has this address.
+    #[error("there is no schedule `{0}`; `schedules list` has those that there are")]
+    NoSuchSchedule(String),
     /// A job that was enqueued without retention has ended, or was deleted: nobody can say how it ended.
     #[error(
         "job `{0}` has ended and nothing of it is kept, so its result cannot be known: it was enqueued without retention; \
@@ -238,6 +241,7 @@ impl Error {
             Error::IdConflict(_) => "id_conflict",
             Error::Unserved { .. } => "unserved",
             Error::NoSuchJob(_) => "no_such_job",
+            Error::NoSuchSchedule(_) => "no_such_schedule",
             Error::NotKept(_) => "not_kept",
             Error::WrongState { .. } => "wrong_state",
             Error::KeyHeld { .. } => "key_held",

@@ -167,6 +167,8 @@ mod priority;
 pub mod redis;
 #[doc(hidden)]
 pub mod registry;
+#[doc(hidden)]
+pub mod schedule;
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
 pub mod sqlite;
@@ -187,6 +189,9 @@ pub use self::broker::{
     KeyHolder, OnConflict, Priority, QueueStats, UniqueKey,
     history::{History, HistoryRow, HistorySpan, RunCounts, Times},
 };
+#[doc(inline)]
+pub use queue_calendar::{CatchUp, Overlap};
+
 pub use self::{
     address::{JobAddress, JobId},
     client::{Client, EnqueueAllError, Handle, Job, JobResult, Pending, RawJob, Stored},
@@ -202,6 +207,7 @@ pub use self::{
     middleware::{Middleware, Next},
     outcome::{CancelCause, Outcome, TaskFailure, TaskResult, TaskReturn},
     registry::Registry,
+    schedule::{Backfilled, Schedule, ScheduleAddress, ScheduleHappened, ScheduleRan, ScheduleRecord, Schedules},
     task::{Backoff, OnIsolation, Task, TaskDef, TaskOutput},
     test_context::TestContext,
 };

@@ -112,6 +112,8 @@ pub struct TaskDef {
     pub on_isolation: OnIsolation,
     /// How its jobs are unique, if they are.
     pub unique: Option<UniqueDef>,
+    /// The schedules that it declares.
+    pub schedules: &'static [ScheduleDef],
     /// The payload's parameters, in the order of the function.
     pub params: &'static [ParamDef],
     /// Turns a JSON object with its parameters into a payload.
@@ -136,6 +138,7 @@ impl TaskDef {
             retention: None,
             on_isolation: OnIsolation::Continue,
             unique: None,
+            schedules: &[],
             params: &[],
             payload_from_json,
             file: "",
@@ -148,6 +151,22 @@ impl fmt::Debug for TaskDef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "task `{}` ({}:{})", self.name, self.file, self.line)
     }
+}
+
+/// A schedule that a task declares with `#[task(schedule(..))]`.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the fields are the methods of `Schedule`")]
+pub struct ScheduleDef {
+    pub name: &'static str,
+    pub expression: &'static str,
+    pub tz: &'static str,
+    pub overlap: &'static str,
+    pub catch_up: &'static str,
+    pub window: Option<Duration>,
+    pub jitter: Duration,
+    pub pause_after_dead: u32,
+    /// The encoded parameters of its jobs.
+    pub payload: fn() -> Result<Vec<u8>>,
 }
 
 /// A payload parameter of a task.

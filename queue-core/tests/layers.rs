@@ -24,7 +24,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
     ("a task", &["key", "payload", "task"]),
     ("the broker contract", &["broker", "observe"]),
     ("the brokers", &["redis", "sqlite"]),
-    ("client and inspector", &["client", "draft", "inspector"]),
+    ("client and inspector", &["client", "draft", "inspector", "schedule"]),
     (
         "running a job",
         &["__fuzz", "__private", "context", "handler", "inject", "middleware", "parameter", "prelude", "registry", "test_context"],

@@ -64,6 +64,11 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
         quote!(payload.json(#key, &#access, &object)?;)
     });
     let needs = task.params.iter().zip(&accesses).filter(|(param, _)| !param.is_payload()).map(|(_, (access, _))| quote!(#access.needs()));
+    let schedules = task.options.schedules.iter().enumerate();
+    let schedules: Vec<_> = schedules.map(|(at, schedule)| schedule.expand(at, task_name, task.params, &core)).collect();
+    let schedule_items = schedules.iter().map(|(item, _)| item);
+    let schedule_definitions: Vec<&TokenStream> = schedules.iter().map(|(_, definition)| definition).collect();
+    let schedule_definitions = (!schedule_definitions.is_empty()).then(|| quote!(def.schedules = &[#(#schedule_definitions),*];));
     let assignments = task.options.assignments(&core);
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
     let (run_fn, end, refused) = if task.blocking {
@@ -82,6 +87,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
 
             #(#items)*
             #(#defaults)*
+            #(#schedule_items)*
             #inherent
 
             impl #core::Task for #name {
@@ -101,6 +107,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
             static __QUEUE_DEFINITION: #core::task::TaskDef = {
                 let mut def = #core::task::TaskDef::new(#task_name, __queue_from_json);
                 #assignments
+                #schedule_definitions
                 def.params = __QUEUE_PARAMS;
                 def.file = ::core::file!();
                 def.line = ::core::line!();

@@ -42,6 +42,11 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     if let Some(unique) = &options.unique {
         unique.check_params(&params, &mut problems);
     }
+    let written = function.sig.inputs.len();
+    // Of a parameter that has a mistake of its own nobody knows whether its value is missing.
+    if params.len() == written {
+        options.schedules.iter().for_each(|schedule| schedule.check(&params, &mut problems));
+    }
     let name = problems.take(options.task_name(&function.sig.ident));
     let (Some(name), Ok(())) = (name, problems.finish()) else {
         let error = problems.finish().err().map(Error::into_compile_error);

@@ -12,6 +12,7 @@ mod options;
 mod params;
 mod place;
 mod problems;
+mod schedule;
 mod suggest;
 mod unique;
 

@@ -11,9 +11,9 @@ use syn::{
     parse::{Parse, ParseStream, Parser},
 };
 
-use crate::{suggest::nearest, unique::Unique};
+use crate::{schedule::Schedule, suggest::nearest, unique::Unique};
 
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "name",
     "queue",
     "max_attempts",
@@ -25,13 +25,17 @@ const KNOWN: [&str; 12] = [
     "alias",
     "on_isolation",
     "unique",
+    "schedule",
     "crate",
 ];
 
 /// What other systems call the same thing.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 14] = [
     ("singleton", "unique"),
     ("unique_for", "unique"),
+    ("cron", "schedule"),
+    ("every", "schedule"),
+    ("periodic", "schedule"),
     ("retries", "max_attempts"),
     ("retry", "max_attempts"),
     ("max_retries", "max_attempts"),
@@ -58,6 +62,7 @@ pub(crate) struct Options {
     retention: Option<Duration>,
     pub blocking: Option<Span>,
     aliases: Vec<String>,
+    pub schedules: Vec<Schedule>,
     on_isolation: Option<Ident>,
     pub unique: Option<Unique>,
     krate: Option<Path>,
@@ -75,7 +80,7 @@ impl Options {
         while !input.is_empty() {
             let key = input.call(Ident::parse_any)?;
             let name = key.to_string();
-            if name != "alias" && seen.contains(&name) {
+            if !matches!(&*name, "alias" | "schedule") && seen.contains(&name) {
                 return Err(Error::new(key.span(), format!("`{name}` is given twice; keep one of the two")));
             }
             options.option(&key, &name, input)?;
@@ -109,6 +114,7 @@ impl Options {
             }
             "timeout" => self.timeout = Some(duration(&value(key, input, "\"30s\"")?, false)?),
             "retention" => self.retention = Some(duration(&value(key, input, "\"1h\"")?, false)?),
+            "schedule" => self.schedules.push(Schedule::parse(key, input)?),
             "backoff" => self.backoff = Some(backoff(key, input)?),
             "priority" => {
                 self.priority = Some(one_of(
@@ -252,7 +258,7 @@ pub(crate) fn one_of(text: &LitStr, option: &str, known: &[(&str, &str)]) -> Res
     }
 }
 
-fn checked_name(text: &LitStr) -> Result<String> {
+pub(crate) fn checked_name(text: &LitStr) -> Result<String> {
     let value = text.value();
     if is_name(&value) { Ok(value) } else { Err(Error::new(text.span(), "a name has 1 to 128 letters, digits, `.`, `_` or `-`")) }
 }

@@ -39,9 +39,10 @@ use queue_core::{
     address::check_name,
     alarm::Alarm,
     broker::{
-        Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, DynBroker,
-        Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobState, KeyHolder, LAST, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats,
-        Reclaimed, Register, Registered, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability,
+        DynBroker, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobState, KeyHolder, LAST, MAX_ITEMS, OverdueLane, OverdueLanes,
+        QueueStats, Reclaimed, Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage, SetSchedule, StoredJob, StoredPage,
+        SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -62,6 +63,8 @@ struct Queue {
     model: Model,
     /// One for each listener: tokio leaves to chance in which order the listeners of one are woken.
     listeners: Vec<Announcer>,
+    /// The same for those who make the ticks of its schedules.
+    tickers: Vec<Announcer>,
     registered: bool,
 }
 
@@ -109,13 +112,10 @@ impl MemoryBroker {
         queue.model.now = self.clock.now_ms();
         let done = work(&mut queue.model);
         if let Some(at) = queue.model.take_announcement() {
-            let wait = u64::try_from(at.saturating_sub(queue.model.now)).unwrap_or(0);
-            let due = (wait > 0).then(|| Instant::now().checked_add(Duration::from_millis(wait))).flatten().map(Instant::into_std);
-            // Beyond all calendars: nobody has to hear of it.
-            if wait == 0 || due.is_some() {
-                queue.listeners.retain(Announcer::is_heard);
-                queue.listeners.iter().for_each(|listener| listener.announce(due));
-            }
+            announce(&mut queue.listeners, at, queue.model.now);
+        }
+        if let Some(at) = queue.model.take_tick_announcement() {
+            announce(&mut queue.tickers, at, queue.model.now);
         }
         done
     }
@@ -126,6 +126,16 @@ impl MemoryBroker {
             queue.model.now = now;
             work(&queue.model)
         })
+    }
+}
+
+fn announce(listeners: &mut Vec<Announcer>, at: i64, now: i64) {
+    let wait = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
+    let due = (wait > 0).then(|| Instant::now().checked_add(Duration::from_millis(wait))).flatten().map(Instant::into_std);
+    // Beyond all calendars: nobody has to hear of it.
+    if wait == 0 || due.is_some() {
+        listeners.retain(Announcer::is_heard);
+        listeners.iter().for_each(|listener| listener.announce(due));
     }
 }
 
@@ -228,10 +238,28 @@ impl Broker for MemoryBroker {
         Ok(())
     }
 
+    async fn due_schedules(&self, queue: &str, limit: usize) -> Result<DueSchedules> {
+        Ok(self.transition(queue, |model| model.due_schedules(limit.clamp(1, MAX_ITEMS))))
+    }
+
+    async fn set_schedule(&self, request: &SetSchedule) -> Result<ScheduleAnswer> {
+        request.check()?;
+        let answer = self.transition(&request.queue, |model| model.set_schedule(request));
+        self.lock().entry(request.queue.to_string()).or_default().registered = true;
+        Ok(answer)
+    }
+
     fn hints(&self, queue: &str) -> Hints {
         let announcer = Announcer::new();
         let hints = announcer.hints();
         self.lock().entry(queue.to_owned()).or_default().listeners.push(announcer);
+        hints
+    }
+
+    fn tick_hints(&self, queue: &str) -> Hints {
+        let announcer = Announcer::new();
+        let hints = announcer.hints();
+        self.lock().entry(queue.to_owned()).or_default().tickers.push(announcer);
         hints
     }
 
@@ -273,6 +301,17 @@ impl Inspect for MemoryBroker {
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         Ok(self.read(queue, |model| model.jobs.get(id).map(|job| job.record(id))))
+    }
+
+    async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {
+        let now_ms = self.clock.now_ms();
+        Ok(self.lock().get_mut(queue).map_or_else(
+            || SchedulePage::new(now_ms, Vec::new(), None),
+            |queue| {
+                queue.model.now = now_ms;
+                queue.model.list_schedules(which)
+            },
+        ))
     }
 
     async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {

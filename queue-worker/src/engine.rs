@@ -19,6 +19,7 @@ use queue_core::{
     middleware::Stack,
     outcome::panic_text,
     registry::Registry,
+    schedule::Prepared,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     arrival,
     config::{QueueConfig, Settings},
+    declarer::Declarer,
     duty::{Restarts, Supervisor},
     error::WorkerError,
     hints::Hints,
@@ -41,6 +43,7 @@ use crate::{
     run as runner,
     shutdown::Stage,
     tallies::Tallies,
+    ticker::Ticker,
     time::now,
     worker::Stopped,
 };
@@ -56,6 +59,8 @@ pub(crate) struct Plan {
     pub(crate) health: Option<SocketAddr>,
     /// What it was told to be.
     pub(crate) release: Option<String>,
+    /// The schedules that its code declares.
+    pub(crate) schedules: Vec<Prepared>,
 }
 
 /// What all parts of a running worker share.
@@ -71,6 +76,10 @@ pub(crate) struct Shared {
     pub(crate) middleware: Stack,
     pub(crate) tasks: HashMap<&'static str, Known>,
     pub(crate) queues: Vec<Arc<str>>,
+    /// Which of them have, or had, schedules.
+    pub(crate) has_schedules: Vec<AtomicBool>,
+    /// The schedules that its code declares.
+    pub(crate) schedules: Vec<Prepared>,
     /// How many jobs run.
     pub(crate) running: AtomicUsize,
     /// How many of them should have ended and do not.
@@ -113,6 +122,8 @@ impl Shared {
             middleware: plan.middleware.clone(),
             tasks: registry.names().filter_map(known).collect(),
             queues: plan.queues.iter().map(|queue| queue.name.as_str().into()).collect(),
+            has_schedules: plan.queues.iter().map(|_| AtomicBool::new(false)).collect(),
+            schedules: plan.schedules.clone(),
             running: AtomicUsize::new(0),
             stuck: AtomicUsize::new(0),
             finished: AtomicU64::new(0),
@@ -141,6 +152,7 @@ impl Shared {
             middleware: Stack::default(),
             health: None,
             release: None,
+            schedules: Vec::new(),
         };
         Arc::new(Shared::new(&plan, WorkerInfo::default(), "alone"))
     }
@@ -215,6 +227,14 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     duties.start({
         let shared = shared.clone();
         move || Historian::new(shared.clone())
+    });
+    duties.start({
+        let shared = shared.clone();
+        move || Declarer::new(shared.clone())
+    });
+    duties.start({
+        let shared = shared.clone();
+        move || Ticker::new(shared.clone())
     });
     duties.start({
         let (shared, events) = (shared.clone(), events.clone());

@@ -72,6 +72,7 @@ mod block_on;
 #[cfg(feature = "cli")]
 mod cli;
 mod config;
+mod declarer;
 mod duty;
 mod engine;
 mod error;
@@ -94,6 +95,7 @@ mod reclaimer;
 mod run;
 mod shutdown;
 mod tallies;
+mod ticker;
 mod time;
 mod tuning;
 mod worker;
@@ -128,3 +130,7 @@ struct AboutUpgrades;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/unique.md")]
 struct AboutUniqueJobs;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/schedules.md")]
+struct AboutSchedules;

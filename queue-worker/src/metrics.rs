@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const METRICS: [Metric; 15] = [
+pub(crate) const METRICS: [Metric; 18] = [
     ("queue_jobs", Kind::Gauge, &["queue", "state"], "jobs in this state"),
     ("queue_oldest_ready_seconds", Kind::Gauge, &["queue"], "age of the oldest ready job; 0 if none is ready, or it is not known"),
     ("queue_workers", Kind::Gauge, &["queue"], "workers that serve the queue"),
@@ -53,6 +53,9 @@ pub(crate) const METRICS: [Metric; 15] = [
     ("queue_run_seconds", Kind::Histogram, &["queue", "task"], "how long a run took"),
     ("queue_reclaims_total", Kind::Counter, &["queue"], "jobs of dead workers that this worker took back"),
     ("queue_crashes_total", Kind::Counter, &["queue"], "of these, jobs that were charged with a crash"),
+    ("queue_schedule_ticks_total", Kind::Counter, &["queue"], "ticks of schedules that this worker has made"),
+    ("queue_schedule_lateness_seconds", Kind::Histogram, &["queue"], "from the time of a tick to its job"),
+    ("queue_schedule_skipped_total", Kind::Counter, &["queue"], "ticks that this worker has skipped"),
     ("queue_enqueue_refused_total", Kind::Counter, &["reason"], "enqueues of this process that the broker refused or did not answer"),
     ("queue_broker_calls_total", Kind::Counter, &["verb", "outcome"], "calls to the broker, by outcome"),
     ("queue_broker_call_seconds", Kind::Histogram, &["verb"], "how long calls to the broker took"),
@@ -110,6 +113,14 @@ pub(crate) fn reclaimed(queue: &str, jobs: usize, crashed: usize) {
     metrics::counter!("queue_crashes_total", "queue" => queue.to_owned()).increment(crashed as u64);
 }
 
+/// Ticks of a schedule were made or skipped.
+pub(crate) fn ticked(queue: &str, late: &[Duration], skipped: u64) {
+    metrics::counter!("queue_schedule_ticks_total", "queue" => queue.to_owned()).increment(late.len() as u64);
+    metrics::counter!("queue_schedule_skipped_total", "queue" => queue.to_owned()).increment(skipped);
+    let seconds = metrics::histogram!("queue_schedule_lateness_seconds", "queue" => queue.to_owned());
+    late.iter().for_each(|late| seconds.record(*late));
+}
+
 /// The broker answers again. It is rare.
 pub(crate) fn reconnected() {
     metrics::counter!("queue_broker_reconnects_total").increment(1);
@@ -158,7 +169,10 @@ pub(crate) fn start(duties: &Supervisor, shared: &Arc<Shared>) {
     // What never happened is told as zero: a rate needs a beginning.
     metrics::counter!("queue_broker_reconnects_total").increment(0);
     metrics::counter!("queue_enqueue_refused_total", "reason" => "broker_full").increment(0);
-    shared.queues.iter().for_each(|queue| reclaimed(queue, 0, 0));
+    for queue in &shared.queues {
+        reclaimed(queue, 0, 0);
+        ticked(queue, &[], 0);
+    }
     let shared = shared.clone();
     duties.start(move || Gauges { shared: shared.clone(), handles: HashMap::new(), began: false });
 }

@@ -22,6 +22,8 @@ impl TaskMetrics {
 
 pub(crate) fn reclaimed(_: &str, _: usize, _: usize) {}
 
+pub(crate) fn ticked(_: &str, _: &[std::time::Duration], _: u64) {}
+
 pub(crate) fn reconnected() {}
 
 pub(crate) fn observed(client: &Client) -> Client {

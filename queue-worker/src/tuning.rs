@@ -122,6 +122,25 @@ pub(crate) const AUDIT: u32 = 5;
 /// Repairs that get a line each in one round; the others are one line.
 pub(crate) const TOLD: usize = 10;
 
+/// Queues that are asked at once for due schedules, and schedules of one answer. One tick costs two calls, and a thousand that are due in one
+/// second are spread over the workers.
+pub(crate) const TICKS_TOGETHER: usize = 64;
+
+/// The schedules of a queue are not waited for longer than this: those of other queues are due, too.
+pub(crate) const TICK_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Between two questions for due schedules where there are some, at most: the announcement of a new one may be lost.
+pub(crate) const SCHEDULES_ASKED: Duration = Duration::from_secs(30);
+
+/// The same where there are none, as far as is known.
+pub(crate) const SCHEDULES_SOUGHT: Duration = Duration::from_secs(600);
+
+/// Between two looks at what workers declare: a rollback takes effect within about so long.
+pub(crate) const DECLARED_AGAIN: Duration = Duration::from_secs(60);
+
+/// The declaration of the schedules of a queue is not waited for longer than this.
+pub(crate) const CALL_PATIENCE: Duration = Duration::from_secs(30);
+
 /// Between two looks at the depth of queues for metrics, about: as often as Prometheus asks, by default.
 #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "for metrics"))]
 pub(crate) const QUEUES_READ: Duration = Duration::from_secs(15);

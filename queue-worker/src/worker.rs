@@ -8,7 +8,7 @@ mod limits;
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use queue_core::{
-    Backoff, Client, Middleware,
+    Backoff, Client, Middleware, Schedule,
     context::{DataMap, Environment},
     handler::Runnable,
     middleware::Stack,
@@ -55,6 +55,7 @@ pub struct Worker {
     middleware: Stack,
     health: Option<SocketAddr>,
     release: Option<String>,
+    schedules: Vec<Schedule>,
 }
 
 /// What a worker did and left when it stopped.
@@ -90,6 +91,7 @@ impl Worker {
             middleware: Stack::default(),
             health: None,
             release: None,
+            schedules: Vec::new(),
         }
     }
 
@@ -247,6 +249,14 @@ impl Worker {
         self
     }
 
+    /// Declares a schedule, which is stored in the broker when the worker starts. Workers of the same release declare the same. If a later
+    /// release declares another definition, that holds as long as a worker of it lives. What a person sets at run time outlives both. A
+    /// schedule that no live worker has declared for an hour is paused.
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedules.push(schedule);
+        self
+    }
+
     /// The client of its broker.
     pub fn client(&self) -> &Client {
         &self.client
@@ -336,6 +346,7 @@ impl Worker {
 
     async fn run_until(self, stop: impl AsyncFnOnce(&Control)) -> Result<Stopped, WorkerError> {
         self.check()?;
+        let schedules = self.declared().map_err(WorkerError::Setup)?;
         let queues = self.served();
         self.tell_what_is_odd(&queues);
         let client = metrics::observed(&self.client);
@@ -349,6 +360,7 @@ impl Worker {
             middleware: self.middleware,
             health: self.health,
             release: identity::release(self.release.as_deref()),
+            schedules,
         };
         let (control, stage) = Control::new();
         let stopping = async {

@@ -7,16 +7,20 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use common::{Probe, ask, free_address, memory, run, until, worker};
-use queue_core::prelude::*;
+use queue_core::{Schedule, prelude::*};
 
 #[task(queue = "metered", max_attempts = 2, backoff(base = "1ms"))]
 async fn metered(fails: bool, probe: Data<Probe>) -> Result<(), String> {
     probe.note("ran");
     if fails { Err("it was told to".to_owned()) } else { Ok(()) }
 }
+
+#[task(queue = "ticking")]
+async fn ticking() {}
 
 /// The rows of the page: name, and kind and labels.
 fn page() -> BTreeMap<String, (String, BTreeSet<String>)> {
@@ -51,6 +55,7 @@ async fn what_the_page_lists_is_what_a_worker_tells() {
     for fails in [false, false, true] {
         metered::job(fails).enqueue(&client).await.unwrap();
     }
+    client.schedules().upsert(Schedule::every("often", Duration::from_secs(1)).job(ticking::job())).await.unwrap();
     run(worker(&client, &probe).health(address), async {
         probe.noted("ran", 4).await;
         let wanted = [
@@ -64,6 +69,9 @@ async fn what_the_page_lists_is_what_a_worker_tells() {
             r#"queue_events_total{queue="metered",event="enqueued"} 3"#,
             r#"queue_broker_calls_total{verb="turn",outcome="ok"}"#,
             r#"queue_broker_reconnects_total 0"#,
+            r#"queue_schedule_ticks_total{queue="ticking"} 1"#,
+            r#"queue_schedule_skipped_total{queue="ticking"} 0"#,
+            r#"queue_schedule_lateness_seconds_count{queue="ticking"} 1"#,
         ];
         until("all of it to be told", || async {
             let told = ask(address, "GET /metrics").await;

@@ -11,7 +11,7 @@ use queue_core::{
     HistorySpan, JobId,
     broker::{
         Audit, Change, Confirm, CrashRule, Durability, DynBroker, Enqueue, Extend, JobState, NewJob, PartyName, ProcessId, Register,
-        SweepLimits, Turn, UniqueKey, history::Report,
+        ScheduleList, SetSchedule, SweepLimits, Turn, UniqueKey, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -89,6 +89,9 @@ async fn every_verb_is_counted_by_its_name() {
     let key = UniqueKey::of("double", b"key");
     broker.key_holder(QUEUE, &key).await.unwrap();
     broker.release_key(QUEUE, &key).await.unwrap();
+    broker.schedules(QUEUE, &ScheduleList::Declared).await.unwrap();
+    broker.due_schedules(QUEUE, 1).await.unwrap();
+    broker.set_schedule(&SetSchedule::new(QUEUE, "nobody", 0, None)).await.unwrap();
     broker.change(QUEUE, Change::Delete, None, &[id]).await.unwrap();
     broker.set_paused(QUEUE, false).await.unwrap();
     broker.audit(QUEUE, Audit { repair: false, thorough: true }).await.unwrap();

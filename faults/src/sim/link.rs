@@ -14,8 +14,9 @@ use fastrand::Rng;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
-        Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, Enqueue, Enqueued, Extend, Extended, Hints,
-        Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, SweepLimits, Swept, Turn, TurnAnswer, history::Report,
+        Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, DueSchedules, Enqueue, Enqueued, Extend,
+        Extended, Hints, Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, ScheduleAnswer, SetSchedule, SweepLimits,
+        Swept, Turn, TurnAnswer, history::Report,
     },
     delegate_broker, delegate_inspect,
 };
@@ -134,7 +135,7 @@ impl fmt::Debug for Link {
 
 #[async_trait]
 impl Broker for Link {
-    delegate_broker!(self.broker, only alarm, durability, condition, __sealed);
+    delegate_broker!(self.broker, only alarm, durability, condition, tick_hints, __sealed);
 
     fn info(&self) -> BrokerInfo {
         BrokerInfo::new("simulated", "simulated")
@@ -213,6 +214,16 @@ impl Broker for Link {
     async fn report(&self, report: &Report) -> Result<()> {
         let (broker, report) = (self.broker.clone(), report.clone());
         self.call(async move { broker.report(&report).await }).await
+    }
+
+    async fn due_schedules(&self, queue: &str, limit: usize) -> Result<DueSchedules> {
+        let (broker, queue) = (self.broker.clone(), queue.to_owned());
+        self.call(async move { broker.due_schedules(&queue, limit).await }).await
+    }
+
+    async fn set_schedule(&self, request: &SetSchedule) -> Result<ScheduleAnswer> {
+        let (broker, request) = (self.broker.clone(), request.clone());
+        self.call(async move { broker.set_schedule(&request).await }).await
     }
 
     fn hints(&self, queue: &str) -> Hints {

@@ -75,7 +75,10 @@ macro_rules! delegate_broker {
             async reclaim['a, 'b](queue: &'a str, rule: &'b $crate::broker::CrashRule) -> $crate::Result<$crate::broker::Reclaimed>;
             async sweep['a, 'b](queue: &'a str, limits: &'b $crate::broker::SweepLimits) -> $crate::Result<$crate::broker::Swept>;
             async report['a](report: &'a $crate::broker::history::Report) -> $crate::Result<()>;
+            async due_schedules['a](queue: &'a str, limit: usize) -> $crate::Result<$crate::broker::DueSchedules>;
+            async set_schedule['a](request: &'a $crate::broker::SetSchedule) -> $crate::Result<$crate::broker::ScheduleAnswer>;
             fn hints['a](queue: &'a str) -> $crate::broker::Hints;
+            fn tick_hints['a](queue: &'a str) -> $crate::broker::Hints;
             fn __sealed[](seal: $crate::broker::sealed::Seal) -> ();
         }
     };
@@ -94,6 +97,7 @@ macro_rules! delegate_inspect {
                 -> $crate::Result<$crate::broker::history::History>;
             async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::StoredPage>;
             async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
+            async schedules['a, 'b](queue: &'a str, which: &'b $crate::broker::ScheduleList) -> $crate::Result<$crate::broker::SchedulePage>;
             async change['a, 'b, 'c](queue: &'a str, change: $crate::broker::Change, reason: Option<&'b str>, ids: &'c [$crate::JobId])
                 -> $crate::Result<Vec<$crate::broker::Changed>>;
             async key_holder['a, 'b](queue: &'a str, key: &'b $crate::broker::UniqueKey) -> $crate::Result<Option<$crate::broker::KeyHolder>>;
@@ -157,7 +161,10 @@ macro_rules! __delegate_listed {
     ($how:ident reclaim [reclaim $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident sweep [sweep $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident report [report $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident due_schedules [due_schedules $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident set_schedule [set_schedule $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident hints [hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident tick_hints [tick_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident queues [queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident workers [workers $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
@@ -165,6 +172,7 @@ macro_rules! __delegate_listed {
     ($how:ident history [history $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident list [list $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident show [show $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident schedules [schedules $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident change [change $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident key_holder [key_holder $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident release_key [release_key $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

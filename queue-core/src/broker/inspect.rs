@@ -5,7 +5,8 @@ use std::{fmt, str::FromStr};
 use async_trait::async_trait;
 
 use super::{
-    Audit, BuryReason, Change, Changed, Damage, KeyHolder, Priority, QueueStats, UniqueKey, WorkerRecord, failed_releases,
+    Audit, BuryReason, Change, Changed, Damage, KeyHolder, Priority, QueueStats, ScheduleList, SchedulePage, UniqueKey, WorkerRecord,
+    failed_releases,
     history::{History, HistorySpan},
     stored_release,
 };
@@ -255,6 +256,9 @@ pub trait Inspect: Send + Sync {
 
     /// Everything about one job; `None` if the broker does not have it.
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
+
+    /// Schedules of a queue, with their definitions and states.
+    async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage>;
 
     /// Changes jobs as a person wants. One answer per id, in order. A cancel keeps the `reason` as the note of the job; other changes have none.
     async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>>;

@@ -36,6 +36,7 @@ pub mod history;
 mod inspect;
 mod lease;
 mod party;
+mod schedule;
 mod stats;
 mod sweep;
 mod turn;
@@ -48,8 +49,8 @@ use async_trait::async_trait;
 pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
-    audit::*, change::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, stats::*, sweep::*, turn::*,
-    worker::*,
+    audit::*, change::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, schedule::*, stats::*,
+    sweep::*, turn::*, worker::*,
 };
 use crate::{alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{priority::Priority, unique::*};
@@ -172,6 +173,21 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// Announcements that `ready` of a queue is no longer empty, or that a job has become the earliest to be due. A hint may be lost
     /// or wrong; only a poll is certain.
     fn hints(&self, queue: &str) -> Hints;
+
+    /// The schedules of a queue that are due, at most `limit`, the first due first. They are handed out: for [`HANDED_OUT`] nobody else gets
+    /// them, so that of many workers one ticks. That saves work and no more: what they decide is compared when it is
+    /// [set](Self::set_schedule).
+    async fn due_schedules(&self, queue: &str, limit: usize) -> Result<DueSchedules>;
+
+    /// Changes a schedule and stores the jobs of its ticks, in one transition, if its state is the one that was read. The jobs of a request
+    /// are no producer's: their ids decide whether they exist.
+    ///
+    /// # Errors
+    /// `BrokerFull` for a request with jobs or a definition, and then nothing was written.
+    async fn set_schedule(&self, request: &SetSchedule) -> Result<ScheduleAnswer>;
+
+    /// Announcements that a schedule of a queue is due at a time before all others, or now. A hint may be lost.
+    fn tick_hints(&self, queue: &str) -> Hints;
 
     #[doc(hidden)]
     fn __sealed(&self, _: sealed::Seal);

@@ -59,6 +59,11 @@ impl WorkerInfo {
         &self.encoded
     }
 
+    /// The release that it tells, as it is stored: cut.
+    pub fn release(&self) -> String {
+        decode(&self.stored(0)).map(|stored| stored.3).unwrap_or_default()
+    }
+
     /// The record as stored, with the broker's time of the registration in milliseconds since 1970.
     pub fn stored(&self, since_ms: i64) -> Vec<u8> {
         let mut record = self.encoded.to_vec();

@@ -172,6 +172,19 @@ impl<T: Task> Job<T> {
         self.options.queue.as_deref().unwrap_or(usual)
     }
 
+    /// The same job without its type, as a schedule keeps it. Its ticks ask for no key: a schedule has its own word for what becomes of a job
+    /// while another one runs.
+    pub(crate) fn into_raw(self) -> Result<RawJob> {
+        let task = T::definition();
+        let mut options = self.options;
+        if options.unique.is_some() {
+            let way_out = "is not for the job of a schedule: `overlap` says what a tick does while the last job has not ended";
+            return Err(Error::invalid("unique_key", task.name, way_out));
+        }
+        options.priority = options.priority.or(Some(task.priority));
+        Ok(RawJob { task: task.name.to_owned(), default_queue: task.queue.to_owned(), payload: self.payload?, unique: None, options })
+    }
+
     pub(super) fn prepare(self, task: &'static TaskDef, on_enqueue: &EnqueueStack) -> Result<Prepared> {
         prepare(&Known::of(task), &self.payload?, self.options, on_enqueue)
     }
@@ -222,6 +235,28 @@ impl RawJob {
     /// The queue that was chosen for it, or else that of its task.
     pub(super) fn its_queue(&self) -> &str {
         self.options.queue.as_deref().unwrap_or(&self.default_queue)
+    }
+
+    /// A job of a known task, with the queue and priority of its definition, and with these encoded parameters.
+    pub(crate) fn of_task(task: &'static TaskDef, payload: Vec<u8>) -> Self {
+        let mut job = RawJob::new(task.name, payload).priority(task.priority);
+        task.queue.clone_into(&mut job.default_queue);
+        job
+    }
+
+    /// The queue into which it goes, and what is stored of it. Only for a job that leaves its time and its id to others.
+    pub(crate) fn template(self, on_enqueue: &EnqueueStack) -> Result<(Arc<str>, NewJob)> {
+        let takes =
+            |field, what: &str| Err(Error::invalid(field, what, "cannot be set on the job of a schedule, which says when its jobs start"));
+        if let Some(id) = &self.options.id {
+            return Err(Error::invalid("job id", id, "cannot be given to the job of a schedule: each tick makes a job of its own"));
+        }
+        let prepared = self.prepare(on_enqueue)?;
+        match prepared.job.due {
+            Due::Now => Ok((prepared.address.queue, prepared.job)),
+            Due::After(delay) => takes("delay", &format!("{delay:?}")),
+            Due::AtMs(at) => takes("at", &at.to_string()),
+        }
     }
 
     pub(super) fn prepare(self, on_enqueue: &EnqueueStack) -> Result<Prepared> {
@@ -325,56 +360,4 @@ fn now_ms() -> u128 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    fn problem(job: RawJob) -> String {
-        job.prepare(&EnqueueStack::default()).unwrap_err().to_string()
-    }
-
-    fn job() -> RawJob {
-        RawJob::new("task", vec![0x80])
-    }
-
-    #[test]
-    fn a_value_out_of_range_is_refused_by_name() {
-        assert!(problem(job().delay(Duration::MAX)).starts_with("delay "));
-        assert!(problem(job().timeout(Duration::ZERO)).starts_with("timeout "));
-        assert!(problem(job().retention(Duration::MAX)).starts_with("retention "));
-        assert!(problem(job().max_attempts(0)).starts_with("max_attempts "));
-        assert!(problem(job().queue("a b")).starts_with("queue `a b` "));
-        assert!(problem(job().id("")).starts_with("job id "));
-        assert!(problem(job().at(UNIX_EPOCH + LONGEST * 3)).starts_with("at "));
-        assert!(problem(job().unique_key("")).starts_with("unique_key "));
-        assert!(problem(job().debounce(Duration::MAX).unique_key("k")).starts_with("debounce "));
-        assert!(problem(job().header("big", "x".repeat(10_000))).starts_with("headers "));
-        assert!(problem(RawJob::new("no/task", vec![0x80])).starts_with("task "));
-    }
-
-    #[test]
-    fn a_depth_bomb_and_a_payload_over_the_cap_are_refused() {
-        let mut bomb = vec![0x91; 100_000];
-        bomb.push(0xc0);
-        assert!(matches!(RawJob::new("task", bomb).prepare(&EnqueueStack::default()), Err(Error::Encode { .. })));
-        let payload = crate::codec::encode(&BTreeMap::from([("text", "x".repeat(300_000))])).unwrap();
-        assert!(matches!(RawJob::new("task", payload).prepare(&EnqueueStack::default()), Err(Error::PayloadTooLarge { .. })));
-    }
-
-    #[test]
-    fn a_payload_that_is_no_map_is_refused() {
-        for payload in [vec![], vec![0x90], vec![0xc0], vec![0x80, 0x80]] {
-            assert!(matches!(RawJob::new("task", payload).prepare(&EnqueueStack::default()), Err(Error::Encode { .. })));
-        }
-    }
-
-    #[test]
-    fn the_job_goes_before_the_default() {
-        let prepared = job().queue("mail").priority(Priority::High).id("order-1").prepare(&EnqueueStack::default()).unwrap();
-        assert_eq!(prepared.address.to_string(), "mail/order-1");
-        assert_eq!(prepared.job.priority, Priority::High);
-        assert_ne!(prepared.job.digest, 0);
-        assert_eq!(job().prepare(&EnqueueStack::default()).unwrap().address.queue.as_ref(), DEFAULT_QUEUE);
-    }
-}
+mod tests;

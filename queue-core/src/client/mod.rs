@@ -34,6 +34,7 @@ use crate::{
     inspector::Inspector,
     io::BoxFuture,
     observe::{Observe, Observed, spans},
+    schedule::Schedules,
     task::Task,
 };
 pub use crate::{broker::LONGEST, pending::Pending};
@@ -291,6 +292,11 @@ impl Client {
         Inspector::new(self.0.broker.clone(), self.0.deadline)
     }
 
+    /// Defines, lists and changes schedules.
+    pub fn schedules(&self) -> Schedules {
+        Schedules::new(self.clone())
+    }
+
     /// Stores a job. After `Ok`, the job will run, or a person can read why not.
     ///
     /// A single call leaves at once. While calls to a queue are in flight, further calls gather and leave together.
@@ -339,7 +345,7 @@ impl Client {
         self.enqueue_prepared(prepared, span).await.map(|(address, stored, _)| (address, stored))
     }
 
-    fn on_enqueue(&self) -> &EnqueueStack {
+    pub(crate) fn on_enqueue(&self) -> &EnqueueStack {
         &self.0.on_enqueue
     }
 

@@ -180,7 +180,7 @@ fn ms(duration: Duration) -> u64 {
 }
 
 /// In UTC, to the millisecond. Years after 9999 have no such form and become null.
-fn utc<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn utc<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
     const LAST: Duration = Duration::from_millis(253_402_300_799_999);
     let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).filter(|since| *since <= LAST);
     since.map(|since| humantime::format_rfc3339_millis(UNIX_EPOCH + since).to_string()).serialize(serializer)

@@ -8,6 +8,7 @@ mod record;
 mod walk;
 mod workers;
 
+pub(crate) use self::json::utc;
 pub use self::{
     filter::Filter,
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},

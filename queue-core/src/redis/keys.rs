@@ -34,6 +34,11 @@
 //! | `history` | hash | task, NUL, and a minute or hour in a circle → what happened then |
 //! | `tasks` | hash | task with a history → the hour in which it was last heard of |
 //! | `reporters` | hash | worker → number and hour of its last report |
+//! | `schedules`, `states` | hash | schedule → its definition, its state |
+//! | `ticks` | sorted set | schedules by the time at which they are due |
+//! | `declared` | set | schedules that code declares |
+//! | `ticked` | hash | id of a schedule's job that has not ended → run and schedule |
+//! | `backfilled` | sorted set | ids that a backfill or a person made, by time |
 //! | `hint` | channel | announcements |
 //!
 //! Beside them there is one set for all queues, `queues`, with their names.
@@ -85,6 +90,12 @@ pub(in crate::redis) enum Kind {
     History,
     Tasks,
     Reporters,
+    Schedules,
+    States,
+    Ticks,
+    Declared,
+    Ticked,
+    Backfilled,
     Hint,
 }
 
@@ -135,6 +146,12 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::History,
     Kind::Tasks,
     Kind::Reporters,
+    Kind::Schedules,
+    Kind::States,
+    Kind::Ticks,
+    Kind::Declared,
+    Kind::Ticked,
+    Kind::Backfilled,
 ];
 
 impl Kind {
@@ -183,6 +200,12 @@ impl Kind {
             Kind::History => "history",
             Kind::Tasks => "tasks",
             Kind::Reporters => "reporters",
+            Kind::Schedules => "schedules",
+            Kind::States => "states",
+            Kind::Ticks => "ticks",
+            Kind::Declared => "declared",
+            Kind::Ticked => "ticked",
+            Kind::Backfilled => "backfilled",
             Kind::Hint => "hint",
         }
     }
@@ -212,8 +235,10 @@ impl Kind {
             | Kind::Leases
             | Kind::Terms
             | Kind::Seen
-            | Kind::Within => "zset",
-            Kind::Fenced => "set",
+            | Kind::Within
+            | Kind::Ticks
+            | Kind::Backfilled => "zset",
+            Kind::Fenced | Kind::Declared => "set",
             Kind::Hint => "channel",
             Kind::Meta
             | Kind::Jobs
@@ -239,7 +264,10 @@ impl Kind {
             | Kind::Counters
             | Kind::History
             | Kind::Tasks
-            | Kind::Reporters => "hash",
+            | Kind::Reporters
+            | Kind::Schedules
+            | Kind::States
+            | Kind::Ticked => "hash",
         }
     }
 

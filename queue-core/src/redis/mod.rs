@@ -15,6 +15,7 @@ mod history;
 mod keys;
 mod lease;
 mod people;
+mod schedule;
 mod script;
 mod turn;
 mod values;
@@ -40,9 +41,10 @@ use crate::{
     address::{JobId, check_name},
     alarm::Alarm,
     broker::{
-        Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued,
-        Extend, Extended, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register,
-        Registered, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability, Enqueue,
+        Enqueued, Extend, Extended, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
+        Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage, SetSchedule, StoredJob, StoredPage, SweepLimits, Swept, Turn,
+        TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report},
         sealed,
     },
@@ -211,8 +213,20 @@ impl Broker for RedisBroker {
         history::report(self, report).await
     }
 
+    async fn due_schedules(&self, queue: &str, limit: usize) -> Result<DueSchedules> {
+        schedule::due(self, queue, limit).await
+    }
+
+    async fn set_schedule(&self, request: &SetSchedule) -> Result<ScheduleAnswer> {
+        schedule::set(self, request).await
+    }
+
     fn hints(&self, queue: &str) -> Hints {
         self.announcements.of(queue)
+    }
+
+    fn tick_hints(&self, queue: &str) -> Hints {
+        self.announcements.ticks_of(queue)
     }
 
     fn __sealed(&self, _: sealed::Seal) {}
@@ -242,6 +256,10 @@ impl Inspect for RedisBroker {
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         Ok(people::show(self, queue, std::slice::from_ref(id)).await?.pop())
+    }
+
+    async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {
+        schedule::list(self, queue, which).await
     }
 
     async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {

@@ -17,9 +17,14 @@ mod people;
 
 mod history;
 
+mod schedule;
+
 mod audit;
 
 mod backup;
+
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzzed;
 
 use std::{
     fmt,
@@ -34,18 +39,20 @@ use self::connection::{
     ballast::Ballast,
     condition,
     doorbell::{self, Bell, Listeners},
-    file::{Access, File, Lost},
+    file::{Access, Lost},
     operation::Commit,
-    schema, url,
-    writer::{Opened, Writer},
+    tx::ticks_of,
+    url,
+    writer::Writer,
 };
 use crate::{
     address::{JobId, check_name},
     alarm::Alarm,
     broker::{
-        Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Durability, Enqueue, Enqueued,
-        Extend, Extended, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register,
-        Registered, StoredJob, StoredPage, SweepLimits, Swept, Trouble, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability, Enqueue,
+        Enqueued, Extend, Extended, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
+        Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage, SetSchedule, StoredJob, StoredPage, SweepLimits, Swept, Trouble,
+        Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report},
         sealed,
     },
@@ -58,21 +65,6 @@ pub use self::backup::backup;
 /// The URL of a database file: `sqlite://` and its path, with what has a meaning in URLs written as `%XX`.
 pub fn url_of(path: &Path) -> String {
     url::url(path)
-}
-
-/// A job's failures, read for [`crate::__fuzz`].
-#[cfg(feature = "fuzz")]
-pub(crate) fn __fuzz_failures(bytes: &[u8]) {
-    let read = doors::row::failures(Some(bytes));
-    if let Err(error) = read {
-        assert!(error.to_string().len() <= crate::envelope::ERROR_MAX, "a message of {} bytes", error.to_string().len());
-    }
-}
-
-/// What is wrong with a URL, for [`crate::__fuzz`].
-#[cfg(feature = "fuzz")]
-pub(crate) fn __fuzz_url(text: &str) -> Option<String> {
-    url::target(text).err().map(|error| error.to_string())
 }
 
 /// A broker on a SQLite file, or in memory.
@@ -126,7 +118,7 @@ impl SqliteBroker {
         let file = path.as_deref();
         let lost = Lost::default();
         // Made first: the doorbell hangs at the file's canonical path.
-        let opened = open(file, access, &lost)?;
+        let opened = connection::open(file, access, &lost)?;
         let ballast = match (file, access) {
             (None, _) => Ballast::none(),
             (Some(path), Access::Make) => Ballast::of(path),
@@ -144,7 +136,7 @@ impl SqliteBroker {
         let mut threads = vec![thread];
         let reader = match file {
             Some(_) => {
-                let (reader, thread) = Writer::start_reader(open(file, Access::Read, &lost)?)?;
+                let (reader, thread) = Writer::start_reader(connection::open(file, Access::Read, &lost)?)?;
                 threads.push(thread);
                 reader
             }
@@ -201,14 +193,6 @@ impl fmt::Debug for SqliteBroker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteBroker").field("path", &self.path).finish_non_exhaustive()
     }
-}
-
-/// Opens a file, or a database in memory.
-fn open(path: Option<&Path>, access: Access, lost: &Lost) -> Result<Opened> {
-    let location = schema::shown(path);
-    let Some(path) = path else { return Ok(Opened { connection: schema::open_writer(None)?, file: None, location }) };
-    let (connection, file) = File::open(path, access, lost.clone())?;
-    Ok(Opened { connection, file: Some(file), location })
 }
 
 /// Bytes that a task adds to the database with a report, about.
@@ -320,8 +304,24 @@ impl Broker for SqliteBroker {
         self.writer().call(Commit::Extra(bytes), move |tx| history::report(tx, &report, ready)).await
     }
 
+    async fn due_schedules(&self, queue: &str, limit: usize) -> Result<DueSchedules> {
+        let queue = queue.to_owned();
+        self.writer().call(Commit::Soon, move |tx| schedule::due(tx, &queue, limit.clamp(1, MAX_ITEMS))).await
+    }
+
+    async fn set_schedule(&self, request: &SetSchedule) -> Result<ScheduleAnswer> {
+        request.check()?;
+        let commit = if request.added() > 0 { Commit::Jobs(request.added()) } else { Commit::Synced };
+        let request = request.clone();
+        self.writer().call(commit, move |tx| schedule::set(tx, &request)).await
+    }
+
     fn hints(&self, queue: &str) -> Hints {
         self.listeners.of(queue)
+    }
+
+    fn tick_hints(&self, queue: &str) -> Hints {
+        self.listeners.of(&ticks_of(queue))
     }
 
     fn __sealed(&self, _: sealed::Seal) {}
@@ -357,6 +357,11 @@ impl Inspect for SqliteBroker {
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         let (queue, id) = (queue.to_owned(), id.clone());
         self.reader().call(Commit::Soon, move |tx| people::show(tx, &queue, &id)).await
+    }
+
+    async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {
+        let (queue, which) = (queue.to_owned(), which.clone());
+        self.reader().call(Commit::Soon, move |tx| schedule::list(tx, &queue, &which)).await
     }
 
     async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {

@@ -38,6 +38,22 @@ macro_rules! __conformance_cases {
                 a_job_that_was_read_may_be_offered_to_all_again
                 an_unreadable_job_can_be_cancelled_and_deleted
                 a_job_that_too_many_releases_cannot_read_is_buried;
+            schedules:
+                a_schedule_is_stored_and_removed
+                a_schedule_that_was_changed_meanwhile_is_stale
+                a_request_from_another_time_is_refused
+                a_due_schedule_is_handed_out_to_one_and_later_to_another
+                a_tick_makes_a_job_in_the_same_transition
+                the_end_of_its_last_job_is_noted_by_the_schedule
+                a_job_that_comes_back_has_not_ended
+                a_tick_that_waits_for_the_last_job_is_due_at_its_end
+                a_schedule_that_is_due_first_is_announced
+                jobs_that_die_in_a_row_pause_their_schedule
+                a_running_job_that_is_to_be_stopped_is_cancelled_at_its_ending
+                a_job_that_is_to_be_stopped_ends_with_its_worker
+                a_waiting_job_that_is_to_be_stopped_is_cancelled_at_once
+                a_backfilled_job_is_made_once
+                schedules_are_listed_by_page;
             requeues:
                 a_requeued_job_starts_clean
                 what_was_cancelled_or_has_expired_is_requeued_as_it_was

@@ -22,6 +22,7 @@ pub mod people;
 pub mod reclaims;
 pub mod records;
 pub mod requeues;
+pub mod schedules;
 pub mod stories;
 pub mod times;
 pub mod turns;

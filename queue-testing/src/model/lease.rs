@@ -67,6 +67,11 @@ impl Model {
         }
     }
 
+    /// No lane has to hear of this job any more.
+    pub(super) fn forget_gone(&mut self, id: &JobId) {
+        self.lanes.values_mut().for_each(|lane| lane.gone.retain(|(known, _)| known != id));
+    }
+
     /// The lanes that are registered and not fenced, and when their leases end.
     pub fn lanes(&self) -> impl Iterator<Item = (&PartyName, i64)> {
         self.lanes.iter().filter(|(_, lane)| !lane.fenced).map(|(name, lane)| (name, lane.deadline))
@@ -142,19 +147,27 @@ impl Model {
             let all = free.len() + charged.len();
             let room = RECLAIM_ITEMS - reclaimed.moved();
             let released = free.len().min(room);
+            let mut stopped = 0;
             for id in free[..released].iter().rev() {
+                if self.end_stopped(id, By::Others) {
+                    stopped += 1;
+                    continue;
+                }
                 let out = self.settle(id, By::Others).expect("a held job is active");
                 self.come_back(out, Back::Head);
             }
-            reclaimed.released += released;
+            reclaimed.released += released - stopped;
             forgotten += if lives { released } else { 0 };
             for id in charged.iter().take(room - released) {
-                if self.charge(id, rule) {
+                if self.end_stopped(id, By::Others) {
+                    stopped += 1;
+                } else if self.charge(id, rule) {
                     reclaimed.buried.push(id.clone());
                 } else {
                     reclaimed.charged += 1;
                 }
             }
+            self.count("reclaimed", stopped);
             if all > room {
                 break;
             }

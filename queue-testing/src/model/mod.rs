@@ -15,6 +15,7 @@ mod enqueue;
 mod history;
 mod lease;
 mod people;
+mod schedule;
 mod turn;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -28,7 +29,7 @@ use queue_core::{
 };
 
 pub use self::doors::{Job, JobKey, Jobs, Place, Ready};
-use self::{doors::Held, enqueue::Producer, lease::Lane};
+use self::{doors::Held, enqueue::Producer, lease::Lane, schedule::Schedules};
 
 /// A queue.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +61,7 @@ pub struct Model {
     endings: u64,
     paused: bool,
     announced: Option<i64>,
+    schedules: Schedules,
 }
 
 /// What a broker did where it was free to choose.

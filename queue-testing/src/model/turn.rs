@@ -97,6 +97,10 @@ impl Model {
             self.answered(lane, id, finish.claim);
             return false;
         };
+        let stays = matches!(finish.ending, Ending::Ack { .. } | Ending::Bury { .. } | Ending::Cancel { .. } | Ending::Expire);
+        if !stays && self.end_stopped(id, By::Holder(lane, finish.claim)) {
+            return true;
+        }
         let job = self.jobs.edit(id);
         if !matches!(finish.ending, Ending::Release | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. }) {
             job.crashes = 0;

@@ -12,7 +12,7 @@ use clap::{
 };
 use queue_core::broker::{JobState, Priority};
 
-use super::jobs::JobsCommand;
+use super::{jobs::JobsCommand, schedules::SchedulesCommand};
 
 /// Run background jobs, and administer them.
 #[derive(Debug, Parser)]
@@ -103,6 +103,15 @@ Exit codes:
     #[cfg(feature = "sqlite")]
     #[command(after_help = super::backup::HELP)]
     Backup(super::backup::BackupArgs),
+    /// List, define and change schedules, which make jobs again and again
+    #[command(after_help = "Examples:
+  {bin} schedules list
+  {bin} schedules add nightly --cron '0 3 * * *' --tz Europe/Berlin --task report
+  {bin} schedules next reports/nightly -n 5")]
+    Schedules {
+        #[command(subcommand)]
+        command: SchedulesCommand,
+    },
     /// Serve a dashboard for browsers, read-only unless --allow-actions is given
     #[cfg(feature = "dashboard")]
     #[command(after_help = super::dashboard::HELP)]
@@ -277,19 +286,19 @@ pub(super) fn state_parser() -> impl TypedValueParser<Value = JobState> {
     PossibleValuesParser::new(JobState::ALL.map(JobState::name)).try_map(|name| name.parse::<JobState>())
 }
 
-fn priority_parser() -> impl TypedValueParser<Value = Priority> {
+pub(super) fn priority_parser() -> impl TypedValueParser<Value = Priority> {
     PossibleValuesParser::new(Priority::ALL.map(Priority::name))
         .try_map(|name| Priority::ALL.into_iter().find(|priority| priority.name() == name).ok_or("is unknown"))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| match text.trim().parse::<f64>() {
         Ok(_) => format!("a number needs its unit; write for example `{0}s` or `{0}m`", text.trim()),
         Err(_) => format!("{error}; write for example `10s`, `1h 30m` or `2days`"),
     })
 }
 
-fn time(text: &str) -> Result<SystemTime, String> {
+pub(super) fn time(text: &str) -> Result<SystemTime, String> {
     humantime::parse_rfc3339(text).map_err(|error| format!("{error}; write for example `2030-01-31T08:00:00Z` (UTC)"))
 }
 

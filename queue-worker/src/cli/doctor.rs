@@ -8,6 +8,7 @@ use std::{
 use queue_core::{
     Client, Error, Inspector,
     broker::{Audit, Damage, Durability, JobState},
+    schedule::BY_PERSON,
 };
 use serde::Serialize;
 
@@ -89,6 +90,10 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
         }
+        match schedules(client, queue, &mut problems).await {
+            Err(Error::WrongType { .. }) => {}
+            advised => advised?,
+        }
     }
     let sick = problems.iter().any(|problem| problem.is_fault && !problem.repaired);
     let report =
@@ -129,6 +134,28 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
     let way_out = if repair { "it is still there after the repair: run `doctor --repair` again" } else { "`doctor --repair` repairs it" };
     problems.extend(repaired);
     problems.extend(left.iter().map(|damage| Problem::fault(Some(queue), damage, Some(way_out))));
+    Ok(())
+}
+
+/// Schedules of a queue that do not tick although nobody wanted that.
+async fn schedules(client: &Client, queue: &str, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
+    for record in client.schedules().list(queue).await? {
+        let name = &record.schedule;
+        let mut tell = |problem: String, advice: &str| problems.push(Problem::advice(Some(queue), problem, advice));
+        if let Some(problem) = &record.problem {
+            tell(format!("schedule {name} cannot tick on this machine: {problem}"), "a worker on another machine may know it");
+        }
+        match (&record.paused, record.undeclared_since) {
+            (Some(why), _) if why != BY_PERSON => {
+                tell(format!("schedule {name} is paused: {why}"), "`schedules resume` or `schedules remove`")
+            }
+            (None, Some(_)) => tell(
+                format!("no live worker declares schedule {name}, although code has declared it: it is paused after an hour"),
+                "deploy a worker that declares it, or `schedules remove`",
+            ),
+            _ => {}
+        }
+    }
     Ok(())
 }
 

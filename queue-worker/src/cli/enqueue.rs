@@ -27,10 +27,15 @@ pub(super) fn job_by_name(args: &EnqueueArgs) -> Result<RawJob, Failure> {
         let way_out = "say which with --queue, or use the worker binary of your application";
         return Err(Failure::new(Exit::Usage, format!("this program does not know the queue of the task `{}`: {way_out}", args.task)));
     }
+    Ok(with_options(raw_job(&args.task, &json(args)?)?, args))
+}
+
+/// A job of a task that this program does not have.
+pub(super) fn raw_job(task: &str, json: &str) -> Result<RawJob, Failure> {
     let wrong = |problem: &str| Failure::new(Exit::Usage, format!("the parameters (--args) are no JSON object: {problem}"));
-    let params: serde_json::Map<_, _> = serde_json::from_str(&json(args)?).map_err(|error| wrong(&error.to_string()))?;
+    let params: serde_json::Map<_, _> = serde_json::from_str(json).map_err(|error| wrong(&error.to_string()))?;
     let payload = queue_core::codec::encode(&params).map_err(|problem| wrong(&problem.to_string()))?;
-    Ok(with_options(RawJob::new(args.task.as_str(), payload), args))
+    Ok(RawJob::new(task, payload))
 }
 
 fn json(args: &EnqueueArgs) -> Result<String, Failure> {

@@ -67,7 +67,9 @@ pub(super) fn note(message: &str) {
 pub(super) fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Invalid { .. } | Error::PayloadTooLarge { .. } | Error::Encode { .. } => Exit::Usage,
-        Error::NoSuchJob(_) | Error::NotKept(_) | Error::NoDatabase { .. } | Error::Unserved { .. } => Exit::NotFound,
+        Error::NoSuchJob(_) | Error::NoSuchSchedule(_) | Error::NotKept(_) | Error::NoDatabase { .. } | Error::Unserved { .. } => {
+            Exit::NotFound
+        }
         Error::WrongState { .. } | Error::IdConflict(_) => Exit::WrongState,
         Error::WrongType { .. } => Exit::Sick,
         Error::Unavailable { .. } | Error::BrokerFull { .. } => Exit::Unavailable,

@@ -18,6 +18,7 @@ mod output;
 mod parked;
 mod queues;
 mod repair;
+mod schedules;
 mod show;
 mod status;
 mod tasks;
@@ -33,6 +34,7 @@ use queue_core::{Client, registry::Registry};
 use self::{
     args::{Args, Command},
     exit::{Exit, Failure},
+    schedules::SchedulesCommand,
 };
 use crate::Worker;
 
@@ -65,9 +67,10 @@ use crate::Worker;
 /// | `jobs list`, `show`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
 /// | `queues list`, `pause`, `resume` | stops and resumes claiming |
 /// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
+/// | `schedules list`, `show`, `next`, `add`, `pause`, `resume`, `run`, `backfill`, `remove` | looks at schedules and changes them |
 /// | `dashboard` | serves a dashboard for browsers (feature `dashboard`) |
 ///
-/// Only `work` and `enqueue` make a SQLite database where there is none.
+/// Only `work`, `enqueue` and `schedules add` make a SQLite database where there is none.
 ///
 /// The queue is the one of `--url`, else of the environment variable `QUEUE_URL`, else `sqlite://queue.db`. Each command
 /// explains itself with `--help`, and prints JSON with `--json`.
@@ -151,6 +154,14 @@ where
             jobs::check(&command)?;
             jobs::jobs(&look().await?, command).await?;
         }
+        Command::Schedules { command: SchedulesCommand::Add(args) } => {
+            // What is wrong with the command is told before the broker is reached for. A program without tasks takes any.
+            let registry = Registry::linked();
+            let known = registry.tasks().next().is_some().then_some(&registry);
+            let schedule = schedules::described(known, &args)?;
+            schedules::add(&Client::connect(&url_or_env()?).await?, schedule, &args).await?;
+        }
+        Command::Schedules { command } => schedules::schedules(&look().await?, command).await?,
         Command::Queues { command } => queues::queues(&look().await?, command).await?,
         #[cfg(feature = "sqlite")]
         Command::Backup(args) => backup::backup(&look().await?, &args)?,

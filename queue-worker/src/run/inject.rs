@@ -31,7 +31,14 @@ impl Options {
 
 impl Run {
     /// What the handler can know. Its timeout counts from now.
-    pub(super) fn inject(&self, known: &Known, delivery: &Delivery, headers: BTreeMap<String, String>, options: &Options) -> JobContext {
+    pub(super) fn inject(
+        &self,
+        known: &Known,
+        delivery: &Delivery,
+        headers: BTreeMap<String, String>,
+        tick_ms: Option<i64>,
+        options: &Options,
+    ) -> JobContext {
         let mut init = ContextInit::new(self.queue.clone(), known.name.clone(), delivery.id.clone(), self.shared.environment.clone());
         init.claim = delivery.claim;
         init.attempts = delivery.attempts;
@@ -39,6 +46,7 @@ impl Run {
         init.snoozes = delivery.snoozes;
         init.max_attempts = options.max_attempts;
         init.headers = headers;
+        init.scheduled_ms = tick_ms;
         init.lease = self.lease.clone();
         init.deadline = options.timeout.and_then(|timeout| now().checked_add(timeout));
         JobContext::new(init)

@@ -87,7 +87,7 @@ impl Run {
         let options = Options::of(&self.shared, known.handler.task, &envelope);
         let (waited, had_to) = (self.waited(&envelope, &delivery), envelope.delay_ms.is_some() || envelope.at_ms.is_some());
         let payload = find::payload_range(&delivery.envelope, envelope.payload);
-        let context = self.inject(known, &delivery, envelope.headers, &options);
+        let context = self.inject(known, &delivery, envelope.headers, envelope.tick_ms, &options);
         self.announce(&context, known.handler.task.on_isolation)?;
         let call = Call::new(delivery.envelope, payload, context.clone(), options.keep.is_some());
         let began = now();

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{Backoff, address::check_name};
+use queue_core::{Backoff, Schedule, address::check_name, outcome::error_text, schedule::Prepared};
 
 use super::Worker;
 use crate::{error::WorkerError, identity};
@@ -94,7 +94,35 @@ impl Worker {
             );
         }
         problems.extend(self.missing_data());
+        problems.extend(self.declared().err().into_iter().flatten());
         if problems.is_empty() { Ok(()) } else { Err(WorkerError::Setup(problems)) }
+    }
+
+    /// The schedules that it declares, or what is wrong with them: an expression, a time zone that this machine does not know, two of one name.
+    pub(super) fn declared(&self) -> Result<Vec<Prepared>, Vec<String>> {
+        let (mut declared, mut problems, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
+        let of_tasks = self
+            .registry
+            .tasks()
+            .filter(|task| served.contains(task.queue))
+            .flat_map(|task| task.schedules.iter().map(move |schedule| Schedule::of_task(task, schedule)));
+        for schedule in self.schedules.iter().cloned().map(Ok).chain(of_tasks) {
+            let name = schedule.as_ref().map(|schedule| schedule.name().to_owned()).unwrap_or_default();
+            match schedule.and_then(|schedule| schedule.prepared(&self.client)) {
+                Ok(prepared) if !served.contains(&*prepared.queue) => problems.push(format!(
+                    "schedule `{}/{}` belongs to a queue that this worker does not serve; add `.queue(\"{}\")`",
+                    prepared.queue, prepared.name, prepared.queue
+                )),
+                Ok(prepared) if !names.insert((prepared.queue.clone(), prepared.name.clone())) => {
+                    problems
+                        .push(format!("schedule `{}/{}` is declared twice; give one of them another name", prepared.queue, prepared.name));
+                }
+                Ok(prepared) => declared.push(prepared),
+                Err(error) => problems.push(format!("schedule `{name}`: {}", error_text(&error))),
+            }
+        }
+        if problems.is_empty() { Ok(declared) } else { Err(problems) }
     }
 
     /// Values that tasks of the served queues want and do not get.

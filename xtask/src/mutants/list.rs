@@ -15,6 +15,8 @@ pub(super) struct Mutant {
 const REDIS: &[&str] =
     &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_by_failed::", "on_redis_by_kept::", "on_redis_by_all::"];
 const SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::"];
+const TICKS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::schedules"];
+const TICKS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::schedules"];
 const REDIS_FAULTS: &[&str] = &["-p", "queue-tests", "--test", "redis_faults", "--", "on_redis"];
 const REDIS_NOTES: &[&str] = &["-p", "queue-tests", "--test", "redis_notes", "--", "on_redis"];
 const SENTINELS: &[&str] = &["-p", "queue-tests", "--test", "sentinel_faults", "--", "on_redis"];
@@ -162,7 +164,7 @@ mutants! {
     }
     REDIS "queue-core/src/redis/doors/back.lua" {
         "errors: the oldest go first": "while #failures > 10 do" => "while false do";
-        "back: a parked job sets its bit": "mark('a')\n  local name" => "local name";
+        "back: a parked job sets its bit": "mark('a')\n  end_ticks" => "end_ticks";
         "back: the time of an unreadable job counts from the first": "call('ZSCORE', K.unreadable, id) or now + within" => "now + within";
         "back: no job is offered to releases without end": "#releases > C.releases and now or until_ms" => "until_ms";
     }
@@ -680,6 +682,34 @@ mutants! {
     }
     DECODERS "queue-core/src/redis/connection/hints.rs" {
         "hints: what is no text breaks no subscription": "message.and_then(|message| values::text(message).ok())" => "message.map(|message| values::text(message).unwrap())";
+    }
+    TICKS_REDIS "queue-core/src/redis/schedule/set.lua" {
+        "schedules: a state that was changed meanwhile is stale": "(call('HGET', K.states, name) or '') ~= ARGV[3]" => "false";
+        "schedules: nobody decides by a clock that was set": "math.abs(now - ARGV[2]) > C.clock_moved" => "false";
+        "schedules: a job that exists is not stored again": "seen[id] or " => "";
+        "schedules: a backfill is remembered": "ARGV[at + 4] == '1' and is_remembered(id)" => "false";
+    }
+    TICKS_REDIS "queue-core/src/redis/schedule/ended.lua" {
+        "schedules: a tick that waits is due at the end of the last job": "if state.b and not state.p then" => "if false then";
+        "schedules: the last job is forgotten at its end": "if state.u == run then" => "if false then";
+        "schedules: dead jobs in a row pause their schedule": "whole(state.x) > 0 and state.d >= whole(state.x)" => "false";
+    }
+    TICKS_REDIS "queue-core/src/redis/schedule/due.lua" {
+        "schedules: one that is due is handed out once": "many('ZADD', K.ticks, later)" => "";
+    }
+    TICKS_REDIS "queue-core/src/redis/turn/others.lua" {
+        "schedules: a job that is to be stopped does not come back": "not stays and is_stopped(id)" => "false";
+    }
+    TICKS_REDIS "queue-core/src/redis/lease/reclaim.lua" {
+        "schedules: a job that is to be stopped ends with its worker": "if is_stopped(id) then" => "if false then";
+    }
+    TICKS_SQLITE "queue-core/src/sqlite/schedule/mod.rs" {
+        "sqlite: a schedule that was changed meanwhile is stale": "state.map(|Bytes(state)| state) != request.expected" => "false";
+        "sqlite: nobody decides by a clock that was set": "request.has_moved(tx.now)" => "false";
+        "sqlite: a job that is to be stopped does not come back": "stop.is_some_and(|Number(stop)| stop != 0)" => "false";
+    }
+    CORE "queue-core/src/schedule/step.rs" {
+        "schedules: a tick sees that the last job has not ended": "state.running.is_some()" => "false";
     }
     DECODERS "queue-core/src/redis/connection/sentinel.rs" {
         "sentinels: an address that cannot be is refused": "if host.is_empty() || host.len() > NAME_MAX || port == 0 {" => "if false {";

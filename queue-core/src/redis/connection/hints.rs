@@ -56,6 +56,8 @@ struct Queues {
 #[derive(Debug)]
 struct Queue {
     announcer: Announcer,
+    /// The same for its schedules.
+    ticks: Announcer,
     /// Its server's clock less ours, in microseconds.
     ahead: i64,
     /// The latest claim from here has left nothing: work of our own is waited for.
@@ -71,14 +73,24 @@ impl Announcements {
     }
 
     pub(in crate::redis) fn of(&self, queue: &str) -> Hints {
+        self.with(queue, |queue| queue.announcer.hints())
+    }
+
+    pub(in crate::redis) fn ticks_of(&self, queue: &str) -> Hints {
+        self.with(queue, |queue| queue.ticks.hints())
+    }
+
+    /// Listens to a queue from now on.
+    fn with(&self, queue: &str, hints: impl FnOnce(&Queue) -> Hints) -> Hints {
         let mut queues = self.lock();
         if let Some(known) = queues.by_name.get(queue) {
-            return known.announcer.hints();
+            return hints(known);
         }
-        let (name, announcer): (Arc<str>, _) = (queue.into(), Announcer::new());
-        let hints = announcer.hints();
+        let name: Arc<str> = queue.into();
+        let queue = Queue { announcer: Announcer::new(), ticks: Announcer::new(), ahead: 0, awaited: false };
+        let hints = hints(&queue);
         queues.names.push(name.clone());
-        queues.by_name.insert(name, Queue { announcer, ahead: 0, awaited: false });
+        queues.by_name.insert(name, queue);
         self.added.send_replace(queues.names.len());
         hints
     }
@@ -231,7 +243,11 @@ impl Announcements {
     fn tell(&self, queue: &str, word: Word) {
         if let Some(queue) = self.lock().by_name.get(queue) {
             match word {
-                Word::Now(None) => queue.announcer.announce(None),
+                Word::Now(None) => {
+                    queue.announcer.announce(None);
+                    queue.ticks.announce(None);
+                }
+                Word::Tick(at) => queue.ticks.announce(due(at, queue.ahead)),
                 Word::Now(Some(since)) => queue.announcer.announce_since(since),
                 Word::At(at) => queue.announcer.announce(due(at, queue.ahead)),
             }
@@ -277,16 +293,19 @@ enum Word {
     Now(Option<i64>),
     /// At a time of the server's clock, in milliseconds.
     At(i64),
+    /// A schedule is due then.
+    Tick(i64),
 }
 
 impl Word {
     /// Anybody may publish anything on our channels: what is no time says that there may be something to do.
     fn of(message: Option<Value>) -> Self {
         let Some(message) = message.and_then(|message| values::text(message).ok()) else { return Word::Now(None) };
-        match message.strip_prefix('@') {
-            Some(since) => Word::Now(since.parse().ok()),
-            None => message.parse().map_or(Word::Now(None), Word::At),
+        if let Some(since) = message.strip_prefix('@') {
+            return Word::Now(since.parse().ok());
         }
+        let (time, word): (_, fn(i64) -> Word) = message.strip_prefix('#').map_or((&*message, Word::At), |time| (time, Word::Tick));
+        time.parse().map_or(Word::Now(None), word)
     }
 }
 
@@ -317,7 +336,7 @@ pub(in crate::redis) fn __fuzz(value: Value) {
     let is_message = kind == PushKind::SMessage;
     let before = Instant::now();
     match heard(PushInfo { kind, data }) {
-        Heard::Work { word: Word::At(at), .. } => {
+        Heard::Work { word: Word::At(at) | Word::Tick(at), .. } => {
             for ahead in [0, i64::MIN, i64::MAX] {
                 assert!(due(at, ahead).is_none_or(|due| due > before), "what is over is due now");
             }

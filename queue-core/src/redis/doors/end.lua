@@ -8,6 +8,9 @@
 --- with unique
 --- include doors/keys
 --- end
+--- with all
+--- include schedule/ended
+--- end
 
 --- with all
 -- What is noted of releases that could not read jobs, gone.
@@ -67,6 +70,9 @@ end
 
 -- Nothing is left.
 local function end_gone(ids)
+  --- with all
+  end_ticks(ids, 'deleted')
+  --- end
   many('HDEL', K.jobs, ids)
   --- with failed
   strip(ids)
@@ -103,6 +109,9 @@ end
 -- of those they are, if they are not all of them. With the digest of a given id that is free now: it may be taken again.
 local function end_kept(ids, state, keep_ms, sizes, results, note, places, digest)
   mark('k')
+  --- with all
+  end_ticks(ids, state)
+  --- end
   local ended_ms, until_ms, total = ms(now), ms(now + keep_ms), 0
   local one_size, known = type(sizes) == 'number' and sizes, nil
   local function know(name, bit, key)
@@ -174,6 +183,7 @@ local function end_dead(id, reason)
   if has('a') then
     forget_unreadable({ id })
   end
+  end_ticks({ id }, 'dead')
   call('ZADD', K.dead, ms(now), id)
   call('HSET', K.notes, id, reason)
   count('.dead_bytes', call('HSTRLEN', K.jobs, id))

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
-const LARGE: usize = 2048;
+pub(in crate::redis) const LARGE: usize = 2048;
 
 /// What a job needs from the script: neighbours that need the same travel as one group.
 #[derive(Clone, Copy, PartialEq, Eq)]

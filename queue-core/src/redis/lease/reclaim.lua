@@ -2,13 +2,16 @@
 -- goes free, 'f' if it does because its process lives, whose lane was forgotten.
 --- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/back
 
-local released, charged, buried, forgotten, freed, retried = {}, {}, {}, 0, 0, 0
+local released, charged, buried, forgotten, freed, retried, stopped = {}, {}, {}, 0, 0, 0, 0
 local window, delay = tonumber(ARGV[2]), tonumber(ARGV[3])
 for i = 4, #ARGV, 3 do
   local id, tag = ARGV[i], ARGV[i + 1]
   if call('HGET', K.active, id) == tag and call('HEXISTS', K.lanes, lane_of(tag) or '') == 0 then
     settle({ id })
-    if ARGV[i + 2] ~= '1' then
+    if is_stopped(id) then
+      end_unrun(id, 'cancelled', C.stopped)
+      stopped = stopped + 1
+    elseif ARGV[i + 2] ~= '1' then
       freed = freed + 1
       if not superseded(id) then
         table.insert(released, id)
@@ -47,7 +50,7 @@ wait(K.retry, charged)
 if #released > 0 then
   hint()
 end
-count('reclaimed', freed + retried + #buried)
+count('reclaimed', freed + retried + #buried + stopped)
 count('crashed', retried + #buried)
 count('forgotten', forgotten)
 return { freed, retried, buried }

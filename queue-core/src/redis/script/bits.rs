@@ -26,11 +26,24 @@ pub(in crate::redis) enum Bit {
     Paused,
     /// `keyed`, `unique`, `held` and `within`: a job was enqueued with a key.
     Unique,
+    /// `ticked`: a schedule waits for the end of its jobs.
+    Scheduled,
 }
 
 impl Bit {
-    pub(in crate::redis) const ALL: [Bit; 10] =
-        [Bit::Large, Bit::Failed, Bit::Kept, Bit::Priority, Bit::Crashed, Bit::Snoozed, Bit::Tomb, Bit::Parked, Bit::Paused, Bit::Unique];
+    pub(in crate::redis) const ALL: [Bit; 11] = [
+        Bit::Large,
+        Bit::Failed,
+        Bit::Kept,
+        Bit::Priority,
+        Bit::Crashed,
+        Bit::Snoozed,
+        Bit::Tomb,
+        Bit::Parked,
+        Bit::Paused,
+        Bit::Unique,
+        Bit::Scheduled,
+    ];
 
     /// As `meta` holds it, and scripts write it.
     pub(in crate::redis) fn letter(self) -> char {
@@ -45,6 +58,7 @@ impl Bit {
             Bit::Parked => 'a',
             Bit::Paused => 'h',
             Bit::Unique => 'u',
+            Bit::Scheduled => 's',
         }
     }
 
@@ -61,6 +75,7 @@ impl Bit {
             Bit::Parked => "parked",
             Bit::Paused => "paused",
             Bit::Unique => "unique",
+            Bit::Scheduled => "schedules",
         }
     }
 

@@ -7,3 +7,8 @@ local function hint(at)
   -- It may be lost, so a user without the right to publish is no reason to stop half-way.
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', at and ms(at) or '@' .. ms(micros))
 end
+
+-- Tells those who make the ticks of schedules that one is due at this time, before all others.
+local function hint_tick(at)
+  redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '#' .. ms(at))
+end

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     broker::{
-        DUE_ITEMS, HEADS, MAX_BYTES, UNREADABLE_RELEASES, WorkerInfo,
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, HEADS, MAX_BYTES, STOPPED, UNREADABLE_RELEASES, WorkerInfo,
         history::{HOURS, MINUTES, OTHERS, REPORTERS_HOURS, TASKS},
     },
     redis::{SCHEMA, values::FOREVER},
@@ -18,7 +18,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 15] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 18] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -29,6 +29,10 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 15] {
         ("no_record", text_of(WorkerInfo::default().encoded())),
         // Of jobs that releases cannot read.
         ("releases", UNREADABLE_RELEASES.to_string()),
+        // Of schedules.
+        ("stopped", format!("'{STOPPED}'")),
+        ("clock_moved", CLOCK_MOVED.as_millis().to_string()),
+        ("remembered_ms", BACKFILL_REMEMBERED.as_millis().to_string()),
         // Of the oldest ready job.
         ("heads", HEADS.to_string()),
         // Of a history: how much is kept, and of how many tasks.
@@ -101,6 +105,10 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/show"
         "people/stats"
         "people/workers"
+        "schedule/due"
+        "schedule/ended"
+        "schedule/list"
+        "schedule/set"
         "script/bits"
         "script/clock"
         "script/first_due"
@@ -172,6 +180,10 @@ scripts! {
     AUDIT: "audit/audit", "flags=allow-oom";
     REPORT: "history/report", "";
     HISTORY: "history/history", "flags=no-writes";
+    DUE_SCHEDULES: "schedule/due", "flags=allow-oom";
+    SCHEDULES: "schedule/list", "flags=no-writes";
+    SET_SCHEDULE: "schedule/set", "";
+    CHANGE_SCHEDULE: "schedule/set", "flags=allow-oom";
     TYPES: "audit/types", "flags=no-writes";
     ASIDE: "audit/aside", "flags=allow-oom";
 }

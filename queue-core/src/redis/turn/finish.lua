@@ -2,6 +2,9 @@
 if #acked > 0 then
   settle(acked)
   end_given(acked)
+  --- with all
+  end_ticks(acked, 'done')
+  --- end
   if #gone > 0 then
     end_gone(gone)
   end

@@ -11,6 +11,10 @@ for at = 0, others - 1 do
     answered[id .. ':' .. claim] = true
   else
     settle({ id })
+    local stays = kind == 'bury' or kind == 'cancel' or kind == 'expire'
+    if not stays and is_stopped(id) then
+      kind, a = 'cancel', C.stopped
+    end
     local ran = kind ~= 'release' and kind ~= 'park' and kind ~= 'unreadable'
     if has('c') and ran then
       -- The process lived through this round.
@@ -79,12 +83,12 @@ end
 wait(K.retry, retries)
 wait(K.scheduled, later)
 
-if #stale > 0 then
+if #stale > 0 or next(was_stopped) then
   -- The lane has answered for these: their notes have done their work, if there were any.
   local noted = call('HGET', K.gone, lane)
   local left = {}
   for _, note in ipairs(noted and unpacked_pairs(noted) or {}) do
-    if not answered[note[1] .. ':' .. note[2]] then
+    if not answered[note[1] .. ':' .. note[2]] and not was_stopped[note[1]] then
       table.insert(left, note)
     end
   end

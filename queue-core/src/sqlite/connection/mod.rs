@@ -27,3 +27,19 @@ pub(crate) mod statement;
 pub(crate) mod tx;
 pub(crate) mod url;
 pub(crate) mod writer;
+
+use std::path::Path;
+
+use self::{
+    file::{Access, File, Lost},
+    writer::Opened,
+};
+use crate::error::Result;
+
+/// Opens a file, or a database in memory.
+pub(crate) fn open(path: Option<&Path>, access: Access, lost: &Lost) -> Result<Opened> {
+    let location = schema::shown(path);
+    let Some(path) = path else { return Ok(Opened { connection: schema::open_writer(None)?, file: None, location }) };
+    let (connection, file) = File::open(path, access, lost.clone())?;
+    Ok(Opened { connection, file: Some(file), location })
+}

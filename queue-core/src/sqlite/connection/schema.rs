@@ -17,6 +17,9 @@
 //! | `queue_history` | a row per task and per minute or hour in a circle: what happened then |
 //! | `queue_tasks` | a row per task with a history: the hour in which it was last heard of |
 //! | `queue_reporters` | a row per worker: number and hour of its last report |
+//! | `queue_schedules` | a row per schedule: its definition and state, and when it is due |
+//! | `queue_ticked` | jobs of schedules that have not ended |
+//! | `queue_backfilled` | ids of jobs that a backfill or a person made, for a day |
 //!
 //! `queue_jobs` is read through one index, `(queue, state, rank, pos)`, whose last two columns mean what the state needs:
 //!
@@ -48,7 +51,8 @@ use crate::error::{Error, Result};
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
 
 /// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
-const ASIDE: [&str; 2] = [include_str!("migrations/history.sql"), include_str!("migrations/keys.sql")];
+const ASIDE: [&str; 3] =
+    [include_str!("migrations/history.sql"), include_str!("migrations/keys.sql"), include_str!("migrations/schedules.sql")];
 
 /// The schema that this library writes.
 const SCHEMA: u64 = MIGRATIONS.len() as u64;

@@ -153,6 +153,11 @@ impl<'a> Tx<'a> {
         }
     }
 
+    /// Tells those who make the ticks of the queue's schedules that one is due at this time.
+    pub(crate) fn tick_hint(&mut self, queue: &str, at: i64) {
+        self.hint(&ticks_of(queue), at);
+    }
+
     /// The queue's row; `None` when nobody has registered with it.
     pub(crate) fn queue<'n>(&self, name: &'n str) -> rusqlite::Result<Option<Queue<'n>>> {
         self.sql("SELECT queue, paused, claim, head, tail FROM queue_queues WHERE name = ?1")?
@@ -178,6 +183,11 @@ impl<'a> Tx<'a> {
             .execute(params![queue.key, queue.claim, queue.head.get(), queue.tail.get()])
             .map(drop)
     }
+}
+
+/// Under which name the schedules of a queue are announced: it is no queue's.
+pub(crate) fn ticks_of(queue: &str) -> String {
+    format!("#{queue}")
 }
 
 /// Whether a failure comes from rows that are not what they should be, and not from the database as a whole.

@@ -16,7 +16,10 @@
 
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, params, types::Value};
+use rusqlite::{
+    OptionalExtension, params,
+    types::{Value, ValueRef},
+};
 
 use super::{
     Leaving, keys,
@@ -26,10 +29,13 @@ use super::{
 use crate::{
     broker::{Changed, UNREADABLE_RELEASES, Unreadable, parked_under},
     envelope::Envelope,
-    sqlite::connection::{
-        lenient::Bytes,
-        statement::sql,
-        tx::{Failed, Queue, Tx, after, due_after},
+    sqlite::{
+        connection::{
+            lenient::Bytes,
+            statement::sql,
+            tx::{Failed, Queue, Tx, after, due_after},
+        },
+        schedule,
     },
 };
 
@@ -76,6 +82,9 @@ pub(crate) fn release(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, 
 pub(crate) fn park(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str) -> Result<(), Failed> {
     const ENTER: &str = "INSERT OR IGNORE INTO queue_parked (queue, task, id) VALUES (?1, ?2, ?3)";
     let Some(mut job) = keys::asked(tx, queue, job)? else { return Ok(()) };
+    if let ValueRef::Blob(id) = job.id {
+        schedule::ended(tx, queue, id, "parked")?;
+    }
     let unreadable = job.unreadable.take().unwrap_or(Unreadable { releases: Vec::new(), until_ms: NEVER });
     let id = job.arrives();
     tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, PARKED, unreadable.until_ms])?;

@@ -8,6 +8,7 @@
 //! | [`cancelled`], [`expired`] | `cancelled`, `expired`, kept for a day; a given id is free | `cancelled`, `expired` |
 //! | [`delete`], [`delete_record`] | gone, its remembered id too | nothing |
 //! | [`give_way`] | the record of a job that nobody wanted, when its id comes again | nothing |
+//! | all of these, in `let_go` | | the schedule that has made the job notes its end |
 //! | [`repair`] | gone: a row whose id is none | `repaired` |
 //! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
 //! | [`forget`] | remembered ids | nothing |
@@ -16,7 +17,10 @@
 
 use std::time::Duration;
 
-use rusqlite::{ToSql, params, types::Value};
+use rusqlite::{
+    ToSql, params,
+    types::{Value, ValueRef},
+};
 
 use super::{
     Leaving, back, keys, ready,
@@ -27,10 +31,13 @@ use crate::{
     address::JobId,
     broker::{BuryReason, ENDED_KEEP, KeepLimits, parked_under},
     envelope::Envelope,
-    sqlite::connection::{
-        lenient::{Bytes, Number, Words},
-        statement::sql,
-        tx::{Failed, Queue, Tx, after},
+    sqlite::{
+        connection::{
+            lenient::{Bytes, Number, Words},
+            statement::sql,
+            tx::{Failed, Queue, Tx, after},
+        },
+        schedule,
     },
 };
 
@@ -44,7 +51,17 @@ pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &[u8]) -> 
     }
     tx.count(queue.key, "done", 1);
     keys::give_back(tx, queue, id, true)?;
+    schedule::ended(tx, queue, id, "done")?;
     Ok(true)
+}
+
+/// What waits for the end of a job hears of it: its schedule.
+fn let_go(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, how: &str) -> Result<(), Failed> {
+    match job.id {
+        ValueRef::Blob(id) => schedule::ended(tx, queue, id, how),
+        // What is no id is no schedule's.
+        _ => Ok(()),
+    }
 }
 
 /// How a job is kept that is done.
@@ -59,6 +76,7 @@ pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: O
     if let Some(digest) = job.digest {
         remember(tx, queue, &job, digest)?;
     }
+    let_go(tx, queue, &job, "done")?;
     let id = job.arrives();
     tx.count(queue.key, "done", 1);
     let Some(&Kept { keep, result, limits }) = kept else { return gone(tx, queue, &id) };
@@ -74,6 +92,7 @@ pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: O
 
 /// The job is a dead letter.
 pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason: BuryReason) -> Result<(), Failed> {
+    let_go(tx, queue, &job, "dead")?;
     let id = job.arrives();
     keys::give_back(tx, queue, &id, false)?;
     let bytes: i64 = tx.sql(sql!("end_bury.sql"))?.query_row(params![queue.key, id, DEAD, tx.now, reason.name()], |row| row.get(0))?;
@@ -111,6 +130,7 @@ pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) 
 
 /// Somebody did not want the job any more.
 pub(crate) fn cancelled(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, note: Option<&str>) -> Result<(), Failed> {
+    let_go(tx, queue, &job, "cancelled")?;
     unwanted(tx, queue, job, CANCELLED, note)?;
     tx.count(queue.key, "cancelled", 1);
     Ok(())
@@ -118,6 +138,7 @@ pub(crate) fn cancelled(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, no
 
 /// The job came too late to be of use.
 pub(crate) fn expired(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Result<(), Failed> {
+    let_go(tx, queue, &job, "expired")?;
     unwanted(tx, queue, job, EXPIRED, None)?;
     tx.count(queue.key, "expired", 1);
     Ok(())
@@ -134,6 +155,7 @@ fn unwanted(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, no
 
 /// A person removes a job that waited.
 pub(crate) fn delete(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Result<(), Failed> {
+    let_go(tx, queue, &job, "deleted")?;
     let id = job.arrives();
     gone(tx, queue, &id)?;
     Ok(forget_one(tx, queue, &id)?)

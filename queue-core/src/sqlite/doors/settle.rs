@@ -126,8 +126,13 @@ pub(crate) fn charge<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, rul
 
 /// Takes a job from the lane that holds it, for a person's cancel. The lane hears of it with its next beat.
 pub(crate) fn cancel<'a>(tx: &Tx<'_>, tag: Tag, id: &'a [u8]) -> rusqlite::Result<Leaving<'a>> {
-    tx.sql(sql!("settle_tell.sql"))?.execute(params![tag.lane, id, tag.claim])?;
+    tell(tx, tag, id)?;
     Ok(Leaving::only(id))
+}
+
+/// Lets a lane hear with its next beat that a job of it is cancelled. The tag may stand until the job's ending.
+pub(crate) fn tell(tx: &Tx<'_>, tag: Tag, id: &[u8]) -> rusqlite::Result<()> {
+    tx.sql(sql!("settle_tell.sql"))?.execute(params![tag.lane, id, tag.claim]).map(drop)
 }
 
 /// Takes an active job that no lane ever held, for its repair.

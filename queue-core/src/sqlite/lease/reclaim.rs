@@ -16,6 +16,7 @@ use crate::{
             row::ACTIVE,
             settle::{self, Held},
         },
+        schedule,
     },
 };
 
@@ -34,11 +35,20 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
         // Backwards, as each goes to the head.
         for held in process.free.iter().rev().take(left) {
             let job = settle::reclaim(tx, &queue, held, process.lives);
+            if schedule::is_stopped(tx, &queue, held.id())? {
+                end::cancelled(tx, &queue, job, Some(schedule::STOPPED))?;
+                continue;
+            }
             back::release(tx, &mut queue, job, false)?;
             reclaimed.released += 1;
         }
         left -= process.free.len().min(left);
         for held in process.charged.iter().take(left) {
+            if schedule::is_stopped(tx, &queue, held.id())? {
+                let job = settle::reclaim(tx, &queue, held, process.lives);
+                end::cancelled(tx, &queue, job, Some(schedule::STOPPED))?;
+                continue;
+            }
             let (job, crashes) = settle::charge(tx, &queue, held, rule)?;
             if crashes >= i64::from(rule.max_crashes) {
                 end::bury(tx, &queue, job, BuryReason::Crashed)?;

@@ -10,6 +10,7 @@ use crate::{
             row::Tag,
             settle,
         },
+        schedule,
     },
 };
 
@@ -21,6 +22,11 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
     }
     let ran = !matches!(finish.ending, Ending::Release | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
     let Some(job) = settle::holder(tx, queue, tag, id, ran)? else { return Ok(false) };
+    let stays = matches!(finish.ending, Ending::Ack { .. } | Ending::Bury { .. } | Ending::Cancel { .. } | Ending::Expire);
+    if !stays && schedule::is_stopped(tx, queue, id)? {
+        end::cancelled(tx, queue, job, Some(schedule::STOPPED))?;
+        return Ok(true);
+    }
     match &finish.ending {
         Ending::Ack { result, keep } => {
             let kept = keep.filter(|keep| !keep.is_zero()).map(|keep| Kept { keep, result: result.as_deref(), limits });

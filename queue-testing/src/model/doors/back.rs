@@ -53,6 +53,7 @@ impl Model {
             Back::Scheduled(delay) => self.wait(&id, Place::Scheduled, delay),
             Back::Retry(delay) => self.wait(&id, Place::Retry, delay),
             Back::Parked(task) => {
+                self.tick_ended(&id, "parked");
                 let releases = self.jobs[&id].unreadable.iter().flat_map(|unreadable| &unreadable.releases);
                 let name = releases.fold(task, |name, release| name + "\u{1}" + release);
                 self.jobs.set_place(&id, Place::Parked(name));

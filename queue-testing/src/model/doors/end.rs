@@ -1,8 +1,8 @@
 //! `end`: a job ends: acknowledged, buried, cancelled, expired, deleted, evicted.
 //!
-//! **What a job holds is given back in `give_back`, and nowhere else.** Today that is its key, its id if the application gave it, and what is noted of
-//! releases that could not read it. Whoever lets
-//! jobs hold something new (a place in a schedule, somebody who waits for the result) gives it back there.
+//! **What a job holds is given back in `give_back`, and nowhere else.** Today that is its key, its id if the application gave it, what is noted
+//! of releases that could not read it, and the schedule that waits for its end. Whoever lets jobs hold something new (somebody who waits for
+//! the result) gives it back there.
 
 use std::time::Duration;
 
@@ -64,6 +64,16 @@ impl Model {
     fn give_back(&mut self, id: &JobId, how: &End) {
         self.give_key_back(id);
         self.jobs.edit(id).unreadable = None;
+        self.tick_ended(
+            id,
+            match how {
+                End::Done(_) => "done",
+                End::Dead(_) => "dead",
+                End::Cancelled(_) => "cancelled",
+                End::Expired => "expired",
+                End::Removed | End::Over => "deleted",
+            },
+        );
         match how {
             End::Done(_) if id.is_given() => drop(self.remembered.insert(id.clone(), (self.jobs[id].digest, self.now))),
             End::Removed => drop(self.remembered.remove(id)),

@@ -1,0 +1,70 @@
+//! The commands of the worker binary, as a new user types them.
+
+use std::process::Command;
+
+struct Shell(tempfile::TempDir);
+
+impl Shell {
+    /// Exit code, standard output and standard error.
+    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let url = format!("sqlite://{}", self.0.path().join("queue.db").display());
+        let output = Command::new(env!("CARGO_BIN_EXE_reports")).args(arguments).env("QUEUE_URL", url).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        let (code, stdout, stderr) = self.run(arguments);
+        assert_eq!(code, 0, "{arguments:?}: {stderr}");
+        stdout
+    }
+}
+
+#[test]
+fn a_schedule_is_added_looked_at_paused_run_backfilled_and_removed() {
+    let shell = Shell(tempfile::tempdir().unwrap());
+    let args =
+        ["schedules", "add", "nightly-7", "--cron", "0 2 * * *", "--tz", "Europe/Berlin", "--task", "report", "--args", "{\"customer\":7}"];
+    assert_eq!(shell.ok(&args), "reports/nightly-7\n");
+    assert_eq!(shell.ok(&args), "reports/nightly-7\n", "again, and nothing changes");
+    let list = shell.ok(&["schedules", "list"]);
+    assert!(list.contains("reports/nightly-7") && list.contains("at 02:00") && list.contains("Europe/Berlin"), "{list}");
+    let show = shell.ok(&["schedules", "show", "reports/nightly-7"]);
+    assert!(show.contains("0 2 * * *: at 02:00 (Europe/Berlin)") && show.contains("report {\"customer\":7}"), "{show}");
+    assert_eq!(shell.ok(&["schedules", "next", "reports/nightly-7", "-n", "3"]).lines().count(), 3);
+    assert_eq!(shell.ok(&["schedules", "pause", "reports/nightly-7"]), "reports/nightly-7 is paused\n");
+    assert!(shell.ok(&["schedules", "list"]).contains("paused"));
+    let job = shell.ok(&["schedules", "run", "reports/nightly-7"]);
+    assert!(shell.ok(&["jobs", "show", job.trim()]).contains("report"), "{job}");
+    let filled =
+        shell.ok(&["schedules", "backfill", "reports/nightly-7", "--from", "2026-03-01T00:00:00Z", "--to", "2026-03-07T23:59:59Z"]);
+    assert_eq!(filled, "7 ticks, 7 jobs made\n");
+    assert_eq!(shell.ok(&["schedules", "resume", "reports/nightly-7"]), "reports/nightly-7 ticks again\n");
+    let json = shell.ok(&["schedules", "show", "reports/nightly-7", "--json"]);
+    assert!(json.contains("\"schedule\": \"reports/nightly-7\"") && json.contains("\"words\": \"at 02:00\""), "{json}");
+    assert_eq!(shell.ok(&["schedules", "remove", "reports/nightly-7"]), "reports/nightly-7 is removed\n");
+    let (code, _, stderr) = shell.run(&["schedules", "show", "reports/nightly-7"]);
+    assert!(code == 3 && stderr.contains("there is no schedule `reports/nightly-7`"), "{code} {stderr}");
+}
+
+#[test]
+fn an_error_says_what_is_wrong_where_in_the_expression() {
+    let shell = Shell(tempfile::tempdir().unwrap());
+    let add = |more: &[&str]| shell.run(&[&["schedules", "add", "n", "--task", "report", "--args", "{\"customer\":7}"], more].concat());
+    for (more, words) in [
+        (&["--cron", "0 25 * * *"][..], "at column 3: an hour is 0 to 23"),
+        (&["--cron", "0 0 30 2 *"], "never"),
+        (&["--cron", "0 9 * * *", "--tz", "Europe/Bonn"], "`Europe/Bonn` is no time zone"),
+        (&["--cron", "0 9 * * *", "--overlap", "queue"], "buffer_one"),
+        (&["--cron", "0 9 * * *", "--catch-up", "all"], "all(100)"),
+        (&["--cron", "0 9 * * *", "--every", "5s"], "cannot be used with"),
+        (&[], "--cron"),
+    ] {
+        let (code, _, stderr) = add(more);
+        assert!(code == 2 && stderr.contains(words), "{more:?}: {code} {stderr}");
+    }
+    let (code, _, stderr) = shell.run(&["schedules", "add", "n", "--cron", "@daily", "--task", "report"]);
+    assert!(code == 2 && stderr.contains("customer"), "a parameter is missing: {stderr}");
+    let (code, _, stderr) = shell.run(&["schedules", "pause", "nightly"]);
+    assert!(code == 2 && stderr.contains("QUEUE/NAME"), "{stderr}");
+}

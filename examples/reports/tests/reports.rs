@@ -1,0 +1,54 @@
+//! Nights pass in milliseconds: the broker's clock belongs to the test.
+
+use std::{sync::Arc, time::Duration};
+
+use queue_core::{Client, ScheduleAddress, broker::DynBroker};
+use queue_testing::memory_broker::MemoryBroker;
+use queue_worker::Worker;
+use reports::{Archive, leave, sign_up};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A worker runs while `during` does.
+async fn while_working(client: &Client, archive: &Arc<Archive>, during: Duration) {
+    let worker = Worker::new(client.clone()).shared_data(archive.clone()).queue("reports");
+    worker.run(tokio::time::sleep(during)).await.expect("the worker runs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_customer_has_a_report_of_each_night_also_of_those_that_nobody_worked_in() {
+    let broker: DynBroker = Arc::new(MemoryBroker::new());
+    let (client, archive) = (Client::with_broker(broker), Arc::new(Archive::default()));
+    sign_up(&client, 7, "Europe/Berlin").await.unwrap();
+    sign_up(&client, 8, "America/New_York").await.unwrap();
+    while_working(&client, &archive, DAY * 2).await;
+    assert_eq!((archive.nights(7).len(), archive.nights(8).len()), (2, 2));
+
+    // Nobody works for five nights: the last two of them are made up for.
+    tokio::time::sleep(DAY * 5).await;
+    while_working(&client, &archive, Duration::from_secs(3600)).await;
+    let nights = archive.nights(7);
+    assert!((4..=5).contains(&nights.len()), "{nights:?}");
+    let record = client.schedules().get(&ScheduleAddress::new("reports", "nightly-7").unwrap()).await.unwrap().unwrap();
+    assert!((2..=4).contains(&record.skipped), "{record:?}");
+    assert!(record.events.iter().any(|event| event.what == "skipped: missed"));
+    let gaps: Vec<Duration> = nights.windows(2).map(|pair| pair[1].duration_since(pair[0]).unwrap()).collect();
+    assert!(gaps.iter().all(|gap| *gap >= Duration::from_secs(23 * 3600)), "a report is about a night: {gaps:?}");
+
+    leave(&client, 7).await.unwrap();
+    let before = archive.nights(7).len();
+    while_working(&client, &archive, DAY * 2).await;
+    assert_eq!(archive.nights(7).len(), before);
+    assert!(archive.nights(8).len() > before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_program_declares_is_there_when_a_worker_has_started() {
+    let broker: DynBroker = Arc::new(MemoryBroker::new());
+    let (client, archive) = (Client::with_broker(broker), Arc::new(Archive::default()));
+    while_working(&client, &archive, Duration::from_secs(5)).await;
+    let all = client.schedules().list("reports").await.unwrap();
+    assert_eq!(all.len(), 1);
+    assert_eq!((all[0].schedule.to_string().as_str(), all[0].words.as_str()), ("reports/remind_staff", "at 08:00, on Monday to Friday"));
+    assert!(!all[0].set_at_run_time && all[0].declared_by.len() == 1);
+}

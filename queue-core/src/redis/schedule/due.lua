@@ -1,0 +1,24 @@
+-- Hands out the schedules that are due: they are due again a little later, unless they are set before. Grows nothing.
+-- ARGV: limit, for how long, in ms. Answers: now, when the next one is due or '', both in microseconds; names, definitions, states.
+--- include script/prelude, script/clock, script/schema, script/tools
+
+local names, definitions, states, later, gone, bytes = {}, {}, {}, {}, {}, 0
+for _, name in ipairs(call('ZRANGEBYSCORE', K.ticks, '-inf', ms(now), 'LIMIT', 0, ARGV[1])) do
+  local definition, state = call('HGET', K.schedules, name), call('HGET', K.states, name)
+  if not definition or not state then
+    gone[#gone + 1] = name
+  else
+    bytes = bytes + #definition + #state
+    if bytes > C.max_bytes and #names > 0 then
+      break
+    end
+    local at = #names + 1
+    names[at], definitions[at], states[at] = name, definition, state
+    later[2 * at - 1], later[2 * at] = ms(now + ARGV[2]), name
+  end
+end
+many('ZADD', K.ticks, later)
+many('ZREM', K.ticks, gone)
+local first = call('ZRANGE', K.ticks, '0', '0', 'WITHSCORES')[2]
+local next_due = first and whole(first) < FOREVER and ms(whole(first) * 1000) or ''
+return { ms(micros), next_due, names, definitions, states }

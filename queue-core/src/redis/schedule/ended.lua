@@ -1,0 +1,76 @@
+-- What the jobs of schedules leave when they end. `ticked` holds of each that has not ended `RUN:SCHEDULE`, or `RUN!SCHEDULE` if it is to be
+-- cancelled at its ending. The bit `s` tells of it. See `ScheduleState::ended`.
+--- include script/tools, script/hint, script/has
+
+-- Jobs that have ended and were to be cancelled: their lane need not hear of it any more.
+local was_stopped = {}
+
+local function note_run(state, run, how)
+  for _, known in ipairs(type(state.o) == 'table' and state.o or {}) do
+    if type(known) == 'table' and known[1] == run then
+      known[4], known[5] = how, now
+    end
+  end
+end
+
+local function note_paused(state)
+  state.p = ms(state.d) .. ' of its jobs died in a row'
+  local events = type(state.e) == 'table' and state.e or {}
+  events[#events + 1] = { now, 'paused', 0, 0, state.d }
+  while #events > 20 do
+    table.remove(events, 1)
+  end
+  state.e = events
+end
+
+-- A job of a schedule has ended: in this state, or it is parked.
+local function tick_ended(name, run, how)
+  local state = unpacked(call('HGET', K.states, name))
+  if not state then
+    return
+  end
+  note_run(state, run, how)
+  local was_paused = state.p
+  if how == 'dead' then
+    state.d = whole(state.d) + 1
+    if whole(state.x) > 0 and state.d >= whole(state.x) and not state.p then
+      note_paused(state)
+      call('ZADD', K.ticks, ms(FOREVER), name)
+    end
+  elseif how == 'done' then
+    state.d = 0
+  end
+  if state.u == run then
+    state.u = nil
+    if state.b and not state.p then
+      call('ZADD', K.ticks, ms(now), name)
+      hint_tick(now)
+    end
+  end
+  call('HSET', K.states, name, cmsgpack.pack(state))
+end
+
+-- Jobs have ended, or are parked: those of schedules are noted. A parked one may still end.
+local function end_ticks(ids, how)
+  if not has('s') or #ids == 0 then
+    return
+  end
+  for from = 1, #ids, PIECE do
+    local some = { unpack(ids, from, math.min(from + PIECE - 1, #ids)) }
+    for at, entry in ipairs(call('HMGET', K.ticked, unpack(some))) do
+      local run, name = string.match(entry or '', '^(%d+)[:!](.*)$')
+      if run then
+        was_stopped[some[at]] = string.find(entry, '^%d+!') and true or nil
+        if how ~= 'parked' then
+          call('HDEL', K.ticked, some[at])
+        end
+        tick_ended(name, tonumber(run), how)
+      end
+    end
+  end
+end
+
+-- Whether a job that leaves its lane was to be cancelled meanwhile.
+local function is_stopped(id)
+  return has('s') and string.find(call('HGET', K.ticked, id) or '', '^%d+!') ~= nil
+end

@@ -1,0 +1,105 @@
+-- Changes a schedule, and stores the jobs of its ticks, if its state is the one that was read.
+-- ARGV: name; the broker's time when it was asked for; the state that was read, or '' if there is no such schedule; 's' to set it or 'r' to
+-- remove it; definition, or '' if it stays; state; when it is due, or ''; '1' if code declares it; the id of a job to be cancelled, or '';
+-- the feature bits that the jobs need; then of each job its id, envelope, priority, number of the run, and '1' if its id is remembered.
+-- Answers: STALE, MOVED, or a digit per job: whether it was stored.
+--- include script/prelude, script/clock, script/bits, script/guard, doors/settle, doors/end, doors/back, script/first_due
+
+local name = ARGV[1]
+if math.abs(now - ARGV[2]) > C.clock_moved then
+  return 'MOVED'
+end
+if (call('HGET', K.states, name) or '') ~= ARGV[3] then
+  return 'STALE'
+end
+if ARGV[4] == 'r' then
+  call('HDEL', K.schedules, name)
+  call('HDEL', K.states, name)
+  call('ZREM', K.ticks, name)
+  call('SREM', K.declared, name)
+  return ''
+end
+local behind = unknown_to_a_lane(ARGV[10])
+if behind then
+  return redis.error_reply('BEHIND ' .. behind)
+end
+if not head[1] then
+  call('HSET', K.meta, 'schema', C.schema)
+end
+
+if ARGV[5] ~= '' then
+  call('HSET', K.schedules, name, ARGV[5])
+end
+call('HSET', K.states, name, ARGV[6])
+call('ZADD', K.ticks, ARGV[7] ~= '' and ARGV[7] or ms(FOREVER), name)
+call(ARGV[8] == '1' and 'SADD' or 'SREM', K.declared, name)
+local first = call('ZRANGE', K.ticks, '0', '0', 'WITHSCORES')
+if ARGV[7] ~= '' and tonumber(first[2]) >= tonumber(ARGV[7]) then
+  hint_tick(tonumber(ARGV[7]))
+end
+
+-- Whether an id is one of those that a backfill or a person has made lately. It is from now on.
+local function is_remembered(id)
+  local old = call('ZRANGEBYSCORE', K.backfilled, '-inf', ms(now - C.remembered_ms), 'LIMIT', 0, 100)
+  many('ZREM', K.backfilled, old)
+  if call('ZSCORE', K.backfilled, id) then
+    return true
+  end
+  call('ZADD', K.backfilled, ms(now), id)
+  return false
+end
+
+local answers, bodies, stored, ticked, seen = {}, {}, {}, {}, {}
+for at = 11, #ARGV, 5 do
+  local id, envelope, priority = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local known = seen[id] or ARGV[at + 4] == '1' and is_remembered(id) or call('HEXISTS', K.jobs, id) == 1
+  seen[id] = true
+  answers[#answers + 1] = known and '0' or '1'
+  if not known then
+    stored[#stored + 1] = id
+    bodies[#bodies + 1], bodies[#bodies + 2] = id, envelope
+    ticked[#ticked + 1], ticked[#ticked + 2] = id, ARGV[at + 3] .. ':' .. name
+    if priority ~= '2' then
+      put_rare('p', K.priority, id, priority)
+    end
+  end
+end
+if #stored > 0 then
+  mark('s')
+  if string.find(ARGV[10], 'l', 1, true) then
+    mark('l')
+  end
+  put_all(K.jobs, bodies)
+  put_all(K.ticked, ticked)
+  if push(stored, false) then
+    hint()
+  end
+  count('enqueued', #stored)
+end
+
+-- A job that waits is cancelled now, one that runs at its ending: it keeps its tag until then, and its lane hears of it.
+local function stop(id)
+  local entry, tag = call('HGET', K.ticked, id), call('HGET', K.active, id)
+  if not entry then
+    return
+  end
+  if not tag then
+    unwait(id)
+    end_unrun(id, 'cancelled', C.stopped)
+    look_due()
+    return
+  end
+  put(K.ticked, id, (string.gsub(entry, '^(%d+):', '%1!')))
+  local lane = lane_of(tag)
+  if lane and call('HEXISTS', K.lanes, lane) == 1 then
+    local told = unpacked_pairs(call('HGET', K.gone, lane))
+    if #told < 500 then
+      table.insert(told, { id, string.match(tag, '(%d+)$') })
+      call('HSET', K.gone, lane, cmsgpack.pack(told))
+    end
+  end
+end
+if ARGV[9] ~= '' then
+  stop(ARGV[9])
+end
+return table.concat(answers)

@@ -1,0 +1,113 @@
+//! What code declares. Several releases may say different things of one schedule; the release that was first seen latest, among those with a
+//! live worker, is right, so that a rollback takes effect. What a person sets at run time outlives all of them.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use super::{change::Changing, define::Prepared, facade::change};
+use crate::{
+    broker::{Declaration, DynBroker, ScheduleList, StoredSchedule},
+    error::Result,
+};
+
+/// A schedule that code has declared, and that no live worker has declared for so long, is paused.
+pub const UNDECLARED_AFTER: Duration = Duration::from_secs(3600);
+
+/// Why it is.
+const UNDECLARED: &str = "no live worker has declared it for an hour";
+
+/// What a look at the declared schedules of a queue has changed.
+#[derive(Debug, Default)]
+pub struct Declared {
+    /// Schedules whose definition is another one now.
+    pub changed: Vec<String>,
+    /// Schedules that were paused, because no live worker declares them.
+    pub paused: Vec<String>,
+}
+
+/// Declares the schedules of a release in a queue, and looks at those that others have declared there. `own` may have schedules of other queues.
+///
+/// # Errors
+/// Those of the broker.
+pub async fn declare(broker: &DynBroker, queue: &Arc<str>, release: &str, own: &[Prepared]) -> Result<Declared> {
+    let mut declared = Declared::default();
+    let known = broker.schedules(queue, &ScheduleList::Declared).await?.schedules;
+    let here: Vec<&Prepared> = own.iter().filter(|own| own.queue == *queue).collect();
+    if known.is_empty() && here.is_empty() {
+        return Ok(declared);
+    }
+    let workers = broker.workers(queue).await?;
+    let mut live: BTreeSet<String> =
+        workers.into_iter().filter(|worker| !worker.lease_left.is_zero()).map(|worker| worker.release).collect();
+    live.insert(release.to_owned());
+    for schedule in here {
+        let made = change(broker, queue, &schedule.name, |changing: &mut Changing, now_ms| {
+            let before = changing.clone();
+            changing.say(release, schedule, now_ms);
+            changing.hear(&schedule.name, &live, now_ms)?;
+            Ok((*changing != before).then_some(()))
+        });
+        if made.await?.is_some() {
+            declared.changed.push(schedule.name.clone());
+        }
+    }
+    for StoredSchedule { name, .. } in known.iter().filter(|known| !own.iter().any(|own| own.queue == *queue && own.name == known.name)) {
+        // The same one in another queue: it has moved, and this one is not to tick beside it.
+        let moved = own.iter().find(|own| own.name == *name && own.queue != *queue);
+        let paused = change(broker, queue, name, |changing: &mut Changing, now_ms| {
+            let before = changing.clone();
+            let is_same = moved.filter(|moved| moved.task() == super::define::task_of(&changing.definition.body));
+            let why = is_same.map(|moved| format!("it is declared in queue `{}` now", moved.queue));
+            let paused = changing.miss(name, &live, why, now_ms)?;
+            Ok((*changing != before).then_some(paused))
+        });
+        if paused.await? == Some(true) {
+            declared.paused.push(name.clone());
+        }
+    }
+    Ok(declared)
+}
+
+impl Changing {
+    /// A release declares this.
+    pub(super) fn say(&mut self, release: &str, schedule: &Prepared, now_ms: i64) {
+        let declared = &mut self.definition.declared;
+        match declared.iter_mut().find(|known| known.release == release) {
+            Some(known) => known.body = schedule.body.clone(),
+            None => declared.push(Declaration { release: release.to_owned(), first_ms: now_ms, body: schedule.body.clone() }),
+        }
+    }
+
+    /// What holds, now that these releases live.
+    pub(super) fn hear(&mut self, name: &str, live: &BTreeSet<String>, now_ms: i64) -> Result<()> {
+        self.definition.declared.retain(|known| live.contains(&known.release));
+        let latest = self.definition.declared.iter().max_by_key(|known| known.first_ms).map(|known| known.body.clone());
+        let Some(body) = latest else { return Ok(()) };
+        self.definition.undeclared_ms = None;
+        if !self.definition.by_person {
+            self.redefine(name, &body, now_ms)?;
+        }
+        if self.state.paused.as_deref().is_some_and(|why| why == UNDECLARED || why.starts_with("it is declared in queue")) {
+            self.resume(name, now_ms)?;
+        }
+        Ok(())
+    }
+
+    /// No worker that runs this code declares it: others may. True: it was paused.
+    pub(super) fn miss(&mut self, name: &str, live: &BTreeSet<String>, moved: Option<String>, now_ms: i64) -> Result<bool> {
+        if self.definition.declared.iter().any(|known| live.contains(&known.release)) {
+            self.hear(name, live, now_ms)?;
+            return Ok(false);
+        }
+        // What a person has set needs no code.
+        if self.definition.by_person || self.definition.declared.is_empty() {
+            return Ok(false);
+        }
+        let since = *self.definition.undeclared_ms.get_or_insert(now_ms);
+        let hour = i64::try_from(UNDECLARED_AFTER.as_millis()).unwrap_or(i64::MAX);
+        match moved {
+            Some(why) => Ok(self.pause(&why, now_ms)),
+            None if now_ms - since >= hour => Ok(self.pause(UNDECLARED, now_ms)),
+            None => Ok(false),
+        }
+    }
+}

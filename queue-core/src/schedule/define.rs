@@ -1,0 +1,265 @@
+//! The builder of a schedule, and what it is checked for.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use queue_calendar::{CatchUp, Overlap};
+
+use super::rules::ReadRules;
+use crate::{
+    address::check_name,
+    broker::{LONGEST, ScheduleBody},
+    client::{Client, Job, RawJob},
+    draft::EnqueueStack,
+    envelope::Envelope,
+    error::{Error, Result},
+    task::{ScheduleDef, Task, TaskDef},
+};
+
+/// Longest jitter.
+const LONGEST_JITTER: Duration = Duration::from_secs(24 * 3600);
+
+/// A job that is made again and again.
+///
+/// ```
+/// use queue_core::{CatchUp, Overlap, Schedule, prelude::*};
+///
+/// #[task(queue = "reports")]
+/// async fn report(customer: u64) {}
+///
+/// # async fn example(client: &Client) -> queue_core::Result<()> {
+/// let nightly = Schedule::cron("nightly", "0 3 * * MON-FRI").tz("Europe/Berlin").overlap(Overlap::BufferOne).job(report::job(7));
+/// client.schedules().upsert(nightly).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a schedule is given to a worker, or to `client.schedules().upsert(..)`"]
+pub struct Schedule {
+    name: String,
+    expression: String,
+    zone: String,
+    job: Option<Result<RawJob, Arc<Error>>>,
+    overlap: Overlap,
+    catch_up: CatchUp,
+    window: Option<Duration>,
+    jitter: Duration,
+    start: Option<SystemTime>,
+    end: Option<SystemTime>,
+    most: Option<u64>,
+    pause_after: u32,
+}
+
+impl Schedule {
+    /// A schedule of this name, which is unique in the queue of its job. `expression` has five fields (minute, hour, day, month, weekday), or
+    /// six with the second before them, or is `@hourly` and the like, or `@every 90s`. Names (`MON`, `JAN`), `L`, `W` and `#` are read.
+    pub fn cron(name: impl Into<String>, expression: impl Into<String>) -> Self {
+        Schedule {
+            name: name.into(),
+            expression: expression.into(),
+            zone: "UTC".to_owned(),
+            job: None,
+            overlap: Overlap::default(),
+            catch_up: CatchUp::default(),
+            window: None,
+            jitter: Duration::ZERO,
+            start: None,
+            end: None,
+            most: None,
+            pause_after: 0,
+        }
+    }
+
+    /// A schedule that ticks at the instants since 1970 that are multiples of an interval, whatever the time zone.
+    pub fn every(name: impl Into<String>, interval: Duration) -> Self {
+        Schedule::cron(name, format!("@every {}", humantime::format_duration(interval)))
+    }
+
+    /// The time zone of the expression, by its IANA name. Default: `UTC`.
+    pub fn tz(mut self, zone: impl Into<String>) -> Self {
+        self.zone = zone.into();
+        self
+    }
+
+    /// The job that each tick makes, with its queue, priority, timeout, retention, expiry and headers. A middleware of the client sees it
+    /// now, and not at each tick.
+    pub fn job<T: Task>(mut self, job: Job<T>) -> Self {
+        self.job = Some(job.into_raw().map_err(Arc::new));
+        self
+    }
+
+    /// The same with a job of a task that is known only by its name.
+    pub fn raw_job(mut self, job: RawJob) -> Self {
+        self.job = Some(Ok(job));
+        self
+    }
+
+    /// What a tick does while the job of the last one has not ended. Default: [`Overlap::Allow`].
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.overlap = overlap;
+        self
+    }
+
+    /// What is done about ticks that nobody made within 10 s of their time. Default: [`CatchUp::Last`].
+    pub fn catch_up(mut self, catch_up: CatchUp) -> Self {
+        self.catch_up = catch_up;
+        self
+    }
+
+    /// Ticks that are older are not made up for. Default: however old they are.
+    pub fn catch_up_window(mut self, window: Duration) -> Self {
+        self.window = Some(window);
+        self
+    }
+
+    /// Makes each tick up to so much later, always the same for the same tick; at most 24 h. Default: none.
+    pub fn jitter(mut self, jitter: Duration) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// The first tick is not before this time.
+    pub fn start(mut self, start: SystemTime) -> Self {
+        self.start = Some(start);
+        self
+    }
+
+    /// The last tick is not after this time.
+    pub fn end(mut self, end: SystemTime) -> Self {
+        self.end = Some(end);
+        self
+    }
+
+    /// Makes so many ticks, and no more.
+    pub fn max_ticks(mut self, ticks: u64) -> Self {
+        self.most = Some(ticks);
+        self
+    }
+
+    /// Pauses the schedule when so many of its jobs have died in a row. Default: 0, never.
+    pub fn pause_after_dead(mut self, jobs: u32) -> Self {
+        self.pause_after = jobs;
+        self
+    }
+
+    /// A schedule that a task declares.
+    ///
+    /// # Errors
+    /// For what the macro has refused already.
+    #[doc(hidden)]
+    pub fn of_task(task: &'static TaskDef, schedule: &ScheduleDef) -> Result<Self> {
+        let policy = |error: queue_calendar::SyntaxError| Error::invalid("schedule", schedule.name, error.problem);
+        Ok(Schedule {
+            job: Some((schedule.payload)().map(|payload| RawJob::of_task(task, payload)).map_err(Arc::new)),
+            zone: schedule.tz.to_owned(),
+            overlap: Overlap::parse(schedule.overlap).map_err(policy)?,
+            catch_up: CatchUp::parse(schedule.catch_up).map_err(policy)?,
+            window: schedule.window,
+            jitter: schedule.jitter,
+            pause_after: schedule.pause_after_dead,
+            ..Schedule::cron(schedule.name, schedule.expression)
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Checks everything, and encodes it for storage.
+    pub(crate) fn prepare(self, on_enqueue: &EnqueueStack) -> Result<Prepared> {
+        check_name("schedule", &self.name)?;
+        let missing = || Error::invalid("schedule", &self.name, "has no job; say which with `.job(task::job(..))`");
+        let job = self.job.clone().ok_or_else(missing)?.map_err(|error| error.duplicate())?;
+        let (queue, job) = job.template(on_enqueue)?;
+        let mut envelope = Envelope::decode(&job.envelope)?;
+        let expires_ms = envelope.expires_ms.take().map(|at| u64::try_from(at - now_ms()).unwrap_or(0));
+        let body = ScheduleBody {
+            envelope: envelope.encode()?,
+            priority: job.priority.number(),
+            expires_ms,
+            overlap: self.overlap.name().to_owned(),
+            catch_up: self.catch_up.to_string(),
+            window_ms: bounded("catch_up_window", self.window, LONGEST)?,
+            jitter_ms: bounded("jitter", Some(self.jitter), LONGEST_JITTER)?.unwrap_or(0),
+            start_ms: self.start.map(ms),
+            end_ms: self.end.map(ms),
+            most: self.most,
+            pause_after: u64::from(self.pause_after),
+            expression: self.expression,
+            zone: self.zone,
+        };
+        if let CatchUp::All(n) = self.catch_up {
+            CatchUp::parse(&CatchUp::All(n).to_string()).map_err(|error| Error::invalid("catch_up", format!("all({n})"), error.problem))?;
+        }
+        if body.most == Some(0) {
+            return Err(Error::invalid("max_ticks", "0", "must be at least 1"));
+        }
+        let rules = ReadRules::of(&self.name, &body)?;
+        let first = rules.next(body.start_ms.unwrap_or_else(now_ms).saturating_sub(1));
+        if first.is_none() {
+            return Err(Error::invalid("end", body.expression, "never ticks before this schedule ends"));
+        }
+        Ok(Prepared { queue, name: self.name, body })
+    }
+
+    /// What it is stored as, for a worker that declares it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is wrong with it.
+    #[doc(hidden)]
+    pub fn prepared(self, client: &Client) -> Result<Prepared> {
+        self.prepare(client.on_enqueue())
+    }
+
+    /// Reads an expression alone.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the place of what is wrong.
+    pub fn check(expression: &str, zone: &str) -> Result<()> {
+        ReadRules::calendar(expression, zone).map(drop)
+    }
+}
+
+/// A schedule that was checked.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct Prepared {
+    /// The queue of its jobs.
+    pub queue: Arc<str>,
+    /// Its name.
+    pub name: String,
+    /// What is stored.
+    pub body: ScheduleBody,
+}
+
+impl Prepared {
+    /// The task of its jobs.
+    pub fn task(&self) -> String {
+        task_of(&self.body)
+    }
+}
+
+pub(super) fn task_of(body: &ScheduleBody) -> String {
+    Envelope::decode(&body.envelope).map(|envelope| envelope.task.into_owned()).unwrap_or_default()
+}
+
+fn bounded(field: &'static str, duration: Option<Duration>, most: Duration) -> Result<Option<u64>> {
+    match duration {
+        Some(long) if long > most => Err(Error::invalid(
+            field,
+            humantime::format_duration(long).to_string(),
+            format!("is more than {}", humantime::format_duration(most)),
+        )),
+        duration => Ok(duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))),
+    }
+}
+
+pub(super) fn ms(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn now_ms() -> i64 {
+    ms(SystemTime::now())
+}

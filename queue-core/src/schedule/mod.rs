@@ -1,0 +1,41 @@
+//! Schedules: jobs that are made again and again, by a cron expression or an interval.
+//!
+//! A [`Schedule`] says when and which job. It is given to a worker (`Worker::schedule`), declared on a task
+//! (`#[task(schedule(..))]`), or set at run time by [`Schedules::upsert`]. It is stored in the broker, in the queue of its job. Any worker of this
+//! queue makes its ticks; there is no leader.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `define` | the builder, and what it is checked for |
+//! | `rules` | a stored definition that was read: its calendar and its policies |
+//! | `step` | what the ticks that are due do: the one place where that is decided |
+//! | `change` | what a new definition, a pause, a resume change |
+//! | `tick` | what a worker does: asks what is due, decides, sets |
+//! | `declare` | what code declares, release by release |
+//! | `facade`, `record` | what people and applications call and read |
+
+mod change;
+mod declare;
+mod define;
+mod facade;
+mod record;
+mod rules;
+mod step;
+#[cfg(test)]
+mod tests;
+mod tick;
+
+pub use queue_calendar::{CatchUp, Expression, Overlap};
+
+#[doc(hidden)]
+pub use self::{
+    change::BY_PERSON,
+    declare::{Declared, UNDECLARED_AFTER, declare},
+    define::Prepared,
+    tick::{DueTicks, Ticks, tick_due},
+};
+pub use self::{
+    define::Schedule,
+    facade::{Backfilled, MOST_BACKFILLED, Schedules},
+    record::{ScheduleAddress, ScheduleHappened, ScheduleRan, ScheduleRecord},
+};

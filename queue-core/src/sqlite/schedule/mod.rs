@@ -1,0 +1,195 @@
+//! Schedules: what is due, every change of one, and how the jobs of one end.
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::{
+    address::JobId,
+    broker::{
+        BACKFILL_REMEMBERED, DueSchedules, HANDED_OUT, MAX_BYTES, MAX_ITEMS, ScheduleAnswer, ScheduleList, SchedulePage, ScheduleState,
+        SetSchedule, StoredSchedule, TickJob,
+    },
+    sqlite::{
+        connection::{
+            lenient::{Bytes, Number, Words},
+            statement::sql,
+            tx::{Failed, Queue, Tx, after},
+        },
+        doors::{
+            end, ready,
+            row::{ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, Tag},
+            settle,
+        },
+    },
+};
+
+pub(crate) use crate::broker::STOPPED;
+
+fn read(row: &Row<'_>) -> rusqlite::Result<StoredSchedule> {
+    let (Words(name), Bytes(definition), Bytes(state)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    Ok(StoredSchedule::new(name, definition, state))
+}
+
+pub(crate) fn due(tx: &mut Tx<'_>, name: &str, limit: usize) -> Result<DueSchedules, Failed> {
+    const HAND_OUT: &str = "UPDATE queue_schedules SET due = ?3 WHERE queue = ?1 AND name = ?2";
+    const NEXT: &str = "SELECT min(due) FROM queue_schedules WHERE queue = ?1";
+    let Some(queue) = tx.queue(name)? else { return Ok(DueSchedules::new(tx.now, Vec::new(), None)) };
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    {
+        let mut due = tx.sql(sql!("due.sql"))?;
+        let mut rows = due.query(params![queue.key, tx.now, limit])?;
+        while let Some(row) = rows.next()? {
+            let schedule = read(row)?;
+            bytes += schedule.definition.len() + schedule.state.len();
+            if bytes > MAX_BYTES && !found.is_empty() {
+                break;
+            }
+            found.push(schedule);
+        }
+    }
+    for schedule in &found {
+        tx.sql(HAND_OUT)?.execute(params![queue.key, schedule.name, after(tx.now, HANDED_OUT)])?;
+    }
+    let next: Option<Number> = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;
+    Ok(DueSchedules::new(tx.now, found, next.map(|Number(next)| tx.until(next))))
+}
+
+pub(crate) fn list(tx: &mut Tx<'_>, name: &str, which: &ScheduleList) -> Result<SchedulePage, Failed> {
+    const ONE: &str = "SELECT name, definition, state FROM queue_schedules WHERE queue = ?1 AND name = ?2";
+    const DECLARED: &str = "SELECT name, definition, state FROM queue_schedules WHERE queue = ?1 AND declared = 1 ORDER BY name";
+    let Some(queue) = tx.queue(name)? else { return Ok(SchedulePage::new(tx.now, Vec::new(), None)) };
+    let (found, next) = match which {
+        ScheduleList::One(name) => (tx.sql(ONE)?.query_row(params![queue.key, name], read).optional()?.into_iter().collect(), None),
+        ScheduleList::Declared => (tx.sql(DECLARED)?.query_map([queue.key], read)?.collect::<rusqlite::Result<Vec<_>>>()?, None),
+        ScheduleList::All { offset, limit } => {
+            let limit = (*limit).clamp(1, MAX_ITEMS);
+            let skip = i64::try_from(*offset).unwrap_or(i64::MAX);
+            let mut page = tx.sql(sql!("page.sql"))?;
+            let mut found: Vec<_> = page.query_map(params![queue.key, limit + 1, skip], read)?.collect::<rusqlite::Result<_>>()?;
+            let more = found.len() > limit;
+            found.truncate(limit);
+            (found, more.then(|| offset + limit as u64))
+        }
+    };
+    Ok(SchedulePage::new(tx.now, found, next))
+}
+
+pub(crate) fn set(tx: &mut Tx<'_>, request: &SetSchedule) -> Result<ScheduleAnswer, Failed> {
+    const STATE: &str = "SELECT state FROM queue_schedules WHERE queue = ?1 AND name = ?2";
+    const REMOVE: &str = "DELETE FROM queue_schedules WHERE queue = ?1 AND name = ?2";
+    const FIRST: &str = "SELECT min(due) FROM queue_schedules WHERE queue = ?1";
+    if request.has_moved(tx.now) {
+        return Ok(ScheduleAnswer::Moved);
+    }
+    let mut queue = tx.queue_made(&request.queue)?;
+    let state: Option<Bytes> = tx.sql(STATE)?.query_row(params![queue.key, request.name], |row| row.get(0)).optional()?;
+    if state.map(|Bytes(state)| state) != request.expected {
+        return Ok(ScheduleAnswer::Stale);
+    }
+    let Some(set) = &request.set else {
+        tx.sql(REMOVE)?.execute(params![queue.key, request.name])?;
+        return Ok(ScheduleAnswer::Set(Vec::new()));
+    };
+    let stored = params![queue.key, request.name, set.definition, set.state, set.due_ms, set.declared];
+    if request.expected.is_some() {
+        tx.sql(sql!("change.sql"))?.execute(stored)?;
+    } else {
+        tx.sql(sql!("make.sql"))?.execute(stored)?;
+    }
+    let first: Option<Number> = tx.sql(FIRST)?.query_row([queue.key], |row| row.get(0))?;
+    if let Some(due) = set.due_ms.filter(|due| first.is_some_and(|Number(first)| *due <= first)) {
+        tx.tick_hint(queue.name, due);
+    }
+    let answers = request.jobs.iter().map(|tick| store(tx, &mut queue, &request.name, tick)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(id) = &request.stop {
+        stop(tx, &mut queue, id)?;
+    }
+    tx.save(&queue)?;
+    if answers.contains(&true) {
+        tx.hint(queue.name, tx.now);
+    }
+    Ok(ScheduleAnswer::Set(answers))
+}
+
+fn store(tx: &mut Tx<'_>, queue: &mut Queue<'_>, schedule: &str, tick: &TickJob) -> Result<bool, Failed> {
+    const TICKED: &str = "INSERT OR REPLACE INTO queue_ticked (queue, id, schedule, run) VALUES (?1, ?2, ?3, ?4)";
+    const REMEMBER: &str = "INSERT INTO queue_backfilled (queue, id, at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+    const FORGET: &str = "DELETE FROM queue_backfilled WHERE queue = ?1 AND at < ?2";
+    let id = tick.job.id.as_bytes();
+    if tick.remembered {
+        let day = i64::try_from(BACKFILL_REMEMBERED.as_millis()).unwrap_or(i64::MAX);
+        tx.sql(FORGET)?.execute(params![queue.key, tx.now.saturating_sub(day)])?;
+        if tx.sql(REMEMBER)?.execute(params![queue.key, id, tx.now])? == 0 {
+            return Ok(false);
+        }
+    }
+    let at = ready::due(tx, &tick.job);
+    if !ready::store(tx, queue, &tick.job, at)? {
+        return Ok(false);
+    }
+    tx.sql(TICKED)?.execute(params![queue.key, id, schedule, tick.run])?;
+    Ok(true)
+}
+
+/// Cancels a job of a schedule: at once if it waits, at its ending if it runs.
+fn stop(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &JobId) -> Result<(), Failed> {
+    const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    const STOP: &str = "UPDATE queue_ticked SET stop = 1 WHERE queue = ?1 AND id = ?2";
+    let id = id.as_bytes();
+    let place: Option<(Number, Number, Number)> =
+        tx.sql(PLACE)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+    match place {
+        None | Some((Number(DONE | DEAD | CANCELLED | EXPIRED), ..)) => Ok(()),
+        Some((Number(ACTIVE), Number(lane), Number(claim))) => {
+            tx.sql(STOP)?.execute(params![queue.key, id])?;
+            Ok(settle::tell(tx, Tag { lane, claim }, id)?)
+        }
+        Some((Number(state), ..)) => {
+            let job = ready::leave(tx, queue, id, state)?;
+            end::cancelled(tx, queue, job, Some(STOPPED))
+        }
+    }
+}
+
+/// Whether a job that leaves its lane was to be [stopped](SetSchedule::stop) meanwhile.
+pub(crate) fn is_stopped(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<bool> {
+    const IS_STOPPED: &str = "SELECT stop FROM queue_ticked WHERE queue = ?1 AND id = ?2";
+    if !is_of_tick(id) {
+        return Ok(false);
+    }
+    let stop: Option<Number> = tx.sql(IS_STOPPED)?.query_row(params![queue.key, id], |row| row.get(0)).optional()?;
+    Ok(stop.is_some_and(|Number(stop)| stop != 0))
+}
+
+/// A job has ended in this state, or is parked: its schedule notes it. Only the id says whether it may be a schedule's.
+pub(crate) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) -> Result<(), Failed> {
+    const TICKED: &str = "SELECT schedule, run, stop FROM queue_ticked WHERE queue = ?1 AND id = ?2";
+    const HEARD: &str = "DELETE FROM queue_gone WHERE id = ?1";
+    const FORGET: &str = "DELETE FROM queue_ticked WHERE queue = ?1 AND id = ?2";
+    const STATE: &str = "SELECT state FROM queue_schedules WHERE queue = ?1 AND name = ?2";
+    if !is_of_tick(id) {
+        return Ok(());
+    }
+    let ticked: Option<(Words, Number, Number)> =
+        tx.sql(TICKED)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+    let Some((Words(schedule), Number(run), Number(stop))) = ticked else { return Ok(()) };
+    if stop != 0 {
+        // Its lane need not hear of it any more.
+        tx.sql(HEARD)?.execute([id])?;
+    }
+    if how != "parked" {
+        tx.sql(FORGET)?.execute(params![queue.key, id])?;
+    }
+    let state: Option<Bytes> = tx.sql(STATE)?.query_row(params![queue.key, schedule], |row| row.get(0)).optional()?;
+    // A state that cannot be read is for those who look at the schedule.
+    let Some(mut state) = state.and_then(|Bytes(state)| ScheduleState::decode(&state).ok()) else { return Ok(()) };
+    let due_now = state.ended(run.unsigned_abs(), how, tx.now);
+    tx.sql(sql!("ended.sql"))?.execute(params![queue.key, schedule, state.encode(), state.paused.is_some(), due_now, tx.now])?;
+    if due_now {
+        tx.tick_hint(queue.name, tx.now);
+    }
+    Ok(())
+}
+
+fn is_of_tick(id: &[u8]) -> bool {
+    id.len() == 16 && id[6] >> 4 == 8
+}

@@ -1,0 +1,332 @@
+//! `schedules`: which there are, when they tick, and every change of one.
+
+use std::time::{Duration, SystemTime};
+
+use clap::Subcommand;
+use queue_core::{
+    CatchUp, Client, Overlap, Schedule, ScheduleAddress, ScheduleRecord, broker::Priority, client::RawJob, registry::Registry,
+};
+use serde::Serialize;
+
+use super::{
+    args::{Format, duration, priority_parser, time},
+    exit::{Exit, Failure, note},
+    output::{coarse, print, print_json, relative, short, table, utc},
+    queues, tasks,
+};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum SchedulesCommand {
+    /// List the schedules, the one that ticks next first
+    #[command(after_help = "Examples:
+  {bin} schedules list
+  {bin} schedules list --queue reports --json | jq -r '.[] | select(.paused) | .schedule'")]
+    List {
+        /// Only this queue
+        #[arg(long, value_name = "QUEUE")]
+        queue: Option<String>,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Show a schedule: in words, its next ticks, its last runs, and what happened to it
+    #[command(after_help = "Examples:
+  {bin} schedules show reports/nightly")]
+    Show {
+        /// QUEUE/NAME
+        schedule: ScheduleAddress,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Print when a schedule ticks next
+    #[command(after_help = "Examples:
+  {bin} schedules next reports/nightly -n 5")]
+    Next {
+        /// QUEUE/NAME
+        schedule: ScheduleAddress,
+        /// So many ticks
+        #[arg(short, value_name = "N", default_value_t = 5)]
+        n: usize,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Make a schedule, or change the one of this name
+    #[command(after_help = "Examples:
+  {bin} schedules add nightly --cron '0 3 * * MON-FRI' --tz Europe/Berlin --task report --args '{\"customer\":7}'
+  {bin} schedules add poll --every 90s --task poll --overlap skip --catch-up 'all(100)'
+
+An expression has the fields minute, hour, day, month, weekday, or six with the second before them, or is @hourly and the like.
+MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
+    Add(AddArgs),
+    /// Stop the ticks of schedules; their jobs go on
+    #[command(after_help = "Examples:
+  {bin} schedules pause reports/nightly")]
+    Pause {
+        /// QUEUE/NAME
+        #[arg(required = true)]
+        schedules: Vec<ScheduleAddress>,
+    },
+    /// Let schedules tick again; what would have ticked meanwhile is skipped
+    #[command(after_help = "Examples:
+  {bin} schedules resume reports/nightly")]
+    Resume {
+        /// QUEUE/NAME
+        #[arg(required = true)]
+        schedules: Vec<ScheduleAddress>,
+    },
+    /// Make a job of a schedule now, also while it is paused
+    #[command(after_help = "Examples:
+  job=$({bin} schedules run reports/nightly) && {bin} jobs show \"$job\"")]
+    Run {
+        /// QUEUE/NAME
+        schedule: ScheduleAddress,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Make the jobs of all ticks in a span of time; a job that exists, or was backfilled within 24 hours, is not made again
+    #[command(after_help = "Examples:
+  {bin} schedules backfill reports/nightly --from 2026-03-01T00:00:00Z --to 2026-03-07T00:00:00Z")]
+    Backfill {
+        /// QUEUE/NAME
+        schedule: ScheduleAddress,
+        /// The first tick is not before this time, as in `2026-03-01T00:00:00Z`
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        from: SystemTime,
+        /// The last tick is not after this time
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        to: SystemTime,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Remove schedules; their jobs stay. One that code declares comes back within a minute: pause it instead
+    #[command(after_help = "Examples:
+  {bin} schedules remove reports/nightly")]
+    Remove {
+        /// QUEUE/NAME
+        #[arg(required = true)]
+        schedules: Vec<ScheduleAddress>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AddArgs {
+    /// Its name, unique in its queue
+    name: String,
+    /// When it ticks: a cron expression
+    #[arg(long, value_name = "EXPR", required_unless_present = "every", conflicts_with = "every")]
+    cron: Option<String>,
+    /// When it ticks: an interval, as in `90s`
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    every: Option<Duration>,
+    /// The time zone of the expression, as in `Europe/Berlin`
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    tz: String,
+    /// The task of its jobs, as `tasks` lists it
+    #[arg(long, value_name = "TASK")]
+    task: String,
+    /// Their parameters by name, as a JSON object
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    args: String,
+    /// Put the jobs into this queue instead of their task's queue
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    /// Start the jobs before waiting jobs of lower priority
+    #[arg(long, value_parser = priority_parser())]
+    priority: Option<Priority>,
+    /// What a tick does while the last job has not ended: allow, skip, buffer_one, cancel_running
+    #[arg(long, value_name = "POLICY", default_value = "allow", value_parser = overlap)]
+    overlap: Overlap,
+    /// What is done about missed ticks: skip, last, all(N)
+    #[arg(long, value_name = "POLICY", default_value = "last", value_parser = catch_up)]
+    catch_up: CatchUp,
+    /// Missed ticks that are older are not made up for
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    catch_up_window: Option<Duration>,
+    /// Make each tick up to so much later, always the same for the same tick
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    jitter: Option<Duration>,
+    /// Pause it when so many of its jobs have died in a row
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pause_after_dead: u32,
+    #[command(flatten)]
+    format: Format,
+}
+
+fn overlap(text: &str) -> Result<Overlap, String> {
+    Overlap::parse(text).map_err(|error| error.problem)
+}
+
+fn catch_up(text: &str) -> Result<CatchUp, String> {
+    CatchUp::parse(text).map_err(|error| error.problem)
+}
+
+/// The schedule that the arguments describe. `registry`: the tasks of this program; without them parameters are not checked.
+pub(super) fn described(registry: Option<&Registry>, args: &AddArgs) -> Result<Schedule, Failure> {
+    let mut job = match registry {
+        Some(registry) => RawJob::from_json(tasks::find(registry, &args.task)?, &args.args)?,
+        None if args.queue.is_none() => {
+            let way_out = "say which with --queue, or use the worker binary of your application";
+            return Err(Failure::new(Exit::Usage, format!("this program does not know the queue of the task `{}`: {way_out}", args.task)));
+        }
+        None => super::enqueue::raw_job(&args.task, &args.args)?,
+    };
+    if let Some(queue) = &args.queue {
+        job = job.queue(queue);
+    }
+    if let Some(priority) = args.priority {
+        job = job.priority(priority);
+    }
+    let schedule = match (&args.cron, args.every) {
+        (Some(cron), _) => Schedule::cron(&args.name, cron),
+        (None, every) => Schedule::every(&args.name, every.unwrap_or_default()),
+    };
+    let schedule = schedule.tz(&args.tz).overlap(args.overlap).catch_up(args.catch_up).pause_after_dead(args.pause_after_dead);
+    let schedule = args.jitter.into_iter().fold(schedule, Schedule::jitter);
+    Ok(args.catch_up_window.into_iter().fold(schedule, Schedule::catch_up_window).raw_job(job))
+}
+
+/// Makes it, and prints its address.
+pub(super) async fn add(client: &Client, schedule: Schedule, args: &AddArgs) -> Result<(), Failure> {
+    let record = client.schedules().upsert(schedule).await?;
+    if args.format.json {
+        return Ok(print_json(&record)?);
+    }
+    print(&record.schedule.to_string())?;
+    let next = record.next.map_or_else(String::new, |next| format!(", next {}", relative(next, SystemTime::now())));
+    note(&format!("{} ({}){next}", record.words, record.tz));
+    Ok(())
+}
+
+pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Result<(), Failure> {
+    let schedules = client.schedules();
+    match command {
+        SchedulesCommand::List { queue, format } => {
+            let mut records = Vec::new();
+            for queue in queues::chosen(client, queue.as_deref()).await? {
+                records.extend(schedules.list(&queue).await?);
+            }
+            list(records, &format)
+        }
+        SchedulesCommand::Show { schedule, format } => show(client, &schedule, &format).await,
+        SchedulesCommand::Next { schedule, n, format } => {
+            let next: Vec<String> = schedules.next(&schedule, n).await?.into_iter().filter_map(utc).collect();
+            if format.json {
+                return Ok(print_json(&next)?);
+            }
+            if next.is_empty() {
+                note("it does not tick: it is paused, or over");
+                return Ok(());
+            }
+            Ok(print(&next.join("\n"))?)
+        }
+        SchedulesCommand::Add(_) => unreachable!("it was carried out before the broker was reached for"),
+        SchedulesCommand::Pause { schedules: all } => {
+            for schedule in &all {
+                let paused = schedules.pause(schedule).await?;
+                print(&format!("{schedule} {}", if paused { "is paused" } else { "was paused already" }))?;
+            }
+            Ok(())
+        }
+        SchedulesCommand::Resume { schedules: all } => {
+            for schedule in &all {
+                let resumed = schedules.resume(schedule).await?;
+                print(&format!("{schedule} {}", if resumed { "ticks again" } else { "was not paused" }))?;
+            }
+            Ok(())
+        }
+        SchedulesCommand::Run { schedule, format } => {
+            let job = schedules.run_now(&schedule).await?;
+            if format.json { Ok(print_json(&Made { job: job.to_string() })?) } else { Ok(print(&job.to_string())?) }
+        }
+        SchedulesCommand::Backfill { schedule, from, to, format } => {
+            let made = schedules.backfill(&schedule, from, to).await?;
+            if format.json {
+                return Ok(print_json(&Filled { ticks: made.ticks, jobs: made.jobs })?);
+            }
+            Ok(print(&format!("{} ticks, {} jobs made", made.ticks, made.jobs))?)
+        }
+        SchedulesCommand::Remove { schedules: all } => {
+            for schedule in &all {
+                if !schedules.remove(schedule).await? {
+                    return Err(queue_core::Error::NoSuchSchedule(schedule.to_string()).into());
+                }
+                print(&format!("{schedule} is removed"))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Made {
+    job: String,
+}
+
+#[derive(Serialize)]
+struct Filled {
+    ticks: usize,
+    jobs: usize,
+}
+
+fn list(records: Vec<ScheduleRecord>, format: &Format) -> Result<(), Failure> {
+    if format.json {
+        return Ok(print_json(&records)?);
+    }
+    if records.is_empty() {
+        note("there is no schedule");
+        return Ok(());
+    }
+    let now = SystemTime::now();
+    let rows = records.into_iter().map(|record| {
+        let next = match (&record.paused, record.next) {
+            (Some(_), _) => "paused".to_owned(),
+            (None, Some(next)) => relative(next, now),
+            (None, None) => "over".to_owned(),
+        };
+        let last = record.runs.first().map_or_else(String::new, |run| run.outcome.clone().unwrap_or_else(|| "runs".to_owned()));
+        [record.schedule.to_string(), record.task, short(&record.words, 60), record.tz, next, last, record.skipped.to_string()]
+    });
+    Ok(print(&table(["schedule", "task", "when", "zone", "next", "last", "#skipped"], rows))?)
+}
+
+async fn show(client: &Client, schedule: &ScheduleAddress, format: &Format) -> Result<(), Failure> {
+    let found = client.schedules().get(schedule).await?;
+    let record = found.ok_or_else(|| queue_core::Error::NoSuchSchedule(schedule.to_string()))?;
+    if format.json {
+        return Ok(print_json(&record)?);
+    }
+    let now = SystemTime::now();
+    let at = |time: SystemTime| format!("{} ({})", utc(time).unwrap_or_default(), relative(time, now));
+    let mut lines = vec![
+        ("schedule", record.schedule.to_string()),
+        ("when", format!("{}: {} ({})", record.expression, record.words, record.tz)),
+        ("job", format!("{} {}", record.task, record.args.as_ref().map(ToString::to_string).unwrap_or_default())),
+        ("overlap", record.overlap.clone()),
+        ("catch up", record.catch_up.clone()),
+    ];
+    lines.extend(record.catch_up_window_ms.map(|ms| ("window", coarse(Duration::from_millis(ms)))));
+    lines.extend(Some(record.jitter()).filter(|jitter| !jitter.is_zero()).map(|jitter| ("jitter", coarse(jitter))));
+    lines.extend(record.paused.clone().map(|why| ("paused", why)));
+    lines.extend(record.problem.clone().map(|problem| ("problem", problem)));
+    lines.extend(record.undeclared_since.map(|since| ("undeclared", format!("since {}: no live worker declares it", at(since)))));
+    lines.extend((!record.declared_by.is_empty()).then(|| ("declared by", record.declared_by.join(", "))));
+    lines.push(("made", format!("{} ticks, {} skipped", record.made, record.skipped)));
+    lines.extend(record.waiting.map(|tick| ("waiting", format!("the tick of {} waits for the last job", at(tick)))));
+    lines.extend(record.next_ticks(5).unwrap_or_default().into_iter().map(|tick| ("next", at(tick))));
+    for run in &record.runs {
+        let job = run.job.as_ref().map(ToString::to_string).unwrap_or_default();
+        lines
+            .push(("run", format!("{} {job} {}", run.tick.map(at).unwrap_or_default(), run.outcome.as_deref().unwrap_or("has not ended"))));
+    }
+    for event in &record.events {
+        let when = event.at.map(at).unwrap_or_default();
+        let range = match (event.from.and_then(utc), event.to.and_then(utc)) {
+            (Some(from), Some(to)) if event.ticks > 1 => format!(", {} ticks from {from} to {to}", event.ticks),
+            (Some(from), _) => format!(", the tick of {from}"),
+            _ => String::new(),
+        };
+        lines.push(("event", format!("{when} {}{range}", event.what)));
+    }
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:width$}  {}", value.replace('\n', " "))).collect();
+    Ok(print(&text.join("\n"))?)
+}

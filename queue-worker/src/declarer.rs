@@ -1,0 +1,74 @@
+//! Declares the schedules of this worker's code, and looks after those that code has declared: which release is right, and which schedules no live
+//! worker declares any more.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use queue_core::schedule::declare;
+
+use crate::{
+    duty::Pass,
+    engine::Shared,
+    tuning::{CALL_PATIENCE, DECLARED_AGAIN},
+};
+
+pub(crate) struct Declarer {
+    shared: Arc<Shared>,
+    began: bool,
+    /// The last pass met a problem.
+    failed: bool,
+}
+
+impl Declarer {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Declarer { shared, began: false, failed: false }
+    }
+}
+
+impl Pass for Declarer {
+    const NAME: &'static str = "declarer";
+    /// How many schedules were changed.
+    type Report = usize;
+
+    /// At once, and then about once a minute; sooner after a problem.
+    fn pause(&mut self) -> Duration {
+        match (std::mem::replace(&mut self.began, true), self.failed) {
+            (false, _) => Duration::ZERO,
+            (true, true) => Duration::from_secs(2),
+            (true, false) => DECLARED_AGAIN.mul_f64(0.75 + fastrand::f64() / 2.0),
+        }
+    }
+
+    async fn tick(&mut self) -> usize {
+        self.failed = false;
+        let (mut changed, shared) = (0, self.shared.clone());
+        let release = shared.info.release();
+        for (at, queue) in shared.queues.iter().enumerate() {
+            let is_own = shared.schedules.iter().any(|schedule| schedule.queue == *queue);
+            if !is_own && !shared.has_schedules[at].load(Ordering::Relaxed) {
+                continue;
+            }
+            let asked = declare(&shared.broker, queue, &release, &shared.schedules);
+            match tokio::time::timeout(CALL_PATIENCE, asked).await {
+                Ok(Ok(declared)) => {
+                    changed += declared.changed.len();
+                    for schedule in &declared.paused {
+                        tracing::warn!(queue = &**queue, schedule, "a schedule is paused: no live worker declares it");
+                    }
+                }
+                Ok(Err(error)) => {
+                    self.failed = true;
+                    if error.is_transient() {
+                        tracing::debug!(queue = &**queue, %error, "the schedules of this worker are declared later");
+                    } else {
+                        tracing::warn!(queue = &**queue, %error, "the schedules of this worker cannot be declared");
+                    }
+                }
+                Err(_) => self.failed = true,
+            }
+        }
+        changed
+    }
+}

@@ -1,0 +1,173 @@
+//! Makes the ticks of schedules when they are due.
+//!
+//! It wakes for the earliest tick that it knows of, by an alarm as exact as that of due jobs, and for announcements of earlier ones. Idle schedules
+//! cost nothing: only now and then it asks without a reason, in case an announcement was lost, and less often where it has never seen a
+//! schedule. Which worker makes a tick is decided by the broker, which hands a due schedule to one of them.
+//!
+//! A tick is made once whatever dies in between: the broker compares the state of the schedule with the one that was read, and stores the job
+//! in the same transition.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use queue_core::schedule::{DueTicks, Ticks, tick_due};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    duty::Duty,
+    engine::Shared,
+    metrics,
+    time::now,
+    tuning::{SCHEDULES_ASKED, SCHEDULES_SOUGHT, TICK_PATIENCE, TICKS_TOGETHER, TOLD_AGAIN},
+};
+
+pub(crate) struct Ticker {
+    shared: Arc<Shared>,
+    queues: Vec<Queue>,
+    /// When a problem was last told.
+    told: Option<Instant>,
+}
+
+/// What is known of the schedules of a queue.
+struct Queue {
+    /// It is asked then.
+    at: Instant,
+}
+
+impl Ticker {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let queues = shared.queues.iter().map(|_| Queue { at: now() }).collect();
+        Ticker { shared, queues, told: None }
+    }
+
+    async fn forever(mut self) {
+        let broker = self.shared.broker.clone();
+        let alarm = broker.alarm();
+        let listen = |queue: usize, mut hints: queue_core::broker::Hints| async move {
+            let hint = hints.next().await;
+            (queue, hints, hint)
+        };
+        let names = self.shared.queues.clone();
+        let mut hints: FuturesUnordered<_> = names.iter().enumerate().map(|(queue, name)| listen(queue, broker.tick_hints(name))).collect();
+        loop {
+            let earliest = self.queues.iter().map(|queue| queue.at).min();
+            tokio::select! {
+                Some((queue, again, hint)) = hints.next() => {
+                    let due = hint.due.unwrap_or_else(now);
+                    self.queues[queue].at = self.queues[queue].at.min(due);
+                    hints.push(listen(queue, again));
+                }
+                () = wait(&alarm, earliest) => drop(self.tick().await),
+            }
+        }
+    }
+
+    /// Asks the queues that are to be asked by now. Gives how many ticks were made.
+    pub(crate) async fn tick(&mut self) -> usize {
+        let now = now();
+        let due: Vec<usize> = (0..self.queues.len()).filter(|queue| self.queues[*queue].at <= now).collect();
+        let mut made = 0;
+        for some in due.chunks(TICKS_TOGETHER) {
+            let this = &*self;
+            let asked: FuturesUnordered<_> = some.iter().map(|queue| async move { (*queue, this.ask(*queue).await) }).collect();
+            for (queue, answer) in asked.collect::<Vec<_>>().await {
+                made += self.answered(queue, answer);
+            }
+        }
+        made
+    }
+
+    /// A call that never returns must not stop the ticks of other queues.
+    async fn ask(&self, queue: usize) -> Option<DueTicks> {
+        let asked = tick_due(&self.shared.broker, &self.shared.queues[queue], TICKS_TOGETHER);
+        match tokio::time::timeout(TICK_PATIENCE, asked).await {
+            Ok(Ok(ticks)) => Some(ticks),
+            // An outage is told by those who work with the broker.
+            Ok(Err(error)) => {
+                tracing::debug!(queue = &*self.shared.queues[queue], %error, "the schedules of the queue cannot be read now");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn answered(&mut self, queue: usize, answer: Option<DueTicks>) -> usize {
+        let asked_at = now();
+        let Some(DueTicks { schedules, next_due }) = answer else {
+            self.queues[queue].at = asked_at + Duration::from_secs(1);
+            return 0;
+        };
+        let is_known = !schedules.is_empty() || next_due.is_some();
+        if is_known {
+            self.shared.has_schedules[queue].store(true, Ordering::Relaxed);
+        }
+        // Others may have been defined whose announcement was lost.
+        let most = if is_known { SCHEDULES_ASKED } else { SCHEDULES_SOUGHT }.mul_f64(0.75 + fastrand::f64() / 4.0);
+        self.queues[queue].at = asked_at + next_due.map_or(most, |due| due.min(most));
+        schedules.iter().map(|ticks| self.tell(queue, ticks)).sum()
+    }
+
+    fn tell(&mut self, queue: usize, ticks: &Ticks) -> usize {
+        let (name, queue) = (&*ticks.name, &*self.shared.queues[queue]);
+        metrics::ticked(queue, &ticks.late, ticks.skipped);
+        if ticks.skipped > 0 {
+            tracing::info!(queue, schedule = name, skipped = ticks.skipped, "ticks of a schedule were skipped; `schedules show` says why");
+        }
+        if let Some(error) = &ticks.problem {
+            if error.is_transient() {
+                tracing::debug!(queue, schedule = name, %error, "a tick waits: the broker is away or full");
+            } else if self.told.is_none_or(|told| now() >= told + TOLD_AGAIN) {
+                self.told = Some(now());
+                tracing::warn!(queue, schedule = name, %error, "this worker cannot make a tick; another one may");
+            }
+        }
+        ticks.late.len()
+    }
+}
+
+async fn wait(alarm: &queue_core::alarm::Alarm, until: Option<Instant>) {
+    match until {
+        Some(until) => alarm.until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Duty for Ticker {
+    const NAME: &'static str = "ticker";
+
+    async fn run(self, shutdown: CancellationToken) {
+        shutdown.run_until_cancelled(self.forever()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::{Client, Schedule, client::RawJob};
+
+    use super::*;
+    use crate::config::Settings;
+
+    #[tokio::test]
+    async fn what_is_due_is_made_once_by_many_workers() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let job = RawJob::new("report", vec![0x80]).queue("reports");
+        client.schedules().upsert(Schedule::every("often", Duration::from_secs(1)).raw_job(job)).await.unwrap();
+        let shared = Shared::alone(&client, &["reports"], Settings::default());
+        let mut tickers = [Ticker::new(shared.clone()), Ticker::new(shared)];
+        let mut made = 0;
+        while made < 2 {
+            for ticker in &mut tickers {
+                ticker.queues[0].at = now();
+                made += ticker.tick().await;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let record = client.schedules().get(&"reports/often".parse().unwrap()).await.unwrap().unwrap();
+        assert_eq!((record.made, record.skipped), (made as u64, 0));
+        let jobs = client.inspector().stats("reports").await.unwrap();
+        assert_eq!(jobs.count(queue_core::JobState::Ready), made as u64);
+    }
+}

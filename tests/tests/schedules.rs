@@ -1,0 +1,179 @@
+//! Schedules on every broker: each tick makes one job, whatever dies in the middle.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use queue_core::{
+    CatchUp, Client, Error, JobId, Overlap, Schedule, ScheduleAddress,
+    broker::{DynBroker, JobState},
+    client::RawJob,
+    prelude::*,
+    schedule::tick_due,
+};
+use queue_testing::{conformance::Storage, memory_broker::Memory};
+use queue_tests::{
+    patience::until,
+    server::Kind,
+    storages::{Server, SqliteFile},
+};
+use queue_worker::Worker;
+
+const QUEUE: &str = "ticks";
+
+fn address(name: &str) -> ScheduleAddress {
+    ScheduleAddress::new(QUEUE, name).unwrap()
+}
+
+/// A job that nobody runs here.
+fn job() -> RawJob {
+    RawJob::new("count", vec![0x80]).queue(QUEUE)
+}
+
+/// How often each tick of a second made a job.
+async fn made(client: &Client) -> BTreeMap<u64, usize> {
+    let (mut made, mut walk) = (BTreeMap::new(), client.inspector().walk(QUEUE, JobState::Ready));
+    while let Some(jobs) = walk.next().await.unwrap() {
+        for job in jobs {
+            *made.entry(job.address.id.made_at_ms().unwrap() / 1000).or_default() += 1;
+        }
+    }
+    made
+}
+
+/// Ten who tick, each of whom is killed at a random moment of every try: between asking, deciding, writing and hearing of it.
+async fn each_tick_makes_one_job_however_many_die(broker: DynBroker) {
+    let client = Client::with_broker(broker.clone());
+    let schedule = Schedule::every("often", Duration::from_secs(1)).catch_up(CatchUp::All(100)).raw_job(job());
+    client.schedules().upsert(schedule).await.unwrap();
+    let queue: Arc<str> = QUEUE.into();
+    let end = Instant::now() + Duration::from_secs(6);
+    let lives = (0..10).map(|_| async {
+        while Instant::now() < end {
+            let life = Duration::from_micros(fastrand::u64(100..20_000));
+            drop(tokio::time::timeout(life, tick_due(&broker, &queue, 10)).await);
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(1..30))).await;
+        }
+    });
+    futures_util::future::join_all(lives).await;
+    // One who lives makes what was left over.
+    until("all ticks to be made", || async {
+        tick_due(&broker, &queue, 10).await.unwrap();
+        let next = client.schedules().get(&address("often")).await.unwrap().unwrap().next.unwrap();
+        next > SystemTime::now()
+    })
+    .await;
+    let made = made(&client).await;
+    let (first, last) = (*made.keys().next().unwrap(), *made.keys().last().unwrap());
+    assert!(made.values().all(|jobs| *jobs == 1), "{made:?}");
+    assert!(made.len() as u64 == last - first + 1 && made.len() >= 5, "a tick is missing: {made:?}");
+    let record = client.schedules().get(&address("often")).await.unwrap().unwrap();
+    assert_eq!((record.made, record.skipped), (made.len() as u64, 0));
+}
+
+/// What a person does to schedules, whether they are paused or not.
+async fn people_run_and_backfill_a_paused_schedule(broker: DynBroker) {
+    let client = Client::with_broker(broker);
+    let schedules = client.schedules();
+    let name = address("hourly");
+    assert!(matches!(schedules.pause(&name).await, Err(Error::NoSuchSchedule(_))));
+    schedules.upsert(Schedule::cron("hourly", "@hourly").overlap(Overlap::Skip).raw_job(job())).await.unwrap();
+    assert!(schedules.pause(&name).await.unwrap() && !schedules.pause(&name).await.unwrap());
+    let run = schedules.run_now(&name).await.unwrap();
+    assert!(client.inspector().show(&run).await.unwrap().state == JobState::Ready);
+    let hour = Duration::from_secs(3600);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 3600 * 3600;
+    let to = SystemTime::UNIX_EPOCH + Duration::from_secs(now);
+    let first = schedules.backfill(&name, to - hour * 4, to).await.unwrap();
+    assert_eq!((first.ticks, first.jobs), (5, 5), "both ends are included");
+    let second = schedules.backfill(&name, to - hour * 5, to).await.unwrap();
+    assert_eq!((second.ticks, second.jobs), (6, 1));
+    assert!(schedules.backfill(&name, to - hour * 2_000, to).await.is_err_and(|error| error.to_string().contains("1000 ticks")));
+    assert!(schedules.backfill(&name, to, to + hour * 2).await.is_err_and(|error| error.to_string().contains("future")));
+    assert_eq!(schedules.next(&name, 5).await.unwrap(), []);
+    let record = schedules.get(&name).await.unwrap().unwrap();
+    assert_eq!((record.made, record.runs.len(), record.paused.is_some()), (0, 10, true));
+    let id = JobId::of_tick(QUEUE, "hourly", i64::try_from(now * 1000).unwrap(), 0);
+    assert!(record.runs.iter().any(|run| run.job.as_ref().is_some_and(|job| job.id == id)), "a job has the id of its tick");
+    assert!(schedules.resume(&name).await.unwrap());
+    assert_eq!(schedules.next(&name, 5).await.unwrap().len(), 5);
+    assert!(schedules.remove(&name).await.unwrap() && !schedules.remove(&name).await.unwrap());
+}
+
+macro_rules! on_all {
+    ($($case:ident)*) => {$(
+        mod $case {
+            use super::*;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_redis() {
+                super::$case(Server::new(Kind::Redis).open().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_valkey_cluster() {
+                super::$case(Server::cluster(Kind::Valkey).open().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_sqlite() {
+                let mut file = SqliteFile::new();
+                super::$case(file.open().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_memory() {
+                super::$case(Memory::new().open().await).await;
+            }
+        }
+    )*};
+}
+
+on_all! {
+    each_tick_makes_one_job_however_many_die
+    people_run_and_backfill_a_paused_schedule
+}
+
+#[task(queue = "ticks", schedule(every = "1s", overlap = "skip", args(who = "code".to_owned())))]
+async fn note(who: String, heard: Data<tokio::sync::mpsc::UnboundedSender<(String, Option<SystemTime>)>>, ctx: JobContext) {
+    heard.send((who, ctx.scheduled_for())).unwrap();
+}
+
+/// From the attribute to the handler: a tick starts within milliseconds of its time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_declares_ticks_and_runs() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel::<(String, Option<SystemTime>)>();
+    let worker = Worker::new(client.clone()).data(told).queue(QUEUE);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(worker.run(async { drop(stopped.await) }));
+    let mut ticks = Vec::new();
+    while ticks.len() < 3 {
+        let (who, tick) = tokio::time::timeout(Duration::from_secs(20), heard.recv()).await.unwrap().unwrap();
+        assert_eq!(who, "code");
+        let late = SystemTime::now().duration_since(tick.unwrap()).unwrap();
+        assert!(late < Duration::from_secs(5), "{late:?}");
+        ticks.push(tick.unwrap());
+    }
+    assert!(ticks.windows(2).all(|pair| pair[1] > pair[0]), "{ticks:?}");
+    drop(stop);
+    running.await.unwrap().unwrap();
+}
+
+/// What is wrong with a schedule is told when the worker starts, and by `upsert`.
+#[tokio::test]
+async fn a_zone_that_does_not_exist_is_told_at_the_start() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let wrong = || Schedule::cron("nightly", "0 3 * * *").tz("Europe/Bonn").raw_job(job());
+    let error = Worker::new(client.clone()).queue(QUEUE).schedule(wrong()).check().unwrap_err().to_string();
+    assert!(error.contains("schedule `nightly`") && error.contains("`Europe/Bonn` is no time zone"), "{error}");
+    let error = client.schedules().upsert(wrong()).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid { field: "time zone", .. }), "{error}");
+    let error = client.schedules().upsert(Schedule::cron("n", "0 25 * * *").raw_job(job())).await.unwrap_err().to_string();
+    assert!(error.contains("at column 3: an hour is 0 to 23\n0 25 * * *\n  ^^"), "{error}");
+    let elsewhere = Schedule::cron("n", "@daily").raw_job(job().queue("elsewhere"));
+    let error = Worker::new(client).queue(QUEUE).schedule(elsewhere).check().unwrap_err().to_string();
+    assert!(error.contains("does not serve"), "{error}");
+}
