@@ -12,6 +12,8 @@ use tokio::{
     process::{Child, ChildStdin, ChildStdout, Command},
 };
 
+#[cfg(feature = "observed")]
+use crate::figures::observed;
 use crate::{
     Error, contest,
     tasks::{Counter, now_us},
@@ -29,8 +31,14 @@ pub(crate) struct WorkerProcess {
 impl WorkerProcess {
     /// Starts it, on these queues; on those of all tasks without any. It is connected when this returns, and claims nothing.
     pub(crate) async fn ready(url: &str, concurrency: usize, queues: &str) -> Result<Self, Error> {
+        WorkerProcess::start(&["worker", url, &concurrency.to_string(), queues]).await
+    }
+
+    /// Starts a process with this part and what the part needs.
+    pub(crate) async fn start(part: &[&str]) -> Result<Self, Error> {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["--child", "worker", url, &concurrency.to_string(), queues])
+            .arg("--child")
+            .args(part)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -100,13 +108,29 @@ pub(crate) async fn drain(processes: &mut [WorkerProcess], n: usize) -> Result<f
 /// Plays a part, in the process that was started for it.
 pub(crate) async fn play(part: &str, arguments: &[String]) -> Result<(), Error> {
     match (part, arguments) {
-        ("worker", [url, concurrency, queues]) => worker(url, concurrency.parse()?, queues).await,
+        ("worker", [url, concurrency, queues]) => {
+            let queues: Vec<String> = queues.split(',').filter(|queue| !queue.is_empty()).map(str::to_owned).collect();
+            worker(url, |client| Ok(Running::serving(client, concurrency.parse()?, &queues))).await
+        }
+        #[cfg(feature = "observed")]
+        (observed::PART, [url, concurrency, how]) => {
+            worker(url, |client| {
+                let concurrency = concurrency.parse()?;
+                match how.as_str() {
+                    "neither" => {}
+                    "metrics" => return Ok(Running::with(client, concurrency, |worker| worker.health(([127, 0, 0, 1], 0).into()))),
+                    endpoint => observed::export(endpoint)?,
+                }
+                Ok(Running::start(client, concurrency))
+            })
+            .await
+        }
         (contest::PART, _) => contest::play(arguments).await,
         _ => Err(format!("there is no part {part} with {} arguments", arguments.len()).into()),
     }
 }
 
-async fn worker(url: &str, concurrency: usize, queues: &str) -> Result<(), Error> {
+async fn worker(url: &str, run: impl FnOnce(&Client) -> Result<Running, Error>) -> Result<(), Error> {
     let client = Client::connect(url).await?;
     println!("ready");
     let mut order = String::new();
@@ -114,8 +138,7 @@ async fn worker(url: &str, concurrency: usize, queues: &str) -> Result<(), Error
     if order != "go\n" {
         return Ok(());
     }
-    let queues: Vec<String> = queues.split(',').filter(|queue| !queue.is_empty()).map(str::to_owned).collect();
-    let running = Running::serving(&client, concurrency, &queues);
+    let running = run(&client)?;
     tokio::spawn(tell(running.counter.clone()));
     running.forever().await;
     Ok(())

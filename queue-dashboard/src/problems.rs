@@ -1,6 +1,6 @@
 //! What is wrong, in plain words, with what to do about it.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use queue_core::{Durability, JobState, WorkerRecord};
 
@@ -89,7 +89,7 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
         snapshot.queues.iter().filter_map(|queue| of(snapshot, queue)).collect::<Vec<_>>()
     };
     all.extend(few(queues(&unserved), "queues without a worker"));
-    all.extend(few(queues(&waits_long), "queues whose jobs wait long"));
+    all.extend(few(queues(&|_, queue| waits_long(queue)), "queues whose jobs wait long"));
     all.extend(few(queues(&paused), "paused queues"));
     all.extend(few(snapshot.details.groups.iter().map(|group| of_a_group(snapshot, group)).collect(), "kinds of failed or parked jobs"));
     all.extend(few(snapshot.details.workers.iter().filter_map(|worker| silent(snapshot, worker)).collect(), "silent workers"));
@@ -136,8 +136,8 @@ fn unserved(_: &Snapshot, queue: &Queue) -> Option<Finding> {
     )
 }
 
-fn waits_long(snapshot: &Snapshot, queue: &Queue) -> Option<Finding> {
-    let waits = snapshot.details.oldest.get(&queue.name).and_then(|since| snapshot.at.duration_since(*since).ok())?;
+fn waits_long(queue: &Queue) -> Option<Finding> {
+    let waits = queue.stats.oldest?;
     if waits < LONG || queue.stats.paused || queue.stats.workers == 0 || queue.stats.count(JobState::Ready) == 0 {
         return None;
     }
@@ -246,11 +246,6 @@ fn few(mut found: Vec<Finding>, kind: &str) -> Vec<Finding> {
         found.push(Finding::new(Tone::Note, format!("And {} more {kind}.", number(more as u64)), "The page Queues lists them."));
     }
     found
-}
-
-/// How long the first ready job of a queue waits.
-pub(crate) fn oldest(snapshot: &Snapshot, queue: &str) -> Option<SystemTime> {
-    snapshot.details.oldest.get(queue).copied().filter(|_| snapshot.count(Some(queue), JobState::Ready) > 0)
 }
 
 fn are(jobs: u64) -> String {

@@ -22,7 +22,7 @@ const LOOKED_INTO: usize = 20;
 /// How many jobs of a state are looked into.
 pub(crate) const SAMPLE: usize = 50;
 
-/// How old what takes more calls may be: workers, the oldest job, which tasks have failed.
+/// How old what takes more calls may be: workers, and which tasks have failed.
 const DETAILS: Duration = Duration::from_secs(2);
 
 /// All queues at one moment.
@@ -54,8 +54,6 @@ pub(crate) struct Details {
     taken: Instant,
     pub(crate) durability: Durability,
     pub(crate) workers: Vec<WorkerRecord>,
-    /// When the first ready job of a queue was enqueued.
-    pub(crate) oldest: BTreeMap<String, SystemTime>,
     /// What is alike among the failed, parked and dead jobs of a queue.
     pub(crate) groups: Vec<Group>,
     /// How many of the looked-at active jobs a worker runs, and since when the first of them.
@@ -120,22 +118,12 @@ impl Snapshot {
 impl Details {
     async fn take(inspector: &Inspector, queues: &[Queue]) -> Result<Details, Error> {
         let durability = inspector.durability().await?;
-        let (mut calls, mut firsts, mut waiting) = (Vec::with_capacity(queues.len()), Vec::new(), Vec::new());
+        let mut calls = Vec::with_capacity(queues.len());
         for queue in queues {
             calls.push(inspector.workers_of(&queue.name).boxed());
-            if queue.stats.count(JobState::Ready) > 0 {
-                waiting.push(queue.name.clone());
-                firsts.push(inspector.list(&queue.name, JobState::Ready, 0, 1).boxed());
-            }
         }
         // A queue that cannot be read is told of by its statistics, or by the doctor.
         let workers = WorkerRecord::merged(together(calls).await.into_iter().flatten().flatten());
-        let mut oldest = BTreeMap::new();
-        for (queue, page) in waiting.into_iter().zip(together(firsts).await) {
-            if let Some(since) = page.ok().and_then(|page| page.jobs.first().and_then(|job| job.enqueued_at)) {
-                oldest.insert(queue, since);
-            }
-        }
         let mut groups = Vec::new();
         for state in [JobState::Dead, JobState::Retry, JobState::Parked] {
             for queue in most(queues, state) {
@@ -151,7 +139,7 @@ impl Details {
                 }
             }
         }
-        Ok(Details { taken: Instant::now(), durability, workers, oldest, groups, holds })
+        Ok(Details { taken: Instant::now(), durability, workers, groups, holds })
     }
 }
 

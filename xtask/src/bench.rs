@@ -48,7 +48,10 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         }
     }
     let mut command = cargo();
-    command.args(["run", "--quiet", "--release", "-p", "queue-bench", "--bin", "queue-bench", "--"]).args(&names);
+    command.args(["run", "--quiet", "--release", "-p", "queue-bench", "--bin", "queue-bench"]);
+    // It compiles metrics and traces in, which the other figures are without.
+    command.args(names.iter().filter(|name| *name == "observed").flat_map(|feature| ["--features", feature]));
+    command.arg("--").args(&names);
     command.args(peers.iter().flat_map(|peer| ["--peer", peer]));
     command.args(["--runs", &arguments.runs.to_string()]);
     let given = [("--json", arguments.json), ("--long", arguments.long), ("--list", arguments.list), ("--redraw", arguments.redraw)];

@@ -9,6 +9,8 @@ mod instructions;
 mod latency;
 mod lateness;
 mod memory;
+#[cfg(feature = "observed")]
+pub(crate) mod observed;
 mod process;
 mod scale;
 mod sqlite;
@@ -34,6 +36,8 @@ pub(crate) fn all() -> Vec<Figure> {
         sqlite::figures(),
         cluster::figures(),
         watching::figures(),
+        #[cfg(feature = "observed")]
+        observed::figures(),
     ];
     lists.into_iter().flatten().collect()
 }

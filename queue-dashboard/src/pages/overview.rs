@@ -98,7 +98,7 @@ fn see(snapshot: &Snapshot, history: &History) -> Seen {
 
 fn tiles(snapshot: &Snapshot, rates: Option<Rates>) -> Vec<Tile> {
     let of = |state| snapshot.count(None, state);
-    let oldest = snapshot.details.oldest.values().min().and_then(|since| snapshot.at.duration_since(*since).ok());
+    let oldest = snapshot.queues.iter().filter_map(|queue| queue.stats.oldest).max();
     let ready = of(JobState::Ready);
     let per_second = |of: fn(Rates) -> f64| rates.map_or_else(|| "–".to_owned(), |rates| rate(of(rates)));
     let workers = snapshot.details.workers.iter().filter(|worker| !worker.lease_left.is_zero()).count();
@@ -108,7 +108,11 @@ fn tiles(snapshot: &Snapshot, rates: Option<Rates>) -> Vec<Tile> {
             name: "Ready",
             value: number(ready),
             tone: "",
-            note: oldest.filter(|_| ready > 0).map_or_else(|| "nothing waits".to_owned(), |age| format!("oldest {}", span(age))),
+            note: match oldest {
+                _ if ready == 0 => "nothing waits".to_owned(),
+                Some(age) => format!("oldest {}", span(age)),
+                None => "the oldest is not known".to_owned(),
+            },
             link: "/jobs?state=ready",
         },
         Tile {

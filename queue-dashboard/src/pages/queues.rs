@@ -21,7 +21,6 @@ use crate::{
     history::History,
     params::{Params, query},
     problem::Problem,
-    problems,
     shared::Shared,
     snapshot::{Queue, Snapshot},
 };
@@ -52,7 +51,7 @@ pub(crate) struct Count {
 impl Row {
     pub(crate) fn new(snapshot: &Snapshot, queue: &Queue, history: &History, now: SystemTime) -> Self {
         let rates = history.rates_of(&queue.name);
-        let oldest = problems::oldest(snapshot, &queue.name);
+        let oldest = queue.stats.oldest;
         Row {
             name: queue.name.clone(),
             states: JobState::ALL
@@ -61,8 +60,8 @@ impl Row {
                     Count { state: state.name(), jobs, text: number(jobs) }
                 })
                 .into(),
-            is_late: oldest.and_then(|since| now.duration_since(since).ok()).is_some_and(|age| age.as_secs() >= 300),
-            oldest: oldest.map(|since| Moment::new(since, now)),
+            is_late: oldest.is_some_and(|age| age.as_secs() >= 300),
+            oldest: oldest.and_then(|age| Some(Moment::new(snapshot.at.checked_sub(age)?, now))),
             rate: rates.map(|rates| rate(rates.done)),
             failing: rates.filter(|rates| rates.failed >= 0.05).map(|rates| rate(rates.failed)),
             workers: queue.stats.workers,
