@@ -65,6 +65,8 @@ struct Queue {
     listeners: Vec<Announcer>,
     /// The same for those who make the ticks of its schedules.
     tickers: Vec<Announcer>,
+    /// The same for those who wait for the end of a job.
+    watchers: Vec<(JobId, Announcer)>,
     registered: bool,
 }
 
@@ -116,6 +118,10 @@ impl MemoryBroker {
         }
         if let Some(at) = queue.model.take_tick_announcement() {
             announce(&mut queue.tickers, at, queue.model.now);
+        }
+        for ended in queue.model.take_endings() {
+            queue.watchers.retain(|(_, announcer)| announcer.is_heard());
+            queue.watchers.iter().filter(|(id, _)| *id == ended).for_each(|(_, announcer)| announcer.announce(None));
         }
         done
     }
@@ -260,6 +266,20 @@ impl Broker for MemoryBroker {
         let announcer = Announcer::new();
         let hints = announcer.hints();
         self.lock().entry(queue.to_owned()).or_default().tickers.push(announcer);
+        hints
+    }
+
+    async fn watch(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
+        Ok(self.transition(queue, |model| {
+            model.watch(id);
+            model.jobs.get(id).map(|job| job.record(id))
+        }))
+    }
+
+    fn ending_hints(&self, queue: &str, id: &JobId) -> Hints {
+        let announcer = Announcer::new();
+        let hints = announcer.hints();
+        self.lock().entry(queue.to_owned()).or_default().watchers.push((id.clone(), announcer));
         hints
     }
 

@@ -86,6 +86,7 @@ async fn every_verb_is_counted_by_its_name() {
     broker.workers(QUEUE).await.unwrap();
     broker.list(QUEUE, JobState::Ready, 0, 10).await.unwrap();
     broker.show(QUEUE, &id).await.unwrap();
+    broker.watch(QUEUE, &id).await.unwrap();
     let key = UniqueKey::of("double", b"key");
     broker.key_holder(QUEUE, &key).await.unwrap();
     broker.release_key(QUEUE, &key).await.unwrap();
@@ -198,7 +199,7 @@ async fn follow_a_job(bare: Client) {
     let worker = worker.shared_data(by_worker.clone()).map_client(|client| client.with_observer(by_worker.clone()));
     worker.run(async { assert_eq!(handle.wait(Duration::from_secs(30)).await.unwrap(), JobResult::Done(42)) }).await.unwrap();
     let (client, worker) = (by_client.snapshot(), by_worker.snapshot());
-    assert!(client["show"].calls >= 1 && !client.contains_key("turn"), "{client:?}");
+    assert!(client["watch"].calls >= 1 && !client.contains_key("turn"), "{client:?}");
     assert!(["check", "register", "turn", "extend"].iter().all(|verb| worker[verb].calls >= 1), "{worker:?}");
     // Claims and the ending of the job.
     assert!(worker["turn"].calls >= 2 && worker["turn"].total >= worker["turn"].max, "{worker:?}");

@@ -65,7 +65,9 @@ pub(crate) fn export(endpoint: &str) -> Result<(), Error> {
     let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("queue"));
     // As a worker binary does it.
-    tracing_subscriber::registry().with(layer.with_filter(tracing_subscriber::EnvFilter::new("info,queue_core::observe=debug"))).try_init()?;
+    tracing_subscriber::registry()
+        .with(layer.with_filter(tracing_subscriber::EnvFilter::new("info,queue_core::observe=debug")))
+        .try_init()?;
     // Nothing is exported any more when the last one is dropped.
     std::mem::forget(provider);
     Ok(())

@@ -15,8 +15,8 @@ use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
         Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, DueSchedules, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, ScheduleAnswer, SetSchedule, SweepLimits,
-        Swept, Turn, TurnAnswer, history::Report,
+        Extended, Hints, Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, ScheduleAnswer, SetSchedule, StoredJob,
+        SweepLimits, Swept, Turn, TurnAnswer, history::Report,
     },
     delegate_broker, delegate_inspect,
 };
@@ -224,6 +224,15 @@ impl Broker for Link {
     async fn set_schedule(&self, request: &SetSchedule) -> Result<ScheduleAnswer> {
         let (broker, request) = (self.broker.clone(), request.clone());
         self.call(async move { broker.set_schedule(&request).await }).await
+    }
+
+    async fn watch(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
+        let (broker, queue, id) = (self.broker.clone(), queue.to_owned(), id.clone());
+        self.call(async move { broker.watch(&queue, &id).await }).await
+    }
+
+    fn ending_hints(&self, queue: &str, id: &JobId) -> Hints {
+        if self.weather.below(2) == 0 { Hints::silent() } else { self.broker.ending_hints(queue, id) }
     }
 
     fn hints(&self, queue: &str) -> Hints {

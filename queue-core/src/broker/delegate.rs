@@ -79,6 +79,8 @@ macro_rules! delegate_broker {
             async set_schedule['a](request: &'a $crate::broker::SetSchedule) -> $crate::Result<$crate::broker::ScheduleAnswer>;
             fn hints['a](queue: &'a str) -> $crate::broker::Hints;
             fn tick_hints['a](queue: &'a str) -> $crate::broker::Hints;
+            async watch['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
+            fn ending_hints['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::broker::Hints;
             fn __sealed[](seal: $crate::broker::sealed::Seal) -> ();
         }
     };
@@ -165,6 +167,8 @@ macro_rules! __delegate_listed {
     ($how:ident set_schedule [set_schedule $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident hints [hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident tick_hints [tick_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident watch [watch $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident ending_hints [ending_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident queues [queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident workers [workers $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

@@ -1,6 +1,11 @@
 //! Hints: announcements that there is work.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{
+    borrow::Borrow,
+    collections::{HashMap, VecDeque},
+    hash::Hash,
+    time::Instant,
+};
 
 use tokio::sync::watch;
 
@@ -43,6 +48,44 @@ struct Told {
 
 /// So many announcements are remembered for waiters that are late. Who has missed more looks now.
 const REMEMBERED: usize = 16;
+
+/// Announcers by name. Those that nobody hears any more are forgotten.
+#[derive(Clone, Debug)]
+pub struct Announcers<K> {
+    by_name: HashMap<K, Announcer>,
+    /// They are looked through when there are so many.
+    tidied_at: usize,
+}
+
+impl<K> Default for Announcers<K> {
+    fn default() -> Self {
+        Announcers { by_name: HashMap::new(), tidied_at: 64 }
+    }
+}
+
+impl<K: Hash + Eq> Announcers<K> {
+    /// Hints under this name from now on.
+    pub fn hints(&mut self, name: K) -> Hints {
+        if self.by_name.len() >= self.tidied_at {
+            self.by_name.retain(|_, announcer| announcer.is_heard());
+            self.tidied_at = 64.max(2 * self.by_name.len());
+        }
+        self.by_name.entry(name).or_default().hints()
+    }
+
+    /// Whom to tell, if anybody has asked for hints under this name.
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, name: &Q) -> Option<&Announcer>
+    where
+        K: Borrow<Q>,
+    {
+        self.by_name.get(name)
+    }
+
+    /// Announces to everybody that there may be something now.
+    pub fn announce_all(&self) {
+        self.by_name.values().for_each(|announcer| announcer.announce(None));
+    }
+}
 
 impl Announcer {
     /// An announcer without listeners.
@@ -143,6 +186,18 @@ mod tests {
         assert_eq!(hints.next().await.as_of, None);
         announcer.announce_since(11);
         assert_eq!(hints.next().await.as_of, Some(11), "what was heard is over");
+    }
+
+    #[tokio::test]
+    async fn whom_nobody_hears_any_more_is_forgotten() {
+        let mut announcers = Announcers::default();
+        let mut heard = announcers.hints(0);
+        for name in 1..10_000 {
+            drop(announcers.hints(name));
+        }
+        assert!(announcers.by_name.len() <= 65, "{}", announcers.by_name.len());
+        announcers.get(&0).expect("it is heard").announce(None);
+        assert_eq!(heard.next().await.count, 1);
     }
 
     #[tokio::test]

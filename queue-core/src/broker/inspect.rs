@@ -1,6 +1,6 @@
 //! What people need of a broker: to list, show, change, pause and audit.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
 use async_trait::async_trait;
 
@@ -226,6 +226,12 @@ pub struct StoredPage {
 
 /// The offset of the last page of a listing: it has the last jobs, as many as the page holds, and no `next`.
 pub const LAST: u64 = u64::MAX;
+
+/// How long the mark of who [watches](super::Broker::watch) a job stands.
+pub const WATCHED: Duration = Duration::from_secs(30);
+
+/// Most jobs of a queue that are watched at once.
+pub const MOST_WATCHED: usize = 10_000;
 
 impl StoredPage {
     /// A page.

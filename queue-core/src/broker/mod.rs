@@ -52,7 +52,7 @@ pub use self::{
     audit::*, change::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, schedule::*, stats::*,
     sweep::*, turn::*, worker::*,
 };
-use crate::{alarm::Alarm, error::Result, io::BoxFuture};
+use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{priority::Priority, unique::*};
 
 /// Longest delay, retention, expiry or timeout: a hundred years.
@@ -188,6 +188,18 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Announcements that a schedule of a queue is due at a time before all others, or now. A hint may be lost.
     fn tick_hints(&self, queue: &str) -> Hints;
+
+    /// Everything about one job, as [`show`](Inspect::show) gives it, and in the same transition the mark that somebody waits for its end:
+    /// for [`WATCHED`], unless the job has ended. While a mark stands, the end of the job is [announced](Self::ending_hints), and takes the
+    /// mark along. Whoever waits for longer sets it again. No more than [`MOST_WATCHED`] jobs of a queue are marked, and none while a worker of an
+    /// older release serves the queue: who waits must look now and then as well.
+    ///
+    /// # Errors
+    /// `BrokerFull`, and then no mark was set.
+    async fn watch(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
+
+    /// Announcements that this job has ended, if somebody [watches](Self::watch) it, or may have. A hint may be lost or wrong.
+    fn ending_hints(&self, queue: &str, id: &JobId) -> Hints;
 
     #[doc(hidden)]
     fn __sealed(&self, _: sealed::Seal);

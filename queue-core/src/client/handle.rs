@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::Client;
 use crate::{
     address::{JobAddress, JobId},
-    broker::{Changed, Confirmed, JobState, LONGEST, StoredJob, after, on_broker, on_broker_until},
+    broker::{Changed, Confirmed, JobState, LONGEST, StoredJob, WATCHED, after, on_broker, on_broker_until},
     codec,
     error::{Error, Result},
     task::{Task, TaskDef, TaskOutput},
@@ -16,6 +16,13 @@ use crate::{
 
 /// How long the last look of a `wait` may take when its time is up.
 const LAST_LOOK: Duration = Duration::from_millis(40);
+
+/// A `wait` looks again after so long although nothing was announced, and then less and less often: an announcement may be lost.
+const FIRST_NET: Duration = Duration::from_millis(20);
+
+/// It looks at least so often. The mark that somebody waits has to outlive it.
+const LAST_NET: Duration = Duration::from_secs(5);
+const _: () = assert!(LAST_NET.as_millis() * 2 < WATCHED.as_millis());
 
 /// A job that was enqueued. Store its [`address`](Self::address) to find it later: [`Client::handle`] makes a handle of it.
 pub struct Handle<T> {
@@ -161,6 +168,19 @@ impl<T> Handle<T> {
         let (broker, address) = (self.client.broker().clone(), self.address.clone());
         on_broker_until(self.client.broker(), until, async move { broker.show(&address.queue, &address.id).await }).await
     }
+
+    /// The same for somebody who waits for the end of the job. A broker that is full, or on which this user may not write, has no room for
+    /// the mark: it is looked at all the same.
+    async fn watched_record(&self, until: Instant) -> Result<Option<StoredJob>> {
+        let (broker, address) = (self.client.broker().clone(), self.address.clone());
+        on_broker_until(self.client.broker(), until, async move {
+            match broker.watch(&address.queue, &address.id).await {
+                Err(Error::BrokerFull { .. } | Error::AccessDenied { .. }) => broker.show(&address.queue, &address.id).await,
+                watched => watched,
+            }
+        })
+        .await
+    }
 }
 
 impl<T: Task> Handle<T>
@@ -172,11 +192,11 @@ where
     /// # Errors
     /// Those of the broker; [`Error::NotKept`] for a job that was enqueued without retention and has ended; [`Error::Decode`] when the result is not of the task's type, or was over its cap.
     pub async fn result(&self) -> Result<JobResult<TaskOutput<T>>> {
-        self.result_until(after(self.client.deadline())).await
+        self.result_of(self.record(after(self.client.deadline())).await?)
     }
 
-    async fn result_until(&self, until: Instant) -> Result<JobResult<TaskOutput<T>>> {
-        let Some(record) = self.record(until).await? else {
+    fn result_of(&self, record: Option<StoredJob>) -> Result<JobResult<TaskOutput<T>>> {
+        let Some(record) = record else {
             // It was stored, or there would be no such handle.
             return if self.kept == Kept::No { Err(Error::NotKept(self.address.clone())) } else { Ok(JobResult::Gone) };
         };
@@ -195,17 +215,21 @@ where
         })
     }
 
-    /// Waits until the job has ended, at most for `timeout`. It polls at growing intervals of 5 ms to 1 s.
+    /// Waits until the job has ended, at most for `timeout`. The broker wakes it when the job ends. As an announcement may be lost, it also looks by
+    /// itself: after 20 ms, and then less and less often, at least every 5 s. Any number of callers may wait for one job.
     ///
     /// # Errors
     /// Those of [`result`](Self::result), at the latest 50 ms after `timeout` if the broker does not answer. A job that has not ended is no
     /// error: it gives [`JobResult::Pending`].
     pub async fn wait(&self, timeout: Duration) -> Result<JobResult<TaskOutput<T>>> {
         let end = Instant::now() + timeout.min(LONGEST);
-        let (mut pause, mut looked) = (Duration::from_millis(5), false);
+        // It listens before it looks for the first time: an ending in between is heard.
+        let mut endings = self.client.broker().ending_hints(&self.address.queue, &self.address.id);
+        let (mut net, mut looked) = (FIRST_NET, false);
         loop {
             let look = end.max(Instant::now() + LAST_LOOK);
-            let result = match self.result_until(look.min(after(self.client.deadline()))).await {
+            let record = self.watched_record(look.min(after(self.client.deadline()))).await;
+            let result = match record.and_then(|record| self.result_of(record)) {
                 // It had not ended when it was looked at before, and there is no time for another look.
                 Err(Error::Ambiguous { .. }) if looked && Instant::now() >= end => return Ok(JobResult::Pending),
                 result => result?,
@@ -215,9 +239,13 @@ where
             if !result.is_pending() || left.is_zero() {
                 return Ok(result);
             }
-            let sleep = pause.min(left);
-            on_broker(self.client.broker(), async move { tokio::time::sleep(sleep).await }).await?;
-            pause = (pause * 3 / 2).min(Duration::from_secs(1));
+            let sleep = net.min(left);
+            endings = on_broker(self.client.broker(), async move {
+                let _ = tokio::time::timeout(sleep, endings.next()).await;
+                endings
+            })
+            .await?;
+            net = (net * 2).min(LAST_NET);
         }
     }
 

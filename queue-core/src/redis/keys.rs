@@ -39,6 +39,7 @@
 //! | `declared` | set | schedules that code declares |
 //! | `ticked` | hash | id of a schedule's job that has not ended → run and schedule |
 //! | `backfilled` | sorted set | ids that a backfill or a person made, by time |
+//! | `watched` | sorted set | ids of jobs for whose end somebody waits, by the time at which that is over |
 //! | `hint` | channel | announcements |
 //!
 //! Beside them there is one set for all queues, `queues`, with their names.
@@ -96,6 +97,7 @@ pub(in crate::redis) enum Kind {
     Declared,
     Ticked,
     Backfilled,
+    Watched,
     Hint,
 }
 
@@ -152,6 +154,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Declared,
     Kind::Ticked,
     Kind::Backfilled,
+    Kind::Watched,
 ];
 
 impl Kind {
@@ -206,6 +209,7 @@ impl Kind {
             Kind::Declared => "declared",
             Kind::Ticked => "ticked",
             Kind::Backfilled => "backfilled",
+            Kind::Watched => "watched",
             Kind::Hint => "hint",
         }
     }
@@ -237,7 +241,8 @@ impl Kind {
             | Kind::Seen
             | Kind::Within
             | Kind::Ticks
-            | Kind::Backfilled => "zset",
+            | Kind::Backfilled
+            | Kind::Watched => "zset",
             Kind::Fenced | Kind::Declared => "set",
             Kind::Hint => "channel",
             Kind::Meta

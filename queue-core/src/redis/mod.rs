@@ -229,6 +229,14 @@ impl Broker for RedisBroker {
         self.announcements.ticks_of(queue)
     }
 
+    async fn watch(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
+        people::watch(self, queue, id).await
+    }
+
+    fn ending_hints(&self, queue: &str, id: &JobId) -> Hints {
+        self.announcements.endings_of(queue, id)
+    }
+
     fn __sealed(&self, _: sealed::Seal) {}
 }
 

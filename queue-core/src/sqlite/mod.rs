@@ -13,6 +13,7 @@ mod turn;
 
 mod lease;
 
+mod inspect;
 mod people;
 
 mod history;
@@ -41,7 +42,7 @@ use self::connection::{
     doorbell::{self, Bell, Listeners},
     file::{Access, Lost},
     operation::Commit,
-    tx::ticks_of,
+    tx::{ending_of, ticks_of},
     url,
     writer::Writer,
 };
@@ -49,12 +50,9 @@ use crate::{
     address::{JobId, check_name},
     alarm::Alarm,
     broker::{
-        Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability, Enqueue,
-        Enqueued, Extend, Extended, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
-        Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage, SetSchedule, StoredJob, StoredPage, SweepLimits, Swept, Trouble,
-        Turn, TurnAnswer, UniqueKey, WorkerRecord,
-        history::{History, HistorySpan, Report},
-        sealed,
+        Broker, BrokerInfo, Condition, Confirm, Confirmed, CrashRule, DueSchedules, Durability, Enqueue, Enqueued, Extend, Extended, Hints,
+        MAX_ITEMS, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, ScheduleAnswer, SetSchedule, StoredJob, SweepLimits, Swept,
+        Trouble, Turn, TurnAnswer, history::Report, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -198,6 +196,9 @@ impl fmt::Debug for SqliteBroker {
 /// Bytes that a task adds to the database with a report, about.
 const REPORT_BYTES: usize = 512;
 
+/// So much a mark adds to the file.
+const MARK_BYTES: usize = 64;
+
 fn bounded(what: &'static str, items: usize) -> Result<()> {
     if items > MAX_ITEMS {
         return Err(Error::invalid(what, items.to_string(), format!("are more than the {MAX_ITEMS} of one request")));
@@ -324,76 +325,14 @@ impl Broker for SqliteBroker {
         self.listeners.of(&ticks_of(queue))
     }
 
-    fn __sealed(&self, _: sealed::Seal) {}
-}
-
-#[async_trait]
-impl Inspect for SqliteBroker {
-    async fn queues(&self) -> Result<Vec<String>> {
-        self.reader().call(Commit::Soon, people::queues).await
-    }
-
-    async fn stats(&self, queue: &str) -> Result<QueueStats> {
-        let queue = queue.to_owned();
-        self.reader().call(Commit::Soon, move |tx| people::stats(tx, &queue)).await
-    }
-
-    async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
-        let queue = queue.to_owned();
-        self.reader().call(Commit::Soon, move |tx| history::history(tx, &queue, span)).await
-    }
-
-    async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {
-        let queue = queue.to_owned();
-        self.reader().call(Commit::Soon, move |tx| people::workers(tx, &queue)).await
-    }
-
-    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
-        let queue = queue.to_owned();
-        let limit = limit.clamp(1, MAX_ITEMS);
-        self.reader().call(Commit::Soon, move |tx| people::list(tx, &queue, state, offset, limit)).await
-    }
-
-    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
+    async fn watch(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         let (queue, id) = (queue.to_owned(), id.clone());
-        self.reader().call(Commit::Soon, move |tx| people::show(tx, &queue, &id)).await
+        self.writer().call(Commit::Extra(MARK_BYTES), move |tx| people::watch(tx, &queue, &id)).await
     }
 
-    async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {
-        let (queue, which) = (queue.to_owned(), which.clone());
-        self.reader().call(Commit::Soon, move |tx| schedule::list(tx, &queue, &which)).await
+    fn ending_hints(&self, queue: &str, id: &JobId) -> Hints {
+        self.listeners.of(&ending_of(queue, id))
     }
 
-    async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {
-        bounded("ids", ids.len())?;
-        let (queue, reason, ids) = (queue.to_owned(), reason.map(str::to_owned), ids.to_vec());
-        self.writer().call(Commit::Synced, move |tx| people::change(tx, &queue, change, reason.as_deref(), &ids)).await
-    }
-
-    async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
-        let (queue, key) = (queue.to_owned(), *key);
-        self.reader().call(Commit::Soon, move |tx| people::key_holder(tx, &queue, &key)).await
-    }
-
-    async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
-        let (queue, key) = (queue.to_owned(), *key);
-        self.writer().call(Commit::Synced, move |tx| people::release_key(tx, &queue, &key)).await
-    }
-
-    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
-        check_name("queue", queue)?;
-        let (queue, database) = (queue.to_owned(), if how.repair { self.writer() } else { self.reader() });
-        database.call(Commit::Soon, move |tx| audit::audit(tx, &queue, how)).await
-    }
-
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        check_name("queue", queue)?;
-        let queue = queue.to_owned();
-        self.writer().call(Commit::Synced, move |tx| people::set_paused(tx, &queue, paused)).await
-    }
-
-    async fn audit_queues(&self, _: bool) -> Result<Vec<Damage>> {
-        // The list of the queues is the table that holds them.
-        Ok(Vec::new())
-    }
+    fn __sealed(&self, _: sealed::Seal) {}
 }

@@ -54,6 +54,12 @@ macro_rules! __conformance_cases {
                 a_waiting_job_that_is_to_be_stopped_is_cancelled_at_once
                 a_backfilled_job_is_made_once
                 schedules_are_listed_by_page;
+            watches:
+                the_end_of_a_watched_job_is_announced_however_it_ends
+                a_watched_job_that_comes_back_has_not_ended
+                only_the_end_of_a_watched_job_is_announced
+                all_who_watch_a_job_hear_of_its_end
+                what_has_ended_is_not_watched;
             requeues:
                 a_requeued_job_starts_clean
                 what_was_cancelled_or_has_expired_is_requeued_as_it_was

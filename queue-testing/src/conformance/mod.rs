@@ -28,6 +28,7 @@ pub mod times;
 pub mod turns;
 pub mod unique;
 pub mod unreadables;
+pub mod watches;
 pub mod workers;
 
 use std::{future::Future, time::Duration};

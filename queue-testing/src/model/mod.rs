@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, time::Duration};
 use queue_core::{
     JobId,
     broker::{
-        JobState, LOST_AT, PartyName, ProcessId, Register, Registered, UniqueKey,
+        JobState, LOST_AT, MOST_WATCHED, PartyName, ProcessId, Register, Registered, UniqueKey, WATCHED,
         history::{HistoryUnit, Tally},
     },
 };
@@ -61,6 +61,10 @@ pub struct Model {
     endings: u64,
     paused: bool,
     announced: Option<i64>,
+    /// Jobs for whose end somebody waits, and until when.
+    watched: BTreeMap<JobId, i64>,
+    /// Those of them that have ended since the last call of `take_endings`.
+    endings_told: Vec<JobId>,
     schedules: Schedules,
 }
 
@@ -102,6 +106,20 @@ impl Model {
     /// When the earliest of what was made ready or was put to wait since the last call is due, for those who listen.
     pub fn take_announcement(&mut self) -> Option<i64> {
         self.announced.take()
+    }
+
+    /// Marks a job as one for whose end somebody waits, unless it has ended.
+    pub fn watch(&mut self, id: &JobId) {
+        let has_ended = |job: &Job| matches!(job.place(), Place::Ended { .. } | Place::Dead { .. });
+        if self.jobs.get(id).is_some_and(|job| !has_ended(job)) && self.watched.len() < MOST_WATCHED {
+            let until = self.after(WATCHED);
+            self.watched.insert(id.clone(), until);
+        }
+    }
+
+    /// The watched jobs that have ended since the last call, for those who listen.
+    pub fn take_endings(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.endings_told)
     }
 
     fn announce(&mut self, at: i64) {

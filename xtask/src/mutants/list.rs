@@ -46,6 +46,8 @@ const POWER: &[&str] = &["-p", "queue-faults", "--test", "rows", "--", "on_sqlit
 const TYPES: &[&str] = &["-p", "queue-tests", "--test", "other_types", "--", "on_redis"];
 const KEYS: &[&str] = &["-p", "queue-tests", "--test", "keys", "--", "on_redis"];
 const SQLITE_KEYS: &[&str] = &["-p", "queue-tests", "--test", "keys", "--", "sqlite"];
+const WATCHED: &[&str] = &["-p", "queue-tests", "--test", "watched", "--", "on_redis"];
+const SQLITE_WATCHED: &[&str] = &["-p", "queue-tests", "--test", "watched", "--", "sqlite"];
 const ACCESS: &[&str] = &["-p", "queue-tests", "--test", "access", "--", "password"];
 
 macro_rules! mutants {
@@ -682,6 +684,35 @@ mutants! {
     }
     DECODERS "queue-core/src/redis/connection/hints.rs" {
         "hints: what is no text breaks no subscription": "message.and_then(|message| values::text(message).ok())" => "message.map(|message| values::text(message).unwrap())";
+    }
+    REDIS "queue-core/src/redis/people/watch.lua" {
+        "watch: what has ended is not marked": "and job[1] ~= 'dead' and call('HEXISTS', K.records, id) == 0" => "and true";
+        "watch: a mark sets its bit": "mark('w')" => "";
+    }
+    WATCHED "queue-core/src/redis/people/watch.lua" {
+        "watch: a lane that knows no marks keeps them out": "not unknown_to_a_lane('w')" => "true";
+    }
+    REDIS "queue-core/src/redis/doors/end.lua" {
+        "watch: the end of a job that leaves nothing is told": "end_ticks(ids, 'deleted')\n  tell_ended(ids)" => "end_ticks(ids, 'deleted')";
+        "watch: the end of a job that is kept is told": "end_ticks(ids, state)\n  tell_ended(ids)" => "end_ticks(ids, state)";
+        "watch: a death is told": "tell_ended({ id })" => "";
+    }
+    REDIS "queue-core/src/redis/doors/watched.lua" {
+        "watch: nobody hears of what is not watched": "    if waits then" => "    if true then";
+        "watch: the end takes the mark along": "many('ZREM', K.watched, told)" => "";
+    }
+    WATCHED "queue-core/src/redis/audit/sweep.lua" {
+        "watch: the marks of those who have gone are swept": "call('ZRANGEBYSCORE', K.watched, '-inf', ms(now), 'LIMIT', 0, items)" => "{}";
+    }
+    SQLITE "queue-core/src/sqlite/doors/end.rs" {
+        "sqlite watch: an ack is told": "watched::tell(tx, queue, id)?" => "()";
+    }
+    SQLITE "queue-core/src/sqlite/doors/watched.rs" {
+        "sqlite watch: what has ended is not marked": "![DONE, DEAD, CANCELLED, EXPIRED].contains(&state)" => "true";
+        "sqlite watch: nobody hears of what is not watched": "&& forget(tx, queue, &id)?" => "&& (forget(tx, queue, &id)? || true)";
+    }
+    SQLITE_WATCHED "queue-core/src/sqlite/doors/watched.rs" {
+        "sqlite watch: the marks of those who have gone are swept": "if tx.watched() {\n        tx.sql(PRUNE)" => "if false {\n        tx.sql(PRUNE)";
     }
     TICKS_REDIS "queue-core/src/redis/schedule/set.lua" {
         "schedules: a state that was changed meanwhile is stale": "(call('HGET', K.states, name) or '') ~= ARGV[3]" => "false";

@@ -95,6 +95,11 @@ local ended = trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8]))
 -- Keys that were held for a time which is over; a time that no clock could have set is brought back.
 local keys = has('u') and prune_keys(items) or 0
 
+-- Who waited has gone.
+if has('w') then
+  many('ZREM', K.watched, call('ZRANGEBYSCORE', K.watched, '-inf', ms(now), 'LIMIT', 0, items))
+end
+
 -- What is gone, and what other hands have brought.
 recount_bits()
 return { #silent, #old, dead, ended, keys, buried }

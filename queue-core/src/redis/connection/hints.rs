@@ -19,7 +19,8 @@ use tokio::{
 
 use super::{endpoint::Endpoint, servers::Servers};
 use crate::{
-    broker::{Announcer, CALL_DEADLINE, Hints},
+    address::JobId,
+    broker::{Announcer, Announcers, CALL_DEADLINE, Hints},
     io::IoThread,
     redis::{
         keys::{Keys, Kind},
@@ -53,11 +54,13 @@ struct Queues {
     names: Vec<Arc<str>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Queue {
     announcer: Announcer,
     /// The same for its schedules.
     ticks: Announcer,
+    /// The same for its jobs that are waited for.
+    endings: Announcers<Vec<u8>>,
     /// Its server's clock less ours, in microseconds.
     ahead: i64,
     /// The latest claim from here has left nothing: work of our own is waited for.
@@ -80,15 +83,19 @@ impl Announcements {
         self.with(queue, |queue| queue.ticks.hints())
     }
 
+    pub(in crate::redis) fn endings_of(&self, queue: &str, id: &JobId) -> Hints {
+        self.with(queue, |queue| queue.endings.hints(id.as_bytes().to_vec()))
+    }
+
     /// Listens to a queue from now on.
-    fn with(&self, queue: &str, hints: impl FnOnce(&Queue) -> Hints) -> Hints {
+    fn with(&self, queue: &str, hints: impl FnOnce(&mut Queue) -> Hints) -> Hints {
         let mut queues = self.lock();
-        if let Some(known) = queues.by_name.get(queue) {
+        if let Some(known) = queues.by_name.get_mut(queue) {
             return hints(known);
         }
         let name: Arc<str> = queue.into();
-        let queue = Queue { announcer: Announcer::new(), ticks: Announcer::new(), ahead: 0, awaited: false };
-        let hints = hints(&queue);
+        let mut queue = Queue::default();
+        let hints = hints(&mut queue);
         queues.names.push(name.clone());
         queues.by_name.insert(name, queue);
         self.added.send_replace(queues.names.len());
@@ -231,6 +238,15 @@ impl Announcements {
         match heard(push) {
             Heard::End => None,
             Heard::Nothing => Some(()),
+            Heard::Ended { channel, id } => {
+                if let Some(queue) = self.keys.queue_of_channel(&channel)
+                    && let Some(queue) = self.lock().by_name.get(&*queue)
+                    && let Some(ending) = queue.endings.get(&id)
+                {
+                    ending.announce(None);
+                }
+                Some(())
+            }
             Heard::Work { channel, word } => {
                 if let Some(queue) = self.keys.queue_of_channel(&channel) {
                     self.tell(&queue, word);
@@ -246,6 +262,7 @@ impl Announcements {
                 Word::Now(None) => {
                     queue.announcer.announce(None);
                     queue.ticks.announce(None);
+                    queue.endings.announce_all();
                 }
                 Word::Tick(at) => queue.ticks.announce(due(at, queue.ahead)),
                 Word::Now(Some(since)) => queue.announcer.announce_since(since),
@@ -284,6 +301,11 @@ enum Heard {
         channel: String,
         word: Word,
     },
+    /// A job has ended that somebody waits for.
+    Ended {
+        channel: String,
+        id: Vec<u8>,
+    },
 }
 
 /// That there is something to do.
@@ -316,7 +338,10 @@ fn heard(push: PushInfo) -> Heard {
         PushKind::SMessage => {
             let mut parts = push.data.into_iter();
             let Some(channel) = parts.next().and_then(|channel| values::text(channel).ok()) else { return Heard::Nothing };
-            Heard::Work { channel, word: Word::of(parts.next()) }
+            match parts.next() {
+                Some(Value::BulkString(message)) if message.starts_with(b"!") => Heard::Ended { channel, id: message[1..].to_vec() },
+                message => Heard::Work { channel, word: Word::of(message) },
+            }
         }
         _ => Heard::Nothing,
     }
@@ -341,7 +366,7 @@ pub(in crate::redis) fn __fuzz(value: Value) {
                 assert!(due(at, ahead).is_none_or(|due| due > before), "what is over is due now");
             }
         }
-        Heard::Work { word: Word::Now(_), .. } => {}
+        Heard::Work { word: Word::Now(_), .. } | Heard::Ended { .. } => {}
         Heard::End => assert!(!is_message, "a message ends the subscription"),
         Heard::Nothing => {}
     }

@@ -9,7 +9,7 @@
 --- include doors/keys
 --- end
 --- with all
---- include schedule/ended
+--- include schedule/ended, doors/watched
 --- end
 
 --- with all
@@ -72,6 +72,7 @@ end
 local function end_gone(ids)
   --- with all
   end_ticks(ids, 'deleted')
+  tell_ended(ids)
   --- end
   many('HDEL', K.jobs, ids)
   --- with failed
@@ -111,6 +112,7 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   mark('k')
   --- with all
   end_ticks(ids, state)
+  tell_ended(ids)
   --- end
   local ended_ms, until_ms, total = ms(now), ms(now + keep_ms), 0
   local one_size, known = type(sizes) == 'number' and sizes, nil
@@ -184,6 +186,7 @@ local function end_dead(id, reason)
     forget_unreadable({ id })
   end
   end_ticks({ id }, 'dead')
+  tell_ended({ id })
   call('ZADD', K.dead, ms(now), id)
   call('HSET', K.notes, id, reason)
   count('.dead_bytes', call('HSTRLEN', K.jobs, id))

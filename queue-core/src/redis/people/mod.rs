@@ -16,7 +16,7 @@ use crate::{
         RedisBroker, bounded,
         connection::servers::Purpose,
         keys::{Kind, READY},
-        script::{CANCEL, DELETE, KEY, PAUSE, PROMOTE, RELEASE_KEY, REQUEUE, SHOW, STATS, Script},
+        script::{CANCEL, DELETE, KEY, PAUSE, PROMOTE, RELEASE_KEY, REQUEUE, SHOW, STATS, Script, WATCH},
         values::{array, bytes, next, number, text},
     },
 };
@@ -159,6 +159,13 @@ pub(in crate::redis) async fn show(broker: &RedisBroker, queue: &str, ids: &[Job
     let records = records(broker, queue, ids).await?;
     let records = ids.iter().zip(records).map(|(id, value)| record::record(id, value));
     records.filter_map(Result::transpose).collect()
+}
+
+/// One of them, for whose end somebody waits.
+pub(in crate::redis) async fn watch(broker: &RedisBroker, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
+    let mut call = WATCH.call(&broker.keys, queue);
+    call.arg(id.as_bytes());
+    record::record(id, broker.script(queue, &WATCH, call).await?)
 }
 
 async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Value>> {

@@ -28,10 +28,12 @@ pub(in crate::redis) enum Bit {
     Unique,
     /// `ticked`: a schedule waits for the end of its jobs.
     Scheduled,
+    /// `watched`: somebody waits for the end of a job.
+    Watched,
 }
 
 impl Bit {
-    pub(in crate::redis) const ALL: [Bit; 11] = [
+    pub(in crate::redis) const ALL: [Bit; 12] = [
         Bit::Large,
         Bit::Failed,
         Bit::Kept,
@@ -43,6 +45,7 @@ impl Bit {
         Bit::Paused,
         Bit::Unique,
         Bit::Scheduled,
+        Bit::Watched,
     ];
 
     /// As `meta` holds it, and scripts write it.
@@ -59,6 +62,7 @@ impl Bit {
             Bit::Paused => 'h',
             Bit::Unique => 'u',
             Bit::Scheduled => 's',
+            Bit::Watched => 'w',
         }
     }
 
@@ -76,6 +80,7 @@ impl Bit {
             Bit::Paused => "paused",
             Bit::Unique => "unique",
             Bit::Scheduled => "schedules",
+            Bit::Watched => "watched",
         }
     }
 

@@ -12,3 +12,8 @@ end
 local function hint_tick(at)
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '#' .. ms(at))
 end
+
+-- Tells those who wait for the end of a job that it has come.
+local function hint_ended(id)
+  redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '!' .. id)
+end

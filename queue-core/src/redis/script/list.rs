@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, HEADS, MAX_BYTES, STOPPED, UNREADABLE_RELEASES, WorkerInfo,
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, HEADS, MAX_BYTES, MOST_WATCHED, STOPPED, UNREADABLE_RELEASES, WATCHED, WorkerInfo,
         history::{HOURS, MINUTES, OTHERS, REPORTERS_HOURS, TASKS},
     },
     redis::{SCHEMA, values::FOREVER},
@@ -18,7 +18,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 18] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 20] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -33,6 +33,9 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 18] {
         ("stopped", format!("'{STOPPED}'")),
         ("clock_moved", CLOCK_MOVED.as_millis().to_string()),
         ("remembered_ms", BACKFILL_REMEMBERED.as_millis().to_string()),
+        // Of jobs for whose end somebody waits.
+        ("watched_ms", WATCHED.as_millis().to_string()),
+        ("most_watched", MOST_WATCHED.to_string()),
         // Of the oldest ready job.
         ("heads", HEADS.to_string()),
         // Of a history: how much is kept, and of how many tasks.
@@ -79,6 +82,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/pop"
         "doors/ready"
         "doors/settle"
+        "doors/watched"
         "enqueue/enqueue"
         "enqueue/groups"
         "enqueue/sequence"
@@ -103,7 +107,9 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/release_key"
         "people/requeue"
         "people/show"
+        "people/shown"
         "people/stats"
+        "people/watch"
         "people/workers"
         "schedule/due"
         "schedule/ended"
@@ -174,6 +180,7 @@ scripts! {
     KEY: "people/key", "flags=no-writes";
     RELEASE_KEY: "people/release_key", "flags=allow-oom";
     SHOW: "people/show", "flags=no-writes";
+    WATCH: "people/watch", "";
     STATS: "people/stats", "flags=no-writes";
     WORKERS: "people/workers", "flags=no-writes";
     SWEEP: "audit/sweep", "flags=allow-oom";

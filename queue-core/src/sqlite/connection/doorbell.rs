@@ -5,23 +5,22 @@
 //! Hints may be lost: whoever waits polls as well.
 
 use std::{
-    collections::HashMap,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
 
 use super::tx::{HintsOut, until};
-use crate::broker::{Announcer, Hints};
+use crate::broker::{Announcers, Hints};
 
-/// The listeners of this process, by queue.
+/// The listeners of this process, by what they listen to: the name of a queue, or one that [`tx`](super::tx) makes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Listeners(Arc<Mutex<HashMap<String, Announcer>>>);
+pub(crate) struct Listeners(Arc<Mutex<Announcers<String>>>);
 
 impl Listeners {
     pub(crate) fn of(&self, queue: &str) -> Hints {
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.entry(queue.to_owned()).or_default().hints()
+        listeners.hints(queue.to_owned())
     }
 
     fn tell(&self, queue: &str, at: i64) {

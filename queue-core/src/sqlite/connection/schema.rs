@@ -19,6 +19,7 @@
 //! | `queue_reporters` | a row per worker: number and hour of its last report |
 //! | `queue_schedules` | a row per schedule: its definition and state, and when it is due |
 //! | `queue_ticked` | jobs of schedules that have not ended |
+//! | `queue_watched` | jobs for whose end somebody waits, and until when |
 //! | `queue_backfilled` | ids of jobs that a backfill or a person made, for a day |
 //!
 //! `queue_jobs` is read through one index, `(queue, state, rank, pos)`, whose last two columns mean what the state needs:
@@ -51,8 +52,12 @@ use crate::error::{Error, Result};
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
 
 /// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
-const ASIDE: [&str; 3] =
-    [include_str!("migrations/history.sql"), include_str!("migrations/keys.sql"), include_str!("migrations/schedules.sql")];
+const ASIDE: [&str; 4] = [
+    include_str!("migrations/history.sql"),
+    include_str!("migrations/keys.sql"),
+    include_str!("migrations/schedules.sql"),
+    include_str!("migrations/watched.sql"),
+];
 
 /// The schema that this library writes.
 const SCHEMA: u64 = MIGRATIONS.len() as u64;
@@ -222,6 +227,15 @@ pub(crate) fn found(connection: &Connection) -> rusqlite::Result<u64> {
     connection
         .prepare_cached("SELECT value FROM queue_meta WHERE name = 'schema'")?
         .query_row([], |row| row.get(0))
+        .optional()
+        .map(Option::unwrap_or_default)
+}
+
+/// What every transaction reads: the schema number in the file, and whether somebody waits for the end of a job.
+pub(crate) fn noted(connection: &Connection) -> rusqlite::Result<(u64, bool)> {
+    connection
+        .prepare_cached("SELECT value, EXISTS (SELECT 1 FROM queue_watched) FROM queue_meta WHERE name = 'schema'")?
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()
         .map(Option::unwrap_or_default)
 }

@@ -9,7 +9,7 @@ use std::{
 use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params};
 
 use super::lenient::Number;
-use crate::error::Error;
+use crate::{address::JobId, error::Error};
 
 /// Why an operation was not done: the operation's own refusal, or the database's.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(crate) struct Tx<'a> {
     pub(crate) now: i64,
     /// Whether a job in this file may have a key: the schema number says so, which every transaction reads.
     keyed: bool,
+    /// Whether somebody waits for the end of a job, which every transaction reads as well.
+    watched: bool,
     counters: BTreeMap<(i64, &'static str), i64>,
     hints: HintsOut,
 }
@@ -58,9 +60,9 @@ pub(crate) struct Queue<'n> {
 }
 
 impl<'a> Tx<'a> {
-    pub(crate) fn new(connection: &'a Connection, keyed: bool) -> Self {
+    pub(crate) fn new(connection: &'a Connection, keyed: bool, watched: bool) -> Self {
         let clock = since_1970();
-        Tx { connection, clock, now: in_ms(clock), keyed, counters: BTreeMap::new(), hints: HintsOut::new() }
+        Tx { connection, clock, now: in_ms(clock), keyed, watched, counters: BTreeMap::new(), hints: HintsOut::new() }
     }
 
     /// How long it is until the clock reads this. To the microsecond and more: whoever waits so long finds it due.
@@ -123,6 +125,16 @@ impl<'a> Tx<'a> {
             self.keyed = true;
         }
         Ok(())
+    }
+
+    /// Whether somebody waits for the end of a job in this file.
+    pub(crate) fn watched(&self) -> bool {
+        self.watched
+    }
+
+    /// From now on somebody does.
+    pub(crate) fn note_watched(&mut self) {
+        self.watched = true;
     }
 
     /// Counts in the queue's statistics. Names that begin with a dot are for the broker itself.
@@ -188,6 +200,11 @@ impl<'a> Tx<'a> {
 /// Under which name the schedules of a queue are announced: it is no queue's.
 pub(crate) fn ticks_of(queue: &str) -> String {
     format!("#{queue}")
+}
+
+/// Under which name the end of a job is announced.
+pub(crate) fn ending_of(queue: &str, id: &JobId) -> String {
+    format!("!{id} {queue}")
 }
 
 /// Whether a failure comes from rows that are not what they should be, and not from the database as a whole.

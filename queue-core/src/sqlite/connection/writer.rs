@@ -311,10 +311,10 @@ impl Group {
     fn transaction(&mut self, work: impl FnOnce(&mut Tx<'_>, &dyn Fn() -> Error) -> Result<(), Failed>) -> Result<(), Failed> {
         let full = || self.full();
         self.connection.prepare_cached(self.begin)?.execute([])?;
-        let outcome = schema::found(&self.connection).map_err(Failed::from).and_then(|found| {
+        let outcome = schema::noted(&self.connection).map_err(Failed::from).and_then(|(found, watched)| {
             // Another process may have brought a newer library to the file.
             schema::check(found, &self.location)?;
-            let mut tx = Tx::new(&self.connection, found >= schema::WITH_KEYS);
+            let mut tx = Tx::new(&self.connection, found >= schema::WITH_KEYS, watched);
             work(&mut tx, &full)?;
             let hints = tx.finish()?;
             let begun = Instant::now();

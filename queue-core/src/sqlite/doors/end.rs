@@ -8,7 +8,7 @@
 //! | [`cancelled`], [`expired`] | `cancelled`, `expired`, kept for a day; a given id is free | `cancelled`, `expired` |
 //! | [`delete`], [`delete_record`] | gone, its remembered id too | nothing |
 //! | [`give_way`] | the record of a job that nobody wanted, when its id comes again | nothing |
-//! | all of these, in `let_go` | | the schedule that has made the job notes its end |
+//! | all of these, in `let_go` | | the schedule that has made the job notes its end, and who watches it hears of it |
 //! | [`repair`] | gone: a row whose id is none | `repaired` |
 //! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
 //! | [`forget`] | remembered ids | nothing |
@@ -25,7 +25,7 @@ use rusqlite::{
 use super::{
     Leaving, back, keys, ready,
     row::{self, ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, PARKED, Tag},
-    settle,
+    settle, watched,
 };
 use crate::{
     address::JobId,
@@ -52,14 +52,18 @@ pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &[u8]) -> 
     tx.count(queue.key, "done", 1);
     keys::give_back(tx, queue, id, true)?;
     schedule::ended(tx, queue, id, "done")?;
+    watched::tell(tx, queue, id)?;
     Ok(true)
 }
 
-/// What waits for the end of a job hears of it: its schedule.
+/// What waits for the end of a job hears of it: its schedule, and who watches it.
 fn let_go(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, how: &str) -> Result<(), Failed> {
     match job.id {
-        ValueRef::Blob(id) => schedule::ended(tx, queue, id, how),
-        // What is no id is no schedule's.
+        ValueRef::Blob(id) => {
+            schedule::ended(tx, queue, id, how)?;
+            watched::tell(tx, queue, id)
+        }
+        // What is no id is no schedule's, and nobody's.
         _ => Ok(()),
     }
 }

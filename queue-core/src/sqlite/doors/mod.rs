@@ -15,7 +15,7 @@
 //! | [`back`] | → `ready`, `scheduled`, `retry`, `parked` again | nack, snooze, repeat, release, park, reclaim, requeue, repair |
 //! | [`end`] | → `done`, `dead`, `cancelled`, `expired`, or gone | ack, bury, cancel, expire, delete, eviction, repair |
 //!
-//! [`keys`] knows which job holds which key: the doors take keys there, and give them back.
+//! [`keys`] knows which job holds which key: the doors take keys there, and give them back. [`watched`] knows who waits for the end of a job.
 //!
 //! No other code writes the column `state` of `queue_jobs`, the rows and counters that go with it, or a place in the line:
 //! a test of this module reads the sources. So a feature that holds something for a job (a slot) has one place where it
@@ -31,6 +31,7 @@ pub(crate) mod page;
 pub(crate) mod ready;
 pub(crate) mod row;
 pub(crate) mod settle;
+pub(crate) mod watched;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 

@@ -22,7 +22,7 @@ pub(crate) use self::{
     keys::{key_holder, release_key},
     list::list,
     pause::set_paused,
-    show::show,
+    show::{show, watch},
     stats::{queues, stats},
     workers::{worker_records, workers},
 };

@@ -6,12 +6,23 @@ use super::record::{failures, record};
 use crate::{
     address::JobId,
     broker::StoredJob,
-    sqlite::connection::{
-        lenient::Bytes,
-        statement::sql,
-        tx::{Failed, Tx},
+    sqlite::{
+        connection::{
+            lenient::Bytes,
+            statement::sql,
+            tx::{Failed, Tx},
+        },
+        doors::watched,
     },
 };
+
+/// The same of a job for whose end somebody waits.
+pub(crate) fn watch(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<StoredJob>, Failed> {
+    if let Some(queue) = tx.queue(queue)? {
+        watched::watch(tx, &queue, id)?;
+    }
+    show(tx, queue, id)
+}
 
 pub(crate) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<StoredJob>, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(None) };

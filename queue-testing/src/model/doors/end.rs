@@ -1,8 +1,8 @@
 //! `end`: a job ends: acknowledged, buried, cancelled, expired, deleted, evicted.
 //!
 //! **What a job holds is given back in `give_back`, and nowhere else.** Today that is its key, its id if the application gave it, what is noted
-//! of releases that could not read it, and the schedule that waits for its end. Whoever lets jobs hold something new (somebody who waits for
-//! the result) gives it back there.
+//! of releases that could not read it, the schedule that waits for its end, and the mark of who watches it. Whoever lets jobs hold something
+//! new gives it back there.
 
 use std::time::Duration;
 
@@ -63,6 +63,9 @@ impl Model {
     /// A dead job passes here when it dies and again when it is removed, so that giving back twice must be harmless.
     fn give_back(&mut self, id: &JobId, how: &End) {
         self.give_key_back(id);
+        if self.watched.remove(id).is_some() {
+            self.endings_told.push(id.clone());
+        }
         self.jobs.edit(id).unreadable = None;
         self.tick_ended(
             id,

@@ -1,0 +1,20 @@
+-- Who waits for the end of a job. `watched` has such jobs by the time at which the wait is over. The bit `w` tells of it.
+--- include script/tools, script/has, script/hint
+
+-- Jobs have ended: who waits for one of them hears of it.
+local function tell_ended(ids)
+  if not has('w') then
+    return
+  end
+  for from = 1, #ids, PIECE do
+    local some = { unpack(ids, from, math.min(from + PIECE - 1, #ids)) }
+    local told = {}
+    for at, waits in ipairs(call('ZMSCORE', K.watched, unpack(some))) do
+      if waits then
+        told[#told + 1] = some[at]
+        hint_ended(some[at])
+      end
+    end
+    many('ZREM', K.watched, told)
+  end
+end

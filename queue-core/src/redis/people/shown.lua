@@ -1,0 +1,43 @@
+-- Everything about a job: false, or state, envelope, priority, attempts, crashes, snoozes, time, tag, failures, reason or note or the name under
+-- which it is parked, result, until when it is kept, or parked if releases cannot read it, and what is noted of its key.
+
+local function shown(id)
+  local body = call('HGET', K.jobs, id)
+  if not body then
+    return false
+  end
+  local record = call('HGET', K.records, id)
+  if record then
+    local kept = unpacked(record) or {}
+    for name, default in pairs({ s = 'done', p = '2', a = '0', z = '0', e = '', f = '', n = '', r = '', u = '', q = '' }) do
+      kept[name] = type(kept[name]) == 'string' and kept[name] or default
+    end
+    return { kept.s, body, kept.p, kept.a, '0', kept.z, kept.e, '', kept.f, kept.n, kept.r, kept.u, kept.q }
+  end
+  local tag = call('HGET', K.active, id)
+  local note = call('HGET', K.notes, id)
+  local key = call('HGET', K.keyed, id)
+  local state, when, till = 'ready', '', ''
+  if tag then
+    state = 'active'
+  else
+    for name, place in pairs({ scheduled = K.scheduled, retry = K.retry, dead = K.dead }) do
+      local score = call('ZSCORE', place, id)
+      if score then
+        state, when = name, ms(whole(score))
+      end
+    end
+    if state == 'ready' and note then
+      state, till = 'parked', call('ZSCORE', K.unreadable, id) or ''
+    end
+    local due_at, waits = string.match(state == 'ready' and key and call('HGET', K.held, string.sub(key, 1, 16)) or '', '^(%d+):(.*)$')
+    if waits == id then
+      state, when = 'held', due_at
+    end
+  end
+  return {
+    state, body, call('HGET', K.priority, id) or '2', call('HGET', K.attempts, id) or '0',
+    string.match(call('HGET', K.crashes, id) or '0', '^%d+') or '0', call('HGET', K.snoozes, id) or '0', when, tag or '',
+    call('HGET', K.errors, id) or '', (state == 'dead' or state == 'parked') and note or '', '', till, key or '',
+  }
+end

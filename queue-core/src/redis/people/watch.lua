@@ -1,0 +1,11 @@
+-- Everything about a job, and the mark that somebody waits for its end, if it has not ended. ARGV: id. Answers what `shown` gives.
+--- include script/prelude, script/clock, script/bits, script/guard, people/shown
+
+local id = ARGV[1]
+local job = shown(id)
+-- Where a worker does not know the mark, who waits has to look.
+if job and job[1] ~= 'dead' and call('HEXISTS', K.records, id) == 0 and not unknown_to_a_lane('w') and call('ZCARD', K.watched) < C.most_watched then
+  mark('w')
+  call('ZADD', K.watched, ms(now + C.watched_ms), id)
+end
+return job

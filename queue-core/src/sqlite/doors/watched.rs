@@ -1,0 +1,51 @@
+//! Who waits for the end of a job: `queue_watched` has a row for each such job, until when somebody waits. `end` tells them, and takes the row
+//! along.
+
+use rusqlite::{OptionalExtension, ToSql, params};
+
+use super::row::{CANCELLED, DEAD, DONE, EXPIRED};
+use crate::{
+    address::JobId,
+    broker::{MOST_WATCHED, WATCHED},
+    sqlite::connection::tx::{Failed, Queue, Tx, after, ending_of},
+};
+
+/// Marks a job as one for whose end somebody waits, unless it has ended.
+pub(crate) fn watch(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<(), Failed> {
+    const STATE: &str = "SELECT state FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    const ROOM: &str = "SELECT count(*) < ?2 FROM queue_watched WHERE queue = ?1";
+    const MARK: &str = "INSERT OR REPLACE INTO queue_watched (queue, id, until) VALUES (?1, ?2, ?3)";
+    let state: Option<i64> = tx.sql(STATE)?.query_row(params![queue.key, id.as_bytes()], |row| row.get(0)).optional()?;
+    let waits = state.is_some_and(|state| ![DONE, DEAD, CANCELLED, EXPIRED].contains(&state));
+    if waits && tx.sql(ROOM)?.query_row(params![queue.key, MOST_WATCHED], |row| row.get(0))? {
+        tx.sql(MARK)?.execute(params![queue.key, id.as_bytes(), after(tx.now, WATCHED)])?;
+        tx.note_watched();
+    }
+    Ok(())
+}
+
+/// A job has ended: who waits for that hears of it.
+pub(super) fn tell(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
+    if tx.watched()
+        && forget(tx, queue, &id)?
+        && let Ok(id) = JobId::from_bytes(id)
+    {
+        tx.hint(&ending_of(queue.name, &id), tx.now);
+    }
+    Ok(())
+}
+
+fn forget(tx: &Tx<'_>, queue: &Queue<'_>, id: &impl ToSql) -> rusqlite::Result<bool> {
+    const FORGET: &str = "DELETE FROM queue_watched WHERE queue = ?1 AND id = ?2";
+    Ok(tx.sql(FORGET)?.execute(params![queue.key, id])? > 0)
+}
+
+/// Removes at most so many marks of those who have gone.
+pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<()> {
+    const PRUNE: &str =
+        "DELETE FROM queue_watched WHERE (queue, id) IN (SELECT queue, id FROM queue_watched WHERE queue = ?1 AND until <= ?2 LIMIT ?3)";
+    if tx.watched() {
+        tx.sql(PRUNE)?.execute(params![queue.key, tx.now, items])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! What people need of a broker, handed on to [`people`] and the folders beside it.
+
+use async_trait::async_trait;
+
+use super::{SqliteBroker, audit, bounded, connection::operation::Commit, history, people, schedule};
+use crate::{
+    address::{JobId, check_name},
+    broker::{
+        Audit, Change, Changed, Damage, Inspect, JobState, KeyHolder, MAX_ITEMS, QueueStats, ScheduleList, SchedulePage, StoredJob,
+        StoredPage, UniqueKey, WorkerRecord,
+        history::{History, HistorySpan},
+    },
+    error::Result,
+};
+
+#[async_trait]
+impl Inspect for SqliteBroker {
+    async fn queues(&self) -> Result<Vec<String>> {
+        self.reader().call(Commit::Soon, people::queues).await
+    }
+
+    async fn stats(&self, queue: &str) -> Result<QueueStats> {
+        let queue = queue.to_owned();
+        self.reader().call(Commit::Soon, move |tx| people::stats(tx, &queue)).await
+    }
+
+    async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
+        let queue = queue.to_owned();
+        self.reader().call(Commit::Soon, move |tx| history::history(tx, &queue, span)).await
+    }
+
+    async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {
+        let queue = queue.to_owned();
+        self.reader().call(Commit::Soon, move |tx| people::workers(tx, &queue)).await
+    }
+
+    async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
+        let queue = queue.to_owned();
+        let limit = limit.clamp(1, MAX_ITEMS);
+        self.reader().call(Commit::Soon, move |tx| people::list(tx, &queue, state, offset, limit)).await
+    }
+
+    async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
+        let (queue, id) = (queue.to_owned(), id.clone());
+        self.reader().call(Commit::Soon, move |tx| people::show(tx, &queue, &id)).await
+    }
+
+    async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {
+        let (queue, which) = (queue.to_owned(), which.clone());
+        self.reader().call(Commit::Soon, move |tx| schedule::list(tx, &queue, &which)).await
+    }
+
+    async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {
+        bounded("ids", ids.len())?;
+        let (queue, reason, ids) = (queue.to_owned(), reason.map(str::to_owned), ids.to_vec());
+        self.writer().call(Commit::Synced, move |tx| people::change(tx, &queue, change, reason.as_deref(), &ids)).await
+    }
+
+    async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
+        let (queue, key) = (queue.to_owned(), *key);
+        self.reader().call(Commit::Soon, move |tx| people::key_holder(tx, &queue, &key)).await
+    }
+
+    async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
+        let (queue, key) = (queue.to_owned(), *key);
+        self.writer().call(Commit::Synced, move |tx| people::release_key(tx, &queue, &key)).await
+    }
+
+    async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
+        check_name("queue", queue)?;
+        let (queue, database) = (queue.to_owned(), if how.repair { self.writer() } else { self.reader() });
+        database.call(Commit::Soon, move |tx| audit::audit(tx, &queue, how)).await
+    }
+
+    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
+        check_name("queue", queue)?;
+        let queue = queue.to_owned();
+        self.writer().call(Commit::Synced, move |tx| people::set_paused(tx, &queue, paused)).await
+    }
+
+    async fn audit_queues(&self, _: bool) -> Result<Vec<Damage>> {
+        // The list of the queues is the table that holds them.
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,121 @@
+//! Marks of who waits for the end of a job: where they may not be set, and what becomes of those whose owner has gone.
+
+use std::{sync::Arc, time::Duration};
+
+use queue_core::{
+    Client, Error, JobResult,
+    broker::{DynBroker, SweepLimits},
+    observe::Calls,
+    prelude::*,
+    redis::RedisBroker,
+    registry::Registry,
+    sqlite::SqliteBroker,
+};
+use queue_testing::conformance::Lane;
+use queue_tests::{
+    on_servers,
+    server::{Kind, Server},
+};
+use queue_worker::Worker;
+
+on_servers! {
+    a_lane_that_knows_no_marks_keeps_them_out_and_who_waits_looks
+    the_mark_of_who_has_gone_is_swept_and_takes_its_bit_along
+    a_full_server_has_no_room_for_marks_and_who_waits_looks
+}
+
+const QUEUE: &str = "watched";
+
+#[task(queue = "watched", retention = "1h")]
+async fn double(n: u64) -> Result<u64, std::convert::Infallible> {
+    Ok(n * 2)
+}
+
+fn key(kind: &str) -> String {
+    format!("queue:{{{QUEUE}}}:{kind}")
+}
+
+async fn connected(server: &Server) -> (Client, DynBroker) {
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    (Client::with_broker(broker.clone()), broker)
+}
+
+async fn is_waited_for(client: &Client, handle: &Handle<double>) {
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<double>();
+    worker.run(async { assert_eq!(handle.wait(Duration::from_secs(30)).await.unwrap(), JobResult::Done(42)) }).await.unwrap();
+}
+
+/// A lane of an older library would announce nothing.
+async fn a_lane_that_knows_no_marks_keeps_them_out_and_who_waits_looks(kind: Kind) {
+    let server = Server::start(kind);
+    let (client, broker) = connected(&server).await;
+    let handle = double::job(21).enqueue(&client).await.unwrap();
+    let lane = Lane::on(&broker, QUEUE).await;
+    server.command(&["HSET", &key("knows"), lane.name.as_str(), "lfkpcztahus"]);
+    assert!(broker.watch(QUEUE, handle.id()).await.unwrap().is_some());
+    assert_eq!(server.command(&["EXISTS", &key("watched")]), ":0\r\n");
+    is_waited_for(&client, &handle).await;
+}
+
+async fn the_mark_of_who_has_gone_is_swept_and_takes_its_bit_along(kind: Kind) {
+    let server = Server::start(kind);
+    let (client, broker) = connected(&server).await;
+    let handles = [double::job(1).enqueue(&client).await.unwrap(), double::job(2).enqueue(&client).await.unwrap()];
+    let _lane = Lane::on(&broker, QUEUE).await;
+    let bits = || server.command(&["HGET", &key("meta"), "bits"]);
+    for handle in &handles {
+        broker.watch(QUEUE, handle.id()).await.unwrap();
+    }
+    assert!(bits().contains('w'), "{}", bits());
+    // One of the waits was over long ago.
+    server.command(&["ZREMRANGEBYRANK", &key("watched"), "0", "0"]);
+    server.command(&["ZADD", &key("watched"), "1000", "=gone"]);
+    broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
+    assert_eq!((server.command(&["ZCARD", &key("watched")]), bits().contains('w')), (":1\r\n".to_owned(), true), "one still waits");
+    for handle in &handles {
+        handle.cancel("").await.unwrap();
+    }
+    broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
+    assert_eq!((server.command(&["EXISTS", &key("watched")]), bits().contains('w')), (":0\r\n".to_owned(), false));
+}
+
+#[tokio::test]
+async fn the_mark_of_who_has_gone_is_swept_in_a_sqlite_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let client = Client::with_broker(broker.clone());
+    let handle = double::job(1).enqueue(&client).await.unwrap();
+    broker.watch(QUEUE, handle.id()).await.unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let marks = || other.query_row("SELECT count(*) FROM queue_watched", [], |row| row.get::<_, u64>(0)).unwrap();
+    broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
+    assert_eq!(marks(), 1, "somebody still waits");
+    other.execute("UPDATE queue_watched SET until = 1000", []).unwrap();
+    broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
+    assert_eq!(marks(), 0);
+}
+
+async fn a_full_server_has_no_room_for_marks_and_who_waits_looks(kind: Kind) {
+    let server = Server::start(kind);
+    let (client, broker) = connected(&server).await;
+    let handle = double::job(21).enqueue(&client).await.unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert!(matches!(broker.watch(QUEUE, handle.id()).await, Err(Error::BrokerFull { .. })));
+    assert_eq!(handle.wait(Duration::from_millis(100)).await.unwrap(), JobResult::Pending);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    is_waited_for(&client, &handle).await;
+}
+
+/// Who waits is woken: it does not look again and again meanwhile.
+#[tokio::test]
+async fn who_waits_does_not_look_all_the_time() {
+    let calls = Arc::new(Calls::default());
+    let client = Client::connect("sqlite://:memory:").await.unwrap().with_observer(calls.clone());
+    let handle = double::job(21).enqueue(&client).await.unwrap();
+    assert_eq!(handle.wait(Duration::from_secs(2)).await.unwrap(), JobResult::Pending);
+    let looks = calls.snapshot()["watch"].calls;
+    assert!(looks <= 9, "{looks} looks in two seconds");
+    is_waited_for(&client, &handle).await;
+}
