@@ -33,8 +33,8 @@
 //! # Safety
 //!
 //! - A request without a role gets nothing but the style sheet and the script.
-//! - [`Role::View`] reads, [`Role::Operate`] also pauses queues, and requeues, promotes and cancels jobs, [`Role::Admin`] also deletes jobs. The
-//!   server checks the role of each route. With [`Dashboard::read_only`] the routes that change something do not exist.
+//! - [`Role::View`] reads, [`Role::Operate`] also pauses queues, pauses, runs and backfills schedules, and requeues, promotes and cancels jobs,
+//!   [`Role::Admin`] also deletes jobs. The server checks the role of each route. With [`Dashboard::read_only`] the routes that change something do not exist.
 //! - The `Host` of a request must be a loopback name, or one of [`Dashboard::hosts`]: so another site cannot reach the dashboard under
 //!   a name of its own (DNS rebinding).
 //! - A change needs a request from a page of the dashboard: its `Sec-Fetch-Site` or `Origin`, and a token in form and cookie, are compared.

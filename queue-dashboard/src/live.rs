@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::{
     guard::Viewer,
-    pages::{Content, job, jobs, overview, queues, workers},
+    pages::{Content, job, jobs, overview, queues, schedule, schedules, workers},
     params::Params,
     problem::Problem,
     shared::{BEAT, Shared},
@@ -31,6 +31,9 @@ use crate::{
 
 /// How often a page that shows a list is made anew: it asks the broker for its own jobs.
 const LIST_BEAT: Duration = Duration::from_secs(1);
+
+/// How often the list of schedules is made anew: it asks each queue.
+const SCHEDULES_BEAT: Duration = Duration::from_secs(2);
 
 /// A page of more bytes is sent half as often.
 const LARGE: usize = 24 * 1024;
@@ -48,6 +51,8 @@ enum Kind {
     Queues,
     Jobs,
     Job,
+    Schedules,
+    Schedule,
     Workers,
 }
 
@@ -75,6 +80,8 @@ pub(crate) async fn stream(
         "queues" => Kind::Queues,
         "jobs" => Kind::Jobs,
         "job" => Kind::Job,
+        "schedules" => Kind::Schedules,
+        "schedule" => Kind::Schedule,
         "workers" => Kind::Workers,
         _ => return Problem::not_found("There is no such page.").page(&viewer),
     };
@@ -112,7 +119,8 @@ impl Watcher {
                 Err(problem) => (problem.text, true),
             };
             let pause = match self.kind {
-                Kind::Jobs | Kind::Job => LIST_BEAT,
+                Kind::Jobs | Kind::Job | Kind::Schedule => LIST_BEAT,
+                Kind::Schedules => SCHEDULES_BEAT,
                 _ if html.len() > LARGE => LIST_BEAT,
                 _ => BEAT,
             };
@@ -144,6 +152,8 @@ impl Watcher {
                 Kind::Queues => queues::content(shared, viewer, params).await,
                 Kind::Jobs => jobs::content(shared, viewer, params).await,
                 Kind::Job => job::content(shared, viewer, &params.text::<128>("queue"), &params.text::<128>("id"), params).await,
+                Kind::Schedules => schedules::content(shared, viewer, params).await,
+                Kind::Schedule => schedule::content(shared, viewer, &params.text::<128>("queue"), &params.text::<128>("id"), params).await,
                 Kind::Workers => workers::content(shared, viewer, params).await,
             }
         };

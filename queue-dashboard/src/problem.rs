@@ -26,6 +26,10 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "Not found", text)
     }
 
+    pub(crate) fn no_schedule() -> Self {
+        Problem::not_found("There is no such schedule. Nothing was changed.")
+    }
+
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, "That cannot be read", text)
     }
@@ -92,6 +96,7 @@ impl From<Error> for Problem {
         let text = error_text(&error);
         match error {
             Error::NoSuchJob(_) => Problem::not_found("There is no such job. It may be done and not kept, or a person has deleted it."),
+            Error::NoSuchSchedule(_) => Problem::no_schedule(),
             Error::Invalid { .. } => Problem::invalid(text),
             Error::WrongState { .. } => Problem::new(StatusCode::CONFLICT, "Too late", text),
             Error::WrongType { .. } => {

@@ -252,7 +252,7 @@ fn are(jobs: u64) -> String {
     if jobs == 1 { "1 job is".to_owned() } else { format!("{} jobs are", number(jobs)) }
 }
 
-fn capital(text: &str) -> String {
+pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }

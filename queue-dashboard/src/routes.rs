@@ -15,7 +15,7 @@ use crate::{
     assets, guard,
     guard::Viewer,
     live,
-    pages::{act, history, job, jobs, overview, queues, sign_in, workers},
+    pages::{act, act_schedules, history, job, jobs, overview, queues, schedule, schedules, sign_in, workers},
     problem::Problem,
     role::Role,
     shared::Shared,
@@ -37,6 +37,8 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/queues", view, queues::page),
         reads("/jobs", view, jobs::page),
         reads("/jobs/{queue}/{id}", view, job::page),
+        reads("/schedules", view, schedules::page),
+        reads("/schedules/{queue}/{schedule}", view, schedule::page),
         reads("/workers", view, workers::page),
         reads("/history", view, history::page),
         reads("/live/{page}", view, live::stream),
@@ -51,6 +53,10 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
             changes("/jobs/promote", Some(Role::Operate), act::promote),
             changes("/jobs/cancel", Some(Role::Operate), act::cancel),
             changes("/jobs/delete", Some(Role::Admin), act::delete),
+            changes("/schedules/pause", Some(Role::Operate), act_schedules::pause),
+            changes("/schedules/resume", Some(Role::Operate), act_schedules::resume),
+            changes("/schedules/run", Some(Role::Operate), act_schedules::run),
+            changes("/schedules/backfill", Some(Role::Operate), act_schedules::backfill),
         ]);
     }
     if signs_in {

@@ -2,7 +2,10 @@
 
 mod common;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use axum::{Router, http::request::Parts};
 use common::{Bed, send_mail};
@@ -33,6 +36,7 @@ macro_rules! in_chromium {
 in_chromium! {
     a_person_filters_selects_acts_and_goes_back
     an_open_page_changes_and_keeps_what_is_selected
+    a_person_lists_pauses_runs_and_backfills_a_schedule
     every_page_works_without_script
     hostile_texts_are_only_read
     every_page_fits_its_window_and_can_be_read
@@ -154,10 +158,65 @@ async fn an_open_page_changes_and_keeps_what_is_selected(scene: Scene) {
     });
 }
 
+/// Writes into the two fields of the form, whose keys depend on the language of the browser.
+const SPAN: &str = "for (const [name, value] of [['from', '2026-03-01T00:00'], ['to', '2026-03-07T12:00']]) document.querySelector('[name=' + name + ']').value = value";
+
+async fn a_person_lists_pauses_runs_and_backfills_a_schedule(scene: Scene) {
+    let nightly = scene.bed.schedule("nightly", "0 3 * * *").await;
+    let url = scene.url.clone();
+    let browser = browse(|browser| {
+        browser.open(&url);
+        browser.keys("gs");
+        browser.wait("location.pathname.endsWith('/schedules')");
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+        let text = browser.text();
+        assert!(text.contains("mail/nightly") && text.contains("at 03:00") && text.contains("UTC") && text.contains("no worker"), "{text}");
+        browser.keys("/");
+        browser.wait("document.activeElement.name === 'queue'");
+        browser.write("[name=queue]", "mail\u{e007}");
+        browser.wait("location.search.includes('queue=mail')");
+        browser.click("td.act button");
+        browser.wait_for_text("The schedule is paused. Its jobs go on.");
+        browser.wait("document.querySelector('td.act button').textContent === 'Resume' && location.search.includes('queue=mail')");
+        browser.click("tbody th a");
+        browser.wait_for_text("None: it is paused.");
+        browser.click("[formaction$='/schedules/run']");
+        browser.wait_for_text("A job was made.");
+        browser
+    });
+    assert_eq!(scene.count(JobState::Ready).await, 1, "it is run while it is paused");
+    tokio::task::block_in_place(|| {
+        browser.click("[formaction$='/schedules/resume']");
+        browser.wait_for_text("The schedule ticks again.");
+        browser.wait_for_count("li.next", 5);
+        // A person goes on writing while the page is kept up to date.
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+        browser.script(SPAN);
+        browser.click("[action$='/schedules/backfill'] button");
+        browser.wait_for_text("Make the jobs of 7 ticks?");
+        browser.back();
+        browser.wait("document.querySelector('[name=from]')");
+        browser.script(SPAN);
+        browser.click("[action$='/schedules/backfill'] button");
+        browser.click("button.primary");
+        browser.wait_for_text("7 ticks: 7 jobs were made.");
+    });
+    assert_eq!(scene.count(JobState::Ready).await, 8);
+    scene.bed.work_until(JobState::Done, 8).await;
+    tokio::task::block_in_place(|| {
+        browser.wait("[...document.querySelectorAll('.timeline a')].filter((a) => a.textContent === 'done').length === 8");
+        browser.click(".timeline a");
+        browser.wait("document.querySelector('.badge.state').textContent === 'done'");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
+    assert!(scene.bed.client.schedules().get(&nightly).await.unwrap().unwrap().paused.is_none());
+}
+
 async fn every_page_works_without_script(scene: Scene) {
     for n in 0..60 {
         scene.bed.enqueue(&format!("job-{n:02}"), None).await;
     }
+    scene.bed.schedule("nightly", "0 3 * * *").await;
     let url = scene.url.clone();
     browse(|browser| {
         browser.scripts(false);
@@ -181,8 +240,14 @@ async fn every_page_works_without_script(scene: Scene) {
         browser.wait_for_text("The queue is paused.");
         browser.open(&format!("{url}/jobs/mail/job-07"));
         browser.wait_for_text("Cancelled");
+        browser.click("nav a[href$='/schedules']");
+        browser.click("td.act button");
+        browser.wait_for_text("The schedule is paused.");
+        browser.click("tbody th a");
+        browser.click("[formaction$='/schedules/run']");
+        browser.wait_for_text("A job was made.");
     });
-    assert_eq!(scene.count(JobState::Cancelled).await, 1);
+    assert_eq!((scene.count(JobState::Cancelled).await, scene.count(JobState::Ready).await), (1, 60));
 }
 
 #[task(queue = "mail", max_attempts = 1)]
@@ -202,11 +267,21 @@ async fn hostile_texts_are_only_read(scene: Scene) {
         job.enqueue(&scene.bed.client).await.unwrap();
     }
     scene.bed.work_until(JobState::Dead, 4).await;
+    for (i, text) in texts.iter().enumerate() {
+        common::hostile_schedule(&scene.bed, &format!("bad-{i}"), text).await;
+    }
     let url = scene.url.clone();
     browse(|browser| {
         let pages = ["", "/jobs?state=dead", "/jobs/mail/bad-0", "/jobs/mail/bad-1", "/jobs/mail/bad-2", "/jobs/mail/bad-3"];
         let search = "/jobs?state=dead&text=%22%3E%3Cscript%3Ewindow.owned%3D1%3C%2Fscript%3E";
-        for page in pages.into_iter().chain([search]) {
+        let schedules = [
+            "/schedules",
+            "/schedules/mail/bad-0",
+            "/schedules/mail/bad-2",
+            "/schedules/mail/broken-bad-1",
+            "/schedules/mail/broken-bad-3",
+        ];
+        for page in pages.into_iter().chain([search]).chain(schedules) {
             browser.open(&format!("{url}{page}"));
             // Also after the script has written the page anew.
             browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
@@ -264,13 +339,32 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
         .await
         .unwrap();
     scene.bed.client.inspector().pause("mail").await.unwrap();
+    let nightly = scene.bed.schedule("nightly-report-of-a-customer-with-a-long-name-in-a-queue", "*/7 3-5,8,9 L JAN-MAR,JUL *").await;
+    scene.bed.client.schedules().run_now(&nightly).await.unwrap();
+    let march = |day: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_323_200 + day * 86_400);
+    assert!(scene.bed.client.schedules().backfill(&nightly, march(0), march(31)).await.unwrap().jobs > 5);
+    let paused = scene.bed.schedule("paused", "0 3 * * *").await;
+    scene.bed.client.schedules().pause(&paused).await.unwrap();
+    let of_nightly = format!("/schedules/{nightly}");
     let url = scene.url.clone();
     browse(|browser| {
         for (width, height) in [(375, 812), (820, 1100), (1280, 900)] {
             for dark in [false, true] {
                 browser.look(width, height, dark);
-                for page in ["", "/queues", "/jobs?state=dead", "/jobs?state=expired", "/jobs/mail/bad-0", "/workers", "/history", "/none"]
-                {
+                for page in [
+                    "",
+                    "/queues",
+                    "/jobs?state=dead",
+                    "/jobs?state=expired",
+                    "/jobs/mail/bad-0",
+                    "/workers",
+                    "/history",
+                    "/schedules",
+                    "/schedules?queue=none",
+                    &of_nightly,
+                    "/schedules/mail/paused",
+                    "/none",
+                ] {
                     browser.open(&format!("{url}{page}"));
                     assert_eq!(browser.script(READABLE), "", "{page} at {width} pixels, {}", if dark { "dark" } else { "light" });
                 }

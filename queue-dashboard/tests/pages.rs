@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use common::{Bed, Site, encode};
 use queue_core::{
-    Client, JobState,
+    Client, JobState, Schedule,
     broker::{Ending, Finish, ProcessId, Register, Turn},
+    client::RawJob,
 };
 use queue_tests::server::{Kind, Server};
+use queue_worker::{Shutdown, Worker};
 
 on_brokers! {
     every_page_has_an_empty_state
@@ -21,6 +23,9 @@ on_brokers! {
     a_release_that_cannot_read_jobs_is_named
     a_job_shows_its_errors_and_hides_its_secrets
     a_queue_is_paused_and_resumed
+    a_schedule_is_paused_run_and_backfilled
+    schedules_say_what_keeps_their_jobs_from_running
+    schedules_are_paged_without_losing_one
     the_history_tells_what_workers_did_in_each_span
     a_first_visit_is_less_than_sixty_kilobytes
 }
@@ -32,6 +37,7 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         ("/queues", "No queue yet"),
         ("/jobs", "Nothing waits"),
         ("/jobs?state=dead", "Jobs that fail for good would be here"),
+        ("/schedules", "No schedule yet"),
         ("/workers", "No worker."),
         ("/history", "Nothing is reported of the last 1 hour"),
     ] {
@@ -40,7 +46,9 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         assert!(answer.body.contains(text), "{path} does not say `{text}`: {}", answer.body);
     }
     assert_eq!(site.get("/jobs/mail/none").await.status, 404);
-    assert_eq!(site.get("/nothing").await.status, 404);
+    for path in ["/schedules/mail/none", "/schedules/mail", "/nothing"] {
+        assert_eq!(site.get(path).await.status, 404, "{path}");
+    }
     assert_eq!(site.get("/jobs?state=asleep").await.status, 400);
 }
 
@@ -91,10 +99,12 @@ async fn eventually(site: &Site, path: &str, text: &str) -> String {
 
 async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
     bed.enqueue("one", None).await;
+    let nightly = bed.schedule("nightly", "0 3 * * *").await;
+    bed.client.schedules().run_now(&nightly).await.unwrap();
     for base in ["/", "/q", "/a/b"] {
         let site = Site::mounted(queue_dashboard::router(bed.client.clone()), base).await;
         let home = if base == "/" { "/" } else { "" };
-        for path in [home, "/queues", "/jobs", "/jobs/mail/one", "/workers", "/history"] {
+        for path in [home, "/queues", "/jobs", "/jobs/mail/one", "/schedules", "/schedules/mail/nightly", "/workers", "/history"] {
             let answer = site.get(path).await;
             assert_eq!(answer.status, 200, "{base} {path}");
             let links = ["href=\"", "src=\"", "action=\"", "data-live=\""].into_iter().flat_map(|name| answer.body.split(name).skip(1));
@@ -104,7 +114,8 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
             for link in links {
                 assert!(!link.starts_with("//"), "{base} {path}: {link}");
                 let inner = link.strip_prefix(site.base.as_str()).unwrap_or_else(|| panic!("{base} {path}: {link} leads out"));
-                if !inner.contains("/live/") && !inner.contains("/pause") && !["/jobs/cancel", "/jobs/delete"].contains(&inner) {
+                let changes = ["/jobs/cancel", "/jobs/delete", "/schedules/run", "/schedules/backfill"].contains(&inner);
+                if !inner.contains("/live/") && !inner.contains("/pause") && !changes {
                     assert_eq!(site.get(inner).await.status, 200, "{base} {path}: {link}");
                 }
             }
@@ -255,6 +266,120 @@ async fn a_queue_is_paused_and_resumed(bed: Bed) {
     assert_eq!(bed.client.inspector().queues().await.unwrap(), ["mail"], "a name that nobody knows makes no queue");
 }
 
+async fn a_schedule_is_paused_run_and_backfilled(bed: Bed) {
+    let nightly = bed.schedule("nightly", "0 3 * * *").await;
+    let site = bed.site().await;
+    let page = "/schedules/mail/nightly";
+    let shown = site.get("/schedules").await.body;
+    assert!(shown.contains("mail/nightly") && shown.contains("at 03:00") && shown.contains(">ticks<"), "{shown}");
+    let shown = site.get(page).await.body;
+    assert!(shown.contains("At 03:00") && shown.contains("nightly@example.com") && !shown.contains("hunter2"), "{shown}");
+    assert_eq!(shown.matches("<li class=\"next\">").count(), 5, "{shown}");
+
+    let post = async |path: &str, fields: &[(&str, &str)]| {
+        let answer = site.post("operate", path, fields).await;
+        assert_eq!(answer.status, 303, "{path}: {}", answer.body);
+        site.get(answer.headers["location"].strip_prefix(&site.base).unwrap()).await.body
+    };
+    let named = ("schedule", "mail/nightly");
+    for (path, says) in [
+        ("/schedules/pause", "The schedule is paused."),
+        ("/schedules/pause", "was paused already"),
+        ("/schedules/resume", "The schedule ticks again."),
+        ("/schedules/resume", "was not paused"),
+        ("/schedules/pause", "None: it is paused."),
+    ] {
+        let shown = post(path, &[named]).await;
+        assert!(shown.contains(says) && shown.contains("Next ticks"), "{path} leads to the schedule, which says `{says}`: {shown}");
+    }
+    assert!(bed.client.schedules().get(&nightly).await.unwrap().unwrap().paused.is_some());
+    let shown = post("/schedules/resume", &[named, ("back", "schedules?queue=mail")]).await;
+    assert!(shown.contains("<h1>Schedules</h1>") && shown.contains("The schedule ticks again."), "back to the list: {shown}");
+
+    let shown = post("/schedules/run", &[named]).await;
+    assert!(shown.contains("A job was made.") && shown.contains("has not ended"), "{shown}");
+    let run = bed.client.schedules().get(&nightly).await.unwrap().unwrap().runs.remove(0).job.unwrap();
+    assert!(shown.contains(&format!("/jobs/{run}\"")), "{shown}");
+    bed.work_until(JobState::Done, 1).await;
+    assert!(site.get(page).await.body.contains(">done</a>"), "what became of it");
+
+    let span = |from, to| [named, ("from", from), ("to", to)];
+    let ask = async |fields: &[(&str, &str)]| site.post("operate", "/schedules/backfill", fields).await;
+    for (from, to, says) in [
+        ("2026-03-01T00:00", "yesterday", "The field “to” is no time."),
+        ("", "2026-03-01T00:00", "The field “from” is no time."),
+        ("2026-03-02T00:00", "2026-03-01T00:00", "ends before it begins"),
+        ("2016-03-02T00:00", "2026-03-01T00:00", "more than 1000 ticks"),
+    ] {
+        let answer = ask(&span(from, to)).await;
+        assert!(answer.status == 400 && answer.body.contains(says) && answer.body.contains("Nothing was made."), "{from} {to}: {answer:?}");
+    }
+    let none = post("/schedules/backfill", &span("2026-03-01T04:00", "2026-03-01T05:00:30")).await;
+    assert!(none.contains("No tick lies in that span of time."), "{none}");
+    let week = span("2026-03-01T03:00", "2026-03-07T03:00:00Z");
+    let asked = ask(&week).await;
+    assert!(asked.status == 200 && asked.body.contains("Make the jobs of 7 ticks?"), "both ends are included: {asked:?}");
+    assert_eq!(bed.client.inspector().stats("mail").await.unwrap().count(JobState::Ready), 0, "a person is asked first");
+    let sure = [&week[..], &[("sure", "yes")]].concat();
+    assert!(post("/schedules/backfill", &sure).await.contains("7 ticks: 7 jobs were made."));
+    assert!(post("/schedules/backfill", &sure).await.contains("7 ticks: 0 jobs were made; the others exist"));
+    assert_eq!(bed.client.inspector().stats("mail").await.unwrap().count(JobState::Ready), 7);
+
+    let future = ask(&[&span("2036-03-01T00:00", "2036-03-07T00:00")[..], &[("sure", "yes")]].concat()).await;
+    assert!(future.status == 400 && future.body.contains("future"), "{future:?}");
+    for path in ["/schedules/pause", "/schedules/resume", "/schedules/run"] {
+        for name in ["mail/none", "none/none", "nightly", ""] {
+            assert_eq!(site.post("operate", path, &[("schedule", name)]).await.status, 404, "{path} {name}");
+        }
+    }
+}
+
+async fn schedules_say_what_keeps_their_jobs_from_running(bed: Bed) {
+    bed.schedule("nightly", "0 3 * * *").await;
+    let unknown = RawJob::new("no_such_task", vec![0x80]).queue("mail");
+    bed.client.schedules().upsert(Schedule::cron("lost", "0 4 * * *").raw_job(unknown)).await.unwrap();
+    let site = bed.site().await;
+    for path in ["/schedules/mail/nightly", "/schedules/mail/lost"] {
+        let page = site.get(path).await.body;
+        assert!(page.contains("No live worker serves the queue mail"), "{path}: {page}");
+    }
+    let stop = Shutdown::new();
+    let running = tokio::spawn(Worker::new(bed.client.clone()).queue("mail").run_with(stop.clone()));
+    let page = eventually(&site, "/schedules/mail/lost", "No live worker of the queue knows the task no_such_task").await;
+    assert!(!page.contains("No live worker serves"), "{page}");
+    let page = site.get("/schedules").await.body;
+    assert_eq!((page.matches(">unknown task<").count(), page.matches(">no worker<").count()), (1, 0), "{page}");
+    assert!(!site.get("/schedules/mail/nightly").await.body.contains("No live worker"));
+    stop.drain();
+    running.await.unwrap().unwrap();
+}
+
+async fn schedules_are_paged_without_losing_one(bed: Bed) {
+    let mut names: Vec<String> = Vec::new();
+    for (queue, schedules) in [("a", 20), ("b", 70), ("c", 0), ("d", 31)] {
+        for n in 0..schedules {
+            let job = common::send_mail::job("a".to_owned(), None, None).queue(queue);
+            bed.client.schedules().upsert(Schedule::cron(format!("s{n:02}"), "0 3 * * *").job(job)).await.unwrap();
+            names.push(format!("{queue}/s{n:02}"));
+        }
+    }
+    let site = bed.site().await;
+    for (start, expected) in [("/schedules", &names[..]), ("/schedules?queue=b", &names[20..90]), ("/schedules?queue=c", &[])] {
+        let (mut seen, mut path, mut pages) = (Vec::new(), start.to_owned(), 0);
+        loop {
+            let page = site.get(&path).await.body;
+            seen.extend(page.split("<tr id=\"s-").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()));
+            pages += 1;
+            let Some(next) = page.split("rel=\"next\"").next().filter(|_| page.contains("rel=\"next\"")) else { break };
+            let link = next.rsplit("href=\"").next().unwrap().split('"').next().unwrap();
+            path = link.replace("&amp;", "&").replace("&#38;", "&").strip_prefix(&site.base).unwrap().to_owned();
+        }
+        seen.sort();
+        assert_eq!(seen, expected, "{start}");
+        assert!(pages <= 1 + expected.len() / 20, "{pages} pages");
+    }
+}
+
 async fn a_first_visit_is_less_than_sixty_kilobytes(bed: Bed) {
     for n in 0..12 {
         let job = common::send_mail::job("a".to_owned(), None, None).queue(format!("queue-{n}"));
@@ -278,9 +403,13 @@ async fn every_page_is_made_with_the_rights_of_the_dashboard_on_redis() {
     queue_tests::roles::admit(&server, "acl");
     let producer = Client::connect(&format!("{}?namespace=acl", queue_tests::roles::url(&server, "producer"))).await.unwrap();
     common::send_mail::job("a".to_owned(), None, None).id("one").enqueue(&producer).await.unwrap();
+    let job = common::send_mail::job("a".to_owned(), None, None);
+    producer.schedules().upsert(Schedule::cron("nightly", "0 3 * * *").job(job)).await.unwrap();
     let client = Client::connect(&format!("{}?namespace=acl", queue_tests::roles::url(&server, "dashboard"))).await.unwrap();
     let site = Site::mounted(queue_dashboard::router(client).read_only(), "/queue").await;
-    for path in ["", "/queues", "/jobs", "/jobs?state=dead", "/jobs/mail/one", "/workers", "/history"] {
+    for path in
+        ["", "/queues", "/jobs", "/jobs?state=dead", "/jobs/mail/one", "/schedules", "/schedules/mail/nightly", "/workers", "/history"]
+    {
         let answer = site.get(path).await;
         assert!(answer.status == 200 && !answer.body.contains("does not answer"), "{path}: {}", answer.body);
     }

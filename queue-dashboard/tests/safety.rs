@@ -31,8 +31,13 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// Every route, with whatever it needs to be found.
 fn routes(read_only: bool) -> Vec<(&'static str, String, Option<Role>)> {
-    let filled =
-        |path: &str| path.replace("{queue}", "mail").replace("{id}", "one").replace("{page}", "nothing").replace("{name}", "none.css");
+    let filled = |path: &str| {
+        path.replace("{queue}", "mail")
+            .replace("{schedule}", "nightly")
+            .replace("{id}", "one")
+            .replace("{page}", "nothing")
+            .replace("{name}", "none.css")
+    };
     queue_dashboard::__routes(read_only, false).into_iter().map(|(method, path, least)| (method, filled(path), least)).collect()
 }
 
@@ -55,6 +60,7 @@ async fn whole(site: &Site, method: &str, path: &str, role: &str) -> u16 {
 
 async fn no_route_answers_a_role_that_is_too_low_or_a_method_that_it_has_not(bed: Bed) {
     bed.enqueue("one", None).await;
+    bed.schedule("nightly", "0 3 * * *").await;
     let site = bed.site().await;
     let mut asked = 0;
     for (of_route, path, least) in routes(false) {
@@ -74,19 +80,20 @@ async fn no_route_answers_a_role_that_is_too_low_or_a_method_that_it_has_not(bed
             }
         }
     }
-    assert!(asked >= 13 * 5 * 8, "the table lists {asked} requests");
+    assert!(asked >= 19 * 5 * 8, "the table lists {asked} requests");
     let stats = bed.client.inspector().stats("mail").await.unwrap();
     assert!(stats.count(JobState::Ready) == 1 && !stats.paused, "nothing was changed: {stats:?}");
 }
 
 async fn read_only_means_that_there_are_no_routes_to_change_something(bed: Bed) {
     bed.enqueue("one", None).await;
+    bed.schedule("nightly", "0 3 * * *").await;
     let site = Site::mounted(queue_dashboard::router(bed.client.clone()).read_only(), "/queue").await;
     assert!(routes(true).iter().all(|(method, ..)| *method == "GET"));
     for (method, path, _) in routes(false).into_iter().filter(|(method, ..)| *method == "POST") {
         assert_eq!(whole(&site, method, &path, "admin").await, 404, "{path}");
     }
-    for path in ["/queues", "/jobs?state=ready", "/jobs/mail/one"] {
+    for path in ["/queues", "/jobs?state=ready", "/jobs/mail/one", "/schedules", "/schedules/mail/nightly"] {
         let page = site.get(path).await.body;
         assert!(!page.contains("method=\"post\" action") && !page.contains("formaction") && page.contains("read-only"), "{path}: {page}");
     }
@@ -190,17 +197,28 @@ async fn no_text_of_a_job_or_a_worker_becomes_part_of_a_page(bed: Bed) {
         let info = WorkerInfo::new(text, 1, text, [text]);
         bed.client.broker().register(&Register::lane("mail", ProcessId::random(), Duration::from_secs(60)).with_info(info)).await.unwrap();
     }
+    for (i, text) in HOSTILE.iter().enumerate() {
+        common::hostile_schedule(&bed, &format!("bad-{i}"), text).await;
+    }
     let site = bed.site().await;
     let mut paths: Vec<String> =
-        ["", "/queues", "/jobs?state=dead", "/jobs?state=cancelled", "/workers", "/history"].map(str::to_owned).into();
+        ["", "/schedules", "/queues", "/jobs?state=dead", "/jobs?state=cancelled", "/workers", "/history"].map(str::to_owned).into();
     for i in 0..HOSTILE.len() {
-        paths.extend([format!("/jobs/mail/dead-{i}"), format!("/jobs/mail/cancelled-{i}")]);
+        paths.extend([
+            format!("/jobs/mail/dead-{i}"),
+            format!("/jobs/mail/cancelled-{i}"),
+            format!("/schedules/mail/bad-{i}"),
+            format!("/schedules/mail/broken-bad-{i}"),
+        ]);
     }
     for text in HOSTILE {
         let text = encode(text);
         paths.push(format!("/queues?text={text}&from={text}"));
         paths.push(format!("/jobs?state=dead&queue={text}&task={text}&text={text}&at={text}&offset={text}&did={text}&n={text}"));
         paths.extend([
+            format!("/schedules?queue={text}&at={text}&offset={text}&did={text}&ticks={text}"),
+            format!("/schedules/{text}/{text}"),
+            format!("/schedules/mail/bad-0?did={text}"),
             format!("/jobs?state={text}"),
             format!("/jobs/{text}/{text}"),
             format!("/{text}"),
@@ -247,6 +265,9 @@ async fn numbers_out_of_all_bounds_are_answered_at_once(bed: Bed) {
             "/jobs?queue=mail&offset=",
             "/queues?from=",
             "/workers?from=",
+            "/schedules?offset=",
+            "/schedules?at=mail&offset=",
+            "/schedules?did=filled&ticks=",
             "/jobs?did=cancel&of=3&n=",
         ] {
             let answer = site.get(&format!("{path}{}", encode(number))).await;
@@ -292,10 +313,25 @@ async fn who_changed_what_stands_in_the_log(bed: Bed) {
     let site = bed.site().await;
     site.post("operate", "/jobs/requeue", &[("job", &format!("mail/{id}")), ("job", "mail/none")]).await;
     site.post("operate", "/queues/pause", &[("queue", "mail")]).await;
+    let nightly = bed.schedule(&id, "0 3 * * *").await.to_string();
+    let span = [("schedule", nightly.as_str()), ("from", "2026-03-01T00:00"), ("to", "2026-03-03T00:00"), ("sure", "yes")];
+    for (role, path) in [("operate", "pause"), ("operate", "run"), ("operate", "backfill"), ("view", "resume")] {
+        site.post(role, &format!("/schedules/{path}"), &span).await;
+    }
+    site.post("operate", "/schedules/pause", &[("schedule", "mail/none")]).await;
     site.post("view", "/jobs/cancel", &[("job", &format!("mail/{id}")), ("sure", "yes")]).await;
     let text = String::from_utf8(log.lock().unwrap().clone()).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| line.contains("queue_dashboard::audit")).collect();
-    let requeue: Vec<_> = lines.iter().filter(|line| line.contains(&id)).collect();
+    let of_schedule: Vec<_> = lines.iter().filter(|line| line.contains(&format!("schedule=\"{id}\""))).collect();
+    assert_eq!(of_schedule.len(), 3, "what was refused is no change: {of_schedule:?}");
+    for (line, fields) in of_schedule.iter().zip([
+        ["action=\"pause\"", "jobs=\"\"", "changed=1", "who=\"ada\""],
+        ["action=\"run\"", "jobs=\"", "changed=1", "role=\"operate\""],
+        ["action=\"backfill\"", "queue=\"mail\"", "changed=2", "answered=true"],
+    ]) {
+        assert!(fields.iter().all(|field| line.contains(field)), "{fields:?}: {line}");
+    }
+    let requeue: Vec<_> = lines.iter().filter(|line| line.contains(&id) && !line.contains(" schedule=")).collect();
     assert_eq!(requeue.len(), 1, "what was refused is no change: {lines:?}");
     for field in ["who=\"ada\"", "role=\"operate\"", "action=\"requeue\"", "queue=\"mail\"", "changed=1"] {
         assert!(requeue[0].contains(field), "no {field}: {}", requeue[0]);

@@ -203,19 +203,13 @@ impl Schedules {
             if ms(to) > page.now_ms {
                 return Err(Error::invalid("backfill", shown(), "ends in the future; its ticks come by themselves"));
             }
-            let rules = ReadRules::of(&at.name, &body)?;
-            let mut ticks = Vec::new();
-            let mut next = rules.next(ms(from).saturating_sub(1));
-            while let Some(tick) = next.filter(|tick| *tick <= ms(to)) {
-                if ticks.len() == MOST_BACKFILLED {
-                    return Err(Error::invalid(
-                        "backfill",
-                        shown(),
-                        format!("has more than {MOST_BACKFILLED} ticks; choose a shorter span"),
-                    ));
-                }
-                ticks.push(tick);
-                next = rules.next(tick);
+            if from > to {
+                return Err(Error::invalid("backfill", shown(), "ends before it begins; give the earlier time first"));
+            }
+            let ticks = ReadRules::of(&at.name, &body)?.between(ms(from), ms(to), MOST_BACKFILLED + 1);
+            if ticks.len() > MOST_BACKFILLED {
+                let problem = format!("has more than {MOST_BACKFILLED} ticks; choose a shorter span");
+                return Err(Error::invalid("backfill", shown(), problem));
             }
             let fits = (MAX_BYTES / body.envelope.len().max(1)).clamp(1, TICK_JOBS - 1);
             let mut jobs = 0;

@@ -9,7 +9,11 @@ use std::{
 
 use serde::Serialize;
 
-use super::{define::task_of, facade::time, rules::ReadRules};
+use super::{
+    define::{ms, task_of},
+    facade::time,
+    rules::ReadRules,
+};
 use crate::{
     address::{JobAddress, check_name, serde_as_text},
     broker::{ScheduleBody, ScheduleDefinition, ScheduleState, StoredSchedule},
@@ -232,6 +236,15 @@ impl ScheduleRecord {
             time(rules.due(tick))
         };
         Ok(std::iter::from_fn(next).take(left).collect())
+    }
+
+    /// Its ticks from `from` to `to`, both included, the first so many: what a [backfill](super::Schedules::backfill) makes the jobs of.
+    ///
+    /// # Errors
+    /// Those of [`next_ticks`](Self::next_ticks).
+    pub fn ticks_between(&self, from: SystemTime, to: SystemTime, most: usize) -> Result<Vec<SystemTime>> {
+        let ticks = ReadRules::of(&self.schedule.name, &self.body)?.between(ms(from), ms(to), most);
+        Ok(ticks.into_iter().filter_map(time).collect())
     }
 
     /// How much later than their time ticks are made, at most.

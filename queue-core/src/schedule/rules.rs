@@ -69,6 +69,16 @@ impl<'a> ReadRules<'a> {
         self.rules().next(after_ms)
     }
 
+    /// The ticks from one time to another, both included: the first so many.
+    pub(super) fn between(&self, from_ms: i64, to_ms: i64, most: usize) -> Vec<i64> {
+        let (mut ticks, mut next) = (Vec::new(), self.next(from_ms.saturating_sub(1)));
+        while let Some(tick) = next.filter(|tick| *tick <= to_ms && ticks.len() < most) {
+            ticks.push(tick);
+            next = self.next(tick);
+        }
+        ticks
+    }
+
     /// Which ticks are made now.
     pub(super) fn plan(&self, next_ms: Option<i64>, now_ms: i64) -> Plan {
         self.rules().plan(next_ms, now_ms)

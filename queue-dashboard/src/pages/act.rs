@@ -81,7 +81,7 @@ pub(crate) async fn resume(
     told(set_paused(&shared, &viewer, &form.0, false).await, &viewer)
 }
 
-fn told(answer: Answer, viewer: &Viewer) -> Response {
+pub(super) fn told(answer: Answer, viewer: &Viewer) -> Response {
     answer.unwrap_or_else(|problem| problem.page(viewer))
 }
 
@@ -188,8 +188,8 @@ pub(super) fn target(back: &str, told: &str) -> String {
     };
     let parts: Vec<&str> = path.split('/').collect();
     let path = match parts.as_slice() {
-        ["jobs"] | ["queues"] => path,
-        ["jobs", queue, id] if is_name(queue) && is_name(id) => path,
+        ["jobs"] | ["queues"] | ["schedules"] => path,
+        ["jobs" | "schedules", queue, id] if is_name(queue) && is_name(id) => path,
         _ => "jobs",
     };
     let params = Params::parse(rest.as_bytes());
@@ -209,11 +209,14 @@ mod tests {
     fn a_change_leads_back_to_a_page_of_ours_whatever_was_sent() {
         assert_eq!(target("jobs?state=dead&queue=mail&x=1", "n=1"), "jobs?state=dead&queue=mail&n=1");
         assert_eq!(target("jobs/mail/a-1", "n=1"), "jobs/mail/a-1?n=1");
+        assert_eq!(target("schedules/mail/nightly", "n=1"), "schedules/mail/nightly?n=1");
+        assert_eq!(target("schedules?queue=mail&at=mail&offset=50", "n=1"), "schedules?queue=mail&at=mail&offset=50&n=1");
         for back in [
             "//evil.example",
             "https://evil.example",
             "/evil",
             "jobs/../../x",
+            "schedules/../x",
             "jobs/a/b/c",
             "\\\\evil",
             "jobs/a/..",

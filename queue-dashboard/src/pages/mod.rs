@@ -2,12 +2,15 @@
 
 pub(crate) mod act;
 mod act_all;
+pub(crate) mod act_schedules;
 mod chart;
 pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod overview;
 pub(crate) mod queues;
+pub(crate) mod schedule;
+pub(crate) mod schedules;
 pub(crate) mod sign_in;
 pub(crate) mod workers;
 

@@ -8,7 +8,11 @@ use std::{
 };
 
 use axum::{Router, http::request::Parts};
-use queue_core::{Client, JobAddress, JobState, prelude::*};
+use queue_core::{
+    Client, JobAddress, JobState, Schedule, ScheduleAddress,
+    broker::{ScheduleAnswer, ScheduleBody, ScheduleDefinition, ScheduleEvent, ScheduleList, ScheduleSet, ScheduleState, SetSchedule},
+    prelude::*,
+};
 use queue_dashboard::{Dashboard, Person, Role};
 use queue_tests::server::{self, Kind};
 use queue_worker::{Shutdown, Worker};
@@ -52,6 +56,12 @@ impl Bed {
         job.enqueue(&self.client).await.unwrap().address().clone()
     }
 
+    /// A schedule that mails with a secret.
+    pub(crate) async fn schedule(&self, name: &str, expression: &str) -> ScheduleAddress {
+        let job = send_mail::job(format!("{name}@example.com"), Some("hunter2".to_owned()), None);
+        self.client.schedules().upsert(Schedule::cron(name, expression).job(job)).await.unwrap().schedule
+    }
+
     /// Lets a worker run until there are so many jobs in a state.
     pub(crate) async fn work_until(&self, state: JobState, jobs: u64) {
         let stop = Shutdown::new();
@@ -74,6 +84,30 @@ impl Bed {
     pub(crate) async fn site(&self) -> Site {
         Site::mounted(queue_dashboard::router(self.client.clone()), "/queue").await
     }
+}
+
+/// Schedules whose every text is hostile: one that can be read, and one that cannot.
+pub(crate) async fn hostile_schedule(bed: &Bed, name: &str, text: &str) {
+    let broker = bed.client.broker();
+    let job = || send_mail::job(text.to_owned(), None, None).header("x".to_owned(), text.to_owned());
+    let prepared = Schedule::cron(name, "0 3 * * *").job(job()).prepared(&bed.client).unwrap();
+    queue_core::schedule::declare(broker, &"mail".into(), text, &[prepared]).await.unwrap();
+    let body = ScheduleBody {
+        expression: text.to_owned(),
+        zone: text.to_owned(),
+        overlap: text.to_owned(),
+        catch_up: text.to_owned(),
+        ..ScheduleBody::default()
+    };
+    let definition = ScheduleDefinition { body, ..ScheduleDefinition::default() };
+    let mut state = ScheduleState { first_ms: 1, paused: Some(text.to_owned()), ..ScheduleState::default() };
+    state.begun(1_000, text.to_owned());
+    state.ended(1, text, 2_000);
+    state.happened(ScheduleEvent(1, text.to_owned(), 1, 2, 3));
+    let now_ms = broker.schedules("mail", &ScheduleList::Declared).await.unwrap().now_ms;
+    let mut request = SetSchedule::new("mail", format!("broken-{name}"), now_ms, None);
+    request.set = Some(ScheduleSet { definition: Some(definition.encode()), state: state.encode(), due_ms: None, declared: false });
+    assert_eq!(broker.set_schedule(&request).await.unwrap(), ScheduleAnswer::Set(vec![]));
 }
 
 /// Whoever says so is it.

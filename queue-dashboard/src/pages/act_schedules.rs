@@ -1,0 +1,173 @@
+//! What a person does to a schedule. Each change is a line of the audit log, and leads to the page of the schedule, which tells what was done.
+
+use std::{sync::Arc, time::SystemTime};
+
+use askama::Template;
+use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use queue_core::{Error, ScheduleAddress, Schedules, schedule::MOST_BACKFILLED};
+
+use super::{
+    Content,
+    act::{Answer, person, see, told},
+    whole, written,
+};
+use crate::{
+    format::{Moment, count},
+    guard::{Form, Viewer},
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+};
+
+pub(crate) async fn pause(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(set_paused(&shared, &viewer, &form.0, true).await, &viewer)
+}
+
+pub(crate) async fn resume(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(set_paused(&shared, &viewer, &form.0, false).await, &viewer)
+}
+
+pub(crate) async fn run(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(run_now(&shared, &viewer, &form.0).await, &viewer)
+}
+
+pub(crate) async fn backfill(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(fill(&shared, &viewer, &form.0).await, &viewer)
+}
+
+/// Which schedule a form means.
+fn named(form: &Params) -> Result<ScheduleAddress, Problem> {
+    form.get("schedule").and_then(|text| text.parse().ok()).ok_or_else(Problem::no_schedule)
+}
+
+async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
+    let (address, schedules) = (named(form)?, shared.client.schedules());
+    let (action, did, was) = if paused { ("pause", "paused", "was-paused") } else { ("resume", "resumed", "was-ticking") };
+    let changed = if paused { schedules.pause(&address).await } else { schedules.resume(&address).await };
+    let changed = noted(viewer, action, &address, changed, |changed| usize::from(*changed), |_| String::new())?;
+    Ok(back(viewer, form, &address, &query(&[("did", if changed { did } else { was })])))
+}
+
+async fn run_now(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let address = named(form)?;
+    let made = shared.client.schedules().run_now(&address).await;
+    noted(viewer, "run", &address, made, |_| 1, |job| job.id.to_string())?;
+    shared.outdate().await;
+    Ok(see(viewer, &format!("schedules/{address}"), &query(&[("did", "ran")])))
+}
+
+#[derive(Template)]
+#[template(path = "confirm_backfill.html")]
+struct Confirm<'a> {
+    viewer: &'a Viewer,
+    address: String,
+    ticks: String,
+    first: Moment,
+    last: Moment,
+    from: &'a str,
+    to: &'a str,
+}
+
+async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let (address, schedules) = (named(form)?, shared.client.schedules());
+    let (from, to) = (time(form, "from")?, time(form, "to")?);
+    let page = format!("schedules/{address}");
+    if form.get("sure") != Some("yes") {
+        let ticks = preview(&schedules, &address, from, to).await?;
+        let (Some(first), Some(last)) = (ticks.first(), ticks.last()) else {
+            return Ok(see(viewer, &page, &query(&[("did", "filled"), ("ticks", "0")])));
+        };
+        let now = SystemTime::now();
+        let confirm = Confirm {
+            viewer,
+            address: address.to_string(),
+            ticks: count(ticks.len() as u64, "tick"),
+            first: Moment::new(*first, now),
+            last: Moment::new(*last, now),
+            from: form.get("from").unwrap_or_default(),
+            to: form.get("to").unwrap_or_default(),
+        };
+        let (title, html) = (format!("Backfill {address}?"), written(&confirm)?);
+        return Ok(whole(shared, viewer, &Content { title, tab: "schedules", html, status: StatusCode::OK, live: None, told: None }));
+    }
+    let made = schedules.backfill(&address, from, to).await;
+    let made = noted(viewer, "backfill", &address, made, |made| made.jobs, |_| String::new())?;
+    shared.outdate().await;
+    Ok(see(viewer, &page, &query(&[("did", "filled"), ("ticks", &made.ticks.to_string()), ("jobs", &made.jobs.to_string())])))
+}
+
+/// The ticks of a backfill, before anything is made.
+async fn preview(schedules: &Schedules, address: &ScheduleAddress, from: SystemTime, to: SystemTime) -> Result<Vec<SystemTime>, Problem> {
+    let nothing = |why: String| Problem::invalid(format!("{why} Nothing was made."));
+    if from > to {
+        return Err(nothing("The span of time ends before it begins.".to_owned()));
+    }
+    let record = schedules.get(address).await?.ok_or_else(Problem::no_schedule)?;
+    let ticks = record.ticks_between(from, to, MOST_BACKFILLED + 1)?;
+    if ticks.len() > MOST_BACKFILLED {
+        return Err(nothing(format!("There are more than {MOST_BACKFILLED} ticks in that span of time. Choose a shorter one.")));
+    }
+    Ok(ticks)
+}
+
+/// A time of a form, in UTC: as a browser sends it, `2026-03-01T00:00`, or with seconds and `Z`.
+fn time(form: &Params, name: &'static str) -> Result<SystemTime, Problem> {
+    let text = form.text::<40>(name).trim_end_matches(['Z', 'z']).replace(' ', "T");
+    let text = if text.len() == "2026-03-01T00:00".len() { format!("{text}:00") } else { text };
+    humantime::parse_rfc3339(&format!("{text}Z")).map_err(|_| {
+        Problem::invalid(format!("The field “{name}” is no time. Write it in UTC, as in 2026-03-01T00:00:00Z. Nothing was made."))
+    })
+}
+
+/// To the page on which the button was.
+fn back(viewer: &Viewer, form: &Params, address: &ScheduleAddress, told: &str) -> Response {
+    match form.get("back").filter(|back| back.starts_with("schedules?")) {
+        Some(list) => see(viewer, list, told),
+        None => see(viewer, &format!("schedules/{address}"), told),
+    }
+}
+
+/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried out is not known.
+fn noted<T>(
+    viewer: &Viewer,
+    action: &'static str,
+    schedule: &ScheduleAddress,
+    answer: queue_core::Result<T>,
+    changed: impl FnOnce(&T) -> usize,
+    jobs: impl FnOnce(&T) -> String,
+) -> Result<T, Problem> {
+    if matches!(&answer, Err(Error::NoSuchSchedule(_) | Error::Invalid { .. })) {
+        return answer.map_err(Problem::from);
+    }
+    let (who, role) = person(viewer);
+    let (changed, jobs) = (answer.as_ref().ok().map(changed), answer.as_ref().map(jobs).unwrap_or_default());
+    tracing::info!(
+        target: "queue_dashboard::audit",
+        ?who,
+        role,
+        action,
+        queue = &*schedule.queue,
+        schedule = schedule.name,
+        jobs,
+        changed,
+        answered = answer.is_ok(),
+        "changed by a person"
+    );
+    answer.map_err(Problem::from)
+}

@@ -1,0 +1,240 @@
+//! The page Schedules: what ticks when, in words, and what became of the last ticks.
+
+use std::{sync::Arc, time::SystemTime};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use futures_util::FutureExt;
+use queue_core::{ScheduleRan, ScheduleRecord};
+
+use super::{Content, Stale, jobs::Told, whole, written};
+use crate::{
+    format::{Moment, count, short},
+    guard::Viewer,
+    jobs::Place,
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+    snapshot::{Snapshot, together},
+};
+
+/// Schedules on one page.
+const PAGE: usize = 50;
+
+/// Most queues that are asked for a page.
+const QUEUES: usize = 320;
+
+/// How many of them are asked at once.
+const AT_ONCE: usize = 32;
+
+/// Most queues that are offered as choices.
+const CHOICES: usize = 200;
+
+#[derive(Template)]
+#[template(path = "schedules.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    rows: Vec<Row>,
+    queue: String,
+    queues: Vec<String>,
+    back: String,
+    first: Option<String>,
+    next: Option<String>,
+}
+
+struct Row {
+    address: String,
+    task: String,
+    words: String,
+    expression: String,
+    zone: String,
+    standing: Standing,
+    warning: Option<&'static str>,
+    next: Option<Moment>,
+    last: Option<Run>,
+    skipped: u64,
+}
+
+/// What a schedule does now, in a word.
+#[derive(Clone, Copy)]
+pub(super) struct Standing {
+    pub(super) word: &'static str,
+    /// How the word is shown.
+    pub(super) tone: &'static str,
+    pub(super) paused: bool,
+}
+
+impl Standing {
+    pub(super) fn of(record: &ScheduleRecord) -> Standing {
+        let (word, tone) = match record {
+            ScheduleRecord { paused: Some(_), .. } => ("paused", "warn"),
+            ScheduleRecord { problem: Some(_), .. } => ("broken", "bad"),
+            ScheduleRecord { next: None, waiting: None, .. } => ("over", ""),
+            _ => ("ticks", "good"),
+        };
+        Standing { word, tone, paused: record.paused.is_some() }
+    }
+}
+
+/// A run, and what became of it.
+pub(super) struct Run {
+    pub(super) tick: Moment,
+    pub(super) job: Option<String>,
+    pub(super) outcome: String,
+    pub(super) tone: &'static str,
+    pub(super) ended: Option<Moment>,
+}
+
+impl Run {
+    pub(super) fn new(run: &ScheduleRan, now: SystemTime) -> Option<Run> {
+        let outcome = run.outcome.as_deref().map(|outcome| short(outcome, 40));
+        let tone = match outcome.as_deref() {
+            None => "run",
+            Some("done") => "good",
+            Some("dead") => "bad",
+            Some("parked") => "warn",
+            Some(_) => "",
+        };
+        Some(Run {
+            tick: Moment::new(run.tick?, now),
+            job: run.job.as_ref().map(ToString::to_string),
+            outcome: outcome.unwrap_or_else(|| "has not ended".to_owned()),
+            tone,
+            ended: run.ended.map(|ended| Moment::new(ended, now)),
+        })
+    }
+}
+
+/// Why the jobs of a schedule do not run, as far as workers are concerned: in a word, and in a sentence.
+pub(super) fn unrun(record: &ScheduleRecord, snapshot: Option<&Snapshot>) -> Option<(&'static str, String)> {
+    let (queue, task) = (&*record.schedule.queue, &record.task);
+    let workers = &snapshot?.details.workers;
+    let serves = |queues: &[String]| queues.iter().any(|served| served == queue);
+    let mut live = workers.iter().filter(|worker| !worker.lease_left.is_zero() && serves(&worker.queues)).peekable();
+    if live.peek().is_none() {
+        return Some(("no worker", format!("No live worker serves the queue {queue}: nothing ticks until one is started.")));
+    }
+    // A worker lists a part of its tasks if they are very many.
+    let may_know = live.any(|worker| worker.tasks.contains(task) || worker.task_count > worker.tasks.len() as u64);
+    (!may_know).then(|| {
+        (
+            "unknown task",
+            format!("No live worker of the queue knows the task {task}: its jobs are parked until a release is up that has it."),
+        )
+    })
+}
+
+impl Row {
+    fn new(record: &ScheduleRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
+        let last = record.runs.iter().find(|run| run.tick == record.last && run.tick.is_some());
+        Row {
+            address: record.schedule.to_string(),
+            task: record.task.clone(),
+            words: short(&record.words, 120),
+            expression: short(&record.expression, 80),
+            zone: short(&record.tz, 60),
+            standing: Standing::of(record),
+            warning: unrun(record, snapshot).map(|(word, _)| word),
+            next: record.next.filter(|_| record.paused.is_none()).map(|next| Moment::new(next, now)),
+            last: last.and_then(|run| Run::new(run, now)),
+            skipped: record.skipped,
+        }
+    }
+}
+
+/// What a change of a schedule has done that led here.
+pub(super) fn told(params: &Params) -> Option<Told> {
+    let good = |text: &str| Some(Told { text: text.to_owned(), is_good: true });
+    let same = |text: &str| Some(Told { text: text.to_owned(), is_good: false });
+    match params.get("did")? {
+        "paused" => good("The schedule is paused. Its jobs go on."),
+        "was-paused" => same("The schedule was paused already. Nothing was changed."),
+        "resumed" => good("The schedule ticks again. What would have ticked meanwhile is skipped."),
+        "was-ticking" => same("The schedule was not paused. Nothing was changed."),
+        "ran" => good("A job was made. It is the first of the last runs."),
+        "filled" => {
+            let (ticks, jobs) = (params.number::<0, 1_000>("ticks").get(), params.number::<0, 1_000>("jobs").get());
+            if ticks == 0 {
+                return same("No tick lies in that span of time. Nothing was made.");
+            }
+            let rest = if jobs < ticks { "; the others exist, or were made by a backfill within the last 24 hours" } else { "" };
+            let made = if jobs == 1 { "job was" } else { "jobs were" };
+            Some(Told { text: format!("{}: {jobs} {made} made{rest}.", count(ticks, "tick")), is_good: jobs > 0 })
+        }
+        _ => None,
+    }
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
+    let queue = params.text::<128>("queue");
+    let from = Place { queue: params.text::<128>("at"), offset: params.number::<0, { u64::MAX }>("offset").get() };
+    let look = shared.look().await;
+    let snapshot = look.snapshot.as_deref();
+    let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
+    let chosen: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
+    let _permit = shared.lists.acquire().await.map_err(|_| Problem::busy())?;
+    let (records, next) = find(shared, &chosen, &from).await?;
+    let now = SystemTime::now();
+    let asked = |place: Option<&Place>| {
+        let offset = place.map(|place| place.offset.to_string()).unwrap_or_default();
+        query(&[("queue", &queue), ("at", place.map_or("", |place| &place.queue)), ("offset", &offset)])
+    };
+    let is_first = from.queue.is_empty() && from.offset == 0;
+    let page = Page {
+        viewer,
+        stale: Stale::of(&look),
+        rows: records.iter().map(|record| Row::new(record, snapshot, now)).collect(),
+        queues: names.iter().take(CHOICES).cloned().collect(),
+        back: format!("schedules?{}", asked(Some(&from).filter(|_| !is_first))),
+        first: (!is_first).then(|| asked(None)),
+        next: next.as_ref().map(|next| asked(Some(next))),
+        queue: queue.clone(),
+    };
+    let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let live = format!("/live/schedules?{}", asked(Some(&from).filter(|_| !is_first)));
+    Ok(Content { title: "Schedules".to_owned(), tab: "schedules", html: written(&page)?, status, live: Some(live), told: told(params) })
+}
+
+/// The schedules of these queues from a place on, and where the next page begins.
+async fn find(shared: &Shared, queues: &[&String], from: &Place) -> Result<(Vec<ScheduleRecord>, Option<Place>), Problem> {
+    let rest: Vec<&String> = queues.iter().copied().filter(|name| **name >= from.queue).collect();
+    let mut found = Vec::new();
+    let schedules = shared.client.schedules();
+    for some in rest.chunks(AT_ONCE).take(QUEUES / AT_ONCE) {
+        let room = PAGE - found.len();
+        let mut calls = Vec::with_capacity(some.len());
+        for name in some {
+            let offset = if **name == from.queue { from.offset } else { 0 };
+            calls.push(schedules.page(name, offset, room).map(move |page| (*name, offset, page)).boxed());
+        }
+        for (name, offset, page) in together(calls).await {
+            // A queue that cannot be read is told of by the pages Overview and Queues.
+            let Ok((records, next)) = page else { continue };
+            let room = PAGE - found.len();
+            let (there, room_for) = (records.len(), records.len().min(room));
+            found.extend(records.into_iter().take(room));
+            let next = if room_for < there { Some(offset + room_for as u64) } else { next };
+            if let Some(offset) = next {
+                return Ok((found, Some(Place { queue: name.clone(), offset })));
+            }
+        }
+        if found.len() >= PAGE {
+            let following = some.last().and_then(|last| rest.iter().find(|name| name > &last));
+            return Ok((found, following.map(|name| Place { queue: (*name).clone(), offset: 0 })));
+        }
+    }
+    Ok((found, rest.get(QUEUES).map(|name| Place { queue: (*name).clone(), offset: 0 })))
+}
