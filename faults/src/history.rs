@@ -133,6 +133,15 @@ pub enum Operation {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unique: Option<u64>,
     },
+    /// A tick of a schedule makes its job: `Ok` when it was stored, `Fail` when a job of this id exists.
+    Tick {
+        /// The schedule.
+        schedule: String,
+        /// The tick, in milliseconds since 1970.
+        tick_ms: i64,
+        /// The id of the job.
+        id: String,
+    },
     /// A turn brought a job.
     Claim {
         /// The job.
@@ -231,7 +240,8 @@ impl Operation {
     pub fn id(&self) -> Option<&str> {
         match self {
             Operation::Enqueue { id, .. } => id.as_deref(),
-            Operation::Claim { id, .. }
+            Operation::Tick { id, .. }
+            | Operation::Claim { id, .. }
             | Operation::Start { id, .. }
             | Operation::End { id, .. }
             | Operation::Finish { id, .. }

@@ -9,8 +9,9 @@ use std::{
 use async_trait::async_trait;
 use queue_core::{
     Result,
-    broker::{self, Broker, DynBroker, Extend, Extended, Inspect, OverdueLane, Turn, TurnAnswer},
+    broker::{self, Broker, DynBroker, Extend, Extended, Inspect, OverdueLane, ScheduleAnswer, SetSchedule, Turn, TurnAnswer},
     delegate_broker, delegate_inspect,
+    envelope::Envelope,
 };
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +62,14 @@ fn finishes(turn: &Turn, phase: impl Fn(usize) -> Phase) -> impl Iterator<Item =
     })
 }
 
+/// The jobs of a change of a schedule, for the history.
+fn ticks(request: &SetSchedule, phase: impl Fn(usize) -> Phase) -> impl Iterator<Item = (Phase, Operation)> {
+    request.jobs.iter().enumerate().map(move |(position, tick)| {
+        let tick_ms = Envelope::decode(&tick.job.envelope).ok().and_then(|envelope| envelope.tick_ms).unwrap_or(0);
+        (phase(position), Operation::Tick { schedule: request.name.clone(), tick_ms, id: tick.job.id.to_string() })
+    })
+}
+
 /// An ending without what comes along.
 fn ending(ending: &broker::Ending) -> Ending {
     let ms = |delay: &std::time::Duration| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
@@ -86,7 +95,7 @@ impl fmt::Debug for RecordingBroker {
 
 #[async_trait]
 impl Broker for RecordingBroker {
-    delegate_broker!(self.inner, except turn, extend, fence);
+    delegate_broker!(self.inner, except turn, extend, fence, set_schedule);
 
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
         if !turn.finishes.is_empty() {
@@ -119,6 +128,19 @@ impl Broker for RecordingBroker {
         let renewed = (Phase::Ok, Operation::Renew { lane: turn.lane.to_string() });
         self.recorder.note_all(finished.chain(claims).chain([renewed]));
         Ok(answer)
+    }
+
+    async fn set_schedule(&self, request: &SetSchedule) -> Result<ScheduleAnswer> {
+        self.recorder.note_all(ticks(request, |_| Phase::Invoke));
+        let answer = self.inner.set_schedule(request).await;
+        let phase = |position: usize| match &answer {
+            Ok(ScheduleAnswer::Set(stored)) if stored.get(position) == Some(&true) => Phase::Ok,
+            Ok(ScheduleAnswer::Set(_)) => Phase::Fail,
+            // An earlier sending of the same request may have arrived.
+            Ok(_) | Err(_) => Phase::Unknown,
+        };
+        self.recorder.note_all(ticks(request, phase));
+        answer
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {

@@ -82,10 +82,19 @@ pub async fn work_of_tomorrow(key: u64, pad: String, plan: Plan, recorder: Data<
     act(plan, &ctx, &mut run).await
 }
 
+/// What a tick of a schedule does. Its job has no number of its own: its id stands for it.
+#[task(name = "tick", queue = "faults")]
+pub async fn tick(recorder: Data<Recorder>, ctx: JobContext) {
+    let key = fnv(ctx.id().to_string().bytes()) | 1 << 63;
+    let mut run = Run::start(key, "", recorder.into_inner(), &ctx);
+    run.how = "returned";
+}
+
 /// The tasks of a worker, of today's binary or tomorrow's.
 pub fn registry(tomorrow: bool) -> Registry {
     let mut registry = Registry::empty();
     registry.register::<work>();
+    registry.register::<tick>();
     if tomorrow {
         registry.register::<work_of_tomorrow>();
     }

@@ -21,6 +21,12 @@ rows! {
     on_sqlite_killed_workers_lose_nothing: "M1" on Column::Sqlite;
     on_redis_unique_jobs_are_one_at_a_time_while_workers_die: "M56" on Column::Redis;
     on_sqlite_unique_jobs_are_one_at_a_time_while_workers_die: "M56" on Column::Sqlite;
+    on_redis_each_tick_makes_one_job_while_ten_workers_die: "M54" on Column::Redis;
+    on_sqlite_each_tick_makes_one_job_while_ten_workers_die: "M54" on Column::Sqlite;
+    on_sentinel_each_tick_makes_one_job_while_another_server_takes_over: "M54" on Column::Sentinel;
+    on_redis_a_clock_that_steps_makes_no_tick_twice_and_loses_none: "M54b" on Column::Redis;
+    on_redis_schedules_tick_at_the_expected_instants: "M55" on Column::Redis;
+    on_sqlite_schedules_tick_at_the_expected_instants: "M55" on Column::Sqlite;
     on_sqlite_poison_is_found_and_innocents_live: "M8" on Column::Sqlite;
     on_sqlite_bombs_are_buried_or_set_aside: "M59" on Column::Sqlite;
     on_sqlite_a_file_that_is_moved_is_missed_and_nothing_is_lost: "M66" on Column::Sqlite;

@@ -40,12 +40,13 @@ impl Bed {
     /// When a process does not stop, or a history cannot be read.
     pub async fn finish(mut self) -> Result<Ended, Problem> {
         self.heal().await?;
+        let schedules = self.end_schedules().await?;
         let drained_ms = self.drain().await?;
         self.hear_everybody().await?;
         let end = self.resources();
         let disk_waits = self.place.disk_waits();
         let mut snapshot = snapshot::take(&self.client, &mut self.place).await?;
-        (snapshot.drained_ms, snapshot.base, snapshot.end) = (drained_ms, self.base, end);
+        (snapshot.drained_ms, snapshot.base, snapshot.end, snapshot.schedules) = (drained_ms, self.base, end, schedules);
         // Those that have not drained are stopped where they are: the snapshot has what they hold.
         for worker in 0..self.workers.len() {
             if self.workers[worker].is_alive() {

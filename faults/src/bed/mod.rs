@@ -9,6 +9,7 @@ mod disk;
 mod finish;
 mod launch;
 mod power;
+mod schedules;
 mod setup;
 pub(crate) mod snapshot;
 
@@ -26,12 +27,13 @@ use queue_core::{
 use queue_tests::proxy::Harm;
 use tempfile::TempDir;
 
-use self::{broker::Place, child::Producer, power::Recording};
+use self::{broker::Place, child::Producer, power::Recording, schedules::Defined};
 pub use self::{
     broker::{Column, PATIENCE},
     child::Worker,
     disk::Disk,
     finish::Ended,
+    schedules::Wanted,
     setup::Setup,
 };
 use crate::{
@@ -59,6 +61,7 @@ pub struct Bed {
     base: Resources,
     started: usize,
     figures: BTreeMap<&'static str, f64>,
+    schedules: Vec<Defined>,
     /// What processes do to the file, while that is written down; and the file as a power cut has left it.
     recording: Option<Recording>,
     restored: Option<PathBuf>,
@@ -87,6 +90,7 @@ impl Bed {
             base: Resources::default(),
             started: 0,
             figures: BTreeMap::new(),
+            schedules: Vec::new(),
             recording,
             restored: None,
             place,

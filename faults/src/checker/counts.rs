@@ -103,8 +103,9 @@ fn accounting(facts: &Facts<'_>, found: &mut Vec<Finding>) {
         }
     };
     let enqueues = || facts.enqueues.values().flatten().filter(|enqueue| !enqueue.existing);
-    let accepted = enqueues().filter(|enqueue| enqueue.fate == Fate::Happened).count();
-    judge("enqueued", accepted, enqueues().filter(|enqueue| enqueue.fate != Fate::Refused).count());
+    let ticks = |fits: fn(Fate) -> bool| facts.ticks.values().flatten().filter(|tick| fits(tick.fate)).count();
+    let sure = enqueues().filter(|enqueue| enqueue.fate == Fate::Happened).count() + ticks(|fate| fate == Fate::Happened);
+    judge("enqueued", sure, enqueues().filter(|enqueue| enqueue.fate != Fate::Refused).count() + ticks(|fate| fate != Fate::Refused));
     let finishes = |wanted: fn(Ending) -> bool| {
         let deliveries = || facts.jobs.values().flat_map(|job| job.deliveries.values());
         let sure = deliveries().filter(|delivery| delivery.accepted().is_some_and(|finish| wanted(finish.ending))).count();

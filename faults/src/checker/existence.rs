@@ -25,6 +25,12 @@ fn no_loss(facts: &Facts<'_>, found: &mut Vec<Finding>) {
             broken(found, Invariant::NoLoss, id, "was accepted, has not ended, and is nowhere");
         }
     }
+    for (id, ticks) in &facts.ticks {
+        let gone = facts.jobs.get(id).is_none_or(|job| job.held.is_empty() && !may_have_ended(job));
+        if gone && ticks.iter().any(|tick| tick.fate == Fate::Happened) {
+            broken(found, Invariant::NoLoss, id, "was made by a tick, has not ended, and is nowhere");
+        }
+    }
 }
 
 /// Whether a job may have left the broker for good.
@@ -40,7 +46,8 @@ fn may_have_ended(job: &Job<'_>) -> bool {
 /// I2: nothing starts that was not enqueued and delivered.
 fn no_ghosts(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     for (id, job) in &facts.jobs {
-        if !job.start_digests.is_empty() && job.key.is_none_or(|key| !facts.enqueues.contains_key(&key)) {
+        let enqueued = job.key.is_some_and(|key| facts.enqueues.contains_key(&key)) || facts.ticks.contains_key(id);
+        if !job.start_digests.is_empty() && !enqueued {
             broken(found, Invariant::NoGhosts, id, "started, and nobody enqueued it");
         }
         if !job.stray_starts.is_empty() {

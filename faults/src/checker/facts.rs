@@ -52,6 +52,16 @@ pub(super) struct Enqueued<'a> {
     pub(super) unique: Option<u64>,
 }
 
+/// One request that makes the job of a tick.
+#[derive(Clone, Debug)]
+pub(super) struct Tick<'a> {
+    pub(super) schedule: &'a str,
+    pub(super) tick_ms: i64,
+    process: &'a str,
+    pub(super) fate: Fate,
+    span: Span,
+}
+
 /// A delivery: who got it, what its handler did, how it was finished.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery<'a> {
@@ -121,6 +131,8 @@ pub(super) struct Facts<'a> {
     pub(super) terms: &'a Terms,
     pub(super) enqueues: BTreeMap<u64, Vec<Enqueued<'a>>>,
     pub(super) jobs: BTreeMap<&'a str, Job<'a>>,
+    /// By the id of the job.
+    pub(super) ticks: BTreeMap<&'a str, Vec<Tick<'a>>>,
     pub(super) processes: BTreeMap<&'a str, Process>,
     /// When each lane renewed its lease, and whose it is.
     pub(super) renewals: BTreeMap<&'a str, (&'a str, Vec<u64>)>,
@@ -138,6 +150,7 @@ impl<'a> Facts<'a> {
             terms,
             enqueues: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            ticks: BTreeMap::new(),
             processes: BTreeMap::new(),
             renewals: BTreeMap::new(),
             fences: HashMap::new(),
@@ -181,6 +194,15 @@ impl<'a> Facts<'a> {
                 } else if let Some(open) = enqueues.last_mut() {
                     open.id = id.as_deref().or(open.id);
                     open.existing = *existing;
+                    close(&mut open.span, &mut open.fate, at, phase);
+                }
+            }
+            Operation::Tick { schedule, tick_ms, id } => {
+                let ticks = self.ticks.entry(id).or_default();
+                if phase == Phase::Invoke {
+                    let span = Span { from_us: at, to_us: None };
+                    ticks.push(Tick { schedule, tick_ms: *tick_ms, process, fate: Fate::Open, span });
+                } else if let Some(open) = ticks.iter_mut().rev().find(|tick| tick.process == process) {
                     close(&mut open.span, &mut open.fate, at, phase);
                 }
             }

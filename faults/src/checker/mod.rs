@@ -11,6 +11,7 @@
 //! | I8, I17, I21, I22: what is counted and kept | `counts` |
 //! | I9 to I11: when a job runs | `times` |
 //! | I12: who holds a unique key | `unique` |
+//! | I13: which ticks of a schedule make a job | `schedules` |
 //! | I14, I15: in which order, and how many at once | `order` |
 //! | I25 to I28: that everything goes on afterwards | `recovery` |
 //!
@@ -23,6 +24,7 @@ mod invariant;
 mod order;
 mod places;
 mod recovery;
+mod schedules;
 mod snapshot;
 mod summary;
 #[cfg(test)]
@@ -36,7 +38,7 @@ use facts::Facts;
 
 pub use self::{
     invariant::{Invariant, LEFT_OUT},
-    snapshot::{Held, HeldKey, Lane, Resources, Snapshot, Terms},
+    snapshot::{Held, HeldKey, HeldSchedule, Lane, Resources, Snapshot, Terms, Ticks},
     summary::Summary,
 };
 use crate::history::Record;
@@ -72,8 +74,18 @@ impl Verdict {
 pub fn check(records: &[Record], snapshot: &Snapshot, terms: &Terms) -> Verdict {
     let facts = Facts::gather(records, snapshot, terms);
     let mut found = Vec::new();
-    for rules in [existence::check, places::check, tokens::check, counts::check, times::check, order::check, unique::check, recovery::check]
-    {
+    let all = [
+        existence::check,
+        places::check,
+        tokens::check,
+        counts::check,
+        times::check,
+        order::check,
+        unique::check,
+        schedules::check,
+        recovery::check,
+    ];
+    for rules in all {
         rules(&facts, &mut found);
     }
     let violations = found

@@ -13,6 +13,8 @@ pub struct Snapshot {
     pub lanes: Vec<Lane>,
     /// The unique keys that are held.
     pub keys: Vec<HeldKey>,
+    /// The schedules, and what their ticks should have been.
+    pub schedules: Vec<HeldSchedule>,
     /// The counters of the queues, added up.
     pub counters: BTreeMap<String, u64>,
     /// How long it took from the end of all harm until nothing was left to do; `None`: it did not come to an end.
@@ -57,6 +59,35 @@ pub struct HeldKey {
     pub unique: u64,
     /// The job that holds it.
     pub id: String,
+}
+
+/// A schedule that does not tick any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSchedule {
+    /// Its name.
+    pub name: String,
+    /// Which ticks there were.
+    pub ticks: Ticks,
+    /// How many it has made, by its own account.
+    pub made: u64,
+    /// How many it has skipped, by its own account.
+    pub skipped: u64,
+}
+
+/// Which ticks of a schedule there were, in milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ticks {
+    /// One at each multiple of so many milliseconds. Each was made, or skipped and counted.
+    Every {
+        /// The period.
+        period_ms: i64,
+        /// The first of them.
+        first_ms: i64,
+        /// The one that would come next.
+        next_ms: i64,
+    },
+    /// These were made, and no other.
+    Made(Vec<i64>),
 }
 
 /// A registered lane.

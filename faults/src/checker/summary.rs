@@ -12,6 +12,8 @@ use super::{
 pub struct Summary {
     /// Jobs that were accepted.
     pub jobs: usize,
+    /// Ticks of schedules that made a job.
+    pub ticks: usize,
     /// Enqueues that were refused.
     pub refused: usize,
     /// Starts of handlers.
@@ -37,6 +39,7 @@ impl Summary {
         let enqueues = || facts.enqueues.values().flatten();
         let mut summary = Summary {
             jobs: enqueues().filter(|enqueue| enqueue.fate == Fate::Happened && !enqueue.existing).count(),
+            ticks: facts.ticks.values().flatten().filter(|tick| tick.fate == Fate::Happened).count(),
             refused: enqueues().filter(|enqueue| enqueue.fate == Fate::Refused).count(),
             ..Summary::default()
         };

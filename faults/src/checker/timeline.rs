@@ -58,6 +58,7 @@ fn line(record: &Record, began: u64) -> String {
                 if *existing { ", existing" } else { "" }
             )
         }
+        Operation::Tick { schedule, tick_ms, .. } => format!("tick {tick_ms} of {schedule}"),
         Operation::Claim { lane, claim, attempts, crashes, .. } => {
             format!("claim {claim} by {lane} (failures {attempts}, crashes {crashes})")
         }

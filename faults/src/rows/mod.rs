@@ -11,6 +11,7 @@ mod failovers;
 mod files;
 mod foreign;
 mod lines;
+mod schedules;
 mod servers;
 mod soak;
 mod states;
@@ -81,6 +82,7 @@ pub fn all() -> Vec<&'static Row> {
         bytes::ROWS,
         files::ROWS,
         failovers::ROWS,
+        schedules::ROWS,
         soak::ROWS,
     ]
     .into_iter()
@@ -89,13 +91,12 @@ pub fn all() -> Vec<&'static Row> {
 }
 
 /// Rows of the matrix that are not here, and why: where they are tested instead, or what is not built.
-pub const LEFT_OUT: [(&str, &str); 10] = [
+pub const LEFT_OUT: [(&str, &str); 9] = [
     ("M10", "`a_handler_that_does_not_stop_is_shown_as_stuck`"),
     ("M11 M46 M65", "graded B: not built"),
     ("M12", "`a_custom_backoff_decides_and_one_that_panics_does_not`, `a_panic_and_a_timeout_are_failures_of_their_job_alone`"),
     ("M37", "`a_server_that_may_evict_jobs_is_refused`; what it would take away is M34"),
     ("M51 M64", "`cargo xtask bench`"),
-    ("M54 M55", "schedules are not built"),
     ("M58", "`one_conflict_in_a_batch_spoils_no_other`, `a_given_id_is_stored_once_and_another_payload_conflicts`"),
     ("M67", "`dropped_futures`: enqueues, cancels and workers, dropped at every await"),
     ("M69", "`a_duty_that_panics_is_started_again_while_the_others_go_on`"),

@@ -2,14 +2,14 @@
 
 use super::{
     super::{Held, HeldKey, Invariant},
-    story::{Story, held, id},
+    story::{Story, held, id, tick},
 };
 use crate::history::{Ending, Operation, Phase};
 
 /// Breaks one invariant.
 type Spoil = fn(&mut Story);
 
-pub(super) const ALL: [(Invariant, Spoil); 27] = [
+pub(super) const ALL: [(Invariant, Spoil); 28] = [
     (Invariant::NoLoss, |story| {
         story.stored(20, 400);
         story.count("enqueued", 1);
@@ -90,6 +90,12 @@ pub(super) const ALL: [(Invariant, Spoil); 27] = [
         story.ran("w2", 20, 21, 897, 898, Ending::Ack);
         story.count("enqueued", 2);
         story.count("done", 2);
+    }),
+    (Invariant::Schedules, |story| {
+        for phase in [Phase::Invoke, Phase::Ok] {
+            story.note("w1", 370, phase, tick(1_000));
+        }
+        story.count("enqueued", 1);
     }),
     (Invariant::Limits, |story| {
         for key in 20..23 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Held, Lane, Snapshot, Terms, Verdict, check};
+use super::super::{Held, HeldSchedule, Lane, Snapshot, Terms, Ticks, Verdict, check};
 use crate::history::{Ending, Operation, Phase, Record, Wish};
 
 pub(super) struct Story {
@@ -13,6 +13,14 @@ pub(super) struct Story {
 
 pub(super) fn id(key: u64) -> String {
     format!("job-{key}")
+}
+
+pub(super) fn tick(tick_ms: i64) -> Operation {
+    Operation::Tick { schedule: "often".to_owned(), tick_ms, id: format!("tick-{tick_ms}") }
+}
+
+fn tick_claim(claim: u64, at_ms: i64) -> Operation {
+    Operation::Claim { id: "tick-1000".to_owned(), lane: "w2.a".to_owned(), claim, at_ms, attempts: 0, crashes: 0 }
 }
 
 impl Story {
@@ -60,6 +68,22 @@ impl Story {
         story.stored(7, 350);
         story.ran("w2", 7, 16, 355, 360, Ending::Ack);
         story.snapshot.jobs.push(Held { result: Some(16), ..held(7, "done") });
+        // Made by a tick, of which another one has not heard.
+        for (worker, phase) in [("w1", Phase::Invoke), ("w2", Phase::Invoke), ("w2", Phase::Ok), ("w1", Phase::Unknown)] {
+            story.note(worker, 365, phase, tick(1_000));
+        }
+        story.note("w2", 366, Phase::Ok, tick_claim(18, 366));
+        story.note("w2", 367, Phase::Ok, Operation::Start { key: 1 << 63, id: "tick-1000".to_owned(), claim: 18, digest: 1 });
+        for phase in [Phase::Invoke, Phase::Ok] {
+            let (id, lane) = ("tick-1000".to_owned(), "w2.a".to_owned());
+            story.note("w2", 368, phase, Operation::Finish { id, lane, claim: 18, seq: 18, ending: Ending::Ack });
+        }
+        story.snapshot.schedules.push(HeldSchedule {
+            name: "often".to_owned(),
+            ticks: Ticks::Every { period_ms: 1_000, first_ms: 1_000, next_ms: 3_000 },
+            made: 1,
+            skipped: 1,
+        });
         // Comes later.
         story.enqueued(8, 370, Phase::Ok, 500, 25, Wish::Done);
         story.ran("w2", 8, 17, 880, 890, Ending::Ack);
@@ -72,7 +96,7 @@ impl Story {
         story.snapshot.drained_ms = Some(50);
         story.snapshot.lanes.push(Lane { name: "w2.a".to_owned(), deadline_ms: 3300 });
         story.snapshot.counters =
-            BTreeMap::from([("enqueued", 7), ("done", 5), ("failed", 2)].map(|(name, count)| (name.to_owned(), count)));
+            BTreeMap::from([("enqueued", 8), ("done", 6), ("failed", 2)].map(|(name, count)| (name.to_owned(), count)));
         story
     }
 
