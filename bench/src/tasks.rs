@@ -118,6 +118,25 @@ pub(crate) async fn due(at_us: u64, lateness: Data<Arc<Lateness>>, counter: Data
     counter.count();
 }
 
+/// When jobs of schedules started: the number, the tick and the start, in microseconds since 1970.
+#[derive(Debug, Default)]
+pub(crate) struct Ticks(Mutex<Vec<(u64, f64, f64)>>);
+
+impl Ticks {
+    pub(crate) fn take(&self) -> Vec<(u64, f64, f64)> {
+        std::mem::take(&mut *self.0.lock().expect("no holder panics"))
+    }
+}
+
+/// Notes which tick it is of, and when it started.
+#[task(queue = "bench")]
+pub(crate) async fn ticked(n: u64, ticks: Data<Arc<Ticks>>, counter: Data<Arc<Counter>>, ctx: JobContext) {
+    let start = now_us() as f64;
+    let tick = ctx.scheduled_for().and_then(|tick| tick.duration_since(SystemTime::UNIX_EPOCH).ok()).unwrap_or_default();
+    ticks.0.lock().expect("no holder panics").push((n, tick.as_secs_f64() * 1e6, start));
+    counter.count();
+}
+
 /// Fails: until tomorrow, or for good.
 #[task(queue = "bench")]
 pub(crate) async fn fails(again: bool, counter: Data<Arc<Counter>>) -> Outcome {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Error,
-    tasks::{Counter, Lateness, Starts, age, due, fails, hundred_bytes, noop, nothing, stamp, unique},
+    tasks::{Counter, Lateness, Starts, Ticks, age, due, fails, hundred_bytes, noop, nothing, stamp, ticked, unique},
 };
 
 /// A worker in this process, until it is told to stop.
@@ -19,6 +19,7 @@ pub(crate) struct Running {
     pub(crate) counter: Arc<Counter>,
     pub(crate) starts: Arc<Starts>,
     pub(crate) lateness: Arc<Lateness>,
+    pub(crate) ticks: Arc<Ticks>,
 }
 
 impl Running {
@@ -34,7 +35,7 @@ impl Running {
     /// With further settings.
     pub(crate) fn with(client: &Client, concurrency: usize, settings: impl FnOnce(Worker) -> Worker) -> Self {
         let (stop, counter) = (CancellationToken::new(), Arc::new(Counter::default()));
-        let (starts, lateness) = (Arc::new(Starts::default()), Arc::new(Lateness::default()));
+        let (starts, lateness, ticks) = (Arc::new(Starts::default()), Arc::new(Lateness::default()), Arc::new(Ticks::default()));
         // Our tasks alone: those of the tests' clusters are linked in as well.
         let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<noop>().register::<stamp>();
         let worker = worker
@@ -43,15 +44,16 @@ impl Running {
             .register::<nothing>()
             .register::<fails>()
             .register::<unique>()
+            .register::<ticked>()
             .concurrency(concurrency);
-        let worker = settings(worker.data(counter.clone()).data(starts.clone()).data(lateness.clone()));
+        let worker = settings(worker.data(counter.clone()).data(starts.clone()).data(lateness.clone()).data(ticks.clone()));
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
             if let Err(error) = worker.run(stopped.cancelled_owned()).await {
                 eprintln!("the worker failed: {error}");
             }
         });
-        Running { stop, task, counter, starts, lateness }
+        Running { stop, task, counter, starts, lateness, ticks }
     }
 
     /// Lets it run until the end of the process.

@@ -13,6 +13,7 @@ mod memory;
 pub(crate) mod observed;
 mod process;
 mod scale;
+mod schedules;
 mod sqlite;
 mod unique;
 mod watching;
@@ -27,6 +28,7 @@ pub(crate) fn all() -> Vec<Figure> {
         unique::figures(),
         latency::figures(),
         lateness::figures(),
+        schedules::figures(),
         memory::figures(),
         cost::figures(),
         scale::figures(),
