@@ -1,20 +1,28 @@
 //! Sweeps: buries jobs that no release could read in their time, and removes idle producers, remembered ids and kept jobs past their retention. Audits: repairs damage that another program
-//! did.
+//! did, and brings back the next ticks of schedules that a wrong clock has set far ahead.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use queue_core::broker::{Audit, BuryReason, Damage};
+use queue_core::{
+    broker::{Audit, BuryReason, Damage},
+    schedule::clamp,
+};
 
 use crate::{
     duty::Pass,
     engine::Shared,
     letters,
-    tuning::{AUDIT, CALLS, ROUND, TOLD},
+    tuning::{AUDIT, CALLS, CLAMPED, ROUND, TOLD},
 };
 
 pub(crate) struct Janitor {
     shared: Arc<Shared>,
     rounds: u32,
+    /// By queue: where the next look at schedules that are due far ahead begins.
+    ahead: Vec<u64>,
 }
 
 /// What one round over all queues has done.
@@ -30,7 +38,8 @@ pub(crate) struct Round {
 
 impl Janitor {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Janitor { shared, rounds: 0 }
+        let ahead = vec![0; shared.queues.len()];
+        Janitor { shared, rounds: 0, ahead }
     }
 
     async fn sweep(&self, at: usize, round: &mut Round) {
@@ -51,6 +60,34 @@ impl Janitor {
                     } else {
                         tracing::warn!(queue, %error, "the sweep was refused: records that were kept long enough are not removed by this worker");
                     }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Brings back the next ticks of schedules that a wrong clock has set far ahead: a part of the schedules in each round.
+    async fn clamp(&mut self, at: usize, round: &mut Round) {
+        let queue = self.shared.queues[at].clone();
+        for _ in 0..CALLS {
+            match clamp(&self.shared.broker, &queue, self.ahead[at], CLAMPED, true).await {
+                Ok(clamped) => {
+                    round.repaired += clamped.schedules.len();
+                    for schedule in clamped.schedules.iter().take(TOLD) {
+                        tracing::warn!(
+                            queue = &*queue,
+                            schedule,
+                            "the next tick of a schedule lay too far ahead, after a clock that was wrong: it is brought back"
+                        );
+                    }
+                    self.ahead[at] = clamped.next.unwrap_or(0);
+                    if clamped.next.is_none() {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    round.failed += 1;
+                    tracing::debug!(queue = &*queue, %error, "schedules are looked at in the next round");
                     return;
                 }
             }
@@ -92,10 +129,13 @@ impl Pass for Janitor {
     /// One round over all queues.
     async fn tick(&mut self) -> Round {
         let mut round = Round::default();
-        for (at, queue) in self.shared.queues.iter().enumerate() {
+        for at in 0..self.shared.queues.len() {
             self.sweep(at, &mut round).await;
             if self.rounds.is_multiple_of(AUDIT) {
-                self.repair(queue, &mut round).await;
+                self.repair(&self.shared.queues[at], &mut round).await;
+                if self.shared.has_schedules[at].load(Ordering::Relaxed) {
+                    self.clamp(at, &mut round).await;
+                }
             }
         }
         self.rounds += 1;

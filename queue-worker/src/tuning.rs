@@ -135,6 +135,9 @@ pub(crate) const SCHEDULES_ASKED: Duration = Duration::from_secs(30);
 /// The same where there are none, as far as is known.
 pub(crate) const SCHEDULES_SOUGHT: Duration = Duration::from_secs(600);
 
+/// Schedules of one look at those that are due far ahead.
+pub(crate) const CLAMPED: usize = 200;
+
 /// Between two looks at what workers declare: a rollback takes effect within about so long.
 pub(crate) const DECLARED_AGAIN: Duration = Duration::from_secs(60);
 

@@ -8,15 +8,23 @@ use std::{
 
 use queue_core::{
     CatchUp, Client, Error, JobId, Overlap, Schedule, ScheduleAddress,
-    broker::{DynBroker, JobState},
+    broker::{
+        Audit, BuryReason, Change, DamageKind, DynBroker, Ending, JobState, ScheduleAnswer, ScheduleList, ScheduleSet, ScheduleState,
+        SetSchedule,
+    },
     client::RawJob,
     prelude::*,
-    schedule::tick_due,
+    redis::RedisBroker,
+    schedule::{clamp, tick_due},
+    sqlite::SqliteBroker,
 };
-use queue_testing::{conformance::Storage, memory_broker::Memory};
+use queue_testing::{
+    conformance::{Lane, Storage},
+    memory_broker::Memory,
+};
 use queue_tests::{
     patience::until,
-    server::Kind,
+    server::{Kind, Server as RedisServer},
     storages::{Server, SqliteFile},
 };
 use queue_worker::Worker;
@@ -102,6 +110,112 @@ async fn people_run_and_backfill_a_paused_schedule(broker: DynBroker) {
     assert!(schedules.remove(&name).await.unwrap() && !schedules.remove(&name).await.unwrap());
 }
 
+/// A clock that was wrong by more than a year has set it. What lies far ahead by right stays.
+async fn a_next_tick_that_lies_too_far_ahead_is_brought_back(broker: DynBroker) {
+    let client = Client::with_broker(broker.clone());
+    let schedules = client.schedules();
+    let later = SystemTime::now() + Duration::from_secs(400 * 86_400);
+    schedules.upsert(Schedule::cron("leap", "0 0 29 2 *").raw_job(job())).await.unwrap();
+    schedules.upsert(Schedule::cron("later", "@hourly").start(later).raw_job(job())).await.unwrap();
+    for name in ["hourly", "monthly"] {
+        schedules.upsert(Schedule::cron(name, format!("@{name}")).raw_job(job())).await.unwrap();
+        let page = broker.schedules(QUEUE, &ScheduleList::One(name.to_owned())).await.unwrap();
+        let mut state = ScheduleState::decode(&page.schedules[0].state).unwrap();
+        let next_ms = page.now_ms + 400 * 86_400_000;
+        state.next_ms = Some(next_ms);
+        let mut request = SetSchedule::new(QUEUE, name, page.now_ms, Some(page.schedules[0].state.clone()));
+        request.set = Some(ScheduleSet { definition: None, state: state.encode(), due_ms: Some(next_ms), declared: false });
+        assert_eq!(broker.set_schedule(&request).await.unwrap(), ScheduleAnswer::Set(vec![]));
+    }
+    let queue: Arc<str> = QUEUE.into();
+    for (repair, found) in [(false, 2), (true, 2), (true, 0)] {
+        let (mut names, mut offset) = (Vec::new(), Some(0));
+        while let Some(at) = offset {
+            let page = clamp(&broker, &queue, at, 3, repair).await.unwrap();
+            names.extend(page.schedules);
+            offset = page.next;
+        }
+        assert!(names.len() == found && names.iter().all(|name| name != "leap" && name != "later"), "{names:?}");
+    }
+    let hourly = schedules.get(&address("hourly")).await.unwrap().unwrap();
+    assert!(hourly.next.unwrap() < SystemTime::now() + Duration::from_secs(3_601), "{:?}", hourly.next);
+    assert!(hourly.events[0].what.contains("after a clock that was wrong"), "{:?}", hourly.events);
+    let due = broker.due_schedules(QUEUE, 1).await.unwrap().next_due.unwrap();
+    assert!(due < Duration::from_secs(3_601), "it is looked at in time: {due:?}");
+}
+
+const LOOK: Audit = Audit { repair: false, thorough: false };
+const REPAIR: Audit = Audit { repair: true, thorough: false };
+
+/// Other hands take away the job that a tick waits for, or leave a note of one that has ended: it is found, and the tick comes.
+async fn a_run_without_its_job_is_found(broker: DynBroker, lose: impl Fn(), save: impl Fn(), restore: impl Fn()) {
+    let client = Client::with_broker(broker.clone());
+    let schedule = Schedule::every("often", Duration::from_secs(1)).overlap(Overlap::BufferOne).raw_job(job());
+    client.schedules().upsert(schedule).await.unwrap();
+    let queue: Arc<str> = QUEUE.into();
+    let record = async || client.schedules().get(&address("often")).await.unwrap().unwrap();
+    let wait = async || {
+        until("a tick to wait for the job of the last one", || async {
+            tick_due(&broker, &queue, 10).await.unwrap();
+            record().await.waiting.is_some()
+        })
+        .await;
+    };
+    let found = async |how| broker.audit(QUEUE, how).await.unwrap().into_iter().map(|damage| damage.kind).collect::<Vec<_>>();
+    wait().await;
+    client.schedules().pause(&address("often")).await.unwrap();
+    assert_eq!(found(LOOK).await, []);
+    lose();
+    assert_eq!((found(LOOK).await, found(REPAIR).await), (vec![DamageKind::RunWithoutJob], vec![DamageKind::RunWithoutJob]));
+    assert_eq!((found(REPAIR).await, record().await.runs[0].outcome.as_deref()), (vec![], Some("deleted")));
+    client.schedules().resume(&address("often")).await.unwrap();
+    tick_due(&broker, &queue, 10).await.unwrap();
+    assert_eq!(record().await.made, 2, "the tick that has waited");
+    // A job has ended, and its schedule has heard of it; then the note is there again.
+    for change in [Some(Change::Cancel), None] {
+        wait().await;
+        save();
+        if let Some(change) = change {
+            let id = record().await.runs[0].job.clone().unwrap().id;
+            broker.change(QUEUE, change, None, &[id]).await.unwrap();
+        } else {
+            let mut lane = Lane::on(&broker, QUEUE).await;
+            let held = lane.claim_one().await;
+            assert!(lane.end(&held, Ending::Bury { reason: BuryReason::Failed, error: None }).await);
+        }
+        assert_eq!(found(LOOK).await, []);
+        restore();
+        assert_eq!(found(REPAIR).await, [DamageKind::RunWithoutJob], "{change:?}");
+        assert_eq!(found(LOOK).await, []);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_on_redis_finds_a_run_without_its_job() {
+    let server = RedisServer::start(Kind::Redis);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
+    let lose = || drop(server.command(&["DEL", &key("jobs"), &key("ready:2")]));
+    let copy = |from: &str, to: &str| {
+        let script = "redis.call('DEL', KEYS[2]) redis.call('HSET', KEYS[2], unpack(redis.call('HGETALL', KEYS[1])))";
+        server.command(&["EVAL", script, "2", from, to]);
+    };
+    let (save, restore) = (|| copy(&key("ticked"), "saved"), || copy("saved", &key("ticked")));
+    a_run_without_its_job_is_found(broker, lose, save, restore).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_on_sqlite_finds_a_run_without_its_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let run = |sql: &str| other.execute_batch(sql).unwrap();
+    let save = || run("DROP TABLE IF EXISTS saved; CREATE TABLE saved AS SELECT * FROM queue_ticked");
+    let restore = || run("INSERT OR REPLACE INTO queue_ticked SELECT * FROM saved");
+    a_run_without_its_job_is_found(broker, || run("DELETE FROM queue_jobs"), save, restore).await;
+}
+
 macro_rules! on_all {
     ($($case:ident)*) => {$(
         mod $case {
@@ -134,6 +248,7 @@ macro_rules! on_all {
 on_all! {
     each_tick_makes_one_job_however_many_die
     people_run_and_backfill_a_paused_schedule
+    a_next_tick_that_lies_too_far_ahead_is_brought_back
 }
 
 #[task(queue = "ticks", schedule(every = "1s", overlap = "skip", args(who = "code".to_owned())))]

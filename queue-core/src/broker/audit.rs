@@ -35,6 +35,9 @@ pub enum DamageKind {
     KeyMissing,
     /// A job is `held` for a key that nobody holds. Repair: it gets the key, and may start.
     HeldForNobody,
+    /// A schedule counts a job as one that has not ended, and the job has ended or is not there: a tick may wait for its end for ever. Repair: the
+    /// schedule hears that it is gone.
+    RunWithoutJob,
     /// A Redis key holds entries, and the feature bits of the queue do not say so: turns do not read this key. Repair: the bit is set.
     FeatureUnnoted,
     /// A job waits nowhere, so that no worker would find it. Repair: it goes to the tail of `ready`. An entry whose id is not valid, or
@@ -58,6 +61,7 @@ impl DamageKind {
             DamageKind::KeyLeaked => "unique key without its job",
             DamageKind::KeyMissing => "job without its unique key",
             DamageKind::HeldForNobody => "held for nobody",
+            DamageKind::RunWithoutJob => "run of a schedule without its job",
             DamageKind::FeatureUnnoted => "feature without its bit",
             DamageKind::JobWithoutPlace => "job without place",
         }

@@ -1,6 +1,9 @@
 //! What a new definition, a pause and a resume change in a schedule.
 
+use std::time::Duration;
+
 use super::{
+    facade::time,
     rules::ReadRules,
     step::{due, is_over},
 };
@@ -14,6 +17,10 @@ pub const BY_PERSON: &str = "a person has paused it";
 
 /// So many ticks are counted that were not made for another reason than an outage.
 const COUNTED: u64 = 10_000;
+
+/// A clock that is put back by less than this makes no tick again that it has made: the next one comes when its time has come. A clock that was
+/// further ahead was wrong, and what it has made stands for nothing.
+pub(super) const SET_BACK: Duration = Duration::from_secs(24 * 3600);
 
 /// A schedule, as it is read and changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +44,8 @@ impl Changing {
         let first = now_ms.max(body.start_ms.unwrap_or(0).saturating_sub(1));
         if is_new {
             state.first_ms = now_ms;
+            // Jobs of an earlier schedule of this name have other numbers, and are not taken for runs of this one when they end.
+            state.runs = now_ms.unsigned_abs();
             state.next_ms = rules.next(first);
         } else if (&old.expression, &old.zone, old.start_ms) != (&body.expression, &body.zone, body.start_ms) {
             // On a machine without the old zone nobody knows what was to be.
@@ -66,10 +75,11 @@ impl Changing {
     /// Lets it tick again. What would have ticked meanwhile is skipped, whatever its catch-up policy: nobody has missed it. False: it is not
     /// paused.
     pub(super) fn resume(&mut self, name: &str, now_ms: i64) -> Result<bool> {
-        let state = &mut self.state;
-        if state.paused.take().is_none() {
+        if self.state.paused.take().is_none() {
             return Ok(false);
         }
+        self.clamp(name, now_ms)?;
+        let state = &mut self.state;
         state.dead = 0;
         let rules = ReadRules::of(name, &self.definition.body)?;
         if let Some(passed) = rules.passed(state.next_ms, now_ms, COUNTED) {
@@ -84,10 +94,29 @@ impl Changing {
         Ok(true)
     }
 
+    /// Brings the next tick back, if it lies further ahead than any clock could have set it that was not ahead by more than [`SET_BACK`]. True: it did.
+    pub(super) fn clamp(&mut self, name: &str, now_ms: i64) -> Result<bool> {
+        let Some(stored) = self.state.next_ms else { return Ok(false) };
+        let rules = ReadRules::of(name, &self.definition.body)?;
+        let start = self.definition.body.start_ms.unwrap_or(0).saturating_sub(1);
+        let day = i64::try_from(SET_BACK.as_millis()).unwrap_or(i64::MAX);
+        // A tick between that time and the stored one was made, or missed, by a clock that was later.
+        let Some(latest) = rules.next(start.max(now_ms.saturating_add(day))).filter(|latest| stored > *latest) else { return Ok(false) };
+        self.state.next_ms = rules.next(start.max(now_ms)).or(Some(latest));
+        let what = format!("brought back: the next tick was {}, after a clock that was wrong", shown(stored));
+        self.state.happened(ScheduleEvent(now_ms, what, 0, 0, 0));
+        Ok(true)
+    }
+
     /// When it is looked at next.
     pub(super) fn due(&self, name: &str, now_ms: i64) -> Result<Option<i64>> {
         Ok(due(&ReadRules::of(name, &self.definition.body)?, &self.state, now_ms))
     }
+}
+
+/// A time in milliseconds since 1970, for people.
+fn shown(ms: i64) -> String {
+    time(ms).map_or_else(|| format!("{ms} ms after 1970"), |time| humantime::format_rfc3339_seconds(time).to_string())
 }
 
 fn skip(state: &mut ScheduleState, now_ms: i64, why: &str, passed: Option<(i64, i64, u64)>) {

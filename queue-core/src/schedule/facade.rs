@@ -308,7 +308,7 @@ async fn make(broker: &DynBroker, at: &ScheduleAddress, mut what: impl FnMut(i64
     Err(busy(&at.name))
 }
 
-fn read(stored: &StoredSchedule) -> Result<Changing> {
+pub(super) fn read(stored: &StoredSchedule) -> Result<Changing> {
     Ok(Changing { definition: ScheduleDefinition::decode(&stored.definition)?, state: ScheduleState::decode(&stored.state)? })
 }
 

@@ -11,10 +11,12 @@
 //! | `step` | what the ticks that are due do: the one place where that is decided |
 //! | `change` | what a new definition, a pause, a resume change |
 //! | `tick` | what a worker does: asks what is due, decides, sets |
+//! | `clamp` | next ticks that lie too far ahead are brought back |
 //! | `declare` | what code declares, release by release |
 //! | `facade`, `record` | what people and applications call and read |
 
 mod change;
+mod clamp;
 mod declare;
 mod define;
 mod facade;
@@ -30,6 +32,7 @@ pub use queue_calendar::{CatchUp, Expression, Overlap};
 #[doc(hidden)]
 pub use self::{
     change::BY_PERSON,
+    clamp::{Clamped, clamp},
     declare::{Declared, UNDECLARED_AFTER, declare},
     define::Prepared,
     tick::{DueTicks, Ticks, tick_due},

@@ -279,3 +279,57 @@ fn what_nobody_declares_for_an_hour_is_paused_and_ticks_again_when_declared() {
     // One that moved to another queue does not tick beside itself.
     assert!(schedule.miss("nightly", &live(&["v4"]), Some("it is declared in queue `b` now".to_owned()), NOW + 2 * hour).unwrap());
 }
+
+/// A clock that was an hour ahead has made what it has made; one that was a year ahead counts for nothing.
+#[test]
+fn a_next_tick_that_lies_too_far_ahead_is_brought_back() {
+    const DAY: i64 = 24 * HOUR;
+    for (expression, ahead, is_wrong) in [
+        ("@hourly", HOUR, false),
+        ("@hourly", DAY - HOUR, false),
+        ("@hourly", DAY + 2 * HOUR, true),
+        ("@monthly", 365 * DAY, true),
+        ("@every 90s", 365 * DAY, true),
+        // The next tick of a year lies far ahead by right.
+        ("0 0 1 1 *", 0, false),
+        ("0 0 29 2 *", HOUR, false),
+        ("0 0 29 2 *", 3 * 365 * DAY, true),
+    ] {
+        let right = defined(&body(expression), NOW).state.next_ms;
+        let mut schedule = defined(&body(expression), NOW);
+        // Its ticks up to there are made, or missed, by the clock that is wrong.
+        while ahead > 0 && schedule.state.next_ms.is_some_and(|next| next <= NOW + ahead) {
+            let next = schedule.state.next_ms.unwrap().max(NOW + ahead - HOUR);
+            schedule.ticks(next);
+        }
+        let (stored, made) = (schedule.state.next_ms, schedule.state.made);
+        assert_eq!(schedule.clamp("nightly", NOW).unwrap(), is_wrong, "{expression}, {ahead}");
+        assert_eq!(schedule.state.next_ms, if is_wrong { right } else { stored }, "{expression}, {ahead}");
+        assert_eq!(schedule.state.made, made);
+        let told = schedule.events().iter().any(|event| event.0.starts_with("brought back: the next tick was 20"));
+        assert_eq!(told, is_wrong, "{:?}", schedule.events());
+        assert!(!schedule.clamp("nightly", NOW).unwrap(), "once");
+    }
+    let later = ScheduleBody { start_ms: Some(NOW + 40 * DAY), ..body("@hourly") };
+    assert!(!defined(&later, NOW).clamp("nightly", NOW).unwrap(), "it begins then");
+}
+
+/// A pause ends with a next tick that a right clock could have set.
+#[test]
+fn a_resume_brings_the_next_tick_back() {
+    let mut schedule = defined(&body("@hourly"), NOW + 365 * 24 * HOUR);
+    schedule.pause(BY_PERSON, NOW);
+    assert!(schedule.resume("nightly", NOW).unwrap());
+    assert_eq!(schedule.state.next_ms, Some(ONE));
+}
+
+/// Who makes a schedule of the name of one that was removed does not hear of the jobs of that one.
+#[test]
+fn a_schedule_that_is_made_again_has_other_runs() {
+    let run = |now| {
+        let mut schedule = defined(&body("@hourly"), now);
+        schedule.ticks(now + HOUR);
+        schedule.state.running.unwrap()
+    };
+    assert_ne!(run(NOW), run(NOW + 5_000));
+}

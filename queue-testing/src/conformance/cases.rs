@@ -53,7 +53,8 @@ macro_rules! __conformance_cases {
                 a_job_that_is_to_be_stopped_ends_with_its_worker
                 a_waiting_job_that_is_to_be_stopped_is_cancelled_at_once
                 a_backfilled_job_is_made_once
-                schedules_are_listed_by_page;
+                schedules_are_listed_by_page
+                schedules_that_are_due_after_a_time_are_listed;
             watches:
                 the_end_of_a_watched_job_is_announced_however_it_ends
                 a_watched_job_that_comes_back_has_not_ended

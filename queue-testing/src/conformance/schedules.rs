@@ -372,3 +372,24 @@ pub async fn schedules_are_listed_by_page(bed: Bed) {
     }
     assert_eq!(listed, "b c d |a |");
 }
+
+/// Those alone, and none that is not due at all.
+pub async fn schedules_that_are_due_after_a_time_are_listed(bed: Bed) {
+    let now = now(&bed).await;
+    for (name, due) in
+        [("soon", Some(now + 20_000)), ("at", Some(now + 30_000)), ("paused", None), ("c", Some(now + 50_000)), ("b", Some(now + 40_000))]
+    {
+        let mut request = SetSchedule::new(bed.queue.clone(), name, now, None);
+        request.set = set_to(&ScheduleState::default(), due);
+        assert_eq!(send(&bed, &request).await, ScheduleAnswer::Set(vec![]));
+    }
+    let (mut offset, mut listed) = (Some(0), String::new());
+    while let Some(at) = offset {
+        let which = ScheduleList::After { after_ms: now + 30_000, offset: at, limit: 1 };
+        let page = bed.broker.schedules(&bed.queue, &which).await.unwrap();
+        page.schedules.iter().for_each(|schedule| write!(listed, "{} ", schedule.name).expect("a text can be written to"));
+        offset = page.next;
+        listed.push('|');
+    }
+    assert_eq!(listed, "b |c |");
+}

@@ -67,6 +67,14 @@ impl Model {
                 next = (found.len() > limit).then(|| offset + limit as u64);
                 found.truncate(limit);
             }
+            ScheduleList::After { after_ms, offset, limit } => {
+                let limit = (*limit).clamp(1, MAX_ITEMS);
+                found.retain(|(_, stored)| stored.due.is_some_and(|due| due > *after_ms));
+                found.sort_by_key(|(name, stored)| (stored.due, *name));
+                found.drain(..usize::try_from(*offset).unwrap_or(usize::MAX).min(found.len()));
+                next = (found.len() > limit).then(|| offset + limit as u64);
+                found.truncate(limit);
+            }
             _ => {}
         }
         let found = found.into_iter().map(|(name, stored)| StoredSchedule::new(name, stored.definition.clone(), stored.state.clone()));

@@ -2,13 +2,14 @@
 
 use std::{
     process::ExitCode,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use queue_core::{
     Client, Error, Inspector,
     broker::{Audit, Damage, Durability, JobState},
-    schedule::BY_PERSON,
+    schedule::{BY_PERSON, clamp},
 };
 use serde::Serialize;
 
@@ -90,6 +91,10 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
         }
+        match ahead(client, queue, args.repair, &mut problems).await {
+            Err(Error::WrongType { .. }) => {}
+            advised => advised?,
+        }
         match schedules(client, queue, &mut problems).await {
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
@@ -134,6 +139,23 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
     let way_out = if repair { "it is still there after the repair: run `doctor --repair` again" } else { "`doctor --repair` repairs it" };
     problems.extend(repaired);
     problems.extend(left.iter().map(|damage| Problem::fault(Some(queue), damage, Some(way_out))));
+    Ok(())
+}
+
+/// Schedules whose next tick lies further ahead than a right clock could have set it.
+async fn ahead(client: &Client, queue: &str, repair: bool, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
+    let (mut offset, queue) = (Some(0), Arc::<str>::from(queue));
+    while let Some(at) = offset {
+        let found = clamp(client.broker(), &queue, at, 500, repair).await?;
+        for schedule in found.schedules {
+            let problem = format!("the next tick of schedule {queue}/{schedule} lies too far ahead, after a clock that was wrong");
+            let mut problem =
+                Problem::advice(Some(&queue), problem, "`doctor --repair` brings it back, as a worker does within some minutes");
+            (problem.is_fault, problem.repaired) = (true, repair);
+            problems.push(problem);
+        }
+        offset = found.next;
+    }
     Ok(())
 }
 

@@ -17,6 +17,8 @@ const REDIS: &[&str] =
 const SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::"];
 const TICKS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::schedules"];
 const TICKS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::schedules"];
+const SCHEDULES: &[&str] = &["-p", "queue-tests", "--test", "schedules", "--", "redis"];
+const SQLITE_SCHEDULES: &[&str] = &["-p", "queue-tests", "--test", "schedules", "--", "sqlite"];
 const REDIS_FAULTS: &[&str] = &["-p", "queue-tests", "--test", "redis_faults", "--", "on_redis"];
 const REDIS_NOTES: &[&str] = &["-p", "queue-tests", "--test", "redis_notes", "--", "on_redis"];
 const SENTINELS: &[&str] = &["-p", "queue-tests", "--test", "sentinel_faults", "--", "on_redis"];
@@ -738,6 +740,24 @@ mutants! {
         "sqlite: a schedule that was changed meanwhile is stale": "state.map(|Bytes(state)| state) != request.expected" => "false";
         "sqlite: nobody decides by a clock that was set": "request.has_moved(tx.now)" => "false";
         "sqlite: a job that is to be stopped does not come back": "stop.is_some_and(|Number(stop)| stop != 0)" => "false";
+    }
+    TICKS_REDIS "queue-core/src/redis/schedule/list.lua" {
+        "schedules: those that are not due at all are due after no time": "'(' .. ms(FOREVER)" => "'+inf'";
+    }
+    SCHEDULES "queue-core/src/redis/audit/audit.lua" {
+        "audit: a run of a schedule whose job is not there": "call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id)" => "false";
+        "audit: a run of a schedule whose job is cancelled": " or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id))" => " or call('ZSCORE', K.dead, id))";
+        "audit: a run of a schedule whose job is dead": " or call('ZSCORE', K.dead, id)) then" => ") then";
+        "audit: a schedule hears that its job is not there": "end_ticks({ id }, 'deleted')" => "";
+    }
+    SQLITE_SCHEDULES "queue-core/src/sqlite/audit/mod.rs" {
+        "sqlite: a run of a schedule without its job is found": "rows(tx, sql!(\"ticked_hollow.sql\"), queue, HELD)?" => "Vec::<(Value, Value)>::new()";
+    }
+    CORE "queue-core/src/schedule/change.rs" {
+        "schedules: a next tick that lies too far ahead is brought back": "stored > *latest" => "false";
+        "schedules: what a clock that was an hour ahead has made is not made again": "now_ms.saturating_add(day)" => "now_ms";
+        "schedules: a pause ends with a next tick that can be": "self.clamp(name, now_ms)?" => "false";
+        "schedules: one that is made again does not hear of earlier jobs": "now_ms.unsigned_abs()" => "0";
     }
     CORE "queue-core/src/schedule/step.rs" {
         "schedules: a tick sees that the last job has not ended": "state.running.is_some()" => "false";

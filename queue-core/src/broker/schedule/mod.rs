@@ -87,6 +87,15 @@ pub enum ScheduleList {
         /// At most so many, 1 to 500.
         limit: usize,
     },
+    /// Those that are due after a time, the first due first, and no other; from this offset on.
+    After {
+        /// The time, in broker milliseconds.
+        after_ms: i64,
+        /// 0, or the [`next`](SchedulePage::next) of the page before.
+        offset: u64,
+        /// At most so many, 1 to 500.
+        limit: usize,
+    },
 }
 
 /// Schedules of a queue.

@@ -358,6 +358,19 @@ elseif what == 'keyed' then
       end
     end
   end
+elseif what == 'ticked' then
+  -- Jobs that a schedule counts as not ended, and that have ended or are not there. ARGV: ids.
+  for i = 3, #ARGV do
+    local id = ARGV[i]
+    if call('HEXISTS', K.ticked, id) == 1
+      and (call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id)) then
+      found(id)
+      if repairs then
+        end_ticks({ id }, 'deleted')
+        call('HDEL', K.ticked, id)
+      end
+    end
+  end
 elseif what == 'suspect' or string.match(what, '^ready%d$') then
   -- Ids in a list; the repair is a tomb, as to take one out would move others. ARGV: the first, the last of them.
   local list = tonumber(string.match(what, '%d$')) or 9

@@ -1,4 +1,4 @@
-//! Keys that nobody holds who could, jobs that do not hold theirs, and jobs that are held for nobody.
+//! Keys that nobody holds who could, jobs that do not hold theirs, jobs that are held for nobody, and runs of schedules without a job.
 
 use super::{Pass, STEP};
 use crate::{
@@ -9,10 +9,11 @@ use crate::{
 };
 
 /// What is looked at, by what, and what is found. Keys that leak come first: those that are held get them.
-const LOOKS: [(Kind, &str, DamageKind); 3] = [
+const LOOKS: [(Kind, &str, DamageKind); 4] = [
     (Kind::Unique, "unique", DamageKind::KeyLeaked),
     (Kind::Held, "held", DamageKind::HeldForNobody),
     (Kind::Keyed, "keyed", DamageKind::KeyMissing),
+    (Kind::Ticked, "ticked", DamageKind::RunWithoutJob),
 ];
 
 pub(super) async fn find(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<()> {

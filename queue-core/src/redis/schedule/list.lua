@@ -1,4 +1,5 @@
--- Schedules of a queue. ARGV: 'one' and a name; 'declared'; or 'all', an offset and a limit. Answers: now, names, definitions, states.
+-- Schedules of a queue. ARGV: 'one' and a name; 'declared'; or 'all', an offset and a limit; or 'after', the same and the time after which they
+-- are due. Answers: now, names, definitions, states; one name more than the limit, if there is one.
 --- include script/prelude, script/clock, script/schema
 
 local names = { ARGV[2] }
@@ -6,6 +7,8 @@ if ARGV[1] == 'declared' then
   names = call('SMEMBERS', K.declared)
 elseif ARGV[1] == 'all' then
   names = call('ZRANGE', K.ticks, ARGV[2], ms(ARGV[2] + ARGV[3]))
+elseif ARGV[1] == 'after' then
+  names = call('ZRANGEBYSCORE', K.ticks, '(' .. ARGV[4], '(' .. ms(FOREVER), 'LIMIT', ARGV[2], ARGV[3] + 1)
 end
 if #names == 0 then
   return { now, {}, {}, {} }

@@ -52,6 +52,11 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &Sc
             page = Some((*offset, limit));
             call.arg("all").arg(offset).arg(limit)
         }
+        ScheduleList::After { after_ms, offset, limit } => {
+            let limit = (*limit).clamp(1, MAX_ITEMS);
+            page = Some((*offset, limit));
+            call.arg("after").arg(offset).arg(limit).arg(after_ms)
+        }
     };
     let mut values = array(broker.script(queue, &SCHEDULES, call).await?)?.into_iter();
     let now_ms = number(next(&mut values)?)?;

@@ -21,7 +21,7 @@ use crate::{
             row::{ACTIVE, HELD, PARKED, READY},
             settle,
         },
-        people,
+        people, schedule,
     },
 };
 
@@ -44,6 +44,7 @@ pub(crate) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damag
     if tx.keyed() {
         unique(tx, &queue, how, &mut damages)?;
     }
+    ticked(tx, &queue, how, &mut damages)?;
     if how.repair && !damages.is_empty() {
         end::repaired(tx, &queue, damages.len());
         tx.save(&queue)?;
@@ -175,6 +176,22 @@ fn unique(tx: &mut Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Dama
                 repair(tx, queue, id)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Jobs that a schedule counts as not ended, and that have ended or are not there.
+fn ticked(tx: &mut Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>) -> Result<(), Failed> {
+    const FORGET: &str = "DELETE FROM queue_ticked WHERE queue = ?1 AND id = ?2";
+    for (id, _) in &rows(tx, sql!("ticked_hollow.sql"), queue, HELD)? {
+        damages.push(Damage { kind: DamageKind::RunWithoutJob, subject: shown(id) });
+        if !how.repair {
+            continue;
+        }
+        if let Value::Blob(bytes) = id {
+            schedule::ended(tx, queue, bytes, "deleted")?;
+        }
+        tx.sql(FORGET)?.execute(params![queue.key, id])?;
     }
     Ok(())
 }

@@ -69,6 +69,16 @@ pub(crate) fn list(tx: &mut Tx<'_>, name: &str, which: &ScheduleList) -> Result<
             found.truncate(limit);
             (found, more.then(|| offset + limit as u64))
         }
+        ScheduleList::After { after_ms, offset, limit } => {
+            let limit = (*limit).clamp(1, MAX_ITEMS);
+            let skip = i64::try_from(*offset).unwrap_or(i64::MAX);
+            let mut page = tx.sql(sql!("after.sql"))?;
+            let wanted = params![queue.key, limit + 1, skip, after_ms];
+            let mut found: Vec<_> = page.query_map(wanted, read)?.collect::<rusqlite::Result<_>>()?;
+            let more = found.len() > limit;
+            found.truncate(limit);
+            (found, more.then(|| offset + limit as u64))
+        }
     };
     Ok(SchedulePage::new(tx.now, found, next))
 }
