@@ -39,7 +39,8 @@ impl Calendar {
                      `bundled-zones` to queue-core"
                 )
             } else {
-                format!("`{zone}` is no time zone; write an IANA name such as `Europe/Berlin` or `UTC`")
+                let meant = named_alike(zone).unwrap_or_else(|| "write an IANA name such as `Europe/Berlin` or `UTC`".to_owned());
+                format!("`{zone}` is no time zone; {meant}")
             };
             SyntaxError::new(all(), problem)
         })?;
@@ -150,4 +151,11 @@ pub fn jitter(name: &str, tick_ms: i64, most: Duration) -> i64 {
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     i64::try_from((hash ^ (hash >> 31)) % most).unwrap_or(0)
+}
+
+/// The time zone whose place has this name, for who has left out its region.
+fn named_alike(place: &str) -> Option<String> {
+    let known =
+        jiff::tz::db().available().find(|known| known.as_str().rsplit_once('/').is_some_and(|(_, name)| name.eq_ignore_ascii_case(place)));
+    known.map(|known| format!("did you mean `{known}`?"))
 }

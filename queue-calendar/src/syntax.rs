@@ -91,6 +91,10 @@ impl Expression {
             return Err(SyntaxError::new(0..text.len(), "an expression is empty; write for example `0 9 * * MON-FRI` or `@every 90s`"));
         };
         if !text[first.clone()].starts_with('@') {
+            let nickname = format!("@{}", text[first.clone()].to_ascii_lowercase());
+            if words.len() == 1 && NICKNAMES.iter().any(|(known, _)| *known == nickname) {
+                return Err(SyntaxError::new(first.clone(), format!("write `{nickname}`")));
+            }
             return fields(text, &words).map(Expression::Cron);
         }
         if text[first.clone()].eq_ignore_ascii_case("@every") {
@@ -237,6 +241,7 @@ mod tests {
             ("0 0 31W 2 *", "31W 2", "never"),
             ("@fortnightly", "@fortnightly", "unknown"),
             ("@hourly 5", "5", "nothing follows"),
+            ("Daily", "Daily", "write `@daily`"),
             ("@every", "", "missing"),
             ("@every soon", "soon", "no interval"),
             ("@every 10ms", "10ms", "a second"),

@@ -25,7 +25,9 @@ fn a_schedule_is_added_looked_at_paused_run_backfilled_and_removed() {
     let shell = Shell(tempfile::tempdir().unwrap());
     let args =
         ["schedules", "add", "nightly-7", "--cron", "0 2 * * *", "--tz", "Europe/Berlin", "--task", "report", "--args", "{\"customer\":7}"];
-    assert_eq!(shell.ok(&args), "reports/nightly-7\n");
+    let (code, stdout, stderr) = shell.run(&args);
+    assert_eq!((code, stdout.as_str()), (0, "reports/nightly-7\n"), "{stderr}");
+    assert!(stderr.contains("no live worker serves `reports`: it ticks when one is started"), "{stderr}");
     assert_eq!(shell.ok(&args), "reports/nightly-7\n", "again, and nothing changes");
     let list = shell.ok(&["schedules", "list"]);
     assert!(list.contains("reports/nightly-7") && list.contains("at 02:00") && list.contains("Europe/Berlin"), "{list}");
@@ -39,6 +41,23 @@ fn a_schedule_is_added_looked_at_paused_run_backfilled_and_removed() {
     let filled =
         shell.ok(&["schedules", "backfill", "reports/nightly-7", "--from", "2026-03-01T00:00:00Z", "--to", "2026-03-07T23:59:59Z"]);
     assert_eq!(filled, "7 ticks, 7 jobs made\n");
+    let backfill = |from, to| shell.run(&["schedules", "backfill", "reports/nightly-7", "--from", from, "--to", to]);
+    for (from, to, code, words) in [
+        ("2026-03-01T00:00:00Z", "2026-03-01T23:59:59Z", 0, "the others exist, or were made by a backfill within the last 24 hours"),
+        ("2026-03-01T04:00:00Z", "2026-03-01T05:00:00Z", 0, "no tick of reports/nightly-7 lies in this span of time"),
+        ("2026-03-07T00:00:00Z", "2026-03-01T00:00:00Z", 2, "ends before it begins; give the earlier time first"),
+        ("2016-03-01T00:00:00Z", "2026-03-01T00:00:00Z", 2, "more than 1000 ticks; choose a shorter span"),
+        ("2026-03-01T00:00:00Z", "2126-03-01T00:00:00Z", 2, "ends in the future"),
+    ] {
+        let (exit, _, stderr) = backfill(from, to);
+        assert!(exit == code && stderr.contains(words), "{from} {to}: {exit} {stderr}");
+    }
+    let paused = shell.ok(&["schedules", "pause", "reports/nightly-7", "--json"]);
+    assert_eq!(paused.split_whitespace().collect::<String>(), "[{\"schedule\":\"reports/nightly-7\",\"changed\":false}]");
+    for n in ["0", "1001"] {
+        let (code, _, stderr) = shell.run(&["schedules", "next", "reports/nightly-7", "-n", n]);
+        assert!(code == 2 && stderr.contains("1..=1000"), "{stderr}");
+    }
     assert_eq!(shell.ok(&["schedules", "resume", "reports/nightly-7"]), "reports/nightly-7 ticks again\n");
     let json = shell.ok(&["schedules", "show", "reports/nightly-7", "--json"]);
     assert!(json.contains("\"schedule\": \"reports/nightly-7\"") && json.contains("\"words\": \"at 02:00\""), "{json}");
@@ -54,7 +73,9 @@ fn an_error_says_what_is_wrong_where_in_the_expression() {
     for (more, words) in [
         (&["--cron", "0 25 * * *"][..], "at column 3: an hour is 0 to 23"),
         (&["--cron", "0 0 30 2 *"], "never"),
-        (&["--cron", "0 9 * * *", "--tz", "Europe/Bonn"], "`Europe/Bonn` is no time zone"),
+        (&["--cron", "0 9 * * *", "--tz", "Europe/Bonn"], "time zone `Europe/Bonn` is no time zone; write an IANA name"),
+        (&["--cron", "0 9 * * *", "--tz", "berlin"], "time zone `berlin` is no time zone; did you mean `Europe/Berlin`?"),
+        (&["--cron", "daily"], "write `@daily`"),
         (&["--cron", "0 9 * * *", "--overlap", "queue"], "buffer_one"),
         (&["--cron", "0 9 * * *", "--catch-up", "all"], "all(100)"),
         (&["--cron", "0 9 * * *", "--every", "5s"], "cannot be used with"),

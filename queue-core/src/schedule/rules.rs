@@ -44,7 +44,9 @@ impl<'a> ReadRules<'a> {
             let problem = format!("at column {place}: {}\n{}", error.problem, error.marked(expression));
             Error::invalid("schedule expression", expression, problem)
         })?;
-        Calendar::new(read, zone).map_err(|error| Error::invalid("time zone", zone, error.problem))
+        let named = format!("`{zone}` ");
+        let unnamed = |problem: String| problem.strip_prefix(&named).map(str::to_owned).unwrap_or(problem);
+        Calendar::new(read, zone).map_err(|error| Error::invalid("time zone", zone, unnamed(error.problem)))
     }
 
     fn rules(&self) -> Rules<'_> {

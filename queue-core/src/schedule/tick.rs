@@ -1,6 +1,9 @@
 //! What a worker does: asks what is due, decides, and sets what it has decided.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::{StreamExt, stream};
 
@@ -48,14 +51,15 @@ pub struct Ticks {
 /// When the broker does not say what is due.
 pub async fn tick_due(broker: &DynBroker, queue: &Arc<str>, limit: usize) -> Result<DueTicks> {
     let due = broker.due_schedules(queue, limit).await?;
-    let now_ms = due.now_ms;
+    let (now_ms, answered) = (due.now_ms, Instant::now());
     let ticks = due.schedules.into_iter().map(|stored| async move {
         let name = stored.name.clone();
         let ticks = tick_one(broker, queue, stored, now_ms).await;
         ticks.unwrap_or_else(|problem| Ticks { name, problem: Some(problem), ..Ticks::default() })
     });
     let schedules = stream::iter(ticks).buffer_unordered(TOGETHER).collect().await;
-    Ok(DueTicks { schedules, next_due: due.next_due })
+    // Making those took a while, and the next one does not wait for that.
+    Ok(DueTicks { schedules, next_due: due.next_due.map(|next| next.saturating_sub(answered.elapsed())) })
 }
 
 async fn tick_one(broker: &DynBroker, queue: &Arc<str>, mut stored: StoredSchedule, mut now_ms: i64) -> Result<Ticks> {

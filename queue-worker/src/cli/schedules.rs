@@ -44,8 +44,8 @@ pub(super) enum SchedulesCommand {
         /// QUEUE/NAME
         schedule: ScheduleAddress,
         /// So many ticks
-        #[arg(short, value_name = "N", default_value_t = 5)]
-        n: usize,
+        #[arg(short, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        n: u16,
         #[command(flatten)]
         format: Format,
     },
@@ -64,6 +64,8 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
         /// QUEUE/NAME
         #[arg(required = true)]
         schedules: Vec<ScheduleAddress>,
+        #[command(flatten)]
+        format: Format,
     },
     /// Let schedules tick again; what would have ticked meanwhile is skipped
     #[command(after_help = "Examples:
@@ -72,6 +74,8 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
         /// QUEUE/NAME
         #[arg(required = true)]
         schedules: Vec<ScheduleAddress>,
+        #[command(flatten)]
+        format: Format,
     },
     /// Make a job of a schedule now, also while it is paused
     #[command(after_help = "Examples:
@@ -104,6 +108,8 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
         /// QUEUE/NAME
         #[arg(required = true)]
         schedules: Vec<ScheduleAddress>,
+        #[command(flatten)]
+        format: Format,
     },
 }
 
@@ -193,6 +199,10 @@ pub(super) async fn add(client: &Client, schedule: Schedule, args: &AddArgs) -> 
     print(&record.schedule.to_string())?;
     let next = record.next.map_or_else(String::new, |next| format!(", next {}", relative(next, SystemTime::now())));
     note(&format!("{} ({}){next}", record.words, record.tz));
+    let queue = &record.schedule.queue;
+    if client.inspector().workers_of(queue).await?.iter().all(|worker| worker.lease_left.is_zero()) {
+        note(&format!("no live worker serves `{queue}`: it ticks when one is started"));
+    }
     Ok(())
 }
 
@@ -208,7 +218,7 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
         }
         SchedulesCommand::Show { schedule, format } => show(client, &schedule, &format).await,
         SchedulesCommand::Next { schedule, n, format } => {
-            let next: Vec<String> = schedules.next(&schedule, n).await?.into_iter().filter_map(utc).collect();
+            let next: Vec<String> = schedules.next(&schedule, n.into()).await?.into_iter().filter_map(utc).collect();
             if format.json {
                 return Ok(print_json(&next)?);
             }
@@ -219,19 +229,11 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
             Ok(print(&next.join("\n"))?)
         }
         SchedulesCommand::Add(_) => unreachable!("it was carried out before the broker was reached for"),
-        SchedulesCommand::Pause { schedules: all } => {
-            for schedule in &all {
-                let paused = schedules.pause(schedule).await?;
-                print(&format!("{schedule} {}", if paused { "is paused" } else { "was paused already" }))?;
-            }
-            Ok(())
+        SchedulesCommand::Pause { schedules: all, format } => {
+            each(all, &format, ["is paused", "was paused already"], async |schedule| schedules.pause(schedule).await).await
         }
-        SchedulesCommand::Resume { schedules: all } => {
-            for schedule in &all {
-                let resumed = schedules.resume(schedule).await?;
-                print(&format!("{schedule} {}", if resumed { "ticks again" } else { "was not paused" }))?;
-            }
-            Ok(())
+        SchedulesCommand::Resume { schedules: all, format } => {
+            each(all, &format, ["ticks again", "was not paused"], async |schedule| schedules.resume(schedule).await).await
         }
         SchedulesCommand::Run { schedule, format } => {
             let job = schedules.run_now(&schedule).await?;
@@ -242,18 +244,47 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
             if format.json {
                 return Ok(print_json(&Filled { ticks: made.ticks, jobs: made.jobs })?);
             }
-            Ok(print(&format!("{} ticks, {} jobs made", made.ticks, made.jobs))?)
-        }
-        SchedulesCommand::Remove { schedules: all } => {
-            for schedule in &all {
-                if !schedules.remove(schedule).await? {
-                    return Err(queue_core::Error::NoSuchSchedule(schedule.to_string()).into());
-                }
-                print(&format!("{schedule} is removed"))?;
+            let s = |n: usize| if n == 1 { "" } else { "s" };
+            print(&format!("{} tick{}, {} job{} made", made.ticks, s(made.ticks), made.jobs, s(made.jobs)))?;
+            if made.ticks == 0 {
+                note(&format!("no tick of {schedule} lies in this span of time"));
+            } else if made.jobs < made.ticks {
+                note("the others exist, or were made by a backfill within the last 24 hours");
             }
             Ok(())
         }
+        SchedulesCommand::Remove { schedules: all, format } => {
+            let remove = async |schedule: &ScheduleAddress| match schedules.remove(schedule).await? {
+                true => Ok(true),
+                false => Err(queue_core::Error::NoSuchSchedule(schedule.to_string())),
+            };
+            each(all, &format, ["is removed", ""], remove).await
+        }
     }
+}
+
+/// Changes schedules one after the other, and says of each whether that has changed something.
+async fn each(
+    all: Vec<ScheduleAddress>,
+    format: &Format,
+    said: [&str; 2],
+    change: impl AsyncFn(&ScheduleAddress) -> queue_core::Result<bool>,
+) -> Result<(), Failure> {
+    let mut changes = Vec::new();
+    for schedule in all {
+        let changed = change(&schedule).await?;
+        if !format.json {
+            print(&format!("{schedule} {}", said[usize::from(!changed)]))?;
+        }
+        changes.push(Changed { schedule, changed });
+    }
+    if format.json { Ok(print_json(&changes)?) } else { Ok(()) }
+}
+
+#[derive(Serialize)]
+struct Changed {
+    schedule: ScheduleAddress,
+    changed: bool,
 }
 
 #[derive(Serialize)]
@@ -272,7 +303,7 @@ fn list(records: Vec<ScheduleRecord>, format: &Format) -> Result<(), Failure> {
         return Ok(print_json(&records)?);
     }
     if records.is_empty() {
-        note("there is no schedule");
+        note("there is no schedule: declare one beside its task, or make one with `schedules add`");
         return Ok(());
     }
     let now = SystemTime::now();
