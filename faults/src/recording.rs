@@ -32,12 +32,19 @@ pub struct RecordingBroker {
     recorder: Recorder,
     failpoint: Option<Failpoint>,
     turns: AtomicU32,
+    /// One tick in so many is sent late; 0: none.
+    late_ticks: u32,
 }
 
 impl RecordingBroker {
     /// Wraps a broker.
     pub fn new(inner: DynBroker, recorder: Recorder, failpoint: Option<Failpoint>) -> Arc<Self> {
-        Arc::new(RecordingBroker { inner, recorder, failpoint, turns: AtomicU32::new(0) })
+        RecordingBroker::with_late_ticks(inner, recorder, failpoint, 0)
+    }
+
+    /// The same, and one tick in so many is sent so late that its schedule was handed out to somebody else meanwhile.
+    pub fn with_late_ticks(inner: DynBroker, recorder: Recorder, failpoint: Option<Failpoint>, late_ticks: u32) -> Arc<Self> {
+        Arc::new(RecordingBroker { inner, recorder, failpoint, turns: AtomicU32::new(0), late_ticks })
     }
 
     /// Counts the turns that the failpoint is about, and ends the process at the one that it names.
@@ -131,6 +138,9 @@ impl Broker for RecordingBroker {
     }
 
     async fn set_schedule(&self, request: &SetSchedule) -> Result<ScheduleAnswer> {
+        if self.late_ticks > 0 && fastrand::u32(..self.late_ticks) == 0 {
+            tokio::time::sleep(broker::HANDED_OUT.mul_f64(1.0 + fastrand::f64())).await;
+        }
         self.recorder.note_all(ticks(request, |_| Phase::Invoke));
         let answer = self.inner.set_schedule(request).await;
         let phase = |position: usize| match &answer {

@@ -47,6 +47,7 @@ impl Bed {
             backoff_ms: self.setup.terms.backoff_ms,
             failpoint,
             tomorrow,
+            late_ticks: self.setup.late_ticks,
         };
         let around = Around { moved_ms, pid: self.setup.pid, memory_mb: self.setup.memory_mb, disk: self.disk_log() };
         self.workers.push(Worker::start(&self.program, orders, line, &around)?);

@@ -11,6 +11,8 @@ pub struct Setup {
     pub concurrency: usize,
     /// Whether workers know tomorrow's task.
     pub tomorrow: bool,
+    /// One tick of a schedule in so many is sent so late that somebody else has the schedule; 0: none.
+    pub late_ticks: u32,
     /// Jobs that are enqueued, over all producers.
     pub jobs: u64,
     /// Producer processes.
@@ -49,6 +51,7 @@ impl Default for Setup {
             workers: 2,
             concurrency: 8,
             tomorrow: false,
+            late_ticks: 0,
             jobs: 1_500,
             producers: 1,
             callers: 4,

@@ -52,6 +52,8 @@ pub struct WorkerOrders {
     pub failpoint: Option<Failpoint>,
     /// Whether it knows tomorrow's task.
     pub tomorrow: bool,
+    /// One tick of a schedule in so many is sent late; 0: none.
+    pub late_ticks: u32,
 }
 
 /// What a producer is told.

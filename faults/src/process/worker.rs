@@ -18,7 +18,7 @@ pub(super) async fn run(orders: WorkerOrders) -> Result<bool, Error> {
     let registry = registry(orders.tomorrow);
     let tasks = registry.names().map(str::to_owned).collect();
     let client = connect(&orders.common.url).await?;
-    let broker = RecordingBroker::new(client.broker().clone(), recorder.clone(), orders.failpoint);
+    let broker = RecordingBroker::with_late_ticks(client.broker().clone(), recorder.clone(), orders.failpoint, orders.late_ticks);
     let worker = Worker::new(Client::with_broker(broker as DynBroker))
         .registry(registry)
         .data(recorder.clone())

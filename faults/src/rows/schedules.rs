@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "ten workers are killed and started again at random under schedules; of several servers another one takes over in the middle",
         grade: Grade::S,
         columns: EVERY,
-        setup: || Setup { workers: 10, concurrency: 4, jobs: 300, pause_ms: 20, mix: Mix::plain(5), ..Setup::default() },
+        setup: || Setup { workers: 10, concurrency: 4, late_ticks: 6, jobs: 300, pause_ms: 20, mix: Mix::plain(5), ..Setup::default() },
         harm: flapping,
         expect: ticked,
     },
