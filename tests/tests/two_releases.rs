@@ -1,0 +1,78 @@
+//! Two executables of one program, whose task takes another type of parameter: none buries the jobs of the other.
+
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use queue_core::{Client, JobAddress, JobRecord, JobState};
+use queue_tests::{
+    on_servers,
+    process::Process,
+    server::{Kind, Server},
+};
+
+on_servers! {
+    a_job_waits_for_the_release_that_can_read_it
+}
+
+const OLD: &str = env!("CARGO_BIN_EXE_old_mailer");
+const NEW: &str = env!("CARGO_BIN_EXE_new_mailer");
+
+fn command(program: &str, url: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("QUEUE_URL", url).env_remove("RUST_LOG").env_remove("QUEUE_RELEASE").stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn worker(program: &str, url: &str) -> Process {
+    Process::start(command(program, url).arg("work").stdout(Stdio::null()))
+}
+
+fn enqueue(program: &str, url: &str, arguments: &str) -> JobAddress {
+    let output = command(program, url).args(["enqueue", "remind", "--args", arguments]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+async fn becomes(client: &Client, job: &JobAddress, state: JobState) -> JobRecord {
+    let look = async {
+        loop {
+            let record = client.inspector().show(job).await.unwrap();
+            if record.state == state {
+                return record;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), look).await.unwrap_or_else(|_| panic!("{job} becomes {state}"))
+}
+
+/// Each of the two comes first once, and meets the job of the other.
+async fn both_ways(url: &str) {
+    let client = Client::connect(url).await.unwrap();
+    for (first, second, arguments, told) in
+        [(NEW, OLD, r#"{"to":7}"#, "customer 7 is reminded"), (OLD, NEW, r#"{"to":"Ada"}"#, "Ada is reminded")]
+    {
+        let job = enqueue(second, url, arguments);
+        let early = worker(first, url);
+        let parked = becomes(&client, &job, JobState::Parked).await;
+        let unreadable = parked.unreadable.expect("it says who could not read it");
+        assert_eq!(unreadable.releases.len(), 1, "{unreadable:?}");
+        let late = worker(second, url);
+        let done = becomes(&client, &job, JobState::Done).await;
+        assert_eq!(done.result::<String>().unwrap().as_deref(), Some(told));
+        assert_eq!((early.stop().await, late.stop().await), (Some(0), Some(0)));
+    }
+}
+
+async fn a_job_waits_for_the_release_that_can_read_it(kind: Kind) {
+    let server = Server::start(kind);
+    both_ways(&server.url()).await;
+}
+
+#[tokio::test]
+async fn a_job_waits_for_the_release_that_can_read_it_in_a_sqlite_file() {
+    let folder = tempfile::tempdir().unwrap();
+    both_ways(&format!("sqlite://{}", folder.path().join("queue.db").display())).await;
+}
