@@ -10,6 +10,7 @@ mod peers;
 mod run;
 mod screenshots;
 mod servers;
+mod suites;
 mod test;
 
 use std::process::ExitCode;

@@ -61,7 +61,7 @@ pub(crate) fn counted(command: &mut Command) -> (Counts, bool) {
 }
 
 /// Reads a line like `test result: ok. 28 passed; 0 failed; 0 ignored; …`.
-fn counts_of(line: &str) -> Option<Counts> {
+pub(crate) fn counts_of(line: &str) -> Option<Counts> {
     let rest = line.trim_start().strip_prefix("test result: ")?;
     let number = |word: &str| {
         let before = &rest[..rest.find(word)?];

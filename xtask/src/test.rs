@@ -11,6 +11,7 @@ use crate::{
     gate,
     run::{Counts, cargo, counted},
     servers::{self, Server},
+    suites::{self, Told},
 };
 
 /// Options of `cargo xtask test`.
@@ -77,26 +78,28 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         }
     }
 
-    let mut step = |name: &'static str, command: &mut Command| {
+    let mut timed = |name: &'static str, run: &mut dyn FnMut() -> (Counts, bool)| {
         println!("\n=== {name}");
         let start = Instant::now();
-        let (counts, succeeded) = counted(command);
+        let (counts, succeeded) = run();
         lines.push(Line { name, outcome: Outcome::Ran(counts, succeeded), seconds: start.elapsed().as_secs_f32() });
     };
+    let mut step = |name: &'static str, command: &mut Command| timed(name, &mut || counted(command));
     step("format", cargo().args(["fmt", "--all", "--check"]));
     step("lints", cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]));
-    let mut tests = cargo();
-    tests.args(["test", "--workspace", "--all-features", "--no-fail-fast", "--"]);
+    let (mut variables, mut skipped) = (Vec::new(), Vec::new());
     for (kind, server) in &servers {
         match server {
             Ok(_) if *kind == Kind::Chromium => {}
-            Ok(server) => drop(tests.env(format!("QUEUE_TEST_{}_SERVER", kind.name().to_uppercase()), &server.program)),
-            Err(_) if *kind == Kind::Chromium => drop(tests.args(["--skip", "in_chromium"])),
+            Ok(server) => variables.push((format!("QUEUE_TEST_{}_SERVER", kind.name().to_uppercase()), server.program.clone())),
+            Err(_) if *kind == Kind::Chromium => skipped.extend(["--skip".to_owned(), "in_chromium".to_owned()]),
             // Every test on such a server has its kind in its name.
-            Err(_) => drop(tests.args(["--skip", &format!("on_{}", kind.name())])),
+            Err(_) => skipped.extend(["--skip".to_owned(), format!("on_{}", kind.name())]),
         }
     }
-    step("tests", &mut tests);
+    let told = Told { variables, arguments: &skipped };
+    timed("tests", &mut || suites::run(&told));
+    let mut step = |name: &'static str, command: &mut Command| timed(name, &mut || counted(command));
     if let Ok(server) = &servers[0].1 {
         step("what a job costs", gate::command().env("QUEUE_TEST_REDIS_SERVER", &server.program));
     }

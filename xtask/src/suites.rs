@@ -1,0 +1,150 @@
+//! Runs the suites of the workspace, several at a time. Each suite is a program, and most of them wait for servers and processes rather than
+//! compute.
+
+use std::{
+    collections::VecDeque,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Instant,
+};
+
+use serde_json::Value;
+
+use crate::run::{Counts, cargo, counts_of};
+
+/// Those that take longest begin first, so that none of them runs alone at the end.
+const LONGEST: [&str; 7] = ["ui", "conformance", "rows", "corrupt", "readme", "cluster_faults", "deadlines"];
+
+/// One program, or what `cargo` runs as one.
+struct Suite {
+    name: String,
+    command: Command,
+}
+
+/// What the suites are told.
+pub(crate) struct Told<'a> {
+    /// Where the servers are: variables and their values.
+    pub(crate) variables: Vec<(String, PathBuf)>,
+    /// Arguments of each suite.
+    pub(crate) arguments: &'a [String],
+}
+
+/// Builds all suites and runs them. The second half: whether all of them succeeded.
+pub(crate) fn run(told: &Told<'_>) -> (Counts, bool) {
+    let Some(mut suites) = built() else { return (Counts::default(), false) };
+    let place = |suite: &Suite| LONGEST.iter().position(|name| *name == suite.name).unwrap_or(LONGEST.len());
+    suites.sort_by_key(place);
+    suites.insert(0, documentation());
+    for Suite { command, .. } in &mut suites {
+        command.args(told.arguments).envs(told.variables.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
+    }
+    let (waiting, done) = (Mutex::new(VecDeque::from(suites)), Mutex::new((Counts::default(), true)));
+    let at_once = thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some(mut suite) = next else { break };
+                    let (said, succeeded, seconds) = suite.run();
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    // As a whole, so that suites do not talk at the same time.
+                    println!("\n--- {} ({seconds:.1} s)\n{said}", suite.name);
+                    for counts in said.lines().filter_map(counts_of) {
+                        done.0.passed += counts.passed;
+                        done.0.failed += counts.failed;
+                    }
+                    if !succeeded {
+                        println!("{} FAILED", suite.name);
+                        done.1 = false;
+                    }
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Suite {
+    /// What it says, whether it succeeded, and how long it took.
+    fn run(&mut self) -> (String, bool, f32) {
+        let begun = Instant::now();
+        let ended = self.command.output();
+        let seconds = begun.elapsed().as_secs_f32();
+        match ended {
+            Ok(output) => {
+                let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+                (said, output.status.success(), seconds)
+            }
+            Err(error) => (format!("cannot be run: {error}"), false, seconds),
+        }
+    }
+}
+
+/// The examples in the documentation, which `cargo` alone can run.
+fn documentation() -> Suite {
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast", "--"]);
+    Suite { name: "documentation".to_owned(), command }
+}
+
+/// Builds them all, at once. `None`: something does not compile.
+fn built() -> Option<Vec<Suite>> {
+    let mut build = cargo();
+    build.args(["test", "--workspace", "--all-features", "--no-run", "--message-format=json-render-diagnostics"]);
+    let mut child = build.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
+    let suites = read(child.stdout.take()?);
+    child.wait().is_ok_and(|status| status.success()).then_some(suites)
+}
+
+/// The programs among what `cargo` says that it has built.
+fn read(messages: impl Read) -> Vec<Suite> {
+    let messages = BufReader::new(messages).lines().map_while(Result::ok);
+    messages.filter_map(|message| suite(&serde_json::from_str(&message).ok()?)).collect()
+}
+
+fn suite(message: &Value) -> Option<Suite> {
+    let program = message["executable"].as_str().filter(|_| message["profile"]["test"] == true)?;
+    let manifest = Path::new(message["manifest_path"].as_str()?);
+    let folder = manifest.parent()?;
+    let mut command = Command::new(program);
+    // As `cargo test` does it.
+    command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+    Some(Suite { name: message["target"]["name"].as_str()?.to_owned(), command })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_test_are_found_among_what_cargo_says() {
+        let messages = [
+            r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"a"},"profile":{"test":false},"executable":"/w/a"}"#,
+            r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"a"},"profile":{"test":true},"executable":null}"#,
+            "not of cargo",
+            r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"keys"},"profile":{"test":true},"executable":"/w/keys-1"}"#,
+            r#"{"reason":"build-finished","success":true}"#,
+        ];
+        let suites = read(messages.join("\n").as_bytes());
+        let found: Vec<_> =
+            suites.iter().map(|suite| (&*suite.name, suite.command.get_program(), suite.command.get_current_dir())).collect();
+        assert_eq!(found, [("keys", "/w/keys-1".as_ref(), Some(Path::new("/w/a")))]);
+    }
+
+    #[test]
+    fn a_suite_that_fails_or_is_not_there_has_not_succeeded() {
+        let suite = |program: &str, argument: &str| {
+            let mut command = Command::new(program);
+            command.arg(argument);
+            Suite { name: program.to_owned(), command }.run()
+        };
+        assert!(suite("true", "").1);
+        assert!(!suite("false", "").1);
+        let (said, succeeded, _) = suite("/there/is/none", "");
+        assert!(!succeeded && said.starts_with("cannot be run"));
+    }
+}
