@@ -62,6 +62,12 @@ pub async fn the_end_of_a_watched_job_is_announced_however_it_ends(bed: Bed) {
     assert_eq!(hints[6].next().now_or_never(), None, "a job that waits has not ended");
     let wrong = bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.expect("an audit is answered");
     assert!(wrong.is_empty(), "{wrong:?}");
+    // The dead one is put back and ends again. The first end has taken the mark along, and nobody has asked since.
+    bed.broker.change(&bed.queue, Change::Requeue, None, std::slice::from_ref(&dead.id)).await.unwrap();
+    let rest = lane.claim(2).await;
+    lane.ack(&rest).await;
+    hears(&mut hints[6], "the end of the last").await;
+    assert_eq!(hints[2].next().now_or_never(), None);
 }
 
 /// A failure that is followed by a retry is no end. The mark stays with the job.

@@ -711,10 +711,10 @@ mutants! {
     }
     SQLITE "queue-core/src/sqlite/doors/watched.rs" {
         "sqlite watch: what has ended is not marked": "![DONE, DEAD, CANCELLED, EXPIRED].contains(&state)" => "true";
-        "sqlite watch: nobody hears of what is not watched": "&& forget(tx, queue, &id)?" => "&& (forget(tx, queue, &id)? || true)";
+        "sqlite watch: nobody hears of what is not watched": "forget(tx, queue, &id)?" => "(forget(tx, queue, &id)? || true)";
     }
     SQLITE_WATCHED "queue-core/src/sqlite/doors/watched.rs" {
-        "sqlite watch: the marks of those who have gone are swept": "if tx.watched() {\n        tx.sql(PRUNE)" => "if false {\n        tx.sql(PRUNE)";
+        "sqlite watch: the marks of those who have gone are swept": "tx.sql(PRUNE)?.execute(params![queue.key, tx.now, items])?" => "0";
     }
     TICKS_REDIS "queue-core/src/redis/schedule/set.lua" {
         "schedules: a state that was changed meanwhile is stale": "(call('HGET', K.states, name) or '') ~= ARGV[3]" => "false";
