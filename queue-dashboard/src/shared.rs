@@ -8,9 +8,12 @@ use std::{
 use axum::http::request::Parts;
 use futures_util::future::{BoxFuture, Shared as SharedFuture};
 use queue_core::{Client, Inspector, outcome::error_text};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::{
+    sync::{Mutex, Semaphore, SemaphorePermit},
+    time::timeout,
+};
 
-use crate::{history::History, role::Person, secrets::Secrets, server::SignIn, snapshot::Snapshot};
+use crate::{history::History, problem::Problem, role::Person, secrets::Secrets, server::SignIn, snapshot::Snapshot};
 
 /// A page does not wait longer for the broker.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(3);
@@ -27,6 +30,9 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// Most pages with lists that are made at once; others wait.
 const LISTS: usize = 4;
 
+/// A page that has waited so long for its turn to walk through a list says that it is busy.
+const TURN: Duration = Duration::from_secs(8);
+
 /// Most pages that are kept up to date at once; others stand still.
 const STREAMS: usize = 64;
 
@@ -38,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) inspector: Inspector,
     pub(crate) role_of: RoleOf,
     pub(crate) settings: Settings,
-    pub(crate) lists: Semaphore,
+    lists: Semaphore,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) history: StdMutex<History>,
     looks: Mutex<Looks>,
@@ -94,6 +100,12 @@ impl Shared {
             history: StdMutex::default(),
             looks: Mutex::default(),
         }
+    }
+
+    /// A turn to walk through a list: a few pages do at once, and the others wait for it.
+    pub(crate) async fn list_turn(&self) -> Result<SemaphorePermit<'_>, Problem> {
+        let turn = timeout(TURN, self.lists.acquire()).await;
+        turn.ok().and_then(Result::ok).ok_or_else(Problem::busy)
     }
 
     /// The newest snapshot. All who ask at once wait for the same one.

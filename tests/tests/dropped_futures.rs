@@ -112,6 +112,40 @@ async fn an_enqueue_leaves_a_whole_job_or_none(client: Client) {
     assert!(answered.len() > 5 && !answered.contains(&0), "some were dropped, and some were not: {answered:?}");
 }
 
+/// Callers give up while a server stands still, as those of a web application do. Their batches stay in flight, all that a queue may
+/// have. Whoever comes next waits for one to land.
+#[test]
+fn an_enqueue_behind_batches_of_callers_who_have_gone_is_answered() {
+    let server = Server::start(Kind::Redis);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let client = runtime.block_on(Client::connect(&server.url())).unwrap();
+    runtime.block_on(note::job(0).enqueue(&client)).unwrap();
+    server.pause();
+    let callers = client.clone();
+    let (answered, answer) = std::sync::mpsc::channel();
+    // A thread of its own: if it stands still for ever, the test says so.
+    std::thread::spawn(move || {
+        let gone = async {
+            let mut held: Vec<_> = (1..6).map(|number| Box::pin(note::job(number).enqueue(&callers))).collect();
+            for enqueue in &mut held {
+                assert!(poll_fn(|context| Poll::Ready(enqueue.as_mut().poll(context).is_pending())).await);
+                // The first goes at once: the next one's batch then takes its place.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            // From the first to the last: each that goes makes room for what has gathered.
+            held.drain(..).for_each(drop);
+        };
+        runtime.block_on(gone);
+        let next = note::job(6);
+        let next = runtime.spawn(async move { next.enqueue(&callers).await.map(|_| ()) });
+        drop(answered.send(runtime.block_on(next)));
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    server.resume();
+    let answer = answer.recv_timeout(Duration::from_secs(20)).expect("an enqueue is answered, or refused at its deadline");
+    answer.unwrap().expect("the server goes on");
+}
+
 async fn an_enqueue_of_many_leaves_each_whole_or_not_at_all(client: Client) {
     let mut answered = BTreeSet::new();
     for polls in 0..20_u32 {

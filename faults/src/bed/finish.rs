@@ -42,11 +42,13 @@ impl Bed {
         self.heal().await?;
         let schedules = self.end_schedules().await?;
         let drained_ms = self.drain().await?;
+        let unended = self.producers.iter_mut().filter_map(|producer| (!producer.has_ended()).then_some(())).count();
         self.hear_everybody().await?;
         let end = self.resources();
         let disk_waits = self.place.disk_waits();
         let mut snapshot = snapshot::take(&self.client, &mut self.place).await?;
-        (snapshot.drained_ms, snapshot.base, snapshot.end, snapshot.schedules) = (drained_ms, self.base, end, schedules);
+        (snapshot.drained_ms, snapshot.unended) = (drained_ms, unended);
+        (snapshot.base, snapshot.end, snapshot.schedules) = (self.base, end, schedules);
         // Those that have not drained are stopped where they are: the snapshot has what they hold.
         for worker in 0..self.workers.len() {
             if self.workers[worker].is_alive() {

@@ -36,7 +36,8 @@ fn drains(facts: &Facts<'_>, found: &mut Vec<Finding>) {
         None => {
             let left = facts.snapshot.jobs.iter().filter(|held| ["ready", "active", "scheduled", "retry"].contains(&held.state.as_str()));
             let shown: Vec<_> = left.clone().take(3).map(|held| format!("{} ({})", held.id, held.state)).collect();
-            format!("{} jobs were left after {} ms, such as {}", left.count(), facts.terms.drain_ms, shown.join(", "))
+            let (count, unended, ms) = (left.count(), facts.snapshot.unended, facts.terms.drain_ms);
+            format!("{count} jobs were left after {ms} ms, and {unended} producers had not ended; jobs such as {}", shown.join(", "))
         }
     };
     let about = facts.snapshot.jobs.iter().find(|held| !["dead", "done", "parked"].contains(&held.state.as_str()));

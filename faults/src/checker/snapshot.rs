@@ -19,6 +19,8 @@ pub struct Snapshot {
     pub counters: BTreeMap<String, u64>,
     /// How long it took from the end of all harm until nothing was left to do; `None`: it did not come to an end.
     pub drained_ms: Option<u64>,
+    /// Producers that had not ended when the time for that was over.
+    pub unended: usize,
     /// What was in use before the run.
     pub base: Resources,
     /// What is in use after it.

@@ -225,7 +225,8 @@ impl<'a> Lone<'a> {
         let mut state = sender.lock();
         let is_free = state.flying < FLIGHTS;
         state.flying += usize::from(is_free);
-        is_free.then_some(Lone(sender))
+        // One that is made lands when it is dropped, which takes the lock: it is made only where it departs.
+        is_free.then(|| Lone(sender))
     }
 }
 

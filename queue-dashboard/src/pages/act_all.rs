@@ -66,7 +66,7 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         let title = format!("{change} all {state} jobs?");
         return Ok(whole(shared, viewer, &Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, told: None }));
     }
-    let _permit = shared.lists.acquire().await.map_err(|_| Problem::busy())?;
+    let _turn = shared.list_turn().await?;
     let inspector = shared.inspector.clone().because(form.text::<1024>("reason"));
     let mut changed = 0;
     let ended = steps(&inspector, &queue, change, state, there, &mut changed).await;

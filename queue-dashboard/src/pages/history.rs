@@ -138,7 +138,7 @@ async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Co
     let wanted = params.text::<64>("queue");
     let queue = if known.contains(&wanted) { wanted } else { String::new() };
     let asked: Vec<String> = if queue.is_empty() { known.iter().take(QUEUES).cloned().collect() } else { vec![queue.clone()] };
-    let _permit = shared.lists.acquire().await.map_err(|_| Problem::busy())?;
+    let _turn = shared.list_turn().await?;
     let mut histories = Vec::with_capacity(asked.len());
     for asked in &asked {
         histories.push(shared.inspector.history(asked, span).await?);

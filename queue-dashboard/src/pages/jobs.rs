@@ -180,7 +180,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     } else {
         vec![asked.queue.clone()]
     };
-    let _permit = shared.lists.acquire().await.map_err(|_| Problem::busy())?;
+    let _turn = shared.list_turn().await?;
     let (text, hint) = Text::read(&asked.text);
     let wanted = Wanted { state: asked.state, task: asked.task.clone(), text };
     let found = find(&shared.inspector, &chosen, &asked.from, &wanted, &shared.settings.secrets).await?;

@@ -185,7 +185,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let snapshot = look.snapshot.as_deref();
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let chosen: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
-    let _permit = shared.lists.acquire().await.map_err(|_| Problem::busy())?;
+    let _turn = shared.list_turn().await?;
     let (records, next) = find(shared, &chosen, &from).await?;
     let now = SystemTime::now();
     let asked = |place: Option<&Place>| {
