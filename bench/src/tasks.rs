@@ -98,6 +98,20 @@ pub(crate) async fn unique(n: u64, d: String, counter: Data<Arc<Counter>>) {
     counter.count();
 }
 
+/// Does nothing, in the group of its number.
+#[task(queue = "bench", group = n)]
+pub(crate) async fn grouped(n: u64, d: String, counter: Data<Arc<Counter>>) {
+    std::hint::black_box((n, d));
+    counter.count();
+}
+
+/// Notes when it started, in the group of its number.
+#[task(queue = "bench", group = n)]
+pub(crate) async fn grouped_stamp(n: u64, starts: Data<Arc<Starts>>, counter: Data<Arc<Counter>>) {
+    starts.0.lock().expect("no holder panics").push((n, Instant::now()));
+    counter.count();
+}
+
 /// Does nothing, without a parameter.
 #[task(queue = "bench")]
 pub(crate) async fn nothing(counter: Data<Arc<Counter>>) {

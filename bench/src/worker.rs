@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Error,
-    tasks::{Counter, Lateness, Starts, Ticks, age, due, fails, hundred_bytes, noop, nothing, stamp, ticked, unique},
+    tasks::{
+        Counter, Lateness, Starts, Ticks, age, due, fails, grouped, grouped_stamp, hundred_bytes, noop, nothing, stamp, ticked, unique,
+    },
 };
 
 /// A worker in this process, until it is told to stop.
@@ -45,6 +47,8 @@ impl Running {
             .register::<fails>()
             .register::<unique>()
             .register::<ticked>()
+            .register::<grouped>()
+            .register::<grouped_stamp>()
             .concurrency(concurrency);
         let worker = settings(worker.data(counter.clone()).data(starts.clone()).data(lateness.clone()).data(ticks.clone()));
         let stopped = stop.clone();

@@ -28,6 +28,7 @@ pub(crate) struct Options {
     pub(crate) id: Option<String>,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) unique: Option<Box<UniqueOptions>>,
+    pub(crate) group: Option<String>,
 }
 
 /// What an application has set on a job about its key.
@@ -128,6 +129,16 @@ impl<'a> Draft<'a> {
     /// The unique key that the application gave the job. `None`: that of its task, if it has one.
     pub fn unique_key(&self) -> Option<&str> {
         self.options.unique.as_ref()?.key.as_deref()
+    }
+
+    /// The group that the application gave the job. `None`: that of its task, if it has one.
+    pub fn group(&self) -> Option<&str> {
+        self.options.group.as_deref()
+    }
+
+    /// Gives the job a group, in place of the one that its task makes of the parameters.
+    pub fn set_group(&mut self, group: impl Into<String>) {
+        self.options.group = Some(group.into());
     }
 
     /// The size of the encoded parameters, in bytes.

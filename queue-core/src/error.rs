@@ -62,6 +62,9 @@ pub enum Error {
     /// A given id is taken by a job with another task or payload.
     #[error("job `{0}` exists with another payload; use another id, or cancel that job first")]
     IdConflict(JobAddress),
+    /// As many jobs of the job's group are ready as the rule of the group allows. Nothing was stored.
+    #[error("the group of the job is full in queue `{0}`: try again later, or allow it more with `groups set {0} GROUP --max-size N`")]
+    GroupFull(String),
     /// No worker has ever served the queue, and the client enqueues to [served queues only](crate::Client::served_queues_only). Nothing was stored.
     #[error("no worker has ever served queue `{queue}`{}; nothing was stored", nearest.as_ref().map(|name| format!(": did you mean `{name}`?")).unwrap_or_default())]
     Unserved {
@@ -239,6 +242,7 @@ impl Error {
             Error::Decode { .. } => "decode",
             Error::Refused { .. } => "refused",
             Error::IdConflict(_) => "id_conflict",
+            Error::GroupFull(_) => "group_full",
             Error::Unserved { .. } => "unserved",
             Error::NoSuchJob(_) => "no_such_job",
             Error::NoSuchSchedule(_) => "no_such_schedule",

@@ -140,6 +140,7 @@ mod draft;
 pub mod envelope;
 mod error;
 mod failure;
+mod group;
 #[doc(hidden)]
 pub mod handler;
 #[doc(hidden)]
@@ -185,8 +186,8 @@ pub use queue_macros::task;
 
 #[doc(inline)]
 pub use self::broker::{
-    Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, Hold, JobState,
-    KeyHolder, OnConflict, Priority, QueueStats, UniqueKey,
+    Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName, GroupOrder,
+    GroupRule, Hold, JobState, KeyHolder, OnConflict, Priority, QueueStats, RuleOf, UniqueKey,
     history::{History, HistoryRow, HistorySpan, RunCounts, Times},
 };
 #[doc(inline)]
@@ -201,7 +202,7 @@ pub use self::{
     failure::Failure,
     handler::{DataNeed, Handler},
     inject::Inject,
-    inspector::{AttemptError, Filter, Inspector, JobRecord, Page, Running, UnreadableBy, Walk, WorkerRecord},
+    inspector::{AttemptError, Filter, GroupPage, Inspector, JobRecord, Page, Running, StoredGroup, UnreadableBy, Walk, WorkerRecord},
     io::BoxFuture,
     key::UniqueDef,
     middleware::{Middleware, Next},

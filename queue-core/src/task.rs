@@ -112,6 +112,8 @@ pub struct TaskDef {
     pub on_isolation: OnIsolation,
     /// How its jobs are unique, if they are.
     pub unique: Option<UniqueDef>,
+    /// The parameter that names the group of its jobs, if there is one.
+    pub group: Option<&'static str>,
     /// The schedules that it declares.
     pub schedules: &'static [ScheduleDef],
     /// The payload's parameters, in the order of the function.
@@ -138,6 +140,7 @@ impl TaskDef {
             retention: None,
             on_isolation: OnIsolation::Continue,
             unique: None,
+            group: None,
             schedules: &[],
             params: &[],
             payload_from_json,

@@ -17,8 +17,8 @@ const LAYERS: [(&str, &[&str]); 6] = [
     (
         "a job",
         &[
-            "address", "alarm", "any_json", "codec", "digest", "envelope", "error", "failure", "io", "outcome", "pauses", "pending",
-            "priority", "text", "unique",
+            "address", "alarm", "any_json", "codec", "digest", "envelope", "error", "failure", "group", "io", "outcome", "pauses",
+            "pending", "priority", "text", "unique",
         ],
     ),
     ("a task", &["key", "payload", "task"]),

@@ -73,6 +73,9 @@ fn task(input: &DeriveInput, options: &Options, problems: &mut Problems) -> Opti
     if let Some(unique) = &options.unique {
         unique.check_params(&params, problems);
     }
+    if let Some(group) = &options.group {
+        group.check_params(&params, problems);
+    }
     options.schedules.iter().for_each(|schedule| schedule.check(&params, problems));
     let task_name = problems.take(options.task_name(&input.ident))?;
     problems.finish().ok()?;

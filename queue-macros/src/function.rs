@@ -42,6 +42,9 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     if let Some(unique) = &options.unique {
         unique.check_params(&params, &mut problems);
     }
+    if let Some(group) = &options.group {
+        group.check_params(&params, &mut problems);
+    }
     let written = function.sig.inputs.len();
     // Of a parameter that has a mistake of its own nobody knows whether its value is missing.
     if params.len() == written {

@@ -8,6 +8,7 @@ mod derive;
 mod expand;
 mod fallback;
 mod function;
+mod group;
 mod options;
 mod params;
 mod place;

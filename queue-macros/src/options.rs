@@ -11,9 +11,9 @@ use syn::{
     parse::{Parse, ParseStream, Parser},
 };
 
-use crate::{schedule::Schedule, suggest::nearest, unique::Unique};
+use crate::{group::Group, schedule::Schedule, suggest::nearest, unique::Unique};
 
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "name",
     "queue",
     "max_attempts",
@@ -25,14 +25,18 @@ const KNOWN: [&str; 13] = [
     "alias",
     "on_isolation",
     "unique",
+    "group",
     "schedule",
     "crate",
 ];
 
 /// What other systems call the same thing.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 17] = [
     ("singleton", "unique"),
     ("unique_for", "unique"),
+    ("tenant", "group"),
+    ("partition", "group"),
+    ("concurrency_key", "group"),
     ("cron", "schedule"),
     ("every", "schedule"),
     ("periodic", "schedule"),
@@ -65,6 +69,7 @@ pub(crate) struct Options {
     pub schedules: Vec<Schedule>,
     on_isolation: Option<Ident>,
     pub unique: Option<Unique>,
+    pub group: Option<Group>,
     krate: Option<Path>,
 }
 
@@ -134,6 +139,7 @@ impl Options {
                 self.blocking = Some(key.span());
             }
             "unique" => self.unique = Some(Unique::parse(key, input)?),
+            "group" => self.group = Some(Group::parse(key, input)?),
             "crate" => self.krate = Some(value(key, input, "my_crate::queue_core")?),
             _ => return Err(Error::new(key.span(), unknown(name))),
         }
@@ -180,9 +186,10 @@ impl Options {
         let priority = self.priority.as_ref().map(|name| quote!(def.priority = #core::broker::Priority::#name;));
         let isolation = self.on_isolation.as_ref().map(|name| quote!(def.on_isolation = #core::task::OnIsolation::#name;));
         let unique = self.unique.as_ref().map(|unique| unique.assignment(core));
+        let group = self.group.as_ref().map(Group::assignment);
         let aliases = &self.aliases;
         let aliases = (!aliases.is_empty()).then(|| quote!(def.aliases = &[#(#aliases),*];));
-        quote!(#queue #max_attempts #timeout #retention #backoff #priority #isolation #unique #aliases)
+        quote!(#queue #max_attempts #timeout #retention #backoff #priority #isolation #unique #group #aliases)
     }
 }
 

@@ -234,7 +234,7 @@ fn unknown(name: &str) -> String {
     }
 }
 
-fn unknown_parameter(name: &Ident, params: &[Param]) -> String {
+pub(crate) fn unknown_parameter(name: &Ident, params: &[Param]) -> String {
     let names: Vec<String> = params.iter().filter(|param| param.is_payload()).map(Param::key).collect();
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
     let text = name.unraw().to_string();

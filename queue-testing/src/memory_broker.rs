@@ -40,9 +40,9 @@ use queue_core::{
     alarm::Alarm,
     broker::{
         Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability,
-        DynBroker, Enqueue, Enqueued, Extend, Extended, Hints, Inspect, JobState, KeyHolder, LAST, MAX_ITEMS, OverdueLane, OverdueLanes,
-        QueueStats, Reclaimed, Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage, SetSchedule, StoredJob, StoredPage,
-        SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        DynBroker, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LAST,
+        MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage,
+        SetGroup, SetSchedule, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -345,6 +345,17 @@ impl Inspect for MemoryBroker {
 
     async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
         Ok(self.transition(queue, |model| model.release_key(key)))
+    }
+
+    async fn groups(&self, queue: &str, which: &GroupList) -> Result<GroupPage> {
+        Ok(self.read(queue, |model| model.list_groups(which)))
+    }
+
+    async fn set_group(&self, request: &SetGroup) -> Result<GroupSet> {
+        request.check()?;
+        let set = self.transition(&request.queue, |model| model.set_group(request));
+        self.lock().entry(request.queue.to_string()).or_default().registered = true;
+        set
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

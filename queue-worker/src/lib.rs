@@ -128,6 +128,10 @@ struct AboutTests;
 struct AboutUpgrades;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/groups.md")]
+struct AboutGroups;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/unique.md")]
 struct AboutUniqueJobs;
 

@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use queue_core::{
     HistorySpan, JobId,
     broker::{
-        Audit, Change, Confirm, CrashRule, Durability, DynBroker, Enqueue, Extend, JobState, NewJob, PartyName, ProcessId, Register,
-        ScheduleList, SetSchedule, SweepLimits, Turn, UniqueKey, history::Report,
+        Audit, Change, Confirm, CrashRule, Durability, DynBroker, Enqueue, Extend, GroupList, GroupRule, JobState, NewJob, PartyName,
+        ProcessId, Register, RuleOf, ScheduleList, SetGroup, SetSchedule, SweepLimits, Turn, UniqueKey, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -94,6 +94,9 @@ async fn every_verb_is_counted_by_its_name() {
     broker.due_schedules(QUEUE, 1).await.unwrap();
     broker.set_schedule(&SetSchedule::new(QUEUE, "nobody", 0, None)).await.unwrap();
     broker.change(QUEUE, Change::Delete, None, &[id]).await.unwrap();
+    broker.groups(QUEUE, &GroupList::All { after: None, limit: 1 }).await.unwrap();
+    let rule = GroupRule::default();
+    broker.set_group(&SetGroup::new(QUEUE, RuleOf::Others, rule, rule)).await.unwrap();
     broker.set_paused(QUEUE, false).await.unwrap();
     broker.audit(QUEUE, Audit { repair: false, thorough: true }).await.unwrap();
     broker.audit_queues(false).await.unwrap();

@@ -4,6 +4,7 @@ mod bounds;
 mod cluster;
 mod cost;
 mod enqueue;
+mod groups;
 mod growth;
 mod instructions;
 mod latency;
@@ -26,6 +27,7 @@ pub(crate) fn all() -> Vec<Figure> {
         process::figures(),
         enqueue::figures(),
         unique::figures(),
+        groups::figures(),
         latency::figures(),
         lateness::figures(),
         schedules::figures(),

@@ -21,7 +21,7 @@ use std::{
 
 use fastrand::Rng;
 use queue_core::{
-    Client,
+    Client, RuleOf,
     broker::{Condition, Counter, JobState},
 };
 use queue_tests::proxy::Harm;
@@ -97,6 +97,10 @@ impl Bed {
             folder,
             setup,
         };
+        if let Some((_, cap)) = bed.setup.terms.groups {
+            let cap = u32::try_from(cap).ok();
+            bed.client.inspector().set_group_rule(QUEUE, &RuleOf::Others, |rule| rule.cap = cap).await?;
+        }
         for _ in 0..bed.setup.workers {
             bed.start_worker()?;
         }

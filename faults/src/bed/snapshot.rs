@@ -40,9 +40,18 @@ pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot,
             keys.push(HeldKey { unique, id: holder.id.to_string() });
         }
     }
+    let (mut slots, mut after) = (0, None);
+    loop {
+        let page = inspector.groups(QUEUE, after, 500).await?;
+        slots += page.groups.iter().map(|group| group.active).sum::<u64>();
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
     let counters = counters(&inspector.stats(QUEUE).await?);
     let at_ms = i64::try_from(now_us() / 1000)?;
-    Ok(Snapshot { at_ms, jobs, lanes, keys, counters, ..Snapshot::default() })
+    Ok(Snapshot { at_ms, jobs, lanes, keys, slots, counters, ..Snapshot::default() })
 }
 
 /// The counters of a queue, by name.

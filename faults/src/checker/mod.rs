@@ -12,6 +12,7 @@
 //! | I9 to I11: when a job runs | `times` |
 //! | I12: who holds a unique key | `unique` |
 //! | I13: which ticks of a schedule make a job | `schedules` |
+//! | I15, of groups: how many of each run | `groups` |
 //! | I14, I15: in which order, and how many at once | `order` |
 //! | I25 to I28: that everything goes on afterwards | `recovery` |
 //!
@@ -20,6 +21,7 @@
 mod counts;
 mod existence;
 mod facts;
+mod groups;
 mod invariant;
 mod order;
 mod places;
@@ -74,7 +76,8 @@ impl Verdict {
 pub fn check(records: &[Record], snapshot: &Snapshot, terms: &Terms) -> Verdict {
     let facts = Facts::gather(records, snapshot, terms);
     let mut found = Vec::new();
-    let all = [
+    type Rules = fn(&Facts<'_>, &mut Vec<facts::Finding>);
+    let rules: [Rules; 10] = [
         existence::check,
         places::check,
         tokens::check,
@@ -83,9 +86,10 @@ pub fn check(records: &[Record], snapshot: &Snapshot, terms: &Terms) -> Verdict 
         order::check,
         unique::check,
         schedules::check,
+        groups::check,
         recovery::check,
     ];
-    for rules in all {
+    for rules in rules {
         rules(&facts, &mut found);
     }
     let violations = found

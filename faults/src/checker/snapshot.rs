@@ -15,6 +15,8 @@ pub struct Snapshot {
     pub keys: Vec<HeldKey>,
     /// The schedules, and what their ticks should have been.
     pub schedules: Vec<HeldSchedule>,
+    /// The slots that groups hold.
+    pub slots: u64,
     /// The counters of the queues, added up.
     pub counters: BTreeMap<String, u64>,
     /// How long it took from the end of all harm until nothing was left to do; `None`: it did not come to an end.
@@ -137,6 +139,8 @@ pub struct Terms {
     pub volatile: bool,
     /// Whether the broker's clock is put forward or back: then it does not tell which of two claims came first.
     pub clock_moves: bool,
+    /// How many groups the jobs are of, and how many of each may run at once.
+    pub groups: Option<(u64, usize)>,
     /// How much more of each resource may be in use afterwards.
     pub slack: Resources,
 }
@@ -155,6 +159,7 @@ impl Default for Terms {
             drain_ms: 60_000,
             volatile: false,
             clock_moves: false,
+            groups: None,
             slack: Resources { keys: 16, connections: 4, descriptors: 16, log_bytes: 16 << 20 },
         }
     }

@@ -7,7 +7,7 @@ mod worker;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-pub use self::producer::{Producing, unique_key};
+pub use self::producer::{Producing, group, unique_key};
 
 /// Most unique keys of a run.
 pub const UNIQUE: u64 = 8;
@@ -100,6 +100,8 @@ pub struct Mix {
     pub bytes: usize,
     /// So many unique keys, of which each job has one; 0: none.
     pub unique: u64,
+    /// So many groups, of which each job has the one of its number; 0: none.
+    pub groups: u64,
     /// The failure that buries a job.
     pub max_attempts: u32,
     /// Whether they are sent in bulk.
@@ -119,6 +121,7 @@ impl Default for Mix {
             tomorrow: 0,
             bytes: 200,
             unique: 0,
+            groups: 0,
             max_attempts: 25,
             bulk: false,
         }

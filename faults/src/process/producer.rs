@@ -16,6 +16,11 @@ pub fn unique_key(number: u64) -> String {
     format!("unique-{number}")
 }
 
+/// The group of a job, by its number.
+pub fn group(key: u64, groups: u64) -> u64 {
+    key % groups.max(1)
+}
+
 /// Most jobs of one bulk call.
 const BULK: u64 = 1_000;
 
@@ -87,6 +92,7 @@ struct Draft {
     cancelled: bool,
     tomorrow: bool,
     unique: Option<u64>,
+    group: Option<u64>,
     max_attempts: u32,
 }
 
@@ -121,6 +127,9 @@ impl Draft {
         }
         if let Some(unique) = self.unique {
             job = job.unique_key(unique_key(unique));
+        }
+        if let Some(group) = self.group {
+            job = job.group(format!("group-{group}"));
         }
         if self.given {
             job = job.id(format!("given-{}", self.key));
@@ -159,8 +168,21 @@ impl Caller {
         let (cancelled, tomorrow) = (self.one_in(self.mix.cancelled), self.one_in(self.mix.tomorrow));
         let ms = self.rng.u32(..=self.mix.ms);
         let unique = (self.mix.unique > 0).then(|| self.rng.u64(..self.mix.unique));
+        let group = (self.mix.groups > 0).then(|| group(key, self.mix.groups));
         let delay_ms = if delayed { self.rng.u64(1..1000) } else { 0 };
-        Draft { key, pad, plan: Plan { ms, deed }, delay_ms, given, kept, cancelled, tomorrow, unique, max_attempts: self.mix.max_attempts }
+        Draft {
+            key,
+            pad,
+            plan: Plan { ms, deed },
+            delay_ms,
+            given,
+            kept,
+            cancelled,
+            tomorrow,
+            unique,
+            group,
+            max_attempts: self.mix.max_attempts,
+        }
     }
 
     /// Enqueues one job, and says whether it was stored.

@@ -81,6 +81,15 @@ pub(super) const ROWS: &[Row] = &[
         expect: taken_back,
     },
     Row {
+        number: "M74",
+        name: "workers are killed, while jobs of a few groups, each with a cap, fail, die, are cancelled and come back",
+        grade: Grade::S,
+        columns: EVERY,
+        setup: grouped,
+        harm: |bed| killed(bed, 20),
+        expect: taken_back,
+    },
+    Row {
         number: "M18",
         name: "workers are killed, and their successors have the same host and process number",
         grade: Grade::S,
@@ -107,6 +116,15 @@ fn unique() -> Setup {
         ..Mix::default()
     };
     Setup { workers: 3, jobs: 4_000, mix, ..Setup::default() }
+}
+
+/// Each job has one of a few groups, of which two jobs may run at once.
+fn grouped() -> Setup {
+    let deeds = vec![Deed::Return, Deed::Return, Deed::Return, Deed::Fail(1), Deed::Panic(1), Deed::Snooze(1)];
+    let mix = Mix { ms: 40, deeds, cancelled: 10, cancel_ms: 60, groups: 5, ..Mix::default() };
+    let setup = Setup::default();
+    let terms = Terms { groups: Some((mix.groups, 2)), ..setup.terms };
+    Setup { workers: 3, jobs: 2_000, mix, terms, ..setup }
 }
 
 /// One job in sixty does this.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{PartyName, Priority, Unique};
+use super::{GroupName, PartyName, Priority, Unique};
 use crate::address::JobId;
 
 /// When a job may start.
@@ -36,12 +36,14 @@ pub struct NewJob {
     pub digest: u64,
     /// Its key, if it is to be the only one of its kind.
     pub unique: Option<Box<Unique>>,
+    /// Its group, if it has one.
+    pub group: Option<GroupName>,
 }
 
 impl NewJob {
     /// A job that may start now, at normal priority.
     pub fn new(id: JobId, envelope: Vec<u8>) -> Self {
-        NewJob { id, envelope, due: Due::Now, priority: Priority::Normal, digest: 0, unique: None }
+        NewJob { id, envelope, due: Due::Now, priority: Priority::Normal, digest: 0, unique: None, group: None }
     }
 }
 
@@ -84,6 +86,8 @@ pub enum Enqueued {
     Replaced(JobId),
     /// This job, which is the new one unless one waits already, is `held`, with the newest payload, until its key is free.
     Buffered(JobId),
+    /// It is not stored: so many jobs of its group are ready that its rule allows no more.
+    GroupFull,
 }
 
 impl Enqueued {

@@ -5,8 +5,8 @@ use std::{fmt, str::FromStr, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    Audit, BuryReason, Change, Changed, Damage, KeyHolder, Priority, QueueStats, ScheduleList, SchedulePage, UniqueKey, WorkerRecord,
-    failed_releases,
+    Audit, BuryReason, Change, Changed, Damage, GroupList, GroupName, GroupPage, GroupSet, KeyHolder, Priority, QueueStats, ScheduleList,
+    SchedulePage, SetGroup, UniqueKey, WorkerRecord, failed_releases,
     history::{History, HistorySpan},
     stored_release,
 };
@@ -148,6 +148,8 @@ pub struct StoredJob {
     pub note: Option<String>,
     /// The key with which it was enqueued, whether it holds it or not.
     pub unique: Option<UniqueKey>,
+    /// Its group, if it has one.
+    pub group: Option<GroupName>,
     /// Which releases could not read it, while it is `parked` for that.
     pub unreadable: Option<Unreadable>,
 }
@@ -180,6 +182,7 @@ impl StoredJob {
             note: None,
             unreadable: None,
             unique: None,
+            group: None,
         }
     }
 
@@ -275,6 +278,16 @@ pub trait Inspect: Send + Sync {
     /// Takes a key from whoever holds it, and says who that was. The job that held the key goes on. The job that is `held` for the key gets it, and
     /// may start.
     async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
+
+    /// Groups of a queue, with their rules.
+    async fn groups(&self, queue: &str, which: &GroupList) -> Result<GroupPage>;
+
+    /// Sets the rule of a group, of all groups, or of plain jobs, if it is the one that was read. It holds from the next claim on: a smaller cap stops
+    /// no job that runs. A rule that is removed takes no job with it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a rule that cannot be, and for one more than the [most](super::GROUP_RULES) of a queue; `BrokerFull`.
+    async fn set_group(&self, request: &SetGroup) -> Result<GroupSet>;
 
     /// Stops or resumes claiming from a queue; enqueues and endings continue.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;

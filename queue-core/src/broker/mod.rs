@@ -30,6 +30,7 @@ mod condition;
 mod delegate;
 mod durability;
 mod enqueue;
+mod group;
 mod hints;
 #[doc(hidden)]
 pub mod history;
@@ -49,11 +50,11 @@ use async_trait::async_trait;
 pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
-    audit::*, change::*, condition::*, durability::*, enqueue::*, hints::*, inspect::*, lease::*, party::*, schedule::*, stats::*,
-    sweep::*, turn::*, worker::*,
+    audit::*, change::*, condition::*, durability::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, party::*, schedule::*,
+    stats::*, sweep::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
-pub use crate::{priority::Priority, unique::*};
+pub use crate::{group::*, priority::Priority, unique::*};
 
 /// Longest delay, retention, expiry or timeout: a hundred years.
 pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);

@@ -16,11 +16,11 @@ use super::{
 };
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{Due, Hold, LONGEST, NewJob, OnConflict, Priority},
+    broker::{Due, GroupName, Hold, LONGEST, NewJob, OnConflict, Priority},
     draft::{Draft, EnqueueStack, Options},
     envelope::Envelope,
     error::{Error, Result},
-    key::UniqueDef,
+    key::{self, UniqueDef},
     payload::PayloadWriter,
     task::{DEFAULT_QUEUE, Task, TaskDef, TaskOutput},
 };
@@ -106,6 +106,13 @@ macro_rules! setters {
             self
         }
 
+        /// Puts the job into a group, of 1 to 256 bytes: a tenant, a user, an account. The groups of a queue are served in turn, and the jobs of one in
+        /// the order in which they came. It goes before the group that `#[task(group = ..)]` makes of a parameter.
+        pub fn group(mut self, group: impl Into<String>) -> Self {
+            self.options.group = Some(group.into());
+            self
+        }
+
         /// Adds a header, which the handler reads with `ctx.header(name)`.
         pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
             self.options.headers.insert(name.into(), value.into());
@@ -182,7 +189,14 @@ impl<T: Task> Job<T> {
             return Err(Error::invalid("unique_key", task.name, way_out));
         }
         options.priority = options.priority.or(Some(task.priority));
-        Ok(RawJob { task: task.name.to_owned(), default_queue: task.queue.to_owned(), payload: self.payload?, unique: None, options })
+        Ok(RawJob {
+            task: task.name.to_owned(),
+            default_queue: task.queue.to_owned(),
+            payload: self.payload?,
+            unique: None,
+            group: task.group,
+            options,
+        })
     }
 
     pub(super) fn prepare(self, task: &'static TaskDef, on_enqueue: &EnqueueStack) -> Result<Prepared> {
@@ -204,24 +218,33 @@ pub struct RawJob {
     default_queue: String,
     payload: Vec<u8>,
     unique: Option<UniqueDef>,
+    /// The parameter that names its group.
+    group: Option<&'static str>,
     options: Options,
 }
 
 impl RawJob {
-    /// A job with this payload: a MessagePack map by parameter name. It has no key unless [`unique_key`](Self::unique_key) gives it one: only
-    /// [`from_json`](Self::from_json) knows what its task declares.
+    /// A job with this payload: a MessagePack map by parameter name. It has no key and no group unless
+    /// [`unique_key`](Self::unique_key) and [`group`](Self::group) give it one: only [`from_json`](Self::from_json) knows what its task declares.
     pub fn new(task: impl Into<String>, payload: Vec<u8>) -> Self {
-        RawJob { task: task.into(), default_queue: DEFAULT_QUEUE.to_owned(), payload, unique: None, options: Options::default() }
+        RawJob {
+            task: task.into(),
+            default_queue: DEFAULT_QUEUE.to_owned(),
+            payload,
+            unique: None,
+            group: None,
+            options: Options::default(),
+        }
     }
 
-    /// A job of a known task, with the queue, priority and key of its definition, from a JSON object with its parameters.
+    /// A job of a known task, with the queue, priority, key and group of its definition, from a JSON object with its parameters.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the parameter that does not fit.
     pub fn from_json(task: &'static TaskDef, json: &str) -> Result<Self> {
         let mut job = RawJob::new(task.name, (task.payload_from_json)(json)?).priority(task.priority);
         task.queue.clone_into(&mut job.default_queue);
-        job.unique = task.unique;
+        (job.unique, job.group) = (task.unique, task.group);
         Ok(job)
     }
 
@@ -237,10 +260,11 @@ impl RawJob {
         self.options.queue.as_deref().unwrap_or(&self.default_queue)
     }
 
-    /// A job of a known task, with the queue and priority of its definition, and with these encoded parameters.
+    /// A job of a known task, with the queue, priority and group of its definition, and with these encoded parameters.
     pub(crate) fn of_task(task: &'static TaskDef, payload: Vec<u8>) -> Self {
         let mut job = RawJob::new(task.name, payload).priority(task.priority);
         task.queue.clone_into(&mut job.default_queue);
+        job.group = task.group;
         job
     }
 
@@ -266,7 +290,8 @@ impl RawJob {
         if !matches!(self.payload.first(), Some(0x80..=0x8f | 0xde | 0xdf)) {
             return Err(encode("it is not a MessagePack map by parameter name".to_owned()));
         }
-        let known = Known { task: &self.task, queue: &self.default_queue, priority: Priority::Normal, unique: self.unique };
+        let known =
+            Known { task: &self.task, queue: &self.default_queue, priority: Priority::Normal, unique: self.unique, group: self.group };
         prepare(&known, &self.payload, self.options, on_enqueue)
     }
 }
@@ -286,22 +311,28 @@ struct Known<'a> {
     queue: &'a str,
     priority: Priority,
     unique: Option<UniqueDef>,
+    group: Option<&'static str>,
 }
 
 impl Known<'static> {
     fn of(task: &TaskDef) -> Self {
-        Known { task: task.name, queue: task.queue, priority: task.priority, unique: task.unique }
+        Known { task: task.name, queue: task.queue, priority: task.priority, unique: task.unique, group: task.group }
     }
 }
 
 fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, on_enqueue: &EnqueueStack) -> Result<Prepared> {
-    let &Known { task, queue, priority, unique } = known;
+    let &Known { task, queue, priority, unique, group } = known;
     if !on_enqueue.is_empty() {
         on_enqueue.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?;
     }
     #[cfg(feature = "otel")]
     crate::observe::otel::inject(&mut options.headers);
     let unique = unique::of(task, unique, payload, &mut options)?;
+    let group = match (&options.group, group) {
+        (Some(group), _) => Some(GroupName::new(group)?),
+        (None, Some(parameter)) => key::group_of_payload(task, parameter, payload)?,
+        (None, None) => None,
+    };
     let queue = options.queue.as_deref().unwrap_or(queue);
     check_name("queue", queue)?;
     let id = options.id.as_deref().map_or_else(|| Ok(JobId::make()), JobId::given)?;
@@ -340,7 +371,7 @@ fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, on_enqueue: 
     });
     let mut job = NewJob::new(id, envelope.encode()?);
     job.due = due;
-    job.unique = unique;
+    (job.unique, job.group) = (unique, group);
     job.priority = options.priority.unwrap_or(priority);
     if job.id.is_given() {
         job.digest = envelope.digest();

@@ -67,6 +67,7 @@ impl Answer {
                 address.id = id;
                 Stored::Buffered
             }
+            Enqueued::GroupFull => return Err(Error::GroupFull(address.queue.to_string())),
         };
         Ok((address, stored, self.confirmed))
     }

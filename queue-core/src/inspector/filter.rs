@@ -30,6 +30,7 @@ use crate::{
 /// | `payload` | the parameters as JSON |
 /// | `host`, `release` | of the worker that runs it |
 /// | `unique` | its unique key, as text or as 32 hexadecimal digits |
+/// | `group` | its group |
 /// | `header.NAME` | the header of this name |
 /// | `older=2d`, `newer=1h` | it ended, or if it has not ended it was enqueued, more or less than this long ago |
 ///
@@ -69,6 +70,7 @@ enum Field {
     Host,
     Release,
     Unique,
+    Group,
     Header(String),
 }
 
@@ -83,7 +85,7 @@ enum How {
 /// Longest filter, in bytes.
 const LONGEST: usize = 1024;
 
-const FIELDS: [(&str, Field); 12] = [
+const FIELDS: [(&str, Field); 13] = [
     ("task", Field::Task),
     ("state", Field::State),
     ("queue", Field::Queue),
@@ -96,6 +98,7 @@ const FIELDS: [(&str, Field); 12] = [
     ("host", Field::Host),
     ("release", Field::Release),
     ("unique", Field::Unique),
+    ("group", Field::Group),
 ];
 
 impl Filter {
@@ -162,6 +165,7 @@ impl Field {
             Field::Host => running.map_or_else(String::new, |running| running.host.clone()),
             Field::Release => running.map_or_else(String::new, |running| running.release.clone()),
             Field::Unique => job.unique_key.clone().unwrap_or_default(),
+            Field::Group => job.group.as_ref().map_or_else(String::new, ToString::to_string),
             Field::Header(name) => job.headers.get(name).cloned().unwrap_or_default(),
         }
     }

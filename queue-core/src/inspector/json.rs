@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{AttemptError, JobRecord, Running, UnreadableBy};
 use crate::{
     address::JobAddress,
-    broker::{BuryReason, JobState, Priority, ProcessId, WorkerRecord},
+    broker::{BuryReason, GroupName, JobState, Priority, ProcessId, WorkerRecord},
     error::Error,
 };
 
@@ -43,6 +43,7 @@ struct Json<'a> {
     note: Option<&'a str>,
     unique_key: Option<&'a str>,
     unique: Option<String>,
+    group: Option<&'a str>,
     errors: &'a [AttemptError],
     payload: Option<Value>,
     unreadable: Option<&'a UnreadableBy>,
@@ -79,6 +80,7 @@ impl Serialize for JobRecord {
             note: self.note.as_deref(),
             unique_key: self.unique_key.as_deref(),
             unique: self.unique.map(|key| key.to_string()),
+            group: self.group.as_ref().map(GroupName::as_str),
             errors: &self.errors,
             payload: payload.ok(),
             bytes: undecodable.is_some().then(|| self.stored().iter().map(|byte| format!("{byte:02x}")).collect()),
@@ -259,7 +261,7 @@ mod tests {
                 "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "max_attempts": 3,
                 "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "size": size, "tag": null, "running": null,
                 "reason": "failed",
-                "note": null, "unique_key": null, "unique": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
+                "note": null, "unique_key": null, "unique": null, "group": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
                 "payload": {"order_id": 17, "note": "pay"}, "unreadable": null, "undecodable": null, "bytes": null, "result": null,
             })
         );

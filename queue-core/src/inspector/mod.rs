@@ -3,6 +3,7 @@
 
 mod change;
 mod filter;
+mod groups;
 mod json;
 mod record;
 mod walk;
@@ -14,7 +15,7 @@ pub use self::{
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
     walk::Walk,
 };
-pub use crate::broker::WorkerRecord;
+pub use crate::broker::{GroupPage, StoredGroup, WorkerRecord};
 
 use std::{sync::Arc, time::Duration};
 

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     address::JobAddress,
-    broker::{BuryReason, Failure, JobState, Priority, ProcessId, StoredJob, StoredPage, UniqueKey, Unreadable, WorkerRecord},
+    broker::{BuryReason, Failure, GroupName, JobState, Priority, ProcessId, StoredJob, StoredPage, UniqueKey, Unreadable, WorkerRecord},
     codec,
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
@@ -91,6 +91,8 @@ pub struct JobRecord {
     pub unique_key: Option<String>,
     /// The same as the broker has it.
     pub unique: Option<UniqueKey>,
+    /// Its group, if it has one.
+    pub group: Option<GroupName>,
     /// The errors of its last failed attempts, oldest first, at most 10. A list has the last one alone, and the first 512 bytes of it.
     pub errors: Vec<AttemptError>,
     /// Which releases could not read its parameters, if it is parked for that.
@@ -139,6 +141,7 @@ impl JobRecord {
             unreadable: job.unreadable.map(|unreadable| UnreadableBy::new(unreadable, &job.failures)),
             unique_key: job.unique.map(|key| key.to_string()),
             unique: job.unique,
+            group: job.group,
             errors: job.failures.into_iter().map(AttemptError::new).collect(),
             undecodable: None,
             stored: job.envelope,

@@ -3,7 +3,7 @@
 //!
 //! | kind | type | holds |
 //! |---|---|---|
-//! | `meta` | hash | `schema`, `bits`, `due`, `paused`, `claim`, `registrations` |
+//! | `meta` | hash | `schema`, `bits`, `due`, `paused`, `claim`, `registrations`; of groups `virtual`, `plain`, `line_head`, `line_tail` |
 //! | `jobs` | hash | id → envelope, of every job in whatever state |
 //! | `ready:0` … `ready:3` | list | ids that may start now, by priority |
 //! | `suspect` | list | ids that may start now, of jobs with crashes |
@@ -22,6 +22,12 @@
 //! | `unique` | hash | key → id of who holds it, `@UNTIL:TERM:id` if it is for a time |
 //! | `held` | hash | key → `DUE:id` of who waits for it |
 //! | `within` | sorted set | keys that are held for a time, by its end |
+//! | `grouped` | hash | id → its place in `line`, and its group |
+//! | `line` | sorted set | jobs of groups that may start now, by their bytes: group, digit, chain, number, id |
+//! | `turns`, `rested` | sorted set | groups that may be served, and those that may not, by their virtual start |
+//! | `holders` | sorted set | group, zero and id of each job that runs and has a group |
+//! | `rules` | hash | group, `*` for all or `-` for plain jobs → its rule |
+//! | `front` | hash | ordered group → id of who holds its line |
 //! | `lanes` | hash | lane → sequence and last answer |
 //! | `leases` | sorted set | lanes by deadline |
 //! | `terms` | sorted set | lanes by the length of their lease |
@@ -78,6 +84,13 @@ pub(in crate::redis) enum Kind {
     Unique,
     Held,
     Within,
+    Grouped,
+    Line,
+    Turns,
+    Rested,
+    Holders,
+    Rules,
+    Front,
     Lanes,
     Leases,
     Terms,
@@ -135,6 +148,13 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Unique,
     Kind::Held,
     Kind::Within,
+    Kind::Grouped,
+    Kind::Line,
+    Kind::Turns,
+    Kind::Rested,
+    Kind::Holders,
+    Kind::Rules,
+    Kind::Front,
     Kind::Lanes,
     Kind::Leases,
     Kind::Terms,
@@ -190,6 +210,13 @@ impl Kind {
             Kind::Unique => "unique",
             Kind::Held => "held",
             Kind::Within => "within",
+            Kind::Grouped => "grouped",
+            Kind::Line => "line",
+            Kind::Turns => "turns",
+            Kind::Rested => "rested",
+            Kind::Holders => "holders",
+            Kind::Rules => "rules",
+            Kind::Front => "front",
             Kind::Lanes => "lanes",
             Kind::Leases => "leases",
             Kind::Terms => "terms",
@@ -240,6 +267,10 @@ impl Kind {
             | Kind::Terms
             | Kind::Seen
             | Kind::Within
+            | Kind::Line
+            | Kind::Turns
+            | Kind::Rested
+            | Kind::Holders
             | Kind::Ticks
             | Kind::Backfilled
             | Kind::Watched => "zset",
@@ -261,6 +292,9 @@ impl Kind {
             | Kind::Keyed
             | Kind::Unique
             | Kind::Held
+            | Kind::Grouped
+            | Kind::Rules
+            | Kind::Front
             | Kind::Lanes
             | Kind::Knows
             | Kind::Workers
@@ -359,29 +393,4 @@ pub(in crate::redis) fn tag_of(queue: &str) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_what_is_stored_by_every_version_of_this_schema() {
-        let keys = Keys::new("queue");
-        assert_eq!(keys.of("mail", Kind::Jobs), "queue:{mail}:jobs");
-        assert_eq!(keys.of("mail", Kind::Ready2), "queue:{mail}:ready:2");
-        assert_eq!(keys.queues(), "queue:queues");
-        assert_eq!(keys.beside_queues("1"), "queue:aside:{queue:queues}:1");
-        assert_eq!(keys.queue_of_channel("queue:{mail}:hint").as_deref(), Some("mail"));
-        assert_eq!(keys.queue_of_channel("other:{mail}:hint"), None);
-    }
-
-    #[test]
-    fn queues_of_one_tag_share_a_slot_and_no_key() {
-        let keys = Keys::new("queue");
-        let (billing, topic) = (keys.of("billing@orders", Kind::Jobs), keys.of("orders", Kind::Jobs));
-        assert_eq!((billing.as_str(), topic.as_str()), ("queue:{orders}@billing:jobs", "queue:{orders}:jobs"));
-        assert_eq!((tag_of("billing@orders"), tag_of("orders")), ("orders", "orders"));
-        for queue in ["orders", "billing@orders"] {
-            assert_eq!(keys.queue_of_channel(&keys.of(queue, Kind::Hint)).as_deref(), Some(queue));
-        }
-        assert_eq!(keys.queue_of_channel("queue:{orders}billing:hint"), None);
-    }
-}
+mod tests;

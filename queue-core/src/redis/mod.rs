@@ -11,6 +11,7 @@ pub(crate) mod __fuzz;
 mod audit;
 mod connection;
 mod enqueue;
+mod groups;
 mod history;
 mod keys;
 mod lease;
@@ -42,9 +43,9 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability, Enqueue,
-        Enqueued, Extend, Extended, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
-        Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage, SetSchedule, StoredJob, StoredPage, SweepLimits, Swept, Turn,
-        TurnAnswer, UniqueKey, WorkerRecord,
+        Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane,
+        OverdueLanes, QueueStats, Reclaimed, Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage, SetGroup, SetSchedule,
+        StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report},
         sealed,
     },
@@ -289,6 +290,14 @@ impl Inspect for RedisBroker {
 
     async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
         misfits::audit_registry(self, repair).await
+    }
+
+    async fn groups(&self, queue: &str, which: &GroupList) -> Result<GroupPage> {
+        groups::list(self, queue, which).await
+    }
+
+    async fn set_group(&self, request: &SetGroup) -> Result<GroupSet> {
+        groups::set(self, request).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

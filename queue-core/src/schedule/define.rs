@@ -178,6 +178,7 @@ impl Schedule {
         let body = ScheduleBody {
             envelope: envelope.encode()?,
             priority: job.priority.number(),
+            group: job.group.as_ref().map(ToString::to_string),
             expires_ms,
             overlap: self.overlap.name().to_owned(),
             catch_up: self.catch_up.to_string(),

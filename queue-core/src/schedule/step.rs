@@ -6,7 +6,7 @@ use queue_calendar::Overlap;
 use super::rules::ReadRules;
 use crate::{
     address::JobId,
-    broker::{NewJob, Priority, ScheduleBody, ScheduleEvent, ScheduleState, TickJob},
+    broker::{GroupName, NewJob, Priority, ScheduleBody, ScheduleEvent, ScheduleState, TickJob},
     envelope::Envelope,
     error::Result,
 };
@@ -133,5 +133,6 @@ pub(super) fn job(of: Of<'_>, id: JobId, tick_ms: i64, now_ms: i64) -> Result<Ne
     envelope.expires_ms = of.body.expires_ms.map(|after| now_ms.saturating_add(i64::try_from(after).unwrap_or(i64::MAX)));
     let mut job = NewJob::new(id, envelope.encode()?);
     job.priority = Priority::from_number(of.body.priority).unwrap_or_default();
+    job.group = of.body.group.as_deref().and_then(|group| GroupName::new(group).ok());
     Ok(job)
 }

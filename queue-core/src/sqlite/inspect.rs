@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 
-use super::{SqliteBroker, audit, bounded, connection::operation::Commit, history, people, schedule};
+use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups, history, people, schedule};
 use crate::{
     address::{JobId, check_name},
     broker::{
-        Audit, Change, Changed, Damage, Inspect, JobState, KeyHolder, MAX_ITEMS, QueueStats, ScheduleList, SchedulePage, StoredJob,
-        StoredPage, UniqueKey, WorkerRecord,
+        Audit, Change, Changed, Damage, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder, MAX_ITEMS, QueueStats, ScheduleList,
+        SchedulePage, SetGroup, StoredJob, StoredPage, UniqueKey, WorkerRecord,
         history::{History, HistorySpan},
     },
     error::Result,
@@ -70,6 +70,15 @@ impl Inspect for SqliteBroker {
         check_name("queue", queue)?;
         let (queue, database) = (queue.to_owned(), if how.repair { self.writer() } else { self.reader() });
         database.call(Commit::Soon, move |tx| audit::audit(tx, &queue, how)).await
+    }
+
+    async fn groups(&self, queue: &str, which: &GroupList) -> Result<GroupPage> {
+        let (queue, which) = (queue.to_owned(), which.clone());
+        self.reader().call(Commit::Soon, move |tx| groups::list(tx, &queue, &which)).await
+    }
+
+    async fn set_group(&self, request: &SetGroup) -> Result<GroupSet> {
+        groups::change(self.writer(), request).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

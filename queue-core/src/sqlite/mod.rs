@@ -1,31 +1,23 @@
 //! The embedded default: a SQLite file that several processes of one machine share.
 //!
-//! One writer thread per process owns the connection that writes, and commits together what gathered while the
-//! last commit ran: `BEGIN IMMEDIATE`, write-ahead log, `synchronous=FULL`. Reading has a thread and snapshots of its own.
-//! A doorbell wakes the other processes within milliseconds. The states and transitions are those of Redis,
-//! in the same order; the tables are described in `schema`.
-
-mod connection;
-mod doors;
-
-mod enqueue;
-mod turn;
-
-mod lease;
-
-mod inspect;
-mod people;
-
-mod history;
-
-mod schedule;
+//! One writer thread per process owns the connection that writes, and commits together what gathered while the last commit ran: `BEGIN
+//! IMMEDIATE`, write-ahead log, `synchronous=FULL`. Reading has a thread and snapshots of its own. A doorbell wakes the other processes within
+//! milliseconds. The states and transitions are those of Redis, in the same order; the tables are described in `schema`.
 
 mod audit;
-
 mod backup;
-
+mod connection;
+mod doors;
+mod enqueue;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzzed;
+mod groups;
+mod history;
+mod inspect;
+mod lease;
+mod people;
+mod schedule;
+mod turn;
 
 use std::{
     fmt,

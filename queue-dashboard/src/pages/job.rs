@@ -174,6 +174,7 @@ fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
         ("Kept when done", job.retention.map(span)),
         ("Expires", job.expires_at.map(|time| Moment::new(time, SystemTime::now()).exact)),
         // Its text is made of parameters, which may be secrets here.
+        ("Group", job.group.as_ref().map(ToString::to_string)),
         ("Unique key", job.unique.map(|key| key.to_string())),
         ("Size", Some(bytes(job.size() as u64))),
     ];

@@ -31,6 +31,33 @@ macro_rules! __conformance_cases {
                 an_answer_is_bounded_in_bytes
                 a_job_over_the_bound_of_bytes_travels_alone
                 an_envelope_comes_back_byte_for_byte;
+            groups:
+                groups_are_served_in_turn
+                one_claim_takes_from_groups_in_turn
+                a_group_is_served_by_its_weight
+                a_group_that_comes_back_at_once_gains_nothing
+                a_priority_orders_inside_its_group
+                plain_jobs_have_their_share
+                a_full_group_holds_up_no_other
+                a_slot_is_given_back_whatever_way_a_run_ends
+                a_job_comes_back_to_its_group
+                a_cancelled_job_leaves_the_line_of_its_group
+                a_paused_group_waits
+                a_changed_cap_holds_from_the_next_claim_on
+                the_rule_of_all_groups_holds_for_each
+                a_group_that_is_full_of_waiting_jobs_refuses_more
+                a_rule_that_was_changed_meanwhile_is_stale
+                groups_are_listed_by_page;
+            lines:
+                an_ordered_group_runs_one_job_at_a_time
+                a_job_that_waits_for_its_retry_holds_the_line
+                the_end_of_a_job_frees_the_line
+                a_job_that_waits_for_its_retry_lets_the_next_pass_if_asked
+                a_suspect_waits_for_its_group
+                a_suspect_holds_the_line
+                a_parked_job_waits_for_its_group
+                a_job_with_a_key_stands_in_the_line_of_its_group
+                a_replay_takes_no_second_slot;
             unreadables:
                 an_unreadable_job_is_offered_once_to_each_other_release
                 many_unreadable_jobs_are_told_apart

@@ -59,6 +59,9 @@ impl Model {
                 return answer;
             }
         }
+        if self.is_full(new) {
+            return Enqueued::GroupFull;
+        }
         self.arrive(new, at);
         self.take_key(&new.id);
         Enqueued::Stored

@@ -29,7 +29,12 @@ use queue_core::{
 };
 
 pub use self::doors::{Job, JobKey, Jobs, Place, Ready};
-use self::{doors::Held, enqueue::Producer, lease::Lane, schedule::Schedules};
+use self::{
+    doors::{Groups, Held},
+    enqueue::Producer,
+    lease::Lane,
+    schedule::Schedules,
+};
 
 /// A queue.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +45,8 @@ pub struct Model {
     pub jobs: Jobs,
     /// The order of those that wait for a free slot.
     pub ready: Ready,
+    /// The groups, and their lines.
+    pub groups: Groups,
     /// What was counted since the queue exists.
     pub counters: BTreeMap<&'static str, u64>,
     lanes: BTreeMap<PartyName, Lane>,
@@ -144,7 +151,7 @@ impl Model {
     /// The ids in a state, in the order in which they are served, are due or have ended.
     pub fn ids(&self, state: JobState) -> Vec<JobId> {
         if state == JobState::Ready {
-            return self.ready.page(0).cloned().collect();
+            return self.ready.page(0).chain(self.groups.page()).cloned().collect();
         }
         let mut found: Vec<_> = self.jobs.iter().filter(|(_, job)| job.place().state() == state).collect();
         found.sort_by_key(|(_, job)| job.place().order());

@@ -100,7 +100,7 @@ impl Model {
     /// Depth and counters.
     pub fn stats(&self) -> QueueStats {
         let mut stats = QueueStats::default();
-        stats.set_count(JobState::Ready, self.ready.depth() as u64);
+        stats.set_count(JobState::Ready, (self.ready.depth() + self.groups.depth()) as u64);
         for job in self.jobs.values().filter(|job| *job.place() != Place::Ready) {
             let state = job.place().state();
             stats.set_count(state, stats.count(state) + 1);

@@ -12,7 +12,7 @@ use queue_core::{
 
 use super::{
     Model, Place, Seen,
-    doors::{Admitted, Back, By, End, Room},
+    doors::{Admitted, Back, By, End, Picks, Room},
     enqueue::forgotten,
 };
 
@@ -171,9 +171,11 @@ impl Model {
         for state in [JobState::Scheduled, JobState::Retry] {
             let due: Vec<JobId> =
                 self.ids(state).into_iter().filter(|id| self.jobs[id].place().at() <= Some(self.now)).take(DUE_ITEMS).collect();
-            for id in &due {
+            // What comes back to the head does so in the order of the times as well.
+            let (first, last): (Vec<&JobId>, Vec<&JobId>) = due.iter().partition(|id| state == JobState::Retry && self.comes_first(id));
+            for (id, how) in last.into_iter().map(|id| (id, Back::Tail)).chain(first.into_iter().rev().map(|id| (id, Back::Head))) {
                 let out = self.leave(id);
-                self.back(out, Back::Tail);
+                self.back(out, how);
             }
         }
     }
@@ -187,6 +189,14 @@ impl Model {
             for name in names {
                 let is_parked = |place: &Place| matches!(place, Place::Parked(under) if *under == name);
                 let parked: Vec<JobId> = self.jobs.iter().filter(|(_, job)| is_parked(job.place())).map(|(id, _)| id.clone()).collect();
+                // A job of a group waits for the turn of its group.
+                let (grouped, parked): (Vec<JobId>, Vec<JobId>) = parked.into_iter().partition(|id| self.jobs[id].group.is_some());
+                let fits = |id: &&JobId| room.suspects() || self.jobs[*id].crashes == 0;
+                let grouped: Vec<&JobId> = grouped.iter().filter(fits).take(room.jobs()).collect();
+                for id in grouped.into_iter().rev() {
+                    let out = self.leave(id);
+                    self.back(out, Back::Head);
+                }
                 self.admit_first(parked, usize::MAX, &mut room, seen);
             }
         }
@@ -198,9 +208,26 @@ impl Model {
             let line = near(self.ready.suspects(), &room);
             self.admit_first(line, 1, &mut room, seen);
         }
+        if room.suspects()
+            && let Some(suspect) = self.next_suspect()
+            && self.admit(&suspect, &mut room) == Admitted::Taken
+        {
+            self.served_suspect(&suspect);
+        }
+        let picks = if self.groups.waits() { self.choose(room.jobs()) } else { Picks::all_plain(usize::MAX) };
+        let mut plain = picks.plain_jobs();
         for priority in 0..self.ready.priorities().len() {
             let line = near(&self.ready.priorities()[priority], &room);
-            self.admit_first(line, usize::MAX, &mut room, seen);
+            let before = room.jobs();
+            self.admit_first(line, plain, &mut room, seen);
+            plain -= before - room.jobs();
+        }
+        self.served_plain(&picks, picks.plain_jobs() - plain);
+        for pick in &picks.grouped {
+            if self.admit(&pick.id, &mut room) != Admitted::Taken {
+                break;
+            }
+            self.served(pick);
         }
         let taken = room.taken();
         match seen {
@@ -236,8 +263,8 @@ impl Model {
     fn outlook(&self) -> TurnAnswer {
         let mut answer = TurnAnswer::default();
         (answer.now_ms, answer.paused) = (self.now, self.paused);
-        answer.suspects = !self.paused && !self.ready.suspects().is_empty();
-        answer.more = !self.paused && self.ready.priorities().iter().any(|line| !line.is_empty());
+        answer.suspects = !self.paused && (!self.ready.suspects().is_empty() || self.next_suspect().is_some());
+        answer.more = !self.paused && (self.ready.priorities().iter().any(|line| !line.is_empty()) || self.groups_wait());
         let waiting = self.jobs.values().filter(|job| matches!(job.place(), Place::Scheduled(_) | Place::Retry(_)));
         let due = waiting.filter_map(|job| job.place().at()).min();
         answer.next_due = due.map(|due| Duration::from_millis(u64::try_from(due - self.now).unwrap_or(0)));

@@ -12,7 +12,7 @@ use clap::{
 };
 use queue_core::broker::{JobState, Priority};
 
-use super::{jobs::JobsCommand, schedules::SchedulesCommand};
+use super::{groups::GroupsCommand, jobs::JobsCommand, schedules::SchedulesCommand};
 
 /// Run background jobs, and administer them.
 #[derive(Debug, Parser)]
@@ -99,6 +99,15 @@ Exit codes:
         #[command(subcommand)]
         command: QueuesCommand,
     },
+    /// List groups, and set their weight, cap and order; stop or resume claims of one
+    #[command(after_help = "Examples:
+  {bin} groups list mail
+  {bin} groups set mail acme --weight 3 --cap 10
+  {bin} groups pause mail acme")]
+    Groups {
+        #[command(subcommand)]
+        command: GroupsCommand,
+    },
     /// Copy a SQLite database into a new file, while workers and applications use it
     #[cfg(feature = "sqlite")]
     #[command(after_help = super::backup::HELP)]
@@ -169,6 +178,9 @@ pub(super) struct EnqueueArgs {
     /// Give the job this unique key, instead of the one that its task makes of the parameters: while another job holds the key, no second one is stored
     #[arg(long, value_name = "KEY")]
     pub(super) unique_key: Option<String>,
+    /// Put the job into this group, instead of the one that its task makes of a parameter
+    #[arg(long, value_name = "GROUP")]
+    pub(super) group: Option<String>,
     /// Start the job before waiting jobs of lower priority
     #[arg(long, value_parser = priority_parser())]
     pub(super) priority: Option<Priority>,

@@ -61,6 +61,9 @@ fn with_options(mut job: RawJob, args: &EnqueueArgs) -> RawJob {
     if let Some(key) = &args.unique_key {
         job = job.unique_key(key);
     }
+    if let Some(group) = &args.group {
+        job = job.group(group);
+    }
     if let Some(priority) = args.priority {
         job = job.priority(priority);
     }

@@ -22,6 +22,7 @@ pub(super) enum JobsCommand {
   {bin} jobs list --state dead --queue orders
   {bin} jobs list 'task=send_mail state=dead error~timeout older=2d'
   {bin} jobs list 'unique=shop-7'              the jobs of a unique key
+  {bin} jobs list --state ready 'group=acme'   the jobs of a group
   {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
     List(ListArgs),
     /// Show a job with its parameters, errors and result
@@ -84,7 +85,7 @@ pub(super) enum JobsCommand {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
-    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, reason, note, payload, host, release, unique, header.NAME; older=2d, newer=1h
+    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, reason, note, payload, host, release, unique, group, header.NAME; older=2d, newer=1h
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
     /// Only jobs in this state

@@ -12,6 +12,7 @@ mod dashboard;
 mod doctor;
 mod enqueue;
 mod exit;
+mod groups;
 mod jobs;
 mod log;
 mod output;
@@ -67,6 +68,7 @@ use crate::Worker;
 /// | `jobs list`, `show`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
 /// | `queues list`, `pause`, `resume` | stops and resumes claiming |
 /// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
+/// | `groups list`, `show`, `set`, `pause`, `resume` | looks at groups and sets their rules |
 /// | `schedules list`, `show`, `next`, `add`, `pause`, `resume`, `run`, `backfill`, `remove` | looks at schedules and changes them |
 /// | `dashboard` | serves a dashboard for browsers (feature `dashboard`) |
 ///
@@ -162,6 +164,7 @@ where
             schedules::add(&Client::connect(&url_or_env()?).await?, schedule, &args).await?;
         }
         Command::Schedules { command } => schedules::schedules(&look().await?, command).await?,
+        Command::Groups { command } => groups::groups(&look().await?, command).await?,
         Command::Queues { command } => queues::queues(&look().await?, command).await?,
         #[cfg(feature = "sqlite")]
         Command::Backup(args) => backup::backup(&look().await?, &args)?,

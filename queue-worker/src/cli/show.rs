@@ -54,6 +54,9 @@ fn text(record: &JobRecord) -> String {
         let text = record.unique_key.clone().filter(|text| *text != key.to_string()).map(|text| format!(" ({text})"));
         lines.add("unique", &format!("{key}{}", text.unwrap_or_default()));
     }
+    if let Some(group) = &record.group {
+        lines.add("group", group.as_str());
+    }
     for (name, value) in &record.headers {
         lines.add("header", &format!("{name}={value}"));
     }

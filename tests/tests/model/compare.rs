@@ -5,7 +5,7 @@ use std::{fmt::Debug, time::Duration};
 use futures_util::future::join_all;
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, Counter, DynBroker, JobState, Priority, StoredJob, TurnAnswer, UniqueKey, WorkerRecord},
+    broker::{BuryReason, Counter, DynBroker, GroupName, JobState, Priority, StoredJob, TurnAnswer, UniqueKey, WorkerRecord},
 };
 use queue_testing::model::Model;
 
@@ -58,6 +58,7 @@ struct Face {
     note: Option<String>,
     unreadable: Option<Vec<String>>,
     unique: Option<UniqueKey>,
+    group: Option<GroupName>,
 }
 
 fn face(record: StoredJob) -> Face {
@@ -77,6 +78,7 @@ fn face(record: StoredJob) -> Face {
         note: record.note.filter(|note| !note.is_empty()),
         unreadable: record.unreadable.map(|unreadable| unreadable.releases),
         unique: record.unique,
+        group: record.group,
     }
 }
 
@@ -114,6 +116,7 @@ async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check
             let strict = |ids: &[JobId]| ids.iter().filter(|id| !model.ready.loose.contains(*id)).cloned().collect::<Vec<_>>();
             same("order of ready", &strict(&known), &strict(&seen))?;
             model.ready.reorder(&seen);
+            model.groups.reorder(&seen);
         }
     }
     let found = broker.stats(queue).await.map_err(|error| error.to_string())?;

@@ -9,8 +9,8 @@ use std::{
 use queue_core::{
     JobId,
     broker::{
-        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, KeyHolder, NewJob, OverdueLane, PartyName, ProcessId, Reclaimed,
-        Register, Turn, Unique, UniqueKey, WorkerInfo,
+        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, KeyHolder, NewJob, OverdueLane, PartyName,
+        ProcessId, Reclaimed, Register, RuleOf, SetGroup, Turn, Unique, UniqueKey, WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -130,6 +130,15 @@ impl World {
                     &outcome(found).map(|holder| holder.map(face_of_holder)),
                 )?;
             }
+            Step::SetGroup { group, rule } => {
+                let of = group.map_or(RuleOf::Others, |group| RuleOf::Group(group_name(group)));
+                let which = group.map_or(GroupList::All { after: None, limit: 1 }, |group| GroupList::One(group_name(group)));
+                let page = self.model.list_groups(&which);
+                let expected = group.map_or(page.others, |_| page.groups[0].rule);
+                let request = SetGroup::new(self.queue.clone(), of, expected, *rule);
+                let found = self.broker.set_group(&request).await;
+                same("rule of a group", &outcome(self.model.set_group(&request)), &outcome(found))?;
+            }
             Step::Wait => {
                 while now_ms() < before + 3 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -144,6 +153,9 @@ impl World {
             let (known, found) = (Ok(self.model.key_holder(&key)), outcome(found));
             same("holder of a key", &known.map(|holder| holder.map(face_of_holder)), &found.map(|holder| holder.map(face_of_holder)))?;
         }
+        let all = GroupList::All { after: None, limit: 500 };
+        let found = self.broker.groups(&self.queue, &all).await.map_err(|error| error.to_string())?;
+        same("groups", &self.model.list_groups(&all).groups, &found.groups)?;
         same_jobs(&mut self.model, &self.broker, &self.queue, &self.ids, took).await?;
         if matches!(step, Step::Sweep) {
             self.model.ready.loose = loose;
@@ -231,7 +243,7 @@ impl World {
             (known, found) => return same("turn", &known.map(|_| ()), &found.map(|_| ())),
         };
         // A replay or a turn without a claim says less exactly whether there is more, and so does one with tombs in its way.
-        let spurious = replay || turn.claim == 0 || !self.model.ready.loose.is_empty();
+        let spurious = replay || turn.claim == 0 || !self.model.ready.loose.is_empty() || self.model.groups.has_suspects();
         same_turn(&known, &found, spurious)?;
         if replay {
             return Ok(());
@@ -327,12 +339,17 @@ fn new_job(new: &New) -> NewJob {
     job.priority = new.priority;
     job.due = if new.delay.is_zero() { Due::Now } else { Due::After(new.delay) };
     job.digest = if job.id.is_given() { digest } else { 0 };
+    job.group = new.group.map(group_name);
     job.unique = new.key.as_ref().map(|key| {
         let mut unique = Unique::new(unique_key(key.key)).hold(key.hold).on_conflict(key.on_conflict);
         (unique.keep_payload, unique.max_wait) = (key.keep_payload, key.at_once.then_some(Duration::ZERO));
         Box::new(unique)
     });
     job
+}
+
+fn group_name(group: u8) -> GroupName {
+    GroupName::new(format!("{}{group}", "g".repeat(usize::from(group)))).expect("it is a name")
 }
 
 fn unique_key(key: u8) -> UniqueKey {

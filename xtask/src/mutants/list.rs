@@ -15,6 +15,9 @@ pub(super) struct Mutant {
 const REDIS: &[&str] =
     &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_by_failed::", "on_redis_by_kept::", "on_redis_by_all::"];
 const SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::"];
+const GROUPS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::groups", "on_redis::lines"];
+const GROUPS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::groups", "on_sqlite_file::lines"];
+const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
 const TICKS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::schedules"];
 const TICKS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::schedules"];
 const SCHEDULES: &[&str] = &["-p", "queue-tests", "--test", "schedules", "--", "redis"];
@@ -108,7 +111,7 @@ mutants! {
         "turn: who may have no suspect gets none": "local may_suspect = ARGV[7] == '1'" => "local may_suspect = true";
     }
     REDIS_NOTES "queue-core/src/redis/turn/claim.lua" {
-        "turn: a paused queue promotes nothing": "ipairs(paused and {} or { K.scheduled, K.retry })" => "ipairs({ K.scheduled, K.retry })";
+        "turn: a paused queue promotes nothing": "  if not paused then\n    promoted" => "  if true then\n    promoted";
     }
     REDIS "queue-core/src/redis/turn/claim.lua" {
         "turn: a list is not empty for what was left out": "drained = passed == #found" => "drained = true";
@@ -225,14 +228,14 @@ mutants! {
     REDIS "queue-core/src/redis/people/delete.lua" {
         "delete: an active job stays": "and call('HEXISTS', K.active, id) == 0 then" => "then";
     }
-    REDIS "queue-core/src/redis/enqueue/groups.lua" {
+    REDIS "queue-core/src/redis/enqueue/kinds.lua" {
         "enqueue: a given id exists once": "if known then\n    return known == digest" => "if false then\n    return known == digest";
         "enqueue: another payload is a conflict": "known == digest and 1 or 2" => "1";
         "enqueue: what is due later waits": "if at > now then" => "if false then";
-        "enqueue: a priority of many sets its bit": "      mark('p')\n" => "";
+        "enqueue: a priority of many sets its bit": "if list ~= 2 then\n      mark('p')" => "if list ~= 2 then";
         "enqueue: a large job sets its bit": "  mark('l')\n" => "";
     }
-    LATE "queue-core/src/redis/enqueue/groups.lua" {
+    LATE "queue-core/src/redis/enqueue/kinds.lua" {
         "other hands: a lost digest makes no second job": "if not known and not record and call" => "if false and call";
     }
     REDIS "queue-core/src/redis/enqueue/enqueue.lua" {
@@ -682,7 +685,7 @@ mutants! {
         "sqlite keys: an ack frees the key": "keys::give_back(tx, queue, id, true)?" => "()";
     }
     SQLITE_KEYS "queue-core/src/sqlite/connection/tx.rs" {
-        "sqlite keys: older libraries are kept out": "if !self.keyed {" => "if false {";
+        "sqlite keys: older libraries are kept out": "if self.schema < least {" => "if false {";
     }
     DECODERS "queue-core/src/redis/connection/hints.rs" {
         "hints: what is no text breaks no subscription": "message.and_then(|message| values::text(message).ok())" => "message.map(|message| values::text(message).unwrap())";
@@ -745,9 +748,9 @@ mutants! {
         "schedules: those that are not due at all are due after no time": "'(' .. ms(FOREVER)" => "'+inf'";
     }
     SCHEDULES "queue-core/src/redis/audit/audit.lua" {
-        "audit: a run of a schedule whose job is not there": "call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id)" => "false";
-        "audit: a run of a schedule whose job is cancelled": " or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id))" => " or call('ZSCORE', K.dead, id))";
-        "audit: a run of a schedule whose job is dead": " or call('ZSCORE', K.dead, id)) then" => ") then";
+        "audit: a run of a schedule whose job is not there": "K.ticked, id) == 1\n      and (call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id)) then" => "K.ticked, id) == 1\n      and false then";
+        "audit: a run of a schedule whose job is cancelled": "K.ticked, id) == 1\n      and (call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id)) then" => "K.ticked, id) == 1\n      and (call('HEXISTS', K.jobs, id) == 0 or call('ZSCORE', K.dead, id)) then";
+        "audit: a run of a schedule whose job is dead": "K.ticked, id) == 1\n      and (call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id)) then" => "K.ticked, id) == 1\n      and (call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1) then";
         "audit: a schedule hears that its job is not there": "end_ticks({ id }, 'deleted')" => "";
     }
     SQLITE_SCHEDULES "queue-core/src/sqlite/audit/mod.rs" {
@@ -758,6 +761,42 @@ mutants! {
         "schedules: what a clock that was an hour ahead has made is not made again": "now_ms.saturating_add(day)" => "now_ms";
         "schedules: a pause ends with a next tick that can be": "self.clamp(name, now_ms)?" => "false";
         "schedules: one that is made again does not hear of earlier jobs": "now_ms.unsigned_abs()" => "0";
+    }
+    GROUPS_REDIS "queue-core/src/redis/doors/turns.lua" {
+        "groups: plain jobs pay for their turns": "entry.start = entry.start + plain_cost" => "entry.start = entry.start + 0";
+        "groups: a group pays for its turn": "entry.start + entry.cost, entry.room > 0" => "entry.start, entry.room > 0";
+        "groups: a suspect waits while its group is full": "if call('ZSCORE', K.turns, group) and (not holder or holder == id) then" => "if group then";
+        "groups: who runs has a slot": "call('ZADD', K.holders, unpack(slots))" => "call('ZCARD', K.holders)";
+    }
+    GROUPS_REDIS "queue-core/src/redis/doors/groups.lua" {
+        "groups: a slot is given back with the run": "call('ZREM', K.holders, unpack(slots))" => "call('ZCARD', K.holders)";
+        "groups: one that is full is out of the turns": "if room_of(group) <= 0 then" => "if false then";
+        "groups: the end of a job frees its line": "if lines and call('HGET', K.front, group) == ids[at] then" => "if false then";
+        "groups: who holds the line goes first": "elseif holder_of_line(group) == id then" => "elseif false then";
+        "groups: who comes back at once gains nothing": "math.max(virtual_time(), whole(rested[at] or ''))" => "virtual_time()";
+        "groups: a cancelled job leaves its line": "    if member then\n      call('ZREM', K.line, member)" => "    if false then\n      call('ZREM', K.line, member)";
+    }
+    GROUPS_REDIS "queue-core/src/redis/enqueue/kinds.lua" {
+        "groups: one of a largest size takes no more": "most and depth_of(group) + (coming[group] or 0) >= most" => "false";
+    }
+    GROUPS_REDIS "queue-core/src/redis/turn/claim.lua" {
+        "groups: a parked job waits for its group": "found = wait_for_their_groups(task, found, may_suspect, room)" => "found = found";
+        "groups: who failed comes back to the head": "rule_of(group_in(stored)).order == 's'" => "false";
+    }
+    GROUPS "queue-core/src/redis/enqueue/mod.rs" {
+        "groups: a lane that knows none keeps them out": "bits.with(Bit::Grouped)" => "bits";
+    }
+    GROUPS "queue-core/src/redis/audit/audit.lua" {
+        "groups: a phantom slot is found": "if call('ZSCORE', K.holders, ARGV[i]) and" => "if false and";
+        "groups: one that nobody serves is found": "if not call('ZSCORE', K.turns, group) and may_start(group) then" => "if false then";
+    }
+    GROUPS_SQLITE "queue-core/src/sqlite/doors/turns.rs" {
+        "sqlite groups: a group pays for its turn": "start.saturating_add(cost)" => "start";
+    }
+    GROUPS_SQLITE "queue-core/src/sqlite/doors/groups.rs" {
+        "sqlite groups: a slot is given back with the run": "tx.sql(GIVE)?.execute(params![queue.key, name, id])? > 0" => "false";
+        "sqlite groups: one of a largest size takes no more": "Ok(depth(tx, queue, &name)? >= most)" => "Ok(false)";
+        "sqlite groups: one that is full is out of the turns": "room(tx, queue, name, rule)? == 0" => "false";
     }
     CORE "queue-core/src/schedule/step.rs" {
         "schedules: a tick sees that the last job has not ended": "state.running.is_some()" => "false";

@@ -155,3 +155,22 @@ pub(super) const ALL: [(Invariant, Spoil); 28] = [
 fn claim(id: &str, claim: u64, at_ms: i64) -> Operation {
     Operation::Claim { id: id.to_owned(), lane: "w2.a".to_owned(), claim, at_ms, attempts: 0, crashes: 0 }
 }
+
+/// More ways to break the limits: those of groups.
+pub(super) const GROUPS: [Spoil; 2] = [
+    |story| {
+        // Two jobs of a group of which one may run.
+        story.terms.groups = Some((10, 1));
+        for (key, from) in [(20, 895), (30, 896)] {
+            story.stored(key, 400);
+            story.ran("w2", key, key, from, 899, Ending::Ack);
+        }
+        story.count("enqueued", 2);
+        story.count("done", 2);
+    },
+    |story| {
+        // A slot without its job.
+        story.terms.groups = Some((10, 1));
+        story.snapshot.slots = 1;
+    },
+];

@@ -37,6 +37,17 @@ fn a_bad_history_breaks_its_invariant_and_no_other() {
 }
 
 #[test]
+fn a_group_over_its_cap_and_a_slot_without_its_job_are_found() {
+    for spoil in bad::GROUPS {
+        let mut story = Story::good();
+        spoil(&mut story);
+        let verdict = story.verdict();
+        let broken: Vec<Invariant> = verdict.violations.iter().map(|violation| violation.invariant).collect();
+        assert_eq!(broken, [Invariant::Limits], "{:#?}", verdict.violations);
+    }
+}
+
+#[test]
 fn a_violation_is_explained_by_the_timeline_of_its_job() {
     let mut story = Story::good();
     story.starts("w1", 1, 10, 950);

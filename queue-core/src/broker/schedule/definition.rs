@@ -56,6 +56,9 @@ pub struct ScheduleBody {
     /// Their priority.
     #[serde(rename = "p")]
     pub priority: u8,
+    /// Their group.
+    #[serde(rename = "g", skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// How long after its tick a job may start.
     #[serde(rename = "k", skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,

@@ -14,11 +14,16 @@ local function is_held_for_key(id)
   return stored and next_for(string.sub(stored, 1, 16)) == id
 end
 
--- Whether the job of an id runs, waits for something or has ended, and is not dead.
-local function is_held(id)
+-- Whether the job of an id runs, waits for something but a free slot of a worker, or has ended, and is not dead.
+local function is_elsewhere(id)
   local task = call('HGET', K.notes, id)
   return call('HEXISTS', K.active, id) == 1 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.scheduled, id)
     or call('ZSCORE', K.retry, id) or (task and call('ZSCORE', K.parked, task .. '\0' .. id)) or is_held_for_key(id)
+end
+
+-- The same, or it stands in the line of its group.
+local function is_held(id)
+  return is_elsewhere(id) or is_in_line(id)
 end
 
 -- Whether an id is where it can be looked up at once.
@@ -130,7 +135,7 @@ end
 
 if what == 'balance' then
   -- More jobs than places, or more places than jobs.
-  local places = -call('HLEN', K.tomb) + call('HLEN', K.active) + call('HLEN', K.records) + call('HLEN', K.held)
+  local places = -call('HLEN', K.tomb) + call('HLEN', K.active) + call('HLEN', K.records) + call('HLEN', K.held) + call('ZCARD', K.line)
   for _, key in ipairs({ K.scheduled, K.retry, K.parked, K.dead }) do
     places = places + call('ZCARD', key)
   end
@@ -263,7 +268,7 @@ elseif what == 'elsewhere' then
     elsewhere[at] = elsewhere[at] or task and call('ZSCORE', K.parked, task .. '\0' .. ids[at])
   end
   for at, id in ipairs(ids) do
-    if elsewhere[at] or call('EXISTS', K.held) == 1 and is_held_for_key(id) then
+    if elsewhere[at] or call('EXISTS', K.held) == 1 and is_held_for_key(id) or is_in_line(id) then
       found(id)
     end
   end
@@ -368,6 +373,98 @@ elseif what == 'ticked' then
       if repairs then
         end_ticks({ id }, 'deleted')
         call('HDEL', K.ticked, id)
+      end
+    end
+  end
+elseif what == 'holders' then
+  -- Slots of groups whose jobs do not run. ARGV: members.
+  for i = 3, #ARGV do
+    local group = string.sub(ARGV[i], 1, 2 + (byte(ARGV[i], 1) or 0) * 256 + (byte(ARGV[i], 2) or 0))
+    local id = string.sub(ARGV[i], #group + 2)
+    local stored = call('HGET', K.grouped, id)
+    if call('ZSCORE', K.holders, ARGV[i]) and (call('HEXISTS', K.active, id) == 0 or not stored or group_in(stored) ~= group) then
+      found(ARGV[i])
+      if repairs then
+        drop_slot(group, ARGV[i])
+      end
+    end
+  end
+elseif what == 'grouped' then
+  -- Jobs of groups that run and have no slot. What is noted of a job that is not there is taken away. ARGV: ids.
+  for i = 3, #ARGV do
+    local id, stored = ARGV[i], call('HGET', K.grouped, ARGV[i])
+    if stored and (call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1) then
+      call(repairs and 'HDEL' or 'HGET', K.grouped, id)
+    elseif stored and call('HEXISTS', K.active, id) == 1 and not call('ZSCORE', K.holders, group_in(stored) .. '\0' .. id) then
+      found(id)
+      if repairs then
+        take_slot(group_in(stored), id)
+      end
+    end
+  end
+elseif what == 'front' then
+  -- Lines of ordered groups that are held by a job which has ended. ARGV: groups.
+  for i = 3, #ARGV do
+    local id = call('HGET', K.front, ARGV[i])
+    if id and (call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id)) then
+      found(ARGV[i])
+      if repairs then
+        free_line(ARGV[i])
+      end
+    end
+  end
+elseif what == 'turns' then
+  -- Groups that have their turn, and nothing that may start. ARGV: groups.
+  for i = 3, #ARGV do
+    if call('ZSCORE', K.turns, ARGV[i]) and not may_start(ARGV[i]) then
+      found(ARGV[i])
+      if repairs then
+        review(ARGV[i])
+      end
+    end
+  end
+elseif what == 'asleep' then
+  -- Groups that have a job that may start, and no turn. ARGV: behind which place of `line` to begin, or ''; how many groups. Answers: where to go on, or '', and them.
+  local from = ARGV[3] == '' and '-' or '(' .. ARGV[3]
+  for _ = 1, ARGV[4] do
+    local member = call('ZRANGEBYLEX', K.line, from, '+', 'LIMIT', 0, 1)[1]
+    if not member then
+      from = '('
+      break
+    end
+    local group, _, is_suspect = parts_of(member)
+    if not call('ZSCORE', K.turns, group) and may_start(group) then
+      found(group)
+      if repairs then
+        review(group)
+      end
+    end
+    from = '(' .. (is_suspect and '\255' or '') .. group .. '\255'
+  end
+  if repairs then
+    count('repaired', #broken)
+  end
+  return { string.sub(from, 2), unpack(broken) }
+elseif what == 'line' then
+  -- Places in the lines of groups without a job. ARGV: members.
+  for i = 3, #ARGV do
+    local group, id = parts_of(ARGV[i])
+    if call('HEXISTS', K.jobs, id) == 0 and call('ZSCORE', K.line, ARGV[i]) then
+      found(ARGV[i])
+      if repairs then
+        drop_place(group, ARGV[i])
+      end
+    end
+  end
+elseif what == 'line_doubled' then
+  -- Places in the lines of groups of jobs that are elsewhere, or in another place there. ARGV: members.
+  for i = 3, #ARGV do
+    local group, id = parts_of(ARGV[i])
+    if call('HEXISTS', K.jobs, id) == 1 and call('ZSCORE', K.line, ARGV[i])
+      and (is_elsewhere(id) or call('HEXISTS', K.notes, id) == 1 and call('ZSCORE', K.dead, id) or (is_in_line(id) or ARGV[i]) ~= ARGV[i]) then
+      found(ARGV[i])
+      if repairs then
+        drop_place(group, ARGV[i])
       end
     end
   end

@@ -4,6 +4,7 @@
 //! not taken for broken. Most queues are sound: then three small calls see it, by a balance of jobs and places.
 
 mod doubles;
+mod groups;
 mod keys;
 mod strays;
 mod workers;
@@ -78,10 +79,12 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
     damages.extend(workers::find(&pass, &lanes).await?);
     pass.held(&mut damages).await?;
     keys::find(&pass, &mut damages).await?;
+    groups::find(&pass, how.thorough, &mut damages).await?;
     let call = pass.call("balance", &[]);
     let balance: i64 = number(broker.script(queue, &AUDIT, call).await?)?;
     if balance != 0 || how.thorough {
         pass.hollow(&mut damages).await?;
+        groups::doubled(&pass, &mut damages).await?;
         let doubled = doubles::find(&pass).await?;
         damages.extend(doubled.iter().map(|id| damage(DamageKind::IdInTwoPlaces, id)));
         pass.strays(&mut damages).await?;

@@ -120,6 +120,11 @@ local function stamp(lane, claim)
   end
   if #broken > 0 then
     count('repaired', #broken)
+    --- with grouped
+    if has('g') then
+      give_slots_back(broken)
+    end
+    --- end
     end_gone(broken)
     bodies, attempts, crashes, snoozes = describe(ids)
   end

@@ -8,6 +8,9 @@
 --- with unique
 --- include doors/keys
 --- end
+--- with grouped
+--- include doors/groups
+--- end
 --- with all
 --- include schedule/ended, doors/watched
 --- end
@@ -29,6 +32,11 @@ local function strip(ids)
   --- with unique
   if has('u') then
     give_keys_back(ids, true)
+  end
+  --- end
+  --- with grouped
+  if has('g') and #ids > 0 then
+    leave_groups(ids, true)
   end
   --- end
   --- with all
@@ -128,6 +136,7 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   know('z', 'z', K.snoozes)
   know('p', 'p', K.priority)
   know('q', 'u', K.keyed)
+  know('g', 'g', K.grouped)
   --- end
   local records, lines, alike = {}, { unpack(ids) }, {}
   for i = 1, #ids do
@@ -180,6 +189,11 @@ local function end_dead(id, reason)
   --- with unique
   if has('u') then
     give_keys_back({ id }, false)
+  end
+  --- end
+  --- with grouped
+  if has('g') then
+    leave_groups({ id }, false)
   end
   --- end
   if has('a') then

@@ -2,7 +2,7 @@
 -- cancelled one stays where it is under a tomb, of an id in a list, and whoever would push the id to that list again takes the tomb away
 -- instead. Ids leave a list at its head and come in at either end; what is between is never moved or taken out, so that the auditor
 -- can read it beside all that.
---- include script/tools, script/hint, script/rare
+--- include script/tools, script/hint, script/rare, doors/groups
 
 local LISTS = { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
 
@@ -24,8 +24,12 @@ end
 
 -- Pushes ids to the list that each belongs to. True: one of the lists was empty before.
 local function push(ids, at_head)
+  local told = false
+  if has('g') then
+    ids, told = push_grouped(ids, at_head)
+  end
   if #ids == 0 then
-    return false
+    return told
   end
   local lists, has_tombs = { [2] = ids }, has('t')
   if has_tombs or has('p') or has('c') then
@@ -48,7 +52,7 @@ local function push(ids, at_head)
       end
     end
   end
-  local was_empty = false
+  local was_empty = told
   for list, members in pairs(lists) do
     was_empty = many(at_head and 'LPUSH' or 'RPUSH', LISTS[list], members) == #members or was_empty
   end
@@ -141,7 +145,7 @@ local function unwait(id)
     local task = call('HGET', K.notes, id)
     if task then
       take_parked(task, id)
-    else
+    elseif not (has('g') and leave_line(id)) then
       entomb(id)
     end
   end

@@ -5,12 +5,14 @@
 --   ARGV[2] seq        the number of the enqueue
 --   ARGV[3] needs      the feature bits that the jobs need
 --   without `all`: pairs of id and envelope, of made ids and normal priority, ready now
---   with `all`: groups to the end:
+--   with `all`: parts to the end:
 --     'r', list, n, then n pairs of id and envelope: made ids, ready now
 --     's', n, then n times id, envelope, priority, delay or '', time or '': made ids, for later
 --     'g', n, then n times id, envelope, priority, delay or '', time or '', digest: given ids
 --     'u', n, then n jobs with keys: see `enqueue/unique`
--- Output: nothing when everything was stored, or else a digit per job, in the order of the groups, with the ids that these name; 0 where it takes the profile `all`,
+--     'q', n, then n times id, envelope, priority, group: made ids, ready now
+--     'G', group: that of the jobs that follow, but for 'r' and 'q'; '' for none
+-- Output: nothing when everything was stored, or else a digit per job, in the order of the parts, with the ids that these name; 0 where it takes the profile `all`,
 --   and nothing has changed.
 --- include script/prelude
 --- with all
@@ -37,5 +39,5 @@ end
 call('HSET', K.producers, ARGV[1], ARGV[2])
 return false
 --- with all
---- include enqueue/groups
+--- include enqueue/kinds
 --- end

@@ -11,7 +11,7 @@ use redis::{Cmd, Value};
 
 use crate::{
     address::JobId,
-    broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, Hold, NewJob, OnConflict, Priority},
+    broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, GroupName, Hold, NewJob, OnConflict, Priority},
     error::{Error, Result},
     redis::{
         RedisBroker, bounded,
@@ -28,23 +28,31 @@ use crate::{
 /// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
 pub(in crate::redis) const LARGE: usize = 2048;
 
-/// What a job needs from the script: neighbours that need the same travel as one group.
+/// What a job needs from the script: neighbours that need the same travel as one part.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Group {
+enum Part {
     Ready(u8),
+    Grouped,
     Later,
     Given,
     Unique,
 }
 
-impl Group {
+impl Part {
     fn of(job: &NewJob) -> Self {
         match job.due {
-            _ if job.unique.is_some() => Group::Unique,
-            _ if job.id.is_given() => Group::Given,
-            Due::Now => Group::Ready(job.priority.number()),
-            Due::After(_) | Due::AtMs(_) => Group::Later,
+            _ if job.unique.is_some() => Part::Unique,
+            _ if job.id.is_given() => Part::Given,
+            Due::Now if job.group.is_some() => Part::Grouped,
+            Due::Now => Part::Ready(job.priority.number()),
+            Due::After(_) | Due::AtMs(_) => Part::Later,
         }
+    }
+
+    /// Whether two jobs travel in one part.
+    fn has_both(one: &NewJob, other: &NewJob) -> bool {
+        let part = Part::of(one);
+        part == Part::of(other) && (part == Part::Grouped || one.group == other.group)
     }
 }
 
@@ -139,13 +147,14 @@ fn needs(request: &Enqueue) -> Bits {
     request.jobs.iter().fold(Bits::NONE, |bits, job| {
         let bits = if job.envelope.len() > LARGE { bits.with(Bit::Large) } else { bits };
         let bits = if job.unique.is_some() { bits.with(Bit::Unique) } else { bits };
+        let bits = if job.group.is_some() { bits.with(Bit::Grouped) } else { bits };
         if job.priority == Priority::Normal { bits } else { bits.with(Bit::Priority) }
     })
 }
 
 /// An enqueue, and the script that it calls: the `whole` one, or the smaller one if it will do.
 fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> (&'static Script, Cmd) {
-    let ready = request.jobs.iter().all(|job| Group::of(job) == Group::Ready(Priority::Normal.number()));
+    let ready = request.jobs.iter().all(|job| Part::of(job) == Part::Ready(Priority::Normal.number()));
     let script: &Script = if ready && !whole { &ENQUEUES[0] } else { &ENQUEUES[1] };
     let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
     let mut call = script.call_with(keys, &request.queue, 3 + 2 * request.jobs.len(), 64 + bytes);
@@ -156,28 +165,41 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> (&'static Script, Cmd
         }
         return (script, call);
     }
-    for group in request.jobs.chunk_by(|one, other| Group::of(one) == Group::of(other)) {
-        match Group::of(&group[0]) {
-            Group::Ready(list) => {
-                call.arg("r").arg(list).arg(group.len());
-                for job in group {
+    let mut named: Option<&GroupName> = None;
+    for part in request.jobs.chunk_by(Part::has_both) {
+        let (first, group) = (Part::of(&part[0]), part[0].group.as_ref());
+        if group != named && !matches!(first, Part::Ready(_) | Part::Grouped) {
+            call.arg("G").arg(group.map(GroupName::stored).unwrap_or_default());
+            named = group;
+        }
+        match first {
+            Part::Ready(list) => {
+                call.arg("r").arg(list).arg(part.len());
+                for job in part {
                     call.arg(job.id.as_bytes()).arg(&job.envelope);
                 }
             }
-            Group::Later => {
-                call.arg("s").arg(group.len());
-                group.iter().for_each(|job| with_due(&mut call, job));
+            Part::Grouped => {
+                call.arg("q").arg(part.len());
+                for job in part {
+                    let group = job.group.as_ref().map(GroupName::stored).unwrap_or_default();
+                    call.arg(job.id.as_bytes()).arg(&job.envelope).arg(job.priority.number()).arg(group);
+                }
             }
-            Group::Given => {
-                call.arg("g").arg(group.len());
-                for job in group {
+            Part::Later => {
+                call.arg("s").arg(part.len());
+                part.iter().for_each(|job| with_due(&mut call, job));
+            }
+            Part::Given => {
+                call.arg("g").arg(part.len());
+                for job in part {
                     with_due(&mut call, job);
                     call.arg(job.digest);
                 }
             }
-            Group::Unique => {
-                call.arg("u").arg(group.len());
-                group.iter().for_each(|job| with_key(&mut call, job));
+            Part::Unique => {
+                call.arg("u").arg(part.len());
+                part.iter().for_each(|job| with_key(&mut call, job));
             }
         }
     }
@@ -237,6 +259,7 @@ pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Option<Vec
             b'3' => named().map(Enqueued::Duplicate),
             b'4' => named().map(Enqueued::Replaced),
             b'5' => named().map(Enqueued::Buffered),
+            b'6' => Ok(Enqueued::GroupFull),
             _ => Err(strange("an answer to an enqueue")),
         })
         .collect::<Result<_>>()?;

@@ -67,11 +67,14 @@ local function store_held(id, envelope, priority, at, digest, key, hold)
     put_rare('p', K.priority, id, priority)
   end
   note_key(id, key, hold)
+  if group then
+    note_group(id, group)
+  end
   put_rare('u', K.held, key, ms(at) .. ':' .. id)
 end
 
 -- One of them. Gives its answer, and the job that this names: 0 it is stored, 1 and 2 as for a given id, 3 that one holds the key, 4 that one has
--- taken over, 5 that one is held.
+-- taken over, 5 that one is held, 6 that its group is full.
 local function store_unique(i, is_free)
   local id, envelope, priority, delay, at, digest, key, hold, conflict, most = unpack(ARGV, i, i + 9)
   local known, record = nil, nil
@@ -91,7 +94,9 @@ local function store_unique(i, is_free)
     other, upto = holder_of(key)
   end
   if not other then
-    if byte(id) ~= 61 and priority == '2' and due_at <= now and letter ~= 'w' then -- '='
+    if is_full(group) then
+      return 6
+    elseif not group and byte(id) ~= 61 and priority == '2' and due_at <= now and letter ~= 'w' then -- '='
       local n = #alike.ids
       alike.ids[n + 1] = id
       alike.jobs[2 * n + 1], alike.jobs[2 * n + 2] = id, envelope

@@ -128,7 +128,7 @@ for at = 3, #ARGV - 1, 2 do
   end
 end
 
-local ready = -call('HLEN', K.tomb)
+local ready = call('ZCARD', K.line) - call('HLEN', K.tomb)
 for _, key in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3, K.suspect }) do
   ready = ready + call('LLEN', key)
 end

@@ -47,7 +47,7 @@ for i = #released, 1, -1 do
 end
 back(backwards, true)
 wait(K.retry, charged)
-if #released > 0 then
+if #released > 0 or opened then
   hint()
 end
 count('reclaimed', freed + retried + #buried + stopped)

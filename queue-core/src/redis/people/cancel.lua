@@ -32,6 +32,9 @@ for at, id in ipairs({ unpack(ARGV, 2) }) do
   end
 end
 look_due()
+if opened then
+  hint()
+end
 for lane, gone in pairs(notes) do
   call('HSET', K.gone, lane, cmsgpack.pack(gone))
 end

@@ -19,4 +19,7 @@ for at, id in ipairs(ARGV) do
   end
 end
 look_due()
+if opened then
+  hint()
+end
 return answers

@@ -15,6 +15,7 @@ use crate::{
     redis::{
         RedisBroker, bounded,
         connection::servers::Purpose,
+        groups,
         keys::{Kind, READY},
         script::{CANCEL, DELETE, KEY, PAUSE, PROMOTE, RELEASE_KEY, REQUEUE, SHOW, STATS, Script, WATCH},
         values::{array, bytes, next, number, text},
@@ -265,6 +266,7 @@ async fn last_of_ready(broker: &RedisBroker, queue: &str, limit: usize) -> Resul
     for list in READY {
         all += number::<u64>(broker.read(queue, &broker.keys.on("LLEN", queue, list)).await?)?;
     }
+    all += number::<u64>(broker.read(queue, &broker.keys.on("ZCARD", queue, Kind::Line)).await?)?;
     Ok(all.saturating_sub(limit as u64))
 }
 
@@ -295,7 +297,15 @@ async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> 
         }
         skip = skip.saturating_sub(length);
     }
-    Ok((ids, None))
+    // Behind them stand the jobs of groups, group by group.
+    let mut command = broker.keys.on("ZRANGE", queue, Kind::Line);
+    let wanted = (limit - ids.len()) as u64;
+    let members = range(broker, queue, command.arg(skip.min(1 << 62)).arg(skip.min(1 << 62) + wanted)).await?;
+    let more = members.len() as u64 > wanted;
+    ids.extend(members.iter().take(limit - ids.len()).filter_map(|member| groups::id_in(member)));
+    let line = skip + wanted;
+    let before = offset + passed - skip.min(offset + passed);
+    Ok((ids, more.then_some(before + line)))
 }
 
 /// Ids of a list; `None` for each that lies there under a tomb.

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::{
     address::JobId,
-    broker::{BuryReason, Failure, JobState, Priority, StoredJob, UniqueKey, Unreadable},
+    broker::{BuryReason, Failure, GroupName, JobState, Priority, StoredJob, UniqueKey, Unreadable},
     error::{Error, Result},
     redis::values::{array, bytes, count, next, words},
 };
@@ -77,6 +77,11 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
     }
     if let Some(Value::BulkString(key)) = values.next() {
         record.unique = key.get(..UniqueKey::BYTES).and_then(UniqueKey::from_bytes);
+    }
+    // Its place, which is as long as its first byte says, and its group.
+    if let Some(Value::BulkString(place)) = values.next() {
+        let group = place.first().and_then(|chain| place.get(usize::from(*chain) + 9..));
+        record.group = group.and_then(GroupName::of_stored);
     }
     Ok(Some(record))
 }

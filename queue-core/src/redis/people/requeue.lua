@@ -24,6 +24,9 @@ local function revive(id)
   if record.f then
     put_rare('f', K.errors, id, record.f)
   end
+  if record.g then
+    note_group(id, group_in(record.g))
+  end
   if record.d then
     call('HSET', K.given, id, record.d)
   end

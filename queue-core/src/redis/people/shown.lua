@@ -1,5 +1,5 @@
 -- Everything about a job: false, or state, envelope, priority, attempts, crashes, snoozes, time, tag, failures, reason or note or the name under
--- which it is parked, result, until when it is kept, or parked if releases cannot read it, and what is noted of its key.
+-- which it is parked, result, until when it is kept, or parked if releases cannot read it, and what is noted of its key and of its group.
 
 local function shown(id)
   local body = call('HGET', K.jobs, id)
@@ -9,10 +9,10 @@ local function shown(id)
   local record = call('HGET', K.records, id)
   if record then
     local kept = unpacked(record) or {}
-    for name, default in pairs({ s = 'done', p = '2', a = '0', z = '0', e = '', f = '', n = '', r = '', u = '', q = '' }) do
+    for name, default in pairs({ s = 'done', p = '2', a = '0', z = '0', e = '', f = '', n = '', r = '', u = '', q = '', g = '' }) do
       kept[name] = type(kept[name]) == 'string' and kept[name] or default
     end
-    return { kept.s, body, kept.p, kept.a, '0', kept.z, kept.e, '', kept.f, kept.n, kept.r, kept.u, kept.q }
+    return { kept.s, body, kept.p, kept.a, '0', kept.z, kept.e, '', kept.f, kept.n, kept.r, kept.u, kept.q, kept.g }
   end
   local tag = call('HGET', K.active, id)
   local note = call('HGET', K.notes, id)
@@ -38,6 +38,6 @@ local function shown(id)
   return {
     state, body, call('HGET', K.priority, id) or '2', call('HGET', K.attempts, id) or '0',
     string.match(call('HGET', K.crashes, id) or '0', '^%d+') or '0', call('HGET', K.snoozes, id) or '0', when, tag or '',
-    call('HGET', K.errors, id) or '', (state == 'dead' or state == 'parked') and note or '', '', till, key or '',
+    call('HGET', K.errors, id) or '', (state == 'dead' or state == 'parked') and note or '', '', till, key or '', call('HGET', K.grouped, id) or '',
   }
 end

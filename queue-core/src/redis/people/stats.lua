@@ -48,7 +48,7 @@ for list, key in pairs({ ['0'] = K.ready0, ['1'] = K.ready1, ['2'] = K.ready2, [
   end
 end
 
-local ready = -call('HLEN', K.tomb)
+local ready = call('ZCARD', K.line) - call('HLEN', K.tomb)
 for _, key in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3, K.suspect }) do
   ready = ready + call('LLEN', key)
 end

@@ -5,7 +5,9 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::{
-    broker::{DueSchedules, HANDED_OUT, MAX_ITEMS, Priority, ScheduleAnswer, ScheduleList, SchedulePage, SetSchedule, StoredSchedule},
+    broker::{
+        DueSchedules, GroupName, HANDED_OUT, MAX_ITEMS, Priority, ScheduleAnswer, ScheduleList, SchedulePage, SetSchedule, StoredSchedule,
+    },
     error::Result,
     redis::{
         RedisBroker,
@@ -74,7 +76,7 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetSchedule) -
     request.check()?;
     // What makes nothing works on a full server.
     let script: &Script = if request.added() > 0 { &SET_SCHEDULE } else { &CHANGE_SCHEDULE };
-    let mut call = script.call_with(&broker.keys, &request.queue, 10 + 5 * request.jobs.len(), 512 + request.added());
+    let mut call = script.call_with(&broker.keys, &request.queue, 10 + 6 * request.jobs.len(), 512 + request.added());
     call.arg(&request.name).arg(request.asked_ms).arg(request.expected.as_deref().unwrap_or_default());
     match &request.set {
         Some(set) => {
@@ -91,6 +93,7 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetSchedule) -
     for tick in &request.jobs {
         call.arg(tick.job.id.as_bytes()).arg(&tick.job.envelope).arg(tick.job.priority.number());
         call.arg(tick.run).arg(u8::from(tick.remembered));
+        call.arg(tick.job.group.as_ref().map(GroupName::stored).unwrap_or_default());
     }
     if request.expected.is_none() && request.set.is_some() {
         broker.list_queue(&request.queue, None).await?;
@@ -112,6 +115,7 @@ fn needs(request: &SetSchedule) -> Bits {
     request.jobs.iter().fold(Bits::NONE, |bits, tick| {
         let bits = bits.with(Bit::Scheduled);
         let bits = if tick.job.envelope.len() > LARGE { bits.with(Bit::Large) } else { bits };
+        let bits = if tick.job.group.is_some() { bits.with(Bit::Grouped) } else { bits };
         if tick.job.priority == Priority::Normal { bits } else { bits.with(Bit::Priority) }
     })
 }

@@ -30,10 +30,12 @@ pub(in crate::redis) enum Bit {
     Scheduled,
     /// `watched`: somebody waits for the end of a job.
     Watched,
+    /// `grouped`, `line`, `turns`, `holders`: a job has a group.
+    Grouped,
 }
 
 impl Bit {
-    pub(in crate::redis) const ALL: [Bit; 12] = [
+    pub(in crate::redis) const ALL: [Bit; 13] = [
         Bit::Large,
         Bit::Failed,
         Bit::Kept,
@@ -46,6 +48,7 @@ impl Bit {
         Bit::Unique,
         Bit::Scheduled,
         Bit::Watched,
+        Bit::Grouped,
     ];
 
     /// As `meta` holds it, and scripts write it.
@@ -63,6 +66,7 @@ impl Bit {
             Bit::Unique => 'u',
             Bit::Scheduled => 's',
             Bit::Watched => 'w',
+            Bit::Grouped => 'g',
         }
     }
 
@@ -81,6 +85,7 @@ impl Bit {
             Bit::Unique => "unique",
             Bit::Scheduled => "schedules",
             Bit::Watched => "watched",
+            Bit::Grouped => "grouped",
         }
     }
 

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, HEADS, MAX_BYTES, MOST_WATCHED, STOPPED, UNREADABLE_RELEASES, WATCHED, WorkerInfo,
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, MAX_BYTES, MOST_WATCHED, SHARE_COUNTED, STOPPED, TURN_COST,
+        UNREADABLE_RELEASES, WATCHED, WorkerInfo,
         history::{HOURS, MINUTES, OTHERS, REPORTERS_HOURS, TASKS},
     },
     redis::{SCHEMA, values::FOREVER},
@@ -18,7 +19,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 20] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 23] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -38,6 +39,10 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 20] {
         ("most_watched", MOST_WATCHED.to_string()),
         // Of the oldest ready job.
         ("heads", HEADS.to_string()),
+        // Of groups.
+        ("turn_cost", TURN_COST.to_string()),
+        ("share_counted", SHARE_COUNTED.to_string()),
+        ("group_rules", GROUP_RULES.to_string()),
         // Of a history: how much is kept, and of how many tasks.
         ("minutes", MINUTES.to_string()),
         ("hours", HOURS.to_string()),
@@ -78,16 +83,21 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/admit"
         "doors/back"
         "doors/end"
+        "doors/groups"
         "doors/keys"
         "doors/pop"
         "doors/ready"
         "doors/settle"
+        "doors/turns"
         "doors/watched"
         "enqueue/enqueue"
-        "enqueue/groups"
+        "enqueue/kinds"
         "enqueue/sequence"
         "enqueue/store"
         "enqueue/unique"
+        "groups/list"
+        "groups/review"
+        "groups/set"
         "history/history"
         "history/report"
         "lease/alive"
@@ -179,6 +189,10 @@ scripts! {
     PAUSE: "people/pause", "flags=allow-oom";
     KEY: "people/key", "flags=no-writes";
     RELEASE_KEY: "people/release_key", "flags=allow-oom";
+    GROUPS: "groups/list", "flags=no-writes";
+    SET_GROUP: "groups/set", "";
+    CLEAR_GROUP: "groups/set", "flags=allow-oom";
+    REVIEW_GROUPS: "groups/review", "flags=allow-oom";
     SHOW: "people/show", "flags=no-writes";
     WATCH: "people/watch", "";
     STATS: "people/stats", "flags=no-writes";

@@ -116,7 +116,7 @@ mod tests {
     /// What most queues do not have is written by one helper, which sets the bit first, or in the doors.
     #[test]
     fn rare_keys_are_written_behind_their_bits() {
-        let rare = ["attempts", "errors", "snoozes", "crashes", "priority", "tomb", "keyed", "unique", "held"];
+        let rare = ["attempts", "errors", "snoozes", "crashes", "priority", "tomb", "keyed", "unique", "held", "grouped", "front"];
         for (name, text) in fragments() {
             for key in rare {
                 let wrote = format!("'HSET', K.{key},");
@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn jobs_change_places_in_the_doors_alone() {
         let writes = ["HSET", "HDEL", "ZADD", "ZREM", "LPUSH", "RPUSH", "LPOP", "LTRIM", "LSET"];
-        let places = ["active", "dead", "records", "ended", "parked", "scheduled", "retry", "held", "unique"];
+        let places =
+            ["active", "dead", "records", "ended", "parked", "scheduled", "retry", "held", "unique", "line", "turns", "holders", "front"];
         for (name, text) in fragments().filter(|(name, _)| !name.starts_with("doors/")) {
             for (write, place) in writes.iter().flat_map(|write| places.iter().map(move |place| (write, place))) {
                 assert!(!text.contains(&format!("'{write}', K.{place},")), "{name}: {write} of `{place}`");

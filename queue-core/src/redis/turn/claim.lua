@@ -1,10 +1,29 @@
 -- Moves what is due to `ready`, and claims.
---- include script/first_due, doors/back, turn/waits
+--- include script/first_due, doors/back, doors/turns, turn/waits
+
+-- Of jobs that are due again those that come to the head of the line of their group, the last one first: where failures are skipped. The others first.
+local function who_comes_first(due_ids)
+  local others, first = {}, {}
+  for at, stored in ipairs(#due_ids > 0 and call('HMGET', K.grouped, unpack(due_ids)) or {}) do
+    if stored and rule_of(group_in(stored)).order == 's' then
+      table.insert(first, 1, due_ids[at])
+    else
+      others[#others + 1] = due_ids[at]
+    end
+  end
+  return others, first
+end
 
 local promoted = false
 if not due or due <= now and not paused then
-  for _, key in ipairs(paused and {} or { K.scheduled, K.retry }) do
-    promoted = back(take_due(key), false) or promoted
+  if not paused then
+    promoted = back(take_due(K.scheduled), false)
+    local due_again, first = take_due(K.retry), {}
+    if has('g') then
+      due_again, first = who_comes_first(due_again)
+    end
+    promoted = back(due_again, false) or promoted
+    promoted = back(first, true) or promoted
   end
   look_due()
 end
@@ -13,10 +32,31 @@ local ORDER = has('p') and { 0, 1, 2, 3 } or { 2 }
 -- Whether all jobs of the one list that there is are claimed.
 local drained = false
 
+-- Parked jobs of groups join the lines of these: they wait for their turn. Gives the others.
+local function wait_for_their_groups(task, found, may_suspect, room)
+  local others, grouped = {}, {}
+  local crashes = has('c') and #found > 0 and call('HMGET', K.crashes, unpack(found))
+  for at, stored in ipairs(#found > 0 and call('HMGET', K.grouped, unpack(found)) or {}) do
+    if stored and #grouped >= room or stored and crashes and crashes[at] and not may_suspect then
+      -- It stays parked.
+    elseif stored then
+      take_parked(task, found[at])
+      table.insert(grouped, 1, found[at])
+    else
+      others[#others + 1] = found[at]
+    end
+  end
+  back(grouped, true)
+  return others
+end
+
 -- Jobs that are parked under a name: of a task that this worker knows, or of one and releases that could not read them. A suspect is one here too; those that are passed over stay parked.
 local function claim_parked(task, may_suspect)
   local room = wanted - #ids
   local found = parked_of(task, has('c') and room + 100 or room)
+  if has('g') then
+    found = wait_for_their_groups(task, found, may_suspect, room)
+  end
   if has('c') and #found > 0 then
     local crashes, fit = call('HMGET', K.crashes, unpack(found)), {}
     for at, id in ipairs(found) do
@@ -55,6 +95,28 @@ local function claim_ready(list)
   end
 end
 
+-- Plain jobs and groups in turn.
+local function claim_by_turns()
+  local plain, wanted_in_all, before = -call('HLEN', K.tomb), wanted, #ids
+  for _, list in ipairs(ORDER) do
+    plain = plain + call('LLEN', LISTS[list])
+  end
+  local starts, cost, picks = choose(wanted - #ids, math.max(plain, 0))
+  wanted = before + #starts
+  for _, list in ipairs(ORDER) do
+    claim_ready(list)
+  end
+  wanted = wanted_in_all
+  if #ids > before then
+    local start = starts[#ids - before]
+    call('HSET', K.meta, 'plain', ms(start + cost))
+    served_at(start)
+  end
+  if #picks > 0 and not full then
+    take_picks(picks)
+  end
+end
+
 if not paused and wanted > 0 then
   local may_suspect = ARGV[7] == '1'
   for at = 9, has('a') and 8 + ARGV[8] or 0 do
@@ -64,11 +126,19 @@ if not paused and wanted > 0 then
       end
     end
   end
+  local before = #ids
   if may_suspect and has('c') and #ids < wanted and not full then
     claim_suspect()
+    if has('g') and #ids == before and not full then
+      claim_suspect_of_group()
+    end
   end
-  for _, list in ipairs(ORDER) do
-    claim_ready(list)
+  if has('g') and #ids < wanted and not full and call('EXISTS', K.turns) == 1 then
+    claim_by_turns()
+  else
+    for _, list in ipairs(ORDER) do
+      claim_ready(list)
+    end
   end
 end
 

@@ -28,9 +28,9 @@ use crate::{
 
 /// Whether anything waits in a queue.
 pub(in crate::redis) async fn has_work(broker: &RedisBroker, queue: &str) -> Result<bool> {
-    use Kind::{Parked, Ready0, Ready1, Ready2, Ready3, Retry, Scheduled, Suspect};
+    use Kind::{Line, Parked, Ready0, Ready1, Ready2, Ready3, Retry, Scheduled, Suspect};
     let mut command = redis::cmd("EXISTS");
-    for kind in [Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Parked] {
+    for kind in [Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Parked, Line] {
         command.arg(broker.keys.of(queue, kind));
     }
     Ok(number::<i64>(broker.servers.command(Purpose::Requests, queue, &command).await?)? > 0)

@@ -86,7 +86,7 @@ if followed and waits % 2 == 0 then
   waits = waits + 1
 end
 stale_text = table.concat(stale, ',')
-if woken or (promoted and waits > 0) then
+if woken or (promoted or opened) and waits > 0 then
   hint()
 end
 --- end

@@ -1,3 +1,5 @@
+--- include doors/turns
+
 -- What waits for a claim: 1 more jobs, 2 suspects. `drained`: there is nothing in the list of normal priority.
 local function what_waits(drained)
   if paused then
@@ -9,8 +11,14 @@ local function what_waits(drained)
   elseif not drained then
     more = call('EXISTS', K.ready2)
   end
+  if has('g') and more == 0 and not served_all then
+    more = call('EXISTS', K.turns)
+  end
   if has('c') then
     suspects = 2 * call('EXISTS', K.suspect)
+    if has('g') and suspects == 0 and next_suspect() then
+      suspects = 2
+    end
   end
   return more + suspects
 end

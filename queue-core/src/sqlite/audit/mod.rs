@@ -8,15 +8,15 @@ use rusqlite::{params, types::Value};
 pub(crate) use self::sweep::sweep;
 use crate::{
     address::JobId,
-    broker::{Audit, Damage, DamageKind, ProcessId, UniqueKey, WorkerInfo},
+    broker::{Audit, Damage, DamageKind, GroupName, ProcessId, UniqueKey, WorkerInfo},
     sqlite::{
         connection::{
-            lenient::Words,
+            lenient::{Bytes, Words},
             statement::sql,
             tx::{Failed, Queue, Tx},
         },
         doors::{
-            back, end, keys,
+            self, back, end, keys,
             ready::{self, End},
             row::{ACTIVE, HELD, PARKED, READY},
             settle,
@@ -45,6 +45,9 @@ pub(crate) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damag
         unique(tx, &queue, how, &mut damages)?;
     }
     ticked(tx, &queue, how, &mut damages)?;
+    if tx.grouped() {
+        groups(tx, &queue, how, &mut damages)?;
+    }
     if how.repair && !damages.is_empty() {
         end::repaired(tx, &queue, damages.len());
         tx.save(&queue)?;
@@ -113,7 +116,7 @@ fn held_by_nobody(tx: &mut Tx<'_>, queue: &mut Queue<'_>, how: Audit, damages: &
             // Its lane, as one that was fenced: the next reclaim takes the job back by the rule for those that died.
             tx.sql(sql!("lost_lane.sql"))?.execute(params![lane, queue.key])?;
         } else {
-            let job = settle::orphan(id);
+            let job = settle::orphan(tx, queue, id)?;
             back::repair(tx, queue, job, End::Head)?;
         }
     }
@@ -130,7 +133,7 @@ fn without_place(tx: &mut Tx<'_>, queue: &mut Queue<'_>, how: Audit, damages: &m
         if matches!(state, Value::Integer(1..=10)) && *state != Value::Integer(ACTIVE) {
             back::mend(tx, queue, id)?;
         } else {
-            let job = if *state == Value::Integer(ACTIVE) { settle::orphan(id) } else { ready::stray(id) };
+            let job = if *state == Value::Integer(ACTIVE) { settle::orphan(tx, queue, id)? } else { ready::stray(id) };
             back::repair(tx, queue, job, End::Tail)?;
         }
     }
@@ -194,6 +197,63 @@ fn ticked(tx: &mut Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Dama
         tx.sql(FORGET)?.execute(params![queue.key, id])?;
     }
     Ok(())
+}
+
+/// Slots without their jobs and jobs without their slots, lines that are held by nobody, and groups that are out of turn.
+fn groups(tx: &mut Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>) -> Result<(), Failed> {
+    const FREE: &str = "DELETE FROM queue_holders WHERE queue = ?1 AND name = ?2 AND id = ?3";
+    const TAKE: &str = "INSERT OR IGNORE INTO queue_holders (queue, name, id) VALUES (?1, ?2, ?3)";
+    const FRONT: &str = "UPDATE queue_groups SET front = NULL WHERE queue = ?1 AND name = ?2";
+    let leaked = (DamageKind::SlotLeaked, rows(tx, sql!("slot_leaked.sql"), queue, ACTIVE)?, FREE);
+    let missing = (DamageKind::SlotMissing, rows(tx, sql!("slot_missing.sql"), queue, ACTIVE)?, TAKE);
+    for (kind, slots, repair) in [leaked, missing] {
+        for (id, name) in &slots {
+            damages.push(Damage { kind, subject: shown(id) });
+            if let (true, Value::Blob(stored)) = (how.repair, name) {
+                tx.sql(repair)?.execute(params![queue.key, name, id])?;
+                doors::groups::review(tx, queue, stored)?;
+            }
+        }
+    }
+    for (name, _) in &rows(tx, sql!("line_leaked.sql"), queue, 0)? {
+        damages.push(Damage { kind: DamageKind::LineLeaked, subject: group_shown(name) });
+        if let (true, Value::Blob(stored)) = (how.repair, name) {
+            tx.sql(FRONT)?.execute(params![queue.key, name])?;
+            doors::groups::review(tx, queue, stored)?;
+        }
+    }
+    // Groups may be many.
+    if how.thorough { out_of_turn(tx, queue, how, damages) } else { Ok(()) }
+}
+
+/// Groups that have their turn and nothing that may start, or the other way round.
+fn out_of_turn(tx: &mut Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>) -> Result<(), Failed> {
+    let mut after = Vec::new();
+    loop {
+        let names: Vec<Vec<u8>> = tx
+            .sql(sql!("../doors/groups_step.sql"))?
+            .query_map(params![queue.key, after, STEP], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+            .collect::<rusqlite::Result<_>>()?;
+        for name in &names {
+            if doors::groups::is_out_of_turn(tx, queue, name)? {
+                damages.push(Damage { kind: DamageKind::GroupOutOfTurn, subject: group_shown(&Value::Blob(name.clone())) });
+                if how.repair {
+                    doors::groups::review(tx, queue, name)?;
+                }
+            }
+        }
+        match names.last() {
+            Some(last) if names.len() == STEP => after.clone_from(last),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn group_shown(name: &Value) -> String {
+    match name {
+        Value::Blob(name) => GroupName::of_stored(name).map_or_else(|| String::from_utf8_lossy(name).into_owned(), |name| name.to_string()),
+        other => format!("{other:?}"),
+    }
 }
 
 /// What a query for damages finds: its subject, and what its repair needs. ?1 of the statement is the queue, ?3 the limit.

@@ -1,5 +1,6 @@
--- Jobs with a number that means no state, or a place that no query finds. Active jobs (4) have any rank.
+-- Jobs with a number that means no state, or a place that no query finds. Active jobs (4) have any rank, those of groups (11, 12) that of a line.
 -- ?1 queue, ?2 state ready, ?3 limit
 SELECT id, state FROM queue_jobs
-WHERE queue = ?1 AND (state NOT IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) OR typeof(pos) <> 'integer'
-OR (state <> ?2 AND state <> 4 AND rank <> 0)) LIMIT ?3
+WHERE queue = ?1 AND (state NOT IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12) OR typeof(pos) <> 'integer'
+OR (state NOT IN (?2, 4, 11, 12) AND rank <> 0)
+OR (state IN (11, 12) AND rank NOT IN (SELECT line FROM queue_groups WHERE queue = ?1))) LIMIT ?3

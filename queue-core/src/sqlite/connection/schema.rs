@@ -12,6 +12,9 @@
 //! | `queue_producers` | a row per producer: sequence, last answers |
 //! | `queue_keyed` | a row per job that was enqueued with a key: the key, and how it is held |
 //! | `queue_keys` | a row per key that is held: by which job, for how long, and who waits for it |
+//! | `queue_grouped`, `queue_groups` | a row per job with a group; a row per group that has or had a line |
+//! | `queue_holders` | a row per job that runs and has a group |
+//! | `queue_rules`, `queue_turns` | rules of groups; a row per queue with groups: its virtual time |
 //! | `queue_remembered` | digests of given ids whose jobs are done |
 //! | `queue_counters` | what happened since the queue exists |
 //! | `queue_history` | a row per task and per minute or hour in a circle: what happened then |
@@ -34,6 +37,8 @@
 //! | `done`, `cancelled`, `expired` | 6, 8, 9 | 0 | until when it is kept |
 //! | `dead` | 7 | 0 | when it died |
 //! | `held` | 10 | 0 | when it is due, once its key is free |
+//! | `ready`, of a group | 11 | the line of its group | 56 bits of a number, and above them one more than the priority, or 0 for who holds the line |
+//! | the same, a suspect | 12 | the line of its group | the number |
 
 use std::{
     fs,
@@ -52,11 +57,12 @@ use crate::error::{Error, Result};
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
 
 /// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
-const ASIDE: [&str; 4] = [
+const ASIDE: [&str; 5] = [
     include_str!("migrations/history.sql"),
     include_str!("migrations/keys.sql"),
     include_str!("migrations/schedules.sql"),
     include_str!("migrations/watched.sql"),
+    include_str!("migrations/groups.sql"),
 ];
 
 /// The schema that this library writes.
@@ -65,8 +71,11 @@ const SCHEMA: u64 = MIGRATIONS.len() as u64;
 /// The schema of a file from the first time on that a job in it has a key: a library that knows no keys would ignore them, and refuses the file.
 pub(crate) const WITH_KEYS: u64 = 2;
 
+/// The same from the first time on that a job has a group.
+pub(crate) const WITH_GROUPS: u64 = 3;
+
 /// The newest schema that this library knows.
-const KNOWN: u64 = WITH_KEYS;
+const KNOWN: u64 = WITH_GROUPS;
 
 /// Before it, a write-ahead log that several processes share could be corrupted when it was started over.
 const OLDEST_SQLITE: i32 = 3_051_003;

@@ -8,7 +8,10 @@ use std::{
 
 use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params};
 
-use super::lenient::Number;
+use super::{
+    lenient::Number,
+    schema::{WITH_GROUPS, WITH_KEYS},
+};
 use crate::{address::JobId, error::Error};
 
 /// Why an operation was not done: the operation's own refusal, or the database's.
@@ -40,8 +43,8 @@ pub(crate) struct Tx<'a> {
     /// The broker's clock, read once per operation, and the same in whole milliseconds.
     clock: Duration,
     pub(crate) now: i64,
-    /// Whether a job in this file may have a key: the schema number says so, which every transaction reads.
-    keyed: bool,
+    /// The schema number, which every transaction reads: it says whether a job in this file may have a key or a group.
+    schema: u64,
     /// Whether somebody waits for the end of a job, which every transaction reads as well.
     watched: bool,
     counters: BTreeMap<(i64, &'static str), i64>,
@@ -60,9 +63,9 @@ pub(crate) struct Queue<'n> {
 }
 
 impl<'a> Tx<'a> {
-    pub(crate) fn new(connection: &'a Connection, keyed: bool, watched: bool) -> Self {
+    pub(crate) fn new(connection: &'a Connection, schema: u64, watched: bool) -> Self {
         let clock = since_1970();
-        Tx { connection, clock, now: in_ms(clock), keyed, watched, counters: BTreeMap::new(), hints: HintsOut::new() }
+        Tx { connection, clock, now: in_ms(clock), schema, watched, counters: BTreeMap::new(), hints: HintsOut::new() }
     }
 
     /// How long it is until the clock reads this. To the microsecond and more: whoever waits so long finds it due.
@@ -85,11 +88,11 @@ impl<'a> Tx<'a> {
 
     /// The same so that a refusal undoes what the operation wrote, and nothing else. SQLite keeps a copy of each page for that.
     pub(crate) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
-        let (counters, hints, keyed) = (self.counters.clone(), self.hints.clone(), self.keyed);
+        let (counters, hints, schema) = (self.counters.clone(), self.hints.clone(), self.schema);
         self.sql("SAVEPOINT operation")?.execute([])?;
         let refusal = self.attempt(work)?;
         if refusal.is_some() {
-            (self.counters, self.hints, self.keyed) = (counters, hints, keyed);
+            (self.counters, self.hints, self.schema) = (counters, hints, schema);
             self.sql("ROLLBACK TO operation")?.execute([])?;
         }
         self.sql("RELEASE operation")?.execute([])?;
@@ -115,14 +118,28 @@ impl<'a> Tx<'a> {
 
     /// Whether a job in this file may have a key.
     pub(crate) fn keyed(&self) -> bool {
-        self.keyed
+        self.schema >= WITH_KEYS
+    }
+
+    /// Whether a job in this file may have a group.
+    pub(crate) fn grouped(&self) -> bool {
+        self.schema >= WITH_GROUPS
     }
 
     /// A job with a key is stored: from now on a library that knows no keys refuses this file.
     pub(crate) fn note_keys(&mut self) -> rusqlite::Result<()> {
-        if !self.keyed {
-            self.sql("UPDATE queue_meta SET value = max(value, ?1) WHERE name = 'schema'")?.execute([super::schema::WITH_KEYS])?;
-            self.keyed = true;
+        self.note_schema(WITH_KEYS)
+    }
+
+    /// The same of a job with a group.
+    pub(crate) fn note_groups(&mut self) -> rusqlite::Result<()> {
+        self.note_schema(WITH_GROUPS)
+    }
+
+    fn note_schema(&mut self, least: u64) -> rusqlite::Result<()> {
+        if self.schema < least {
+            self.sql("UPDATE queue_meta SET value = max(value, ?1) WHERE name = 'schema'")?.execute([least])?;
+            self.schema = least;
         }
         Ok(())
     }

@@ -12,8 +12,8 @@
 use rusqlite::{OptionalExtension, params, types::Value};
 
 use super::{
-    end,
-    ready::{self, Waiting},
+    end, groups,
+    ready::{self, End, Waiting},
     row::{ACTIVE, PARKED, Tag},
 };
 use crate::{
@@ -49,6 +49,19 @@ impl Admission {
 
     pub(crate) fn has_room(&self) -> bool {
         self.left > 0
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        self.left
+    }
+
+    /// Takes a job that was found elsewhere than at the head of the line. False: there is no room for it, and it has not moved.
+    pub(super) fn take_one(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, waiting: Waiting) -> Result<bool, Failed> {
+        if !self.look(&waiting) {
+            return Ok(false);
+        }
+        self.admit(tx, queue, waiting)?;
+        Ok(true)
     }
 
     pub(crate) fn has_suspect(&self) -> bool {
@@ -103,7 +116,13 @@ impl Admission {
                 Ok((row.get(0)?, row.get::<_, Count>(1)?.0))
             })?
             .collect::<rusqlite::Result<_>>()?;
+        let mut grouped = Vec::new();
         for (id, crashes) in found {
+            if groups::of(tx, queue, &id)?.is_some() {
+                ready::unpark_from(tx, queue, task, &id)?;
+                grouped.push(id);
+                continue;
+            }
             if crashes > 0 && self.has_suspect() {
                 continue;
             }
@@ -111,11 +130,15 @@ impl Admission {
             // An entry without its job goes as well.
             if let Some(waiting) = waiting {
                 if !self.look(&waiting) {
-                    return Ok(());
+                    break;
                 }
                 self.admit(tx, queue, waiting)?;
             }
             ready::unpark_from(tx, queue, task, &id)?;
+        }
+        // A job of a group waits for the turn of its group.
+        for id in grouped.iter().rev() {
+            ready::push(tx, queue, id, End::Head)?;
         }
         Ok(())
     }

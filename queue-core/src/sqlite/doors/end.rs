@@ -13,7 +13,7 @@
 //! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
 //! | [`forget`] | remembered ids | nothing |
 //!
-//! All give the job's key back: see [`keys`]. The broker's own counters (`.kept`, `.kept_bytes`, `.dead_bytes`, `.remembered`) follow each of them.
+//! All give the job's key back, and the line of its group: see [`keys`] and [`groups`]. The broker's own counters (`.kept`, `.kept_bytes`, `.dead_bytes`, `.remembered`) follow each of them.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use rusqlite::{
 };
 
 use super::{
-    Leaving, back, keys, ready,
+    Leaving, back, groups, keys, ready,
     row::{self, ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, PARKED, Tag},
     settle, watched,
 };
@@ -51,6 +51,10 @@ pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &[u8]) -> 
     }
     tx.count(queue.key, "done", 1);
     keys::give_back(tx, queue, id, true)?;
+    if tx.grouped() {
+        groups::give_slot_back(tx, queue, id)?;
+        groups::leave(tx, queue, id, true)?;
+    }
     schedule::ended(tx, queue, id, "done")?;
     watched::tell(tx, queue, id)?;
     Ok(true)
@@ -87,6 +91,7 @@ pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: O
     keys::give_back(tx, queue, &id, false)?;
     let until = after(tx.now, keep);
     let bytes: i64 = tx.sql(sql!("end_done.sql"))?.query_row(params![queue.key, id, DONE, until, tx.now, result], |row| row.get(0))?;
+    groups::leave(tx, queue, &id, false)?;
     tx.count(queue.key, ".kept", 1);
     tx.count(queue.key, ".kept_bytes", bytes);
     // Two go for one that comes, so that a lowered limit is reached.
@@ -100,6 +105,7 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
     let id = job.arrives();
     keys::give_back(tx, queue, &id, false)?;
     let bytes: i64 = tx.sql(sql!("end_bury.sql"))?.query_row(params![queue.key, id, DEAD, tx.now, reason.name()], |row| row.get(0))?;
+    groups::leave(tx, queue, &id, false)?;
     tx.count(queue.key, ".dead_bytes", bytes);
     tx.count(queue.key, "dead", 1);
     Ok(())
@@ -152,6 +158,7 @@ fn unwanted(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, no
     let (until, id) = (after(tx.now, ENDED_KEEP), job.arrives());
     keys::give_back(tx, queue, &id, false)?;
     let bytes: i64 = tx.sql(sql!("end_unwanted.sql"))?.query_row(params![queue.key, id, state, until, tx.now, note], |row| row.get(0))?;
+    groups::leave(tx, queue, &id, false)?;
     tx.count(queue.key, ".kept", 1);
     tx.count(queue.key, ".kept_bytes", bytes);
     Ok(())
@@ -295,5 +302,6 @@ fn remove(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), state:
 fn gone(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> Result<(), Failed> {
     const GONE: &str = "DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     tx.sql(GONE)?.execute(params![queue.key, id])?;
+    groups::leave(tx, queue, id, true)?;
     keys::give_back(tx, queue, id, true)
 }

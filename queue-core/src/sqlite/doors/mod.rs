@@ -16,6 +16,7 @@
 //! | [`end`] | → `done`, `dead`, `cancelled`, `expired`, or gone | ack, bury, cancel, expire, delete, eviction, repair |
 //!
 //! [`keys`] knows which job holds which key: the doors take keys there, and give them back. [`watched`] knows who waits for the end of a job.
+//! [`groups`] knows which groups may be served, and [`turns`] whose turn it is: slots of groups are taken and given back there.
 //!
 //! No other code writes the column `state` of `queue_jobs`, the rows and counters that go with it, or a place in the line:
 //! a test of this module reads the sources. So a feature that holds something for a job (a slot) has one place where it
@@ -26,11 +27,13 @@
 pub(crate) mod admit;
 pub(crate) mod back;
 pub(crate) mod end;
+pub(crate) mod groups;
 pub(crate) mod keys;
 pub(crate) mod page;
 pub(crate) mod ready;
 pub(crate) mod row;
 pub(crate) mod settle;
+pub(crate) mod turns;
 pub(crate) mod watched;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};

@@ -6,13 +6,14 @@
 //! | state | bits |
 //! |---|---|
 //! | `ready` | 3: the suspects, or one more than the priority; 60: `pos`, and as much as makes it positive |
+//! | `ready`, of groups | 3: 5, or 6 for suspects; 60: how many of these are before the place, so that the index is read over them |
 //! | those in the order of a time | 42: `pos` in milliseconds; 21: how many jobs of this time are before the place |
 //!
 //! A place without this bit is a number of jobs that are left out: the index is read over them, and no job.
 
 use rusqlite::{Row, params};
 
-use super::row::{self, ACTIVE, READY, SUSPECT};
+use super::row::{self, ACTIVE, LINED, LINED_SUSPECT, READY, SUSPECT};
 use crate::{
     broker::{JobState, LAST, Priority},
     sqlite::connection::{
@@ -94,6 +95,27 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
             skip = if found.len() > before { 0 } else { skip - passed(tx, queue, run, skip)? };
         }
     }
+    // Behind them stand the jobs of groups.
+    for (n, state) in [(5, LINED), (6, LINED_SUSPECT)].into_iter().filter(|(n, _)| *n >= first) {
+        if more {
+            break;
+        }
+        let begin = skip.saturating_add(behind.filter(|_| n == first).unwrap_or(0).max(0).unsigned_abs());
+        let mut read_here = 0;
+        let mut page = tx.sql(sql!("groups_page.sql"))?;
+        let offset = i64::try_from(begin).unwrap_or(i64::MAX);
+        let mut rows = page.query(params![queue.key, limit + 1 - found.len(), offset, state])?;
+        while let Some(row) = rows.next()? {
+            if found.len() == limit {
+                more = true;
+                break;
+            }
+            found.push(read(row));
+            read_here += 1;
+            last = Some((n, offset.saturating_add(read_here)));
+        }
+        skip = if read_here > 0 || skip == 0 { 0 } else { skip.saturating_sub(lined(tx, queue, state)?) };
+    }
     let next =
         last.filter(|_| more).map(|(n, pos)| BEHIND | (n as u64) << 60 | pos.clamp(-BIAS, BIAS - 1).wrapping_add(BIAS).cast_unsigned());
     Ok((found, next))
@@ -102,6 +124,13 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
 /// The last jobs, in order.
 fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Vec<T>, Failed> {
     let mut found = Vec::new();
+    for state in [LINED_SUSPECT, LINED].into_iter().filter(|_| runs.len() > 1) {
+        let mut page = tx.sql(sql!("groups_page_last.sql"))?;
+        let mut rows = page.query(params![queue.key, limit - found.len(), state])?;
+        while let Some(row) = rows.next()? {
+            found.push(read(row));
+        }
+    }
     for (state, rank) in runs.iter().rev() {
         let mut page = tx.sql(sql!("ready_page_last.sql"))?;
         let mut rows = page.query(params![queue.key, limit - found.len(), state, rank])?;
@@ -156,6 +185,12 @@ fn some(
 fn passed(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): Run, skip: u64) -> rusqlite::Result<u64> {
     let skip = i64::try_from(skip).unwrap_or(i64::MAX);
     tx.sql(sql!("ready_passed.sql"))?.query_row(params![queue.key, state, rank, skip], |row| row.get(0))
+}
+
+/// How many jobs of groups stand in lines.
+fn lined(tx: &Tx<'_>, queue: &Queue<'_>, state: i64) -> rusqlite::Result<u64> {
+    const LINED: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2";
+    tx.sql(LINED)?.query_row(params![queue.key, state], |row| row.get(0))
 }
 
 fn runs(state: JobState) -> Vec<Run> {

@@ -6,7 +6,7 @@
 //! | function | changes | leaves |
 //! |---|---|---|
 //! | [`store`], [`store_held`] | a new row, in the line or beside it, or held; `enqueued` | an id that is there |
-//! | [`push`] | state, rank, pos | all other columns; who calls it counts and tells |
+//! | [`push`] | state, rank, pos; a job of a group joins the line of that | all other columns; who calls it counts and tells |
 //! | [`promote`] | what is due joins the tail | jobs that are not due |
 //! | [`promote_early`] | a job that waits for its time joins the tail | all other jobs |
 //! | [`leave`], [`unpark`], [`unpark_from`] | the entry of a parked job in `queue_parked`, that of a held one in `queue_keys` | the row, for the door that comes next |
@@ -18,8 +18,9 @@ use std::collections::BTreeMap;
 use rusqlite::{Row, ToSql, params, types::Value};
 
 use super::{
-    Leaving, keys,
+    Leaving, groups, keys,
     row::{self, HELD, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
+    turns,
 };
 use crate::{
     broker::{DUE_ITEMS, Due, JobState, NewJob},
@@ -68,8 +69,16 @@ pub(crate) fn due(tx: &Tx<'_>, job: &NewJob) -> i64 {
 /// changed.
 pub(crate) fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i64) -> Result<bool, Failed> {
     let rank = i64::from(job.priority.number());
-    let (state, rank, pos) = if at <= tx.now { (READY, rank, queue.next_tail()) } else { (SCHEDULED, 0, at) };
-    insert(tx, queue, job, state, rank, pos)
+    if at > tx.now || job.group.is_none() {
+        let (state, rank, pos) = if at <= tx.now { (READY, rank, queue.next_tail()) } else { (SCHEDULED, 0, at) };
+        return insert(tx, queue, job, state, rank, pos);
+    }
+    // Beside the line at first, until its group is noted.
+    let stored = insert(tx, queue, job, SCHEDULED, 0, at)?;
+    if stored {
+        groups::push(tx, queue, job.id.as_bytes(), End::Tail)?;
+    }
+    Ok(stored)
 }
 
 /// Stores a new job that waits until its key is free.
@@ -90,12 +99,18 @@ fn insert(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, state: i64, rank: i6
         job.envelope,
         digest
     ])?;
+    if stored > 0 {
+        groups::note(tx, queue, job)?;
+    }
     tx.count(queue.key, "enqueued", i64::from(stored > 0));
     Ok(stored > 0)
 }
 
 /// Puts a job that has a row at an end of the line, among the suspects if it has crashes.
 pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<()> {
+    if groups::push(tx, queue, id, end)? {
+        return Ok(());
+    }
     let pos = match end {
         End::Head => queue.next_head(),
         End::Tail => queue.next_tail(),
@@ -109,8 +124,17 @@ pub(crate) fn promote(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<(), Fail
         let mut due = tx.sql(sql!("ready_due.sql"))?;
         let ids: Vec<Value> =
             due.query_map(params![queue.key, state, tx.now, DUE_ITEMS], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        // What comes back to the head does so in the order of the times as well.
+        let mut first = Vec::new();
         for id in ids {
-            push(tx, queue, &id, End::Tail)?;
+            if state == RETRY && groups::comes_first(tx, queue, &id)? {
+                first.push(id);
+            } else {
+                push(tx, queue, &id, End::Tail)?;
+            }
+        }
+        for id in first.iter().rev() {
+            push(tx, queue, id, End::Head)?;
         }
     }
     Ok(())
@@ -177,8 +201,10 @@ pub(crate) fn stray(id: &Value) -> Leaving<'_> {
 }
 
 /// Whether anything stands in the line, and whether a suspect does.
-pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(bool, bool)> {
-    tx.sql(sql!("ready_waits.sql"))?.query_row(params![queue.key, READY, SUSPECT], |row| Ok((row.get(0)?, row.get(1)?)))
+pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(bool, bool), Failed> {
+    let (ready, suspects): (bool, bool) =
+        tx.sql(sql!("ready_waits.sql"))?.query_row(params![queue.key, READY, SUSPECT], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok((ready || turns::waits(tx, queue)?, suspects || turns::next_suspect(tx, queue)?.is_some()))
 }
 
 /// When the next job joins the line that is not due yet.

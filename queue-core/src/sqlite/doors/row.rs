@@ -22,6 +22,9 @@ pub(crate) const DEAD: i64 = 7;
 pub(crate) const CANCELLED: i64 = 8;
 pub(crate) const EXPIRED: i64 = 9;
 pub(crate) const HELD: i64 = 10;
+/// Ready, in the line of a group; and the same of a suspect.
+pub(crate) const LINED: i64 = 11;
+pub(crate) const LINED_SUSPECT: i64 = 12;
 
 /// The number of a state; `ready` has another for its suspects.
 pub(crate) fn number(state: JobState) -> i64 {
@@ -42,7 +45,7 @@ pub(crate) fn number(state: JobState) -> i64 {
 /// The state of a number.
 pub(crate) fn state(number: i64) -> Result<JobState, Failed> {
     Ok(match number {
-        READY | SUSPECT => JobState::Ready,
+        READY | SUSPECT | LINED | LINED_SUSPECT => JobState::Ready,
         SCHEDULED => JobState::Scheduled,
         RETRY => JobState::Retry,
         ACTIVE => JobState::Active,

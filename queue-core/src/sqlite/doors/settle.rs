@@ -12,13 +12,13 @@
 //! | [`cancel`] | what a person cancels | a row of `queue_gone`, by which the lane hears of it |
 //! | [`orphan`] | what no lane holds | nothing |
 //!
-//! All leave state, rank and pos to `back` or `end`, which come next. The ack of a job that leaves nothing goes through both
+//! All give the slot of the job's group back: see [`groups`]. All leave state, rank and pos to `back` or `end`, which come next. The ack of a job that leaves nothing goes through both
 //! doors in one statement, [`end::acked`](super::end::acked).
 
 use rusqlite::{OptionalExtension, params, types::Value};
 
 use super::{
-    Leaving,
+    Leaving, groups,
     row::{self, ACTIVE, Tag},
 };
 use crate::{
@@ -41,6 +41,7 @@ pub(crate) fn holder<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [
         stale(tx, tag, id)?;
         return Ok(None);
     };
+    groups::give_slot_back(tx, queue, id)?;
     if ran {
         tx.sql(sql!("settle_forgive.sql"))?.execute(params![queue.key, id])?;
     }
@@ -103,15 +104,17 @@ pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64) -> rusqlite::Resul
 }
 
 /// Takes a job from a fenced lane, uncharged. `lives`: its process has not died, the broker had only forgotten the lane.
-pub(crate) fn reclaim<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, lives: bool) -> Leaving<'a> {
+pub(crate) fn reclaim<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, lives: bool) -> rusqlite::Result<Leaving<'a>> {
+    groups::give_slot_back(tx, queue, &held.id)?;
     tx.count(queue.key, "reclaimed", 1);
     tx.count(queue.key, "forgotten", i64::from(lives));
-    Leaving::only(held.id.as_slice())
+    Ok(Leaving::only(held.id.as_slice()))
 }
 
 /// Takes a job from a fenced lane, and charges a crash. Gives the number of crashes within the rule's window.
 pub(crate) fn charge<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, rule: &CrashRule) -> Result<(Leaving<'a>, i64), Failed> {
     const CHARGE: &str = "UPDATE queue_jobs SET crashes = ?3, first_crash = ?4, failures = ?5 WHERE queue = ?1 AND id = ?2";
+    groups::give_slot_back(tx, queue, &held.id)?;
     let window = i64::try_from(rule.window.as_millis()).unwrap_or(i64::MAX);
     let (crashes, first) = match held.first_crash {
         Some(first) if held.crashes > 0 && tx.now.saturating_sub(first) <= window => (held.crashes.saturating_add(1), first),
@@ -125,7 +128,8 @@ pub(crate) fn charge<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, rul
 }
 
 /// Takes a job from the lane that holds it, for a person's cancel. The lane hears of it with its next beat.
-pub(crate) fn cancel<'a>(tx: &Tx<'_>, tag: Tag, id: &'a [u8]) -> rusqlite::Result<Leaving<'a>> {
+pub(crate) fn cancel<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, id: &'a [u8]) -> rusqlite::Result<Leaving<'a>> {
+    groups::give_slot_back(tx, queue, id)?;
     tell(tx, tag, id)?;
     Ok(Leaving::only(id))
 }
@@ -136,6 +140,7 @@ pub(crate) fn tell(tx: &Tx<'_>, tag: Tag, id: &[u8]) -> rusqlite::Result<()> {
 }
 
 /// Takes an active job that no lane ever held, for its repair.
-pub(crate) fn orphan(id: &Value) -> Leaving<'_> {
-    Leaving::only(id)
+pub(crate) fn orphan<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &'a Value) -> rusqlite::Result<Leaving<'a>> {
+    groups::give_slot_back(tx, queue, id)?;
+    Ok(Leaving::only(id))
 }

@@ -73,10 +73,10 @@ fn each_door_writes_only_what_it_is_for() {
     assert_eq!(state("doors/admit"), ["doors/admit.sql"]);
     assert_eq!(state("doors/back"), ["doors/back_beside.sql"]);
     assert_eq!(state("doors/end"), ["doors/end_bury.sql", "doors/end_done.sql", "doors/end_unwanted.sql"]);
-    assert_eq!(state("doors/ready"), ["doors/ready_push.sql"]);
+    assert_eq!(state("doors/ready"), ["doors/ready_line.sql", "doors/ready_push.sql"]);
     // It leaves the place to `back` or `end`.
     assert_eq!(state("doors/settle"), [""; 0]);
-    assert_eq!(state("").len(), 6, "state is written nowhere else");
+    assert_eq!(state("").len(), 7, "state is written nowhere else");
 }
 
 /// The numbers of the inputs (`?1`) in a text.

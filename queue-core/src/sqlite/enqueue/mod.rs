@@ -14,7 +14,7 @@ use crate::{
         },
         doors::{
             end::{self, Before},
-            keys, ready,
+            groups, keys, ready,
             row::{CANCELLED, EXPIRED},
         },
     },
@@ -64,6 +64,9 @@ fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, before: Option<Before
         if let Some(answer) = keys::conflict(tx, queue, job, unique, at, before)? {
             return Ok(answer);
         }
+    }
+    if groups::is_full(tx, queue, job)? {
+        return Ok(Enqueued::GroupFull);
     }
     if let Some(before) = before {
         end::give_way(tx, queue, job.id.as_bytes(), before)?;
@@ -121,6 +124,7 @@ fn written(answers: &[Enqueued]) -> Vec<u8> {
             Enqueued::Duplicate(id) => (3, Some(id)),
             Enqueued::Replaced(id) => (4, Some(id)),
             Enqueued::Buffered(id) => (5, Some(id)),
+            Enqueued::GroupFull => (6, None),
         };
         bytes.push(number);
         if let Some(id) = id.map(JobId::as_bytes) {
@@ -148,6 +152,7 @@ fn read(bytes: &[u8], answers: usize) -> Option<Vec<Enqueued>> {
             3 => Enqueued::Duplicate(id()?),
             4 => Enqueued::Replaced(id()?),
             5 => Enqueued::Buffered(id()?),
+            6 => Enqueued::GroupFull,
             _ => Enqueued::Stored,
         })
     });

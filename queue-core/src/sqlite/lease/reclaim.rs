@@ -34,7 +34,7 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
         let process = Process::of(tx, &queue, lanes)?;
         // Backwards, as each goes to the head.
         for held in process.free.iter().rev().take(left) {
-            let job = settle::reclaim(tx, &queue, held, process.lives);
+            let job = settle::reclaim(tx, &queue, held, process.lives)?;
             if schedule::is_stopped(tx, &queue, held.id())? {
                 end::cancelled(tx, &queue, job, Some(schedule::STOPPED))?;
                 continue;
@@ -45,7 +45,7 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
         left -= process.free.len().min(left);
         for held in process.charged.iter().take(left) {
             if schedule::is_stopped(tx, &queue, held.id())? {
-                let job = settle::reclaim(tx, &queue, held, process.lives);
+                let job = settle::reclaim(tx, &queue, held, process.lives)?;
                 end::cancelled(tx, &queue, job, Some(schedule::STOPPED))?;
                 continue;
             }

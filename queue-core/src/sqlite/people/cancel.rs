@@ -23,7 +23,7 @@ pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: 
         tx.sql(PLACE)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
     let (job, changed) = match place {
         None | Some((Number(DONE | DEAD | CANCELLED | EXPIRED), ..)) => return Ok(Changed::No),
-        Some((Number(ACTIVE), Number(lane), Number(claim))) => (settle::cancel(tx, Tag { lane, claim }, id)?, Changed::WhileActive),
+        Some((Number(ACTIVE), Number(lane), Number(claim))) => (settle::cancel(tx, queue, Tag { lane, claim }, id)?, Changed::WhileActive),
         Some((Number(state), ..)) => (ready::leave(tx, queue, id, state)?, Changed::Yes),
     };
     end::cancelled(tx, queue, job, reason)?;

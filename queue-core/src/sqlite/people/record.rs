@@ -10,7 +10,7 @@ use crate::{
             lenient::{Bytes, Count, Number, Words},
             tx::{Failed, Queue, Tx},
         },
-        doors::{keys, row},
+        doors::{groups, keys, row},
     },
 };
 
@@ -30,6 +30,7 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
         JobState::Ready | JobState::Active | JobState::Parked => None,
         _ => ended,
     };
+    record.group = groups::name_of(tx, queue, record.id.as_bytes())?;
     record.unique = keys::key_of(tx, queue, record.id.as_bytes())?;
     match state {
         JobState::Dead => record.reason = note.as_deref().and_then(BuryReason::from_name),

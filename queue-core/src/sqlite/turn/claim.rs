@@ -8,6 +8,7 @@ use crate::{
             admit::Admission,
             keys,
             row::{READY, SUSPECT, Tag},
+            turns,
         },
     },
 };
@@ -20,8 +21,13 @@ pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, turn: &Turn) -
         }
         if turn.suspect && !admission.has_suspect() {
             admission.take(tx, queue, SUSPECT, 1)?;
+            if !admission.has_suspect() && admission.has_room() {
+                turns::take_suspect(tx, queue, &mut admission)?;
+            }
         }
-        admission.take(tx, queue, READY, MAX_ITEMS)?;
+        if !admission.has_room() || !turns::take(tx, queue, &mut admission)? {
+            admission.take(tx, queue, READY, MAX_ITEMS)?;
+        }
     }
     let deliveries = admission.into_deliveries();
     if tx.keyed() {

@@ -67,10 +67,11 @@ impl Model {
         if is_suspect && !room.suspects {
             return Admitted::Passed;
         }
-        if job.place == Place::Ready {
+        if job.place == Place::Ready && job.group.is_none() {
             self.ready.pop(id);
         }
         self.jobs.set_place(id, Place::Active { lane: room.lane.clone(), claim: room.claim });
+        self.started_in_group(id);
         room.suspects &= !is_suspect;
         room.bytes += bytes;
         room.jobs -= 1;

@@ -47,16 +47,24 @@ impl Model {
 
     /// A job that left its place comes back.
     pub(in crate::model) fn back(&mut self, Out(id): Out, how: Back) {
+        self.back_to(&id, how);
+        // It may have had a slot of its group.
+        if let Some(group) = self.jobs[&id].group.clone() {
+            self.review(&group);
+        }
+    }
+
+    fn back_to(&mut self, id: &JobId, how: Back) {
         match how {
-            Back::Head => self.line_up(&id, true),
-            Back::Tail => self.line_up(&id, false),
-            Back::Scheduled(delay) => self.wait(&id, Place::Scheduled, delay),
-            Back::Retry(delay) => self.wait(&id, Place::Retry, delay),
+            Back::Head => self.line_up(id, true),
+            Back::Tail => self.line_up(id, false),
+            Back::Scheduled(delay) => self.wait(id, Place::Scheduled, delay),
+            Back::Retry(delay) => self.wait(id, Place::Retry, delay),
             Back::Parked(task) => {
-                self.tick_ended(&id, "parked");
-                let releases = self.jobs[&id].unreadable.iter().flat_map(|unreadable| &unreadable.releases);
+                self.tick_ended(id, "parked");
+                let releases = self.jobs[id].unreadable.iter().flat_map(|unreadable| &unreadable.releases);
                 let name = releases.fold(task, |name, release| name + "\u{1}" + release);
-                self.jobs.set_place(&id, Place::Parked(name));
+                self.jobs.set_place(id, Place::Parked(name));
                 self.announce(self.now);
             }
         }
@@ -65,6 +73,11 @@ impl Model {
     fn line_up(&mut self, id: &JobId, head: bool) {
         self.jobs.set_place(id, Place::Ready);
         let job = &self.jobs[id];
+        if let Some(group) = job.group.clone() {
+            self.push_grouped(id, &group, head);
+            self.announce(self.now);
+            return;
+        }
         let line = (job.priority, job.crashes > 0);
         self.ready.push(line, id, head);
         self.announce(self.now);

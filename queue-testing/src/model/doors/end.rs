@@ -1,8 +1,8 @@
 //! `end`: a job ends: acknowledged, buried, cancelled, expired, deleted, evicted.
 //!
-//! **What a job holds is given back in `give_back`, and nowhere else.** Today that is its key, its id if the application gave it, what is noted
-//! of releases that could not read it, the schedule that waits for its end, and the mark of who watches it. Whoever lets jobs hold something
-//! new gives it back there.
+//! **What a job holds is given back in `give_back`, and nowhere else.** Today that is its key, the line of its group, its id if the application
+//! gave it, what is noted of releases that could not read it, the schedule that waits for its end, and the mark of who watches it. Whoever lets
+//! jobs hold something new gives it back there.
 
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ impl Model {
     /// A job that left its place ends.
     pub(in crate::model) fn end(&mut self, Out(id): Out, how: End) {
         self.give_back(&id, &how);
+        // Before it is forgotten of which group it is; its slot is free once it has another place.
+        let group = self.jobs[&id].group.clone();
         match how {
             End::Done(keep) => {
                 match keep.filter(|keep| !keep.is_zero()) {
@@ -58,6 +60,9 @@ impl Model {
             }
             End::Removed | End::Over => self.jobs.remove(&id),
         }
+        if let Some(group) = group {
+            self.review(&group);
+        }
     }
 
     /// A dead job passes here when it dies and again when it is removed, so that giving back twice must be harmless.
@@ -66,6 +71,7 @@ impl Model {
         if self.watched.remove(id).is_some() {
             self.endings_told.push(id.clone());
         }
+        self.free_line(id);
         self.jobs.edit(id).unreadable = None;
         self.tick_ended(
             id,

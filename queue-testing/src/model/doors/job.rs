@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Deref};
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, FAILURES_KEPT, Failure, JobState, NewJob, PartyName, Priority, StoredJob, Unreadable},
+    broker::{BuryReason, FAILURES_KEPT, Failure, GroupName, JobState, NewJob, PartyName, Priority, StoredJob, Unreadable},
 };
 
 use super::JobKey;
@@ -77,6 +77,8 @@ pub struct Job {
     pub unreadable: Option<Unreadable>,
     /// Its key, whether it holds it or not.
     pub unique: Option<JobKey>,
+    /// Its group.
+    pub group: Option<GroupName>,
 }
 
 /// Where a job is: in one place, always.
@@ -169,6 +171,7 @@ impl Job {
             note: None,
             unreadable: None,
             unique: new.unique.as_ref().map(|unique| JobKey::new(unique, now)),
+            group: new.group.clone(),
         }
     }
 
@@ -186,6 +189,7 @@ impl Job {
         record.failures.clone_from(&self.failures);
         record.result.clone_from(&self.result);
         record.note.clone_from(&self.note);
+        record.group.clone_from(&self.group);
         record.unique = self.unique.map(|unique| unique.key);
         match &self.place {
             Place::Active { lane, claim } => record.tag = Some(format!("{lane}:{claim}")),

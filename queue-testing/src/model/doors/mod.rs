@@ -16,13 +16,14 @@
 //! - `settle` takes a job out of `active`, whatever way.
 //! - `end` is passed by every job that ends, and gives back what the job holds.
 //! - `back` puts a job where it waits: a new one, and one that comes back.
-//! - `ready` is the order of those that wait for a free slot, `keys` who holds which key.
+//! - `ready` is the order of those that wait for a free slot, `groups` whose turn it is, `keys` who holds which key.
 //!
 //! A job that leaves its place is handed on as an `Out`, which only these modules can make, and which only `back` and `end` take.
 
 mod admit;
 mod back;
 mod end;
+mod groups;
 mod job;
 mod keys;
 mod ready;
@@ -34,10 +35,12 @@ pub(super) use self::{
     admit::{Admitted, Room},
     back::Back,
     end::End,
+    groups::Picks,
     keys::Held,
     settle::By,
 };
 pub use self::{
+    groups::Groups,
     job::{Job, Jobs, Place},
     keys::JobKey,
     ready::Ready,
@@ -54,7 +57,10 @@ impl Model {
     pub(super) fn leave(&mut self, id: &JobId) -> Out {
         match self.jobs[id].place {
             Place::Active { .. } => unreachable!("an active job leaves by `settle`"),
-            Place::Ready => self.ready.cut(id),
+            Place::Ready => match self.jobs[id].group.clone() {
+                Some(group) => self.cut_grouped(id, &group),
+                None => self.ready.cut(id),
+            },
             Place::Held(_) => self.unhold(id),
             _ => {}
         }

@@ -1,8 +1,8 @@
 //! `settle`: out of `active`, whatever way: acknowledged, failed, snoozed, repeated, released, parked, cancelled, taken back from a worker
 //! that died.
 //!
-//! **What a job has only while it is active is given back in this function, and nowhere else.** Today that is its tag, which falls with the
-//! place; a slot of a limit would be another.
+//! **What a job has only while it is active is given back in this function, and nowhere else.** Today that is its tag and the slot
+//! of its group, which fall with the place: whoever gives the job its next place reviews its group.
 
 use queue_core::{JobId, broker::PartyName};
 
@@ -20,7 +20,8 @@ pub(in crate::model) enum By<'a> {
 impl Model {
     /// Takes a job out of `active`. `None`: it is not active, or the tag of the delivery does not stand any more, and nothing was changed.
     pub(in crate::model) fn settle(&mut self, id: &JobId, by: By<'_>) -> Option<Out> {
-        let Place::Active { lane, claim } = self.jobs.get(id)?.place() else { return None };
+        let job = self.jobs.get(id)?;
+        let Place::Active { lane, claim } = job.place() else { return None };
         let stands = match by {
             By::Holder(holder, number) => lane == holder && *claim == number,
             By::Others => true,

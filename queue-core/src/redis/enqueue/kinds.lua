@@ -1,4 +1,4 @@
--- Jobs of any kind, in groups of those that are stored alike.
+-- Jobs of any kind, those together that are stored alike.
 --- include doors/ready, doors/end, doors/keys
 
 local behind = unknown_to_a_lane(ARGV[3])
@@ -14,6 +14,14 @@ local answers, named = nil, {}
 local total, enqueued = 0, 0
 local woken = false
 local later = {}
+-- The group of the jobs that follow, and how many of each group come at the end of a part.
+local group, coming = nil, {}
+
+-- Whether no further job of a group may be stored.
+local function is_full(group)
+  local most = group and rule_of(group).most
+  return most and depth_of(group) + (coming[group] or 0) >= most
+end
 
 local function time_of(delay, at)
   if delay ~= '' then
@@ -23,6 +31,9 @@ local function time_of(delay, at)
 end
 
 local function place(id, priority, at)
+  if group then
+    note_group(id, group)
+  end
   if priority ~= '2' then
     put_rare('p', K.priority, id, priority)
   end
@@ -67,11 +78,13 @@ local function give_way(id, record)
   end
 end
 
--- A job whose id was given: 0 it is stored, or what the id is answered.
+-- A job whose id was given: 0 it is stored, 6 its group is full, or what the id is answered.
 local function store_given(id, envelope, priority, at, digest)
   local known, record = known_given(id, digest)
   if known then
     return known
+  elseif is_full(group) then
+    return 6
   end
   give_way(id, record)
   call('HSET', K.jobs, id, envelope)
@@ -81,6 +94,38 @@ local function store_given(id, envelope, priority, at, digest)
 end
 
 --- include enqueue/unique
+
+-- Jobs of groups that are ready now, of made ids and without a key: so many times id, envelope, priority, group. Gives how many were stored.
+local function store_grouped(from, n)
+  local bodies, places, ids, priorities, stored = {}, {}, {}, {}, 0
+  coming = {}
+  for at = from, from + 4 * n - 1, 4 do
+    local id, of = ARGV[at], ARGV[at + 3]
+    if is_full(of) then
+      answers = answers or {}
+      answers[total + (at - from) / 4 + 1] = 6
+    else
+      stored, coming[of] = stored + 1, (coming[of] or 0) + 1
+      ids[stored], bodies[2 * stored - 1], bodies[2 * stored] = id, id, ARGV[at + 1]
+      places[2 * stored - 1], places[2 * stored] = id, NO_PLACE .. of
+      if ARGV[at + 2] ~= '2' then
+        priorities[#priorities + 1], priorities[#priorities + 2] = id, ARGV[at + 2]
+      end
+    end
+  end
+  coming = {}
+  if stored > 0 then
+    mark('g')
+    if #priorities > 0 then
+      mark('p')
+      put_all(K.priority, priorities)
+    end
+    put_all(K.jobs, bodies)
+    put_all(K.grouped, places)
+    woken = push(ids, false) or woken
+  end
+  return stored
+end
 
 local i = 4
 while i <= #ARGV do
@@ -100,16 +145,29 @@ while i <= #ARGV do
     woken = store(from, to, LISTS[list]) or woken
     total, enqueued = total + n, enqueued + n
     i = to + 1
+  elseif kind == 'G' then
+    group = ARGV[i + 1] ~= '' and ARGV[i + 1] or nil
+    i = i + 2
+  elseif kind == 'q' then
+    local n = tonumber(ARGV[i + 1])
+    enqueued = enqueued + store_grouped(i + 2, n)
+    total, i = total + n, i + 2 + 4 * n
   elseif kind == 's' then
     local n = tonumber(ARGV[i + 1])
     local bodies = {}
     for at = i + 2, i + 1 + 5 * n, 5 do
-      table.insert(bodies, ARGV[at])
-      table.insert(bodies, ARGV[at + 1])
-      place(ARGV[at], ARGV[at + 2], time_of(ARGV[at + 3], ARGV[at + 4]))
+      total = total + 1
+      if is_full(group) then
+        answers = answers or {}
+        answers[total] = 6
+      else
+        table.insert(bodies, ARGV[at])
+        table.insert(bodies, ARGV[at + 1])
+        place(ARGV[at], ARGV[at + 2], time_of(ARGV[at + 3], ARGV[at + 4]))
+        enqueued = enqueued + 1
+      end
     end
     put_all(K.jobs, bodies)
-    total, enqueued = total + n, enqueued + n
     i = i + 2 + 5 * n
   elseif kind == 'u' then
     answers = answers or {}

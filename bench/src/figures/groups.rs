@@ -1,0 +1,86 @@
+//! What groups cost: a drain of as many jobs with so many groups, beside the same without groups in the same run. And how fair it is.
+
+use std::time::Instant;
+
+use futures_util::FutureExt;
+use queue_core::{Client, Job};
+
+use super::process::process;
+use crate::{
+    frame::{Figure, Reading, Readings},
+    server::Server,
+    tasks::{grouped, grouped_stamp, hundred_bytes},
+    worker::{Running, drain},
+};
+
+pub(crate) fn figures() -> Vec<Figure> {
+    vec![
+        Figure::redis("groups_100", "`process` where the jobs are of 100 groups, beside `process` in the same run.", |server| {
+            drained(server, 100).boxed()
+        }),
+        Figure::redis("groups_1k", "`process` where the jobs are of 1,000 groups, beside `process` in the same run.", |server| {
+            drained(server, 1_000).boxed()
+        }),
+        Figure::redis("groups_10k", "`process` where the jobs are of 10,000 groups, beside `process` in the same run.", |server| {
+            drained(server, 10_000).boxed()
+        }),
+        Figure::redis("groups_100k", "`process` where the jobs are of 100,000 groups, beside `process` in the same run.", |server| {
+            drained(server, 100_000).boxed()
+        }),
+        Figure::redis(
+            "groups_fair",
+            "With a group of 100,000 jobs and 100 groups of 10, enqueued after it: how many jobs have started when the last of the small groups \
+             does. 1,100 is the bound that is asked for.",
+            |server| fair(server).boxed(),
+        ),
+    ]
+}
+
+const JOBS: usize = 200_000;
+
+/// So many jobs, one of each group after the other.
+fn jobs(groups: usize, n: usize) -> impl Iterator<Item = Job<grouped>> + Send + use<> {
+    (0..n).map(move |number| grouped::job((number % groups) as u64, hundred_bytes()))
+}
+
+async fn drained(server: &Server, groups: usize) -> Readings {
+    let mut readings = Vec::new();
+    for concurrency in [64, 256] {
+        server.flush()?;
+        let usual = process(&server.url(), concurrency, JOBS).await?;
+        server.flush()?;
+        let client = Client::connect(&server.url()).await?;
+        client.enqueue_all(jobs(groups, JOBS)).await?;
+        let begun = Instant::now();
+        let running = Running::start(&client, concurrency);
+        running.counter.want(JOBS);
+        let rate = drain(&running, begun, JOBS).await?;
+        running.stop().await;
+        let name = if concurrency == 64 { "c64" } else { "c256" };
+        readings.push(Reading::new(name, rate, "jobs/s").beside(usual, "`process` in the same run"));
+    }
+    Ok(readings)
+}
+
+/// The jobs of the small groups.
+const SMALL: usize = 1_000;
+
+/// So many starts are looked at.
+const LOOKED: usize = 5_000;
+
+async fn fair(server: &Server) -> Readings {
+    let client = Client::connect(&server.url()).await?;
+    client.enqueue_all((0..100_000).map(|_| grouped_stamp::job(0))).await?;
+    client.enqueue_all((0..SMALL).map(|number| grouped_stamp::job(1 + (number % 100) as u64))).await?;
+    let begun = Instant::now();
+    let running = Running::start(&client, 1);
+    running.counter.want(LOOKED);
+    drain(&running, begun, LOOKED).await?;
+    let starts = std::mem::take(&mut *running.starts.0.lock().expect("no holder panics"));
+    running.stop().await;
+    let small: Vec<usize> = starts.iter().enumerate().filter(|(_, (group, _))| *group > 0).map(|(at, _)| at + 1).collect();
+    match small.last() {
+        Some(last) if small.len() == SMALL => Ok(vec![Reading::new("", *last as f64, "jobs")]),
+        _ => Err(format!("only {} of {SMALL} jobs of small groups were among the first {LOOKED}", small.len()).into()),
+    }
+}

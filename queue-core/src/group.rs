@@ -1,0 +1,328 @@
+//! Groups: jobs of one tenant, user or account, which share a queue fairly with others; and the rules of a group.
+
+use std::{cmp::Ordering, fmt, str::FromStr, sync::Arc};
+
+use crate::{
+    error::{Error, Result},
+    text::cut,
+};
+
+/// Longest name of a group, in bytes.
+pub const GROUP_MAX: usize = 256;
+
+/// The largest weight of a group.
+pub const WEIGHT_MAX: u32 = 1000;
+
+/// The name of a group: 1 to 256 bytes of any text.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct GroupName(Arc<str>);
+
+impl GroupName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an empty one, and for one over 256 bytes.
+    pub fn new(name: impl AsRef<str>) -> Result<Self> {
+        let name = name.as_ref();
+        if name.is_empty() || name.len() > GROUP_MAX {
+            let problem = format!("has {} bytes; use 1 to {GROUP_MAX}, or leave it out for a job without a group", name.len());
+            return Err(Error::invalid("group", cut(name.to_owned(), GROUP_MAX), problem));
+        }
+        Ok(GroupName(name.into()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// For brokers: the name behind its length in two bytes, so that no name is the beginning of another. Names are ordered by these bytes.
+    pub fn stored(&self) -> Vec<u8> {
+        let length = u16::try_from(self.0.len()).unwrap_or(u16::MAX).to_be_bytes();
+        [&length, self.0.as_bytes()].concat()
+    }
+
+    /// For brokers: reads the form in storage.
+    pub fn of_stored(stored: &[u8]) -> Option<Self> {
+        let (length, name) = stored.split_at_checked(2)?;
+        let name = std::str::from_utf8(name).ok()?;
+        (usize::from(u16::from_be_bytes([length[0], length[1]])) == name.len()).then(|| GroupName::new(name).ok()).flatten()
+    }
+}
+
+impl Ord for GroupName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.0.len(), &self.0).cmp(&(other.0.len(), &other.0))
+    }
+}
+
+impl PartialOrd for GroupName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GroupName({:?})", &*self.0)
+    }
+}
+
+impl FromStr for GroupName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        GroupName::new(name)
+    }
+}
+
+/// Whether the jobs of a group run one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GroupOrder {
+    /// As many run at once as the cap allows.
+    #[default]
+    Any,
+    /// One at a time, in order. A job that waits for its retry, its snooze or a worker that knows its task holds the line, until it has ended: done,
+    /// dead, cancelled or expired.
+    Ordered,
+    /// One at a time, in order; a job that waits for its retry lets the next one pass, and comes back to the head.
+    SkipFailed,
+}
+
+impl GroupOrder {
+    /// All, in the order in which they are told.
+    pub const ALL: [GroupOrder; 3] = [GroupOrder::Any, GroupOrder::Ordered, GroupOrder::SkipFailed];
+
+    /// The word for it everywhere.
+    pub fn name(self) -> &'static str {
+        match self {
+            GroupOrder::Any => "any",
+            GroupOrder::Ordered => "ordered",
+            GroupOrder::SkipFailed => "skip_failed",
+        }
+    }
+
+    /// A letter, as brokers store it.
+    fn letter(self) -> char {
+        match self {
+            GroupOrder::Any => 'a',
+            GroupOrder::Ordered => 'o',
+            GroupOrder::SkipFailed => 's',
+        }
+    }
+}
+
+impl fmt::Display for GroupOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for GroupOrder {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        GroupOrder::ALL.into_iter().find(|order| order.name() == text).ok_or_else(|| {
+            let known: Vec<_> = GroupOrder::ALL.iter().map(|order| order.name()).collect();
+            Error::invalid("order", text, format!("is unknown; use one of {}", known.join(", ")))
+        })
+    }
+}
+
+/// What holds for a group. What is `None` is as the rule of the [other groups](RuleOf::Others) says, or else as the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupRule {
+    /// How often it is served, for one time that a group of weight 1 is: 1 to 1000. Default: 1.
+    pub weight: Option<u32>,
+    /// Most jobs of it that run at once, by their leases; 0 closes it. Default: no cap, or 1 for an ordered group.
+    pub cap: Option<u32>,
+    /// Most jobs of it that are ready; an enqueue of one more is refused. Default: no bound.
+    pub max_size: Option<u64>,
+    /// Whether its jobs run in order. Default: [`GroupOrder::Any`].
+    pub order: Option<GroupOrder>,
+    /// None of its jobs is claimed.
+    pub paused: bool,
+}
+
+impl GroupRule {
+    /// A rule that says nothing.
+    pub fn new() -> Self {
+        GroupRule::default()
+    }
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == GroupRule::default()
+    }
+
+    /// What holds for a group with this rule, where others have that one. Cap and order are no `None` any more where they limit.
+    #[must_use]
+    pub fn over(self, others: GroupRule) -> GroupRule {
+        let order = self.order.or(others.order);
+        let is_ordered = !matches!(order, None | Some(GroupOrder::Any));
+        let cap = self.cap.or(others.cap).or(is_ordered.then_some(1));
+        GroupRule {
+            weight: self.weight.or(others.weight),
+            // One at a time: a cap of more is that of another rule.
+            cap: if is_ordered { cap.map(|cap| cap.min(1)) } else { cap },
+            max_size: self.max_size.or(others.max_size),
+            order,
+            paused: self.paused,
+        }
+    }
+
+    /// Whether what it says can be, for this party.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming field, value, and the way out.
+    pub fn check(&self, of: &RuleOf) -> Result<()> {
+        match self.weight {
+            Some(0) => {
+                let problem = "would never be served; use 1 to 1000, or pause the group";
+                return Err(Error::invalid("weight", "0", problem));
+            }
+            Some(weight) if weight > WEIGHT_MAX => {
+                return Err(Error::invalid("weight", weight.to_string(), "is more than 1000; weights are relative: divide all of them"));
+            }
+            _ => {}
+        }
+        match (self.order, self.cap) {
+            (Some(order @ (GroupOrder::Ordered | GroupOrder::SkipFailed)), Some(cap)) if cap > 1 => {
+                let problem = format!("contradicts the order `{order}`, which runs one job at a time; leave one of the two out");
+                return Err(Error::invalid("cap", cap.to_string(), problem));
+            }
+            _ => {}
+        }
+        if self.max_size == Some(0) {
+            return Err(Error::invalid("max_size", "0", "would refuse every job; use at least 1, or leave it out"));
+        }
+        if *of == RuleOf::Plain && *self != (GroupRule { weight: self.weight, ..GroupRule::default() }) {
+            let problem = "have a weight alone; pause the queue, or give the jobs a group";
+            return Err(Error::invalid("rule", "plain", format!("is wrong: jobs without a group {problem}")));
+        }
+        if *of == RuleOf::Others && self.paused {
+            return Err(Error::invalid("paused", "*", "cannot be said of all groups; pause the queue, or groups by name"));
+        }
+        if *of == RuleOf::Others && self.cap == Some(0) {
+            return Err(Error::invalid("cap", "0", "would close all groups; pause the queue, or close groups by name"));
+        }
+        Ok(())
+    }
+
+    /// For brokers: weight, cap, largest size, order and pause, with colons between; what is not said is empty.
+    pub fn stored(&self) -> String {
+        let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let order = self.order.map(|order| order.letter().to_string()).unwrap_or_default();
+        let paused = if self.paused { "p" } else { "" };
+        format!("{}:{}:{}:{order}:{paused}", number(self.weight.map(u64::from)), number(self.cap.map(u64::from)), number(self.max_size))
+    }
+
+    /// For brokers: reads the form in storage. What cannot be read says nothing.
+    pub fn of_stored(stored: &str) -> Self {
+        let mut parts = stored.split(':');
+        let mut part = || parts.next().unwrap_or_default();
+        GroupRule {
+            weight: part().parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight)),
+            cap: part().parse().ok(),
+            max_size: part().parse().ok(),
+            order: { part() }.chars().next().and_then(|letter| GroupOrder::ALL.into_iter().find(|order| order.letter() == letter)),
+            paused: part() == "p",
+        }
+    }
+}
+
+/// Whose rule it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum RuleOf {
+    /// A group's.
+    Group(GroupName),
+    /// That of all groups, where their own says nothing.
+    Others,
+    /// That of jobs without a group: a weight alone. Default: their share of what waits.
+    Plain,
+}
+
+impl RuleOf {
+    /// For brokers: the name under which the rule is stored; no group has a name like that of the other two.
+    pub fn stored(&self) -> Vec<u8> {
+        match self {
+            RuleOf::Group(group) => group.stored(),
+            RuleOf::Others => b"*".to_vec(),
+            RuleOf::Plain => b"-".to_vec(),
+        }
+    }
+}
+
+impl fmt::Display for RuleOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuleOf::Group(group) => group.fmt(f),
+            RuleOf::Others => f.write_str("*"),
+            RuleOf::Plain => f.write_str("-"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(name: &str) -> GroupName {
+        GroupName::new(name).unwrap()
+    }
+
+    #[test]
+    fn a_name_is_read_as_it_is_stored() {
+        for name in ["a", "acme", "ä@example.com", "*", "-", "a\0b", &"x".repeat(256)] {
+            assert_eq!(GroupName::of_stored(&group(name).stored()), Some(group(name)));
+        }
+        assert!(GroupName::new("").is_err() && GroupName::new("x".repeat(257)).unwrap_err().to_string().contains("257 bytes"));
+        assert_eq!(GroupName::of_stored(b"\0\x02a"), None);
+        let mut names = [group("b"), group("aa"), group("a")];
+        names.sort();
+        assert_eq!(names, [group("a"), group("b"), group("aa")]);
+    }
+
+    #[test]
+    fn a_rule_is_read_as_it_is_stored() {
+        let mut rule = GroupRule { weight: Some(3), cap: Some(0), max_size: Some(9), order: Some(GroupOrder::SkipFailed), paused: true };
+        assert_eq!(GroupRule::of_stored(&rule.stored()), rule);
+        rule = GroupRule { cap: Some(2), ..GroupRule::new() };
+        assert_eq!((rule.stored().as_str(), GroupRule::of_stored(&rule.stored())), (":2:::", rule));
+        assert!(GroupRule::of_stored("").is_empty() && GroupRule::of_stored("0:x:-1:z:y").is_empty());
+    }
+
+    #[test]
+    fn a_rule_goes_over_that_of_the_others() {
+        let others = GroupRule { cap: Some(4), weight: Some(2), ..GroupRule::new() };
+        let own = GroupRule { weight: Some(5), paused: true, ..GroupRule::new() };
+        let both = own.over(others);
+        assert_eq!((both.weight, both.cap, both.paused), (Some(5), Some(4), true));
+        let ordered = GroupRule { order: Some(GroupOrder::Ordered), ..GroupRule::new() };
+        assert_eq!(ordered.over(others).cap, Some(1));
+        assert_eq!(GroupRule { cap: Some(0), ..ordered }.over(others).cap, Some(0));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_a_way_out() {
+        let of = RuleOf::Group(group("acme"));
+        let problem = |rule: GroupRule, of: &RuleOf| rule.check(of).unwrap_err().to_string();
+        let rule = GroupRule::new();
+        assert!(problem(GroupRule { weight: Some(0), ..rule }, &of).starts_with("weight `0` would never be served"));
+        assert!(problem(GroupRule { weight: Some(1001), ..rule }, &of).contains("divide"));
+        assert!(problem(GroupRule { cap: Some(2), order: Some(GroupOrder::Ordered), ..rule }, &of).contains("contradicts"));
+        assert!(problem(GroupRule { max_size: Some(0), ..rule }, &of).contains("at least 1"));
+        assert!(problem(GroupRule { cap: Some(2), ..rule }, &RuleOf::Plain).contains("weight alone"));
+        assert!(problem(GroupRule { paused: true, ..rule }, &RuleOf::Others).contains("pause the queue"));
+        assert!(GroupRule { cap: Some(0), ..rule }.check(&of).is_ok());
+    }
+}

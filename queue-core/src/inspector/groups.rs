@@ -1,0 +1,107 @@
+//! Groups, and their rules.
+
+use super::Inspector;
+use crate::{
+    address::check_name,
+    broker::{GroupList, GroupName, GroupPage, GroupRule, GroupSet, RuleOf, SetGroup, StoredGroup},
+    error::{Error, Result},
+};
+
+/// So often a change is tried while others change the same rule.
+const TRIES: u32 = 50;
+
+impl Inspector {
+    /// A group of a queue: how many of its jobs are ready and run, and its rule. Of a group that nobody knows, nothing is ready.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar; those of the broker, here and below.
+    pub async fn group(&self, queue: &str, group: &GroupName) -> Result<StoredGroup> {
+        let page = self.group_page(queue, GroupList::One(group.clone())).await?;
+        Ok(page.groups.into_iter().next().unwrap_or_else(|| StoredGroup::new(group.clone())))
+    }
+
+    /// Groups that have jobs that are ready or run, or a rule, at most `limit` (1 to 500), by the length and the bytes of their names: the first
+    /// ones, or those behind the [`next`](GroupPage::next) of the page before.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a limit out of range.
+    pub async fn groups(&self, queue: &str, after: Option<GroupName>, limit: usize) -> Result<GroupPage> {
+        if !(1..=500).contains(&limit) {
+            return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));
+        }
+        self.group_page(queue, GroupList::All { after, limit }).await
+    }
+
+    /// Changes the rule of a group, of all groups whose own rule says nothing, or of jobs without a group. It holds from the next claim on. A smaller cap
+    /// stops no job that runs.
+    ///
+    /// ```
+    /// use queue_core::{GroupName, RuleOf, prelude::*};
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let client = Client::connect("sqlite://:memory:").await?;
+    /// let acme = RuleOf::Group(GroupName::new("acme")?);
+    /// client.inspector().set_group_rule("mail", &acme, |rule| (rule.weight, rule.cap) = (Some(3), Some(10))).await?;
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a rule that cannot be, naming the field, its value and the way out, and for one rule too many.
+    pub async fn set_group_rule(&self, queue: &str, of: &RuleOf, change: impl Fn(&mut GroupRule)) -> Result<GroupRule> {
+        for _ in 0..TRIES {
+            let expected = self.group_rule(queue, of).await?;
+            let mut rule = expected;
+            change(&mut rule);
+            rule.check(of)?;
+            if rule == expected {
+                return Ok(rule);
+            }
+            let request = SetGroup::new(queue, of.clone(), expected, rule);
+            // One that was carried out and is sent again finds what it wanted at the next round.
+            if self.run(|broker| async move { broker.set_group(&request).await }).await? == GroupSet::Set {
+                return Ok(rule);
+            }
+        }
+        Err(Error::Internal(format!("others change the rule of `{of}` all the time")))
+    }
+
+    /// Stops claims of a group: its jobs wait, and those that run go on.
+    ///
+    /// # Errors
+    /// Those of [`set_group_rule`](Self::set_group_rule).
+    pub async fn pause_group(&self, queue: &str, group: &GroupName) -> Result<()> {
+        self.set_group_rule(queue, &RuleOf::Group(group.clone()), |rule| rule.paused = true).await.map(drop)
+    }
+
+    /// Lets the jobs of a group be claimed again.
+    ///
+    /// # Errors
+    /// Those of [`set_group_rule`](Self::set_group_rule).
+    pub async fn resume_group(&self, queue: &str, group: &GroupName) -> Result<()> {
+        self.set_group_rule(queue, &RuleOf::Group(group.clone()), |rule| rule.paused = false).await.map(drop)
+    }
+
+    async fn group_rule(&self, queue: &str, of: &RuleOf) -> Result<GroupRule> {
+        let which = match of {
+            RuleOf::Group(group) => GroupList::One(group.clone()),
+            _ => GroupList::All { after: None, limit: 1 },
+        };
+        let page = self.group_page(queue, which).await?;
+        Ok(match of {
+            RuleOf::Group(_) => page.groups.first().map(|group| group.rule).unwrap_or_default(),
+            RuleOf::Others => page.others,
+            RuleOf::Plain => page.plain,
+        })
+    }
+
+    async fn group_page(&self, queue: &str, which: GroupList) -> Result<GroupPage> {
+        check_name("queue", queue)?;
+        let queue = queue.to_owned();
+        self.ask(self.until(), move |broker| {
+            let (queue, which) = (queue.clone(), which.clone());
+            async move { broker.groups(&queue, &which).await }
+        })
+        .await
+    }
+}

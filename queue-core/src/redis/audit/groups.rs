@@ -1,0 +1,94 @@
+//! Slots without their jobs and jobs without their slots, lines that are held by nobody, and groups that are out of turn.
+
+use redis::Value;
+
+use super::{Pass, STEP, damage};
+use crate::{
+    broker::{Damage, DamageKind, GroupName},
+    error::Result,
+    redis::{
+        groups::{self, slot},
+        keys::Kind,
+        script::AUDIT,
+        values::{array, bytes},
+    },
+};
+
+/// What is looked at, by what, and what is found. Slots come first: what they leave free decides who may be served.
+const LOOKS: [(&str, Kind, &str, DamageKind); 4] = [
+    ("ZSCAN", Kind::Holders, "holders", DamageKind::SlotLeaked),
+    ("HSCAN", Kind::Grouped, "grouped", DamageKind::SlotMissing),
+    ("HSCAN", Kind::Front, "front", DamageKind::LineLeaked),
+    ("ZSCAN", Kind::Turns, "turns", DamageKind::GroupOutOfTurn),
+];
+
+pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Damage>) -> Result<()> {
+    for (verb, kind, what, found) in LOOKS {
+        // Jobs and groups may be many; those that run are few.
+        if matches!(kind, Kind::Grouped | Kind::Turns) && !thorough {
+            continue;
+        }
+        let mut cursor = "0".to_owned();
+        loop {
+            let (names, further) = pass.scan(verb, kind, &cursor).await?;
+            let names: Vec<Vec<u8>> = names.into_iter().map(|(name, _)| name).collect();
+            for names in names.chunks(STEP) {
+                let broken = pass.ask(what, names).await?;
+                damages.extend(broken.iter().map(|subject| Damage { kind: found, subject: shown(kind, subject) }));
+            }
+            cursor = further;
+            if cursor == "0" {
+                break;
+            }
+        }
+    }
+    if thorough { sleepers(pass, damages).await } else { Ok(()) }
+}
+
+/// Members of the line that are the second of their job, or of a job that is elsewhere.
+pub(super) async fn doubled(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<()> {
+    let mut cursor = "0".to_owned();
+    loop {
+        let (members, further) = pass.scan("ZSCAN", Kind::Line, &cursor).await?;
+        let members: Vec<Vec<u8>> = members.into_iter().map(|(member, _)| member).collect();
+        for members in members.chunks(STEP) {
+            for (what, kind) in [("line", DamageKind::IdWithoutJob), ("line_doubled", DamageKind::IdInTwoPlaces)] {
+                let broken = pass.ask(what, members).await?;
+                damages.extend(broken.iter().map(|member| damage(kind, &groups::id_in(member).unwrap_or_default())));
+            }
+        }
+        cursor = further;
+        if cursor == "0" {
+            return Ok(());
+        }
+    }
+}
+
+/// Groups that have a job that may start, and are not among those that are served.
+async fn sleepers(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<()> {
+    let mut from = Vec::new();
+    loop {
+        let call = pass.call("asleep", &[from, STEP.to_string().into_bytes()]);
+        let mut answer = array(pass.broker.script(pass.queue, &AUDIT, call).await?)?.into_iter();
+        let further = answer.next();
+        for group in answer {
+            damages.push(Damage { kind: DamageKind::GroupOutOfTurn, subject: name(&bytes(group)?) });
+        }
+        match further {
+            Some(Value::BulkString(behind)) if !behind.is_empty() => from = behind,
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn name(group: &[u8]) -> String {
+    GroupName::of_stored(group).map_or_else(|| String::from_utf8_lossy(group).into_owned(), |group| group.to_string())
+}
+
+fn shown(kind: Kind, subject: &[u8]) -> String {
+    match kind {
+        Kind::Holders => damage(DamageKind::SlotLeaked, slot(subject).unwrap_or(subject)).subject,
+        Kind::Grouped => damage(DamageKind::SlotMissing, subject).subject,
+        _ => name(subject),
+    }
+}

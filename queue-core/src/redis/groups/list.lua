@@ -1,0 +1,56 @@
+-- Groups and their rules. ARGV: 'one' and a group; or 'all', the group behind which to begin or '', and how many. Answers: the rules of all groups and of
+-- plain jobs; of each group it, how many jobs of it are ready and run, its rule, and who holds its line.
+--- include script/prelude, script/schema
+
+-- What is asked of jobs here: whether there are suspects is asked of the jobs themselves.
+local bits = nil
+--- include script/has, doors/groups
+
+local names = { ARGV[2] }
+if ARGV[1] == 'all' then
+  local seen, found = {}, {}
+  -- Names are compared by bytes: no text is the beginning of another, as its length goes first.
+  local function before(one, other)
+    for at = 1, math.min(#one, #other) do
+      if byte(one, at) ~= byte(other, at) then
+        return byte(one, at) < byte(other, at)
+      end
+    end
+    return #one < #other
+  end
+  local function note(group)
+    if not seen[group] and (ARGV[2] == '' or before(ARGV[2], group)) then
+      seen[group], found[#found + 1] = true, group
+    end
+  end
+  -- The next groups of `line`, of its suspects, and of those that run.
+  for _, look in ipairs({ { K.line, '' }, { K.line, '\255' }, { K.holders, '' } }) do
+    local from = ARGV[2] == '' and '[' .. look[2] or '(' .. look[2] .. ARGV[2] .. '\255'
+    for _ = 0, ARGV[3] do
+      local member = call('ZRANGEBYLEX', look[1], from, look[2] == '' and '(\255' or '+', 'LIMIT', 0, 1)[1]
+      if not member then
+        break
+      end
+      local start = look[2] == '' and 1 or 2
+      local group = string.sub(member, start, start + 1 + byte(member, start) * 256 + byte(member, start + 1))
+      note(group)
+      from = '(' .. look[2] .. group .. '\255'
+    end
+  end
+  for _, name in ipairs(call('HKEYS', K.rules)) do
+    if byte(name) < 2 then
+      note(name)
+    end
+  end
+  table.sort(found, before)
+  names = { unpack(found, 1, math.min(#found, ARGV[3] + 1)) }
+end
+local answer = { call('HGET', K.rules, '*') or '', call('HGET', K.rules, '-') or '' }
+for _, group in ipairs(names) do
+  answer[#answer + 1] = group
+  answer[#answer + 1] = depth_of(group)
+  answer[#answer + 1] = call('ZLEXCOUNT', K.holders, '[' .. group .. '\0', '(' .. group .. '\1')
+  answer[#answer + 1] = call('HGET', K.rules, group) or ''
+  answer[#answer + 1] = call('HGET', K.front, group) or ''
+end
+return answer

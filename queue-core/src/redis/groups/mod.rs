@@ -1,0 +1,96 @@
+//! Groups: their list, and their rules.
+
+use crate::{
+    address::JobId,
+    broker::{GroupList, GroupName, GroupPage, GroupRule, GroupSet, RuleOf, SetGroup, StoredGroup},
+    error::Result,
+    redis::{
+        RedisBroker,
+        script::{CLEAR_GROUP, GROUPS, REVIEW_GROUPS, SET_GROUP, Script},
+        values::{array, bytes, next, number, strange, words},
+    },
+};
+
+/// Groups that are looked at by one call when the rule of all has changed.
+const REVIEWED: usize = 500;
+
+pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &GroupList) -> Result<GroupPage> {
+    let mut call = GROUPS.call(&broker.keys, queue);
+    match which {
+        GroupList::One(name) => call.arg("one").arg(name.stored()),
+        GroupList::All { after, .. } => call.arg("all").arg(after.as_ref().map(GroupName::stored).unwrap_or_default()).arg(which.limit()),
+    };
+    let mut values = array(broker.script(queue, &GROUPS, call).await?)?.into_iter();
+    let (others, plain) = (words(next(&mut values)?)?, words(next(&mut values)?)?);
+    let mut groups = Vec::new();
+    while let Some(name) = values.next() {
+        // What is no name is for the auditor to find.
+        let name = GroupName::of_stored(&bytes(name)?);
+        let (ready, active) = (number(next(&mut values)?)?, number(next(&mut values)?)?);
+        let (rule, holder) = (words(next(&mut values)?)?, bytes(next(&mut values)?)?);
+        let Some(name) = name else { continue };
+        let mut group = StoredGroup::new(name);
+        (group.ready, group.active, group.rule) = (ready, active, GroupRule::of_stored(&rule));
+        group.held_by = JobId::from_bytes(&holder).ok();
+        groups.push(group);
+    }
+    let more = groups.len() > which.limit();
+    groups.truncate(which.limit());
+    let next = groups.last().filter(|_| more).map(|group| group.name.clone());
+    Ok(GroupPage::new(groups, GroupRule::of_stored(&others), GroupRule::of_stored(&plain), next))
+}
+
+pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetGroup) -> Result<GroupSet> {
+    request.check()?;
+    let stored = |rule: &GroupRule| if rule.is_empty() { String::new() } else { rule.stored() };
+    // What takes a rule away works on a full server.
+    let script: &Script = if request.rule.is_empty() { &CLEAR_GROUP } else { &SET_GROUP };
+    let mut call = script.call(&broker.keys, &request.queue);
+    call.arg(request.of.stored()).arg(stored(&request.expected)).arg(stored(&request.rule));
+    call.arg(match &request.of {
+        RuleOf::Group(group) => group.stored(),
+        _ => Vec::new(),
+    });
+    broker.list_queue(&request.queue, None).await?;
+    match &*bytes(broker.script(&request.queue, script, call).await?)? {
+        b"SET" => {}
+        b"STALE" => return Ok(GroupSet::Stale),
+        b"MANY" => return Err(request.too_many()),
+        _ => return Err(strange("an answer to a change of a rule")),
+    }
+    if request.of == RuleOf::Others {
+        review(broker, &request.queue).await?;
+    }
+    Ok(GroupSet::Set)
+}
+
+/// Which groups may be served is decided anew, in bounded steps.
+async fn review(broker: &RedisBroker, queue: &str) -> Result<()> {
+    let mut from = Vec::new();
+    loop {
+        let mut call = REVIEW_GROUPS.call(&broker.keys, queue);
+        call.arg(from).arg(REVIEWED);
+        match broker.script(queue, &REVIEW_GROUPS, call).await? {
+            redis::Value::BulkString(behind) => from = behind,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// The id of a job in the line of its group.
+pub(in crate::redis) fn id_in(member: &[u8]) -> Option<Vec<u8>> {
+    let (is_suspect, member) = member.strip_prefix(b"\xff").map_or((false, member), |member| (true, member));
+    let length = usize::from(u16::from_be_bytes([*member.first()?, *member.get(1)?]));
+    let chain = 2 + length + usize::from(!is_suspect);
+    let behind = chain + 1 + usize::from(*member.get(chain)?) + NUMBER;
+    member.get(behind..).map(<[u8]>::to_vec)
+}
+
+/// The id of a job that holds a slot of a group.
+pub(in crate::redis) fn slot(member: &[u8]) -> Option<&[u8]> {
+    let length = usize::from(u16::from_be_bytes([*member.first()?, *member.get(1)?]));
+    member.get(2 + length + 1..)
+}
+
+/// Bytes of a number in a line.
+const NUMBER: usize = 7;

@@ -1,0 +1,26 @@
+//! That keys are what is stored.
+
+use super::*;
+
+#[test]
+fn keys_are_what_is_stored_by_every_version_of_this_schema() {
+    let keys = Keys::new("queue");
+    assert_eq!(keys.of("mail", Kind::Jobs), "queue:{mail}:jobs");
+    assert_eq!(keys.of("mail", Kind::Ready2), "queue:{mail}:ready:2");
+    assert_eq!(keys.queues(), "queue:queues");
+    assert_eq!(keys.beside_queues("1"), "queue:aside:{queue:queues}:1");
+    assert_eq!(keys.queue_of_channel("queue:{mail}:hint").as_deref(), Some("mail"));
+    assert_eq!(keys.queue_of_channel("other:{mail}:hint"), None);
+}
+
+#[test]
+fn queues_of_one_tag_share_a_slot_and_no_key() {
+    let keys = Keys::new("queue");
+    let (billing, topic) = (keys.of("billing@orders", Kind::Jobs), keys.of("orders", Kind::Jobs));
+    assert_eq!((billing.as_str(), topic.as_str()), ("queue:{orders}@billing:jobs", "queue:{orders}:jobs"));
+    assert_eq!((tag_of("billing@orders"), tag_of("orders")), ("orders", "orders"));
+    for queue in ["orders", "billing@orders"] {
+        assert_eq!(keys.queue_of_channel(&keys.of(queue, Kind::Hint)).as_deref(), Some(queue));
+    }
+    assert_eq!(keys.queue_of_channel("queue:{orders}billing:hint"), None);
+}

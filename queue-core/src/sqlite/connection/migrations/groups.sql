@@ -1,0 +1,34 @@
+-- Groups. The first job of a group that is stored raises the schema number to 3.
+CREATE TABLE IF NOT EXISTS queue_grouped (
+    queue INTEGER NOT NULL,
+    id BLOB NOT NULL,
+    name BLOB NOT NULL,
+    PRIMARY KEY (queue, id)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS queue_groups (
+    line INTEGER PRIMARY KEY,
+    queue INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    start INTEGER NOT NULL DEFAULT 0,
+    turn INTEGER NOT NULL DEFAULT 0,
+    front BLOB,
+    UNIQUE (queue, name)
+);
+CREATE INDEX IF NOT EXISTS queue_groups_turn ON queue_groups (queue, start, name) WHERE turn = 1;
+CREATE TABLE IF NOT EXISTS queue_holders (
+    queue INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    id BLOB NOT NULL,
+    PRIMARY KEY (queue, name, id)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS queue_rules (
+    queue INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    rule TEXT NOT NULL,
+    PRIMARY KEY (queue, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS queue_turns (
+    queue INTEGER PRIMARY KEY,
+    virtual INTEGER NOT NULL DEFAULT 0,
+    plain INTEGER NOT NULL DEFAULT 0
+);

@@ -1,0 +1,260 @@
+//! Groups: who may be served. The jobs of a group that are ready stand in a line of its own: the states `LINED`, and `LINED_SUSPECT` for suspects, with the
+//! number of the line as rank.
+//!
+//! | table | a row |
+//! |---|---|
+//! | `queue_grouped` | a job with a group, for as long as the job or its record is there |
+//! | `queue_groups` | a group that has or had a line: its virtual start, whether it has its turn, and who holds its line if it is ordered |
+//! | `queue_holders` | a job that runs: the slots of a group are counted, and there is no counter |
+//! | `queue_rules` | what people have set: of a group, of all (`*`), or of plain jobs (`-`) |
+//! | `queue_turns` | the virtual time of a queue, and the virtual start of its plain jobs |
+//!
+//! After each transition a group has its turn if it has a job that may start: [`review`] sees to it.
+
+use rusqlite::{OptionalExtension, ToSql, params, types::Value};
+
+use super::{
+    ready::End,
+    row::{LINED, LINED_SUSPECT},
+};
+use crate::{
+    broker::{GroupName, GroupOrder, GroupRule, NewJob, RuleOf, TURN_COST},
+    sqlite::connection::{
+        lenient::{Bytes, Number, Words},
+        statement::sql,
+        tx::{Failed, Queue, Tx},
+    },
+};
+
+/// Numbers in a line run both ways from here.
+const MIDDLE: i64 = 1 << 52;
+
+/// A row of `queue_groups`.
+pub(super) struct Row {
+    pub(super) line: i64,
+    pub(super) turn: bool,
+    pub(super) front: Option<Vec<u8>>,
+}
+
+/// The group of a job, as it is stored.
+pub(crate) fn of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Option<Vec<u8>>> {
+    const OF: &str = "SELECT name FROM queue_grouped WHERE queue = ?1 AND id = ?2";
+    if !tx.grouped() {
+        return Ok(None);
+    }
+    tx.sql(OF)?.query_row(params![queue.key, id], |row| Ok(row.get::<_, Bytes>(0)?.0)).optional()
+}
+
+/// The group of a job, for people.
+pub(crate) fn name_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<GroupName>> {
+    Ok(of(tx, queue, id)?.and_then(|name| GroupName::of_stored(&name)))
+}
+
+pub(super) fn row(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<Option<Row>> {
+    const ROW: &str = "SELECT line, turn, front FROM queue_groups WHERE queue = ?1 AND name = ?2";
+    let read = |row: &rusqlite::Row<'_>| {
+        let (Number(line), Number(turn)) = (row.get(0)?, row.get(1)?);
+        Ok(Row { line, turn: turn != 0, front: row.get::<_, Option<Bytes>>(2)?.map(|Bytes(front)| front) })
+    };
+    tx.sql(ROW)?.query_row(params![queue.key, name], read).optional()
+}
+
+/// The rule that is stored under a name.
+pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
+    const RULE: &str = "SELECT rule FROM queue_rules WHERE queue = ?1 AND name = ?2";
+    let stored: Option<Words> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
+    Ok(stored.map(|Words(rule)| GroupRule::of_stored(&rule)).unwrap_or_default())
+}
+
+/// What holds for a group.
+pub(super) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
+    Ok(stored_rule(tx, queue, name)?.over(stored_rule(tx, queue, &RuleOf::Others.stored())?))
+}
+
+pub(super) fn is_ordered(rule: GroupRule) -> bool {
+    rule.order == Some(GroupOrder::Ordered)
+}
+
+/// By how much a job of this weight lets the start of its group grow.
+pub(super) fn cost(weight: u64) -> i64 {
+    i64::try_from((TURN_COST / weight.max(1)).max(1)).unwrap_or(i64::MAX)
+}
+
+/// The virtual time, and the start of plain jobs.
+pub(super) fn times(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(i64, i64)> {
+    const TIMES: &str = "SELECT virtual, plain FROM queue_turns WHERE queue = ?1";
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0));
+    Ok(tx.sql(TIMES)?.query_row([queue.key], read).optional()?.unwrap_or_default())
+}
+
+/// How many jobs of a group run.
+pub(crate) fn running(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<u64> {
+    const RUNNING: &str = "SELECT count(*) FROM queue_holders WHERE queue = ?1 AND name = ?2";
+    tx.sql(RUNNING)?.query_row(params![queue.key, name], |row| row.get(0))
+}
+
+/// How many jobs stand in a line.
+pub(crate) fn depth(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<u64> {
+    const DEPTH: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3";
+    let Some(row) = row(tx, queue, name)? else { return Ok(0) };
+    let mut depth = 0;
+    for state in [LINED, LINED_SUSPECT] {
+        depth += tx.sql(DEPTH)?.query_row(params![queue.key, state, row.line], |row| row.get::<_, u64>(0))?;
+    }
+    Ok(depth)
+}
+
+/// How many more jobs of a group may start.
+pub(super) fn room(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], rule: GroupRule) -> rusqlite::Result<u64> {
+    Ok(match (rule.paused, rule.cap) {
+        (true, _) => 0,
+        (false, Some(cap)) => u64::from(cap).saturating_sub(running(tx, queue, name)?),
+        (false, None) => u64::MAX,
+    })
+}
+
+/// Whether no further job of its group may be stored.
+pub(crate) fn is_full(tx: &Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite::Result<bool> {
+    let Some(name) = job.group.as_ref().map(GroupName::stored) else { return Ok(false) };
+    match rule(tx, queue, &name)?.max_size {
+        Some(most) => Ok(depth(tx, queue, &name)? >= most),
+        None => Ok(false),
+    }
+}
+
+/// Notes the group of a new job.
+pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite::Result<()> {
+    const NOTE: &str = "INSERT OR REPLACE INTO queue_grouped (queue, id, name) VALUES (?1, ?2, ?3)";
+    let Some(group) = &job.group else { return Ok(()) };
+    tx.note_groups()?;
+    tx.sql(NOTE)?.execute(params![queue.key, job.id.as_bytes(), group.stored()]).map(drop)
+}
+
+/// Puts a job that has a row at an end of the line of its group. False: it has no group.
+pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<bool> {
+    const MAKE: &str = "INSERT INTO queue_groups (queue, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    const IS_FRONT: &str = "SELECT ?1 = ?2";
+    let Some(name) = of(tx, queue, id)? else { return Ok(false) };
+    let found = match row(tx, queue, &name)? {
+        Some(found) => found,
+        None => {
+            tx.sql(MAKE)?.execute(params![queue.key, name])?;
+            row(tx, queue, &name)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?
+        }
+    };
+    let holds = match &found.front {
+        Some(front) => tx.sql(IS_FRONT)?.query_row(params![front, id], |row| row.get(0))? && is_ordered(rule(tx, queue, &name)?),
+        None => false,
+    };
+    let number = MIDDLE.saturating_add(match end {
+        End::Head => queue.next_head(),
+        End::Tail => queue.next_tail(),
+    });
+    tx.sql(sql!("ready_line.sql"))?.execute(params![queue.key, id, found.line, number, holds])?;
+    if !found.turn {
+        review(tx, queue, &name)?;
+    }
+    Ok(true)
+}
+
+/// Whether a job stands in a line.
+fn is_lined(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<bool> {
+    const LINES: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4))";
+    tx.sql(LINES)?.query_row(params![queue.key, id, LINED, LINED_SUSPECT], |row| row.get(0))
+}
+
+/// Whether a group may be served.
+fn may_start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], row: &Row) -> rusqlite::Result<bool> {
+    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?4)
+                       OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3 AND rank = ?4)";
+    let rule = rule(tx, queue, name)?;
+    if room(tx, queue, name, rule)? == 0 {
+        return Ok(false);
+    }
+    match &row.front {
+        Some(front) if is_ordered(rule) => is_lined(tx, queue, front),
+        _ => tx.sql(ANY)?.query_row(params![queue.key, LINED, LINED_SUSPECT, row.line], |row| row.get(0)),
+    }
+}
+
+/// Decides anew whether a group has its turn.
+pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<()> {
+    const COMES: &str = "UPDATE queue_groups SET turn = 1, start = max(start, ?2) WHERE line = ?1";
+    const RESTS: &str = "UPDATE queue_groups SET turn = 0 WHERE line = ?1";
+    let Some(row) = row(tx, queue, name)? else { return Ok(()) };
+    match (may_start(tx, queue, name, &row)?, row.turn) {
+        (true, false) => {
+            let (now, _) = times(tx, queue)?;
+            tx.sql(COMES)?.execute(params![row.line, now])?;
+            tx.hint(queue.name, tx.now);
+        }
+        (false, true) => drop(tx.sql(RESTS)?.execute([row.line])?),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Whether a group is in the wrong place: it has its turn and nothing that may start, or the other way round.
+pub(crate) fn is_out_of_turn(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<bool> {
+    match row(tx, queue, name)? {
+        Some(row) => Ok(may_start(tx, queue, name, &row)? != row.turn),
+        None => Ok(false),
+    }
+}
+
+/// The same for the group of a job that has changed its place.
+pub(super) fn review_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+    match of(tx, queue, id)? {
+        Some(name) => review(tx, queue, &name),
+        None => Ok(()),
+    }
+}
+
+/// A job that ran gives its slot back.
+pub(crate) fn give_slot_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+    const GIVE: &str = "DELETE FROM queue_holders WHERE queue = ?1 AND name = ?2 AND id = ?3";
+    let Some(name) = of(tx, queue, id)? else { return Ok(()) };
+    if tx.sql(GIVE)?.execute(params![queue.key, name, id])? > 0 {
+        review(tx, queue, &name)?;
+    }
+    Ok(())
+}
+
+/// A job of a group has started: it has a slot, and perhaps the line.
+pub(crate) fn start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], id: &(impl ToSql + ?Sized), rule: GroupRule) -> rusqlite::Result<()> {
+    const TAKE: &str = "INSERT OR IGNORE INTO queue_holders (queue, name, id) VALUES (?1, ?2, ?3)";
+    const HOLD: &str = "UPDATE queue_groups SET front = ?3 WHERE queue = ?1 AND name = ?2";
+    tx.sql(TAKE)?.execute(params![queue.key, name, id])?;
+    if is_ordered(rule) {
+        tx.sql(HOLD)?.execute(params![queue.key, name, id])?;
+    }
+    Ok(())
+}
+
+/// A job has ended, and has its last place: it holds no line. `gone`: nor is it known to have a group.
+pub(super) fn leave(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), gone: bool) -> rusqlite::Result<()> {
+    const FREE: &str = "UPDATE queue_groups SET front = NULL WHERE queue = ?1 AND name = ?2 AND front = ?3";
+    const FORGET: &str = "DELETE FROM queue_grouped WHERE queue = ?1 AND id = ?2";
+    let Some(name) = of(tx, queue, id)? else { return Ok(()) };
+    tx.sql(FREE)?.execute(params![queue.key, name, id])?;
+    if gone {
+        tx.sql(FORGET)?.execute(params![queue.key, id])?;
+    }
+    review(tx, queue, &name)
+}
+
+/// Whether a job that is due again goes to the head of its line: where failures are skipped.
+pub(super) fn comes_first(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<bool> {
+    match of(tx, queue, id)? {
+        Some(name) => Ok(rule(tx, queue, &name)?.order == Some(GroupOrder::SkipFailed)),
+        None => Ok(false),
+    }
+}
+
+/// Forgets groups of which nothing is left, at most so many.
+pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(), Failed> {
+    if tx.grouped() {
+        tx.sql(sql!("groups_prune.sql"))?.execute(params![queue.key, LINED, LINED_SUSPECT, items])?;
+    }
+    Ok(())
+}

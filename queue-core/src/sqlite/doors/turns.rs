@@ -1,0 +1,254 @@
+//! Turns of groups: which jobs a claim takes, one at a time, of the group with the least virtual start. Plain jobs are one more group, whose name is empty.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
+
+use rusqlite::{OptionalExtension, params, types::Value};
+
+use super::{
+    admit::Admission,
+    groups::{self, cost},
+    ready::Waiting,
+    row::{LINED, LINED_SUSPECT, READY},
+};
+use crate::{
+    broker::{GroupRule, MAX_ITEMS, RuleOf, SHARE_COUNTED, share_of_plain},
+    sqlite::connection::{
+        lenient::{Bytes, Number},
+        statement::sql,
+        tx::{Failed, Queue, Tx},
+    },
+};
+
+/// Groups of which nothing is ready but a suspect are passed over, at most so many.
+const PASSED: usize = 100;
+
+/// A group that may be served.
+struct Entry {
+    name: Vec<u8>,
+    line: i64,
+    rule: GroupRule,
+    cost: i64,
+    room: u64,
+    /// The jobs at the head of its line that are known, and the place of the last one.
+    heads: VecDeque<Value>,
+    behind: i64,
+    /// Whether the line has no others.
+    whole: bool,
+    asked: usize,
+}
+
+/// What a claim takes.
+#[derive(Default)]
+struct Picks {
+    plain: Vec<i64>,
+    plain_cost: i64,
+    /// The place of the group among the entries, the job, and the start.
+    grouped: Vec<(usize, Value, i64)>,
+    entries: Vec<Entry>,
+}
+
+/// Takes jobs of the line and of groups in turn. False: no group has its turn, and nothing was done.
+pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<bool, Failed> {
+    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn = 1)";
+    if !tx.grouped() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
+        return Ok(false);
+    }
+    let picks = choose(tx, queue, admission.room())?;
+    let before = admission.room();
+    admission.take(tx, queue, READY, picks.plain.len())?;
+    if let Some(start) = (before - admission.room()).checked_sub(1).and_then(|last| picks.plain.get(last)) {
+        served(tx, queue, *start, Some(start + picks.plain_cost))?;
+    }
+    for (entry, id, start) in &picks.grouped {
+        let entry = &picks.entries[*entry];
+        let waiting = tx.sql(sql!("groups_waiting.sql"))?.query_row(params![queue.key, id, LINED], Waiting::read).optional()?;
+        let Some(waiting) = waiting else { continue };
+        if !admission.take_one(tx, queue, waiting)? {
+            break;
+        }
+        groups::start(tx, queue, &entry.name, id, entry.rule)?;
+        charge(tx, entry.line, *start, entry.cost)?;
+        served(tx, queue, *start, None)?;
+    }
+    for entry in &picks.entries {
+        groups::review(tx, queue, &entry.name)?;
+    }
+    Ok(true)
+}
+
+/// Takes a suspect that stands in the line of a group.
+pub(crate) fn take_suspect(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<(), Failed> {
+    let Some((id, name, start)) = next_suspect(tx, queue)? else { return Ok(()) };
+    let waiting = tx.sql(sql!("groups_waiting.sql"))?.query_row(params![queue.key, id, LINED_SUSPECT], Waiting::read).optional()?;
+    let (Some(waiting), Some(row)) = (waiting, groups::row(tx, queue, &name)?) else { return Ok(()) };
+    if admission.take_one(tx, queue, waiting)? {
+        let rule = groups::rule(tx, queue, &name)?;
+        groups::start(tx, queue, &name, &id, rule)?;
+        // It is no turn of its group, which pays for it: virtual time stands still.
+        charge(tx, row.line, start, cost(rule.weight.map_or(1, u64::from)))?;
+        groups::review(tx, queue, &name)?;
+    }
+    Ok(())
+}
+
+/// The suspect that stands first in the line of a group that may be served, its group, and the start of that.
+pub(crate) fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<(Value, Vec<u8>, i64)>, Failed> {
+    if !tx.grouped() {
+        return Ok(None);
+    }
+    let mut suspects = tx.sql(sql!("groups_suspect.sql"))?;
+    let mut rows = suspects.query(params![queue.key, LINED_SUSPECT, PASSED])?;
+    while let Some(row) = rows.next()? {
+        let (id, Bytes(name), Number(start)) = (row.get::<_, Value>(0)?, row.get(1)?, row.get(2)?);
+        let front = row.get::<_, Option<Bytes>>(3)?.map(|Bytes(front)| front);
+        let is_other = front.is_some_and(|front| id != Value::Blob(front));
+        if !is_other || !groups::is_ordered(groups::rule(tx, queue, &name)?) {
+            return Ok(Some((id, name, start)));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a group waits of which a lane would get a job that runs no suspect.
+pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
+    const TURNS: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND turn = 1 ORDER BY start, name LIMIT ?2";
+    if !tx.grouped() {
+        return Ok(false);
+    }
+    let mut turns = tx.sql(TURNS)?;
+    let mut rows = turns.query(params![queue.key, PASSED])?;
+    while let Some(row) = rows.next()? {
+        let mut entry = entry(tx, queue, row.get::<_, Bytes>(0)?.0, 1)?;
+        if next(tx, queue, &mut entry)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn choose(tx: &Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> {
+    const TURNS: &str = "SELECT name, start FROM queue_groups WHERE queue = ?1 AND turn = 1 ORDER BY start, name LIMIT ?2";
+    let passed = if next_suspect(tx, queue)?.is_some() { PASSED } else { 0 };
+    let turns: Vec<(Vec<u8>, i64)> = tx
+        .sql(TURNS)?
+        .query_map(params![queue.key, jobs + passed], |row| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Number>(1)?.0)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut picks = Picks::default();
+    let mut plain_left = count(tx, queue, READY, MAX_ITEMS as u64)?;
+    // The least start is first; of equal ones the name decides, and plain jobs have none.
+    let mut order: BinaryHeap<Reverse<(i64, Vec<u8>, usize)>> = BinaryHeap::new();
+    let asked = jobs.div_ceil(turns.len().max(1));
+    for (name, start) in turns {
+        order.push(Reverse((start, name.clone(), picks.entries.len())));
+        picks.entries.push(entry(tx, queue, name, asked)?);
+    }
+    if plain_left > 0 {
+        let weight = match groups::stored_rule(tx, queue, &RuleOf::Plain.stored())?.weight {
+            Some(weight) => u64::from(weight),
+            None => share(tx, queue, plain_left)?,
+        };
+        picks.plain_cost = cost(weight);
+        let (virtual_time, plain) = groups::times(tx, queue)?;
+        order.push(Reverse((virtual_time.max(plain), Vec::new(), usize::MAX)));
+    }
+    while picks.plain.len() + picks.grouped.len() < jobs {
+        let Some(Reverse((start, name, at))) = order.pop() else { break };
+        let Some(entry) = picks.entries.get_mut(at) else {
+            picks.plain.push(start);
+            plain_left -= 1;
+            if plain_left > 0 {
+                order.push(Reverse((start + picks.plain_cost, name, at)));
+            }
+            continue;
+        };
+        if let Some(id) = next(tx, queue, entry)? {
+            let goes_on = entry.room > 0 && !entry.heads.is_empty();
+            picks.grouped.push((at, id, start));
+            if goes_on {
+                order.push(Reverse((start + picks.entries[at].cost, name, at)));
+            }
+        }
+    }
+    let mut touched = vec![false; picks.entries.len()];
+    picks.grouped.iter().for_each(|(at, ..)| touched[*at] = true);
+    let mut kept = vec![0; touched.len()];
+    let mut entries = Vec::new();
+    for (at, entry) in std::mem::take(&mut picks.entries).into_iter().enumerate() {
+        if touched[at] {
+            kept[at] = entries.len();
+            entries.push(entry);
+        }
+    }
+    picks.entries = entries;
+    picks.grouped.iter_mut().for_each(|(at, ..)| *at = kept[*at]);
+    Ok(picks)
+}
+
+fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<Entry, Failed> {
+    let rule = groups::rule(tx, queue, &name)?;
+    let row = groups::row(tx, queue, &name)?;
+    let holder = row.as_ref().and_then(|row| row.front.clone()).filter(|_| groups::is_ordered(rule));
+    let line = row.map_or(0, |row| row.line);
+    let room = groups::room(tx, queue, &name, rule)?;
+    let heads: VecDeque<Value> = match &holder {
+        // As a suspect it is none of these.
+        Some(holder) => tx
+            .sql("SELECT id FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3")?
+            .query_map(params![queue.key, holder, LINED], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?,
+        None => VecDeque::new(),
+    };
+    let cost = cost(rule.weight.map_or(1, u64::from));
+    Ok(Entry { name, line, rule, cost, room, heads, behind: i64::MIN, whole: holder.is_some(), asked })
+}
+
+/// The next job of a group that has its turn. One more than is needed is read: who has none has nothing that is ready.
+fn next(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<Option<Value>, Failed> {
+    if !entry.whole && entry.heads.len() <= 1 {
+        let mut heads = tx.sql(sql!("groups_heads.sql"))?;
+        let mut rows = heads.query(params![queue.key, LINED, entry.line, entry.behind, entry.asked + 1])?;
+        let before = entry.heads.len();
+        while let Some(row) = rows.next()? {
+            entry.heads.push_back(row.get(0)?);
+            entry.behind = row.get::<_, Number>(1)?.0;
+        }
+        entry.whole = entry.heads.len() - before <= entry.asked;
+        entry.asked = (4 * entry.asked).min(MAX_ITEMS);
+    }
+    if entry.room == 0 {
+        return Ok(None);
+    }
+    let next = entry.heads.pop_front();
+    entry.room -= u64::from(next.is_some());
+    Ok(next)
+}
+
+/// The weight of plain jobs: their share of what waits.
+fn share(tx: &Tx<'_>, queue: &Queue<'_>, plain: u64) -> Result<u64, Failed> {
+    const GROUPS: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_groups WHERE queue = ?1 AND turn = 1 LIMIT ?2)";
+    let groups: u64 = tx.sql(GROUPS)?.query_row(params![queue.key, SHARE_COUNTED], |row| row.get(0))?;
+    let grouped = count(tx, queue, LINED, SHARE_COUNTED)? + count(tx, queue, LINED_SUSPECT, SHARE_COUNTED)?;
+    Ok(share_of_plain(groups, plain, grouped))
+}
+
+/// How many jobs are in a state, at most.
+fn count(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, most: u64) -> rusqlite::Result<u64> {
+    const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 LIMIT ?3)";
+    tx.sql(COUNT)?.query_row(params![queue.key, state, most], |row| row.get(0))
+}
+
+/// A job of a group was claimed at this start.
+fn charge(tx: &Tx<'_>, line: i64, start: i64, cost: i64) -> Result<(), Failed> {
+    const CHARGE: &str = "UPDATE queue_groups SET start = ?2 WHERE line = ?1";
+    Ok(tx.sql(CHARGE)?.execute(params![line, start.saturating_add(cost)]).map(drop)?)
+}
+
+/// Virtual time goes on.
+fn served(tx: &Tx<'_>, queue: &Queue<'_>, start: i64, plain: Option<i64>) -> Result<(), Failed> {
+    const SERVED: &str = "INSERT INTO queue_turns (queue, virtual, plain) VALUES (?1, ?2, ifnull(?3, 0))
+                          ON CONFLICT (queue) DO UPDATE SET virtual = max(virtual, ?2), plain = ifnull(?3, plain)";
+    Ok(tx.sql(SERVED)?.execute(params![queue.key, start, plain]).map(drop)?)
+}

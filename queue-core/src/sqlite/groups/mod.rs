@@ -1,0 +1,121 @@
+//! Groups: their list, and their rules.
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::{
+    address::JobId,
+    broker::{GROUP_RULES, GroupList, GroupName, GroupPage, GroupRule, GroupSet, RuleOf, SetGroup, StoredGroup},
+    error,
+    sqlite::{
+        connection::{
+            lenient::{Bytes, Words},
+            operation::Commit,
+            statement::sql,
+            tx::{Failed, Queue, Tx},
+            writer::Writer,
+        },
+        doors::groups,
+    },
+};
+
+/// Groups that are looked at in one transaction when the rule of all has changed.
+const REVIEWED: usize = 500;
+
+pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<GroupPage, Failed> {
+    let Some(queue) = tx.queue(queue)? else {
+        let one = match which {
+            GroupList::One(name) => vec![StoredGroup::new(name.clone())],
+            GroupList::All { .. } => Vec::new(),
+        };
+        return Ok(GroupPage::new(one, GroupRule::default(), GroupRule::default(), None));
+    };
+    let rule = |of: RuleOf| groups::stored_rule(tx, &queue, &of.stored());
+    let (others, plain) = (rule(RuleOf::Others)?, rule(RuleOf::Plain)?);
+    let mut names = match which {
+        GroupList::One(name) => vec![name.stored()],
+        GroupList::All { after, .. } => {
+            let after = after.as_ref().map(GroupName::stored).unwrap_or_default();
+            let limit = which.limit() + 1;
+            let mut names = tx.sql(sql!("list.sql"))?;
+            names.query_map(params![queue.key, after, limit], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect::<rusqlite::Result<_>>()?
+        }
+    };
+    let more = names.len() > which.limit();
+    names.truncate(which.limit());
+    let groups = names.iter().filter_map(|stored| Some((stored, GroupName::of_stored(stored)?)));
+    let groups: Vec<StoredGroup> = groups.map(|(stored, name)| group(tx, &queue, stored, name)).collect::<Result<_, Failed>>()?;
+    let next = groups.last().filter(|_| more).map(|group| group.name.clone());
+    Ok(GroupPage::new(groups, others, plain, next))
+}
+
+fn group(tx: &Tx<'_>, queue: &Queue<'_>, stored: &[u8], name: GroupName) -> Result<StoredGroup, Failed> {
+    const FRONT: &str = "SELECT front FROM queue_groups WHERE queue = ?1 AND name = ?2";
+    let mut group = StoredGroup::new(name);
+    group.ready = groups::depth(tx, queue, stored)?;
+    group.active = groups::running(tx, queue, stored)?;
+    group.rule = groups::stored_rule(tx, queue, stored)?;
+    let front: Option<Option<Bytes>> = tx.sql(FRONT)?.query_row(params![queue.key, stored], |row| row.get(0)).optional()?;
+    group.held_by = front.flatten().and_then(|Bytes(front)| JobId::from_bytes(&front).ok());
+    Ok(group)
+}
+
+/// What a rule may add to the file.
+const RULE_BYTES: usize = 512;
+
+/// Sets a rule, and decides anew which groups may be served.
+pub(crate) async fn change(writer: &Writer, request: &SetGroup) -> error::Result<GroupSet> {
+    request.check()?;
+    let commit = if request.rule.is_empty() { Commit::Synced } else { Commit::Extra(RULE_BYTES) };
+    let (wanted, queue) = (request.clone(), request.queue.clone());
+    let answer = writer.call(commit, move |tx| set(tx, &wanted)).await?;
+    let mut from = (answer == GroupSet::Set && request.of == RuleOf::Others).then(Vec::new);
+    while let Some(behind) = from {
+        let queue = queue.clone();
+        from = writer.call(Commit::Soon, move |tx| review(tx, &queue, &behind)).await?;
+    }
+    Ok(answer)
+}
+
+/// Sets a rule, if it is the one that was read.
+fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
+    const STORE: &str = "INSERT OR REPLACE INTO queue_rules (queue, name, rule) VALUES (?1, ?2, ?3)";
+    const REMOVE: &str = "DELETE FROM queue_rules WHERE queue = ?1 AND name = ?2";
+    const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
+    const RULE: &str = "SELECT rule FROM queue_rules WHERE queue = ?1 AND name = ?2";
+    let queue = tx.queue_made(&request.queue)?;
+    let name = request.of.stored();
+    let stored: Option<Words> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
+    let known = stored.as_ref().map(|Words(rule)| GroupRule::of_stored(rule)).unwrap_or_default();
+    if known == request.rule {
+        return Ok(GroupSet::Set);
+    }
+    if known != request.expected {
+        return Ok(GroupSet::Stale);
+    }
+    if request.rule.is_empty() {
+        tx.sql(REMOVE)?.execute(params![queue.key, name])?;
+    } else {
+        let rules: usize = tx.sql(RULES)?.query_row([queue.key], |row| row.get(0))?;
+        if stored.is_none() && rules >= GROUP_RULES {
+            return Err(request.too_many().into());
+        }
+        tx.sql(STORE)?.execute(params![queue.key, name, request.rule.stored()])?;
+    }
+    if let RuleOf::Group(_) = request.of {
+        groups::review(tx, &queue, &name)?;
+    }
+    Ok(GroupSet::Set)
+}
+
+/// Decides anew which groups may be served, some of them: those behind a name. Gives the last one, if there are more.
+fn review(tx: &mut Tx<'_>, queue: &str, after: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
+    let Some(queue) = tx.queue(queue)? else { return Ok(None) };
+    let names: Vec<Vec<u8>> = tx
+        .sql(sql!("../doors/groups_step.sql"))?
+        .query_map(params![queue.key, after, REVIEWED], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for name in &names {
+        groups::review(tx, &queue, name)?;
+    }
+    Ok(names.last().filter(|_| names.len() == REVIEWED).cloned())
+}

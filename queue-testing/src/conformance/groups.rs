@@ -1,0 +1,393 @@
+//! Groups: served in turn, by weight, within their caps, and in order.
+
+use std::time::Duration;
+
+use queue_core::{
+    GroupName, GroupOrder, GroupRule, JobId, RuleOf,
+    broker::{
+        Audit, BuryReason, CrashRule, Delivery, Ending, Enqueued, GroupList, GroupPage, GroupSet, JobState, NewJob, Priority, SetGroup,
+        StoredGroup,
+    },
+};
+
+use super::bed::{Bed, LONG, Lane, ack, envelope, eventually, finish, nack};
+use crate::Changes as _;
+
+pub(super) const RULE: CrashRule = CrashRule { max_crashes: 3, window: LONG, delay: Duration::ZERO };
+
+pub(super) fn name(group: &str) -> GroupName {
+    GroupName::new(group).expect("it is a name")
+}
+
+/// A job of a group; of none, if that is empty.
+pub(super) fn job(group: &str) -> NewJob {
+    let mut job = NewJob::new(JobId::make(), envelope(group));
+    job.group = (!group.is_empty()).then(|| name(group));
+    job
+}
+
+/// Stores so many jobs of a group. Gives their ids.
+pub(super) async fn put(bed: &Bed, group: &str, jobs: usize) -> Vec<JobId> {
+    let jobs: Vec<NewJob> = (0..jobs).map(|_| job(group)).collect();
+    let ids = jobs.iter().map(|job| job.id.clone()).collect();
+    bed.producer().await.stored(jobs).await;
+    ids
+}
+
+/// Sets a rule, whatever it was.
+pub(super) async fn rule(bed: &Bed, of: &RuleOf, change: impl Fn(&mut GroupRule)) {
+    bed.inspector().set_group_rule(&bed.queue, of, change).await.expect("the rule is set");
+}
+
+pub(super) async fn group_rule(bed: &Bed, group: &str, change: impl Fn(&mut GroupRule)) {
+    rule(bed, &RuleOf::Group(name(group)), change).await;
+}
+
+pub(super) async fn cap(bed: &Bed, group: &str, cap: u32) {
+    group_rule(bed, group, |rule| rule.cap = Some(cap)).await;
+}
+
+pub(super) async fn order(bed: &Bed, group: &str, order: GroupOrder) {
+    group_rule(bed, group, |rule| rule.order = Some(order)).await;
+}
+
+pub(super) async fn group(bed: &Bed, group: &str) -> StoredGroup {
+    bed.inspector().group(&bed.queue, &name(group)).await.expect("a group can be looked at")
+}
+
+/// How many jobs of a group are ready, and how many run.
+pub(super) async fn depth(bed: &Bed, of: &str) -> (u64, u64) {
+    let group = group(bed, of).await;
+    (group.ready, group.active)
+}
+
+/// The groups of deliveries, in a line.
+pub(super) fn groups(deliveries: &[Delivery]) -> String {
+    let group = |delivery: &Delivery| {
+        let body = queue_core::envelope::Envelope::decode(&delivery.envelope).expect("it is an envelope");
+        String::from_utf8_lossy(body.payload).replace(|c: char| c.is_whitespace(), "")
+    };
+    deliveries.iter().map(|delivery| Some(group(delivery)).filter(|group| !group.is_empty()).unwrap_or_else(|| "-".to_owned())).collect()
+}
+
+/// Claims jobs one by one, and leaves them running.
+pub(super) async fn one_by_one(lane: &mut Lane, jobs: usize) -> Vec<Delivery> {
+    let mut claimed = Vec::new();
+    for _ in 0..jobs {
+        claimed.extend(lane.claim(1).await);
+    }
+    claimed
+}
+
+/// Nothing is broken: slots, lines and turns are recounted from the jobs.
+pub(super) async fn sound(bed: &Bed) {
+    let damages = bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.expect("a queue can be audited");
+    assert_eq!(damages, []);
+}
+
+/// Groups are served in turn, however many jobs each has, and the jobs of one in the order in which they came.
+pub async fn groups_are_served_in_turn(bed: Bed) {
+    let many = put(&bed, "a", 5).await;
+    put(&bed, "b", 2).await;
+    put(&bed, "c", 1).await;
+    let mut lane = bed.lane().await;
+    let claimed = one_by_one(&mut lane, 8).await;
+    assert_eq!(groups(&claimed), "abcabaaa");
+    let order: Vec<&JobId> = claimed.iter().map(|delivery| &delivery.id).filter(|id| many.contains(id)).collect();
+    assert_eq!(order, many.iter().collect::<Vec<_>>());
+    sound(&bed).await;
+    lane.ack(&claimed).await;
+    assert_eq!((depth(&bed, "a").await, bed.stats().await.jobs()), ((0, 0), 0));
+    sound(&bed).await;
+}
+
+/// One claim of many is as fair as many of one.
+pub async fn one_claim_takes_from_groups_in_turn(bed: Bed) {
+    for of in ["b", "a", "cc"] {
+        put(&bed, of, 3).await;
+    }
+    let mut lane = bed.lane().await;
+    assert_eq!(groups(&lane.claim(5).await), "abccab");
+    assert_eq!(groups(&lane.claim(10).await), "ccabcc");
+    assert!(lane.claim(1).await.is_empty());
+}
+
+/// A group of weight 3 is served three times for once.
+pub async fn a_group_is_served_by_its_weight(bed: Bed) {
+    put(&bed, "a", 9).await;
+    put(&bed, "b", 9).await;
+    group_rule(&bed, "b", |rule| rule.weight = Some(3)).await;
+    let mut lane = bed.lane().await;
+    let claimed = groups(&one_by_one(&mut lane, 12).await);
+    assert_eq!(claimed.matches('b').count(), 9, "{claimed}");
+    assert_eq!(claimed[..8].matches('b').count(), 6, "{claimed}");
+}
+
+/// A group that had nothing to do has saved nothing up, and one that comes back at once gains nothing.
+pub async fn a_group_that_comes_back_at_once_gains_nothing(bed: Bed) {
+    put(&bed, "a", 10).await;
+    put(&bed, "b", 1).await;
+    let mut lane = bed.lane().await;
+    let mut claimed = String::new();
+    for _ in 0..8 {
+        let deliveries = lane.claim(1).await;
+        if groups(&deliveries) == "b" {
+            put(&bed, "b", 1).await;
+        }
+        claimed += &groups(&deliveries);
+    }
+    assert_eq!(claimed, "abababab");
+}
+
+/// Priority orders the jobs of a group; between groups their turns decide.
+pub async fn a_priority_orders_inside_its_group(bed: Bed) {
+    put(&bed, "a", 2).await;
+    put(&bed, "b", 2).await;
+    let mut urgent = job("a");
+    urgent.priority = Priority::Critical;
+    let id = urgent.id.clone();
+    assert_eq!(bed.put_job(urgent).await, Enqueued::Stored);
+    let mut lane = bed.lane().await;
+    let claimed = one_by_one(&mut lane, 5).await;
+    assert_eq!((groups(&claimed).as_str(), &claimed[0].id), ("ababa", &id));
+}
+
+/// Plain jobs are one more group: neither they nor the groups starve, and by default they have their share of what waits.
+pub async fn plain_jobs_have_their_share(bed: Bed) {
+    for of in ["a", "b", "c"] {
+        put(&bed, of, 4).await;
+    }
+    put(&bed, "", 12).await;
+    let mut lane = bed.lane().await;
+    let claimed = groups(&one_by_one(&mut lane, 24).await);
+    let plain = claimed[..12].matches('-').count();
+    assert!((5..=7).contains(&plain), "{claimed}");
+    put(&bed, "", 6).await;
+    put(&bed, "a", 6).await;
+    rule(&bed, &RuleOf::Plain, |rule| rule.weight = Some(2)).await;
+    let claimed = groups(&one_by_one(&mut lane, 9).await);
+    assert!((5..=6).contains(&claimed.matches('-').count()), "{claimed}");
+    sound(&bed).await;
+}
+
+/// A saturated group holds up no other: neither the plain jobs nor other groups wait for its slots.
+pub async fn a_full_group_holds_up_no_other(bed: Bed) {
+    cap(&bed, "a", 1).await;
+    put(&bed, "a", 5).await;
+    put(&bed, "b", 2).await;
+    put(&bed, "", 1).await;
+    let mut lane = bed.lane().await;
+    let claimed = lane.claim(10).await;
+    let mut order: Vec<char> = groups(&claimed).chars().collect();
+    order.sort_unstable();
+    assert_eq!(order, ['-', 'a', 'b', 'b']);
+    assert_eq!(depth(&bed, "a").await, (4, 1));
+    let turn = lane.next().claim(5);
+    let answer = lane.send(&turn).await;
+    assert!(answer.deliveries.is_empty() && !answer.more, "nothing else may start");
+    let running = claimed.iter().find(|delivery| groups(std::slice::from_ref(delivery)) == "a").expect("one of `a` runs");
+    let turn = lane.next().finish(vec![finish(running, ack())]).claim(5);
+    assert_eq!(groups(&lane.send(&turn).await.deliveries), "a", "its slot is free in the same turn");
+    sound(&bed).await;
+}
+
+/// A slot is given back by whatever ends a run: it belongs to the active job, and there is nothing else that could leak.
+pub async fn a_slot_is_given_back_whatever_way_a_run_ends(bed: Bed) {
+    cap(&bed, "a", 1).await;
+    let endings = [
+        ack(),
+        Ending::Ack { result: Some(b"r".to_vec()), keep: Some(LONG) },
+        nack(LONG),
+        Ending::Snooze { delay: LONG },
+        Ending::Repeat { delay: LONG },
+        Ending::Bury { reason: BuryReason::Failed, error: None },
+        Ending::Cancel { reason: "no".to_owned() },
+        Ending::Expire,
+        Ending::Park { task: "t".to_owned() },
+        Ending::Unreadable { task: "t".to_owned(), release: "1".to_owned(), error: "e".to_owned(), within: LONG },
+    ];
+    put(&bed, "a", endings.len() + 3).await;
+    let mut lane = bed.lane().await;
+    for ending in endings {
+        let delivery = lane.claim_one().await;
+        assert!(lane.claim(1).await.is_empty(), "{ending:?}: the cap is 1");
+        assert!(lane.end(&delivery, ending.clone()).await);
+        assert_eq!(depth(&bed, "a").await.1, 0, "{ending:?}");
+        sound(&bed).await;
+    }
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, Ending::Release).await);
+    assert_eq!(lane.claim_one().await.id, delivery.id, "a released job comes back to the head");
+    bed.broker.cancel(&bed.queue, std::slice::from_ref(&delivery.id)).await.expect("it can be cancelled");
+    assert_eq!(depth(&bed, "a").await, (2, 0));
+    let mut dying = bed.dying_lane().await;
+    let lost = dying.claim_one().await;
+    bed.reclaim(&[&dying], RULE).await;
+    assert_eq!(depth(&bed, "a").await.1, 0, "a dead worker holds no slot");
+    let suspect = eventually("the suspect comes back", async || {
+        let mut turn = lane.next().claim(2);
+        turn.suspect = true;
+        lane.send(&turn).await.deliveries.pop()
+    })
+    .await;
+    assert_eq!(depth(&bed, "a").await.1, 1, "{} or {}", suspect.id, lost.id);
+    sound(&bed).await;
+}
+
+/// What comes back (retry, snooze, release, promotion, requeue) stands in the line of its group again.
+pub async fn a_job_comes_back_to_its_group(bed: Bed) {
+    let ids = put(&bed, "a", 1).await;
+    let mut lane = bed.lane().await;
+    for ending in
+        [nack(Duration::ZERO), Ending::Snooze { delay: Duration::ZERO }, Ending::Repeat { delay: Duration::ZERO }, Ending::Release]
+    {
+        let delivery = lane.wait_for_one().await;
+        assert_eq!(bed.show(&delivery.id).await.and_then(|job| job.group), Some(name("a")));
+        assert!(lane.end(&delivery, ending).await);
+    }
+    let delivery = lane.wait_for_one().await;
+    assert!(lane.end(&delivery, nack(LONG)).await);
+    assert_eq!(bed.broker.promote(&bed.queue, &ids).await.expect("it can be promoted"), [true]);
+    assert_eq!(depth(&bed, "a").await, (1, 0));
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, Ending::Bury { reason: BuryReason::Failed, error: None }).await);
+    for state in [JobState::Dead, JobState::Cancelled] {
+        let record = bed.show(&ids[0]).await.expect("its record is kept");
+        assert_eq!((record.state, record.group), (state, Some(name("a"))));
+        assert_eq!(bed.broker.requeue(&bed.queue, &ids).await.expect("it can be requeued").len(), 1);
+        assert_eq!(depth(&bed, "a").await, (1, 0));
+        bed.broker.cancel(&bed.queue, &ids).await.expect("it can be cancelled");
+        assert_eq!(depth(&bed, "a").await, (0, 0), "a cancelled job leaves its line");
+    }
+    assert_eq!(bed.ids(JobState::Ready).await, []);
+    sound(&bed).await;
+}
+
+/// A job of a group that is cancelled or deleted in the middle of its line is gone from it; the others keep their order.
+pub async fn a_cancelled_job_leaves_the_line_of_its_group(bed: Bed) {
+    let ids = put(&bed, "a", 5).await;
+    bed.broker.cancel(&bed.queue, &ids[1..2]).await.expect("it can be cancelled");
+    bed.broker.delete(&bed.queue, &ids[3..4]).await.expect("it can be deleted");
+    assert_eq!((bed.depth(JobState::Ready).await, depth(&bed, "a").await), (3, (3, 0)));
+    assert_eq!(bed.ids(JobState::Ready).await, [ids[0].clone(), ids[2].clone(), ids[4].clone()]);
+    let mut lane = bed.lane().await;
+    let order: Vec<JobId> = lane.claim(9).await.into_iter().map(|delivery| delivery.id).collect();
+    assert_eq!(order, [ids[0].clone(), ids[2].clone(), ids[4].clone()]);
+    sound(&bed).await;
+}
+
+/// A paused group waits, and nobody else does; the next claim after its resume serves it.
+pub async fn a_paused_group_waits(bed: Bed) {
+    put(&bed, "a", 2).await;
+    put(&bed, "b", 1).await;
+    let a = name("a");
+    bed.inspector().pause_group(&bed.queue, &a).await.expect("it can be paused");
+    put(&bed, "a", 1).await;
+    let mut lane = bed.lane().await;
+    assert_eq!(groups(&lane.claim(5).await), "b");
+    assert_eq!((depth(&bed, "a").await, group(&bed, "a").await.rule.paused), ((3, 0), true));
+    sound(&bed).await;
+    bed.inspector().resume_group(&bed.queue, &a).await.expect("it can be resumed");
+    assert_eq!(groups(&lane.claim(5).await), "aaa");
+    assert!(group(&bed, "a").await.rule.is_empty());
+    sound(&bed).await;
+}
+
+/// A cap that is changed holds from the next claim on, and stops no job that runs; a rule that is removed takes no job with it.
+pub async fn a_changed_cap_holds_from_the_next_claim_on(bed: Bed) {
+    put(&bed, "a", 8).await;
+    cap(&bed, "a", 3).await;
+    let mut lane = bed.lane().await;
+    let running = lane.claim(9).await;
+    assert_eq!(running.len(), 3);
+    cap(&bed, "a", 1).await;
+    lane.ack(&running[..2]).await;
+    assert!(lane.claim(9).await.is_empty(), "one still runs");
+    cap(&bed, "a", 2).await;
+    assert_eq!(lane.claim(9).await.len(), 1);
+    cap(&bed, "a", 0).await;
+    assert!(lane.claim(9).await.is_empty());
+    sound(&bed).await;
+    group_rule(&bed, "a", |rule| *rule = GroupRule::new()).await;
+    assert_eq!(lane.claim(9).await.len(), 4);
+    sound(&bed).await;
+}
+
+/// The rule of all groups holds where the rule of a group says nothing.
+pub async fn the_rule_of_all_groups_holds_for_each(bed: Bed) {
+    rule(&bed, &RuleOf::Others, |rule| rule.cap = Some(1)).await;
+    cap(&bed, "b", 2).await;
+    for of in ["a", "b", "c"] {
+        put(&bed, of, 3).await;
+    }
+    let mut lane = bed.lane().await;
+    let mut claimed: Vec<char> = groups(&lane.claim(20).await).chars().collect();
+    claimed.sort_unstable();
+    assert_eq!(claimed, ['a', 'b', 'b', 'c']);
+    rule(&bed, &RuleOf::Others, |rule| rule.cap = Some(2)).await;
+    let mut claimed: Vec<char> = groups(&lane.claim(20).await).chars().collect();
+    claimed.sort_unstable();
+    assert_eq!(claimed, ['a', 'c'], "the groups that were full are served at the next claim");
+    sound(&bed).await;
+}
+
+/// A group of a largest size takes no more: the enqueue is answered, and leaves no trace.
+pub async fn a_group_that_is_full_of_waiting_jobs_refuses_more(bed: Bed) {
+    group_rule(&bed, "a", |rule| rule.max_size = Some(2)).await;
+    let mut producer = bed.producer().await;
+    let answers = producer.send(vec![job("a"), job("b"), job("a"), job("a"), job("")]).await;
+    assert_eq!(answers, [Enqueued::Stored, Enqueued::Stored, Enqueued::Stored, Enqueued::GroupFull, Enqueued::Stored]);
+    let mut given = super::bed::given("g", "a");
+    given.group = Some(name("a"));
+    let mut later = job("a");
+    later.due = queue_core::broker::Due::After(LONG);
+    let id = later.id.clone();
+    assert_eq!(producer.send(vec![given.clone(), later]).await, [Enqueued::GroupFull, Enqueued::GroupFull]);
+    assert_eq!((bed.show(&given.id).await.is_none(), bed.show(&id).await.is_none()), (true, true));
+    assert_eq!(bed.stats().await.jobs(), 4);
+    let mut lane = bed.lane().await;
+    lane.claim(9).await;
+    assert_eq!(producer.send(vec![given]).await, [Enqueued::Stored], "there is room again");
+    sound(&bed).await;
+}
+
+/// Rules are compared when they are set, and what cannot be is refused.
+pub async fn a_rule_that_was_changed_meanwhile_is_stale(bed: Bed) {
+    let of = RuleOf::Group(name("a"));
+    let (none, mut one, mut two) = (GroupRule::new(), GroupRule::new(), GroupRule::new());
+    (one.weight, two.weight) = (Some(1), Some(2));
+    let set = async |expected, rule| bed.broker.set_group(&SetGroup::new(bed.queue.clone(), of.clone(), expected, rule)).await;
+    assert_eq!(set(none, one).await.unwrap(), GroupSet::Set);
+    assert_eq!(set(none, two).await.unwrap(), GroupSet::Stale);
+    assert_eq!(set(none, one).await.unwrap(), GroupSet::Set, "it finds what it wanted");
+    assert_eq!(set(one, two).await.unwrap(), GroupSet::Set);
+    let mut wrong = none;
+    wrong.weight = Some(0);
+    let refused = set(two, wrong).await.unwrap_err().to_string();
+    assert!(refused.starts_with("weight `0` would never be served"), "{refused}");
+    assert_eq!(group(&bed, "a").await.rule, two);
+    assert_eq!(set(two, none).await.unwrap(), GroupSet::Set);
+    assert!(group(&bed, "a").await.rule.is_empty());
+}
+
+/// Groups with jobs or rules are listed by page, in the order of their names.
+pub async fn groups_are_listed_by_page(bed: Bed) {
+    for of in ["b", "a", "cc", "d"] {
+        put(&bed, of, 1).await;
+    }
+    cap(&bed, "e", 2).await;
+    rule(&bed, &RuleOf::Others, |rule| rule.weight = Some(4)).await;
+    let mut lane = bed.lane().await;
+    lane.claim(1).await;
+    let page = async |after: Option<&str>, limit| -> GroupPage {
+        bed.broker.groups(&bed.queue, &GroupList::All { after: after.map(name), limit }).await.expect("groups can be listed")
+    };
+    let names = |page: &GroupPage| page.groups.iter().map(|group| group.name.to_string()).collect::<Vec<_>>();
+    let first = page(None, 3).await;
+    assert_eq!((names(&first), first.next, first.others.weight), (vec!["a".into(), "b".into(), "d".into()], Some(name("d")), Some(4)));
+    assert_eq!(first.groups.iter().map(|group| (group.ready, group.active)).collect::<Vec<_>>(), [(0, 1), (1, 0), (1, 0)]);
+    let second = page(Some("d"), 3).await;
+    assert_eq!((names(&second), second.next, second.groups[0].rule.cap), (vec!["e".to_owned(), "cc".to_owned()], None, Some(2)));
+    assert_eq!(names(&page(None, 500).await).len(), 5);
+    assert_eq!(group(&bed, "nobody").await, StoredGroup::new(name("nobody")));
+}

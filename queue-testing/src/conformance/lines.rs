@@ -1,0 +1,239 @@
+//! Ordered groups: who holds the line, and until when. And what else stands in the line of a group: suspects, parked jobs, jobs with a key.
+
+use std::time::Duration;
+
+use queue_core::{
+    GroupOrder, JobId,
+    broker::{BuryReason, Ending, Enqueued, JobState, NewJob, OnConflict, Turn, Unique, UniqueKey},
+};
+
+use super::{
+    bed::{Bed, LONG, Lane, ack, eventually, finish, nack},
+    groups::{RULE, cap, depth, group, group_rule, job, order, put, sound},
+};
+use crate::Changes as _;
+
+/// A turn of a process that runs a suspect already.
+fn without_suspect(lane: &Lane, claim: usize) -> Turn {
+    let mut turn = lane.next().claim(claim);
+    turn.suspect = false;
+    turn
+}
+
+/// The jobs of an ordered group run one after the other.
+pub async fn an_ordered_group_runs_one_job_at_a_time(bed: Bed) {
+    order(&bed, "a", GroupOrder::Ordered).await;
+    let ids = put(&bed, "a", 3).await;
+    let mut lane = bed.lane().await;
+    for id in &ids {
+        let claimed = lane.claim(5).await;
+        assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [id]);
+        assert_eq!(group(&bed, "a").await.held_by.as_ref(), Some(id));
+        assert!(lane.claim(5).await.is_empty());
+        lane.ack(&claimed).await;
+    }
+    assert_eq!(group(&bed, "a").await.held_by, None);
+    sound(&bed).await;
+}
+
+/// A job that waits for its retry or its snooze holds the line, and comes back before all others, whatever their priority.
+pub async fn a_job_that_waits_for_its_retry_holds_the_line(bed: Bed) {
+    order(&bed, "a", GroupOrder::Ordered).await;
+    let ids = put(&bed, "a", 2).await;
+    let mut lane = bed.lane().await;
+    for ending in [nack(LONG), Ending::Snooze { delay: LONG }] {
+        let delivery = lane.claim_one().await;
+        assert_eq!(delivery.id, ids[0]);
+        assert!(lane.end(&delivery, ending).await);
+        let mut urgent = job("a");
+        urgent.priority = queue_core::Priority::Critical;
+        assert_eq!(bed.put_job(urgent).await, Enqueued::Stored);
+        assert!(lane.claim(5).await.is_empty(), "it holds the line");
+        sound(&bed).await;
+        assert_eq!(bed.broker.promote(&bed.queue, &ids[..1]).await.unwrap(), [true]);
+        sound(&bed).await;
+    }
+    let delivery = lane.claim_one().await;
+    assert_eq!(delivery.id, ids[0]);
+    assert!(lane.end(&delivery, nack(Duration::ZERO)).await);
+    let delivery = lane.wait_for_one().await;
+    assert_eq!(delivery.id, ids[0], "a retry that is due goes first");
+    assert!(lane.end(&delivery, Ending::Release).await);
+    assert_eq!(lane.claim_one().await.id, ids[0], "and so does a job that was released");
+    sound(&bed).await;
+}
+
+/// Its end frees the line, whatever end that is.
+pub async fn the_end_of_a_job_frees_the_line(bed: Bed) {
+    order(&bed, "a", GroupOrder::Ordered).await;
+    let endings = [
+        ack(),
+        Ending::Ack { result: None, keep: Some(LONG) },
+        Ending::Bury { reason: BuryReason::Failed, error: None },
+        Ending::Cancel { reason: "no".to_owned() },
+        Ending::Expire,
+    ];
+    put(&bed, "a", endings.len() + 4).await;
+    let mut lane = bed.lane().await;
+    for ending in endings {
+        let delivery = lane.claim_one().await;
+        assert!(lane.end(&delivery, nack(LONG)).await && lane.claim(5).await.is_empty());
+        assert_eq!(bed.broker.promote(&bed.queue, &[delivery.id]).await.unwrap(), [true]);
+        let delivery = lane.claim_one().await;
+        assert!(lane.end(&delivery, ending).await);
+        sound(&bed).await;
+    }
+    // A person ends it: while it waits, while it runs, and for good.
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, nack(LONG)).await);
+    bed.broker.cancel(&bed.queue, &[delivery.id]).await.unwrap();
+    let delivery = lane.claim_one().await;
+    bed.broker.cancel(&bed.queue, &[delivery.id]).await.unwrap();
+    let delivery = lane.claim_one().await;
+    assert!(lane.end(&delivery, Ending::Snooze { delay: LONG }).await);
+    bed.broker.delete(&bed.queue, &[delivery.id]).await.unwrap();
+    let last = lane.claim_one().await;
+    lane.ack(&[last]).await;
+    assert_eq!((depth(&bed, "a").await, group(&bed, "a").await.held_by), ((0, 0), None));
+    sound(&bed).await;
+}
+
+/// Where failures are skipped, the next job passes, and the one that failed comes back to the head.
+pub async fn a_job_that_waits_for_its_retry_lets_the_next_pass_if_asked(bed: Bed) {
+    order(&bed, "a", GroupOrder::SkipFailed).await;
+    let ids = put(&bed, "a", 4).await;
+    let mut lane = bed.lane().await;
+    let first = lane.claim_one().await;
+    assert!(lane.claim(5).await.is_empty(), "one at a time");
+    assert!(lane.end(&first, nack(Duration::from_millis(1))).await);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let again = lane.claim_one().await;
+    assert_eq!(again.id, ids[0], "what was due goes before the others");
+    assert!(lane.end(&again, nack(LONG)).await);
+    let second = lane.claim_one().await;
+    assert_eq!(second.id, ids[1], "the next one passes");
+    let turn = lane.next().finish(vec![finish(&second, ack())]).claim(5);
+    assert_eq!(lane.send(&turn).await.deliveries.len(), 1);
+    sound(&bed).await;
+}
+
+/// A job whose worker died is a suspect, and stands in the line of its group: within its cap, and in its order.
+pub async fn a_suspect_waits_for_its_group(bed: Bed) {
+    cap(&bed, "a", 1).await;
+    let ids = put(&bed, "a", 3).await;
+    let mut dying = bed.dying_lane().await;
+    assert_eq!(dying.claim_one().await.id, ids[0]);
+    bed.reclaim(&[&dying], RULE).await;
+    let mut lane = bed.lane().await;
+    eventually("the suspect is ready", async || {
+        let turn = without_suspect(&lane, 1);
+        let claimed = lane.send(&turn).await;
+        if let Some(delivery) = claimed.deliveries.first() {
+            assert_eq!(delivery.id, ids[1], "without leave for a suspect, the next one");
+            lane.end(delivery, Ending::Release).await;
+        }
+        (depth(&bed, "a").await.0 == 3).then_some(())
+    })
+    .await;
+    let turn = without_suspect(&lane, 1);
+    let answer = lane.send(&turn).await;
+    assert_eq!((&answer.deliveries[0].id, answer.suspects), (&ids[1], false), "and while its group is full, no suspect may start");
+    assert!(lane.claim(5).await.is_empty(), "the group is full");
+    assert!(lane.end(&answer.deliveries[0], Ending::Release).await);
+    let suspects = lane.claim(5).await;
+    assert_eq!(suspects.iter().map(|delivery| (&delivery.id, delivery.crashes)).collect::<Vec<_>>(), [(&ids[0], 1)]);
+    sound(&bed).await;
+    lane.ack(&suspects).await;
+    assert_eq!(lane.claim(5).await.len(), 1);
+    sound(&bed).await;
+}
+
+/// A suspect that holds the line of an ordered group is served before the others, and a worker that may run none gets nothing of the group.
+pub async fn a_suspect_holds_the_line(bed: Bed) {
+    order(&bed, "a", GroupOrder::Ordered).await;
+    let ids = put(&bed, "a", 2).await;
+    let mut dying = bed.dying_lane().await;
+    assert_eq!(dying.claim_one().await.id, ids[0]);
+    bed.reclaim(&[&dying], RULE).await;
+    let mut lane = bed.lane().await;
+    let seen = eventually("a suspect waits", async || {
+        let turn = without_suspect(&lane, 5);
+        let answer = lane.send(&turn).await;
+        assert!(answer.deliveries.is_empty(), "the suspect holds the line");
+        answer.suspects.then_some(answer.more)
+    })
+    .await;
+    assert!(!seen, "there is nothing for this lane");
+    assert_eq!(lane.claim(5).await[0].id, ids[0]);
+    sound(&bed).await;
+}
+
+/// A parked job whose task is known now waits for the turn of its group.
+pub async fn a_parked_job_waits_for_its_group(bed: Bed) {
+    cap(&bed, "a", 1).await;
+    let ids = put(&bed, "a", 2).await;
+    let mut lane = bed.lane().await;
+    let first = lane.claim_one().await;
+    assert!(lane.end(&first, Ending::Park { task: "late".to_owned() }).await);
+    let second = lane.claim_one().await;
+    let resume = |lane: &Lane| {
+        let mut turn = lane.next().claim(5);
+        turn.resume = vec!["late".into()];
+        turn
+    };
+    let turn = resume(&lane);
+    assert!(lane.send(&turn).await.deliveries.is_empty(), "the group is full");
+    assert_eq!(bed.state(&ids[0]).await, Some(JobState::Ready));
+    sound(&bed).await;
+    lane.ack(&[second]).await;
+    let turn = resume(&lane);
+    assert_eq!(lane.send(&turn).await.deliveries[0].id, ids[0]);
+    sound(&bed).await;
+}
+
+fn keyed(on_conflict: OnConflict) -> NewJob {
+    let mut job = job("a");
+    job.unique = Some(Box::new(Unique::new(UniqueKey::of("suite.task", b"grouped")).on_conflict(on_conflict)));
+    job
+}
+
+/// A job with a key and a group: a second one is answered as ever, and the one that is held for it comes into the line of its group.
+pub async fn a_job_with_a_key_stands_in_the_line_of_its_group(bed: Bed) {
+    cap(&bed, "a", 1).await;
+    let first = keyed(OnConflict::BufferOne);
+    let id = first.id.clone();
+    assert_eq!(bed.put_job(first).await, Enqueued::Stored);
+    assert_eq!(bed.put_job(keyed(OnConflict::Skip)).await, Enqueued::Duplicate(id.clone()));
+    let mut lane = bed.lane().await;
+    let running = lane.claim_one().await;
+    let next = keyed(OnConflict::BufferOne);
+    assert_eq!(bed.put_job(next.clone()).await, Enqueued::Buffered(next.id.clone()));
+    assert_eq!((bed.state(&next.id).await, depth(&bed, "a").await), (Some(JobState::Held), (0, 1)));
+    lane.ack(&[running]).await;
+    assert_eq!(depth(&bed, "a").await, (1, 0));
+    let mut urgent = keyed(OnConflict::Replace);
+    urgent.priority = queue_core::Priority::Critical;
+    assert_eq!(bed.put_job(urgent).await, Enqueued::Replaced(next.id.clone()));
+    assert_eq!(lane.claim_one().await.id, next.id);
+    sound(&bed).await;
+}
+
+/// A replayed turn gives the same jobs of groups again, and charges no group twice; a replayed enqueue stores nothing.
+pub async fn a_replay_takes_no_second_slot(bed: Bed) {
+    cap(&bed, "a", 2).await;
+    group_rule(&bed, "b", |rule| rule.max_size = Some(1)).await;
+    put(&bed, "a", 3).await;
+    let mut producer = bed.producer().await;
+    let request = producer.next(vec![job("b"), job("b")]);
+    let answers = [Enqueued::Stored, Enqueued::GroupFull];
+    assert_eq!(bed.broker.enqueue(&request).await.unwrap(), answers);
+    assert_eq!(bed.broker.enqueue(&request).await.unwrap(), answers);
+    producer.seq = request.seq;
+    let mut lane = bed.lane().await;
+    let turn = lane.next().claim(9);
+    let ids = |answer: queue_core::broker::TurnAnswer| answer.deliveries.into_iter().map(|delivery| delivery.id).collect::<Vec<JobId>>();
+    let first = ids(lane.send(&turn).await);
+    assert_eq!((first.len(), ids(lane.send(&turn).await)), (3, first.clone()));
+    assert_eq!((depth(&bed, "a").await, depth(&bed, "b").await), ((1, 2), (0, 1)));
+    sound(&bed).await;
+}

@@ -1,0 +1,390 @@
+//! Groups: who may be served, and in which order. The jobs of a group that are ready stand in a line of its own; a group has a *virtual start*, and
+//! the least is served next. Plain jobs are one more group.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use queue_core::{
+    JobId,
+    broker::{
+        GROUP_RULES, GroupList, GroupName, GroupOrder, GroupPage, GroupRule, GroupSet, NewJob, RuleOf, SetGroup, StoredGroup, TURN_COST,
+        share_of_plain,
+    },
+};
+
+use super::{Model, Place};
+
+/// The groups of a queue.
+#[derive(Clone, Debug, Default)]
+pub struct Groups {
+    lines: BTreeMap<GroupName, Line>,
+    /// The virtual starts of the groups that may be served.
+    turns: BTreeMap<GroupName, u64>,
+    /// Those of the groups that may not be served, or have nothing that is ready.
+    rested: BTreeMap<GroupName, u64>,
+    /// The largest start that was served.
+    virtual_time: u64,
+    plain: u64,
+    rules: BTreeMap<RuleOf, GroupRule>,
+    /// Of ordered groups: who holds the line.
+    held: BTreeMap<GroupName, JobId>,
+}
+
+/// The jobs of a group that are ready: who holds the line, then by priority; and the suspects.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    jobs: [VecDeque<JobId>; 5],
+    suspects: VecDeque<JobId>,
+}
+
+impl Line {
+    fn members(&self) -> impl Iterator<Item = &JobId> {
+        self.jobs.iter().flatten().chain(&self.suspects)
+    }
+
+    fn depth(&self) -> u64 {
+        self.members().count() as u64
+    }
+}
+
+/// A job that is to be claimed by the turn of its group, or how many plain ones.
+#[derive(Clone, Debug)]
+pub(in crate::model) struct Pick {
+    pub(in crate::model) id: JobId,
+    group: GroupName,
+    start: u64,
+    cost: u64,
+}
+
+/// What a claim takes, where there are groups.
+#[derive(Debug, Default)]
+pub(in crate::model) struct Picks {
+    /// The starts of the plain jobs; what each costs; and how many there may be, where no group waits.
+    plain: Vec<u64>,
+    plain_cost: u64,
+    unbounded: usize,
+    /// The jobs of groups, in order.
+    pub(in crate::model) grouped: Vec<Pick>,
+}
+
+impl Picks {
+    /// So many plain jobs, without a turn.
+    pub(in crate::model) fn all_plain(unbounded: usize) -> Picks {
+        Picks { unbounded, ..Picks::default() }
+    }
+
+    /// How many plain jobs are taken.
+    pub(in crate::model) fn plain_jobs(&self) -> usize {
+        self.plain.len().max(self.unbounded)
+    }
+}
+
+impl Groups {
+    /// Whether a group may be served.
+    pub(in crate::model) fn waits(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// All jobs in the lines, group by group, the suspects behind all others.
+    pub fn page(&self) -> impl Iterator<Item = &JobId> {
+        self.lines.values().flat_map(|line| line.jobs.iter().flatten()).chain(self.suspects())
+    }
+
+    /// How many jobs there are in the lines.
+    pub fn depth(&self) -> usize {
+        self.page().count()
+    }
+
+    /// Whether a suspect stands in a line.
+    pub fn has_suspects(&self) -> bool {
+        self.suspects().next().is_some()
+    }
+
+    fn suspects(&self) -> impl Iterator<Item = &JobId> {
+        self.lines.values().flat_map(|line| &line.suspects)
+    }
+
+    /// Brings every line into the order in which its members are here: a broker was free to choose it.
+    pub fn reorder(&mut self, seen: &[JobId]) {
+        let place = |id: &JobId| seen.iter().position(|other| other == id).unwrap_or(usize::MAX);
+        for line in self.lines.values_mut() {
+            line.jobs.iter_mut().chain([&mut line.suspects]).for_each(|jobs| jobs.make_contiguous().sort_by_key(place));
+        }
+    }
+
+    fn rule(&self, of: &RuleOf) -> GroupRule {
+        self.rules.get(of).copied().unwrap_or_default()
+    }
+
+    fn effective(&self, group: &GroupName) -> GroupRule {
+        self.rule(&RuleOf::Group(group.clone())).over(self.rule(&RuleOf::Others))
+    }
+
+    /// Who holds the line of a group, as far as its rule asks for that.
+    fn holder(&self, group: &GroupName) -> Option<&JobId> {
+        self.held.get(group).filter(|_| self.effective(group).order == Some(GroupOrder::Ordered))
+    }
+}
+
+fn cost(weight: u64) -> u64 {
+    (TURN_COST / weight.max(1)).max(1)
+}
+
+impl Model {
+    /// A job that is ready joins the line of its group.
+    pub(super) fn push_grouped(&mut self, id: &JobId, group: &GroupName, head: bool) {
+        let job = &self.jobs[id];
+        let (is_suspect, priority) = (job.crashes > 0, usize::from(job.priority.number()));
+        let holds = self.groups.holder(group) == Some(id);
+        let line = self.groups.lines.entry(group.clone()).or_default();
+        let jobs = match (is_suspect, holds) {
+            (true, _) => &mut line.suspects,
+            (false, true) => &mut line.jobs[0],
+            (false, false) => &mut line.jobs[1 + priority],
+        };
+        if head {
+            jobs.push_front(id.clone())
+        } else {
+            jobs.push_back(id.clone())
+        }
+        self.review(group);
+    }
+
+    /// A job leaves the line of its group.
+    pub(super) fn cut_grouped(&mut self, id: &JobId, group: &GroupName) {
+        if let Some(line) = self.groups.lines.get_mut(group) {
+            line.jobs.iter_mut().chain([&mut line.suspects]).for_each(|jobs| jobs.retain(|other| other != id));
+            if line.depth() == 0 {
+                self.groups.lines.remove(group);
+            }
+        }
+        self.review(group);
+    }
+
+    /// How many jobs of a group run. There is no counter: a slot is an active job.
+    fn running(&self, group: &GroupName) -> u64 {
+        self.jobs.values().filter(|job| job.group.as_ref() == Some(group) && matches!(job.place, Place::Active { .. })).count() as u64
+    }
+
+    /// How many more jobs of a group may start.
+    fn room(&self, group: &GroupName) -> u64 {
+        let rule = self.groups.effective(group);
+        match (rule.paused, rule.cap) {
+            (true, _) => 0,
+            (false, Some(cap)) => u64::from(cap).saturating_sub(self.running(group)),
+            (false, None) => u64::MAX,
+        }
+    }
+
+    /// Whether a group is among those that may be served is decided anew.
+    pub(super) fn review(&mut self, group: &GroupName) {
+        let line = self.groups.lines.get(group);
+        let stands = match self.groups.holder(group) {
+            Some(holder) => line.is_some_and(|line| line.members().any(|id| id == holder)),
+            None => line.is_some(),
+        };
+        let may = stands && self.room(group) > 0;
+        let groups = &mut self.groups;
+        match (may, groups.turns.get(group).copied()) {
+            (true, None) => {
+                let rested = groups.rested.remove(group).unwrap_or(0);
+                groups.turns.insert(group.clone(), rested.max(groups.virtual_time));
+                self.announce(self.now);
+            }
+            (false, Some(start)) => {
+                groups.turns.remove(group);
+                groups.rested.insert(group.clone(), start);
+            }
+            _ => {}
+        }
+    }
+
+    /// A job of a group has started: it has a slot, and perhaps the line.
+    pub(in crate::model) fn started_in_group(&mut self, id: &JobId) {
+        let Some(group) = self.jobs[id].group.clone() else { return };
+        if self.groups.effective(&group).order == Some(GroupOrder::Ordered) {
+            self.groups.held.insert(group.clone(), id.clone());
+        }
+        self.cut_grouped(id, &group);
+    }
+
+    /// A job has ended: it holds no line any more.
+    pub(super) fn free_line(&mut self, id: &JobId) {
+        let Some(group) = self.jobs.get(id).and_then(|job| job.group.clone()) else { return };
+        if self.groups.held.get(&group) == Some(id) {
+            self.groups.held.remove(&group);
+        }
+        self.review(&group);
+    }
+
+    /// Whether no further job of its group may be stored.
+    pub(in crate::model) fn is_full(&self, new: &NewJob) -> bool {
+        let Some(group) = &new.group else { return false };
+        let ready = self.groups.lines.get(group).map_or(0, Line::depth);
+        self.groups.effective(group).max_size.is_some_and(|most| ready >= most)
+    }
+
+    /// Whether jobs of this group that were due again go to the head.
+    pub(in crate::model) fn comes_first(&self, id: &JobId) -> bool {
+        let group = self.jobs[id].group.as_ref();
+        group.is_some_and(|group| self.groups.effective(group).order == Some(GroupOrder::SkipFailed))
+    }
+
+    /// The next suspect that stands in the line of a group that may be served.
+    pub(in crate::model) fn next_suspect(&self) -> Option<JobId> {
+        let of = |(group, line): (&GroupName, &Line)| {
+            let suspect = line.suspects.front().filter(|_| self.groups.turns.contains_key(group))?;
+            self.groups.holder(group).is_none_or(|holder| holder == suspect).then(|| suspect.clone())
+        };
+        self.groups.lines.iter().find_map(of)
+    }
+
+    /// What a claim of so many jobs takes: one at a time, of the group with the least start.
+    pub(in crate::model) fn choose(&self, jobs: usize) -> Picks {
+        let groups = &self.groups;
+        let mut plain_left = self.ready.priorities().iter().map(VecDeque::len).sum::<usize>();
+        let weight = match groups.rule(&RuleOf::Plain).weight {
+            Some(weight) => u64::from(weight),
+            None => share_of_plain(groups.turns.len() as u64, plain_left as u64, groups.depth() as u64),
+        };
+        let mut picks = Picks { plain_cost: cost(weight), ..Picks::default() };
+        let mut plain = groups.plain.max(groups.virtual_time);
+        let mut starts = groups.turns.clone();
+        let mut lines: BTreeMap<&GroupName, VecDeque<JobId>> = BTreeMap::new();
+        for group in starts.keys() {
+            let line = &groups.lines[group];
+            let room = usize::try_from(self.room(group)).unwrap_or(usize::MAX);
+            let of = groups.turns.get_key_value(group).expect("it was just read").0;
+            let jobs = match groups.holder(group) {
+                Some(holder) => line.jobs[0].iter().filter(|id| *id == holder).cloned().collect(),
+                None => line.jobs.iter().flatten().take(room).cloned().collect(),
+            };
+            lines.insert(of, jobs);
+        }
+        starts.retain(|group, _| !lines[group].is_empty());
+        for _ in 0..jobs {
+            let least =
+                starts.iter().min_by_key(|(group, start)| (**start, (*group).clone())).map(|(group, start)| (group.clone(), *start));
+            match least {
+                Some((group, start)) if plain_left == 0 || start < plain => {
+                    let line = lines.get_mut(&group).expect("it was made above");
+                    let id = line.pop_front().expect("it is not empty");
+                    let cost = cost(groups.effective(&group).weight.map_or(1, u64::from));
+                    if line.is_empty() {
+                        starts.remove(&group);
+                    } else {
+                        starts.insert(group.clone(), start + cost);
+                    }
+                    picks.grouped.push(Pick { id, group, start, cost });
+                }
+                None if plain_left == 0 => break,
+                _ => {
+                    picks.plain.push(plain);
+                    plain += picks.plain_cost;
+                    plain_left -= 1;
+                }
+            }
+        }
+        picks
+    }
+
+    /// Whether a group waits of which a worker would get a job that runs no suspect.
+    pub(in crate::model) fn groups_wait(&self) -> bool {
+        let is_open = |group: &GroupName| {
+            let line = &self.groups.lines[group];
+            match self.groups.holder(group) {
+                Some(holder) => line.jobs[0].contains(holder),
+                None => line.jobs.iter().any(|jobs| !jobs.is_empty()),
+            }
+        };
+        self.groups.turns.keys().any(is_open)
+    }
+
+    /// A pick was claimed.
+    pub(in crate::model) fn served(&mut self, pick: &Pick) {
+        self.groups.virtual_time = self.groups.virtual_time.max(pick.start);
+        self.charge_turn(&pick.group, pick.start, pick.cost);
+    }
+
+    /// A suspect was claimed. It is no turn of its group, which pays for it: virtual time stands still.
+    pub(in crate::model) fn served_suspect(&mut self, id: &JobId) {
+        let Some(group) = self.jobs[id].group.clone() else { return };
+        let start = self.groups.turns.get(&group).or(self.groups.rested.get(&group)).copied().unwrap_or(0);
+        self.charge_turn(&group, start, cost(self.groups.effective(&group).weight.map_or(1, u64::from)));
+    }
+
+    /// So many of the plain picks were claimed.
+    pub(in crate::model) fn served_plain(&mut self, picks: &Picks, taken: usize) {
+        if let Some(start) = picks.plain[..taken.min(picks.plain.len())].last() {
+            self.groups.virtual_time = self.groups.virtual_time.max(*start);
+            self.groups.plain = start + picks.plain_cost;
+        }
+    }
+
+    fn charge_turn(&mut self, group: &GroupName, start: u64, cost: u64) {
+        let groups = &mut self.groups;
+        let own = groups.turns.get_mut(group).or(groups.rested.get_mut(group));
+        if let Some(own) = own {
+            *own = start + cost;
+        }
+    }
+
+    /// Sets a rule.
+    ///
+    /// # Errors
+    /// For one rule too many.
+    pub fn set_group(&mut self, request: &SetGroup) -> queue_core::Result<GroupSet> {
+        let known = self.groups.rule(&request.of);
+        if known == request.rule {
+            return Ok(GroupSet::Set);
+        }
+        if known != request.expected {
+            return Ok(GroupSet::Stale);
+        }
+        if request.rule.is_empty() {
+            self.groups.rules.remove(&request.of);
+        } else if !self.groups.rules.contains_key(&request.of) && self.groups.rules.len() >= GROUP_RULES {
+            return Err(request.too_many());
+        } else {
+            self.groups.rules.insert(request.of.clone(), request.rule);
+        }
+        let all = self.groups.lines.keys().cloned().collect();
+        let groups: Vec<GroupName> = match &request.of {
+            RuleOf::Group(group) => vec![group.clone()],
+            RuleOf::Others => all,
+            _ => Vec::new(),
+        };
+        groups.iter().for_each(|group| self.review(group));
+        Ok(GroupSet::Set)
+    }
+
+    /// Groups, and their rules.
+    pub fn list_groups(&self, which: &GroupList) -> GroupPage {
+        let (others, plain) = (self.groups.rule(&RuleOf::Others), self.groups.rule(&RuleOf::Plain));
+        let stored = |name: &GroupName| {
+            let mut stored = StoredGroup::new(name.clone());
+            stored.ready = self.groups.lines.get(name).map_or(0, Line::depth);
+            stored.active = self.running(name);
+            stored.rule = self.groups.rule(&RuleOf::Group(name.clone()));
+            stored.held_by = self.groups.held.get(name).cloned();
+            stored
+        };
+        let after = match which {
+            GroupList::One(name) => return GroupPage::new(vec![stored(name)], others, plain, None),
+            GroupList::All { after, .. } => after,
+            _ => &None,
+        };
+        let active = self.jobs.values().filter(|job| matches!(job.place, Place::Active { .. })).filter_map(|job| job.group.clone());
+        let ruled = self.groups.rules.keys().filter_map(|of| match of {
+            RuleOf::Group(name) => Some(name.clone()),
+            _ => None,
+        });
+        let mut names: Vec<GroupName> = self.groups.lines.keys().cloned().chain(active).chain(ruled).collect();
+        names.sort();
+        names.dedup();
+        names.retain(|name| after.as_ref().is_none_or(|after| name > after));
+        let more = names.len() > which.limit();
+        names.truncate(which.limit());
+        let next = names.last().cloned().filter(|_| more);
+        GroupPage::new(names.iter().map(stored).collect(), others, plain, next)
+    }
+}

@@ -1,0 +1,266 @@
+//! `groups`: which there are, their rules, pause and resume.
+
+use std::str::FromStr;
+
+use clap::Subcommand;
+use queue_core::{Client, GroupName, GroupOrder, GroupRule, RuleOf, StoredGroup, address::check_name};
+use serde::Serialize;
+
+use super::{
+    args::Format,
+    exit::{Failure, note},
+    output::{print, print_json, short, table},
+};
+
+/// Groups of one page.
+const PAGE: usize = 200;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum GroupsCommand {
+    /// List the groups that have jobs that are ready or run, or a rule
+    #[command(after_help = "Examples:
+  {bin} groups list mail
+  {bin} groups list mail --limit 20
+  {bin} groups list mail --json | jq -r '.groups[] | select(.ready > 1000) | .group'")]
+    List {
+        /// The queue
+        #[arg(value_parser = queue)]
+        queue: String,
+        /// At most so many groups
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: usize,
+        /// Only those behind this one
+        #[arg(long, value_name = "GROUP", value_parser = GroupName::from_str)]
+        after: Option<GroupName>,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Show a group: how many jobs of it are ready and run, its rule, and what holds for it
+    #[command(after_help = "Examples:
+  {bin} groups show mail acme")]
+    Show {
+        /// The queue
+        #[arg(value_parser = queue)]
+        queue: String,
+        /// The group
+        #[arg(value_parser = GroupName::from_str)]
+        group: GroupName,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Set the rule of a group; it holds from the next claim on
+    #[command(after_help = "Examples:
+  {bin} groups set mail acme --weight 3 --cap 10
+  {bin} groups set mail acme --order ordered     one job at a time; a job that waits for its retry holds the line
+  {bin} groups set mail '*' --cap 5              of all groups whose own rule says nothing
+  {bin} groups set mail - --weight 2             of jobs without a group
+  {bin} groups set mail acme --clear             as if nothing had been set")]
+    Set(SetArgs),
+    /// Stop claims of groups: their jobs wait, those that run go on
+    #[command(after_help = "Examples:
+  {bin} groups pause mail acme")]
+    Pause {
+        /// The queue
+        #[arg(value_parser = queue)]
+        queue: String,
+        /// The groups
+        #[arg(required = true, value_parser = GroupName::from_str)]
+        groups: Vec<GroupName>,
+    },
+    /// Let the jobs of groups be claimed again
+    #[command(after_help = "Examples:
+  {bin} groups resume mail acme")]
+    Resume {
+        /// The queue
+        #[arg(value_parser = queue)]
+        queue: String,
+        /// The groups
+        #[arg(required = true, value_parser = GroupName::from_str)]
+        groups: Vec<GroupName>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SetArgs {
+    /// The queue
+    #[arg(value_parser = queue)]
+    queue: String,
+    /// The group; `*` for all groups whose own rule says nothing, `-` for jobs without a group
+    group: String,
+    /// How often it is served for one time that a group of weight 1 is, 1 to 1000
+    #[arg(long, value_name = "N")]
+    weight: Option<u32>,
+    /// Most jobs of it that run at once; 0 closes it
+    #[arg(long, value_name = "N")]
+    cap: Option<u32>,
+    /// Most jobs of it that are ready; an enqueue of one more is refused
+    #[arg(long, value_name = "N")]
+    max_size: Option<u64>,
+    /// any, ordered (one at a time; a retry holds the line), skip_failed (one at a time; a retry lets the next pass)
+    #[arg(long, value_name = "ORDER", value_parser = GroupOrder::from_str)]
+    order: Option<GroupOrder>,
+    /// Forget what was set before, the pause too
+    #[arg(long)]
+    clear: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+fn queue(name: &str) -> Result<String, queue_core::Error> {
+    check_name("queue", name).map(|()| name.to_owned())
+}
+
+/// A group or its rule, as JSON.
+#[derive(Serialize)]
+struct Row {
+    group: String,
+    ready: u64,
+    active: u64,
+    #[serde(flatten)]
+    rule: Rule,
+    held_by: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Rule {
+    weight: Option<u32>,
+    cap: Option<u32>,
+    max_size: Option<u64>,
+    order: Option<&'static str>,
+    paused: bool,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    groups: Vec<Row>,
+    others: Rule,
+    plain: Rule,
+    next: Option<String>,
+}
+
+impl From<GroupRule> for Rule {
+    fn from(rule: GroupRule) -> Self {
+        let GroupRule { weight, cap, max_size, order, paused, .. } = rule;
+        Rule { weight, cap, max_size, order: order.map(GroupOrder::name), paused }
+    }
+}
+
+fn row(group: StoredGroup) -> Row {
+    let held_by = group.held_by.map(|job| job.to_string());
+    Row { group: group.name.to_string(), ready: group.ready, active: group.active, rule: group.rule.into(), held_by }
+}
+
+pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    match command {
+        GroupsCommand::List { queue, limit, after, format } => list(client, &queue, limit, after, &format).await,
+        GroupsCommand::Show { queue, group, format } => {
+            let found = inspector.group(&queue, &group).await?;
+            let others = inspector.groups(&queue, None, 1).await?.others;
+            show(found, others, &format)
+        }
+        GroupsCommand::Set(args) => set(client, args).await,
+        GroupsCommand::Pause { queue, groups } => {
+            for group in &groups {
+                inspector.pause_group(&queue, group).await?;
+                print(&format!("{queue} {group} is paused"))?;
+            }
+            Ok(())
+        }
+        GroupsCommand::Resume { queue, groups } => {
+            for group in &groups {
+                inspector.resume_group(&queue, group).await?;
+                print(&format!("{queue} {group} goes on"))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn list(client: &Client, queue: &str, limit: usize, mut after: Option<GroupName>, format: &Format) -> Result<(), Failure> {
+    let (mut rows, mut rules) = (Vec::new(), (GroupRule::default(), GroupRule::default()));
+    while rows.len() < limit {
+        let page = client.inspector().groups(queue, after.take(), PAGE.min(limit - rows.len())).await?;
+        rows.extend(page.groups.into_iter().map(row));
+        (rules, after) = ((page.others, page.plain), page.next);
+        if after.is_none() {
+            break;
+        }
+    }
+    let (others, plain) = rules;
+    if format.json {
+        let next = after.map(|after| after.to_string());
+        return Ok(print_json(&Listed { groups: rows, others: others.into(), plain: plain.into(), next })?);
+    }
+    if rows.is_empty() && others.is_empty() && plain.is_empty() {
+        note("no group has a job that is ready or runs, or a rule");
+        return Ok(());
+    }
+    let rules = [("*", others), ("-", plain)].into_iter().filter(|(_, rule)| !rule.is_empty());
+    let rules = rules.map(|(name, rule)| cells(name, String::new(), String::new(), &rule.into(), None));
+    let groups =
+        rows.iter().map(|row| cells(&short(&row.group, 60), row.ready.to_string(), row.active.to_string(), &row.rule, row.held_by.clone()));
+    print(&table(["group", "#ready", "#active", "#weight", "#cap", "#max size", "order", "paused", "held by"], rules.chain(groups)))?;
+    if let Some(after) = after {
+        note(&format!("there are more: --after '{after}'"));
+    }
+    Ok(())
+}
+
+fn cells(name: &str, ready: String, active: String, rule: &Rule, held_by: Option<String>) -> [String; 9] {
+    let text = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+    let [weight, cap] = [rule.weight, rule.cap].map(|number| text(number.map(u64::from)));
+    let paused = if rule.paused { "yes" } else { "" };
+    let order = rule.order.unwrap_or_default().to_owned();
+    [name.to_owned(), ready, active, weight, cap, text(rule.max_size), order, paused.to_owned(), held_by.unwrap_or_default()]
+}
+
+fn show(group: StoredGroup, others: GroupRule, format: &Format) -> Result<(), Failure> {
+    let holds = group.rule.over(others);
+    if format.json {
+        return Ok(print_json(&row(group))?);
+    }
+    let number = |number: Option<u64>, none: &str| number.map_or_else(|| none.to_owned(), |number| number.to_string());
+    let mut lines = vec![
+        ("group", group.name.to_string()),
+        ("ready", group.ready.to_string()),
+        ("active", group.active.to_string()),
+        ("weight", number(holds.weight.map(u64::from), "1")),
+        ("cap", number(holds.cap.map(u64::from), "none")),
+        ("max size", number(holds.max_size, "none")),
+        ("order", holds.order.unwrap_or_default().to_string()),
+    ];
+    lines.extend(holds.paused.then(|| ("paused", "yes".to_owned())));
+    lines.extend(group.held_by.map(|job| ("held by", job.to_string())));
+    let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:8}  {value}")).collect();
+    Ok(print(&text.join("\n"))?)
+}
+
+async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
+    let of = match args.group.as_str() {
+        "*" => RuleOf::Others,
+        "-" => RuleOf::Plain,
+        name => RuleOf::Group(GroupName::new(name)?),
+    };
+    let nothing = args.weight.is_none() && args.cap.is_none() && args.max_size.is_none() && args.order.is_none() && !args.clear;
+    if nothing {
+        return Err(queue_core::Error::Config("nothing to set: say --weight, --cap, --max-size, --order or --clear".to_owned()).into());
+    }
+    let rule = client
+        .inspector()
+        .set_group_rule(&args.queue, &of, |rule| {
+            if args.clear {
+                *rule = GroupRule::new();
+            }
+            (rule.weight, rule.cap) = (args.weight.or(rule.weight), args.cap.or(rule.cap));
+            (rule.max_size, rule.order) = (args.max_size.or(rule.max_size), args.order.or(rule.order));
+        })
+        .await?;
+    if args.format.json {
+        return Ok(print_json(&Rule::from(rule))?);
+    }
+    let rule = Rule::from(rule);
+    let row = cells(&of.to_string(), String::new(), String::new(), &rule, None);
+    let [group, _, _, weight, cap, max_size, order, paused, _] = row;
+    Ok(print(&table(["group", "#weight", "#cap", "#max size", "order", "paused"], [[group, weight, cap, max_size, order, paused]]))?)
+}

@@ -1,0 +1,191 @@
+//! Groups that other hands break: what is found, told and repaired. Who may not ignore them. And how a task names the group of its jobs.
+
+use std::collections::BTreeMap;
+
+use queue_core::{
+    Error, GroupName, GroupOrder, JobId, RuleOf,
+    broker::{Audit, DamageKind, DynBroker, NewJob},
+    prelude::*,
+    redis::RedisBroker,
+    sqlite::SqliteBroker,
+};
+use queue_testing::conformance::{Lane, Producer, envelope};
+use queue_tests::{
+    on_servers,
+    server::{Kind, Server},
+};
+
+on_servers! {
+    slots_and_turns_are_counted_anew_from_the_jobs
+    a_lane_that_knows_no_groups_keeps_them_out
+}
+
+const QUEUE: &str = "grouped";
+const LOOK: Audit = Audit { repair: false, thorough: true };
+const REPAIR: Audit = Audit { repair: true, thorough: true };
+
+fn job(group: &str) -> NewJob {
+    let mut job = NewJob::new(JobId::make(), envelope(group));
+    job.group = Some(GroupName::new(group).unwrap());
+    job
+}
+
+async fn damages(broker: &DynBroker, how: Audit) -> Vec<DamageKind> {
+    broker.audit(QUEUE, how).await.unwrap().into_iter().map(|damage| damage.kind).collect()
+}
+
+/// What another program does to the storage.
+struct Hands<'a> {
+    lose_slot: &'a dyn Fn(),
+    leak_slot: &'a dyn Fn(),
+    lose_turn: &'a dyn Fn(),
+    leak_line: &'a dyn Fn(),
+}
+
+async fn is_mended(broker: &DynBroker, hands: Hands<'_>) {
+    let inspector = Client::with_broker(broker.clone()).inspector();
+    let a = GroupName::new("a").unwrap();
+    let slots = async || inspector.group(QUEUE, &a).await.unwrap().active;
+    inspector.set_group_rule(QUEUE, &RuleOf::Group(a.clone()), |rule| rule.cap = Some(2)).await.unwrap();
+    let mut producer = Producer::on(broker, QUEUE).await;
+    producer.stored((0..4).map(|_| job("a")).collect()).await;
+    let mut lane = Lane::on(broker, QUEUE).await;
+    let first = lane.claim_one().await;
+    assert_eq!(damages(broker, LOOK).await, []);
+
+    (hands.lose_slot)();
+    assert_eq!(slots().await, 0);
+    for how in [LOOK, REPAIR] {
+        assert_eq!(damages(broker, how).await, [DamageKind::SlotMissing]);
+    }
+    assert_eq!((slots().await, damages(broker, LOOK).await), (1, vec![]));
+
+    (hands.leak_slot)();
+    assert_eq!(slots().await, 2, "a phantom holds a slot");
+    let found = damages(broker, REPAIR).await;
+    assert!(found.contains(&DamageKind::SlotLeaked), "{found:?}");
+    assert_eq!((slots().await, damages(broker, LOOK).await), (1, vec![]));
+
+    (hands.lose_turn)();
+    assert!(lane.claim(1).await.is_empty(), "nobody serves the group");
+    assert_eq!(damages(broker, REPAIR).await, [DamageKind::GroupOutOfTurn]);
+    let second = lane.claim_one().await;
+    lane.ack(&[first, second]).await;
+
+    inspector
+        .set_group_rule(QUEUE, &RuleOf::Group(a.clone()), |rule| (rule.cap, rule.order) = (None, Some(GroupOrder::Ordered)))
+        .await
+        .unwrap();
+    (hands.leak_line)();
+    let found = damages(broker, REPAIR).await;
+    assert!(found.contains(&DamageKind::LineLeaked), "{found:?}");
+    assert_eq!((lane.claim(5).await.len(), damages(broker, LOOK).await), (1, vec![]));
+}
+
+/// `a`, as it is stored.
+const A: &str = "\0\u{1}a";
+
+async fn slots_and_turns_are_counted_anew_from_the_jobs(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let key = |name: &str| format!("queue:{{{QUEUE}}}:{name}");
+    let hands = Hands {
+        lose_slot: &|| drop(server.command(&["DEL", &key("holders")])),
+        leak_slot: &|| drop(server.command(&["ZADD", &key("holders"), "0", &format!("{A}\0=ghost")])),
+        lose_turn: &|| drop(server.command(&["DEL", &key("turns")])),
+        leak_line: &|| drop(server.command(&["HSET", &key("front"), A, "=ghost"])),
+    };
+    is_mended(&broker, hands).await;
+}
+
+#[tokio::test]
+async fn slots_and_turns_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let change = |sql: &str| {
+        other.execute(sql, []).unwrap();
+    };
+    let hands = Hands {
+        lose_slot: &|| change("DELETE FROM queue_holders"),
+        leak_slot: &|| change("INSERT INTO queue_holders SELECT queue, name, CAST('=ghost' AS BLOB) FROM queue_groups"),
+        lose_turn: &|| change("UPDATE queue_groups SET turn = 0"),
+        leak_line: &|| change("UPDATE queue_groups SET front = CAST('=ghost' AS BLOB)"),
+    };
+    is_mended(&broker, hands).await;
+}
+
+/// A lane of an older library would serve no group: the first job of one is refused, and the error names the feature.
+async fn a_lane_that_knows_no_groups_keeps_them_out(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let lane = Lane::on(&broker, QUEUE).await;
+    server.command(&["HSET", &format!("queue:{{{QUEUE}}}:knows"), lane.name.as_str(), "lfkpcztahus"]);
+    let mut producer = Producer::on(&broker, QUEUE).await;
+    let refused = broker.enqueue(&producer.next(vec![job("a")])).await;
+    assert!(matches!(&refused, Err(Error::FeatureUnknown { feature, .. }) if feature == "grouped"), "{refused:?}");
+    assert_eq!(broker.stats(QUEUE).await.unwrap().jobs(), 0);
+    producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
+}
+
+/// A library that knows no groups refuses a file from the first job of one on, and not before.
+#[tokio::test]
+async fn the_first_group_raises_the_schema_number_of_a_sqlite_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let schema = || other.query_row("SELECT value FROM queue_meta WHERE name = 'schema'", [], |row| row.get::<_, u64>(0)).unwrap();
+    let mut producer = Producer::on(&broker, QUEUE).await;
+    producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
+    assert_eq!(schema(), 1);
+    producer.stored(vec![job("a")]).await;
+    assert_eq!(schema(), 3);
+}
+
+#[task(queue = "grouped", group = tenant)]
+async fn by_text(tenant: Option<String>) {
+    drop(tenant);
+}
+
+#[task(queue = "grouped", group = account)]
+async fn by_number(account: i64) {
+    let _ = account;
+}
+
+type Tags = BTreeMap<String, String>;
+
+#[task(queue = "grouped", group = tags)]
+async fn by_an_alias_of_a_map(tags: Tags) {
+    drop(tags);
+}
+
+#[tokio::test]
+async fn the_group_of_a_job_is_made_of_its_parameter() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let group = async |job: &queue_core::JobAddress| client.inspector().show(job).await.unwrap().group.map(|group| group.to_string());
+    let job = by_text::job(Some("acme".to_owned())).enqueue(&client).await.unwrap();
+    assert_eq!(group(job.address()).await.as_deref(), Some("acme"));
+    let job = by_text::job(None).enqueue(&client).await.unwrap();
+    assert_eq!(group(job.address()).await, None);
+    let job = by_text::job(None).group("other").enqueue(&client).await.unwrap();
+    assert_eq!(group(job.address()).await.as_deref(), Some("other"));
+    let job = by_number::job(-7).enqueue(&client).await.unwrap();
+    assert_eq!(group(job.address()).await.as_deref(), Some("-7"));
+}
+
+#[tokio::test]
+async fn what_names_no_group_is_refused_before_it_is_sent() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let refused = async |job: queue_core::Job<by_text>| job.enqueue(&client).await.unwrap_err().to_string();
+    let long = refused(by_text::job(Some("x".repeat(257)))).await;
+    assert!(long.starts_with("group") && long.contains("257 bytes"), "{long}");
+    let empty = refused(by_text::job(Some(String::new()))).await;
+    assert!(empty.contains("by_text: tenant") && empty.contains("is empty"), "{empty}");
+    let empty = refused(by_text::job(None).group("")).await;
+    assert!(empty.contains("0 bytes"), "{empty}");
+    let map = by_an_alias_of_a_map::job(Tags::new()).enqueue(&client).await.unwrap_err().to_string();
+    assert!(map.contains("by_an_alias_of_a_map: tags") && map.contains("map") && map.contains(".group(..)"), "{map}");
+    assert_eq!(client.inspector().queues().await.unwrap(), Vec::<String>::new());
+}

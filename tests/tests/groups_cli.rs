@@ -1,0 +1,80 @@
+//! Groups on the command line: rules hold from the next claim on, and what cannot be is refused with a way out.
+
+use std::process::{Command, Output};
+
+use queue_core::{Client, prelude::*};
+use serde_json::Value;
+use tempfile::TempDir;
+
+#[task(queue = "orders", group = tenant)]
+async fn bill(tenant: String) {
+    drop(tenant);
+}
+
+fn run(folder: &TempDir, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
+    command.args(arguments).current_dir(folder.path()).env_remove("RUST_LOG").env("QUEUE_URL", url(folder));
+    command.output().unwrap()
+}
+
+fn url(folder: &TempDir) -> String {
+    format!("sqlite://{}", folder.path().join("queue.db").display())
+}
+
+fn ok(folder: &TempDir, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(folder: &TempDir, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test]
+async fn a_person_lists_groups_and_sets_their_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = Client::connect(&url(&folder)).await.unwrap();
+    for tenant in ["acme", "acme", "globex"] {
+        bill::job(tenant.to_owned()).enqueue(&client).await.unwrap();
+    }
+    let listed: Value = serde_json::from_str(&ok(&folder, &["groups", "list", "orders", "--json"])).unwrap();
+    let depth = |listed: &Value, at: usize| (listed["groups"][at]["group"].to_string(), listed["groups"][at]["ready"].as_u64());
+    assert_eq!((depth(&listed, 0), depth(&listed, 1)), (("\"acme\"".to_owned(), Some(2)), ("\"globex\"".to_owned(), Some(1))));
+
+    ok(&folder, &["groups", "set", "orders", "acme", "--weight", "3", "--cap", "10"]);
+    ok(&folder, &["groups", "set", "orders", "*", "--max-size", "100"]);
+    ok(&folder, &["groups", "pause", "orders", "acme", "globex"]);
+    let shown = ok(&folder, &["groups", "show", "orders", "acme"]);
+    for line in ["weight    3", "cap       10", "max size  100", "paused    yes"] {
+        assert!(shown.lines().any(|shown| shown.trim_end() == line), "{line}: {shown}");
+    }
+    ok(&folder, &["groups", "resume", "orders", "acme"]);
+    let table = ok(&folder, &["groups", "list", "orders"]);
+    assert!(table.contains("globex") && table.contains("yes") && table.contains('*'), "{table}");
+    ok(&folder, &["groups", "set", "orders", "acme", "--clear"]);
+    let shown: Value = serde_json::from_str(&ok(&folder, &["groups", "show", "orders", "acme", "--json"])).unwrap();
+    assert_eq!((&shown["weight"], &shown["paused"]), (&Value::Null, &Value::Bool(false)));
+    let jobs = ok(&folder, &["jobs", "list", "--state", "ready", "group=acme", "--json"]).replace(' ', "");
+    assert_eq!((jobs.matches(r#""group":"acme""#).count(), jobs.contains("globex")), (2, false), "{jobs}");
+}
+
+#[test]
+fn a_rule_that_cannot_be_is_refused_with_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    ok(&folder, &["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--group", "acme"]);
+    let weight = refused(&folder, &["groups", "set", "orders", "acme", "--weight", "0"]);
+    assert!(weight.contains("weight `0` would never be served; use 1 to 1000, or pause the group"), "{weight}");
+    let contradiction = refused(&folder, &["groups", "set", "orders", "acme", "--order", "ordered", "--cap", "2"]);
+    assert!(contradiction.contains("cap `2` contradicts the order `ordered`"), "{contradiction}");
+    let nothing = refused(&folder, &["groups", "set", "orders", "acme"]);
+    assert!(nothing.contains("nothing to set"), "{nothing}");
+    let order = refused(&folder, &["groups", "set", "orders", "acme", "--order", "fifo"]);
+    assert!(order.contains("any, ordered, skip_failed"), "{order}");
+    let long = refused(&folder, &["groups", "show", "orders", &"x".repeat(257)]);
+    assert!(long.contains("257 bytes"), "{long}");
+    let plain = refused(&folder, &["groups", "set", "orders", "-", "--cap", "1"]);
+    assert!(plain.contains("weight alone"), "{plain}");
+}
