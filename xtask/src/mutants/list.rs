@@ -685,7 +685,13 @@ mutants! {
         "sqlite keys: an ack frees the key": "keys::give_back(tx, queue, id, true)?" => "()";
     }
     SQLITE_KEYS "queue-core/src/sqlite/connection/tx.rs" {
-        "sqlite keys: older libraries are kept out": "if self.schema < least {" => "if false {";
+        "sqlite keys: older libraries are kept out": "if !self.keyed() {" => "if false {";
+    }
+    GROUPS "queue-core/src/sqlite/connection/schema.rs" {
+        "sqlite groups: older libraries are kept out": "note(connection, WITH_GROUPS)" => "Ok(())";
+    }
+    GROUPS "queue-core/src/sqlite/audit/mod.rs" {
+        "sqlite groups: a place in no line is found": "found.append(&mut rows(tx, lines, queue, LINED)?);" => "drop(rows(tx, lines, queue, LINED)?);";
     }
     DECODERS "queue-core/src/redis/connection/hints.rs" {
         "hints: what is no text breaks no subscription": "message.and_then(|message| values::text(message).ok())" => "message.map(|message| values::text(message).unwrap())";

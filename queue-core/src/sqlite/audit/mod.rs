@@ -18,7 +18,7 @@ use crate::{
         doors::{
             self, back, end, keys,
             ready::{self, End},
-            row::{ACTIVE, HELD, PARKED, READY},
+            row::{ACTIVE, HELD, LINED, PARKED, READY},
             settle,
         },
         people, schedule,
@@ -125,7 +125,10 @@ fn held_by_nobody(tx: &mut Tx<'_>, queue: &mut Queue<'_>, how: Audit, damages: &
 
 /// Jobs with a number that means no state, or in a place that no query finds.
 fn without_place(tx: &mut Tx<'_>, queue: &mut Queue<'_>, how: Audit, damages: &mut Vec<Damage>) -> Result<(), Failed> {
-    for (id, state) in &rows(tx, sql!("without_place.sql"), queue, READY)? {
+    let lines = if tx.grouped() { sql!("without_line.sql") } else { sql!("without_groups.sql") };
+    let mut found = rows(tx, sql!("without_place.sql"), queue, READY)?;
+    found.append(&mut rows(tx, lines, queue, LINED)?);
+    for (id, state) in &found {
         damages.push(Damage { kind: DamageKind::JobWithoutPlace, subject: shown(id) });
         if !how.repair {
             continue;

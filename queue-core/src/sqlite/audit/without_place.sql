@@ -2,5 +2,4 @@
 -- ?1 queue, ?2 state ready, ?3 limit
 SELECT id, state FROM queue_jobs
 WHERE queue = ?1 AND (state NOT IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12) OR typeof(pos) <> 'integer'
-OR (state NOT IN (?2, 4, 11, 12) AND rank <> 0)
-OR (state IN (11, 12) AND rank NOT IN (SELECT line FROM queue_groups WHERE queue = ?1))) LIMIT ?3
+OR (state NOT IN (?2, 4, 11, 12) AND rank <> 0)) LIMIT ?3

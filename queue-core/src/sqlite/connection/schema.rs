@@ -57,13 +57,15 @@ use crate::error::{Error, Result};
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
 
 /// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
-const ASIDE: [&str; 5] = [
+const ASIDE: [&str; 4] = [
     include_str!("migrations/history.sql"),
     include_str!("migrations/keys.sql"),
     include_str!("migrations/schedules.sql"),
     include_str!("migrations/watched.sql"),
-    include_str!("migrations/groups.sql"),
 ];
+
+/// Tables that the first job or rule of a group makes, together with [`WITH_GROUPS`]. A file without groups has none of them.
+const GROUPS: &str = include_str!("migrations/groups.sql");
 
 /// The schema that this library writes.
 const SCHEMA: u64 = MIGRATIONS.len() as u64;
@@ -71,7 +73,7 @@ const SCHEMA: u64 = MIGRATIONS.len() as u64;
 /// The schema of a file from the first time on that a job in it has a key: a library that knows no keys would ignore them, and refuses the file.
 pub(crate) const WITH_KEYS: u64 = 2;
 
-/// The same from the first time on that a job has a group.
+/// The same from the first time on that a job has a group, or a group has a rule.
 pub(crate) const WITH_GROUPS: u64 = 3;
 
 /// The newest schema that this library knows.
@@ -225,6 +227,9 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     for tables in ASIDE {
         connection.execute_batch(tables)?;
     }
+    if found >= WITH_GROUPS {
+        connection.execute_batch(GROUPS)?;
+    }
     if found < SCHEMA {
         connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [SCHEMA])?;
     }
@@ -247,6 +252,17 @@ pub(crate) fn noted(connection: &Connection) -> rusqlite::Result<(u64, bool)> {
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()
         .map(Option::unwrap_or_default)
+}
+
+/// Makes the tables of groups, and has libraries that know no groups refuse this file.
+pub(crate) fn note_groups(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(GROUPS)?;
+    note(connection, WITH_GROUPS)
+}
+
+/// Raises the schema number in the file.
+pub(crate) fn note(connection: &Connection, least: u64) -> rusqlite::Result<()> {
+    connection.execute("UPDATE queue_meta SET value = max(value, ?1) WHERE name = 'schema'", [least]).map(drop)
 }
 
 /// Refuses the tables of a newer library, which another process may have brought while this one runs.

@@ -10,7 +10,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params
 
 use super::{
     lenient::Number,
-    schema::{WITH_GROUPS, WITH_KEYS},
+    schema::{self, WITH_GROUPS, WITH_KEYS},
 };
 use crate::{address::JobId, error::Error};
 
@@ -128,18 +128,18 @@ impl<'a> Tx<'a> {
 
     /// A job with a key is stored: from now on a library that knows no keys refuses this file.
     pub(crate) fn note_keys(&mut self) -> rusqlite::Result<()> {
-        self.note_schema(WITH_KEYS)
+        if !self.keyed() {
+            schema::note(self.connection, WITH_KEYS)?;
+            self.schema = WITH_KEYS;
+        }
+        Ok(())
     }
 
-    /// The same of a job with a group.
+    /// The same of a job with a group, or a rule of groups. Their tables are made, where they are missing.
     pub(crate) fn note_groups(&mut self) -> rusqlite::Result<()> {
-        self.note_schema(WITH_GROUPS)
-    }
-
-    fn note_schema(&mut self, least: u64) -> rusqlite::Result<()> {
-        if self.schema < least {
-            self.sql("UPDATE queue_meta SET value = max(value, ?1) WHERE name = 'schema'")?.execute([least])?;
-            self.schema = least;
+        if !self.grouped() {
+            schema::note_groups(self.connection)?;
+            self.schema = WITH_GROUPS;
         }
         Ok(())
     }

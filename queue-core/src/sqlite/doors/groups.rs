@@ -62,6 +62,9 @@ pub(super) fn row(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Resu
 /// The rule that is stored under a name.
 pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
     const RULE: &str = "SELECT rule FROM queue_rules WHERE queue = ?1 AND name = ?2";
+    if !tx.grouped() {
+        return Ok(GroupRule::default());
+    }
     let stored: Option<Words> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
     Ok(stored.map(|Words(rule)| GroupRule::of_stored(&rule)).unwrap_or_default())
 }

@@ -97,7 +97,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
     }
     // Behind them stand the jobs of groups.
     for (n, state) in [(5, LINED), (6, LINED_SUSPECT)].into_iter().filter(|(n, _)| *n >= first) {
-        if more {
+        if more || !tx.grouped() {
             break;
         }
         let begin = skip.saturating_add(behind.filter(|_| n == first).unwrap_or(0).max(0).unsigned_abs());
@@ -124,7 +124,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
 /// The last jobs, in order.
 fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Vec<T>, Failed> {
     let mut found = Vec::new();
-    for state in [LINED_SUSPECT, LINED].into_iter().filter(|_| runs.len() > 1) {
+    for state in [LINED_SUSPECT, LINED].into_iter().filter(|_| runs.len() > 1 && tx.grouped()) {
         let mut page = tx.sql(sql!("groups_page_last.sql"))?;
         let mut rows = page.query(params![queue.key, limit - found.len(), state])?;
         while let Some(row) = rows.next()? {

@@ -8,7 +8,7 @@ use crate::{
     error,
     sqlite::{
         connection::{
-            lenient::{Bytes, Words},
+            lenient::Bytes,
             operation::Commit,
             statement::sql,
             tx::{Failed, Queue, Tx},
@@ -22,7 +22,7 @@ use crate::{
 const REVIEWED: usize = 500;
 
 pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<GroupPage, Failed> {
-    let Some(queue) = tx.queue(queue)? else {
+    let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else {
         let one = match which {
             GroupList::One(name) => vec![StoredGroup::new(name.clone())],
             GroupList::All { .. } => Vec::new(),
@@ -81,22 +81,21 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
     const STORE: &str = "INSERT OR REPLACE INTO queue_rules (queue, name, rule) VALUES (?1, ?2, ?3)";
     const REMOVE: &str = "DELETE FROM queue_rules WHERE queue = ?1 AND name = ?2";
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
-    const RULE: &str = "SELECT rule FROM queue_rules WHERE queue = ?1 AND name = ?2";
     let queue = tx.queue_made(&request.queue)?;
     let name = request.of.stored();
-    let stored: Option<Words> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
-    let known = stored.as_ref().map(|Words(rule)| GroupRule::of_stored(rule)).unwrap_or_default();
+    let known = groups::stored_rule(tx, &queue, &name)?;
     if known == request.rule {
         return Ok(GroupSet::Set);
     }
     if known != request.expected {
         return Ok(GroupSet::Stale);
     }
+    tx.note_groups()?;
     if request.rule.is_empty() {
         tx.sql(REMOVE)?.execute(params![queue.key, name])?;
     } else {
         let rules: usize = tx.sql(RULES)?.query_row([queue.key], |row| row.get(0))?;
-        if stored.is_none() && rules >= GROUP_RULES {
+        if known.is_empty() && rules >= GROUP_RULES {
             return Err(request.too_many().into());
         }
         tx.sql(STORE)?.execute(params![queue.key, name, request.rule.stored()])?;
@@ -109,7 +108,7 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
 
 /// Decides anew which groups may be served, some of them: those behind a name. Gives the last one, if there are more.
 fn review(tx: &mut Tx<'_>, queue: &str, after: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
-    let Some(queue) = tx.queue(queue)? else { return Ok(None) };
+    let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else { return Ok(None) };
     let names: Vec<Vec<u8>> = tx
         .sql(sql!("../doors/groups_step.sql"))?
         .query_map(params![queue.key, after, REVIEWED], |row| Ok(row.get::<_, Bytes>(0)?.0))?

@@ -1,4 +1,4 @@
--- Groups. The first job of a group that is stored raises the schema number to 3.
+-- Groups. The first job or rule of a group makes these tables, and raises the schema number to 3.
 CREATE TABLE IF NOT EXISTS queue_grouped (
     queue INTEGER NOT NULL,
     id BLOB NOT NULL,
