@@ -294,6 +294,7 @@ macro_rules! __conformance_cases {
                 a_key_that_is_held_for_a_time_outlives_its_job
                 a_key_that_is_held_until_the_start_is_asked_for_again
                 a_batch_honours_keys_within_itself
+                of_jobs_of_one_request_the_first_of_each_key_is_stored
                 a_given_id_is_asked_for_before_the_key;
             keys:
                 every_end_frees_the_key

@@ -303,6 +303,28 @@ pub async fn a_batch_honours_keys_within_itself(bed: Bed) {
     assert_eq!(bed.counter(Counter::Enqueued).await, 6);
 }
 
+/// Jobs that differ in nothing but their keys are stored together: the first of each key, and no other.
+pub async fn of_jobs_of_one_request_the_first_of_each_key_is_stored(bed: Bed) {
+    for priority in [Priority::Normal, Priority::High] {
+        let with_key = |name: &str| {
+            let mut job = job(name, SKIP);
+            job.priority = priority;
+            job.unique.as_mut().unwrap().key = UniqueKey::of("suite.task", format!("{name} {priority:?}").as_bytes());
+            job
+        };
+        let jobs: Vec<_> = ["a", "a", "b"].map(with_key).into();
+        let first = jobs[0].id.clone();
+        let answers = bed.broker.enqueue(&bed.producer().await.next(jobs)).await.unwrap();
+        assert_eq!(answers, [Enqueued::Stored, Enqueued::Duplicate(first.clone()), Enqueued::Stored]);
+        let jobs: Vec<_> = ["c", "a", "c"].map(with_key).into();
+        let third = jobs[0].id.clone();
+        let answers = bed.broker.enqueue(&bed.producer().await.next(jobs)).await.unwrap();
+        assert_eq!(answers, [Enqueued::Stored, Enqueued::Duplicate(first), Enqueued::Duplicate(third)]);
+    }
+    assert_eq!(bed.depth(JobState::Ready).await, 6);
+    assert_eq!(bed.counter(Counter::Enqueued).await, 6);
+}
+
 /// A given id comes first: a job of it that exists is the answer, whoever holds the key.
 pub async fn a_given_id_is_asked_for_before_the_key(bed: Bed) {
     let with_key = |id: &str, payload: &str| {

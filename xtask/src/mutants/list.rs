@@ -669,6 +669,9 @@ mutants! {
     }
     REDIS "queue-core/src/redis/enqueue/unique.lua" {
         "keys: jobs of one request see each other": "not holders[at] and not taken[keys[at]]" => "not holders[at]";
+        "keys: jobs that are stored in one piece see each other": "if holders[at] or taken[key] then" => "if holders[at] then";
+        "keys: jobs that are stored in one piece see who holds a key": "if holders[at] or taken[key] then" => "if taken[key] then";
+        "keys: jobs of one part see each other when a key is held": "not holders[at] and not taken[key]\n" => "not holders[at]\n";
         "keys: nobody puts a job off for longer than it may wait": "due_at = math.min(due_at, math.min(first, now) + most)" => "due_at = due_at + 0";
     }
     KEYS "queue-core/src/redis/enqueue/mod.rs" {

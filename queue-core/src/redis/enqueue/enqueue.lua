@@ -10,6 +10,8 @@
 --     's', n, then n times id, envelope, priority, delay or '', time or '': made ids, for later
 --     'g', n, then n times id, envelope, priority, delay or '', time or '', digest: given ids
 --     'u', n, then n jobs with keys: see `enqueue/unique`
+--     'k', for how long keys are held, what becomes of a second job, n, then n pairs of id and envelope, then n keys: made ids of normal priority and
+--       without a group, ready now
 --     'q', n, then n times id, envelope, priority, group: made ids, ready now
 --     'G', group: that of the jobs that follow, but for 'r' and 'q'; '' for none
 -- Output: nothing when everything was stored, or else a digit per job, in the order of the parts, with the ids that these name; 0 where it takes the profile `all`,

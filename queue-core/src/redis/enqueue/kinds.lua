@@ -170,8 +170,14 @@ while i <= #ARGV do
     put_all(K.jobs, bodies)
     i = i + 2 + 5 * n
   elseif kind == 'u' then
+    local n = tonumber(ARGV[i + 1])
     answers = answers or {}
-    i = i + 2 + 10 * store_uniques(i)
+    store_uniques(i + 2, n)
+    i = i + 2 + 10 * n
+  elseif kind == 'k' then
+    local n = tonumber(ARGV[i + 3])
+    store_keyed(i + 4, n, ARGV[i + 1], ARGV[i + 2])
+    i = i + 4 + 3 * n
   else
     local n = tonumber(ARGV[i + 1])
     answers = answers or {}

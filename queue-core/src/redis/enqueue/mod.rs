@@ -11,7 +11,7 @@ use redis::{Cmd, Value};
 
 use crate::{
     address::JobId,
-    broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, GroupName, Hold, NewJob, OnConflict, Priority},
+    broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, GroupName, Hold, NewJob, OnConflict, Priority, Unique},
     error::{Error, Result},
     redis::{
         RedisBroker, bounded,
@@ -35,17 +35,30 @@ enum Part {
     Grouped,
     Later,
     Given,
+    /// Of these letters, and like most but for their keys.
+    Keyed(&'static str, &'static str),
     Unique,
 }
 
 impl Part {
     fn of(job: &NewJob) -> Self {
+        if let Some(unique) = &job.unique {
+            return Part::of_unique(job, unique);
+        }
         match job.due {
-            _ if job.unique.is_some() => Part::Unique,
             _ if job.id.is_given() => Part::Given,
             Due::Now if job.group.is_some() => Part::Grouped,
             Due::Now => Part::Ready(job.priority.number()),
             Due::After(_) | Due::AtMs(_) => Part::Later,
+        }
+    }
+
+    fn of_unique(job: &NewJob, unique: &Unique) -> Self {
+        let is_usual = !job.id.is_given() && job.due == Due::Now && job.priority == Priority::Normal && job.group.is_none();
+        match unique.hold {
+            Hold::UntilEnded if is_usual && unique.max_wait.is_none() => Part::Keyed("e", on_conflict(unique)),
+            Hold::UntilStarted if is_usual && unique.max_wait.is_none() => Part::Keyed("s", on_conflict(unique)),
+            _ => Part::Unique,
         }
     }
 
@@ -197,6 +210,15 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> (&'static Script, Cmd
                     call.arg(job.digest);
                 }
             }
+            Part::Keyed(hold, conflict) => {
+                call.arg("k").arg(hold).arg(conflict).arg(part.len());
+                for job in part {
+                    call.arg(job.id.as_bytes()).arg(&job.envelope);
+                }
+                for unique in part.iter().filter_map(|job| job.unique.as_ref()) {
+                    call.arg(unique.key.as_bytes());
+                }
+            }
             Part::Unique => {
                 call.arg("u").arg(part.len());
                 part.iter().for_each(|job| with_key(&mut call, job));
@@ -215,16 +237,20 @@ fn with_key(call: &mut Cmd, job: &NewJob) {
         Hold::UntilStarted => call.arg("s"),
         Hold::Within(time) => call.arg(ms(time)),
     };
-    call.arg(match unique.on_conflict {
-        OnConflict::Skip => "s",
-        OnConflict::Replace if unique.keep_payload => "f",
-        OnConflict::Replace => "r",
-        OnConflict::BufferOne => "b",
-    });
+    call.arg(on_conflict(unique));
     match unique.max_wait {
         Some(wait) => call.arg(ms(wait)),
         None => call.arg(""),
     };
+}
+
+fn on_conflict(unique: &Unique) -> &'static str {
+    match unique.on_conflict {
+        OnConflict::Skip => "s",
+        OnConflict::Replace if unique.keep_payload => "f",
+        OnConflict::Replace => "r",
+        OnConflict::BufferOne => "b",
+    }
 }
 
 fn with_due(call: &mut Cmd, job: &NewJob) {

@@ -73,10 +73,9 @@ local function store_held(id, envelope, priority, at, digest, key, hold)
   put_rare('u', K.held, key, ms(at) .. ':' .. id)
 end
 
--- One of them. Gives its answer, and the job that this names: 0 it is stored, 1 and 2 as for a given id, 3 that one holds the key, 4 that one has
+-- One job with a key. Gives its answer, and the job that this names: 0 it is stored, 1 and 2 as for a given id, 3 that one holds the key, 4 that one has
 -- taken over, 5 that one is held, 6 that its group is full.
-local function store_unique(i, is_free)
-  local id, envelope, priority, delay, at, digest, key, hold, conflict, most = unpack(ARGV, i, i + 9)
+local function store_unique(is_free, id, envelope, priority, delay, at, digest, key, hold, conflict, most)
   local known, record = nil, nil
   if byte(id) == 61 then -- '='
     known, record = known_given(id, digest)
@@ -143,27 +142,70 @@ local function store_unique(i, is_free)
   return waits and 5 or 4, changed
 end
 
--- A group of them, from an argument on. Gives how many there are.
-local function store_uniques(i)
-  local n, keys, taken = tonumber(ARGV[i + 1]), {}, {}
-  for at = 1, n do
-    keys[at] = ARGV[i + 10 * at - 2]
+-- Notes what became of a job.
+local function answer_unique(id, answer, other)
+  total = total + 1
+  answers[total] = answer
+  if other then
+    named[#named + 1] = other
   end
-  local holders = call('HMGET', K.unique, unpack(keys))
-  for at = 1, n do
-    local from = i + 2 + 10 * (at - 1)
-    local answer, id = store_unique(from, not holders[at] and not taken[keys[at]])
-    taken[keys[at]] = true
-    total = total + 1
-    answers[total] = answer
-    if id then
-      named[#named + 1] = id
-    end
-    enqueued = enqueued + ((answer == 0 or answer == 5 and id == ARGV[from]) and 1 or 0)
-  end
+  enqueued = enqueued + ((answer == 0 or answer == 5 and other == id) and 1 or 0)
+end
+
+-- All of them are stored, as far as they can be.
+local function end_uniques()
   store_alike()
   if moved then
     look_due()
   end
-  return n
+end
+
+-- So many jobs with keys, from an argument on.
+local function store_uniques(from, n)
+  local keys, taken = {}, {}
+  for at = 1, n do
+    keys[at] = ARGV[from + 10 * at - 4]
+  end
+  local holders = call('HMGET', K.unique, unpack(keys))
+  for at = 1, n do
+    local i = from + 10 * (at - 1)
+    local is_free = not holders[at] and not taken[keys[at]]
+    answer_unique(ARGV[i], store_unique(is_free, unpack(ARGV, i, i + 9)))
+    taken[keys[at]] = true
+  end
+  end_uniques()
+end
+
+-- So many jobs with keys that are alike but for these: made ids and normal priority, ready now, without a group. Pairs of id and envelope, then the
+-- keys. Usually each key is free, and all are stored in one piece.
+local function store_keyed(from, n, hold, conflict)
+  local keys_from = from + 2 * n
+  local holders = call('HMGET', K.unique, unpack(ARGV, keys_from, keys_from + n - 1))
+  local keyed, unique, ids, taken, are_free = {}, {}, {}, {}, true
+  local held = hold .. ms(now)
+  for at = 1, n do
+    local id, key = ARGV[from + 2 * at - 2], ARGV[keys_from + at - 1]
+    if holders[at] or taken[key] then
+      are_free = false
+      break
+    end
+    taken[key], ids[at] = true, id
+    keyed[2 * at - 1], keyed[2 * at], unique[2 * at - 1], unique[2 * at] = id, key .. held, key, id
+  end
+  if are_free then
+    mark('u')
+    put_all(K.keyed, keyed)
+    put_all(K.unique, unique)
+    woken = store(from, keys_from - 1, K.ready2) or woken
+    total, enqueued = total + n, enqueued + n
+    return
+  end
+  taken, answers = {}, answers or {}
+  for at = 1, n do
+    local id, key = ARGV[from + 2 * at - 2], ARGV[keys_from + at - 1]
+    local is_free = not holders[at] and not taken[key]
+    answer_unique(id, store_unique(is_free, id, ARGV[from + 2 * at - 1], '2', '', '', '', key, hold, conflict, ''))
+    taken[key] = true
+  end
+  end_uniques()
 end
