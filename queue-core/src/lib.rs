@@ -202,7 +202,9 @@ pub use self::{
     failure::Failure,
     handler::{DataNeed, Handler},
     inject::Inject,
-    inspector::{AttemptError, Filter, GroupPage, Inspector, JobRecord, Page, Running, StoredGroup, UnreadableBy, Walk, WorkerRecord},
+    inspector::{
+        AttemptError, Filter, GroupPage, Inspector, JobRecord, Page, Reason, Running, StoredGroup, UnreadableBy, Walk, WorkerRecord,
+    },
     io::BoxFuture,
     key::UniqueDef,
     middleware::{Middleware, Next},

@@ -105,6 +105,14 @@ impl Wanted {
     }
 }
 
+/// Says why each waits, if that is asked for: for a page that is shown it is said later, of few.
+async fn with_reasons(inspector: &Inspector, queue: &str, mut jobs: Vec<JobRecord>, wanted: &Wanted) -> Result<Vec<JobRecord>, Error> {
+    if matches!(&wanted.text, Text::Filter(filter) if filter.asks_why()) {
+        inspector.say_why(queue, &mut jobs).await?;
+    }
+    Ok(jobs)
+}
+
 /// Reads from a place on, through the queues behind it, until there is a page or enough was read.
 pub(crate) async fn find(
     inspector: &Inspector,
@@ -130,7 +138,8 @@ pub(crate) async fn find(
             let page = inspector.list(queue, wanted.state, offset, limit).await?;
             found.read += page.jobs.len();
             place = page.next.filter(|next| *next > offset);
-            let fitting: Vec<JobRecord> = page.jobs.into_iter().filter(|job| wanted.fits(job, secrets, now)).collect();
+            let jobs = with_reasons(inspector, queue, page.jobs, wanted).await?;
+            let fitting: Vec<JobRecord> = jobs.into_iter().filter(|job| wanted.fits(job, secrets, now)).collect();
             if fitting.len() <= room {
                 found.jobs.extend(fitting);
                 continue;
@@ -156,7 +165,8 @@ async fn narrow(
         // No step holds more jobs than there is room for.
         let page = inspector.list(queue, wanted.state, offset, PAGE - found.jobs.len()).await?;
         place = page.next.filter(|next| *next > offset);
-        found.jobs.extend(page.jobs.into_iter().filter(|job| wanted.fits(job, secrets, now)));
+        let jobs = with_reasons(inspector, queue, page.jobs, wanted).await?;
+        found.jobs.extend(jobs.into_iter().filter(|job| wanted.fits(job, secrets, now)));
     }
     found.next = place.map(|offset| Place { queue: queue.to_owned(), offset });
     Ok(found)

@@ -23,6 +23,7 @@ on_brokers! {
     a_release_that_cannot_read_jobs_is_named
     a_job_shows_its_errors_and_hides_its_secrets
     a_queue_is_paused_and_resumed
+    a_job_says_why_it_does_not_run
     a_schedule_is_paused_run_and_backfilled
     schedules_say_what_keeps_their_jobs_from_running
     schedules_are_paged_without_losing_one
@@ -50,6 +51,28 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         assert_eq!(site.get(path).await.status, 404, "{path}");
     }
     assert_eq!(site.get("/jobs?state=asleep").await.status, 400);
+}
+
+async fn a_job_says_why_it_does_not_run(bed: Bed) {
+    bed.enqueue("one", None).await;
+    bed.enqueue("two", None).await;
+    let site = bed.site().await;
+    let page = site.get("/jobs/mail/two").await.body;
+    assert!(page.contains("Why it does not run"), "{page}");
+    assert!(page.contains("No worker that is up serves its queue") && page.contains("Behind at most 1 other"), "{page}");
+    bed.client.inspector().pause("mail").await.unwrap();
+    let page = site.get("/jobs/mail/one").await.body;
+    assert!(page.contains("Its queue is paused") && !page.contains("Behind"), "{page}");
+    let list = site.get("/jobs?state=ready").await.body;
+    assert_eq!(list.matches(r#"title="its queue is paused">queue paused<"#).count(), 2, "{list}");
+    let found = site.get(&format!("/jobs?state=ready&text={}", encode("waiting=queue_paused"))).await.body;
+    assert_eq!(found.matches("queue paused<").count(), 2, "{found}");
+    let none = site.get(&format!("/jobs?state=ready&text={}", encode("waiting=group_full"))).await.body;
+    assert!(none.contains("fits the filter"), "{none}");
+    bed.client.inspector().resume("mail").await.unwrap();
+    bed.work_until(JobState::Done, 2).await;
+    let page = site.get("/jobs/mail/one").await.body;
+    assert!(!page.contains("Why it does not run"), "{page}");
 }
 
 async fn the_overview_says_what_is_wrong(bed: Bed) {

@@ -42,7 +42,7 @@ use queue_core::{
         Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability,
         DynBroker, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LAST,
         MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage,
-        SetGroup, SetSchedule, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        SetGroup, SetSchedule, Standing, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -321,6 +321,13 @@ impl Inspect for MemoryBroker {
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         Ok(self.read(queue, |model| model.jobs.get(id).map(|job| job.record(id))))
+    }
+
+    async fn standing(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>> {
+        bounded("ids", ids.len())?;
+        let mut standings = self.read(queue, |model| model.standing(ids));
+        standings.resize(ids.len(), None);
+        Ok(standings)
     }
 
     async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {

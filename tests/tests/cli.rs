@@ -398,6 +398,56 @@ fn promotes(place: &Place, url: &str) {
 }
 
 #[test]
+fn a_job_says_why_it_does_not_run_on_every_broker() {
+    let place = Place::new();
+    says_why(&place, &format!("sqlite://{}", place.file().display()));
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let server = Server::start(kind);
+        says_why(&place, &server.url());
+    }
+}
+
+fn says_why(place: &Place, url: &str) {
+    let at = |arguments: &[&str]| place.ok(&[arguments, &["--url", url]].concat());
+    let json = |arguments: &[&str]| serde_json::from_str::<Value>(&at(&[arguments, &["--json"]].concat())).unwrap();
+    let enqueue = |n: u64, more: &[&str]| {
+        at(&[&["enqueue", "close_order", "--args", &format!(r#"{{"order_id":{n}}}"#), "--queue", "orders"], more].concat())
+    };
+    let later = enqueue(0, &["--delay", "1h"]);
+    let (first, second) = (enqueue(1, &["--group", "acme"]), enqueue(2, &["--group", "acme"]));
+    let why = at(&["jobs", "why", &later]);
+    assert!(why.starts_with("it is not due yet; until in ") && why.ends_with("Z)"), "{why}");
+    assert_eq!(at(&["jobs", "why", &second]), "no worker that is up serves its queue\nbehind at most 1 other");
+    at(&["queues", "pause", "orders"]);
+    at(&["groups", "pause", "orders", "acme"]);
+    let reasons = json(&["jobs", "why", &first]);
+    let names: Vec<&Value> = reasons.as_array().unwrap().iter().map(|reason| &reason["reason"]).collect();
+    assert_eq!(names, ["queue_paused", "no_worker", "group_paused"]);
+    assert_eq!((&reasons[2]["group"], &reasons[2]["text"]), (&"acme".into(), &"its group `acme` is paused".into()));
+    // In lists, as a filter, in `show` and as counts.
+    let rows = json(&["jobs", "list", "waiting=group_paused"]);
+    assert_eq!(rows.as_array().unwrap().len(), 2);
+    assert_eq!(rows[0]["waiting"][0]["reason"], "queue_paused");
+    let table = at(&["jobs", "list", "--queue", "orders"]);
+    assert!(table.contains("waiting") && table.contains("queue paused") && table.contains("not due"), "{table}");
+    let shown = at(&["jobs", "show", &second]);
+    assert!(shown.contains("waits     its queue is paused\n") && shown.contains("waits     behind at most 1 other\n"), "{shown}");
+    let status = json(&["status", "--queue", "orders"]);
+    assert_eq!(status["queues"][0]["waiting"], serde_json::json!({"not_due": 1, "queue_paused": 2}));
+    assert!(at(&["status"]).contains("orders waits: 2 queue paused"));
+    at(&["queues", "resume", "orders"]);
+    assert!(at(&["status"]).contains("orders waits: 2 no worker"));
+    // Mistakes say what to write.
+    let wrong = place.run(&["jobs", "list", "waiting=group_ful", "--url", url]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.stderr.contains("did you mean `group_full`?"), "{}", wrong.stderr);
+    let gone = place.run(&["jobs", "why", "orders/none", "--url", url]);
+    assert_eq!(gone.code, 3, "{}", gone.stderr);
+    assert_eq!(at(&["jobs", "cancel", &later]), format!("{later} cancelled"));
+    assert_eq!(at(&["jobs", "why", &later]), "it has ended: cancelled");
+}
+
+#[test]
 fn a_paused_queue_is_shown_and_resumed() {
     let place = Place::new();
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);

@@ -99,6 +99,7 @@ macro_rules! delegate_inspect {
                 -> $crate::Result<$crate::broker::history::History>;
             async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::StoredPage>;
             async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
+            async standing['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<Option<$crate::broker::Standing>>>;
             async schedules['a, 'b](queue: &'a str, which: &'b $crate::broker::ScheduleList) -> $crate::Result<$crate::broker::SchedulePage>;
             async change['a, 'b, 'c](queue: &'a str, change: $crate::broker::Change, reason: Option<&'b str>, ids: &'c [$crate::JobId])
                 -> $crate::Result<Vec<$crate::broker::Changed>>;
@@ -178,6 +179,7 @@ macro_rules! __delegate_listed {
     ($how:ident history [history $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident list [list $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident show [show $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident standing [standing $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident schedules [schedules $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident change [change $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident key_holder [key_holder $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     Audit, BuryReason, Change, Changed, Damage, GroupList, GroupName, GroupPage, GroupSet, KeyHolder, Priority, QueueStats, ScheduleList,
-    SchedulePage, SetGroup, UniqueKey, WorkerRecord, failed_releases,
+    SchedulePage, SetGroup, Standing, UniqueKey, WorkerRecord, failed_releases,
     history::{History, HistorySpan},
     stored_release,
 };
@@ -265,6 +265,10 @@ pub trait Inspect: Send + Sync {
 
     /// Everything about one job; `None` if the broker does not have it.
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
+
+    /// Where jobs stand, in one transition: one answer per id, in order; `None` if the broker does not have the job. At most
+    /// [`MAX_ITEMS`](super::MAX_ITEMS). Numbers of jobs that go first are exact among a hundred, and may be larger than the truth beyond.
+    async fn standing(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>>;
 
     /// Schedules of a queue, with their definitions and states.
     async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage>;

@@ -38,6 +38,7 @@ mod inspect;
 mod lease;
 mod party;
 mod schedule;
+mod standing;
 mod stats;
 mod sweep;
 mod turn;
@@ -51,7 +52,7 @@ pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
     audit::*, change::*, condition::*, durability::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, party::*, schedule::*,
-    stats::*, sweep::*, turn::*, worker::*,
+    standing::*, stats::*, sweep::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{group::*, priority::Priority, unique::*};

@@ -135,7 +135,10 @@ impl Inspector {
         loop {
             let (before, mut place) = (left, Some(0));
             while let Some(from) = place.filter(|_| left > 0) {
-                let Page { jobs, next } = self.list(queue, state, from, page_of(left)).await?;
+                let Page { mut jobs, next } = self.list(queue, state, from, page_of(left)).await?;
+                if filter.asks_why() {
+                    self.say_why(queue, &mut jobs).await?;
+                }
                 let now = SystemTime::now();
                 let ids: Vec<JobId> = jobs.into_iter().filter(|job| filter.matches(job, now)).map(|job| job.address.id).collect();
                 let answers = if ids.is_empty() { Vec::new() } else { self.change_many(queue, change, &ids).await? };

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::JobRecord;
+use super::{JobRecord, Reason};
 use crate::{
     broker::{JobState, Priority},
     error::{Error, Result},
@@ -31,6 +31,7 @@ use crate::{
 /// | `host`, `release` | of the worker that runs it |
 /// | `unique` | its unique key, as text or as 32 hexadecimal digits |
 /// | `group` | its group |
+/// | `waiting` | why it does not run, as [`Reason::name`](crate::Reason::name) says it: any of its reasons |
 /// | `header.NAME` | the header of this name |
 /// | `older=2d`, `newer=1h` | it ended, or if it has not ended it was enqueued, more or less than this long ago |
 ///
@@ -71,6 +72,7 @@ enum Field {
     Release,
     Unique,
     Group,
+    Waiting,
     Header(String),
 }
 
@@ -85,7 +87,7 @@ enum How {
 /// Longest filter, in bytes.
 const LONGEST: usize = 1024;
 
-const FIELDS: [(&str, Field); 13] = [
+const FIELDS: [(&str, Field); 14] = [
     ("task", Field::Task),
     ("state", Field::State),
     ("queue", Field::Queue),
@@ -99,6 +101,7 @@ const FIELDS: [(&str, Field); 13] = [
     ("release", Field::Release),
     ("unique", Field::Unique),
     ("group", Field::Group),
+    ("waiting", Field::Waiting),
 ];
 
 impl Filter {
@@ -110,6 +113,11 @@ impl Filter {
     /// True if it matches all jobs.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
+    }
+
+    /// Whether it asks why jobs wait: whoever lists them has to [say so](crate::Inspector::say_why) before they are matched.
+    pub fn asks_why(&self) -> bool {
+        self.of(&Field::Waiting).next().is_some()
     }
 
     /// The states in which a matching job can be: what has to be listed.
@@ -140,6 +148,14 @@ impl Term {
             // A key has two names.
             Term::Text { field: Field::Unique, how: How::Is, value } if is_digest(job, value) => true,
             Term::Text { field: Field::Unique, how: How::IsNot, value } if is_digest(job, value) => false,
+            Term::Text { field: Field::Waiting, how, value } => {
+                let any = |how: How| job.waiting.iter().any(|reason| how.holds(reason.name(), value));
+                match how {
+                    How::Is | How::Contains => any(*how),
+                    How::IsNot => !any(How::Is),
+                    How::ContainsNot => !any(How::Contains),
+                }
+            }
             Term::Text { field, how, value } => how.holds(&field.text(job), value),
         }
     }
@@ -166,6 +182,7 @@ impl Field {
             Field::Release => running.map_or_else(String::new, |running| running.release.clone()),
             Field::Unique => job.unique_key.clone().unwrap_or_default(),
             Field::Group => job.group.as_ref().map_or_else(String::new, ToString::to_string),
+            Field::Waiting => job.waiting.iter().map(Reason::name).collect::<Vec<_>>().join(" "),
             Field::Header(name) => job.headers.get(name).cloned().unwrap_or_default(),
         }
     }
@@ -228,6 +245,7 @@ fn term(word: &str) -> Result<Term> {
         match field {
             Field::State => drop(value.parse::<JobState>()?),
             Field::Priority => drop(value.parse::<Priority>()?),
+            Field::Waiting if !Reason::NAMES.contains(&value) => return Err(Error::invalid("filter", word, no_reason(value))),
             _ => {}
         }
     }
@@ -243,6 +261,13 @@ fn field(name: &str) -> Option<Field> {
 
 fn no_operator(word: &str) -> Error {
     Error::invalid("filter", word, "has no operator; write for example `task=send_mail` or `error~timeout`")
+}
+
+fn no_reason(value: &str) -> String {
+    match crate::text::nearest(value, Reason::NAMES) {
+        Some(near) => format!("has the unknown reason `{value}`; did you mean `{near}`?"),
+        None => format!("has the unknown reason `{value}`; use one of {}", Reason::NAMES.join(", ")),
+    }
 }
 
 fn unknown(name: &str) -> String {

@@ -8,7 +8,7 @@ use std::{
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{AttemptError, JobRecord, Running, UnreadableBy};
+use super::{AttemptError, JobRecord, Reason, Running, UnreadableBy};
 use crate::{
     address::JobAddress,
     broker::{BuryReason, GroupName, JobState, Priority, ProcessId, WorkerRecord},
@@ -47,6 +47,7 @@ struct Json<'a> {
     errors: &'a [AttemptError],
     payload: Option<Value>,
     unreadable: Option<&'a UnreadableBy>,
+    waiting: &'a [Reason],
     undecodable: Option<String>,
     bytes: Option<String>,
     result: Option<Value>,
@@ -85,6 +86,7 @@ impl Serialize for JobRecord {
             payload: payload.ok(),
             bytes: undecodable.is_some().then(|| self.stored().iter().map(|byte| format!("{byte:02x}")).collect()),
             unreadable: self.unreadable.as_ref(),
+            waiting: &self.waiting,
             undecodable,
             result: result.unwrap_or_else(|problem| Some(Value::String(format!("(unreadable: {problem})")))),
         }

@@ -1,17 +1,20 @@
 //! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `change` is
-//! what people do to jobs, `walk` goes through all jobs of a state, `workers` lists who runs them.
+//! what people do to jobs, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them.
 
 mod change;
 mod filter;
 mod groups;
 mod json;
+mod reason;
 mod record;
 mod walk;
+mod why;
 mod workers;
 
 pub(crate) use self::json::utc;
 pub use self::{
     filter::Filter,
+    reason::Reason,
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
     walk::Walk,
 };

@@ -7,6 +7,7 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
+use super::Reason;
 use crate::{
     address::JobAddress,
     broker::{BuryReason, Failure, GroupName, JobState, Priority, ProcessId, StoredJob, StoredPage, UniqueKey, Unreadable, WorkerRecord},
@@ -97,6 +98,9 @@ pub struct JobRecord {
     pub errors: Vec<AttemptError>,
     /// Which releases could not read its parameters, if it is parked for that.
     pub unreadable: Option<UnreadableBy>,
+    /// Why it does not run, where that was asked for: by [`Inspector::why`](crate::Inspector::why), and by a [`Walk`](crate::Walk) that
+    /// [says why](crate::Walk::saying_why). The first reason is the one that has to end first.
+    pub waiting: Vec<Reason>,
     /// Why its stored form cannot be decoded.
     pub undecodable: Option<String>,
     stored: Vec<u8>,
@@ -143,6 +147,7 @@ impl JobRecord {
             unique: job.unique,
             group: job.group,
             errors: job.failures.into_iter().map(AttemptError::new).collect(),
+            waiting: Vec::new(),
             undecodable: None,
             stored: job.envelope,
             result: job.result,
@@ -311,6 +316,6 @@ fn of_a_newer_version(envelope: &Envelope<'_>) -> Option<String> {
 }
 
 /// A time of the broker's; `None` for one that no clock can show.
-fn time(ms: i64) -> Option<SystemTime> {
+pub(super) fn time(ms: i64) -> Option<SystemTime> {
     u64::try_from(ms).ok().and_then(|ms| UNIX_EPOCH.checked_add(Duration::from_millis(ms)))
 }

@@ -30,6 +30,7 @@ pub struct Walk {
     filter: Filter,
     from: Option<u64>,
     left: u64,
+    why: bool,
 }
 
 impl Walk {
@@ -44,6 +45,14 @@ impl Walk {
     #[must_use]
     pub fn matching(mut self, filter: Filter) -> Self {
         self.filter = filter;
+        self
+    }
+
+    /// Says of each job that has not ended why it does not run: [`JobRecord::waiting`]. That is two more questions for each 500 jobs. A filter that asks
+    /// for `waiting` does so too.
+    #[must_use]
+    pub fn saying_why(mut self) -> Self {
+        self.why = true;
         self
     }
 
@@ -64,6 +73,9 @@ impl Walk {
             let page = self.inspector.list(&self.queue, self.state, from, looks).await?;
             self.from = page.next.filter(|next| *next > from);
             let (mut jobs, now) = (page.jobs, SystemTime::now());
+            if self.why || self.filter.asks_why() {
+                self.inspector.say_why(&self.queue, &mut jobs).await?;
+            }
             jobs.retain(|job| self.filter.matches(job, now));
             jobs.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
             self.left -= jobs.len() as u64;
@@ -88,6 +100,14 @@ impl Inspector {
     /// A walk through all jobs of a queue in one state, in the order in which they will be served or have ended. Jobs that arrive or
     /// leave meanwhile may be missing, or appear twice.
     pub fn walk(&self, queue: &str, state: JobState) -> Walk {
-        Walk { inspector: self.clone(), queue: queue.to_owned(), state, filter: Filter::default(), from: Some(0), left: u64::MAX }
+        Walk {
+            inspector: self.clone(),
+            queue: queue.to_owned(),
+            state,
+            filter: Filter::default(),
+            from: Some(0),
+            left: u64::MAX,
+            why: false,
+        }
     }
 }

@@ -45,7 +45,7 @@ use crate::{
         Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability, Enqueue,
         Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane,
         OverdueLanes, QueueStats, Reclaimed, Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage, SetGroup, SetSchedule,
-        StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        Standing, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report},
         sealed,
     },
@@ -265,6 +265,10 @@ impl Inspect for RedisBroker {
 
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         Ok(people::show(self, queue, std::slice::from_ref(id)).await?.pop())
+    }
+
+    async fn standing(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>> {
+        people::standing(self, queue, ids).await
     }
 
     async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {

@@ -7,7 +7,7 @@ use crate::{
     address::{JobId, check_name},
     broker::{
         Audit, Change, Changed, Damage, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder, MAX_ITEMS, QueueStats, ScheduleList,
-        SchedulePage, SetGroup, StoredJob, StoredPage, UniqueKey, WorkerRecord,
+        SchedulePage, SetGroup, Standing, StoredJob, StoredPage, UniqueKey, WorkerRecord,
         history::{History, HistorySpan},
     },
     error::Result,
@@ -43,6 +43,12 @@ impl Inspect for SqliteBroker {
     async fn show(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         let (queue, id) = (queue.to_owned(), id.clone());
         self.reader().call(Commit::Soon, move |tx| people::show(tx, &queue, &id)).await
+    }
+
+    async fn standing(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>> {
+        bounded("ids", ids.len())?;
+        let (queue, ids) = (queue.to_owned(), ids.to_vec());
+        self.reader().call(Commit::Soon, move |tx| people::standing(tx, &queue, &ids)).await
     }
 
     async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {

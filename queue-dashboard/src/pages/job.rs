@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{JobAddress, JobRecord, JobState, UnreadableBy, WorkerRecord, broker::bytes};
+use queue_core::{JobAddress, JobRecord, JobState, Reason, UnreadableBy, WorkerRecord, broker::bytes};
 
 use super::{
     Content, Stale,
@@ -42,6 +42,7 @@ struct Page<'a> {
     task: String,
     state: &'static str,
     says: String,
+    waits: Vec<Wait>,
     verbs: Vec<Verb>,
     back: String,
     facts: Vec<(&'static str, String)>,
@@ -50,6 +51,28 @@ struct Page<'a> {
     payload: Result<String, String>,
     bytes: Option<String>,
     result: Option<String>,
+}
+
+/// A reason why it does not run.
+struct Wait {
+    text: String,
+    until: Option<Moment>,
+    holders: Vec<String>,
+}
+
+impl Wait {
+    /// What waits says so. What runs or has ended says that in its state.
+    fn all(job: &JobRecord, now: SystemTime) -> Vec<Wait> {
+        let waits = |reason: &&Reason| !matches!(reason, Reason::Runs(_) | Reason::Ended { .. });
+        let wait = |reason: &Reason| {
+            let text = reason.to_string();
+            let mut letters = text.chars();
+            let text = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+            let until = reason.until().map(|until| Moment::new(until, now));
+            Wait { text, until, holders: reason.holders().iter().map(ToString::to_string).collect() }
+        };
+        job.waiting.iter().filter(waits).map(wait).collect()
+    }
 }
 
 /// A point of the timeline.
@@ -74,7 +97,8 @@ pub(crate) async fn page(
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str, params: &Params) -> Result<Content, Problem> {
     let address: JobAddress = format!("{queue}/{id}").parse()?;
-    let job = shared.inspector.show(&address).await?;
+    let mut job = shared.inspector.show(&address).await?;
+    shared.inspector.say_why(queue, std::slice::from_mut(&mut job)).await?;
     let look = shared.look().await;
     let now = SystemTime::now();
     let secrets = &shared.settings.secrets;
@@ -92,6 +116,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
         task: job.task.clone().unwrap_or_else(|| "(cannot be decoded)".to_owned()),
         state: job.state.name(),
         says: says(&job, look.snapshot.as_deref(), now),
+        waits: Wait::all(&job, now),
         verbs: verbs(job.state, viewer),
         back: format!("jobs/{address}"),
         facts: facts(&job),
@@ -109,29 +134,22 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
 /// The state of a job in a sentence.
 fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String {
     let relative = |time: Option<SystemTime>| time.map(|time| Moment::new(time, now).relative);
-    let queue = snapshot.and_then(|snapshot| snapshot.queue(&job.address.queue));
-    let (paused, unserved) = queue.map_or((false, false), |queue| (queue.stats.paused, queue.stats.workers == 0));
-    let waits = match (paused, unserved) {
-        (true, _) => "The queue is paused.",
-        (_, true) => "No live worker serves the queue.",
-        _ => "",
-    };
     match job.state {
-        JobState::Scheduled => format!("Due {}. {waits}", relative(job.due_at).unwrap_or_default()),
-        JobState::Ready => format!("Waits for a free slot of a worker. {waits}"),
+        JobState::Scheduled => format!("Due {}.", relative(job.due_at).unwrap_or_default()),
+        JobState::Ready => "Ready.".to_owned(),
         JobState::Active => match holder_name(job, snapshot) {
             Some(worker) => format!("Runs on {worker}."),
             None => "Runs.".to_owned(),
         },
         JobState::Retry => {
-            format!("Failed {}; the next attempt is due {}. {waits}", times(job.failures), relative(job.due_at).unwrap_or_default())
+            format!("Failed {}; the next attempt is due {}.", times(job.failures), relative(job.due_at).unwrap_or_default())
         }
         JobState::Parked => match &job.unreadable {
             Some(UnreadableBy { releases, buried_at, .. }) => {
                 let buried = relative(*buried_at).map(|when| format!(" Without one it is buried {when}.")).unwrap_or_default();
-                format!("Cannot be read by {}: it waits for a worker of another release.{buried} {waits}", releases.join(", "))
+                format!("Cannot be read by {}: it waits for a worker of another release.{buried}", releases.join(", "))
             }
-            None => format!("Waits for a worker that knows its task. {waits}"),
+            None => "Waits for a worker that knows its task.".to_owned(),
         },
         JobState::Held => "Held: it waits until the job that holds its unique key has ended.".to_owned(),
         JobState::Done => format!("Done {}.", relative(job.ended_at).unwrap_or_default()),

@@ -40,6 +40,8 @@ struct Page<'a> {
     hint: Option<String>,
     rows: Vec<Row>,
     has_errors: bool,
+    /// Whether its jobs wait for something.
+    waits: bool,
     verbs: Vec<Verb>,
     narrowed: bool,
     read: String,
@@ -73,6 +75,8 @@ struct Row {
     priority: &'static str,
     error: Option<String>,
     held_by: Option<String>,
+    /// Why it waits, in a few words and in a sentence.
+    waiting: Option<(String, String)>,
 }
 
 /// What can be done to jobs of a state.
@@ -184,6 +188,11 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let (text, hint) = Text::read(&asked.text);
     let wanted = Wanted { state: asked.state, task: asked.task.clone(), text };
     let found = find(&shared.inspector, &chosen, &asked.from, &wanted, &shared.settings.secrets).await?;
+    let mut jobs = found.jobs;
+    for of_queue in jobs.chunk_by_mut(|one, other| one.address.queue == other.address.queue) {
+        let queue = of_queue[0].address.queue.clone();
+        shared.inspector.say_why(&queue, of_queue).await?;
+    }
     let (now, of_one) = (SystemTime::now(), Some(asked.queue.as_str()).filter(|queue| !queue.is_empty()));
     let count = |state| snapshot.map_or(0, |snapshot| snapshot.count(of_one, state));
     let total = count(asked.state);
@@ -202,8 +211,9 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
             })
             .into(),
         state: asked.state.name(),
-        rows: found.jobs.iter().map(|job| Row::new(job, snapshot, now)).collect(),
+        rows: jobs.iter().map(|job| Row::new(job, snapshot, now)).collect(),
         hint,
+        waits: !asked.state.is_final() && asked.state != JobState::Active,
         has_errors: matches!(asked.state, JobState::Dead | JobState::Retry | JobState::Cancelled),
         verbs: verbs(asked.state, viewer),
         narrowed: !asked.task.is_empty() || !asked.text.is_empty(),
@@ -213,7 +223,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         first: (!at_start).then(|| asked.query(asked.state, None)),
         next: found.next.as_ref().map(|next| asked.query(asked.state, Some(next))),
         newest,
-        has_all: of_one.is_some() && asked.task.is_empty() && asked.text.is_empty() && total > found.jobs.len() as u64,
+        has_all: of_one.is_some() && asked.task.is_empty() && asked.text.is_empty() && total > jobs.len() as u64,
         queues: names.into_iter().take(CHOICES).collect(),
         queue: asked.queue.clone(),
         task: asked.task.clone(),
@@ -257,6 +267,7 @@ impl Row {
             },
             error: error.map(|error| short(&error, 140)),
             held_by,
+            waiting: job.waiting.first().map(|reason| (short(&reason.brief(), 40), reason.to_string())),
             short_id: short_id(&id),
             id,
         }

@@ -296,6 +296,14 @@ macro_rules! __conformance_cases {
                 a_batch_honours_keys_within_itself
                 of_jobs_of_one_request_the_first_of_each_key_is_stored
                 a_given_id_is_asked_for_before_the_key;
+            standings:
+                a_job_that_waits_says_for_what
+                a_ready_job_says_how_many_go_first
+                a_job_of_a_group_says_what_its_group_may
+                a_suspect_stands_in_a_line_of_its_own
+                a_job_that_runs_says_whether_its_lease_stands
+                a_job_says_who_holds_its_key
+                many_are_asked_for_at_once;
             keys:
                 every_end_frees_the_key
                 every_end_lets_the_successor_follow

@@ -25,6 +25,7 @@ pub mod reclaims;
 pub mod records;
 pub mod requeues;
 pub mod schedules;
+pub mod standings;
 pub mod stories;
 pub mod times;
 pub mod turns;

@@ -16,6 +16,7 @@ mod history;
 mod lease;
 mod people;
 mod schedule;
+mod standing;
 mod turn;
 
 use std::{collections::BTreeMap, time::Duration};

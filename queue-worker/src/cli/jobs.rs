@@ -23,6 +23,7 @@ pub(super) enum JobsCommand {
   {bin} jobs list 'task=send_mail state=dead error~timeout older=2d'
   {bin} jobs list 'unique=shop-7'              the jobs of a unique key
   {bin} jobs list --state ready 'group=acme'   the jobs of a group
+  {bin} jobs list 'waiting=no_worker_for_task' the jobs that wait for the same
   {bin} jobs list --state scheduled --limit 1000 --json | jq -r '.[].job'")]
     List(ListArgs),
     /// Show a job with its parameters, errors and result
@@ -31,6 +32,18 @@ pub(super) enum JobsCommand {
   {bin} jobs show 01932f1c-8a3e-7cc2-9d1b-3e5f0c6a7b81    the queue may be left out
   {bin} jobs show orders/close-17 --json | jq .payload")]
     Show {
+        /// The job
+        #[arg(value_name = "QUEUE/ID")]
+        job: String,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Say why a job does not run: every reason that holds now, until when, and which jobs it waits for
+    #[command(after_help = "Examples:
+  {bin} jobs why orders/close-17
+  {bin} jobs why orders/close-17 --json | jq -r '.[].reason'
+  {bin} jobs list 'waiting=group_full'         all that wait for the same")]
+    Why {
         /// The job
         #[arg(value_name = "QUEUE/ID")]
         job: String,
@@ -85,7 +98,7 @@ pub(super) enum JobsCommand {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
-    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, reason, note, payload, host, release, unique, group, header.NAME; older=2d, newer=1h
+    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, reason, note, payload, host, release, unique, group, waiting, header.NAME; older=2d, newer=1h
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
     /// Only jobs in this state
@@ -110,7 +123,7 @@ const PAGE: usize = 500;
 /// What is wrong with the command, before the broker is reached for.
 pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
     match command {
-        JobsCommand::List(_) | JobsCommand::Show { .. } | JobsCommand::ReleaseKey { .. } => Ok(()),
+        JobsCommand::List(_) | JobsCommand::Show { .. } | JobsCommand::Why { .. } | JobsCommand::ReleaseKey { .. } => Ok(()),
         JobsCommand::Requeue(select) => repair::check(Change::Requeue, select),
         JobsCommand::Promote(select) => repair::check(Change::Promote, select),
         JobsCommand::Cancel { select, .. } => repair::check(Change::Cancel, select),
@@ -122,6 +135,7 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
     match command {
         JobsCommand::List(args) => list(client, &args).await,
         JobsCommand::Show { job, format } => show::show(client, &job, &format).await,
+        JobsCommand::Why { job, format } => show::why(client, &job, &format).await,
         JobsCommand::ReleaseKey { queue, key, format } => release_key(client, &queue, key, &format).await,
         JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, "", select).await,
         JobsCommand::Promote(select) => repair::repair(client, Change::Promote, "", select).await,
@@ -164,7 +178,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let queues = queues::chosen(client, args.queue.as_deref()).await?;
     'queues: for queue in queues.into_iter().filter(|queue| filter.allows_queue(queue)) {
         for state in &states {
-            let mut walk = inspector.walk(&queue, *state).matching(filter.clone()).from(args.offset).at_most(args.limit);
+            let mut walk = inspector.walk(&queue, *state).matching(filter.clone()).saying_why().from(args.offset).at_most(args.limit);
             loop {
                 match walk.next().await {
                     Ok(Some(jobs)) => pages.add(jobs)?,
@@ -218,7 +232,10 @@ impl Pages {
             write(&text)?;
         } else {
             let now = SystemTime::now();
-            let text = table(["job", "task", "state", "#failures", "enqueued", "when", "error"], rows.iter().map(|row| cells(row, now)));
+            let text = table(
+                ["job", "task", "state", "#failures", "enqueued", "when", "waiting", "error"],
+                rows.iter().map(|row| cells(row, now)),
+            );
             // The heading stands once.
             let text = if self.printed == 0 { text.as_str() } else { text.split_once('\n').map_or("", |(_, rows)| rows) };
             print(text)?;
@@ -238,7 +255,7 @@ impl Pages {
     }
 }
 
-fn cells(record: &JobRecord, now: SystemTime) -> [String; 7] {
+fn cells(record: &JobRecord, now: SystemTime) -> [String; 8] {
     let when = match &record.running {
         Some(running) => runs(running, now),
         None => record.due_at.or(record.ended_at).map_or_else(String::new, |time| relative(time, now)),
@@ -255,6 +272,8 @@ fn cells(record: &JobRecord, now: SystemTime) -> [String; 7] {
         record.failures.to_string(),
         record.enqueued_at.map_or_else(String::new, |time| relative(time, now)),
         when,
+        // What runs says so in its column of times.
+        record.waiting.first().filter(|_| record.running.is_none()).map_or_else(String::new, |reason| short(&reason.brief(), 40)),
         short(&error, 60),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::SystemTime};
 
-use queue_core::{Client, Error, JobRecord};
+use queue_core::{Client, Error, JobRecord, Reason};
 
 use super::{
     args::Format,
@@ -12,8 +12,39 @@ use super::{
 
 pub(super) async fn show(client: &Client, job: &str, format: &Format) -> Result<(), Failure> {
     let inspector = client.inspector();
-    let record = inspector.show(&inspector.find(job).await?).await?;
+    let job = inspector.find(job).await?;
+    let mut record = inspector.show(&job).await?;
+    if !record.state.is_final() {
+        // It may have ended meanwhile, and be gone.
+        record.waiting = inspector.why(&job).await.map(|job| job.waiting).unwrap_or_default();
+    }
     if format.json { Ok(print_json(&record)?) } else { Ok(print(&text(&record))?) }
+}
+
+/// `jobs why`: why it does not run.
+pub(super) async fn why(client: &Client, job: &str, format: &Format) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    let record = inspector.why(&inspector.find(job).await?).await?;
+    if format.json {
+        return Ok(print_json(&record.waiting)?);
+    }
+    let now = SystemTime::now();
+    let lines: Vec<String> = record.waiting.iter().map(|reason| reason_text(&record, reason, now)).collect();
+    Ok(print(&lines.join("\n"))?)
+}
+
+/// A reason in one line, with its time and the jobs that it waits for.
+fn reason_text(record: &JobRecord, reason: &Reason, now: SystemTime) -> String {
+    let mut text = plain(&reason.to_string());
+    if let Some(until) = reason.until() {
+        let exact = utc(until).map(|time| format!(" ({time})")).unwrap_or_default();
+        text.push_str(&format!("; until {}{exact}", relative(until, now)));
+    }
+    if !reason.holders().is_empty() {
+        let holders: Vec<String> = reason.holders().iter().map(|id| format!("{}/{id}", record.address.queue)).collect();
+        text.push_str(&format!("; it waits for {}", holders.join(", ")));
+    }
+    text
 }
 
 fn text(record: &JobRecord) -> String {
@@ -36,6 +67,9 @@ fn text(record: &JobRecord) -> String {
         if count > 0 {
             lines.add(name, &count.to_string());
         }
+    }
+    for reason in record.waiting.iter().filter(|_| record.running.is_none()) {
+        lines.add("waits", &reason_text(record, reason, now));
     }
     if let Some(running) = &record.running {
         lines.add("runs", &super::jobs::runs(running, now));

@@ -1,5 +1,7 @@
 //! `status`: depth and counters of the queues.
 
+use std::collections::BTreeMap;
+
 use queue_core::{
     Client,
     broker::{JobState, QueueStats},
@@ -37,6 +39,8 @@ pub(super) struct QueueStatus {
     queue: String,
     #[serde(flatten)]
     stats: QueueStats,
+    /// How many jobs wait for what, at most.
+    waiting: BTreeMap<&'static str, u64>,
 }
 
 impl QueueStatus {
@@ -77,7 +81,11 @@ pub(super) async fn status(client: &Client, args: &QueueArgs) -> Result<(), Fail
         let parked = Parked::of(&client.inspector(), queue, stats).await?;
         unreadable_jobs.extend(parked.into_iter().filter(Parked::is_unreadable));
     }
-    let rows: Vec<_> = figures.into_iter().map(|(queue, stats)| QueueStatus { queue, stats }).collect();
+    let mut rows = Vec::new();
+    for (queue, stats) in figures {
+        let waiting = client.inspector().waiting(&queue).await?;
+        rows.push(QueueStatus { queue, stats, waiting });
+    }
     if args.format.json {
         let (durability, condition) = (durability.name(), condition.into());
         let status =
@@ -91,6 +99,15 @@ pub(super) async fn status(client: &Client, args: &QueueArgs) -> Result<(), Fail
         text.push_str("no queue yet: no job was ever enqueued, and no worker has run");
     } else {
         text.push_str(&depths(&rows));
+    }
+    for row in &rows {
+        // The others have a column.
+        let told = |reason: &str| !["not_due", "retry", "key_held", "behind"].contains(&reason);
+        let waiting = row.waiting.iter().filter(|(reason, _)| told(reason));
+        let reasons: Vec<String> = waiting.map(|(reason, jobs)| format!("{jobs} {}", reason.replace('_', " "))).collect();
+        if !reasons.is_empty() {
+            text.push_str(&format!("\n{} waits: {}", row.queue, reasons.join(", ")));
+        }
     }
     for parked in &unreadable_jobs {
         text.push_str(&format!("\n{}: {}", parked.queue, parked.text()));

@@ -7,6 +7,7 @@
 
 mod compare;
 mod step;
+mod why;
 mod world;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};

@@ -19,6 +19,7 @@ use queue_testing::model::{Model, Place, Seen};
 use crate::{
     compare::{Check, outcome, same, same_jobs, same_turn},
     step::{End, Index, KEYS, LONG, New, Step, TASK},
+    why::{foresees, same_standings},
 };
 
 const RULE: CrashRule = CrashRule { max_crashes: 3, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
@@ -160,7 +161,8 @@ impl World {
         if matches!(step, Step::Sweep) {
             self.model.ready.loose = loose;
         }
-        Ok(())
+        same_standings(&self.model, &self.broker, &self.queue, &self.ids).await?;
+        foresees(&self.model, &self.ids)
     }
 
     async fn register(&mut self, process: ProcessId) -> Check {

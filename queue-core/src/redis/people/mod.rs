@@ -1,6 +1,7 @@
 //! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
 
 mod record;
+mod standing;
 mod workers;
 
 use std::collections::HashSet;
@@ -24,7 +25,10 @@ use crate::{
 
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) use self::record::{failures, kept_until, record};
-pub(in crate::redis) use self::workers::{worker_records, workers};
+pub(in crate::redis) use self::{
+    standing::standing,
+    workers::{worker_records, workers},
+};
 
 /// Jobs that are requeued together: their envelopes pass through here.
 const REQUEUED_TOGETHER: usize = 50;

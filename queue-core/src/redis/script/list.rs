@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, MAX_BYTES, MOST_WATCHED, SHARE_COUNTED, STOPPED, TURN_COST,
-        UNREADABLE_RELEASES, WATCHED, WorkerInfo,
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, MAX_BYTES, MOST_WATCHED, PLACES_LOOKED_AT,
+        SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES, WATCHED, WorkerInfo,
         history::{HOURS, MINUTES, OTHERS, REPORTERS_HOURS, TASKS},
     },
     redis::{SCHEMA, values::FOREVER},
@@ -19,7 +19,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 23] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 25] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -37,6 +37,9 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 23] {
         // Of jobs for whose end somebody waits.
         ("watched_ms", WATCHED.as_millis().to_string()),
         ("most_watched", MOST_WATCHED.to_string()),
+        // Of where jobs stand.
+        ("places_looked_at", PLACES_LOOKED_AT.to_string()),
+        ("holders_named", HOLDERS_NAMED.to_string()),
         // Of the oldest ready job.
         ("heads", HEADS.to_string()),
         // Of groups.
@@ -118,6 +121,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/requeue"
         "people/show"
         "people/shown"
+        "people/standing"
         "people/stats"
         "people/watch"
         "people/workers"
@@ -194,6 +198,7 @@ scripts! {
     CLEAR_GROUP: "groups/set", "flags=allow-oom";
     REVIEW_GROUPS: "groups/review", "flags=allow-oom";
     SHOW: "people/show", "flags=no-writes";
+    STANDING: "people/standing", "flags=no-writes";
     WATCH: "people/watch", "";
     STATS: "people/stats", "flags=no-writes";
     WORKERS: "people/workers", "flags=no-writes";

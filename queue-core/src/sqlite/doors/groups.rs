@@ -18,7 +18,8 @@ use super::{
     row::{LINED, LINED_SUSPECT},
 };
 use crate::{
-    broker::{GroupName, GroupOrder, GroupRule, NewJob, RuleOf, TURN_COST},
+    address::JobId,
+    broker::{GroupLine, GroupName, GroupOrder, GroupRule, HOLDERS_NAMED, NewJob, RuleOf, TURN_COST},
     sqlite::connection::{
         lenient::{Bytes, Number, Words},
         statement::sql,
@@ -123,6 +124,30 @@ pub(crate) fn is_full(tx: &Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite:
         Some(most) => Ok(depth(tx, queue, &name)? >= most),
         None => Ok(false),
     }
+}
+
+/// What the group of a job is allowed, and whether it has its turn. `None`: the job has no group.
+pub(crate) fn line_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Option<(GroupLine, bool)>, Failed> {
+    const HOLDERS: &str = "SELECT id FROM queue_holders WHERE queue = ?1 AND name = ?2 LIMIT ?3";
+    let Some(stored) = of(tx, queue, id)? else { return Ok(None) };
+    let Some(name) = GroupName::of_stored(&stored) else { return Ok(None) };
+    let (rule, row) = (rule(tx, queue, &stored)?, row(tx, queue, &stored)?);
+    let mut line = GroupLine::new(name);
+    (line.paused, line.cap, line.running) = (rule.paused, rule.cap, running(tx, queue, &stored)?);
+    if line.is_full() {
+        let mut holders = tx.sql(HOLDERS)?;
+        let holders = holders.query_map(params![queue.key, stored, HOLDERS_NAMED], |row| Ok(row.get::<_, Bytes>(0)?.0))?;
+        line.holders = holders.map(|holder| Ok(JobId::from_bytes(&holder?)?)).collect::<Result<_, Failed>>()?;
+    }
+    let front = row.as_ref().and_then(|row| row.front.as_deref()).filter(|front| is_ordered(rule) && *front != id);
+    line.held_by = front.and_then(|front| JobId::from_bytes(front).ok());
+    Ok(Some((line, row.is_some_and(|row| row.turn))))
+}
+
+/// How many groups have their turn.
+pub(crate) fn in_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> {
+    const TURNS: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND turn = 1";
+    if tx.grouped() { tx.sql(TURNS)?.query_row([queue.key], |row| row.get(0)) } else { Ok(0) }
 }
 
 /// Notes the group of a new job.

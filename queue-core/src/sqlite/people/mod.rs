@@ -9,6 +9,7 @@ mod promote;
 mod record;
 mod requeue;
 mod show;
+mod standing;
 mod stats;
 mod workers;
 
@@ -23,6 +24,7 @@ pub(crate) use self::{
     list::list,
     pause::set_paused,
     show::{show, watch},
+    standing::standing,
     stats::{queues, stats},
     workers::{worker_records, workers},
 };

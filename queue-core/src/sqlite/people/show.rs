@@ -10,7 +10,7 @@ use crate::{
         connection::{
             lenient::Bytes,
             statement::sql,
-            tx::{Failed, Tx},
+            tx::{Failed, Queue, Tx},
         },
         doors::watched,
     },
@@ -25,11 +25,17 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<S
 }
 
 pub(crate) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<StoredJob>, Failed> {
-    let Some(queue) = tx.queue(queue)? else { return Ok(None) };
+    match tx.queue(queue)? {
+        Some(queue) => shown(tx, &queue, id),
+        None => Ok(None),
+    }
+}
+
+pub(super) fn shown(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<StoredJob>, Failed> {
     let mut job = tx.sql(sql!("show.sql"))?;
     let mut rows = job.query(params![queue.key, id.as_bytes()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let mut record = record(tx, &queue, row)?;
+    let mut record = record(tx, queue, row)?;
     record.failures = failures(row)?;
     record.result = row.get::<_, Option<Bytes>>(12)?.map(|Bytes(result)| result);
     Ok(Some(record))

@@ -103,6 +103,18 @@ impl Groups {
         self.lines.values().flat_map(|line| &line.suspects)
     }
 
+    /// How many jobs of its line go before a job.
+    pub(in crate::model) fn ahead(&self, group: &GroupName, id: &JobId) -> u64 {
+        let Some(line) = self.lines.get(group) else { return 0 };
+        let of = line.jobs.iter().flatten().position(|other| other == id);
+        of.or(line.suspects.iter().position(|other| other == id)).unwrap_or_default() as u64
+    }
+
+    /// How many groups have their turn, but for this one.
+    pub(in crate::model) fn others_in_turn(&self, group: Option<&GroupName>) -> u64 {
+        self.turns.keys().filter(|other| Some(*other) != group).count() as u64
+    }
+
     /// Brings every line into the order in which its members are here: a broker was free to choose it.
     pub fn reorder(&mut self, seen: &[JobId]) {
         let place = |id: &JobId| seen.iter().position(|other| other == id).unwrap_or(usize::MAX);
@@ -115,12 +127,12 @@ impl Groups {
         self.rules.get(of).copied().unwrap_or_default()
     }
 
-    fn effective(&self, group: &GroupName) -> GroupRule {
+    pub(in crate::model) fn effective(&self, group: &GroupName) -> GroupRule {
         self.rule(&RuleOf::Group(group.clone())).over(self.rule(&RuleOf::Others))
     }
 
     /// Who holds the line of a group, as far as its rule asks for that.
-    fn holder(&self, group: &GroupName) -> Option<&JobId> {
+    pub(in crate::model) fn holder(&self, group: &GroupName) -> Option<&JobId> {
         self.held.get(group).filter(|_| self.effective(group).order == Some(GroupOrder::Ordered))
     }
 }
@@ -161,7 +173,7 @@ impl Model {
     }
 
     /// How many jobs of a group run. There is no counter: a slot is an active job.
-    fn running(&self, group: &GroupName) -> u64 {
+    pub(in crate::model) fn running(&self, group: &GroupName) -> u64 {
         self.jobs.values().filter(|job| job.group.as_ref() == Some(group) && matches!(job.place, Place::Active { .. })).count() as u64
     }
 

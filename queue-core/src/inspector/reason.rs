@@ -1,0 +1,269 @@
+//! The closed set of reasons why a job does not run, as words, as JSON and as text.
+
+use std::{fmt, time::SystemTime};
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use super::{Running, utc};
+use crate::{
+    address::JobId,
+    broker::{GroupName, JobState},
+};
+
+/// Why a job does not run, or that it does. From [`Inspector::why`].
+///
+/// [`Serialize`] gives an object with `reason` ([`name`](Reason::name)), `text`, `until` and `holders` where there are any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Its time has not come: it was enqueued with a delay, or has snoozed or repeated.
+    NotDue {
+        /// When it is due; `None` if that cannot be read.
+        until: Option<SystemTime>,
+    },
+    /// It failed, and waits for its next attempt.
+    Retry {
+        /// When that is; `None` if that cannot be read.
+        until: Option<SystemTime>,
+        /// How many attempts have failed.
+        failures: u32,
+    },
+    /// Another job has its unique key. It waits until that one has ended.
+    KeyHeld {
+        /// The job that has the key.
+        holder: Option<JobId>,
+        /// The earliest time at which it starts even then.
+        until: Option<SystemTime>,
+    },
+    /// No worker that is up knows its task. It is parked.
+    NoWorkerForTask {
+        /// The task; `None` if the job cannot be decoded.
+        task: Option<String>,
+        /// The releases that are up, sorted.
+        releases: Vec<String>,
+    },
+    /// Its parameters could not be read by these releases. It is parked until a worker of another one comes.
+    Unreadable {
+        /// The releases that have failed.
+        releases: Vec<String>,
+        /// When it is buried.
+        until: Option<SystemTime>,
+    },
+    /// Its queue is paused.
+    QueuePaused,
+    /// No worker that is up serves its queue.
+    NoWorker,
+    /// Its group is paused.
+    GroupPaused {
+        /// The group.
+        group: GroupName,
+    },
+    /// As many jobs of its group run as may.
+    GroupFull {
+        /// The group.
+        group: GroupName,
+        /// How many may.
+        cap: u32,
+        /// How many run.
+        running: u64,
+        /// Some of these.
+        holders: Vec<JobId>,
+    },
+    /// Its group is ordered, and an earlier job has not ended.
+    OutOfOrder {
+        /// The group.
+        group: GroupName,
+        /// The earlier job.
+        holder: JobId,
+    },
+    /// A process died while it ran, so that it starts only where no other suspect runs.
+    Suspect {
+        /// At most so many suspects go first.
+        jobs: u64,
+    },
+    /// Others go first.
+    Behind {
+        /// At most so many jobs of its line: those of its group, or those without one.
+        jobs: u64,
+        /// How many other groups take turns with that line.
+        groups: u64,
+    },
+    /// The worker that ran it is dead or out of reach. The job is being taken back.
+    TakenBack {
+        /// When its lease ended; `None`: the worker was fenced, and the job is just being taken back.
+        since: Option<SystemTime>,
+    },
+    /// It runs.
+    Runs(Running),
+    /// It has ended.
+    Ended {
+        /// How.
+        state: JobState,
+        /// When.
+        at: Option<SystemTime>,
+    },
+}
+
+impl Reason {
+    /// All [names](Self::name).
+    pub const NAMES: [&str; 15] = [
+        "not_due",
+        "retry",
+        "key_held",
+        "no_worker_for_task",
+        "unreadable",
+        "queue_paused",
+        "no_worker",
+        "group_paused",
+        "group_full",
+        "out_of_order",
+        "suspect",
+        "behind",
+        "taken_back",
+        "runs",
+        "ended",
+    ];
+
+    /// The word for it everywhere, one of [`NAMES`](Self::NAMES).
+    pub fn name(&self) -> &'static str {
+        match self {
+            Reason::NotDue { .. } => "not_due",
+            Reason::Retry { .. } => "retry",
+            Reason::KeyHeld { .. } => "key_held",
+            Reason::NoWorkerForTask { .. } => "no_worker_for_task",
+            Reason::Unreadable { .. } => "unreadable",
+            Reason::QueuePaused => "queue_paused",
+            Reason::NoWorker => "no_worker",
+            Reason::GroupPaused { .. } => "group_paused",
+            Reason::GroupFull { .. } => "group_full",
+            Reason::OutOfOrder { .. } => "out_of_order",
+            Reason::Suspect { .. } => "suspect",
+            Reason::Behind { .. } => "behind",
+            Reason::TakenBack { .. } => "taken_back",
+            Reason::Runs(_) => "runs",
+            Reason::Ended { .. } => "ended",
+        }
+    }
+
+    /// In a few words, for a column: `not due`, `group acme 4/4`, `behind 12`.
+    pub fn brief(&self) -> String {
+        match self {
+            Reason::GroupPaused { group } => format!("group {group} paused"),
+            Reason::GroupFull { group, cap, running, .. } => format!("group {group} {running}/{cap}"),
+            Reason::OutOfOrder { group, .. } => format!("order of group {group}"),
+            Reason::Behind { jobs: 0, groups: 0 } => "next".to_owned(),
+            Reason::Behind { jobs, groups: 0 } => format!("behind {jobs}"),
+            Reason::Behind { jobs, groups } => format!("behind {jobs}, in turn with {}", count(*groups, "group")),
+            Reason::NoWorkerForTask { .. } => "no worker for its task".to_owned(),
+            reason => reason.name().replace('_', " "),
+        }
+    }
+
+    /// When it is over at the latest, or at the earliest where it depends on others too. `None`: only others, or a person, end it.
+    pub fn until(&self) -> Option<SystemTime> {
+        match self {
+            Reason::NotDue { until } | Reason::Retry { until, .. } | Reason::KeyHeld { until, .. } | Reason::Unreadable { until, .. } => {
+                *until
+            }
+            _ => None,
+        }
+    }
+
+    /// The jobs that it waits for, at most [`HOLDERS_NAMED`](crate::broker::HOLDERS_NAMED) of them.
+    pub fn holders(&self) -> &[JobId] {
+        match self {
+            Reason::KeyHeld { holder: Some(holder), .. } | Reason::OutOfOrder { holder, .. } => std::slice::from_ref(holder),
+            Reason::GroupFull { holders, .. } => holders,
+            _ => &[],
+        }
+    }
+}
+
+/// What a person reads, without the time and the jobs, which [`until`](Reason::until) and [`holders`](Reason::holders) have.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::NotDue { .. } => f.write_str("it is not due yet"),
+            Reason::Retry { failures, .. } => write!(f, "it waits for its next attempt, after failure {failures}"),
+            Reason::KeyHeld { .. } => f.write_str("another job holds its unique key"),
+            Reason::NoWorkerForTask { task, releases } => {
+                let task = task.as_deref().unwrap_or("(unreadable)");
+                write!(f, "no worker that is up knows the task `{task}`{}", of_releases(releases))
+            }
+            Reason::Unreadable { releases, .. } => write!(f, "its parameters cannot be read by release {}", releases.join(", ")),
+            Reason::QueuePaused => f.write_str("its queue is paused"),
+            Reason::NoWorker => f.write_str("no worker that is up serves its queue"),
+            Reason::GroupPaused { group } => write!(f, "its group `{group}` is paused"),
+            Reason::GroupFull { group, cap: 0, .. } => write!(f, "its group `{group}` is closed: its cap is 0"),
+            Reason::GroupFull { group, cap, running, .. } => write!(f, "its group `{group}` is at its cap: {running} of {cap} run"),
+            Reason::OutOfOrder { group, .. } => write!(f, "its group `{group}` is ordered, and an earlier job has not ended"),
+            Reason::Suspect { jobs } => {
+                write!(f, "a process died while it ran: it waits for a worker that runs no other such job, behind {}", others(*jobs))
+            }
+            Reason::Behind { jobs: 0, groups: 0 } => f.write_str("it is next: the first worker with a free slot takes it"),
+            Reason::Behind { jobs, groups: 0 } => write!(f, "behind {}", others(*jobs)),
+            Reason::Behind { jobs, groups } => {
+                write!(f, "behind {} of its line, which takes turns with {}", others(*jobs), count(*groups, "other group"))
+            }
+            Reason::TakenBack { .. } => f.write_str("its worker is dead or out of reach: it is being taken back"),
+            Reason::Runs(running) if running.host.is_empty() => write!(f, "it runs, in worker {}", running.worker),
+            Reason::Runs(running) => write!(f, "it runs, on {} in process {}", running.host, running.pid),
+            Reason::Ended { state, .. } => write!(f, "it has ended: {state}"),
+        }
+    }
+}
+
+fn of_releases(releases: &[String]) -> String {
+    match releases {
+        [] => String::new(),
+        releases => format!(" (release {})", releases.join(", ")),
+    }
+}
+
+fn others(jobs: u64) -> String {
+    match jobs {
+        0 => "no other".to_owned(),
+        jobs => format!("at most {}", count(jobs, "other")),
+    }
+}
+
+fn count(n: u64, one: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
+}
+
+struct InUtc(SystemTime);
+
+impl Serialize for InUtc {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        utc(&Some(self.0), serializer)
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("reason", self.name())?;
+        map.serialize_entry("text", &self.to_string())?;
+        if let Some(until) = self.until() {
+            map.serialize_entry("until", &InUtc(until))?;
+        }
+        if !self.holders().is_empty() {
+            map.serialize_entry("holders", self.holders())?;
+        }
+        match self {
+            Reason::GroupPaused { group } | Reason::OutOfOrder { group, .. } => map.serialize_entry("group", group.as_str())?,
+            Reason::GroupFull { group, cap, running, .. } => {
+                map.serialize_entry("group", group.as_str())?;
+                map.serialize_entry("cap", cap)?;
+                map.serialize_entry("running", running)?;
+            }
+            Reason::Suspect { jobs } => map.serialize_entry("jobs", jobs)?,
+            Reason::Behind { jobs, groups } => {
+                map.serialize_entry("jobs", jobs)?;
+                map.serialize_entry("groups", groups)?;
+            }
+            _ => {}
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,210 @@
+//! Why a job does not run: made of where the job stands, and of the workers that there are.
+
+use std::{collections::BTreeMap, mem, time::Duration};
+
+use super::{Inspector, JobRecord, Reason, record::time};
+use crate::{
+    address::{JobAddress, JobId, check_name},
+    broker::{DynBroker, GroupLine, GroupOrder, JobState, Line, MAX_ITEMS, Standing, WorkerRecord},
+    error::{Error, Result},
+};
+
+impl Inspector {
+    /// Why a job does not run: its record, whose [`waiting`](JobRecord::waiting) has every reason that holds at the moment of asking, at least one. What is
+    /// said of workers may be a lease old, and numbers of jobs are upper bounds.
+    ///
+    /// ```
+    /// use queue_core::{Reason, prelude::*};
+    ///
+    /// #[task(queue = "mail")]
+    /// async fn send(to: String) {}
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let client = Client::connect("sqlite://:memory:").await?;
+    /// let job = send::job("ada@example.com".to_owned()).enqueue(&client).await?;
+    /// client.inspector().pause("mail").await?;
+    ///
+    /// let job = client.inspector().why(job.address()).await?;
+    /// assert_eq!(job.waiting, [Reason::QueuePaused, Reason::NoWorker]);
+    /// assert_eq!(job.waiting[0].to_string(), "its queue is paused");
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; those of the broker.
+    pub async fn why(&self, job: &JobAddress) -> Result<JobRecord> {
+        let found = self.why_many(&job.queue, std::slice::from_ref(&job.id)).await?.pop().flatten();
+        found.ok_or_else(|| Error::NoSuchJob(job.to_string()))
+    }
+
+    /// The same of many jobs of a queue, at most 500: one answer per id, in order; `None` if the broker does not have the job. Two calls of the broker, however many
+    /// there are.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar, and for too many ids; those of the broker.
+    pub async fn why_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+        check_name("queue", queue)?;
+        let (of, ids) = (queue.to_owned(), ids.to_vec());
+        let ask = move |broker: DynBroker| {
+            let (of, ids) = (of.clone(), ids.clone());
+            async move { broker.standing(&of, &ids).await }
+        };
+        let standings = self.ask(self.until(), ask).await?;
+        let waits = |standing: &Standing| !standing.job.state.is_final();
+        let workers = if standings.iter().flatten().any(waits) { self.workers_of(queue).await? } else { Vec::new() };
+        Ok(standings.into_iter().map(|standing| standing.map(|standing| why(queue, standing, &workers))).collect())
+    }
+}
+
+impl Inspector {
+    /// Says of these jobs of one queue why each waits that has not ended: [`JobRecord::waiting`]. Two calls of the broker for each 500.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
+    pub async fn say_why(&self, queue: &str, jobs: &mut [JobRecord]) -> Result<()> {
+        for jobs in jobs.chunks_mut(MAX_ITEMS) {
+            let mut waiting: Vec<&mut JobRecord> = jobs.iter_mut().filter(|job| !job.state.is_final()).collect();
+            let ids: Vec<JobId> = waiting.iter().map(|job| job.address.id.clone()).collect();
+            if !ids.is_empty() {
+                for (job, found) in waiting.iter_mut().zip(self.why_many(queue, &ids).await?) {
+                    job.waiting = found.map(|found| found.waiting).unwrap_or_default();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many jobs of a queue wait for what, by the [name](Reason::name) of the reason that has to end first. It is made of the depth of the queue, of
+    /// its workers and of its first 500 groups: jobs of further groups, and suspects, count as `behind`. All parked jobs count as
+    /// `no_worker_for_task`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
+    pub async fn waiting(&self, queue: &str) -> Result<BTreeMap<&'static str, u64>> {
+        let stats = self.stats(queue).await?;
+        let mut counts = BTreeMap::new();
+        let mut add = |reason, jobs| *counts.entry(reason).or_default() += jobs;
+        add("not_due", stats.count(JobState::Scheduled));
+        add("retry", stats.count(JobState::Retry));
+        add("key_held", stats.count(JobState::Held));
+        add("no_worker_for_task", stats.count(JobState::Parked));
+        let mut ready = stats.count(JobState::Ready);
+        if stats.paused {
+            add("queue_paused", mem::take(&mut ready));
+        } else if stats.workers == 0 {
+            add("no_worker", mem::take(&mut ready));
+        } else if ready > 0 {
+            let page = self.groups(queue, None, MAX_ITEMS).await?;
+            for group in &page.groups {
+                let rule = group.rule.over(page.others);
+                let reason = match rule {
+                    _ if rule.paused => "group_paused",
+                    _ if rule.order == Some(GroupOrder::Ordered) && group.held_by.is_some() => "out_of_order",
+                    _ if rule.cap.is_some_and(|cap| group.active >= u64::from(cap)) => "group_full",
+                    _ => continue,
+                };
+                let jobs = group.ready.min(ready);
+                ready -= jobs;
+                add(reason, jobs);
+            }
+        }
+        add("behind", ready);
+        counts.retain(|_, jobs| *jobs > 0);
+        Ok(counts)
+    }
+}
+
+fn why(queue: &str, standing: Standing, workers: &[WorkerRecord]) -> JobRecord {
+    let Standing { job, now_ms, paused, holder, lease_left_ms, line, .. } = standing;
+    let mut job = JobRecord::new(queue, job);
+    if let Some(running) = &mut job.running {
+        running.find(workers);
+    }
+    let until = job.due_at;
+    let mut reasons = Vec::new();
+    match job.state {
+        JobState::Scheduled => reasons.push(Reason::NotDue { until }),
+        JobState::Retry => reasons.push(Reason::Retry { until, failures: job.failures }),
+        JobState::Held => {
+            reasons.push(Reason::KeyHeld { holder, until: until.filter(|until| time(now_ms).is_none_or(|now| *until > now)) })
+        }
+        JobState::Parked => reasons.push(parked(&job, workers)),
+        JobState::Active => reasons.push(active(&job, lease_left_ms, now_ms)),
+        JobState::Ready => {
+            reasons.extend(paused.then_some(Reason::QueuePaused));
+            reasons.extend(without_worker(&job, workers));
+            if let Some(line) = line {
+                in_line(line, job.crashes > 0, &mut reasons);
+            }
+        }
+        state => reasons.push(Reason::Ended { state, at: job.ended_at }),
+    }
+    if matches!(job.state, JobState::Scheduled | JobState::Retry | JobState::Held | JobState::Parked) {
+        reasons.extend(paused.then_some(Reason::QueuePaused));
+    }
+    job.waiting = reasons;
+    job
+}
+
+fn is_up(worker: &WorkerRecord) -> bool {
+    worker.lease_left > Duration::ZERO
+}
+
+fn parked(job: &JobRecord, workers: &[WorkerRecord]) -> Reason {
+    if let Some(unreadable) = &job.unreadable {
+        return Reason::Unreadable { releases: unreadable.releases.clone(), until: unreadable.buried_at };
+    }
+    no_worker_for_task(job, workers)
+}
+
+/// What is missing for a job that is ready: any worker, or one that knows its task.
+fn without_worker(job: &JobRecord, workers: &[WorkerRecord]) -> Option<Reason> {
+    // A list that was cut, or a worker that says nothing of itself, may know it.
+    let knows = |worker: &WorkerRecord| {
+        job.task.as_ref().is_none_or(|task| worker.tasks.contains(task))
+            || worker.task_count != worker.tasks.len() as u64
+            || worker.task_count == 0
+    };
+    let mut up = workers.iter().filter(|worker| is_up(worker));
+    if up.clone().next().is_none() {
+        return Some(Reason::NoWorker);
+    }
+    (!up.any(knows)).then(|| no_worker_for_task(job, workers))
+}
+
+fn no_worker_for_task(job: &JobRecord, workers: &[WorkerRecord]) -> Reason {
+    let mut releases: Vec<String> = workers.iter().filter(|worker| is_up(worker)).map(|worker| worker.release.clone()).collect();
+    releases.retain(|release| !release.is_empty());
+    releases.sort();
+    releases.dedup();
+    Reason::NoWorkerForTask { task: job.task.clone(), releases }
+}
+
+fn active(job: &JobRecord, lease_left_ms: Option<i64>, now_ms: i64) -> Reason {
+    match (lease_left_ms, &job.running) {
+        (Some(left), Some(running)) if left > 0 => Reason::Runs(running.clone()),
+        (Some(left), _) if left <= 0 => Reason::TakenBack { since: time(now_ms + left) },
+        _ => Reason::TakenBack { since: None },
+    }
+}
+
+/// What keeps a ready job from being served, beside its queue and the workers.
+fn in_line(line: Line, suspect: bool, reasons: &mut Vec<Reason>) {
+    if let Some(group) = line.group {
+        let is_full = group.is_full();
+        let GroupLine { name, paused, cap, running, holders, held_by, .. } = group;
+        reasons.extend(paused.then(|| Reason::GroupPaused { group: name.clone() }));
+        // Who holds the line of an ordered group is why it is full, too.
+        if let Some(holder) = held_by {
+            reasons.push(Reason::OutOfOrder { group: name, holder });
+        } else if let (true, Some(cap)) = (is_full, cap) {
+            reasons.push(Reason::GroupFull { group: name, cap, running, holders });
+        }
+    }
+    if suspect {
+        reasons.push(Reason::Suspect { jobs: line.ahead });
+    } else if reasons.is_empty() || line.ahead + line.groups > 0 {
+        reasons.push(Reason::Behind { jobs: line.ahead, groups: line.groups });
+    }
+}

@@ -1,0 +1,73 @@
+-- Where jobs stand. ARGV: ids. Answers now, whether the queue is paused; then of each job false, or what `shown` gives and: of a held job who holds its key; of an
+-- active one how long the lease of its lane still stands, false if it is fenced; of a ready one how many jobs of its line go first, how many other groups
+-- take turns, and of its group the name, whether it is paused, its cap, how many of it run, some of these, and who holds its line.
+--- include script/prelude, script/clock, script/bits, doors/keys, people/shown
+
+-- How many places of a list lie before an id. Of a long list its ends alone are looked through.
+local function before_in(list, id)
+  local key, looked = LISTS[list], math.max(100, math.floor(C.places_looked_at / #ARGV))
+  local at = call('LPOS', key, id, 'MAXLEN', looked)
+  if at then
+    return at
+  end
+  local length = call('LLEN', key)
+  return call('LPOS', key, id, 'RANK', '-1', 'MAXLEN', looked) or length
+end
+
+local function plain_line(id)
+  if call('HEXISTS', K.crashes, id) == 1 then
+    return before_in(9, id)
+  end
+  local own = list_of(call('HGET', K.priority, id))
+  local before = before_in(own, id)
+  for list = 0, own - 1 do
+    before = before + call('LLEN', LISTS[list])
+  end
+  return before
+end
+
+local turns, plain = call('ZCARD', K.turns), 0
+for list = 0, 3 do
+  plain = plain + call('LLEN', LISTS[list])
+end
+
+local function group_line(id, stored)
+  local member, group = member_of(id, stored)
+  local rule, before, full = rule_of(group), 0, {}
+  if byte(member) == 255 then
+    before = call('ZLEXCOUNT', K.line, '[\255' .. group, '(' .. member)
+  else
+    before = call('ZLEXCOUNT', K.line, '[' .. group .. '!', '(' .. member)
+  end
+  local running = call('ZLEXCOUNT', K.holders, '[' .. group .. '\0', '(' .. group .. '\1')
+  if rule.cap and running >= rule.cap then
+    for at, slot in ipairs(call('ZRANGEBYLEX', K.holders, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', 0, C.holders_named)) do
+      full[at] = string.sub(slot, #group + 2)
+    end
+  end
+  local holder = holder_of_line(group)
+  local others = turns + (plain > 0 and 1 or 0) - (call('ZSCORE', K.turns, group) and 1 or 0)
+  return before, others, group, rule.paused and 1 or 0, rule.cap or '', running, full, holder and holder ~= id and holder or ''
+end
+
+local answers = { now, head[5] == '1' and 1 or 0 }
+for at, id in ipairs(ARGV) do
+  local job = shown(id)
+  local more = { job }
+  if job and job[1] == 'held' then
+    more[2] = holder_of(string.sub(job[13], 1, 16)) or ''
+  elseif job and job[1] == 'active' then
+    local lane = lane_of(job[8])
+    local deadline = lane and call('SISMEMBER', K.fenced, lane) == 0 and call('ZSCORE', K.leases, lane)
+    more[2] = deadline and whole(deadline) - now
+  elseif job and job[1] == 'ready' then
+    local stored = job[14] ~= '' and job[14]
+    if stored and member_of(id, stored) then
+      more = { job, group_line(id, stored) }
+    else
+      more[2], more[3] = plain_line(id), turns
+    end
+  end
+  answers[2 + at] = more
+end
+return answers

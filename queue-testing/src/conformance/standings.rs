@@ -1,0 +1,161 @@
+//! Where jobs stand: why each does not run, as far as the broker knows.
+
+use queue_core::{
+    GroupOrder, JobId,
+    broker::{Ending, HOLDERS_NAMED, JobState, Line, Priority, Standing},
+};
+
+use super::{
+    bed::{Bed, LONG, eventually, nack},
+    groups::{RULE, cap, group_rule, job, order, put},
+    unique,
+};
+
+async fn stands(bed: &Bed, id: &JobId) -> Standing {
+    let mut standings = bed.broker.standing(&bed.queue, std::slice::from_ref(id)).await.expect("one may ask where a job stands");
+    standings.pop().flatten().expect("the job is there")
+}
+
+async fn line(bed: &Bed, id: &JobId) -> Line {
+    stands(bed, id).await.line.expect("it is ready")
+}
+
+/// What waits for its time says until when, whether its queue is paused or not.
+pub async fn a_job_that_waits_says_for_what(bed: Bed) {
+    let later = bed.put_later(LONG).await;
+    let failed = bed.put(1).await.remove(0);
+    let mut lane = bed.lane().await;
+    let delivery = lane.claim_one().await;
+    lane.end(&delivery, nack(LONG)).await;
+    bed.broker.set_paused(&bed.queue, true).await.unwrap();
+    for (id, state) in [(later, JobState::Scheduled), (failed, JobState::Retry)] {
+        let standing = stands(&bed, &id).await;
+        assert_eq!((standing.job.state, standing.paused, standing.line), (state, true, None));
+        let left = standing.job.at_ms.expect("it has a time") - standing.now_ms;
+        assert!(left > 500_000 && left <= 601_000, "{left} ms");
+    }
+}
+
+/// The jobs of its own priority that came before it, and all of a higher one.
+pub async fn a_ready_job_says_how_many_go_first(bed: Bed) {
+    let ids = bed.put(5).await;
+    let high = bed.put_at(Priority::High).await;
+    let low = bed.put_at(Priority::Low).await;
+    for (id, ahead) in [(&ids[0], 1), (&ids[4], 5), (&high, 0), (&low, 6)] {
+        let mut expected = Line::default();
+        expected.ahead = ahead;
+        assert_eq!(line(&bed, id).await, expected);
+    }
+    let mut lane = bed.lane().await;
+    lane.claim(3).await;
+    assert_eq!(line(&bed, &ids[4]).await.ahead, 2);
+    // A list that is long is not looked through as a whole: what is said may be more than it is, and never less.
+    let many = bed.producer().await.next((0..400).map(|_| job("")).collect());
+    bed.broker.enqueue(&many).await.unwrap();
+    let ids: Vec<JobId> = many.jobs.iter().map(|job| job.id.clone()).collect();
+    for (place, standing) in bed.broker.standing(&bed.queue, &ids).await.unwrap().into_iter().enumerate() {
+        let ahead = standing.unwrap().line.unwrap().ahead;
+        assert!((3 + place as u64..=404).contains(&ahead), "{ahead} before the one at {place}");
+    }
+}
+
+/// Paused, at its cap and by whom, in order and behind whom; beside how many others it takes turns.
+pub async fn a_job_of_a_group_says_what_its_group_may(bed: Bed) {
+    let ids = put(&bed, "a", 4).await;
+    put(&bed, "b", 1).await;
+    bed.put(1).await;
+    let free = line(&bed, &ids[2]).await;
+    assert_eq!((free.ahead, free.groups), (2, 2), "another group, and the jobs without one");
+    let group = free.group.expect("it has a group");
+    assert_eq!((group.name.as_str(), group.paused, group.cap, group.running, group.held_by), ("a", false, None, 0, None));
+    cap(&bed, "a", 1).await;
+    let mut lane = bed.lane().await;
+    let claimed = lane.claim(3).await;
+    assert_eq!(claimed.len(), 3, "one of each");
+    let full = line(&bed, &ids[2]).await;
+    assert_eq!((full.ahead, full.groups), (1, 0));
+    let group = full.group.unwrap();
+    assert!(group.is_full());
+    assert_eq!((group.cap, group.running, &group.holders[..]), (Some(1), 1, &ids[..1]));
+    cap(&bed, "a", 0).await;
+    group_rule(&bed, "a", |rule| rule.paused = true).await;
+    assert!(line(&bed, &ids[2]).await.group.unwrap().paused);
+    group_rule(&bed, "a", |rule| (rule.paused, rule.cap) = (false, None)).await;
+    order(&bed, "a", GroupOrder::Ordered).await;
+    lane.ack(&claimed).await;
+    let first = lane.claim_one().await;
+    lane.end(&first, nack(LONG)).await;
+    let held = line(&bed, &ids[2]).await.group.unwrap();
+    assert_eq!((held.running, held.held_by), (0, Some(ids[1].clone())), "the one that failed holds the line");
+    // Not all that run are named.
+    put(&bed, "many", HOLDERS_NAMED + 3).await;
+    let last = put(&bed, "many", 1).await.remove(0);
+    lane.claim(HOLDERS_NAMED + 3).await;
+    cap(&bed, "many", 1).await;
+    let group = line(&bed, &last).await.group.unwrap();
+    assert_eq!((group.running, group.holders.len()), (HOLDERS_NAMED as u64 + 3, HOLDERS_NAMED));
+}
+
+/// Suspects are not among the others.
+pub async fn a_suspect_stands_in_a_line_of_its_own(bed: Bed) {
+    let suspects = bed.put(2).await;
+    let mut dying = bed.dying_lane().await;
+    dying.claim(2).await;
+    bed.reclaim(&[&dying], RULE).await;
+    let mut lane = bed.lane().await;
+    eventually("both are ready", async || {
+        let turn = lane.next();
+        lane.send(&turn).await;
+        (bed.depth(JobState::Ready).await == 2).then_some(())
+    })
+    .await;
+    let others = bed.put(3).await;
+    let order = bed.ids(JobState::Ready).await;
+    assert_eq!(order.len(), 5);
+    let suspects: Vec<&JobId> = order.iter().filter(|id| suspects.contains(id)).collect();
+    for (id, crashes, ahead) in [(&others[1], 0, 1), (suspects[0], 1, 0), (suspects[1], 1, 1)] {
+        let standing = stands(&bed, id).await;
+        assert_eq!((standing.job.crashes, standing.line.map(|line| line.ahead)), (crashes, Some(ahead)));
+    }
+}
+
+/// While its lease stands, when that is over, and while it is being taken back.
+pub async fn a_job_that_runs_says_whether_its_lease_stands(bed: Bed) {
+    let ids = bed.put(2).await;
+    let (mut lane, mut dying) = (bed.lane().await, bed.dying_lane().await);
+    lane.claim_one().await;
+    dying.claim_one().await;
+    let left = stands(&bed, &ids[0]).await.lease_left_ms.expect("its lane has a lease");
+    assert!(left > 500_000 && left <= 601_000, "{left} ms");
+    eventually("the lease is over", async || (stands(&bed, &ids[1]).await.lease_left_ms? <= 0).then_some(())).await;
+    bed.fence(&[&dying]).await;
+    let standing = stands(&bed, &ids[1]).await;
+    assert_eq!((standing.job.state, standing.lease_left_ms), (JobState::Active, None));
+}
+
+/// Of a job that is held, the job for whose end it waits.
+pub async fn a_job_says_who_holds_its_key(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let (holder, delivery) = unique::running(&bed, &mut lane, unique::BUFFER).await;
+    let next = unique::job("next", unique::BUFFER);
+    let id = next.id.clone();
+    bed.put_job(next).await;
+    let standing = stands(&bed, &id).await;
+    assert_eq!((standing.job.state, standing.holder), (JobState::Held, Some(holder)));
+    lane.end(&delivery, Ending::Cancel { reason: String::new() }).await;
+    assert_eq!(stands(&bed, &id).await.job.state, JobState::Ready);
+}
+
+/// One answer per id, in order, also of what is not there; and none of a queue that nobody knows.
+pub async fn many_are_asked_for_at_once(bed: Bed) {
+    let none = bed.broker.standing("nobody-knows", &[JobId::make(), JobId::make()]).await.unwrap();
+    assert!(none.len() == 2 && none.iter().all(Option::is_none));
+    let ids = bed.put(2).await;
+    let asked = [ids[1].clone(), JobId::make(), ids[0].clone()];
+    let found = bed.broker.standing(&bed.queue, &asked).await.unwrap();
+    let found: Vec<_> = found.into_iter().map(|standing| standing.map(|standing| standing.job.id)).collect();
+    assert_eq!(found, [Some(ids[1].clone()), None, Some(ids[0].clone())]);
+    assert!(bed.broker.standing(&bed.queue, &[]).await.unwrap().is_empty());
+    let too_many: Vec<JobId> = (0..=queue_core::broker::MAX_ITEMS).map(|_| JobId::make()).collect();
+    assert!(bed.broker.standing(&bed.queue, &too_many).await.is_err());
+}

@@ -1,0 +1,61 @@
+//! Where jobs stand.
+
+use queue_core::{
+    JobId,
+    broker::{GroupLine, HOLDERS_NAMED, JobState, Line, Standing},
+};
+
+use super::{Model, Place};
+
+impl Model {
+    /// One answer per id.
+    pub fn standing(&self, ids: &[JobId]) -> Vec<Option<Standing>> {
+        ids.iter().map(|id| self.stands(id)).collect()
+    }
+
+    fn stands(&self, id: &JobId) -> Option<Standing> {
+        let job = self.jobs.get(id)?;
+        let mut standing = Standing::new(job.record(id), self.now, self.paused);
+        match (job.place(), standing.job.state) {
+            (_, JobState::Held) => {
+                let key = job.unique.as_ref().map(|unique| unique.key);
+                standing.holder = key.and_then(|key| self.key_holder(&key)).map(|holder| holder.id);
+            }
+            (Place::Active { lane, .. }, _) => {
+                standing.lease_left_ms = self.lanes.get(lane).filter(|lane| !lane.fenced).map(|lane| lane.deadline - self.now);
+            }
+            (Place::Ready, _) => standing.line = Some(self.line_of(id)),
+            _ => {}
+        }
+        Some(standing)
+    }
+
+    fn line_of(&self, id: &JobId) -> Line {
+        let mut line = Line::default();
+        if let Some(group) = &self.jobs[id].group {
+            line.ahead = self.groups.ahead(group, id);
+            let plain = self.ready.priorities().iter().any(|jobs| !jobs.is_empty());
+            line.groups = self.groups.others_in_turn(Some(group)) + u64::from(plain);
+            line.group = Some(self.group_line(group, id));
+        } else {
+            let ahead = match self.ready.suspects().iter().position(|other| other == id) {
+                Some(place) => place,
+                None => self.ready.priorities().iter().flatten().position(|other| other == id).unwrap_or_default(),
+            };
+            (line.ahead, line.groups) = (ahead as u64, self.groups.others_in_turn(None));
+        }
+        line
+    }
+
+    fn group_line(&self, group: &queue_core::broker::GroupName, id: &JobId) -> GroupLine {
+        let rule = self.groups.effective(group);
+        let mut line = GroupLine::new(group.clone());
+        (line.paused, line.cap, line.running) = (rule.paused, rule.cap, self.running(group));
+        if line.is_full() {
+            let runs = |(_, job): &(&JobId, &super::Job)| job.group.as_ref() == Some(group) && matches!(job.place(), Place::Active { .. });
+            line.holders = self.jobs.iter().filter(runs).map(|(id, _)| id.clone()).take(HOLDERS_NAMED).collect();
+        }
+        line.held_by = self.groups.holder(group).filter(|holder| *holder != id).cloned();
+        line
+    }
+}

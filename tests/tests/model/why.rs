@@ -1,0 +1,69 @@
+//! Why jobs wait: what the broker says of where each job stands is what the model says, and what it says is what then happens.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use queue_core::{
+    JobId,
+    broker::{DynBroker, JobState, ProcessId, Register, Standing, Turn, WorkerInfo},
+};
+use queue_testing::model::{Model, Place};
+
+use super::compare::{Check, same};
+
+/// Most jobs of one turn.
+const ALL: usize = 500;
+
+/// The broker's answer is that of the model.
+pub(crate) async fn same_standings(model: &Model, broker: &DynBroker, queue: &str, ids: &[JobId]) -> Check {
+    let found = broker.standing(queue, ids).await.map_err(|error| error.to_string())?;
+    for ((id, known), found) in ids.iter().zip(model.standing(ids)).zip(found) {
+        let face = |standing: Standing| {
+            let ahead = standing.line.as_ref().map(|line| line.ahead);
+            let line = standing.line.map(|line| (line.groups, line.group));
+            let state = standing.job.state;
+            ((id.clone(), state, standing.paused, standing.holder, standing.lease_left_ms.map(|left| left > 0), line), ahead)
+        };
+        let (known, found) = (known.map(face), found.map(face));
+        let (ahead, most) = (known.as_ref().and_then(|(_, ahead)| *ahead), found.as_ref().and_then(|(_, ahead)| *ahead));
+        same("where a job stands", &known.map(|(face, _)| face), &found.map(|(face, _)| face))?;
+        // A broker counts the tombs of those that were cancelled, too.
+        if ahead > most {
+            return Err(format!("{id}: {ahead:?} jobs go first, and the broker says at most {most:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// A claim of all that there is takes the jobs that only wait for others, and no job that waits for something else.
+pub(crate) fn foresees(model: &Model, ids: &[JobId]) -> Check {
+    let standings: Vec<Standing> = model.standing(ids).into_iter().flatten().collect();
+    let taken = claimed(model.clone());
+    let is_due = |job: &queue_testing::model::Job| matches!(job.place(), Place::Scheduled(at) | Place::Retry(at) if *at <= model.now);
+    let others_come = model.jobs.values().any(is_due);
+    for standing in standings.iter().filter(|standing| standing.job.state == JobState::Ready) {
+        let (id, line) = (&standing.job.id, standing.line.as_ref().ok_or("a ready job stands in a line")?);
+        let closed = line.group.as_ref().is_some_and(|group| group.paused || group.is_full() || group.held_by.is_some());
+        let room = line.group.as_ref().and_then(|group| Some(u64::from(group.cap?).saturating_sub(group.running)));
+        let is_suspect = standing.job.crashes > 0;
+        let (may, must) = (!standing.paused && !closed, room.is_none_or(|room| line.ahead < room) && !is_suspect && !others_come);
+        match (may, must, taken.contains(id)) {
+            (false, _, true) => return Err(format!("{id} was said to be kept back, and is claimed: {standing:?}")),
+            (true, true, false) => {
+                return Err(format!("{id} was said to wait for those before it alone, and is not claimed: {standing:?}"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What a turn of a worker with all the room takes.
+fn claimed(mut model: Model) -> BTreeSet<JobId> {
+    let lease = Duration::from_secs(600);
+    let register = Register::lane("model", ProcessId::random(), lease).with_info(WorkerInfo::default());
+    let lane = model.register(&register, 1).name;
+    let mut turn = Turn::new("model", lane, 1, lease);
+    (turn.claim, turn.suspect) = (ALL, true);
+    let answer = model.turn(&turn, None).expect("its lane was just registered");
+    answer.deliveries.into_iter().map(|delivery| delivery.id).collect()
+}
