@@ -132,6 +132,10 @@ struct AboutUpgrades;
 struct AboutGroups;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/why.md")]
+struct AboutWhy;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/unique.md")]
 struct AboutUniqueJobs;
 

@@ -10,7 +10,7 @@ use crate::{
     broker::{GroupName, JobState},
 };
 
-/// Why a job does not run, or that it does. From [`Inspector::why`].
+/// Why a job does not run, or that it does. From [`Inspector::why`](crate::Inspector::why).
 ///
 /// [`Serialize`] gives an object with `reason` ([`name`](Reason::name)), `text`, `until` and `holders` where there are any.
 #[derive(Clone, Debug, PartialEq, Eq)]

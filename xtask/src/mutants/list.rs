@@ -674,6 +674,21 @@ mutants! {
         "keys: jobs of one part see each other when a key is held": "not holders[at] and not taken[key]\n" => "not holders[at]\n";
         "keys: nobody puts a job off for longer than it may wait": "due_at = math.min(due_at, math.min(first, now) + most)" => "due_at = due_at + 0";
     }
+    REDIS "queue-core/src/redis/people/standing.lua" {
+        "why: jobs of a higher priority go first": "for list = 0, own - 1 do" => "for list = 0, -1 do";
+        "why: a long list is counted from its end too": "'RANK', '-1', 'MAXLEN', looked) or length" => "'RANK', '-1', 'MAXLEN', looked) or 0";
+        "why: a lane that was fenced has no lease": "call('SISMEMBER', K.fenced, lane) == 0 and " => "";
+        "why: who holds the line is told": "holder and holder ~= id and holder or ''" => "''";
+        "why: who holds the slots is told": "if rule.cap and running >= rule.cap then" => "if false then";
+        "why: other groups are counted": "(call('ZSCORE', K.turns, group) and 1 or 0)" => "0";
+    }
+    SQLITE "queue-core/src/sqlite/people/standing.rs" {
+        "sqlite why: other groups are counted": "turns.saturating_sub(u64::from(in_turn))" => "turns";
+        "sqlite why: what was not counted is not left out": "before <= most" => "true";
+    }
+    SQLITE "queue-core/src/sqlite/doors/groups.rs" {
+        "sqlite why: who holds the line is told": "is_ordered(rule) && *front != id" => "false";
+    }
     KEYS "queue-core/src/redis/enqueue/mod.rs" {
         "keys: a lane that knows none keeps them out": "bits.with(Bit::Unique)" => "bits";
     }

@@ -41,7 +41,7 @@ pub(in crate::redis) async fn standing(broker: &RedisBroker, queue: &str, ids: &
             JobState::Ready => {
                 let mut line = Line { ahead: number(next(&mut values)?)?, groups: number(next(&mut values)?)?, group: None };
                 if let Some(name) = values.next() {
-                    line.group = group(bytes(name)?, &mut values)?;
+                    line.group = group(&bytes(name)?, &mut values)?;
                 }
                 standing.line = Some(line);
             }
@@ -52,8 +52,8 @@ pub(in crate::redis) async fn standing(broker: &RedisBroker, queue: &str, ids: &
     Ok(standings)
 }
 
-fn group(name: Vec<u8>, values: &mut impl Iterator<Item = Value>) -> Result<Option<GroupLine>> {
-    let Some(name) = GroupName::of_stored(&name) else { return Ok(None) };
+fn group(name: &[u8], values: &mut impl Iterator<Item = Value>) -> Result<Option<GroupLine>> {
+    let Some(name) = GroupName::of_stored(name) else { return Ok(None) };
     let mut line = GroupLine::new(name);
     line.paused = number::<i64>(next(values)?)? != 0;
     line.cap = words(next(values)?)?.parse().ok();
