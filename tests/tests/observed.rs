@@ -86,6 +86,7 @@ async fn every_verb_is_counted_by_its_name() {
     broker.workers(QUEUE).await.unwrap();
     broker.list(QUEUE, JobState::Ready, 0, 10).await.unwrap();
     broker.show(QUEUE, &id).await.unwrap();
+    broker.standing(QUEUE, std::slice::from_ref(&id)).await.unwrap();
     broker.watch(QUEUE, &id).await.unwrap();
     let key = UniqueKey::of("double", b"key");
     broker.key_holder(QUEUE, &key).await.unwrap();
