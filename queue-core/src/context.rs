@@ -1,5 +1,7 @@
 //! What a running job knows: its [`JobContext`], and the application's [`Data`].
 
+mod remarks;
+
 use std::{
     any::{Any, TypeId},
     collections::{BTreeMap, HashMap},
@@ -12,10 +14,11 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
+use self::remarks::Told;
 pub use crate::outcome::CancelCause;
-use crate::{address::JobId, client::Client};
+use crate::{address::JobId, broker::PartyName, client::Client};
 
 /// A value of the application's that is given to every job that asks for it: a pool, a client, settings.
 ///
@@ -88,6 +91,7 @@ struct Running {
     init: ContextInit,
     cancel: AtomicU8,
     cancelled: Notify,
+    told: Told,
 }
 
 /// What a worker fills a [`JobContext`] with.
@@ -108,6 +112,7 @@ pub struct ContextInit {
     pub deadline: Option<Instant>,
     pub environment: Arc<Environment>,
     pub scheduled_ms: Option<i64>,
+    pub lane: Option<PartyName>,
 }
 
 impl ContextInit {
@@ -127,6 +132,7 @@ impl ContextInit {
             deadline: None,
             environment,
             scheduled_ms: None,
+            lane: None,
         }
     }
 }
@@ -139,12 +145,19 @@ pub struct Environment {
     pub data: DataMap,
     /// The client of the worker's broker.
     pub client: Option<Client>,
+    /// Where jobs are named whose handlers have told something that is not stored yet.
+    pub told: Option<mpsc::UnboundedSender<JobContext>>,
 }
 
 impl Environment {
     /// Of these values and this client.
     pub fn new(data: DataMap, client: Option<Client>) -> Self {
-        Environment { data, client }
+        Environment { data, client, told: None }
+    }
+
+    /// The same, with what hears of jobs whose handlers have told something.
+    pub fn telling(&self, told: mpsc::UnboundedSender<JobContext>) -> Self {
+        Environment { told: Some(told), ..self.clone() }
     }
 }
 
@@ -169,7 +182,7 @@ impl LeaseClock {
 impl JobContext {
     /// A context, for workers and for calling a task function by hand.
     pub fn new(init: ContextInit) -> Self {
-        JobContext(Arc::new(Running { init, cancel: AtomicU8::new(0), cancelled: Notify::new() }))
+        JobContext(Arc::new(Running { init, cancel: AtomicU8::new(0), cancelled: Notify::new(), told: Told::default() }))
     }
 
     /// The job's id.

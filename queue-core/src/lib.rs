@@ -187,7 +187,7 @@ pub use queue_macros::task;
 #[doc(inline)]
 pub use self::broker::{
     Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName, GroupOrder,
-    GroupRule, Hold, JobState, KeyHolder, OnConflict, Priority, QueueStats, RuleOf, UniqueKey,
+    GroupRule, Hold, JobState, KeyHolder, LogLevel, OnConflict, Priority, QueueStats, RuleOf, UniqueKey,
     history::{History, HistoryRow, HistorySpan, RunCounts, Times},
 };
 #[doc(inline)]
@@ -195,7 +195,7 @@ pub use queue_calendar::{CatchUp, Overlap};
 
 pub use self::{
     address::{JobAddress, JobId},
-    client::{Client, EnqueueAllError, Handle, Job, JobResult, Pending, RawJob, Stored},
+    client::{Client, EnqueueAllError, Handle, Job, JobResult, Pending, ProgressWatch, RawJob, Stored},
     context::{Data, JobContext},
     draft::Draft,
     error::{Cause, Error, Result},
@@ -203,7 +203,8 @@ pub use self::{
     handler::{DataNeed, Handler},
     inject::Inject,
     inspector::{
-        AttemptError, Filter, GroupPage, Inspector, JobRecord, Page, Reason, Running, StoredGroup, UnreadableBy, Walk, WorkerRecord,
+        AttemptError, Filter, Follow, GroupPage, Inspector, JobLog, JobRecord, LogLine, Page, Progress, Reason, Running, StoredGroup,
+        UnreadableBy, Walk, WorkerRecord,
     },
     io::BoxFuture,
     key::UniqueDef,

@@ -40,9 +40,15 @@ async fn make_thumbnail(object: String, sizes: Vec<Size>) -> Result<(), Failure>
 }
 
 #[task(queue = "reports")]
-async fn monthly_report(customer: u64, month: String) {
-    let _ = (customer, month);
-    tokio::time::sleep(Duration::from_secs(3600)).await;
+async fn monthly_report(customer: u64, month: String, ctx: JobContext) {
+    ctx.log(format!("reads the orders of customer {customer} in {month}"));
+    for part in 0..3600_u32 {
+        ctx.progress(f64::from(part % 240) / 240.0, format!("page {} of 240", part % 240 + 1));
+        if part % 12 == 0 {
+            ctx.log(format!("{} orders so far", part * 7));
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 #[task(queue = "billing")]

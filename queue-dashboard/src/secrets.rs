@@ -62,6 +62,35 @@ impl Secrets {
         headers.iter().map(shown).collect()
     }
 
+    /// A text in which what stands behind the name of a secret is hidden: `password=…`, `"token": "…"`, `Authorization: Bearer …`.
+    pub(crate) fn text(&self, text: &str) -> String {
+        let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some(at) = rest.find(['=', ':']) {
+            let (before, behind) = rest.split_at(at + 1);
+            shown.push_str(before);
+            rest = behind;
+            let name = before[..at].trim_end_matches(['"', '\'', ' ']);
+            let word = name.rsplit(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | '.')).next().unwrap_or_default();
+            if !self.is_secret(word) {
+                continue;
+            }
+            let value = rest.trim_start();
+            let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
+            let length = match quote {
+                Some(quote) => value[1..].find(quote).map_or(value.len(), |end| end + 2),
+                // To the end of the clause: a secret may have spaces in it, as `Bearer …` has.
+                None => value.find([',', ';', '&', '}', '\n']).unwrap_or(value.len()),
+            };
+            if length > 0 {
+                shown.push_str(&rest[..rest.len() - value.len()]);
+                shown.push_str(HIDDEN);
+                rest = &value[length..];
+            }
+        }
+        shown.push_str(rest);
+        shown
+    }
+
     fn hide(&self, value: &mut Value, depth: usize) {
         match value {
             _ if depth > DEPTH => *value = Value::String("…".to_owned()),
@@ -97,6 +126,15 @@ mod tests {
             assert!(!shown.contains(secret), "{shown}");
         }
         assert!(shown.contains("Ada") && shown.contains("null") && shown.contains(HIDDEN), "{shown}");
+        let text = r#"signed in: user=ada, password=a1 b2; {"accessToken": "c3 \u00fc", "n": 1} … «birthDate: d4"#;
+        let shown = secrets.text(text);
+        for secret in ["a1", "b2", "c3", "d4"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        assert!(shown.contains("user=ada") && shown.contains("\"n\": 1"), "{shown}");
+        for plain in ["", "=", "at 12:30:05 all is well", "ü=1", "token=", "password"] {
+            assert_eq!(secrets.text(plain), plain);
+        }
         let headers = BTreeMap::from([("x-authorization".to_owned(), "e5".to_owned()), ("trace".to_owned(), "f6".to_owned())]);
         assert_eq!(secrets.headers(&headers), [("trace".to_owned(), "f6".to_owned()), ("x-authorization".to_owned(), HIDDEN.to_owned())]);
     }

@@ -4,10 +4,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Bed, Site, encode};
+use common::{Bed, Site, Stream, encode};
 use queue_core::{
-    Client, JobState, Schedule,
-    broker::{Ending, Finish, ProcessId, Register, Turn},
+    Client, JobState, LogLevel, Schedule,
+    broker::{Ending, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn},
     client::RawJob,
 };
 use queue_tests::server::{Kind, Server};
@@ -22,6 +22,7 @@ on_brokers! {
     all_jobs_of_a_state_are_changed_after_a_question
     a_release_that_cannot_read_jobs_is_named
     a_job_shows_its_errors_and_hides_its_secrets
+    progress_and_log_of_a_job_are_live_and_hide_secrets
     a_queue_is_paused_and_resumed
     a_job_says_why_it_does_not_run
     a_schedule_is_paused_run_and_backfilled
@@ -271,6 +272,51 @@ async fn a_job_shows_its_errors_and_hides_its_secrets(bed: Bed) {
     assert!(!page.contains("hunter2"), "{page}");
     let page = site.get("/jobs/mail/good").await.body;
     assert!(page.contains("sent to good@example.com") && page.contains(">done<"), "{page}");
+}
+
+async fn progress_and_log_of_a_job_are_live_and_hide_secrets(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let (site, broker) = (bed.site().await, bed.client.broker());
+    assert!(!site.get("/jobs/mail/one").await.body.contains("progress-title"), "nothing was told");
+    let lease = Duration::from_secs(60);
+    let lane = broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap().name;
+    let job = broker.turn(&Turn::new("mail", lane.clone(), 1, lease).claim(1)).await.unwrap().deliveries.remove(0);
+    let tell = async |seq: u64, fraction: f64, message: &str, line: &str| {
+        let value = queue_core::codec::encode(&std::collections::BTreeMap::from([("api_key", "hunter3"), ("at", "here")])).unwrap();
+        let mut told = JobRemarks::new(job.id.clone(), job.claim, 2);
+        told.progress = Some(ProgressNow::new(seq, Some(fraction), message, Some(value)));
+        (told.first, told.lines) = (seq - 1, vec![LineNow::new(LogLevel::Warn, line)]);
+        let mut request = Remarks::new("mail", lane.clone());
+        request.jobs.push(told);
+        assert_eq!(broker.remark(&request).await.unwrap(), [true]);
+    };
+    tell(1, 0.25, "<b>first</b> token=s1", "signed in, password=s2 <i>").await;
+    let page = site.get("/jobs/mail/one").await.body;
+    for text in [
+        r#"<progress max="1000" value="250""#,
+        "25 %",
+        "&#60;b&#62;first&#60;/b&#62; token=•",
+        "attempt 2",
+        "signed in, password=•",
+        ">warn<",
+    ] {
+        assert!(page.contains(text), "no `{text}`: {page}");
+    }
+    for secret in ["token=s1", "password=s2", "hunter3", " <i>"] {
+        assert!(!page.contains(secret), "{secret}: {page}");
+    }
+    let mut stream = Stream::open(&site, "/live/job?queue=mail&id=one").await;
+    let mut next = async |text: &str| {
+        loop {
+            let (name, data) = stream.event().await.expect("the stream goes on");
+            if name == "page" && data.contains(text) {
+                return;
+            }
+        }
+    };
+    next("25 %").await;
+    tell(2, 0.5, "second", "one more line").await;
+    next("one more line").await;
 }
 
 async fn a_queue_is_paused_and_resumed(bed: Bed) {

@@ -41,8 +41,9 @@ use queue_core::{
     broker::{
         Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability,
         DynBroker, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LAST,
-        MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage,
-        SetGroup, SetSchedule, Standing, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, ScheduleList,
+        SchedulePage, SetGroup, SetSchedule, Standing, StoredJob, StoredPage, StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer,
+        UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -67,6 +68,8 @@ struct Queue {
     tickers: Vec<Announcer>,
     /// The same for those who wait for the end of a job.
     watchers: Vec<(JobId, Announcer)>,
+    /// The same for those who want to know what is told of a job.
+    readers: Vec<(JobId, Announcer)>,
     registered: bool,
 }
 
@@ -122,6 +125,10 @@ impl MemoryBroker {
         for ended in queue.model.take_endings() {
             queue.watchers.retain(|(_, announcer)| announcer.is_heard());
             queue.watchers.iter().filter(|(id, _)| *id == ended).for_each(|(_, announcer)| announcer.announce(None));
+        }
+        for of in queue.model.take_remarked() {
+            queue.readers.retain(|(_, announcer)| announcer.is_heard());
+            queue.readers.iter().filter(|(id, _)| *id == of).for_each(|(_, announcer)| announcer.announce(None));
         }
         done
     }
@@ -283,6 +290,18 @@ impl Broker for MemoryBroker {
         hints
     }
 
+    async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>> {
+        bounded("jobs", remarks.jobs.len())?;
+        self.transition(&remarks.queue, |model| model.remark(remarks))
+    }
+
+    fn remark_hints(&self, queue: &str, id: &JobId) -> Hints {
+        let announcer = Announcer::new();
+        let hints = announcer.hints();
+        self.lock().entry(queue.to_owned()).or_default().readers.push((id.clone(), announcer));
+        hints
+    }
+
     fn __sealed(&self, _: sealed::Seal) {}
 }
 
@@ -328,6 +347,10 @@ impl Inspect for MemoryBroker {
         let mut standings = self.read(queue, |model| model.standing(ids));
         standings.resize(ids.len(), None);
         Ok(standings)
+    }
+
+    async fn remarks(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>> {
+        Ok(self.read(queue, |model| model.remarks(id, from)))
     }
 
     async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {

@@ -41,6 +41,7 @@ use crate::{
     pump::{Event, Pump},
     reclaimer::Reclaimer,
     run as runner,
+    scribe::{Desk, Scribe},
     shutdown::Stage,
     tallies::Tallies,
     ticker::Ticker,
@@ -98,6 +99,8 @@ pub(crate) struct Shared {
     /// What has happened to jobs and was not reported yet.
     pub(crate) tallies: Tallies,
     pub(crate) reports: tokio::sync::Mutex<Reports>,
+    /// What handlers have told of their jobs and is not stored yet.
+    pub(crate) scribe: Desk,
     /// How the broker was when it was last looked at.
     condition: Mutex<Condition>,
     pub(crate) outage: Arc<Outage>,
@@ -113,12 +116,14 @@ impl Shared {
     fn new(plan: &Plan, info: WorkerInfo, release: &str) -> Self {
         let (broker, registry) = (plan.client.broker().clone(), &plan.registry);
         let known = |name| registry.get(name).map(|handler| (name, Known { handler, name: handler.task.name.into() }));
+        let (scribe, told) = Desk::new();
+        let environment = Arc::new(plan.environment.telling(told));
         Shared {
             process: ProcessId::random(),
             info,
             release: release.into(),
             settings: plan.settings.clone(),
-            environment: plan.environment.clone(),
+            environment,
             middleware: plan.middleware.clone(),
             tasks: registry.names().filter_map(known).collect(),
             queues: plan.queues.iter().map(|queue| queue.name.as_str().into()).collect(),
@@ -134,6 +139,7 @@ impl Shared {
             restarts: Arc::default(),
             tallies: Tallies::new(plan.queues.iter().map(|queue| queue.name.as_str().into()).collect()),
             reports: tokio::sync::Mutex::default(),
+            scribe,
             condition: Mutex::default(),
             outage: Outage::new(broker.clone()),
             broker,
@@ -227,6 +233,10 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     duties.start({
         let shared = shared.clone();
         move || Historian::new(shared.clone())
+    });
+    duties.start({
+        let shared = shared.clone();
+        move || Scribe::new(shared.clone())
     });
     duties.start({
         let shared = shared.clone();

@@ -60,6 +60,8 @@
 // - `monitor` checks whether the broker is full, or its file is gone.
 // - `hints` tells the pump what the broker announces.
 // - `tallies` counts, and `historian` sends that to the history of the queues.
+// - `scribe` stores what handlers tell of their jobs.
+// - `job_log` is a layer of `tracing` for the logs of jobs; without its feature, it is `no_job_log`.
 // - `metrics` tells the facade of that name what happens, with the feature `metrics`; without it, it is `no_metrics`.
 // - `http` answers probes, and `health` says whether all this goes on. `letters` and `outage` see to it that a dead letter is one line of the
 //   log, and an outage two.
@@ -83,6 +85,8 @@ mod historian;
 mod http;
 mod identity;
 mod janitor;
+#[cfg_attr(not(feature = "job-log"), path = "no_job_log.rs")]
+mod job_log;
 mod lane;
 mod letters;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
@@ -93,6 +97,7 @@ mod patience;
 mod pump;
 mod reclaimer;
 mod run;
+mod scribe;
 mod shutdown;
 mod tallies;
 mod ticker;
@@ -102,6 +107,8 @@ mod worker;
 
 #[cfg(feature = "cli")]
 pub use self::cli::{operate, run};
+#[cfg(feature = "job-log")]
+pub use self::job_log::JobLogLayer;
 pub use self::{
     block_on::block_on,
     config::{FailedAttempt, QueueConfig},
@@ -138,6 +145,10 @@ struct AboutWhy;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/unique.md")]
 struct AboutUniqueJobs;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/results.md")]
+struct AboutResults;
 
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/schedules.md")]

@@ -78,6 +78,17 @@ pub(crate) const POLL_SHARE: Duration = Duration::from_millis(200);
 /// of a turn, 10 workers with 100 idle queues each cost 1.3 % of a core instead of 3.3 (decision 006).
 pub(crate) const POLLED_TOGETHER: Duration = Duration::from_millis(200);
 
+// What handlers tell of their jobs.
+
+/// Between two requests that store progress and logs of running jobs. More often is seen by nobody, and costs the server.
+pub(crate) const REMARKED: Duration = Duration::from_millis(250);
+
+/// The ending of a job waits for so long, at most, for what its handler has told last. Longer would hold up jobs for what none depends on.
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A request that stores progress and logs is given up for now after so long: those of other queues go to other servers.
+pub(crate) const REMARK_PATIENCE: Duration = Duration::from_millis(500);
+
 // Tries.
 
 /// The first pause before a request without an answer is sent again; it doubles with each. A server that restarts is met again soon.

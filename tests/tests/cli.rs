@@ -636,3 +636,36 @@ fn a_unique_key_is_shown_looked_for_and_released() {
     assert!(cancelled.contains("2 ready jobs cancelled"), "{cancelled}");
     assert!(place.ok(&["status"]).contains("held"));
 }
+
+#[test]
+fn a_log_is_printed_and_followed_and_progress_is_shown() {
+    let place = Place::new();
+    let job = place.ok(&["enqueue", "greet", "--args", r#"{"name":"Ada"}"#]);
+    let ended = place.run(&["jobs", "logs", &job]);
+    assert_eq!((ended.code, &*ended.stdout), (0, ""), "{}", ended.stderr);
+    assert!(ended.stderr.contains("its handler has logged nothing"), "{}", ended.stderr);
+    // Who follows is there before the worker is, and ends with the job.
+    let follows =
+        |json: &[&str]| place.command(&[&["jobs", "logs", &job, "--follow"], json].concat()).stdout(Stdio::piped()).spawn().unwrap();
+    let followers = [follows(&[]), follows(&["--json"])];
+    let work = ["work", "--job-log", "info"];
+    let worker = Working(place.command(&work).env("SHOP_NAME", "Bob").stderr(Stdio::null()).spawn().unwrap());
+    let [text, json] = followers.map(|follower| Ended::of(&follower.wait_with_output().unwrap()));
+    assert_eq!((text.code, json.code), (0, 0));
+    assert_eq!(worker.stop(), 0);
+    for line in ["info  looks for Ada", "info  found shop=Bob", "50 % greeting Ada"] {
+        assert!(text.stdout.contains(line), "no `{line}`: {}", text.stdout);
+    }
+    let news: Vec<Value> = json.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(news.last().unwrap()["progress"]["message"], "greeting Ada");
+    assert_eq!(news[0]["lines"][0]["text"], "looks for Ada");
+    let printed = place.ok(&["jobs", "logs", &job]);
+    assert!(printed.contains("looks for Ada") && !printed.contains('%'), "{printed}");
+    let log = place.json(&["jobs", "logs", &job, "--json"]);
+    assert_eq!((log["lines"][0]["level"].as_str(), log["next"].as_u64(), log["dropped"].as_u64()), (Some("info"), Some(2), Some(0)));
+    let shown = place.ok(&["jobs", "show", &job]);
+    assert!(shown.contains("progress  50 % greeting Ada, ") && shown.contains("(attempt 1)"), "{shown}");
+    assert_eq!(place.json(&["jobs", "show", &job, "--json"])["progress"]["fraction"], 0.5);
+    assert_eq!(place.run(&["jobs", "logs", "greetings/none"]).code, 3);
+    assert_eq!(place.run(&["jobs", "logs", "greetings/none", "--follow"]).code, 3);
+}

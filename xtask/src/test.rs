@@ -57,7 +57,10 @@ enum Outcome {
 const FEATURES: [(&str, &[&str]); 3] = [
     ("queue-core", &["", "sqlite", "redis", "sentinel", "cluster", "tls", "otel"]),
     ("queue-dashboard", &[""]),
-    ("queue-worker", &["", "cli", "dashboard", "sqlite", "redis", "sentinel", "cluster", "tls", "metrics", "prometheus", "otel"]),
+    (
+        "queue-worker",
+        &["", "cli", "job-log", "dashboard", "sqlite", "redis", "sentinel", "cluster", "tls", "metrics", "prometheus", "otel"],
+    ),
 ];
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {

@@ -15,8 +15,8 @@ use queue_core::{
     BoxFuture, Error, JobId, Result,
     broker::{
         Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, DueSchedules, Enqueue, Enqueued, Extend,
-        Extended, Hints, Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, ScheduleAnswer, SetSchedule, StoredJob,
-        SweepLimits, Swept, Turn, TurnAnswer, history::Report,
+        Extended, Hints, Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, SetSchedule,
+        StoredJob, SweepLimits, Swept, Turn, TurnAnswer, history::Report,
     },
     delegate_broker, delegate_inspect,
 };
@@ -229,6 +229,15 @@ impl Broker for Link {
     async fn watch(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
         let (broker, queue, id) = (self.broker.clone(), queue.to_owned(), id.clone());
         self.call(async move { broker.watch(&queue, &id).await }).await
+    }
+
+    async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>> {
+        let (broker, remarks) = (self.broker.clone(), remarks.clone());
+        self.call(async move { broker.remark(&remarks).await }).await
+    }
+
+    fn remark_hints(&self, queue: &str, id: &JobId) -> Hints {
+        if self.weather.below(2) == 0 { Hints::silent() } else { self.broker.remark_hints(queue, id) }
     }
 
     fn ending_hints(&self, queue: &str, id: &JobId) -> Hints {

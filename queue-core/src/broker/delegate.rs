@@ -81,6 +81,8 @@ macro_rules! delegate_broker {
             fn tick_hints['a](queue: &'a str) -> $crate::broker::Hints;
             async watch['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
             fn ending_hints['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::broker::Hints;
+            async remark['a](remarks: &'a $crate::broker::Remarks) -> $crate::Result<Vec<bool>>;
+            fn remark_hints['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::broker::Hints;
             fn __sealed[](seal: $crate::broker::sealed::Seal) -> ();
         }
     };
@@ -100,6 +102,7 @@ macro_rules! delegate_inspect {
             async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::StoredPage>;
             async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
             async standing['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<Option<$crate::broker::Standing>>>;
+            async remarks['a, 'b](queue: &'a str, id: &'b $crate::JobId, from: u64) -> $crate::Result<Option<$crate::broker::StoredRemarks>>;
             async schedules['a, 'b](queue: &'a str, which: &'b $crate::broker::ScheduleList) -> $crate::Result<$crate::broker::SchedulePage>;
             async change['a, 'b, 'c](queue: &'a str, change: $crate::broker::Change, reason: Option<&'b str>, ids: &'c [$crate::JobId])
                 -> $crate::Result<Vec<$crate::broker::Changed>>;
@@ -172,6 +175,8 @@ macro_rules! __delegate_listed {
     ($how:ident tick_hints [tick_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident watch [watch $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident ending_hints [ending_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident remark [remark $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident remark_hints [remark_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident queues [queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident workers [workers $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
@@ -180,6 +185,7 @@ macro_rules! __delegate_listed {
     ($how:ident list [list $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident show [show $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident standing [standing $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident remarks [remarks $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident schedules [schedules $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident change [change $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident key_holder [key_holder $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

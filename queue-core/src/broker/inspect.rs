@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     Audit, BuryReason, Change, Changed, Damage, GroupList, GroupName, GroupPage, GroupSet, KeyHolder, Priority, QueueStats, ScheduleList,
-    SchedulePage, SetGroup, Standing, UniqueKey, WorkerRecord, failed_releases,
+    SchedulePage, SetGroup, Standing, StoredRemarks, UniqueKey, WorkerRecord, failed_releases,
     history::{History, HistorySpan},
     stored_release,
 };
@@ -269,6 +269,9 @@ pub trait Inspect: Send + Sync {
     /// Where jobs stand, in one transition: one answer per id, in order; `None` if the broker does not have the job. At most
     /// [`MAX_ITEMS`](super::MAX_ITEMS). Numbers of jobs that go first are exact among a hundred, and may be larger than the truth beyond.
     async fn standing(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>>;
+    /// What the handlers of a job have [told](super::Broker::remark): its progress, and the lines of its log from this number on, 0 for all that
+    /// are kept. `None` if the broker does not have the job.
+    async fn remarks(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>>;
 
     /// Schedules of a queue, with their definitions and states.
     async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage>;

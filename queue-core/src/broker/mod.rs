@@ -37,6 +37,7 @@ pub mod history;
 mod inspect;
 mod lease;
 mod party;
+mod remark;
 mod schedule;
 mod standing;
 mod stats;
@@ -51,8 +52,8 @@ use async_trait::async_trait;
 pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
-    audit::*, change::*, condition::*, durability::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, party::*, schedule::*,
-    standing::*, stats::*, sweep::*, turn::*, worker::*,
+    audit::*, change::*, condition::*, durability::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, party::*, remark::*,
+    schedule::*, standing::*, stats::*, sweep::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{group::*, priority::Priority, unique::*};
@@ -202,6 +203,20 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Announcements that this job has ended, if somebody [watches](Self::watch) it, or may have. A hint may be lost or wrong.
     fn ending_hints(&self, queue: &str, id: &JobId) -> Hints;
+
+    /// Stores what the handlers of a lane's jobs have told: progress, and lines of their logs. One answer per job, in order: whether it was
+    /// stored. If its tag no longer stands it is not, and nothing is changed. Everything is numbered within its delivery, so that a request that
+    /// comes again changes nothing, and one that comes late puts no progress back. It renews no lease.
+    ///
+    /// If somebody [watches](Self::watch) the job, the change is [announced](Self::remark_hints). No handler waits for it, and no job depends on it.
+    ///
+    /// # Errors
+    /// `Forgotten` if the lane has no entry; `BrokerFull`, and then nothing was stored; `FeatureUnknown` while a worker of an older release
+    /// serves the queue.
+    async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>>;
+
+    /// Announcements that the handler of this job has told something, if somebody [watches](Self::watch) the job. A hint may be lost or wrong.
+    fn remark_hints(&self, queue: &str, id: &JobId) -> Hints;
 
     #[doc(hidden)]
     fn __sealed(&self, _: sealed::Seal);

@@ -120,6 +120,10 @@ impl<T> Handle<T> {
         Handle { client, address, stored, confirmed, kept, task: PhantomData }
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// The job's address: `queue/id`.
     pub fn address(&self) -> &JobAddress {
         &self.address

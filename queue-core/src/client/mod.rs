@@ -6,6 +6,7 @@ mod handle;
 mod job;
 mod pending;
 mod producer;
+mod progress;
 mod sender;
 mod unique;
 mod unserved;
@@ -22,6 +23,7 @@ pub use self::{
     bulk::EnqueueAllError,
     handle::{Handle, JobResult, Stored},
     job::{Job, RawJob},
+    progress::ProgressWatch,
 };
 use tracing::{Instrument, Span};
 

@@ -8,10 +8,10 @@ use std::{
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{AttemptError, JobRecord, Reason, Running, UnreadableBy};
+use super::{AttemptError, JobLog, JobRecord, LogLine, Progress, Reason, Running, UnreadableBy};
 use crate::{
     address::JobAddress,
-    broker::{BuryReason, GroupName, JobState, Priority, ProcessId, WorkerRecord},
+    broker::{BuryReason, GroupName, JobState, LogLevel, Priority, ProcessId, WorkerRecord},
     error::Error,
 };
 
@@ -48,6 +48,7 @@ struct Json<'a> {
     payload: Option<Value>,
     unreadable: Option<&'a UnreadableBy>,
     waiting: &'a [Reason],
+    progress: Option<&'a Progress>,
     undecodable: Option<String>,
     bytes: Option<String>,
     result: Option<Value>,
@@ -87,6 +88,7 @@ impl Serialize for JobRecord {
             bytes: undecodable.is_some().then(|| self.stored().iter().map(|byte| format!("{byte:02x}")).collect()),
             unreadable: self.unreadable.as_ref(),
             waiting: &self.waiting,
+            progress: self.progress.as_ref(),
             undecodable,
             result: result.unwrap_or_else(|problem| Some(Value::String(format!("(unreadable: {problem})")))),
         }
@@ -103,6 +105,50 @@ impl Serialize for AttemptError {
             message: &'a str,
         }
         Json { at: self.at, message: &self.message }.serialize(serializer)
+    }
+}
+
+impl Serialize for Progress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            #[serde(serialize_with = "utc")]
+            at: Option<SystemTime>,
+            attempt: u32,
+            fraction: Option<f64>,
+            message: &'a str,
+            value: Option<Value>,
+        }
+        let value = self.value_json().map_err(problem).and_then(|json| json.as_deref().map(value).transpose());
+        let value = value.unwrap_or_else(|problem| Some(Value::String(format!("(unreadable: {problem})"))));
+        Json { at: Some(self.at), attempt: self.attempt, fraction: self.fraction, message: &self.message, value }.serialize(serializer)
+    }
+}
+
+impl Serialize for LogLine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            #[serde(serialize_with = "utc")]
+            at: Option<SystemTime>,
+            attempt: u32,
+            level: LogLevel,
+            text: &'a str,
+        }
+        Json { at: Some(self.at), attempt: self.attempt, level: self.level, text: &self.text }.serialize(serializer)
+    }
+}
+
+impl Serialize for JobLog {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            progress: Option<&'a Progress>,
+            lines: &'a [LogLine],
+            next: u64,
+            dropped: u64,
+        }
+        Json { progress: self.progress.as_ref(), lines: &self.lines, next: self.next, dropped: self.dropped }.serialize(serializer)
     }
 }
 
@@ -262,7 +308,7 @@ mod tests {
                 "enqueued_at": "2023-11-14T22:13:20.000Z", "due_at": null, "ended_at": "2023-11-14T22:15:00.000Z",
                 "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "max_attempts": 3,
                 "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "size": size, "tag": null, "running": null,
-                "reason": "failed",
+                "reason": "failed", "progress": null,
                 "note": null, "unique_key": null, "unique": null, "group": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
                 "payload": {"order_id": 17, "note": "pay"}, "unreadable": null, "undecodable": null, "bytes": null, "result": null,
             })

@@ -7,6 +7,7 @@ mod groups;
 mod json;
 mod reason;
 mod record;
+mod remarks;
 mod walk;
 mod why;
 mod workers;
@@ -16,6 +17,7 @@ pub use self::{
     filter::Filter,
     reason::Reason,
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
+    remarks::{Follow, JobLog, LogLine, Progress},
     walk::Walk,
 };
 pub use crate::broker::{GroupPage, StoredGroup, WorkerRecord};
@@ -155,7 +157,7 @@ impl Inspector {
         Ok(page)
     }
 
-    /// Everything about one job.
+    /// Everything about one job but its [log](Self::log).
     ///
     /// # Errors
     /// [`Error::NoSuchJob`].
@@ -165,6 +167,7 @@ impl Inspector {
         if let Some(running) = &mut record.running {
             running.find(&self.workers_of(&job.queue).await?);
         }
+        record.progress = self.progress(job).await?;
         Ok(record)
     }
 

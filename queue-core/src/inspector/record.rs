@@ -7,7 +7,7 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-use super::Reason;
+use super::{Progress, Reason};
 use crate::{
     address::JobAddress,
     broker::{BuryReason, Failure, GroupName, JobState, Priority, ProcessId, StoredJob, StoredPage, UniqueKey, Unreadable, WorkerRecord},
@@ -101,6 +101,8 @@ pub struct JobRecord {
     /// Why it does not run, where that was asked for: by [`Inspector::why`](crate::Inspector::why), and by a [`Walk`](crate::Walk) that
     /// [says why](crate::Walk::saying_why). The first reason is the one that has to end first.
     pub waiting: Vec<Reason>,
+    /// How far it is, if its handler has [told](crate::JobContext::progress). A list does not have it.
+    pub progress: Option<Progress>,
     /// Why its stored form cannot be decoded.
     pub undecodable: Option<String>,
     stored: Vec<u8>,
@@ -148,6 +150,7 @@ impl JobRecord {
             group: job.group,
             errors: job.failures.into_iter().map(AttemptError::new).collect(),
             waiting: Vec::new(),
+            progress: None,
             undecodable: None,
             stored: job.envelope,
             result: job.result,

@@ -46,11 +46,14 @@
 //! | `ticked` | hash | id of a schedule's job that has not ended → run and schedule |
 //! | `backfilled` | sorted set | ids that a backfill or a person made, by time |
 //! | `watched` | sorted set | ids of jobs for whose end somebody waits, by the time at which that is over |
+//! | `progress`, `logs` | hash | id → what its handlers have told |
 //! | `hint` | channel | announcements |
 //!
 //! Beside them there is one set for all queues, `queues`, with their names.
 
-use std::borrow::Cow;
+mod names;
+
+pub(in crate::redis) use self::names::{Keys, tag_of};
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +114,8 @@ pub(in crate::redis) enum Kind {
     Ticked,
     Backfilled,
     Watched,
+    Progress,
+    Logs,
     Hint,
 }
 
@@ -175,6 +180,8 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Ticked,
     Kind::Backfilled,
     Kind::Watched,
+    Kind::Progress,
+    Kind::Logs,
 ];
 
 impl Kind {
@@ -237,6 +244,8 @@ impl Kind {
             Kind::Ticked => "ticked",
             Kind::Backfilled => "backfilled",
             Kind::Watched => "watched",
+            Kind::Progress => "progress",
+            Kind::Logs => "logs",
             Kind::Hint => "hint",
         }
     }
@@ -306,7 +315,9 @@ impl Kind {
             | Kind::Reporters
             | Kind::Schedules
             | Kind::States
-            | Kind::Ticked => "hash",
+            | Kind::Ticked
+            | Kind::Progress
+            | Kind::Logs => "hash",
         }
     }
 
@@ -323,74 +334,6 @@ impl Kind {
 
 /// The lists of `ready`, in the order in which they are served.
 pub(in crate::redis) const READY: [Kind; 5] = [Kind::Suspect, Kind::Ready0, Kind::Ready1, Kind::Ready2, Kind::Ready3];
-
-/// A namespace of keys.
-#[derive(Clone, Debug)]
-pub(in crate::redis) struct Keys {
-    namespace: String,
-}
-
-impl Keys {
-    pub(in crate::redis) fn new(namespace: &str) -> Self {
-        Keys { namespace: namespace.to_owned() }
-    }
-
-    /// The key of a queue.
-    pub(in crate::redis) fn of(&self, queue: &str, kind: Kind) -> String {
-        let mut key = String::new();
-        self.write(&mut key, queue, kind);
-        key
-    }
-
-    /// The same, in place of what a text holds.
-    pub(in crate::redis) fn write(&self, key: &mut String, queue: &str, kind: Kind) {
-        key.clear();
-        for part in [&self.namespace, ":{", tag_of(queue), "}"] {
-            key.push_str(part);
-        }
-        if let Some((own, _)) = queue.split_once(TAGGED) {
-            key.extend([TAGGED]);
-            key.push_str(own);
-        }
-        key.push(':');
-        key.push_str(kind.suffix());
-    }
-
-    /// A command on one key of a queue.
-    pub(in crate::redis) fn on(&self, verb: &str, queue: &str, kind: Kind) -> redis::Cmd {
-        let mut command = redis::cmd(verb);
-        command.arg(self.of(queue, kind));
-        command
-    }
-
-    /// The set of all queues.
-    pub(in crate::redis) fn queues(&self) -> String {
-        format!("{}:queues", self.namespace)
-    }
-
-    /// A name beside that set, in the same slot of a cluster: the hash tag is the whole name of the set.
-    pub(in crate::redis) fn beside_queues(&self, end: &str) -> String {
-        format!("{}:aside:{{{}}}:{end}", self.namespace, self.queues())
-    }
-
-    /// The queue of a channel of ours.
-    pub(in crate::redis) fn queue_of_channel<'a>(&self, channel: &'a str) -> Option<Cow<'a, str>> {
-        let (tag, rest) = channel.strip_prefix(&self.namespace)?.strip_prefix(":{")?.strip_suffix(":hint")?.split_once('}')?;
-        match rest.strip_prefix(TAGGED) {
-            None if rest.is_empty() => Some(tag.into()),
-            None => None,
-            Some(own) => Some(format!("{own}{TAGGED}{tag}").into()),
-        }
-    }
-}
-
-/// Stands between the own name of a queue and the tag that it shares with others.
-const TAGGED: char = '@';
-
-/// The hash tag of a queue, which decides its slot.
-pub(in crate::redis) fn tag_of(queue: &str) -> &str {
-    queue.split_once(TAGGED).map_or(queue, |(_, tag)| tag)
-}
 
 #[cfg(test)]
 mod tests;

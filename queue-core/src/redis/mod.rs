@@ -16,6 +16,7 @@ mod history;
 mod keys;
 mod lease;
 mod people;
+mod remark;
 mod schedule;
 mod script;
 mod turn;
@@ -44,8 +45,8 @@ use crate::{
     broker::{
         Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability, Enqueue,
         Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane,
-        OverdueLanes, QueueStats, Reclaimed, Register, Registered, ScheduleAnswer, ScheduleList, SchedulePage, SetGroup, SetSchedule,
-        Standing, StoredJob, StoredPage, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, ScheduleList, SchedulePage, SetGroup,
+        SetSchedule, Standing, StoredJob, StoredPage, StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report},
         sealed,
     },
@@ -238,6 +239,14 @@ impl Broker for RedisBroker {
         self.announcements.endings_of(queue, id)
     }
 
+    async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>> {
+        remark::remark(self, remarks).await
+    }
+
+    fn remark_hints(&self, queue: &str, id: &JobId) -> Hints {
+        self.announcements.remarks_of(queue, id)
+    }
+
     fn __sealed(&self, _: sealed::Seal) {}
 }
 
@@ -269,6 +278,10 @@ impl Inspect for RedisBroker {
 
     async fn standing(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>> {
         people::standing(self, queue, ids).await
+    }
+
+    async fn remarks(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>> {
+        remark::remarks(self, queue, id, from).await
     }
 
     async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {

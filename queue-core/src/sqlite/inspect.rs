@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 
-use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups, history, people, schedule};
+use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups, history, people, remark, schedule};
 use crate::{
     address::{JobId, check_name},
     broker::{
         Audit, Change, Changed, Damage, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder, MAX_ITEMS, QueueStats, ScheduleList,
-        SchedulePage, SetGroup, Standing, StoredJob, StoredPage, UniqueKey, WorkerRecord,
+        SchedulePage, SetGroup, Standing, StoredJob, StoredPage, StoredRemarks, UniqueKey, WorkerRecord,
         history::{History, HistorySpan},
     },
     error::Result,
@@ -49,6 +49,11 @@ impl Inspect for SqliteBroker {
         bounded("ids", ids.len())?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
         self.reader().call(Commit::Soon, move |tx| people::standing(tx, &queue, &ids)).await
+    }
+
+    async fn remarks(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>> {
+        let (queue, id) = (queue.to_owned(), id.clone());
+        self.reader().call(Commit::Soon, move |tx| remark::remarks(tx, &queue, &id, from)).await
     }
 
     async fn schedules(&self, queue: &str, which: &ScheduleList) -> Result<SchedulePage> {

@@ -16,6 +16,7 @@ mod history;
 mod inspect;
 mod lease;
 mod people;
+mod remark;
 mod schedule;
 mod turn;
 
@@ -34,7 +35,7 @@ use self::connection::{
     doorbell::{self, Bell, Listeners},
     file::{Access, Lost},
     operation::Commit,
-    tx::{ending_of, ticks_of},
+    tx::{ending_of, remarks_of, ticks_of},
     url,
     writer::Writer,
 };
@@ -43,8 +44,8 @@ use crate::{
     alarm::Alarm,
     broker::{
         Broker, BrokerInfo, Condition, Confirm, Confirmed, CrashRule, DueSchedules, Durability, Enqueue, Enqueued, Extend, Extended, Hints,
-        MAX_ITEMS, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, ScheduleAnswer, SetSchedule, StoredJob, SweepLimits, Swept,
-        Trouble, Turn, TurnAnswer, history::Report, sealed,
+        MAX_ITEMS, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, SetSchedule, StoredJob,
+        SweepLimits, Swept, Trouble, Turn, TurnAnswer, history::Report, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -324,6 +325,16 @@ impl Broker for SqliteBroker {
 
     fn ending_hints(&self, queue: &str, id: &JobId) -> Hints {
         self.listeners.of(&ending_of(queue, id))
+    }
+
+    async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>> {
+        bounded("jobs", remarks.jobs.len())?;
+        let remarks = remarks.clone();
+        self.writer().call(Commit::Extra(remarks.bytes()), move |tx| remark::remark(tx, &remarks)).await
+    }
+
+    fn remark_hints(&self, queue: &str, id: &JobId) -> Hints {
+        self.listeners.of(&remarks_of(queue, id))
     }
 
     fn __sealed(&self, _: sealed::Seal) {}

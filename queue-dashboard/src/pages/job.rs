@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{JobAddress, JobRecord, JobState, Reason, UnreadableBy, WorkerRecord, broker::bytes};
+use queue_core::{JobAddress, JobLog, JobRecord, JobState, LogLine, Progress, Reason, UnreadableBy, WorkerRecord, broker::bytes};
 
 use super::{
     Content, Stale,
@@ -22,6 +22,7 @@ use crate::{
     params::{Params, query},
     problem::Problem,
     problems::name,
+    secrets::Secrets,
     shared::Shared,
     snapshot::Snapshot,
 };
@@ -31,6 +32,9 @@ const JSON_MAX: usize = 64 * 1024;
 
 /// Most bytes of a job that cannot be decoded that are shown.
 const BYTES_MAX: usize = 2 * 1024;
+
+/// Most lines of a log that are shown: the last.
+const LINES_MAX: usize = 200;
 
 #[derive(Template)]
 #[template(path = "job.html")]
@@ -51,6 +55,28 @@ struct Page<'a> {
     payload: Result<String, String>,
     bytes: Option<String>,
     result: Option<String>,
+    progress: Option<Bar>,
+    log: Vec<Line>,
+    dropped: u64,
+}
+
+/// How far a job is.
+struct Bar {
+    /// Of a thousand; nothing if the handler told no number.
+    of_1000: Option<u32>,
+    percent: String,
+    message: String,
+    value: Option<String>,
+    when: Moment,
+    attempt: u32,
+}
+
+/// A line of the log.
+struct Line {
+    when: Moment,
+    level: &'static str,
+    attempt: u32,
+    text: String,
 }
 
 /// A reason why it does not run.
@@ -99,6 +125,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
     let address: JobAddress = format!("{queue}/{id}").parse()?;
     let mut job = shared.inspector.show(&address).await?;
     shared.inspector.say_why(queue, std::slice::from_mut(&mut job)).await?;
+    let log = shared.inspector.log(&address, 0).await?;
     let look = shared.look().await;
     let now = SystemTime::now();
     let secrets = &shared.settings.secrets;
@@ -125,10 +152,37 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
         bytes: payload.is_err().then(|| hex(job.stored())),
         payload,
         result,
+        progress: log.progress.as_ref().map(|progress| bar(progress, secrets, now)),
+        dropped: log.dropped + log.lines.len().saturating_sub(LINES_MAX) as u64,
+        log: lines(&log, secrets, now),
     };
     let live = format!("/live/job?{}", query(&[("queue", queue), ("id", id)]));
     let title = format!("{} {}", page.task, address);
     Ok(Content { title, tab: "jobs", html: written(&page)?, status: StatusCode::OK, live: Some(live), told: Told::of(params) })
+}
+
+fn bar(progress: &Progress, secrets: &Secrets, now: SystemTime) -> Bar {
+    let shown = |json: String| secrets.json(&json).map_or_else(|problem| format!("(unreadable: {problem})"), |json| cut(json, JSON_MAX));
+    Bar {
+        of_1000: progress.fraction.map(|fraction| (fraction * 1000.0) as u32),
+        percent: progress.fraction.map(|fraction| format!("{:.0} %", (fraction * 100.0).floor())).unwrap_or_default(),
+        message: secrets.text(&progress.message),
+        value: progress.value_json().unwrap_or_else(|error| Some(format!("\"(unreadable: {error})\""))).map(shown),
+        when: Moment::new(progress.at, now),
+        attempt: progress.attempt,
+    }
+}
+
+/// The last lines of a log.
+fn lines(log: &JobLog, secrets: &Secrets, now: SystemTime) -> Vec<Line> {
+    let skip = log.lines.len().saturating_sub(LINES_MAX);
+    let line = |line: &LogLine| Line {
+        when: Moment::new(line.at, now),
+        level: line.level.name(),
+        attempt: line.attempt,
+        text: secrets.text(&line.text),
+    };
+    log.lines.iter().skip(skip).map(line).collect()
 }
 
 /// The state of a job in a sentence.

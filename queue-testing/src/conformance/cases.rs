@@ -88,6 +88,14 @@ macro_rules! __conformance_cases {
                 only_the_end_of_a_watched_job_is_announced
                 all_who_watch_a_job_hear_of_its_end
                 what_has_ended_is_not_watched;
+            remarks:
+                what_a_handler_tells_is_stored
+                remarks_that_come_again_or_late_change_nothing
+                only_the_holder_of_a_job_tells
+                remarks_stay_with_the_job
+                a_job_that_is_gone_leaves_no_remarks
+                a_log_is_bounded
+                who_watches_a_job_hears_what_is_told;
             requeues:
                 a_requeued_job_starts_clean
                 what_was_cancelled_or_has_expired_is_requeued_as_it_was

@@ -23,6 +23,7 @@ pub mod lists;
 pub mod people;
 pub mod reclaims;
 pub mod records;
+pub mod remarks;
 pub mod requeues;
 pub mod schedules;
 pub mod standings;

@@ -15,6 +15,7 @@ mod enqueue;
 mod history;
 mod lease;
 mod people;
+mod remarks;
 mod schedule;
 mod standing;
 mod turn;
@@ -73,6 +74,8 @@ pub struct Model {
     watched: BTreeMap<JobId, i64>,
     /// Those of them that have ended since the last call of `take_endings`.
     endings_told: Vec<JobId>,
+    /// Those of them that were told of since the last call of `take_remarked`.
+    remarked: Vec<JobId>,
     schedules: Schedules,
 }
 

@@ -10,7 +10,7 @@ use clap::{
     CommandFactory, FromArgMatches, Parser, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use queue_core::broker::{JobState, Priority};
+use queue_core::broker::{JobState, LogLevel, Priority};
 
 use super::{groups::GroupsCommand, jobs::JobsCommand, schedules::SchedulesCommand};
 
@@ -147,6 +147,9 @@ pub(super) struct WorkArgs {
     /// Answer GET /health (is this process well?) and GET /ready (does it reach its broker?) on this address
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(super) health: Option<SocketAddr>,
+    /// Put what handlers log with `tracing`, at this level and above, into the logs of their jobs too
+    #[arg(long, value_name = "LEVEL", value_parser = level_parser())]
+    pub(super) job_log: Option<LogLevel>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -296,6 +299,10 @@ fn named(command: clap::Command, bin: &str) -> clap::Command {
 
 pub(super) fn state_parser() -> impl TypedValueParser<Value = JobState> {
     PossibleValuesParser::new(JobState::ALL.map(JobState::name)).try_map(|name| name.parse::<JobState>())
+}
+
+fn level_parser() -> impl TypedValueParser<Value = LogLevel> {
+    PossibleValuesParser::new(LogLevel::ALL.map(LogLevel::name)).try_map(|name| name.parse::<LogLevel>())
 }
 
 pub(super) fn priority_parser() -> impl TypedValueParser<Value = Priority> {

@@ -47,7 +47,7 @@ pub(super) struct DashboardArgs {
 }
 
 pub(super) async fn dashboard(look: impl AsyncFnOnce() -> Result<Client, Error>, args: DashboardArgs) -> Result<(), Failure> {
-    let log = Log::begin()?;
+    let log = Log::begin(None)?;
     let mut options = Options::default();
     options.bind = args.bind;
     options.token = token(&args)?;

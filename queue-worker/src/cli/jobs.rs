@@ -8,6 +8,7 @@ use queue_core::{Change, Client, Filter, JobRecord, JobState, Running, UniqueKey
 use super::{
     args::{Format, state_parser},
     exit::{Failure, note},
+    logs,
     output::{coarse, print, print_json, relative, short, table, write},
     queues::{self, Unreadable},
     repair::{self, Select},
@@ -47,6 +48,21 @@ pub(super) enum JobsCommand {
         /// The job
         #[arg(value_name = "QUEUE/ID")]
         job: String,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Print the log of a job: what its handler has told, over all attempts
+    #[command(after_help = "Examples:
+  {bin} jobs logs orders/close-17
+  {bin} jobs logs orders/close-17 --follow     as it grows, with the progress, until the job has ended
+  {bin} jobs logs orders/close-17 --json | jq -r '.lines[].text'")]
+    Logs {
+        /// The job
+        #[arg(value_name = "QUEUE/ID")]
+        job: String,
+        /// Print what comes until the job has ended; with --json, an object on a line of its own each time
+        #[arg(long, short)]
+        follow: bool,
         #[command(flatten)]
         format: Format,
     },
@@ -123,7 +139,11 @@ const PAGE: usize = 500;
 /// What is wrong with the command, before the broker is reached for.
 pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
     match command {
-        JobsCommand::List(_) | JobsCommand::Show { .. } | JobsCommand::Why { .. } | JobsCommand::ReleaseKey { .. } => Ok(()),
+        JobsCommand::List(_)
+        | JobsCommand::Show { .. }
+        | JobsCommand::Why { .. }
+        | JobsCommand::Logs { .. }
+        | JobsCommand::ReleaseKey { .. } => Ok(()),
         JobsCommand::Requeue(select) => repair::check(Change::Requeue, select),
         JobsCommand::Promote(select) => repair::check(Change::Promote, select),
         JobsCommand::Cancel { select, .. } => repair::check(Change::Cancel, select),
@@ -136,6 +156,7 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
         JobsCommand::List(args) => list(client, &args).await,
         JobsCommand::Show { job, format } => show::show(client, &job, &format).await,
         JobsCommand::Why { job, format } => show::why(client, &job, &format).await,
+        JobsCommand::Logs { job, follow, format } => logs::logs(client, &job, follow, &format).await,
         JobsCommand::ReleaseKey { queue, key, format } => release_key(client, &queue, key, &format).await,
         JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, "", select).await,
         JobsCommand::Promote(select) => repair::repair(client, Change::Promote, "", select).await,

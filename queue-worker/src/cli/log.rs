@@ -2,12 +2,14 @@
 
 use std::io::IsTerminal;
 
+use queue_core::LogLevel;
 use tracing::Subscriber;
 use tracing_subscriber::{EnvFilter, Layer, fmt, prelude::*, registry::LookupSpan};
 
 use super::exit::Failure;
 #[cfg(feature = "otel")]
 use super::traces::Traces;
+use crate::JobLogLayer;
 
 /// The log of a command, until it ends.
 pub(super) struct Log {
@@ -16,18 +18,19 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Logs at level `info`, or as `RUST_LOG` says, unless the application has set up its own logging. Spans are exported then as the
+    /// Puts what handlers log, at this level and above, into the logs of their jobs, if that is wanted. Logs at level `info`, or as `RUST_LOG` says, unless the application has set up its own logging. Spans are exported then as the
     /// application does it.
-    pub(super) fn begin() -> Result<Log, Failure> {
+    pub(super) fn begin(of_jobs: Option<LogLevel>) -> Result<Log, Failure> {
+        let jobs = of_jobs.map(|level| JobLogLayer::new().level(level));
         #[cfg(not(feature = "otel"))]
         {
-            let _ = tracing_subscriber::registry().with(lines()).try_init();
+            let _ = tracing_subscriber::registry().with(jobs).with(lines()).try_init();
             Ok(Log {})
         }
         #[cfg(feature = "otel")]
         {
             let (traces, layer) = Traces::begin()?.unzip();
-            let is_ours = tracing_subscriber::registry().with(layer).with(lines()).try_init().is_ok();
+            let is_ours = tracing_subscriber::registry().with(layer).with(jobs).with(lines()).try_init().is_ok();
             Ok(Log { traces: traces.filter(|_| is_ours) })
         }
     }

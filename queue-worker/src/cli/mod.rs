@@ -15,6 +15,7 @@ mod exit;
 mod groups;
 mod jobs;
 mod log;
+mod logs;
 mod output;
 mod parked;
 mod queues;
@@ -65,7 +66,7 @@ use crate::Worker;
 /// | `status` | prints the depth of every queue, and how many workers it has |
 /// | `workers` | lists the workers: host, process, release, queues |
 /// | `doctor` | checks the broker, and looks through the queues for damage |
-/// | `jobs list`, `show`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
+/// | `jobs list`, `show`, `logs`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
 /// | `queues list`, `pause`, `resume` | stops and resumes claiming |
 /// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
 /// | `groups list`, `show`, `set`, `pause`, `resume` | looks at groups and sets their rules |

@@ -74,6 +74,9 @@ fn text(record: &JobRecord) -> String {
     if let Some(running) = &record.running {
         lines.add("runs", &super::jobs::runs(running, now));
     }
+    if let Some(progress) = &record.progress {
+        lines.add("progress", &super::logs::progress(progress, now));
+    }
     let reason = record.reason.map(|reason| reason.name());
     for (name, value) in [("held by", record.tag.as_deref()), ("reason", reason), ("note", record.note.as_deref())] {
         if let Some(value) = value {

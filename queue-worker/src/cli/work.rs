@@ -15,7 +15,7 @@ pub(super) async fn work<F>(url: Option<&str>, args: WorkArgs, setup: F) -> Resu
 where
     F: AsyncFnOnce(Worker) -> Result<Worker, Box<dyn Error + Send + Sync>>,
 {
-    let log = Log::begin()?;
+    let log = Log::begin(args.job_log)?;
     let ended = run(url, args, setup).await;
     log.end().await;
     ended

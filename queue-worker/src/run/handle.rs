@@ -21,7 +21,7 @@ use tokio::{
 use tracing::Instrument;
 
 use super::Run;
-use crate::{config::CANCEL_GRACE, letters::address};
+use crate::{config::CANCEL_GRACE, job_log, letters::address};
 
 /// What a handler returned, or its panic.
 type Caught = Result<Outcome, Box<dyn Any + Send>>;
@@ -54,7 +54,8 @@ impl Run {
     /// What the handler logs belongs to its job, and to the trace of whoever enqueued it.
     fn span(&self, context: &JobContext, waited: bool) -> tracing::Span {
         let job = address(&self.queue, context.id());
-        let span = spans::run(&job, &self.queue, context.task(), context.attempt(), context.header("traceparent"));
+        let span =
+            job_log::opening(context, || spans::run(&job, &self.queue, context.task(), context.attempt(), context.header("traceparent")));
         #[cfg(feature = "otel")]
         queue_core::observe::otel::follow(&span, context.headers(), waited);
         #[cfg(not(feature = "otel"))]

@@ -48,6 +48,7 @@ impl Run {
         init.headers = headers;
         init.scheduled_ms = tick_ms;
         init.lease = self.lease.clone();
+        init.lane = Some(self.lane.clone());
         init.deadline = options.timeout.and_then(|timeout| now().checked_add(timeout));
         JobContext::new(init)
     }

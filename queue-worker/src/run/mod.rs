@@ -5,7 +5,8 @@
 //! 3. [`settle`](Options::of) which of the settings hold, and [`inject`](Run::inject) the context (`inject.rs`).
 //! 4. [`announce`](Run::announce) to the pump that the handler begins: from now on it can be cancelled.
 //! 5. [`handle`](Run::handle): the handler, within its timeout and behind a wall for panics (`handle.rs`).
-//! 6. [`ending`](Run::ending): what the outcome means for the job (`ending.rs`).
+//! 6. What the handler has told of its job is stored, if it has told anything (`scribe.rs`).
+//! 7. [`ending`](Run::ending): what the outcome means for the job (`ending.rs`).
 //!
 //! How a run ended is an [`Outcome`] towards the application, and an [`Ending`] towards the broker; there is no third type.
 
@@ -21,7 +22,7 @@ use std::{
 
 use queue_core::{
     JobContext,
-    broker::{Delivery, Ending},
+    broker::{Delivery, Ending, PartyName},
     context::LeaseClock,
     envelope::Envelope,
     handler::Call,
@@ -40,6 +41,7 @@ use crate::{
 /// Jobs of one turn, on their way to their handlers.
 pub(crate) struct Batch {
     pub(crate) queue: Arc<str>,
+    pub(crate) lane: PartyName,
     pub(crate) lease: LeaseClock,
     /// The broker's clock when they were claimed.
     pub(crate) now_ms: i64,
@@ -54,6 +56,7 @@ pub(crate) async fn dispatch(shared: Arc<Shared>, mut batches: mpsc::UnboundedRe
                 shared: shared.clone(),
                 answer: Answer::new(events.clone(), slot, &shared),
                 queue: batch.queue.clone(),
+                lane: batch.lane.clone(),
                 lease: batch.lease.clone(),
                 now_ms: batch.now_ms,
             };
@@ -67,6 +70,7 @@ struct Run {
     shared: Arc<Shared>,
     answer: Answer,
     queue: Arc<str>,
+    lane: PartyName,
     lease: LeaseClock,
     /// The broker's clock when the job was claimed.
     now_ms: i64,
@@ -93,6 +97,11 @@ impl Run {
         let began = now();
         let outcome = self.handle(known.handler, call, &context, had_to).await;
         *ran = Some(Ran { waited, took: now().saturating_duration_since(began) });
+        // What it has told goes before its ending: that one takes the tag away.
+        if context.has_told() {
+            // Boxed, so that the run of a job that tells nothing is no larger.
+            Box::pin(self.shared.scribe.store(&context)).await;
+        }
         Ok(self.ending(outcome, known.handler.task, &options, &context))
     }
 

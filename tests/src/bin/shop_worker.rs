@@ -10,10 +10,13 @@ struct Shop {
 
 /// Greets, and keeps what it said.
 #[task(queue = "greetings", retention = "1h", timeout = "30s")]
-async fn greet(name: String, times: Option<u32>, shop: Data<Shop>) -> Result<String, String> {
+async fn greet(name: String, times: Option<u32>, shop: Data<Shop>, ctx: JobContext) -> Result<String, String> {
+    ctx.log(format!("looks for {name}"));
     if name == "nobody" {
         return Err("there is nobody to greet".to_owned());
     }
+    tracing::info!(shop = shop.name, "found");
+    ctx.progress(0.5, format!("greeting {name}"));
     Ok(vec![format!("{} greets {name}", shop.name); times.unwrap_or(1) as usize].join(", "))
 }
 

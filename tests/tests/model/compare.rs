@@ -5,7 +5,9 @@ use std::{fmt::Debug, time::Duration};
 use futures_util::future::join_all;
 use queue_core::{
     Error, JobId,
-    broker::{BuryReason, Counter, DynBroker, GroupName, JobState, Priority, StoredJob, TurnAnswer, UniqueKey, WorkerRecord},
+    broker::{
+        BuryReason, Counter, DynBroker, GroupName, JobState, Priority, StoredJob, StoredRemarks, TurnAnswer, UniqueKey, WorkerRecord,
+    },
 };
 use queue_testing::model::Model;
 
@@ -98,7 +100,19 @@ pub(crate) async fn same_jobs(model: &mut Model, broker: &DynBroker, queue: &str
             }
         }
     }
+    let told = join_all(ids.iter().map(|id| broker.remarks(queue, id, 0))).await;
+    for (id, found) in ids.iter().zip(told) {
+        let found = found.map_err(|error| error.to_string())?;
+        same(&format!("what was told of job {id}"), &model.remarks(id, 0).map(timeless), &found.map(timeless))?;
+    }
     same_lists(model, broker, queue).await
+}
+
+/// What was told of a job, but for the times.
+fn timeless(mut told: StoredRemarks) -> StoredRemarks {
+    told.progress.iter_mut().for_each(|progress| progress.at_ms = 0);
+    told.lines.iter_mut().for_each(|line| line.at_ms = 0);
+    told
 }
 
 async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check {

@@ -51,6 +51,8 @@ pub(crate) enum Step {
     TurnOff { lane: Index, by: i64 },
     /// A lane gives a sign of life.
     Beat { lane: Index },
+    /// The handler of a delivery tells something; `stray`: of any lane's.
+    Remark { lane: Index, delivery: Index, stray: bool, progress: Option<u8>, first: u64, lines: Vec<String> },
     /// A lane's lease runs out.
     Lapse { lane: Index },
     /// Somebody fences a lane that was seen to have lapsed, now or earlier.
@@ -166,6 +168,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => index().prop_map(|lane| Step::TurnAgain { lane }),
         1 => (index(), prop_oneof![Just(-1), Just(1)]).prop_map(|(lane, by)| Step::TurnOff { lane, by }),
         2 => index().prop_map(|lane| Step::Beat { lane }),
+        4 => remark(),
         3 => index().prop_map(|lane| Step::Lapse { lane }),
         3 => index().prop_map(|suspect| Step::Fence { suspect }),
         3 => Just(Step::Sweep),
@@ -177,6 +180,12 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..KEYS).prop_map(|key| Step::ReleaseKey { key }),
         2 => Just(Step::Wait),
     ]
+}
+
+fn remark() -> impl Strategy<Value = Step> {
+    let lines = vec("[a-z ü:\\PC]{0,12}", 0..4);
+    (index(), index(), prop::bool::weighted(0.3), option::of(0..4u8), 0..6u64, lines)
+        .prop_map(|(lane, delivery, stray, progress, first, lines)| Step::Remark { lane, delivery, stray, progress, first, lines })
 }
 
 fn changes(change: Change) -> impl Strategy<Value = Step> {

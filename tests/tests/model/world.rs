@@ -7,10 +7,11 @@ use std::{
 };
 
 use queue_core::{
-    JobId,
+    JobId, LogLevel,
     broker::{
-        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, KeyHolder, NewJob, OverdueLane, PartyName,
-        ProcessId, Reclaimed, Register, RuleOf, SetGroup, Turn, Unique, UniqueKey, WorkerInfo,
+        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, JobRemarks, KeyHolder, LineNow, NewJob,
+        OverdueLane, PartyName, ProcessId, ProgressNow, Reclaimed, Register, Remarks, RuleOf, SetGroup, Turn, Unique, UniqueKey,
+        WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -110,6 +111,10 @@ impl World {
                 }
             }
             Step::Beat { lane } => self.beat(lane.index(self.lanes.len()), LONG).await?,
+            Step::Remark { lane, delivery, stray, progress, first, lines } => {
+                let lane = lane.get(&self.lanes).name.clone();
+                self.remark(lane, *delivery, *stray, *progress, *first, lines).await?;
+            }
             Step::Lapse { lane } => self.lapse(lane.index(self.lanes.len())).await?,
             Step::Fence { suspect } => self.fence(*suspect).await?,
             Step::Sweep => self.sweep().await?,
@@ -272,6 +277,23 @@ impl World {
             cancelled
         };
         same("beat", &outcome(self.model.extend(&beat)).map(sorted), &outcome(found).map(sorted))
+    }
+
+    async fn remark(&mut self, lane: PartyName, delivery: Index, stray: bool, progress: Option<u8>, first: u64, lines: &[String]) -> Check {
+        let latest = self.deliveries.iter().rev().take(NAMED).filter(|(holder, _)| stray || *holder == lane);
+        let latest: Vec<&Delivery> = latest.map(|(_, delivery)| delivery).collect();
+        if latest.is_empty() {
+            return Ok(());
+        }
+        let delivery = delivery.get(&latest);
+        let mut told = JobRemarks::new(delivery.id.clone(), delivery.claim, delivery.attempts + 1);
+        told.progress = progress.map(|n| ProgressNow::new(u64::from(n), Some(f64::from(n) / 4.0), format!("{n} of 4"), Some(vec![n])));
+        told.first = first;
+        told.lines = lines.iter().map(|text| LineNow::new(LogLevel::Info, text)).collect();
+        let mut request = Remarks::new(self.queue.clone(), lane);
+        request.jobs.push(told);
+        let found = outcome(self.broker.remark(&request).await);
+        same("remark", &outcome(self.model.remark(&request)), &found)
     }
 
     async fn lapse(&mut self, lane: usize) -> Check {

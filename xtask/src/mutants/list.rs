@@ -53,6 +53,7 @@ const KEYS: &[&str] = &["-p", "queue-tests", "--test", "keys", "--", "on_redis"]
 const SQLITE_KEYS: &[&str] = &["-p", "queue-tests", "--test", "keys", "--", "sqlite"];
 const WATCHED: &[&str] = &["-p", "queue-tests", "--test", "watched", "--", "on_redis"];
 const SQLITE_WATCHED: &[&str] = &["-p", "queue-tests", "--test", "watched", "--", "sqlite"];
+const REMARKS: &[&str] = &["-p", "queue-tests", "--test", "remarks"];
 const ACCESS: &[&str] = &["-p", "queue-tests", "--test", "access", "--", "password"];
 
 macro_rules! mutants {
@@ -742,6 +743,54 @@ mutants! {
     }
     SQLITE_WATCHED "queue-core/src/sqlite/doors/watched.rs" {
         "sqlite watch: the marks of those who have gone are swept": "tx.sql(PRUNE)?.execute(params![queue.key, tx.now, items])?" => "0";
+    }
+    REDIS "queue-core/src/redis/remark/remark.lua" {
+        "remarks: only the holder of a job tells": "call('HGET', K.active, id) == lane .. ':' .. claim" => "true";
+        "remarks: a fenced lane tells nothing": "call('HEXISTS', K.lanes, lane) == 0" => "false";
+        "remarks: a late change puts no progress back": "known_claim == claim and whole(known_seq) < whole(seq)" => "true";
+        "remarks: a line that comes again is not added": "for skipped = math.max(0, expected - number), n - 1 do" => "for skipped = 0, n - 1 do";
+        "remarks: lines that never came are counted": "missed = missed + math.max(0, number - expected)" => "";
+        "remarks: a log has a bound of lines": "lines > C.log_lines or" => "";
+        "remarks: a log has a bound of bytes": "or #body - from + 1 > C.log_bytes" => "";
+        "remarks: who watches a job hears of it": "hint_remark(id)" => "";
+        "remarks: nobody hears of what is not watched": "has('w') and call('ZSCORE', K.watched, id)" => "true";
+    }
+    REMARKS "queue-core/src/redis/remark/remark.lua" {
+        "remarks: a lane that knows none keeps them out": "local behind = unknown_to_a_lane('j')" => "local behind = nil";
+    }
+    REDIS "queue-core/src/redis/doors/end.lua" {
+        "remarks: a job that leaves nothing takes them along": "tell_ended(ids)\n  forget_remarks(ids)" => "tell_ended(ids)";
+        "remarks: a kept job takes them along": "forget_remarks(gone)" => "";
+    }
+    REDIS "queue-core/src/redis/enqueue/kinds.lua" {
+        "remarks: a record that gives way takes them along": "forget_remarks({ id })" => "";
+    }
+    REMARKS "queue-core/src/redis/script/recount_bits.lua" {
+        "remarks: their bit goes with the last": "add('j', K.progress, K.logs)" => "needed = needed .. 'j'";
+    }
+    SQLITE "queue-core/src/sqlite/remark/mod.rs" {
+        "sqlite remarks: only the holder of a job tells": "!tx.sql(sql!(\"holds.sql\"))?.exists(params![queue.key, id, ACTIVE, lane, claim])?" => "false";
+        "sqlite remarks: a late change puts no progress back": "known.is_none_or(|known| known < (told.claim, now.seq))" => "true";
+        "sqlite remarks: who watches a job hears of it": "tx.hint(&remarks_of(queue.name, &told.id), tx.now)" => "()";
+    }
+    SQLITE "queue-core/src/sqlite/remark/lane.sql" {
+        "sqlite remarks: a fenced lane tells nothing": "AND NOT fenced" => "";
+    }
+    SQLITE "queue-core/src/sqlite/remark/gone.sql" {
+        "sqlite remarks: the row of a job takes them along": "DELETE FROM queue_remarks WHERE queue = OLD.queue AND id = OLD.id;" => "SELECT 1;";
+    }
+    SQLITE "queue-core/src/broker/remark/stored.rs" {
+        "sqlite remarks: a line that comes again is not added": "told.lines.iter().skip(known)" => "told.lines.iter().skip(0)";
+        "sqlite remarks: a log has its bounds": "self.lines.len() > LOG_LINES || bytes > LOG_BYTES" => "false";
+    }
+    REMARKS "queue-worker/src/run/mod.rs" {
+        "remarks: what was told last is stored before the ending": "if context.has_told() {" => "if false {";
+    }
+    REMARKS "queue-worker/src/scribe.rs" {
+        "remarks: stored a few times a second": "now() + REMARKED" => "now()";
+    }
+    CORE "queue-core/src/context/remarks.rs" {
+        "remarks: what waits in the worker is bounded": "self.lines.len() > LOG_LINES || self.bytes > LOG_BYTES" => "false";
     }
     TICKS_REDIS "queue-core/src/redis/schedule/set.lua" {
         "schedules: a state that was changed meanwhile is stale": "(call('HGET', K.states, name) or '') ~= ARGV[3]" => "false";

@@ -61,6 +61,8 @@ struct Queue {
     ticks: Announcer,
     /// The same for its jobs that are waited for.
     endings: Announcers<Vec<u8>>,
+    /// The same for what is told of them.
+    remarks: Announcers<Vec<u8>>,
     /// Its server's clock less ours, in microseconds.
     ahead: i64,
     /// The latest claim from here has left nothing: work of our own is waited for.
@@ -85,6 +87,10 @@ impl Announcements {
 
     pub(in crate::redis) fn endings_of(&self, queue: &str, id: &JobId) -> Hints {
         self.with(queue, |queue| queue.endings.hints(id.as_bytes().to_vec()))
+    }
+
+    pub(in crate::redis) fn remarks_of(&self, queue: &str, id: &JobId) -> Hints {
+        self.with(queue, |queue| queue.remarks.hints(id.as_bytes().to_vec()))
     }
 
     /// Listens to a queue from now on.
@@ -238,12 +244,12 @@ impl Announcements {
         match heard(push) {
             Heard::End => None,
             Heard::Nothing => Some(()),
-            Heard::Ended { channel, id } => {
+            Heard::OfJob { channel, has_ended, id } => {
                 if let Some(queue) = self.keys.queue_of_channel(&channel)
                     && let Some(queue) = self.lock().by_name.get(&*queue)
-                    && let Some(ending) = queue.endings.get(&id)
+                    && let Some(listener) = if has_ended { &queue.endings } else { &queue.remarks }.get(&id)
                 {
-                    ending.announce(None);
+                    listener.announce(None);
                 }
                 Some(())
             }
@@ -263,6 +269,7 @@ impl Announcements {
                     queue.announcer.announce(None);
                     queue.ticks.announce(None);
                     queue.endings.announce_all();
+                    queue.remarks.announce_all();
                 }
                 Word::Tick(at) => queue.ticks.announce(due(at, queue.ahead)),
                 Word::Now(Some(since)) => queue.announcer.announce_since(since),
@@ -301,9 +308,10 @@ enum Heard {
         channel: String,
         word: Word,
     },
-    /// A job has ended that somebody waits for.
-    Ended {
+    /// A job that somebody watches has ended, or its handler has told something.
+    OfJob {
         channel: String,
+        has_ended: bool,
         id: Vec<u8>,
     },
 }
@@ -339,7 +347,9 @@ fn heard(push: PushInfo) -> Heard {
             let mut parts = push.data.into_iter();
             let Some(channel) = parts.next().and_then(|channel| values::text(channel).ok()) else { return Heard::Nothing };
             match parts.next() {
-                Some(Value::BulkString(message)) if message.starts_with(b"!") => Heard::Ended { channel, id: message[1..].to_vec() },
+                Some(Value::BulkString(message)) if matches!(message.first(), Some(b'!' | b'%')) => {
+                    Heard::OfJob { channel, has_ended: message[0] == b'!', id: message[1..].to_vec() }
+                }
                 message => Heard::Work { channel, word: Word::of(message) },
             }
         }
@@ -366,7 +376,7 @@ pub(in crate::redis) fn __fuzz(value: Value) {
                 assert!(due(at, ahead).is_none_or(|due| due > before), "what is over is due now");
             }
         }
-        Heard::Work { word: Word::Now(_), .. } | Heard::Ended { .. } => {}
+        Heard::Work { word: Word::Now(_), .. } | Heard::OfJob { .. } => {}
         Heard::End => assert!(!is_message, "a message ends the subscription"),
         Heard::Nothing => {}
     }

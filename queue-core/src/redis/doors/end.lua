@@ -12,7 +12,7 @@
 --- include doors/groups
 --- end
 --- with all
---- include schedule/ended, doors/watched
+--- include schedule/ended, doors/watched, doors/remarks
 --- end
 
 --- with all
@@ -81,6 +81,7 @@ local function end_gone(ids)
   --- with all
   end_ticks(ids, 'deleted')
   tell_ended(ids)
+  forget_remarks(ids)
   --- end
   many('HDEL', K.jobs, ids)
   --- with failed
@@ -252,6 +253,9 @@ local function trim_ended(items, max_count, max_bytes)
     call('LTRIM', K.ended, passed, -1)
     many('HDEL', K.records, gone)
     many('HDEL', K.jobs, gone)
+    --- with all
+    forget_remarks(gone)
+    --- end
     removed = removed + passed
     if passed < #lines then
       break

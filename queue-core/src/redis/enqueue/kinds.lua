@@ -75,6 +75,7 @@ local function give_way(id, record)
       free_id(id)
     end
     forget_record(id, record)
+    forget_remarks({ id })
   end
 end
 

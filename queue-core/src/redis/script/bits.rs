@@ -32,10 +32,12 @@ pub(in crate::redis) enum Bit {
     Watched,
     /// `grouped`, `line`, `turns`, `holders`: a job has a group.
     Grouped,
+    /// `progress` and `logs`: a handler has told something of its job.
+    Remarked,
 }
 
 impl Bit {
-    pub(in crate::redis) const ALL: [Bit; 13] = [
+    pub(in crate::redis) const ALL: [Bit; 14] = [
         Bit::Large,
         Bit::Failed,
         Bit::Kept,
@@ -49,6 +51,7 @@ impl Bit {
         Bit::Scheduled,
         Bit::Watched,
         Bit::Grouped,
+        Bit::Remarked,
     ];
 
     /// As `meta` holds it, and scripts write it.
@@ -67,6 +70,7 @@ impl Bit {
             Bit::Scheduled => 's',
             Bit::Watched => 'w',
             Bit::Grouped => 'g',
+            Bit::Remarked => 'j',
         }
     }
 
@@ -86,6 +90,7 @@ impl Bit {
             Bit::Scheduled => "schedules",
             Bit::Watched => "watched",
             Bit::Grouped => "grouped",
+            Bit::Remarked => "remarks",
         }
     }
 

@@ -17,3 +17,8 @@ end
 local function hint_ended(id)
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '!' .. id)
 end
+
+-- Tells those who watch a job that its handler has told something.
+local function hint_remark(id)
+  redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '%' .. id)
+end

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, MAX_BYTES, MOST_WATCHED, PLACES_LOOKED_AT,
-        SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES, WATCHED, WorkerInfo,
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, LOG_BYTES, LOG_LINES, MAX_BYTES, MOST_WATCHED,
+        PLACES_LOOKED_AT, SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES, WATCHED, WorkerInfo,
         history::{HOURS, MINUTES, OTHERS, REPORTERS_HOURS, TASKS},
     },
     redis::{SCHEMA, values::FOREVER},
@@ -19,7 +19,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 25] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 27] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -40,6 +40,9 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 25] {
         // Of where jobs stand.
         ("places_looked_at", PLACES_LOOKED_AT.to_string()),
         ("holders_named", HOLDERS_NAMED.to_string()),
+        // Of a job's log.
+        ("log_bytes", LOG_BYTES.to_string()),
+        ("log_lines", LOG_LINES.to_string()),
         // Of the oldest ready job.
         ("heads", HEADS.to_string()),
         // Of groups.
@@ -90,6 +93,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/keys"
         "doors/pop"
         "doors/ready"
+        "doors/remarks"
         "doors/settle"
         "doors/turns"
         "doors/watched"
@@ -125,6 +129,8 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/stats"
         "people/watch"
         "people/workers"
+        "remark/read"
+        "remark/remark"
         "schedule/due"
         "schedule/ended"
         "schedule/list"
@@ -200,6 +206,8 @@ scripts! {
     SHOW: "people/show", "flags=no-writes";
     STANDING: "people/standing", "flags=no-writes";
     WATCH: "people/watch", "";
+    REMARK: "remark/remark", "";
+    REMARKS: "remark/read", "flags=no-writes";
     STATS: "people/stats", "flags=no-writes";
     WORKERS: "people/workers", "flags=no-writes";
     SWEEP: "audit/sweep", "flags=allow-oom";

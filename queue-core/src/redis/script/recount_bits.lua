@@ -9,7 +9,8 @@ local function needed_bits()
     needed = needed .. 'h'
   end
   if call('EXISTS', K.attempts, K.errors, K.records, K.ended, K.priority, K.ready0, K.ready1, K.ready3, K.crashes, K.suspect, K.snoozes,
-    K.tomb, K.parked, K.unreadable, K.keyed, K.unique, K.held, K.within, K.ticked, K.watched, K.grouped, K.line, K.holders) == 0 then
+    K.tomb, K.parked, K.unreadable, K.keyed, K.unique, K.held, K.within, K.ticked, K.watched, K.grouped, K.line, K.holders, K.progress,
+    K.logs) == 0 then
     return needed
   end
   local function add(bit, ...)
@@ -26,6 +27,7 @@ local function needed_bits()
   add('s', K.ticked)
   add('w', K.watched)
   add('g', K.grouped, K.line, K.holders)
+  add('j', K.progress, K.logs)
   return needed
 end
 

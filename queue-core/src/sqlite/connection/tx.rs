@@ -224,6 +224,11 @@ pub(crate) fn ending_of(queue: &str, id: &JobId) -> String {
     format!("!{id} {queue}")
 }
 
+/// Under which name what the handler of a job tells is announced.
+pub(crate) fn remarks_of(queue: &str, id: &JobId) -> String {
+    format!("%{id} {queue}")
+}
+
 /// Whether a failure comes from rows that are not what they should be, and not from the database as a whole.
 fn is_of_the_data(error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {

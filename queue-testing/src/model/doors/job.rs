@@ -7,7 +7,7 @@ use queue_core::{
     broker::{BuryReason, FAILURES_KEPT, Failure, GroupName, JobState, NewJob, PartyName, Priority, StoredJob, Unreadable},
 };
 
-use super::JobKey;
+use super::{super::remarks::Told, JobKey};
 
 /// The jobs that are kept, by id.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +79,8 @@ pub struct Job {
     pub unique: Option<JobKey>,
     /// Its group.
     pub group: Option<GroupName>,
+    /// What its handlers have told.
+    pub(in crate::model) told: Told,
 }
 
 /// Where a job is: in one place, always.
@@ -172,6 +174,7 @@ impl Job {
             unreadable: None,
             unique: new.unique.as_ref().map(|unique| JobKey::new(unique, now)),
             group: new.group.clone(),
+            told: Told::default(),
         }
     }
 

@@ -1,0 +1,256 @@
+//! Remarks: what a handler tells of its job while it runs, its progress and lines of its log.
+
+mod stored;
+
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+
+#[cfg(feature = "sqlite")]
+pub(crate) use self::stored::stored_at;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) use self::stored::{Log, progress_of, progress_stored};
+use super::PartyName;
+use crate::{
+    address::{JobId, serde_as_text},
+    error::{Error, Result},
+};
+
+/// Most bytes of a line of a job's log; a longer one is cut.
+pub const LINE_MAX: usize = 2 * 1024;
+
+/// Most lines of a job's log. The oldest are dropped.
+pub const LOG_LINES: usize = 1000;
+
+/// Most bytes of a job's log. The oldest lines are dropped.
+pub const LOG_BYTES: usize = 64 * 1024;
+
+/// Most bytes of the message of a job's progress; a longer one is cut.
+pub const PROGRESS_MESSAGE: usize = 256;
+
+/// Most bytes of the encoded value of a job's progress.
+pub const PROGRESS_VALUE: usize = 4 * 1024;
+
+/// How serious a line of a job's log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum LogLevel {
+    /// Something has failed.
+    Error,
+    /// Something may go wrong.
+    Warn,
+    /// What happens.
+    Info,
+    /// What a programmer wants to know.
+    Debug,
+    /// Every step.
+    Trace,
+}
+
+impl LogLevel {
+    /// All, the most serious first.
+    pub const ALL: [LogLevel; 5] = [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
+
+    /// The word for it: `error`, `warn`, `info`, `debug` or `trace`.
+    pub fn name(self) -> &'static str {
+        match self {
+            LogLevel::Error => "error",
+            LogLevel::Warn => "warn",
+            LogLevel::Info => "info",
+            LogLevel::Debug => "debug",
+            LogLevel::Trace => "trace",
+        }
+    }
+
+    /// As it is stored.
+    pub(crate) fn number(self) -> u8 {
+        self as u8
+    }
+
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        LogLevel::ALL.get(usize::from(number)).copied()
+    }
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for LogLevel {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        LogLevel::ALL
+            .into_iter()
+            .find(|level| level.name() == text)
+            .ok_or_else(|| Error::invalid("level", text, "is unknown; use one of error, warn, info, debug, trace"))
+    }
+}
+
+serde_as_text!(LogLevel);
+
+/// A request to store what the handlers of a lane's jobs have told.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Remarks {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// The lane that holds the jobs.
+    pub lane: PartyName,
+    /// What was told of each, at most [`MAX_ITEMS`](super::MAX_ITEMS).
+    pub jobs: Vec<JobRemarks>,
+}
+
+/// What the handler of one job has told.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct JobRemarks {
+    /// The job.
+    pub id: JobId,
+    /// The claim number of its delivery.
+    pub claim: u64,
+    /// Which attempt it is, from 1.
+    pub attempt: u32,
+    /// Its progress, if that has changed.
+    pub progress: Option<ProgressNow>,
+    /// The number of the first of the lines among all that this delivery has told, from 0. A number that was left out stands for a line that
+    /// was dropped.
+    pub first: u64,
+    /// The lines, oldest first.
+    pub lines: Vec<LineNow>,
+}
+
+/// The progress of a job, as its handler tells it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ProgressNow {
+    /// Grows with each change that the delivery tells. A smaller number changes nothing.
+    pub seq: u64,
+    /// How long ago it was told.
+    pub age: Duration,
+    /// From 0 to 1.
+    pub fraction: Option<f64>,
+    /// At most [`PROGRESS_MESSAGE`] bytes; empty: none.
+    pub message: String,
+    /// An encoded value of the application's, at most [`PROGRESS_VALUE`] bytes.
+    pub value: Option<Vec<u8>>,
+}
+
+/// A line of a job's log, as its handler tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LineNow {
+    /// How long ago it was told.
+    pub age: Duration,
+    /// How serious it is.
+    pub level: LogLevel,
+    /// At most [`LINE_MAX`] bytes.
+    pub text: String,
+}
+
+impl Remarks {
+    /// A request without jobs yet.
+    pub fn new(queue: impl Into<Arc<str>>, lane: PartyName) -> Self {
+        Remarks { queue: queue.into(), lane, jobs: Vec::new() }
+    }
+
+    /// About how many bytes it adds.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "for the broker that has to make room"))]
+    pub(crate) fn bytes(&self) -> usize {
+        self.jobs.iter().map(JobRemarks::bytes).sum()
+    }
+}
+
+impl JobRemarks {
+    /// Nothing is told of this delivery yet.
+    pub fn new(id: JobId, claim: u64, attempt: u32) -> Self {
+        JobRemarks { id, claim, attempt, progress: None, first: 0, lines: Vec::new() }
+    }
+
+    /// About how many bytes it has.
+    pub fn bytes(&self) -> usize {
+        const REST: usize = 64;
+        let progress = self.progress.as_ref().map_or(0, |now| REST + now.message.len() + now.value.as_ref().map_or(0, Vec::len));
+        REST + progress + self.lines.iter().map(|line| 32 + line.text.len()).sum::<usize>()
+    }
+}
+
+impl ProgressNow {
+    /// A change of the progress. A fraction outside of 0 to 1 is brought inside; one that is no number is none.
+    pub fn new(seq: u64, fraction: Option<f64>, message: impl Into<String>, value: Option<Vec<u8>>) -> Self {
+        let fraction = fraction.filter(|fraction| !fraction.is_nan()).map(|fraction| fraction.clamp(0.0, 1.0));
+        ProgressNow { seq, age: Duration::ZERO, fraction, message: crate::text::cut(message.into(), PROGRESS_MESSAGE), value }
+    }
+}
+
+impl LineNow {
+    /// A line that is told now.
+    pub fn new(level: LogLevel, text: impl Into<String>) -> Self {
+        LineNow { age: Duration::ZERO, level, text: crate::text::cut(text.into(), LINE_MAX) }
+    }
+}
+
+/// The progress of a job, as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StoredProgress {
+    /// When it was told, in broker milliseconds since 1970.
+    pub at_ms: i64,
+    /// In which attempt.
+    pub attempt: u32,
+    /// From 0 to 1.
+    pub fraction: Option<f64>,
+    /// What the handler said; may be empty.
+    pub message: String,
+    /// The encoded value.
+    pub value: Option<Vec<u8>>,
+}
+
+/// A line of a job's log, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredLine {
+    /// When it was told, in broker milliseconds since 1970.
+    pub at_ms: i64,
+    /// In which attempt.
+    pub attempt: u32,
+    /// How serious it is.
+    pub level: LogLevel,
+    /// What the handler said.
+    pub text: String,
+}
+
+/// What is stored of the remarks on a job.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct StoredRemarks {
+    /// Its progress.
+    pub progress: Option<StoredProgress>,
+    /// Lines of its log, oldest first, from the one that was asked for.
+    pub lines: Vec<StoredLine>,
+    /// The number of the line behind the last one.
+    pub next: u64,
+    /// How many lines were dropped since the job exists.
+    pub dropped: u64,
+}
+
+impl StoredProgress {
+    /// A progress that was told at this time.
+    pub fn new(at_ms: i64, attempt: u32, now: &ProgressNow) -> Self {
+        StoredProgress { at_ms, attempt, fraction: now.fraction, message: now.message.clone(), value: now.value.clone() }
+    }
+}
+
+impl StoredLine {
+    /// A line that was told at this time.
+    pub fn new(at_ms: i64, attempt: u32, now: &LineNow) -> Self {
+        StoredLine { at_ms, attempt, level: now.level, text: now.text.clone() }
+    }
+}
+
+impl StoredRemarks {
+    /// What is stored.
+    pub fn new(progress: Option<StoredProgress>, lines: Vec<StoredLine>, next: u64, dropped: u64) -> Self {
+        StoredRemarks { progress, lines, next, dropped }
+    }
+}

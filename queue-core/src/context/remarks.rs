@@ -1,0 +1,262 @@
+//! What a handler tells of its job while it runs: kept here until the worker has stored it.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use serde::Serialize;
+
+use super::JobContext;
+use crate::{
+    broker::{JobRemarks, LOG_BYTES, LOG_LINES, LineNow, LogLevel, PROGRESS_VALUE, PartyName, ProgressNow},
+    codec,
+    error::{Error, Result},
+};
+
+/// What was told and is not stored yet.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Whether there is anything; most handlers tell nothing.
+    any: AtomicBool,
+    /// Whether something was taken of which it is not known yet whether it is stored.
+    in_flight: AtomicBool,
+    /// Made with the first word.
+    pending: Mutex<Option<Box<Pending>>>,
+}
+
+#[derive(Default)]
+struct Pending {
+    /// The progress as it is now, and whether it has changed. It is numbered.
+    progress: Option<(ProgressNow, Instant)>,
+    seq: u64,
+    has_changed: bool,
+    /// The number of the first line.
+    first: u64,
+    lines: VecDeque<(LineNow, Instant)>,
+    bytes: usize,
+}
+
+impl Pending {
+    fn set_progress(&mut self, change: impl FnOnce(Option<ProgressNow>) -> ProgressNow) {
+        self.seq += 1;
+        let now = self.progress.take().map(|(now, _)| now);
+        self.progress = Some((ProgressNow { seq: self.seq, ..change(now) }, Instant::now()));
+        self.has_changed = true;
+    }
+
+    fn add(&mut self, line: LineNow, at: Instant) {
+        self.bytes += line.text.len();
+        self.lines.push_back((line, at));
+        while self.lines.len() > LOG_LINES || self.bytes > LOG_BYTES {
+            self.drop_first();
+        }
+    }
+
+    fn drop_first(&mut self) {
+        if let Some((line, _)) = self.lines.pop_front() {
+            self.bytes -= line.text.len();
+            self.first += 1;
+        }
+    }
+}
+
+impl JobContext {
+    /// Tells how far the job is: from 0 to 1, and in a few words, at most 256 bytes. People see it with the job, and a program with
+    /// [`Handle::progress`](crate::Handle::progress). The worker stores the last state about four times a second; the handler does not wait for it. It
+    /// stays with the job over retries, until the next run tells its own.
+    ///
+    /// ```
+    /// use queue_core::prelude::*;
+    ///
+    /// #[task]
+    /// async fn resize(images: Vec<String>, ctx: JobContext) {
+    ///     for (at, image) in images.iter().enumerate() {
+    ///         ctx.progress(at as f64 / images.len() as f64, image);
+    ///         // …
+    ///     }
+    /// }
+    /// ```
+    pub fn progress(&self, fraction: f64, message: impl Into<String>) {
+        let message = message.into();
+        self.tell(|pending| {
+            pending.set_progress(|now| ProgressNow::new(0, Some(fraction), message, now.and_then(|now| now.value)));
+        });
+    }
+
+    /// Stores a small value with the progress: what a program needs that shows it, such as counts or the name of a step. At most 4 KiB when
+    /// encoded.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a value that cannot be encoded or is larger.
+    pub fn progress_value<T: Serialize + ?Sized>(&self, value: &T) -> Result<()> {
+        let encoded = codec::encode(value).map_err(|problem| Error::invalid("progress", "", problem))?;
+        if encoded.len() > PROGRESS_VALUE {
+            let problem = format!(
+                "takes {} bytes, more than the {PROGRESS_VALUE} that are kept; store it elsewhere, and its key here",
+                encoded.len()
+            );
+            return Err(Error::invalid("progress", "", problem));
+        }
+        self.tell(|pending| {
+            pending.set_progress(|now| {
+                let (fraction, message) = now.map_or((None, String::new()), |now| (now.fraction, now.message));
+                ProgressNow::new(0, fraction, message, Some(encoded))
+            });
+        });
+        Ok(())
+    }
+
+    /// Adds a line to the job's log, at most 2 KiB, of level `info`. The log is kept as long as the job, over retries too: its last 1,000 lines
+    /// and 64 KiB. The worker stores it about four times a second, and before the job ends.
+    pub fn log(&self, text: impl Into<String>) {
+        self.log_at(LogLevel::Info, text);
+    }
+
+    /// Adds a line of another level to the job's log.
+    pub fn log_at(&self, level: LogLevel, text: impl Into<String>) {
+        let line = LineNow::new(level, text);
+        self.tell(|pending| pending.add(line, Instant::now()));
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Pending)) {
+        change(self.pending().get_or_insert_default());
+        // Whoever takes what there is resets this first.
+        if !self.0.told.any.swap(true, Ordering::AcqRel)
+            && let Some(told) = &self.0.init.environment.told
+        {
+            // The worker has ended: its jobs change nothing any more.
+            let _ = told.send(self.clone());
+        }
+    }
+
+    /// Whether the handler has told something that is not stored yet, as far as is known.
+    #[doc(hidden)]
+    pub fn has_told(&self) -> bool {
+        self.0.told.any.load(Ordering::Acquire) || self.0.told.in_flight.load(Ordering::Acquire)
+    }
+
+    /// What was taken is stored, put back, or given up.
+    #[doc(hidden)]
+    pub fn told_has_arrived(&self) {
+        self.0.told.in_flight.store(false, Ordering::Release);
+    }
+
+    /// The lane that holds the job.
+    #[doc(hidden)]
+    pub fn lane(&self) -> Option<&PartyName> {
+        self.0.init.lane.as_ref()
+    }
+
+    /// Takes what was told since the last time, at most about so many bytes.
+    #[doc(hidden)]
+    pub fn take_told(&self, bytes: usize) -> JobRemarks {
+        // In this order: there is no moment in which nothing seems to be left.
+        self.0.told.in_flight.store(true, Ordering::Release);
+        self.0.told.any.store(false, Ordering::Release);
+        let mut stored = self.pending();
+        let pending = stored.get_or_insert_default();
+        let mut told = JobRemarks::new(self.id().clone(), self.claim(), self.attempt());
+        if std::mem::take(&mut pending.has_changed) {
+            let age = |(now, at): (ProgressNow, Instant)| ProgressNow { age: at.elapsed(), ..now };
+            told.progress = pending.progress.clone().map(age);
+        }
+        told.first = pending.first;
+        let mut taken = 0;
+        while taken <= bytes
+            && let Some((line, at)) = pending.lines.pop_front()
+        {
+            taken += line.text.len();
+            told.lines.push(LineNow { age: at.elapsed(), ..line });
+        }
+        pending.first += told.lines.len() as u64;
+        pending.bytes -= taken;
+        let is_left = !pending.lines.is_empty();
+        drop(stored);
+        if is_left {
+            self.tell(|_| {});
+        }
+        told
+    }
+
+    /// Puts back what was taken and could not be stored.
+    #[doc(hidden)]
+    pub fn put_back_told(&self, told: JobRemarks) {
+        self.tell(|pending| {
+            pending.has_changed |= told.progress.is_some();
+            if told.first + told.lines.len() as u64 != pending.first {
+                return;
+            }
+            let now = Instant::now();
+            for line in told.lines.into_iter().rev() {
+                if pending.lines.len() >= LOG_LINES || pending.bytes + line.text.len() > LOG_BYTES {
+                    break;
+                }
+                pending.first -= 1;
+                pending.bytes += line.text.len();
+                let at = now.checked_sub(line.age).unwrap_or(now);
+                pending.lines.push_front((line, at));
+            }
+        });
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Option<Box<Pending>>> {
+        self.0.told.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{TestContext, broker::LOG_LINES};
+
+    #[test]
+    fn what_was_told_is_taken_once_and_what_was_not_stored_comes_again() {
+        let context = TestContext::new().build();
+        assert!(!context.has_told());
+        context.progress(0.25, "begins");
+        context.progress_value(&7).unwrap();
+        context.log("a");
+        context.log("b");
+        let told = context.take_told(1 << 20);
+        let progress = told.progress.clone().unwrap();
+        assert_eq!((progress.seq, progress.fraction, &*progress.message, progress.value), (2, Some(0.25), "begins", Some(vec![7])));
+        assert_eq!((told.first, told.lines.len(), context.has_told()), (0, 2, true), "it is on its way");
+        context.told_has_arrived();
+        assert!(!context.has_told());
+        context.log("c");
+        context.put_back_told(told);
+        let again = context.take_told(1 << 20);
+        let texts: Vec<&str> = again.lines.iter().map(|line| &*line.text).collect();
+        assert_eq!((again.first, texts, again.progress.unwrap().seq), (0, vec!["a", "b", "c"], 2));
+        context.log("d");
+        let last = context.take_told(1 << 20);
+        assert_eq!((last.first, last.lines.len(), last.progress), (3, 1, None));
+    }
+
+    #[test]
+    fn of_too_much_the_oldest_is_dropped_and_its_numbers_with_it() {
+        let context = TestContext::new().build();
+        for n in 0..LOG_LINES + 7 {
+            context.log(n.to_string());
+        }
+        let told = context.take_told(1 << 20);
+        assert_eq!((told.first, told.lines.len(), &*told.lines[0].text), (7, LOG_LINES, "7"));
+        // A part of it at a time.
+        context.log("x".repeat(100));
+        context.log("y".repeat(100));
+        assert_eq!(context.take_told(50).lines.len(), 1);
+        context.told_has_arrived();
+        assert!(context.has_told(), "one is left");
+        assert_eq!(context.take_told(50).first, LOG_LINES as u64 + 8);
+        context.told_has_arrived();
+        assert!(!context.has_told());
+        assert!(context.progress_value(&"x".repeat(5000)).unwrap_err().to_string().contains("4096"));
+        context.progress(f64::NAN, "z".repeat(1000));
+        let progress = context.take_told(0).progress.unwrap();
+        assert_eq!((progress.fraction, progress.message.len() <= 256), (None, true));
+    }
+}

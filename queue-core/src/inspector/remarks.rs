@@ -1,0 +1,251 @@
+//! What handlers have told of their jobs: progress and logs, as people read them, and as they change.
+
+use std::time::{Duration, SystemTime};
+
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::{Inspector, record::time};
+use crate::{
+    address::JobAddress,
+    broker::{DynBroker, Hints, JobState, LogLevel, StoredLine, StoredProgress, StoredRemarks, WATCHED, on_broker},
+    codec,
+    error::{Error, Result},
+    payload,
+};
+
+/// A watcher looks again after so long although nothing was announced, and then less and less often: an announcement may be lost.
+const FIRST_NET: Duration = Duration::from_millis(20);
+
+/// It looks at least so often.
+const LAST_NET: Duration = Duration::from_secs(5);
+
+/// Its mark is set again after so long.
+const MARKED: Duration = Duration::from_secs(10);
+const _: () = assert!(MARKED.as_millis() + LAST_NET.as_millis() < WATCHED.as_millis());
+
+/// How far a job is, as its handler told it with [`JobContext::progress`](crate::JobContext::progress).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// When it was told, by the broker's clock.
+    pub at: SystemTime,
+    /// In which attempt. A job that runs again keeps its progress until the handler tells another.
+    pub attempt: u32,
+    /// From 0 to 1; `None` if the handler told a value alone.
+    pub fraction: Option<f64>,
+    /// In a few words. May be empty.
+    pub message: String,
+    value: Option<Vec<u8>>,
+}
+
+/// A line of a job's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogLine {
+    /// When it was told, by the broker's clock.
+    pub at: SystemTime,
+    /// In which attempt.
+    pub attempt: u32,
+    /// How serious it is.
+    pub level: LogLevel,
+    /// What the handler told.
+    pub text: String,
+}
+
+/// The log of a job, from a line on, and its progress. From [`Inspector::log`].
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct JobLog {
+    /// How far the job is, if its handler has told.
+    pub progress: Option<Progress>,
+    /// The lines, oldest first.
+    pub lines: Vec<LogLine>,
+    /// The number of the line that comes next: read on from here.
+    pub next: u64,
+    /// How many lines were dropped since the job exists: the oldest of a log that is longer than 1,000 lines or 64 KiB, and those that a broker had
+    /// no room for.
+    pub dropped: u64,
+}
+
+impl Progress {
+    fn new(stored: StoredProgress) -> Self {
+        let StoredProgress { at_ms, attempt, fraction, message, value } = stored;
+        Progress { at: time(at_ms).unwrap_or(SystemTime::UNIX_EPOCH), attempt, fraction, message, value }
+    }
+
+    /// The value that was told with [`progress_value`](crate::JobContext::progress_value); `None` if there was none.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if it is not a `T`.
+    pub fn value<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        self.with_value(|bytes| codec::decode(bytes))
+    }
+
+    /// The same as JSON.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if it cannot be decoded.
+    pub fn value_json(&self) -> Result<Option<String>> {
+        self.with_value(payload::to_json)
+    }
+
+    fn with_value<T>(&self, decode: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<Option<T>> {
+        let decoded = self.value.as_deref().map(decode).transpose();
+        decoded.map_err(|problem| Error::Decode { what: "the value of a progress".to_owned(), problem })
+    }
+}
+
+impl JobLog {
+    fn new(stored: StoredRemarks) -> Self {
+        let line = |StoredLine { at_ms, attempt, level, text }| LogLine {
+            at: time(at_ms).unwrap_or(SystemTime::UNIX_EPOCH),
+            attempt,
+            level,
+            text,
+        };
+        let StoredRemarks { progress, lines, next, dropped } = stored;
+        JobLog { progress: progress.map(Progress::new), lines: lines.into_iter().map(line).collect(), next, dropped }
+    }
+}
+
+impl Inspector {
+    /// The log of a job from this line on, 0 for all that is kept, and its progress.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`].
+    pub async fn log(&self, job: &JobAddress, from: u64) -> Result<JobLog> {
+        let log = self.remarks(self.until(), job, from).await?;
+        log.ok_or_else(|| Error::NoSuchJob(job.to_string()))
+    }
+
+    /// Follows what the handler of a job tells: the lines of its log from this one on, and its progress. It is woken by the broker.
+    pub fn follow(&self, job: &JobAddress, from: u64) -> Follow {
+        Follow {
+            inspector: self.clone(),
+            job: job.clone(),
+            from: Some(from),
+            hints: None,
+            marked: None,
+            seen: None,
+            known: false,
+            over: false,
+        }
+    }
+
+    /// Follows the progress of a job alone.
+    pub(crate) fn follow_progress(&self, job: &JobAddress) -> Follow {
+        Follow { from: None, ..self.follow(job, 0) }
+    }
+
+    async fn remarks(&self, until: Instant, job: &JobAddress, from: u64) -> Result<Option<JobLog>> {
+        let job = job.clone();
+        let ask = move |broker: DynBroker| {
+            let job = job.clone();
+            async move { broker.remarks(&job.queue, &job.id, from).await }
+        };
+        Ok(self.ask(until, ask).await?.map(JobLog::new))
+    }
+
+    /// How far a job is.
+    pub(crate) async fn progress(&self, job: &JobAddress) -> Result<Option<Progress>> {
+        Ok(self.remarks(self.until(), job, u64::MAX).await?.and_then(|log| log.progress))
+    }
+
+    /// The state of a job, and the mark that somebody wants to know what becomes of it.
+    async fn watched_state(&self, job: &JobAddress) -> Result<Option<JobState>> {
+        let job = job.clone();
+        let ask = move |broker: DynBroker| {
+            let job = job.clone();
+            async move {
+                match broker.watch(&job.queue, &job.id).await {
+                    // A broker that is full, or on which this user may not write, is looked at all the same.
+                    Err(Error::BrokerFull { .. } | Error::AccessDenied { .. }) => broker.show(&job.queue, &job.id).await,
+                    watched => watched,
+                }
+            }
+        };
+        Ok(self.ask(self.until(), ask).await?.map(|job| job.state))
+    }
+}
+
+/// What the handler of a job tells, as it does. From [`Inspector::follow`].
+#[derive(Debug)]
+pub struct Follow {
+    inspector: Inspector,
+    job: JobAddress,
+    /// From which line on; `None`: the progress is enough.
+    from: Option<u64>,
+    /// Announcements of what is told, and of the end of the job.
+    hints: Option<(Hints, Hints)>,
+    marked: Option<Instant>,
+    seen: Option<Progress>,
+    /// Whether the job was there at the first look.
+    known: bool,
+    over: bool,
+}
+
+impl Follow {
+    /// Waits for the next lines or the next change of the progress, and gives what is new: lines that were not given before, and the progress as
+    /// it is now. Of changes that come quickly one after the other only the last may be seen. `None`: the job has ended, and everything was
+    /// given.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`] if the broker did not have the job at the first look; those of the broker, after which it may be called again.
+    pub async fn next(&mut self) -> Result<Option<JobLog>> {
+        let mut net = FIRST_NET;
+        while !self.over {
+            // It listens before it looks: what is told in between is heard.
+            let (mut told, mut ended) = self.hints.take().unwrap_or_else(|| {
+                let broker = &self.inspector.broker;
+                (broker.remark_hints(&self.job.queue, &self.job.id), broker.ending_hints(&self.job.queue, &self.job.id))
+            });
+            if let Some(news) = self.look().await? {
+                self.hints = Some((told, ended));
+                return Ok(Some(news));
+            }
+            if self.over {
+                break;
+            }
+            let wait = async move {
+                let heard = tokio::select! {
+                    _ = told.next() => true,
+                    _ = ended.next() => true,
+                    () = tokio::time::sleep(net) => false,
+                };
+                (heard, told, ended)
+            };
+            let (heard, told, ended) = on_broker(&self.inspector.broker, wait).await?;
+            self.hints = Some((told, ended));
+            net = if heard { FIRST_NET } else { (net * 2).min(LAST_NET) };
+        }
+        Ok(None)
+    }
+
+    /// What is new. The state is read first, so that a job that has ended by then has told everything.
+    async fn look(&mut self) -> Result<Option<JobLog>> {
+        let state = if self.marked.is_none_or(|at| at.elapsed() >= MARKED) {
+            let state = self.inspector.watched_state(&self.job).await?;
+            self.marked = Some(Instant::now());
+            state
+        } else {
+            self.inspector.stored(self.inspector.until(), &self.job).await?.map(|job| job.state)
+        };
+        let log = match state {
+            Some(_) => self.inspector.remarks(self.inspector.until(), &self.job, self.from.unwrap_or(u64::MAX)).await?,
+            None => None,
+        };
+        let Some(log) = log else {
+            self.over = true;
+            return if self.known { Ok(None) } else { Err(Error::NoSuchJob(self.job.to_string())) };
+        };
+        self.known = true;
+        self.over = state.is_some_and(JobState::is_final);
+        let is_new = !log.lines.is_empty() || log.progress != self.seen;
+        self.seen.clone_from(&log.progress);
+        if let Some(from) = &mut self.from {
+            *from = log.next;
+        }
+        Ok(is_new.then_some(log))
+    }
+}

@@ -1,0 +1,49 @@
+//! What handlers tell of their jobs while these run, and what people read of it.
+
+use redis::Value;
+
+use crate::{
+    address::JobId,
+    broker::{Log, Remarks, StoredRemarks, progress_of, progress_stored},
+    error::Result,
+    redis::{
+        RedisBroker, bounded,
+        script::{REMARK, REMARKS},
+        values::{array, bytes, ms, next, number},
+    },
+};
+
+pub(in crate::redis) async fn remark(broker: &RedisBroker, remarks: &Remarks) -> Result<Vec<bool>> {
+    bounded("jobs", remarks.jobs.len())?;
+    if remarks.jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut call = REMARK.call(&broker.keys, &remarks.queue);
+    call.arg(remarks.lane.as_str());
+    for job in &remarks.jobs {
+        call.arg(job.id.as_bytes()).arg(job.claim).arg(job.attempt);
+        match &job.progress {
+            Some(now) => call.arg(now.seq).arg(ms(now.age)).arg(progress_stored(job.attempt, now)),
+            None => call.arg("").arg("").arg(""),
+        };
+        call.arg(job.first).arg(job.lines.len());
+        for line in &job.lines {
+            call.arg(ms(line.age)).arg(line.level.number()).arg(&line.text);
+        }
+    }
+    let answers = array(broker.script(&remarks.queue, &REMARK, call).await?)?;
+    answers.into_iter().map(|stored| Ok(number::<i64>(stored)? == 1)).collect()
+}
+
+pub(in crate::redis) async fn remarks(broker: &RedisBroker, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>> {
+    let mut call = REMARKS.call(&broker.keys, queue);
+    call.arg(id.as_bytes());
+    let answer = broker.script(queue, &REMARKS, call).await?;
+    if matches!(answer, Value::Nil) {
+        return Ok(None);
+    }
+    let mut values = array(answer)?.into_iter();
+    let progress = progress_of(&bytes(next(&mut values)?)?).map(|(_, progress)| progress);
+    let log = Log::read(&bytes(next(&mut values)?)?);
+    Ok(Some(StoredRemarks::new(progress, log.lines_from(from), log.next(), log.dropped())))
+}

@@ -1,0 +1,9 @@
+-- What the handlers of a job have told. ARGV: id. Answers: false if there is no such job, or its progress and its log, each '' if there is none.
+--- include script/prelude
+
+local id = ARGV[1]
+-- With no more than a dashboard's user may do.
+if not call('HGET', K.jobs, id) then
+  return false
+end
+return { call('HGET', K.progress, id) or '', call('HGET', K.logs, id) or '' }

@@ -1,0 +1,74 @@
+//! What handlers tell of their jobs while these run, and what people read of it.
+
+use rusqlite::{OptionalExtension, params};
+
+use super::{
+    connection::{
+        lenient::Bytes,
+        statement::sql,
+        tx::{Failed, Queue, Tx, remarks_of},
+    },
+    doors::row::ACTIVE,
+};
+use crate::{
+    address::JobId,
+    broker::{JobRemarks, Log, Remarks, StoredRemarks, progress_of, progress_stored, stored_at},
+    error::Error,
+};
+
+pub(crate) fn remark(tx: &mut Tx<'_>, remarks: &Remarks) -> Result<Vec<bool>, Failed> {
+    let forgotten = || Failed::Refused(Error::Forgotten(remarks.lane.as_str().to_owned()));
+    let queue = tx.queue(&remarks.queue)?.ok_or_else(forgotten)?;
+    let lane: Option<i64> = tx.sql(sql!("lane.sql"))?.query_row(params![queue.key, remarks.lane.as_str()], |row| row.get(0)).optional()?;
+    let lane = lane.ok_or_else(forgotten)?;
+    tx.sql(sql!("gone.sql"))?.execute([])?;
+    remarks.jobs.iter().map(|job| one(tx, &queue, lane, job)).collect()
+}
+
+fn one(tx: &mut Tx<'_>, queue: &Queue<'_>, lane: i64, told: &JobRemarks) -> Result<bool, Failed> {
+    const WATCHED: &str = "SELECT 1 FROM queue_watched WHERE queue = ?1 AND id = ?2";
+    let id = told.id.as_bytes();
+    let claim = i64::try_from(told.claim).unwrap_or(i64::MAX);
+    if !tx.sql(sql!("holds.sql"))?.exists(params![queue.key, id, ACTIVE, lane, claim])? {
+        return Ok(false);
+    }
+    let (mut progress, mut log) = stored(tx, queue, id)?.unwrap_or_default();
+    if let Some(now) = &told.progress {
+        let known = progress.as_deref().and_then(progress_of).map(|(number, _)| number);
+        if known.is_none_or(|known| known < (told.claim, now.seq)) {
+            let numbers = format!("{}:{}:{}:", told.claim, now.seq, stored_at(tx.now, now.age));
+            progress = Some([numbers.as_bytes(), &progress_stored(told.attempt, now)].concat());
+        }
+    }
+    if !told.lines.is_empty() {
+        let mut lines = Log::read(log.as_deref().unwrap_or_default());
+        lines.append(told, tx.now);
+        log = Some(lines.written());
+    }
+    tx.sql(sql!("store.sql"))?.execute(params![queue.key, id, progress, log])?;
+    if tx.watched() && tx.sql(WATCHED)?.exists(params![queue.key, id])? {
+        tx.hint(&remarks_of(queue.name, &told.id), tx.now);
+    }
+    Ok(true)
+}
+
+/// The progress and the log of a job.
+type Stored = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+fn stored(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<Stored>> {
+    const STORED: &str = "SELECT progress, log FROM queue_remarks WHERE queue = ?1 AND id = ?2";
+    let bytes = |bytes: Option<Bytes>| bytes.map(|Bytes(bytes)| bytes);
+    tx.sql(STORED)?.query_row(params![queue.key, id], |row| Ok((bytes(row.get(0)?), bytes(row.get(1)?)))).optional()
+}
+
+pub(crate) fn remarks(tx: &mut Tx<'_>, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>, Failed> {
+    const JOB: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    let Some(queue) = tx.queue(queue)? else { return Ok(None) };
+    if !tx.sql(JOB)?.exists(params![queue.key, id.as_bytes()])? {
+        return Ok(None);
+    }
+    let (progress, log) = stored(tx, &queue, id.as_bytes())?.unwrap_or_default();
+    let progress = progress.as_deref().and_then(progress_of).map(|(_, progress)| progress);
+    let log = Log::read(log.as_deref().unwrap_or_default());
+    Ok(Some(StoredRemarks::new(progress, log.lines_from(from), log.next(), log.dropped())))
+}

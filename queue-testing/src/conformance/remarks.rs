@@ -1,0 +1,221 @@
+//! What handlers tell of their jobs while these run: progress and logs.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use queue_core::{
+    Error, JobId, LogLevel,
+    broker::{
+        Audit, BuryReason, Change, Delivery, Ending, Enqueued, Hints, JobRemarks, KeepLimits, LINE_MAX, LOG_BYTES, LOG_LINES, LineNow,
+        PartyName, ProgressNow, Remarks, StoredRemarks, SweepLimits,
+    },
+};
+
+use super::bed::{Bed, LONG, ack, nack};
+
+fn told(delivery: &Delivery, first: u64, lines: &[&str]) -> JobRemarks {
+    let mut told = JobRemarks::new(delivery.id.clone(), delivery.claim, delivery.attempts + 1);
+    told.first = first;
+    told.lines = lines.iter().map(|text| LineNow::new(LogLevel::Info, *text)).collect();
+    told
+}
+
+fn progress(delivery: &Delivery, seq: u64, fraction: f64, message: &str) -> JobRemarks {
+    let mut told = told(delivery, 0, &[]);
+    told.progress = Some(ProgressNow::new(seq, Some(fraction), message, Some(vec![0xa1, b'v'])));
+    told
+}
+
+async fn tell(bed: &Bed, lane: &PartyName, jobs: Vec<JobRemarks>) -> Vec<bool> {
+    let mut request = Remarks::new(bed.queue.clone(), lane.clone());
+    request.jobs = jobs;
+    bed.broker.remark(&request).await.expect("remarks are taken")
+}
+
+async fn read(bed: &Bed, id: &JobId) -> StoredRemarks {
+    bed.broker.remarks(&bed.queue, id, 0).await.expect("remarks are answered").expect("the job is there")
+}
+
+async fn sound(bed: &Bed) {
+    let wrong = bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.expect("an audit is answered");
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+fn texts(remarks: &StoredRemarks) -> Vec<&str> {
+    remarks.lines.iter().map(|line| &*line.text).collect()
+}
+
+/// What the holder of a job tells is stored, with the broker's time, and read back.
+pub async fn what_a_handler_tells_is_stored(bed: Bed) {
+    let ids = bed.put(2).await;
+    let mut lane = bed.lane().await;
+    let [one, other] = <[_; 2]>::try_from(lane.claim(2).await).expect("two jobs are ready");
+    let mut both = progress(&one, 1, 0.25, "a quarter");
+    both.lines = vec![LineNow::new(LogLevel::Warn, "slow: really"), LineNow::new(LogLevel::Debug, "")];
+    both.lines[0].age = Duration::from_secs(60);
+    assert_eq!(tell(&bed, &lane.name, vec![both, told(&other, 0, &["alone"])]).await, [true, true]);
+    let remarks = read(&bed, &ids[0]).await;
+    let progress = remarks.progress.as_ref().expect("it has made progress");
+    assert_eq!((progress.fraction, &*progress.message, &progress.value), (Some(0.25), "a quarter", &Some(vec![0xa1, b'v'])));
+    assert_eq!((texts(&remarks), remarks.next, remarks.dropped), (vec!["slow: really", ""], 2, 0));
+    assert_eq!((remarks.lines[0].level, remarks.lines[1].level, progress.attempt), (LogLevel::Warn, LogLevel::Debug, 1));
+    let between = remarks.lines[1].at_ms - remarks.lines[0].at_ms;
+    assert!((60_000..61_000).contains(&between) && (progress.at_ms - remarks.lines[1].at_ms).abs() < 1000, "{remarks:?}");
+    let remarks = read(&bed, &ids[1]).await;
+    assert_eq!((texts(&remarks), &remarks.progress), (vec!["alone"], &None));
+    assert_eq!(bed.broker.remarks(&bed.queue, &JobId::make(), 0).await.expect("it is answered"), None, "a job that nobody knows");
+    assert!(tell(&bed, &lane.name, Vec::new()).await.is_empty());
+    sound(&bed).await;
+}
+
+/// A request that comes again adds nothing, one that comes late puts nothing back, and lines that never came are counted.
+pub async fn remarks_that_come_again_or_late_change_nothing(bed: Bed) {
+    let id = bed.put(1).await.remove(0);
+    let mut lane = bed.lane().await;
+    let job = lane.claim_one().await;
+    tell(&bed, &lane.name, vec![progress(&job, 2, 0.5, "two")]).await;
+    tell(&bed, &lane.name, vec![told(&job, 0, &["a", "b"])]).await;
+    tell(&bed, &lane.name, vec![progress(&job, 1, 0.25, "one")]).await;
+    tell(&bed, &lane.name, vec![told(&job, 0, &["a", "b"])]).await;
+    tell(&bed, &lane.name, vec![told(&job, 1, &["b", "c"])]).await;
+    tell(&bed, &lane.name, vec![told(&job, 5, &["f"])]).await;
+    let remarks = read(&bed, &id).await;
+    assert_eq!((texts(&remarks), remarks.dropped), (vec!["a", "b", "c", "f"], 2));
+    assert_eq!(remarks.progress.expect("it has made progress").message, "two");
+    // From a line on.
+    let rest = bed.broker.remarks(&bed.queue, &id, 2).await.unwrap().unwrap();
+    assert_eq!((texts(&rest), rest.next), (vec!["c", "f"], 4));
+    assert!(bed.broker.remarks(&bed.queue, &id, 9).await.unwrap().unwrap().lines.is_empty());
+}
+
+/// Whoever no longer holds a job tells nothing of it.
+pub async fn only_the_holder_of_a_job_tells(bed: Bed) {
+    let id = bed.put(1).await.remove(0);
+    let (mut lane, other) = (bed.lane().await, bed.lane().await);
+    let first = lane.claim_one().await;
+    assert_eq!(tell(&bed, &other.name, vec![told(&first, 0, &["not mine"])]).await, [false]);
+    assert!(lane.end(&first, nack(Duration::ZERO)).await);
+    assert_eq!(tell(&bed, &lane.name, vec![told(&first, 0, &["between"])]).await, [false]);
+    let second = lane.wait_for_one().await;
+    assert_eq!(tell(&bed, &lane.name, vec![told(&first, 0, &["late"]), told(&second, 0, &["in time"])]).await, [false, true]);
+    bed.broker.change(&bed.queue, Change::Cancel, None, std::slice::from_ref(&id)).await.unwrap();
+    assert_eq!(tell(&bed, &lane.name, vec![told(&second, 1, &["cancelled"]), progress(&second, 1, 1.0, "")]).await, [false, false]);
+    let remarks = read(&bed, &id).await;
+    assert_eq!((texts(&remarks), &remarks.progress), (vec!["in time"], &None));
+    // A lane that is fenced.
+    bed.put(1).await;
+    let mut short = bed.dying_lane().await;
+    let job = short.claim_one().await;
+    bed.fence(&[&short]).await;
+    let mut request = Remarks::new(bed.queue.clone(), short.name.clone());
+    request.jobs = vec![told(&job, 0, &["fenced"])];
+    let refused = bed.broker.remark(&request).await;
+    assert!(matches!(refused, Err(Error::Forgotten(_))), "{refused:?}");
+    assert!(texts(&read(&bed, &job.id).await).is_empty());
+}
+
+/// Progress and log stay over retries, and for as long as the job is kept.
+pub async fn remarks_stay_with_the_job(bed: Bed) {
+    let ids = bed.put(3).await;
+    let mut lane = bed.lane().await;
+    let [kept, dead, gone] = <[_; 3]>::try_from(lane.claim(3).await).expect("three jobs are ready");
+    for job in [&kept, &dead, &gone] {
+        tell(&bed, &lane.name, vec![progress(job, 1, 0.5, "half")]).await;
+        tell(&bed, &lane.name, vec![told(job, 0, &["first run"])]).await;
+    }
+    assert!(lane.end(&kept, nack(Duration::ZERO)).await);
+    let kept = lane.wait_for_one().await;
+    tell(&bed, &lane.name, vec![told(&kept, 0, &["second run"])]).await;
+    assert!(lane.end(&kept, Ending::Ack { keep: Some(LONG), result: None }).await);
+    assert!(lane.end(&dead, Ending::Bury { reason: BuryReason::Failed, error: None }).await);
+    assert!(lane.end(&gone, ack()).await);
+    let remarks = read(&bed, &ids[0]).await;
+    assert_eq!(texts(&remarks), ["first run", "second run"]);
+    assert_eq!((remarks.lines[0].attempt, remarks.lines[1].attempt, remarks.progress.unwrap().attempt), (1, 2, 1));
+    assert_eq!(texts(&read(&bed, &ids[1]).await), ["first run"]);
+    assert_eq!(bed.broker.remarks(&bed.queue, &ids[2], 0).await.unwrap(), None);
+    bed.broker.change(&bed.queue, Change::Requeue, None, &ids[1..2]).await.unwrap();
+    assert_eq!(texts(&read(&bed, &ids[1]).await), ["first run"], "a requeue takes nothing away");
+    bed.broker.change(&bed.queue, Change::Delete, None, &ids[..2]).await.unwrap();
+    sound(&bed).await;
+}
+
+/// A later job of the same id begins without remarks, whichever way the first has gone.
+pub async fn a_job_that_is_gone_leaves_no_remarks(bed: Bed) {
+    for way in ["deleted", "done", "cancelled", "trimmed"] {
+        let id = JobId::given(way).expect("it is a name");
+        bed.put_given(way, "1").await;
+        let mut lane = bed.lane().await;
+        let delivery = lane.claim_one().await;
+        let mut both = progress(&delivery, 1, 0.5, way);
+        both.lines = vec![LineNow::new(LogLevel::Info, way)];
+        assert_eq!(tell(&bed, &lane.name, vec![both]).await, [true]);
+        match way {
+            "deleted" => {
+                assert!(lane.end(&delivery, Ending::Bury { reason: BuryReason::Failed, error: None }).await);
+                bed.broker.change(&bed.queue, Change::Delete, None, std::slice::from_ref(&id)).await.unwrap();
+            }
+            "cancelled" => drop(bed.broker.change(&bed.queue, Change::Cancel, None, std::slice::from_ref(&id)).await.unwrap()),
+            "trimmed" => assert!(lane.end(&delivery, Ending::Ack { keep: Some(LONG), result: None }).await),
+            _ => assert!(lane.end(&delivery, ack()).await),
+        }
+        if way != "cancelled" {
+            let keep = KeepLimits { count: 0, bytes: 0 };
+            bed.broker.sweep(&bed.queue, &SweepLimits { remembered: Duration::ZERO, keep, ..SweepLimits::default() }).await.unwrap();
+        }
+        // A day later its id is free; a cancelled one gives way at once.
+        assert_eq!(bed.put_given(way, "1").await, Enqueued::Stored, "{way}");
+        let remarks = read(&bed, &id).await;
+        assert_eq!((remarks.progress, remarks.lines.len(), remarks.next), (None, 0, 0), "{way}");
+        let again = lane.claim_one().await;
+        assert_eq!(tell(&bed, &lane.name, vec![told(&again, 0, &["anew"])]).await, [true]);
+        assert_eq!(texts(&read(&bed, &id).await), ["anew"], "{way}");
+        assert!(lane.end(&again, ack()).await);
+    }
+    sound(&bed).await;
+}
+
+/// A log has a bound of lines and one of bytes: the oldest lines are dropped and counted.
+pub async fn a_log_is_bounded(bed: Bed) {
+    let ids = bed.put(2).await;
+    let mut lane = bed.lane().await;
+    let [many, long] = <[_; 2]>::try_from(lane.claim(2).await).expect("two jobs are ready");
+    let numbers: Vec<String> = (0..LOG_LINES + 20).map(|n| n.to_string()).collect();
+    for (part, numbers) in numbers.chunks(300).enumerate() {
+        let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
+        tell(&bed, &lane.name, vec![told(&many, 300 * part as u64, &numbers)]).await;
+    }
+    let remarks = read(&bed, &ids[0]).await;
+    assert_eq!((remarks.lines.len(), remarks.dropped, remarks.next), (LOG_LINES, 20, LOG_LINES as u64 + 20));
+    assert_eq!((texts(&remarks)[0], texts(&remarks)[LOG_LINES - 1]), ("20", "1019"));
+    let line = "x".repeat(2 * LINE_MAX);
+    for part in 0..50 {
+        tell(&bed, &lane.name, vec![told(&long, part, &[&line])]).await;
+    }
+    let remarks = read(&bed, &ids[1]).await;
+    let bytes: usize = remarks.lines.iter().map(|line| line.text.len()).sum();
+    assert!(remarks.lines[0].text.len() <= LINE_MAX && bytes <= LOG_BYTES && bytes > LOG_BYTES * 9 / 10, "{bytes} bytes");
+    assert_eq!((remarks.dropped + remarks.lines.len() as u64, remarks.next), (50, 50));
+    let from = bed.broker.remarks(&bed.queue, &ids[1], 48).await.unwrap().unwrap();
+    assert_eq!(from.lines.len(), 2);
+}
+
+/// Whoever watches a job hears that something was told of it; of another, nobody does.
+pub async fn who_watches_a_job_hears_what_is_told(bed: Bed) {
+    let ids = bed.put(2).await;
+    let mut lane = bed.lane().await;
+    let jobs = lane.claim(2).await;
+    let listens = async |id: &JobId| -> Hints {
+        let mut hints = bed.broker.remark_hints(&bed.queue, id);
+        let _ = tokio::time::timeout(Duration::from_millis(300), hints.next()).await;
+        hints
+    };
+    let (mut watched, mut unwatched) = (listens(&ids[0]).await, listens(&ids[1]).await);
+    bed.broker.watch(&bed.queue, &ids[0]).await.unwrap();
+    let mut ending = bed.broker.ending_hints(&bed.queue, &ids[0]);
+    let _ = tokio::time::timeout(Duration::from_millis(300), ending.next()).await;
+    tell(&bed, &lane.name, vec![progress(&jobs[1], 1, 0.5, ""), progress(&jobs[0], 1, 0.5, "")]).await;
+    tokio::time::timeout(Duration::from_secs(5), watched.next()).await.expect("it is announced");
+    assert_eq!(unwatched.next().now_or_never(), None);
+    assert_eq!(ending.next().now_or_never(), None, "it has not ended");
+}

@@ -1,0 +1,144 @@
+//! A layer of `tracing` that puts what is logged while a job runs into the log of the job.
+
+use std::{
+    cell::RefCell,
+    fmt::{self, Write},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use queue_core::{JobContext, LogLevel};
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id},
+};
+use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
+
+/// Puts the events of a job into its log, beside the lines of [`JobContext::log`]: whatever code logs with `tracing` within the span of the run, also
+/// in functions that know nothing of jobs, and in tasks that carry the span along.
+///
+/// ```
+/// use queue_worker::JobLogLayer;
+/// use tracing_subscriber::prelude::*;
+///
+/// let subscriber = tracing_subscriber::registry().with(JobLogLayer::new()).with(tracing_subscriber::fmt::layer());
+/// # drop(subscriber);
+/// ```
+///
+/// Without further ado these are the events of level `info` and above. A filter of the whole subscriber that disables spans of level `info` leaves no
+/// span to which an event could belong. Events of this library itself are not taken.
+#[derive(Debug)]
+#[must_use = "it goes into a subscriber: `registry().with(JobLogLayer::new())`"]
+pub struct JobLogLayer {
+    level: LogLevel,
+}
+
+/// The job of a span.
+struct Job(JobContext);
+
+thread_local! {
+    /// The job whose span is made just now on this thread.
+    static OPENS: RefCell<Option<JobContext>> = const { RefCell::new(None) };
+}
+
+/// Whether a program has made such a layer.
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Makes the span of a run, so that the layer learns whose it is.
+pub(crate) fn opening<T>(context: &JobContext, open: impl FnOnce() -> T) -> T {
+    if !WANTED.load(Ordering::Relaxed) {
+        return open();
+    }
+    OPENS.set(Some(context.clone()));
+    let opened = open();
+    OPENS.set(None);
+    opened
+}
+
+impl JobLogLayer {
+    /// A layer for events of level `info` and above.
+    pub fn new() -> Self {
+        WANTED.store(true, Ordering::Relaxed);
+        JobLogLayer { level: LogLevel::Info }
+    }
+
+    /// Events of this level and above.
+    pub fn level(mut self, level: LogLevel) -> Self {
+        self.level = level;
+        self
+    }
+}
+
+impl Default for JobLogLayer {
+    fn default() -> Self {
+        JobLogLayer::new()
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JobLogLayer {
+    fn on_new_span(&self, _: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if let Some(job) = OPENS.with_borrow(Clone::clone)
+            && let Some(span) = context.span(id)
+        {
+            span.extensions_mut().replace(Job(job));
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let level = level_of(*event.metadata().level());
+        if level > self.level || is_ours(event.metadata().target()) {
+            return;
+        }
+        let of = |span: tracing_subscriber::registry::SpanRef<'_, S>| span.extensions().get::<Job>().map(|Job(job)| job.clone());
+        if let Some(job) = context.event_scope(event).and_then(|mut spans| spans.find_map(of)) {
+            let mut text = Text::default();
+            event.record(&mut text);
+            job.log_at(level, text.whole());
+        }
+    }
+}
+
+fn level_of(level: Level) -> LogLevel {
+    match level {
+        Level::ERROR => LogLevel::Error,
+        Level::WARN => LogLevel::Warn,
+        Level::INFO => LogLevel::Info,
+        Level::DEBUG => LogLevel::Debug,
+        _ => LogLevel::Trace,
+    }
+}
+
+/// What the worker says of a job is about the job, and not by it.
+fn is_ours(target: &str) -> bool {
+    ["queue_core", "queue_worker"].contains(&target.split("::").next().unwrap_or_default())
+}
+
+/// The message of an event, and its fields behind it.
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Text {
+    fn whole(self) -> String {
+        if self.message.is_empty() { self.fields.trim_start().to_owned() } else { self.message + &self.fields }
+    }
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a String cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value}"),
+            name => write!(self.fields, " {name}={value}"),
+        };
+    }
+}

@@ -1,0 +1,145 @@
+//! Stores what handlers tell of their jobs: progress and lines of their logs. It gathers what is told, and stores it about four times a second, for
+//! all jobs together. What a handler has told last is stored before its ending is sent, which takes the tag away. A worker whose handlers tell
+//! nothing never wakes it.
+
+use std::{sync::Arc, time::Instant};
+
+use futures_util::future::join_all;
+use queue_core::{
+    Error, JobContext,
+    broker::{MAX_BYTES, MAX_ITEMS, Remarks},
+};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    duty::Duty,
+    engine::Shared,
+    time::now,
+    tuning::{LAST_WORDS, REMARK_PATIENCE, REMARKED},
+};
+
+/// What reaches the scribe. It outlives a duty that panics.
+pub(crate) struct Desk {
+    told: Mutex<mpsc::UnboundedReceiver<JobContext>>,
+    send_last: mpsc::UnboundedSender<Last>,
+    last: Mutex<mpsc::UnboundedReceiver<Last>>,
+}
+
+/// A handler has ended: what it has told is stored at once.
+struct Last {
+    context: JobContext,
+    stored: oneshot::Sender<()>,
+}
+
+impl Desk {
+    /// A desk, and where contexts are named that have something to store.
+    pub(crate) fn new() -> (Self, mpsc::UnboundedSender<JobContext>) {
+        let (tell, told) = mpsc::unbounded_channel();
+        let (send_last, last) = mpsc::unbounded_channel();
+        (Desk { told: Mutex::new(told), send_last, last: Mutex::new(last) }, tell)
+    }
+
+    /// Stores what a handler that has ended has told, if the broker takes it in time. Its ending does not wait for longer.
+    pub(crate) async fn store(&self, context: &JobContext) {
+        let (stored, done) = oneshot::channel();
+        if self.send_last.send(Last { context: context.clone(), stored }).is_ok() {
+            let _ = tokio::time::timeout(LAST_WORDS, done).await;
+        }
+    }
+}
+
+pub(crate) struct Scribe {
+    shared: Arc<Shared>,
+}
+
+impl Scribe {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Scribe { shared }
+    }
+
+    async fn work(&self) {
+        let desk = &self.shared.scribe;
+        let (mut told, mut last) = (desk.told.lock().await, desk.last.lock().await);
+        let (mut jobs, mut next): (Vec<JobContext>, Instant) = (Vec::new(), now());
+        loop {
+            tokio::select! {
+                biased;
+                Some(first) = last.recv() => {
+                    let mut lasts = vec![first];
+                    while lasts.len() < MAX_ITEMS && let Ok(more) = last.try_recv() {
+                        lasts.push(more);
+                    }
+                    let (contexts, stored): (Vec<_>, Vec<_>) = lasts.into_iter().map(|last| (last.context, last.stored)).unzip();
+                    send(&self.shared, contexts).await;
+                    for stored in stored {
+                        // Whoever has waited for too long has gone.
+                        let _ = stored.send(());
+                    }
+                }
+                Some(job) = told.recv() => jobs.push(job),
+                () = tokio::time::sleep_until(next.into()), if !jobs.is_empty() => {
+                    next = now() + REMARKED;
+                    send(&self.shared, std::mem::take(&mut jobs)).await;
+                }
+            }
+        }
+    }
+}
+
+impl Duty for Scribe {
+    const NAME: &'static str = "scribe";
+
+    async fn run(self, shutdown: CancellationToken) {
+        shutdown.run_until_cancelled(self.work()).await;
+    }
+}
+
+/// Stores what these have told, as much of each as fits into one request.
+async fn send(shared: &Shared, contexts: Vec<JobContext>) {
+    // With about how many bytes each has.
+    let (mut requests, mut bytes): (Vec<Remarks>, Vec<usize>) = (Vec::new(), Vec::new());
+    for context in &contexts {
+        let Some(lane) = context.lane().filter(|_| context.has_told()) else { continue };
+        let told = context.take_told(MAX_BYTES);
+        if told.progress.is_none() && told.lines.is_empty() {
+            continue;
+        }
+        let more = told.bytes();
+        let has_room = |(at, request): (usize, &Remarks)| {
+            let fits = request.jobs.len() < MAX_ITEMS && bytes[at] + more <= MAX_BYTES;
+            (fits && request.lane == *lane && *request.queue == *context.queue()).then_some(at)
+        };
+        let at = requests.iter().enumerate().find_map(has_room).unwrap_or_else(|| {
+            requests.push(Remarks::new(context.queue(), lane.clone()));
+            requests.len() - 1
+        });
+        bytes.resize(requests.len(), 0);
+        bytes[at] += more;
+        requests[at].jobs.push(told);
+    }
+    let answers = join_all(requests.iter().map(|request| tokio::time::timeout(REMARK_PATIENCE, shared.broker.remark(request)))).await;
+    for (request, answer) in requests.into_iter().zip(answers) {
+        let (queue, jobs) = (request.queue.clone(), request.jobs.len());
+        match answer {
+            Ok(Ok(_)) => {}
+            // Its numbers tell the broker what it has already.
+            Err(_) => put_back(&contexts, request),
+            Ok(Err(error)) if error.is_transient() => put_back(&contexts, request),
+            Ok(Err(error)) => {
+                if !matches!(error, Error::BrokerFull { .. } | Error::Forgotten(_)) {
+                    tracing::debug!(%queue, jobs, %error, "the broker refuses progress and logs");
+                }
+            }
+        }
+    }
+    contexts.iter().for_each(JobContext::told_has_arrived);
+}
+
+fn put_back(contexts: &[JobContext], request: Remarks) {
+    for told in request.jobs {
+        if let Some(context) = contexts.iter().find(|context| context.claim() == told.claim && *context.id() == told.id) {
+            context.put_back_told(told);
+        }
+    }
+}
