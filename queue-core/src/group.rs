@@ -217,7 +217,7 @@ impl GroupRule {
         Ok(())
     }
 
-    /// For brokers: weight, cap, largest size, order and pause, with colons between; what is not said is empty.
+    /// For brokers: weight, cap, largest size, order and pause, with colons between; what is not said is empty. Behind a pause stands why.
     pub fn stored(&self) -> String {
         let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
         let order = self.order.map(|order| order.letter().to_string()).unwrap_or_default();
@@ -234,8 +234,13 @@ impl GroupRule {
             cap: part().parse().ok(),
             max_size: part().parse().ok(),
             order: { part() }.chars().next().and_then(|letter| GroupOrder::ALL.into_iter().find(|order| order.letter() == letter)),
-            paused: part() == "p",
+            paused: part().starts_with('p'),
         }
+    }
+
+    /// For brokers: why a rule pauses, as it stands behind the letter of the pause.
+    pub fn reason_of_stored(stored: &str) -> Option<String> {
+        stored.splitn(5, ':').nth(4)?.strip_prefix('p').filter(|reason| !reason.is_empty()).map(str::to_owned)
     }
 }
 
@@ -296,6 +301,9 @@ mod tests {
     fn a_rule_is_read_as_it_is_stored() {
         let mut rule = GroupRule { weight: Some(3), cap: Some(0), max_size: Some(9), order: Some(GroupOrder::SkipFailed), paused: true };
         assert_eq!(GroupRule::of_stored(&rule.stored()), rule);
+        let why = format!("{}unpaid: since May", rule.stored());
+        assert_eq!((GroupRule::of_stored(&why), GroupRule::reason_of_stored(&why).as_deref()), (rule, Some("unpaid: since May")));
+        assert_eq!((GroupRule::reason_of_stored(&rule.stored()), GroupRule::reason_of_stored(":2:::x")), (None, None));
         rule = GroupRule { cap: Some(2), ..GroupRule::new() };
         assert_eq!((rule.stored().as_str(), GroupRule::of_stored(&rule.stored())), (":2:::", rule));
         assert!(GroupRule::of_stored("").is_empty() && GroupRule::of_stored("0:x:-1:z:y").is_empty());

@@ -203,8 +203,8 @@ pub use self::{
     handler::{DataNeed, Handler},
     inject::Inject,
     inspector::{
-        AttemptError, Filter, Follow, GroupPage, Inspector, JobLog, JobRecord, LogLine, Page, Progress, Reason, Running, StoredGroup,
-        UnreadableBy, Walk, WorkerRecord,
+        AttemptError, ClearGroup, Cleared, Filter, Follow, GroupPage, Inspector, JobLog, JobRecord, LogLine, Page, Progress, Reason,
+        Running, StoredGroup, UnreadableBy, Walk, WorkerRecord,
     },
     io::BoxFuture,
     key::UniqueDef,

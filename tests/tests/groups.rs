@@ -1,9 +1,12 @@
 //! Groups that other hands break: what is found, told and repaired. Who may not ignore them. And how a task names the group of its jobs.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use queue_core::{
-    Error, GroupName, GroupOrder, JobId, RuleOf,
+    Cleared, Error, GroupName, GroupOrder, JobId, RuleOf,
     broker::{Audit, DamageKind, DynBroker, NewJob, SweepLimits},
     prelude::*,
     redis::RedisBroker,
@@ -18,6 +21,7 @@ use queue_tests::{
 on_servers! {
     slots_and_turns_are_counted_anew_from_the_jobs
     a_lane_that_knows_no_groups_keeps_them_out
+    a_large_group_is_cancelled_while_others_are_served
 }
 
 const QUEUE: &str = "grouped";
@@ -127,6 +131,55 @@ async fn a_lane_that_knows_no_groups_keeps_them_out(kind: Kind) {
     assert!(matches!(&refused, Err(Error::FeatureUnknown { feature, .. }) if feature == "grouped"), "{refused:?}");
     assert_eq!(broker.stats(QUEUE).await.unwrap().jobs(), 0);
     producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
+}
+
+/// Jobs of a large group are cancelled in steps, between which the others are served. `QUEUE_TEST_JOBS=100000 cargo test -p queue-tests --test groups
+/// large -- --nocapture --test-threads 1` prints the figures.
+async fn is_cancelled_beside_others(broker: &DynBroker) {
+    let many = std::env::var("QUEUE_TEST_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(3_000);
+    let client = Client::with_broker(broker.clone());
+    let jobs = |group: &'static str, jobs: u64| (0..jobs).map(move |_| by_text::job(Some(group.to_owned())));
+    client.enqueue_all(jobs("acme", many)).await.unwrap();
+    client.enqueue_all(jobs("globex", 100)).await.unwrap();
+    let inspector = client.inspector();
+    let ready = async |group: &str| inspector.group(QUEUE, &GroupName::new(group).unwrap()).await.unwrap().ready;
+    let mut lane = Lane::on(broker, QUEUE).await;
+    let (mut clearing, mut steps, mut longest, mut served) =
+        (inspector.clear_group(QUEUE, &GroupName::new("acme").unwrap(), Cleared::Waiting), 0, Duration::ZERO, 0);
+    let began = Instant::now();
+    loop {
+        let step = Instant::now();
+        let more = clearing.step().await.unwrap();
+        (longest, steps) = (longest.max(step.elapsed()), steps + 1);
+        if !more {
+            break;
+        }
+        let claimed = lane.claim(2).await;
+        served += claimed.len() as u64;
+        lane.ack(&claimed).await;
+    }
+    println!(
+        "{}: {many} jobs in {steps} steps, {:?}, the longest {longest:?}; {served} served meanwhile",
+        client.info().kind,
+        began.elapsed()
+    );
+    let left = ready("globex").await;
+    assert!(left < 100, "the other group was served in its turn");
+    assert_eq!((ready("acme").await, clearing.cancelled() + served), (0, many + 100 - left));
+    assert_eq!(damages(broker, LOOK).await, []);
+}
+
+async fn a_large_group_is_cancelled_while_others_are_served(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    is_cancelled_beside_others(&broker).await;
+}
+
+#[tokio::test]
+async fn a_large_group_in_a_sqlite_file_is_cancelled_while_others_are_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker: DynBroker = SqliteBroker::open_path(folder.path().join("queue.db")).unwrap();
+    is_cancelled_beside_others(&broker).await;
 }
 
 /// A library that knows no groups refuses a file from the first job or rule of one on, and not before. Nor are there tables of groups before,

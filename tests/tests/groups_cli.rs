@@ -78,3 +78,21 @@ fn a_rule_that_cannot_be_is_refused_with_a_way_out() {
     let plain = refused(&folder, &["groups", "set", "orders", "-", "--cap", "1"]);
     assert!(plain.contains("weight alone"), "{plain}");
 }
+
+#[tokio::test]
+async fn the_jobs_of_a_group_are_cancelled_and_those_of_others_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = Client::connect(&url(&folder)).await.unwrap();
+    client.enqueue_all((0..1_100).map(|_| bill::job("acme".to_owned()))).await.unwrap();
+    bill::job("globex".to_owned()).enqueue(&client).await.unwrap();
+    let later = bill::job("acme".to_owned()).delay(std::time::Duration::from_secs(3600)).enqueue(&client).await.unwrap();
+    ok(&folder, &["groups", "pause", "orders", "acme", "--reason", "unpaid"]);
+    let shown = ok(&folder, &["groups", "show", "orders", "acme"]);
+    assert!(shown.contains("yes: unpaid") && shown.lines().any(|line| line.starts_with("oldest")), "{shown}");
+    let said = ok(&folder, &["groups", "drain", "orders", "acme", "initech", "--reason", "left"]);
+    assert_eq!(said, "orders acme: 1101 jobs cancelled\norders initech: 0 jobs cancelled\n");
+    let jobs = ok(&folder, &["jobs", "show", &later.address().to_string()]);
+    assert!(jobs.contains("left"), "{jobs}");
+    let cancelled: Value = serde_json::from_str(&ok(&folder, &["groups", "cancel", "orders", "globex", "--json"])).unwrap();
+    assert_eq!((&cancelled[0]["group"], &cancelled[0]["cancelled"]), (&Value::from("globex"), &Value::from(1)));
+}

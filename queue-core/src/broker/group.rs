@@ -1,6 +1,6 @@
 //! Groups: how they are listed, and how their rules are set.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::MAX_ITEMS;
 use crate::{
@@ -36,12 +36,14 @@ pub struct SetGroup {
     pub expected: GroupRule,
     /// The rule that is to hold. An empty one is removed.
     pub rule: GroupRule,
+    /// Why it pauses, if it does; `None`: as before.
+    pub reason: Option<Arc<str>>,
 }
 
 impl SetGroup {
     /// A change of a rule.
     pub fn new(queue: impl Into<Arc<str>>, of: RuleOf, expected: GroupRule, rule: GroupRule) -> Self {
-        SetGroup { queue: queue.into(), of, expected, rule }
+        SetGroup { queue: queue.into(), of, expected, rule, reason: None }
     }
 
     /// For brokers: whether it is one that can be taken.
@@ -51,6 +53,16 @@ impl SetGroup {
     pub fn check(&self) -> Result<()> {
         check_name("queue", &self.queue)?;
         self.rule.check(&self.of)
+    }
+
+    /// For brokers: what is stored where this is: the rule, and why it pauses. Empty: there is none.
+    pub fn stored_over(&self, stored: &str) -> String {
+        let rule = if self.rule.is_empty() { String::new() } else { self.rule.stored() };
+        match &self.reason {
+            _ if !self.rule.paused => rule,
+            Some(reason) => rule + reason,
+            None => rule + &GroupRule::reason_of_stored(stored).unwrap_or_default(),
+        }
     }
 
     /// For brokers: the error where there are as many rules as there may be.
@@ -83,14 +95,21 @@ pub enum GroupList {
         /// At most so many, 1 to 500.
         limit: usize,
     },
+    /// One group, and the first jobs of its [line](GroupPage::line).
+    Line {
+        /// The group.
+        group: GroupName,
+        /// At most so many jobs, 1 to 500.
+        jobs: usize,
+    },
 }
 
 impl GroupList {
-    /// For brokers: the limit within its bounds.
+    /// For brokers: the limit within its bounds, of groups, or of the jobs of a line.
     pub fn limit(&self) -> usize {
         match self {
             GroupList::One(_) => 1,
-            GroupList::All { limit, .. } => (*limit).clamp(1, MAX_ITEMS),
+            GroupList::All { limit, .. } | GroupList::Line { jobs: limit, .. } => (*limit).clamp(1, MAX_ITEMS),
         }
     }
 }
@@ -107,14 +126,24 @@ pub struct StoredGroup {
     pub active: u64,
     /// Its own rule.
     pub rule: GroupRule,
+    /// Why it is paused, if that was said.
+    pub paused_because: Option<String>,
     /// Of an ordered group: the job that holds its line.
     pub held_by: Option<JobId>,
+    /// How long ago its oldest ready job could start for the first time, as [`QueueStats::oldest`](super::QueueStats::oldest) says it of a queue.
+    pub oldest: Option<Duration>,
 }
 
 impl StoredGroup {
     /// A group of which nothing is known.
     pub fn new(name: GroupName) -> Self {
-        StoredGroup { name, ready: 0, active: 0, rule: GroupRule::default(), held_by: None }
+        StoredGroup { name, ready: 0, active: 0, rule: GroupRule::default(), paused_because: None, held_by: None, oldest: None }
+    }
+
+    /// For brokers: notes the rule as it is stored, with the reason of a pause.
+    pub fn set_rule(&mut self, stored: &str) {
+        self.rule = GroupRule::of_stored(stored);
+        self.paused_because = GroupRule::reason_of_stored(stored);
     }
 }
 
@@ -130,12 +159,14 @@ pub struct GroupPage {
     pub plain: GroupRule,
     /// Behind which group the next page begins.
     pub next: Option<GroupName>,
+    /// If a [`GroupList::Line`] was asked for: the first jobs of the line, in the order in which they will start; suspects last.
+    pub line: Vec<JobId>,
 }
 
 impl GroupPage {
     /// A page.
     pub fn new(groups: Vec<StoredGroup>, others: GroupRule, plain: GroupRule, next: Option<GroupName>) -> Self {
-        GroupPage { groups, others, plain, next }
+        GroupPage { groups, others, plain, next, line: Vec::new() }
     }
 }
 

@@ -47,8 +47,8 @@ pub struct QueueStats {
     /// When the broker was last found to have lost data of this queue, or to have gone back to an older copy of itself (a flush, a restored
     /// backup, a failover): a worker that registered anew had a lease which stood, and the broker did not know it. By the broker's clock.
     pub lost_at: Option<SystemTime>,
-    /// How long ago the oldest ready job could start for the first time: the age of the first job of each priority is looked at, by the broker's
-    /// clock. `None` if no job is ready, or if it is not known: not of a job that has failed or snoozed before, and not of a task whose jobs
+    /// How long ago the oldest ready job could start for the first time: the age of the first job of each priority is looked at, also of the ten
+    /// groups whose turn comes first, by the broker's clock. `None` if no job is ready, or if it is not known: not of a job that has failed or snoozed before, and not of a task whose jobs
     /// repeat. Of a job that a person requeued the age counts from its enqueue.
     pub oldest: Option<Duration>,
     /// Without those that are 0.

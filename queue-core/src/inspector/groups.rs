@@ -1,8 +1,11 @@
 //! Groups, and their rules.
 
-use super::Inspector;
+use super::{
+    Inspector,
+    clear::{ClearGroup, Cleared},
+};
 use crate::{
-    address::check_name,
+    address::{JobId, check_name},
     broker::{GroupList, GroupName, GroupPage, GroupRule, GroupSet, RuleOf, SetGroup, StoredGroup},
     error::{Error, Result},
 };
@@ -54,10 +57,11 @@ impl Inspector {
             let mut rule = expected;
             change(&mut rule);
             rule.check(of)?;
-            if rule == expected {
+            if rule == expected && (self.reason.is_none() || !rule.paused) {
                 return Ok(rule);
             }
-            let request = SetGroup::new(queue, of.clone(), expected, rule);
+            let mut request = SetGroup::new(queue, of.clone(), expected, rule);
+            request.reason.clone_from(&self.reason);
             // One that was carried out and is sent again finds what it wanted at the next round.
             if self.run(|broker| async move { broker.set_group(&request).await }).await? == GroupSet::Set {
                 return Ok(rule);
@@ -66,7 +70,8 @@ impl Inspector {
         Err(Error::Internal(format!("others change the rule of `{of}` all the time")))
     }
 
-    /// Stops claims of a group: its jobs wait, and those that run go on.
+    /// Stops claims of a group: its jobs wait, and those that run go on. The reason that was given with [`because`](Self::because) is told until it goes
+    /// on.
     ///
     /// # Errors
     /// Those of [`set_group_rule`](Self::set_group_rule).
@@ -80,6 +85,36 @@ impl Inspector {
     /// Those of [`set_group_rule`](Self::set_group_rule).
     pub async fn resume_group(&self, queue: &str, group: &GroupName) -> Result<()> {
         self.set_group_rule(queue, &RuleOf::Group(group.clone()), |rule| rule.paused = false).await.map(drop)
+    }
+
+    /// The next jobs of a group that are ready, at most `limit` (1 to 500), in the order in which they will start; suspects last.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a limit out of range.
+    pub async fn group_line(&self, queue: &str, group: &GroupName, limit: usize) -> Result<Vec<JobId>> {
+        if !(1..=500).contains(&limit) {
+            return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));
+        }
+        Ok(self.group_page(queue, GroupList::Line { group: group.clone(), jobs: limit }).await?.line)
+    }
+
+    /// Cancels the jobs of a group: those that wait, or all. What [`step`](ClearGroup::step) does is bounded; what was done stays done.
+    ///
+    /// ```
+    /// use queue_core::{Cleared, GroupName, prelude::*};
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let client = Client::connect("sqlite://:memory:").await?;
+    /// let inspector = client.inspector().because("the customer has left");
+    /// let mut clearing = inspector.clear_group("mail", &GroupName::new("acme")?, Cleared::Waiting);
+    /// while clearing.step().await? {
+    ///     println!("{} jobs are cancelled", clearing.cancelled());
+    /// }
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    pub fn clear_group(&self, queue: &str, group: &GroupName, which: Cleared) -> ClearGroup {
+        ClearGroup::new(self.clone(), queue, group.clone(), which)
     }
 
     async fn group_rule(&self, queue: &str, of: &RuleOf) -> Result<GroupRule> {

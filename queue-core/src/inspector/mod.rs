@@ -1,7 +1,8 @@
 //! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `change` is
-//! what people do to jobs, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them.
+//! what people do to jobs, `clear` cancels those of a group, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them.
 
 mod change;
+mod clear;
 mod filter;
 mod groups;
 mod json;
@@ -14,6 +15,7 @@ mod workers;
 
 pub(crate) use self::json::utc;
 pub use self::{
+    clear::{ClearGroup, Cleared},
     filter::Filter,
     reason::Reason,
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
@@ -45,7 +47,7 @@ const REASON_MAX: usize = 1024;
 pub struct Inspector {
     broker: DynBroker,
     deadline: Duration,
-    /// Why it cancels.
+    /// Why it cancels, or pauses a group.
     reason: Option<Arc<str>>,
 }
 
@@ -55,7 +57,7 @@ impl Inspector {
     }
 
     /// The same inspector, whose cancels have this reason: the record of each cancelled job has it as its
-    /// [`note`](JobRecord::note). A text over 1 KiB is cut.
+    /// [`note`](JobRecord::note). A group that it pauses [has it](StoredGroup::paused_because), too. A text over 1 KiB is cut.
     ///
     /// ```no_run
     /// # use queue_core::{Client, JobAddress};

@@ -48,6 +48,24 @@ macro_rules! __conformance_cases {
                 a_group_that_is_full_of_waiting_jobs_refuses_more
                 a_rule_that_was_changed_meanwhile_is_stale
                 groups_are_listed_by_page;
+            drains:
+                a_pause_says_why_until_it_ends
+                the_line_of_a_group_is_read_in_order
+                the_age_of_the_oldest_job_of_a_group_is_told
+                the_waiting_jobs_of_a_group_are_cancelled_in_steps
+                all_jobs_of_a_group_are_cancelled_in_steps;
+            slots:
+                a_saturated_group_at_the_front_stalls_nobody
+                a_running_job_that_sorts_last_is_counted
+                a_job_whose_record_is_gone_before_its_worker_is_missed_holds_no_slot
+                a_deleted_job_leaves_no_stale_id_in_the_line
+                a_slot_does_not_run_out_under_a_long_job
+                a_late_ending_takes_no_slot_of_the_next_run
+                a_purged_group_that_comes_back_does_not_starve
+                a_new_weight_holds_for_jobs_that_wait_already
+                an_id_that_comes_back_in_another_group_strands_nobody
+                groups_hold_nothing_when_all_their_jobs_have_ended
+                lanes_that_claim_at_once_share_the_slots_of_a_group;
             lines:
                 an_ordered_group_runs_one_job_at_a_time
                 a_job_that_waits_for_its_retry_holds_the_line

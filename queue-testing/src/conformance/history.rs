@@ -140,7 +140,7 @@ pub async fn the_history_of_an_unknown_queue_is_empty(bed: Bed) {
 }
 
 /// A job of this task that was enqueued so long ago, as its producer says, with this delay.
-fn enqueued(task: &str, ago: Duration, delay: Duration) -> NewJob {
+pub(super) fn enqueued(task: &str, ago: Duration, delay: Duration) -> NewJob {
     let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let mut envelope = Envelope::new(task, &[0x80]);

@@ -1,10 +1,13 @@
 //! What people do: change jobs, pause, count.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use queue_core::{
     JobId,
-    broker::{Change, Changed, JobState, LaneLease, QueueStats, WorkerRecord},
+    broker::{Change, Changed, GroupName, HEADS, JobState, LaneLease, QueueStats, WorkerRecord},
     envelope::Envelope,
 };
 
@@ -118,10 +121,24 @@ impl Model {
                 stats.note_ready_since(since, self.now);
             }
         }
+        for since in self.groups.next(HEADS).into_iter().filter_map(|group| self.groups_since(group)) {
+            stats.note_ready_since(since, self.now);
+        }
         stats
     }
 
     /// Since when a job could start. `None` if that is not known: it waited for another time meanwhile, or its task repeats.
+    /// How long the oldest ready job of a group has waited, of the first ones of each priority.
+    pub(in crate::model) fn oldest_of(&self, group: &GroupName) -> Option<Duration> {
+        let since = self.groups_since(group)?;
+        Some(Duration::from_millis(u64::try_from(self.now.saturating_sub(since)).unwrap_or(0)))
+    }
+
+    fn groups_since(&self, group: &GroupName) -> Option<i64> {
+        let since = |jobs: &VecDeque<JobId>| jobs.iter().take(HEADS).find_map(|id| self.ready_since(&self.jobs[id]));
+        self.groups.priorities(group).filter_map(since).min()
+    }
+
     fn ready_since(&self, job: &Job) -> Option<i64> {
         let envelope = Envelope::decode(&job.envelope).ok()?;
         let repeats = self.tasks.get(&*envelope.task).is_some_and(|(_, repeats)| *repeats);

@@ -1,15 +1,15 @@
 //! `groups`: which there are, their rules, pause and resume.
 
-use std::str::FromStr;
+use std::{str::FromStr, time::Duration};
 
 use clap::Subcommand;
-use queue_core::{Client, GroupName, GroupOrder, GroupRule, RuleOf, StoredGroup, address::check_name};
+use queue_core::{Cleared, Client, GroupName, GroupOrder, GroupRule, RuleOf, StoredGroup, address::check_name};
 use serde::Serialize;
 
 use super::{
     args::Format,
     exit::{Failure, note},
-    output::{print, print_json, short, table},
+    output::{coarse, exact, print, print_json, short, table},
 };
 
 /// Groups of one page.
@@ -58,7 +58,8 @@ pub(super) enum GroupsCommand {
     Set(SetArgs),
     /// Stop claims of groups: their jobs wait, those that run go on
     #[command(after_help = "Examples:
-  {bin} groups pause mail acme")]
+  {bin} groups pause mail acme
+  {bin} groups pause mail acme --reason 'unpaid, ticket 4711'")]
     Pause {
         /// The queue
         #[arg(value_parser = queue)]
@@ -66,6 +67,9 @@ pub(super) enum GroupsCommand {
         /// The groups
         #[arg(required = true, value_parser = GroupName::from_str)]
         groups: Vec<GroupName>,
+        /// Why: it is told until they go on
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+        reason: String,
     },
     /// Let the jobs of groups be claimed again
     #[command(after_help = "Examples:
@@ -78,6 +82,34 @@ pub(super) enum GroupsCommand {
         #[arg(required = true, value_parser = GroupName::from_str)]
         groups: Vec<GroupName>,
     },
+    /// Cancel the jobs of groups that wait; those that run go on
+    #[command(after_help = "Examples:
+  {bin} groups drain mail acme
+  {bin} groups drain mail acme --reason 'the customer has left'
+
+Jobs that are enqueued meanwhile may be among them. If it is stopped, run it again: it goes on.")]
+    Drain(ClearArgs),
+    /// Cancel all jobs of groups, those that run too
+    #[command(after_help = "Examples:
+  {bin} groups cancel mail acme
+
+Jobs that are enqueued meanwhile may be among them. If it is stopped, run it again: it goes on.")]
+    Cancel(ClearArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ClearArgs {
+    /// The queue
+    #[arg(value_parser = queue)]
+    queue: String,
+    /// The groups
+    #[arg(required = true, value_parser = GroupName::from_str)]
+    groups: Vec<GroupName>,
+    /// Why: each job keeps it as its note
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    reason: String,
+    #[command(flatten)]
+    format: Format,
 }
 
 #[derive(Debug, clap::Args)]
@@ -118,7 +150,9 @@ struct Row {
     active: u64,
     #[serde(flatten)]
     rule: Rule,
+    paused_because: Option<String>,
     held_by: Option<String>,
+    oldest_ms: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -147,7 +181,9 @@ impl From<GroupRule> for Rule {
 
 fn row(group: StoredGroup) -> Row {
     let held_by = group.held_by.map(|job| job.to_string());
-    Row { group: group.name.to_string(), ready: group.ready, active: group.active, rule: group.rule.into(), held_by }
+    let oldest_ms = group.oldest.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+    let StoredGroup { name, ready, active, rule, paused_because, .. } = group;
+    Row { group: name.to_string(), ready, active, rule: rule.into(), paused_because, held_by, oldest_ms }
 }
 
 pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<(), Failure> {
@@ -160,7 +196,8 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
             show(found, others, &format)
         }
         GroupsCommand::Set(args) => set(client, args).await,
-        GroupsCommand::Pause { queue, groups } => {
+        GroupsCommand::Pause { queue, groups, reason } => {
+            let inspector = inspector.because(reason);
             for group in &groups {
                 inspector.pause_group(&queue, group).await?;
                 print(&format!("{queue} {group} is paused"))?;
@@ -174,7 +211,38 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
             }
             Ok(())
         }
+        GroupsCommand::Drain(args) => clear(client, args, Cleared::Waiting).await,
+        GroupsCommand::Cancel(args) => clear(client, args, Cleared::All).await,
     }
+}
+
+#[derive(Serialize)]
+struct Total {
+    queue: String,
+    group: String,
+    cancelled: u64,
+}
+
+async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), Failure> {
+    let inspector = client.inspector().because(args.reason);
+    let mut totals = Vec::new();
+    for group in args.groups {
+        let mut clearing = inspector.clear_group(&args.queue, &group, which);
+        let ended = loop {
+            match clearing.step().await {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        let cancelled = clearing.cancelled();
+        if !args.format.json {
+            print(&format!("{} {group}: {cancelled} {} cancelled", args.queue, if cancelled == 1 { "job" } else { "jobs" }))?;
+        }
+        ended?;
+        totals.push(Total { queue: args.queue.clone(), group: group.to_string(), cancelled });
+    }
+    if args.format.json { Ok(print_json(&totals)?) } else { Ok(()) }
 }
 
 async fn list(client: &Client, queue: &str, limit: usize, mut after: Option<GroupName>, format: &Format) -> Result<(), Failure> {
@@ -197,22 +265,27 @@ async fn list(client: &Client, queue: &str, limit: usize, mut after: Option<Grou
         return Ok(());
     }
     let rules = [("*", others), ("-", plain)].into_iter().filter(|(_, rule)| !rule.is_empty());
-    let rules = rules.map(|(name, rule)| cells(name, String::new(), String::new(), &rule.into(), None));
-    let groups =
-        rows.iter().map(|row| cells(&short(&row.group, 60), row.ready.to_string(), row.active.to_string(), &row.rule, row.held_by.clone()));
-    print(&table(["group", "#ready", "#active", "#weight", "#cap", "#max size", "order", "paused", "held by"], rules.chain(groups)))?;
+    let rules = rules.map(|(name, rule)| cells(name, [String::new(), String::new(), String::new()], &rule.into(), None));
+    let groups = rows.iter().map(|row| {
+        let oldest = row.oldest_ms.map(|age| coarse(Duration::from_millis(age))).unwrap_or_default();
+        cells(&short(&row.group, 60), [row.ready.to_string(), oldest, row.active.to_string()], &row.rule, row.held_by.clone())
+    });
+    print(&table(
+        ["group", "#ready", "#oldest", "#active", "#weight", "#cap", "#max size", "order", "paused", "held by"],
+        rules.chain(groups),
+    ))?;
     if let Some(after) = after {
         note(&format!("there are more: --after '{after}'"));
     }
     Ok(())
 }
 
-fn cells(name: &str, ready: String, active: String, rule: &Rule, held_by: Option<String>) -> [String; 9] {
+fn cells(name: &str, [ready, oldest, active]: [String; 3], rule: &Rule, held_by: Option<String>) -> [String; 10] {
     let text = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let [weight, cap] = [rule.weight, rule.cap].map(|number| text(number.map(u64::from)));
     let paused = if rule.paused { "yes" } else { "" };
     let order = rule.order.unwrap_or_default().to_owned();
-    [name.to_owned(), ready, active, weight, cap, text(rule.max_size), order, paused.to_owned(), held_by.unwrap_or_default()]
+    [name.to_owned(), ready, oldest, active, weight, cap, text(rule.max_size), order, paused.to_owned(), held_by.unwrap_or_default()]
 }
 
 fn show(group: StoredGroup, others: GroupRule, format: &Format) -> Result<(), Failure> {
@@ -230,7 +303,10 @@ fn show(group: StoredGroup, others: GroupRule, format: &Format) -> Result<(), Fa
         ("max size", number(holds.max_size, "none")),
         ("order", holds.order.unwrap_or_default().to_string()),
     ];
-    lines.extend(holds.paused.then(|| ("paused", "yes".to_owned())));
+    lines.extend(group.oldest.map(|age| ("oldest", exact(age))));
+    lines.extend(
+        holds.paused.then(|| ("paused", group.paused_because.map_or_else(|| "yes".to_owned(), |why| format!("yes: {}", short(&why, 200))))),
+    );
     lines.extend(group.held_by.map(|job| ("held by", job.to_string())));
     let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:8}  {value}")).collect();
     Ok(print(&text.join("\n"))?)
@@ -260,7 +336,7 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
         return Ok(print_json(&Rule::from(rule))?);
     }
     let rule = Rule::from(rule);
-    let row = cells(&of.to_string(), String::new(), String::new(), &rule, None);
-    let [group, _, _, weight, cap, max_size, order, paused, _] = row;
+    let row = cells(&of.to_string(), [String::new(), String::new(), String::new()], &rule, None);
+    let [group, _, _, _, weight, cap, max_size, order, paused, _] = row;
     Ok(print(&table(["group", "#weight", "#cap", "#max size", "order", "paused"], [[group, weight, cap, max_size, order, paused]]))?)
 }

@@ -10,8 +10,8 @@ use queue_core::{
     JobId, LogLevel,
     broker::{
         CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, JobRemarks, KeyHolder, LineNow, NewJob,
-        OverdueLane, PartyName, ProcessId, ProgressNow, Reclaimed, Register, Remarks, RuleOf, SetGroup, Turn, Unique, UniqueKey,
-        WorkerInfo,
+        OverdueLane, PartyName, ProcessId, ProgressNow, Reclaimed, Register, Remarks, RuleOf, SetGroup, StoredGroup, Turn, Unique,
+        UniqueKey, WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -141,7 +141,9 @@ impl World {
                 let which = group.map_or(GroupList::All { after: None, limit: 1 }, |group| GroupList::One(group_name(group)));
                 let page = self.model.list_groups(&which);
                 let expected = group.map_or(page.others, |_| page.groups[0].rule);
-                let request = SetGroup::new(self.queue.clone(), of, expected, *rule);
+                let mut request = SetGroup::new(self.queue.clone(), of, expected, *rule);
+                // Some pauses say why, and some later changes leave that as it is.
+                request.reason = rule.weight.is_none_or(|weight| weight % 2 == 0).then(|| format!("why:{:?}", rule.cap).into());
                 let found = self.broker.set_group(&request).await;
                 same("rule of a group", &outcome(self.model.set_group(&request)), &outcome(found))?;
             }
@@ -161,8 +163,18 @@ impl World {
         }
         let all = GroupList::All { after: None, limit: 500 };
         let found = self.broker.groups(&self.queue, &all).await.map_err(|error| error.to_string())?;
-        same("groups", &self.model.list_groups(&all).groups, &found.groups)?;
+        let ageless = |mut group: StoredGroup| {
+            group.oldest = None;
+            group
+        };
+        let found: Vec<StoredGroup> = found.groups.into_iter().map(ageless).collect();
+        same("groups", &self.model.list_groups(&all).groups, &found)?;
         same_jobs(&mut self.model, &self.broker, &self.queue, &self.ids, took).await?;
+        if let Some(group) = found.get(self.ids.len() % found.len().max(1)) {
+            let line = GroupList::Line { group: group.name.clone(), jobs: 3 };
+            let found = self.broker.groups(&self.queue, &line).await.map_err(|error| error.to_string())?;
+            same("line of a group", &self.model.list_groups(&line).line, &found.line)?;
+        }
         if matches!(step, Step::Sweep) {
             self.model.ready.loose = loose;
         }

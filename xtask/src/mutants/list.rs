@@ -15,8 +15,19 @@ pub(super) struct Mutant {
 const REDIS: &[&str] =
     &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_by_failed::", "on_redis_by_kept::", "on_redis_by_all::"];
 const SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::"];
-const GROUPS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::groups", "on_redis::lines"];
-const GROUPS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::groups", "on_sqlite_file::lines"];
+const GROUPS_REDIS: &[&str] =
+    &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::groups", "on_redis::lines", "on_redis::slots", "on_redis::drains"];
+const GROUPS_SQLITE: &[&str] = &[
+    "-p",
+    "queue-tests",
+    "--test",
+    "conformance",
+    "--",
+    "on_sqlite_file::groups",
+    "on_sqlite_file::lines",
+    "on_sqlite_file::slots",
+    "on_sqlite_file::drains",
+];
 const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
 const TICKS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::schedules"];
 const TICKS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::schedules"];
@@ -848,6 +859,16 @@ mutants! {
         "groups: who holds the line goes first": "elseif holder_of_line(group) == id then" => "elseif false then";
         "groups: who comes back at once gains nothing": "math.max(virtual_time(), whole(rested[at] or ''))" => "virtual_time()";
         "groups: a cancelled job leaves its line": "    if member then\n      call('ZREM', K.line, member)" => "    if false then\n      call('ZREM', K.line, member)";
+    }
+    GROUPS_REDIS "queue-core/src/redis/groups/set.lua" {
+        "groups: a reason stands while it pauses": "(ARGV[5] == '' and why or ARGV[5])" => "ARGV[5]";
+    }
+    GROUPS_SQLITE "queue-core/src/inspector/clear.rs" {
+        "groups: a cancel finds jobs that wait for a time": "states.into_iter().chain(running)" => "states.into_iter().take(0).chain(running)";
+        "groups: a drain lets jobs go on that run": "(which == Cleared::All).then_some(JobState::Active)" => "Some(JobState::Active)";
+    }
+    GROUPS_SQLITE "queue-core/src/broker/group.rs" {
+        "sqlite groups: a reason stands while it pauses": "None => rule + &GroupRule::reason_of_stored(stored).unwrap_or_default()," => "None => rule,";
     }
     GROUPS_REDIS "queue-core/src/redis/enqueue/kinds.lua" {
         "groups: one of a largest size takes no more": "most and depth_of(group) + (coming[group] or 0) >= most" => "false";

@@ -40,7 +40,7 @@ end
 local rules = nil
 
 local function rule_in(stored)
-  return { string.match(stored or '', '^(%d*):(%d*):(%d*):(%l?):(p?)$') }
+  return { string.match(stored or '', '^(%d*):(%d*):(%d*):(%l?):(p?)') }
 end
 
 local function has_rules()

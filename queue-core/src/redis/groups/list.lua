@@ -1,10 +1,11 @@
--- Groups and their rules. ARGV: 'one' and a group; or 'all', the group behind which to begin or '', and how many. Answers: the rules of all groups and of
--- plain jobs; of each group it, how many jobs of it are ready and run, its rule, and who holds its line.
---- include script/prelude, script/schema
+-- Groups and their rules. ARGV: 'one' and a group; 'line', a group, and how many jobs; or 'all', the group behind which to begin or '', and how many.
+-- Answers: the rules of all groups and of plain jobs, now, and the first jobs of the line; of each group it, how many jobs of it are ready and run, its
+-- rule, who holds its line, and since when its oldest ready job could start.
+--- include script/prelude, script/schema, script/clock
 
 -- What is asked of jobs here: whether there are suspects is asked of the jobs themselves.
 local bits = nil
---- include script/has, doors/groups
+--- include script/has, people/since
 
 local names = { ARGV[2] }
 if ARGV[1] == 'all' then
@@ -45,12 +46,28 @@ if ARGV[1] == 'all' then
   table.sort(found, before)
   names = { unpack(found, 1, math.min(#found, ARGV[3] + 1)) }
 end
-local answer = { call('HGET', K.rules, '*') or '', call('HGET', K.rules, '-') or '' }
+local line = {}
+if ARGV[1] == 'line' then
+  local function add(from, to)
+    if #line < tonumber(ARGV[3]) then
+      for _, member in ipairs(call('ZRANGEBYLEX', K.line, from, to, 'LIMIT', 0, ARGV[3] - #line)) do
+        local _, id = parts_of(member)
+        line[#line + 1] = id
+      end
+    end
+  end
+  add('[' .. ARGV[2] .. '!', '(' .. ARGV[2] .. '4')
+  add('[\255' .. ARGV[2], '(\255' .. ARGV[2] .. '\255')
+end
+
+local answer = { call('HGET', K.rules, '*') or '', call('HGET', K.rules, '-') or '', now, line }
 for _, group in ipairs(names) do
   answer[#answer + 1] = group
   answer[#answer + 1] = depth_of(group)
   answer[#answer + 1] = call('ZLEXCOUNT', K.holders, '[' .. group .. '\0', '(' .. group .. '\1')
   answer[#answer + 1] = call('HGET', K.rules, group) or ''
   answer[#answer + 1] = call('HGET', K.front, group) or ''
+  local oldest = oldest_of(group)
+  answer[#answer + 1] = oldest and ms(oldest) or ''
 end
 return answer

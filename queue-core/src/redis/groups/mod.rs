@@ -1,5 +1,7 @@
 //! Groups: their list, and their rules.
 
+use std::time::Duration;
+
 use crate::{
     address::JobId,
     broker::{GroupList, GroupName, GroupPage, GroupRule, GroupSet, RuleOf, SetGroup, StoredGroup},
@@ -18,26 +20,34 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &Gr
     let mut call = GROUPS.call(&broker.keys, queue);
     match which {
         GroupList::One(name) => call.arg("one").arg(name.stored()),
+        GroupList::Line { group, .. } => call.arg("line").arg(group.stored()).arg(which.limit()),
         GroupList::All { after, .. } => call.arg("all").arg(after.as_ref().map(GroupName::stored).unwrap_or_default()).arg(which.limit()),
     };
     let mut values = array(broker.script(queue, &GROUPS, call).await?)?.into_iter();
     let (others, plain) = (words(next(&mut values)?)?, words(next(&mut values)?)?);
+    let (now, line) = (number::<i64>(next(&mut values)?)?, array(next(&mut values)?)?);
+    // What is no id is for the auditor to find.
+    let line = line.into_iter().filter_map(|id| JobId::from_bytes(&bytes(id).ok()?).ok()).collect();
     let mut groups = Vec::new();
     while let Some(name) = values.next() {
         // What is no name is for the auditor to find.
         let name = GroupName::of_stored(&bytes(name)?);
         let (ready, active) = (number(next(&mut values)?)?, number(next(&mut values)?)?);
-        let (rule, holder) = (words(next(&mut values)?)?, bytes(next(&mut values)?)?);
+        let (rule, holder, since) = (words(next(&mut values)?)?, bytes(next(&mut values)?)?, words(next(&mut values)?)?);
         let Some(name) = name else { continue };
         let mut group = StoredGroup::new(name);
-        (group.ready, group.active, group.rule) = (ready, active, GroupRule::of_stored(&rule));
+        (group.ready, group.active) = (ready, active);
+        group.set_rule(&rule);
+        group.oldest = since.parse().ok().map(|since: i64| Duration::from_millis(now.saturating_sub(since).max(0).unsigned_abs()));
         group.held_by = JobId::from_bytes(&holder).ok();
         groups.push(group);
     }
     let more = groups.len() > which.limit();
     groups.truncate(which.limit());
     let next = groups.last().filter(|_| more).map(|group| group.name.clone());
-    Ok(GroupPage::new(groups, GroupRule::of_stored(&others), GroupRule::of_stored(&plain), next))
+    let mut page = GroupPage::new(groups, GroupRule::of_stored(&others), GroupRule::of_stored(&plain), next);
+    page.line = line;
+    Ok(page)
 }
 
 pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetGroup) -> Result<GroupSet> {
@@ -51,6 +61,7 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetGroup) -> R
         RuleOf::Group(group) => group.stored(),
         _ => Vec::new(),
     });
+    call.arg(request.reason.as_deref().unwrap_or_default());
     broker.list_queue(&request.queue, None).await?;
     match &*bytes(broker.script(&request.queue, script, call).await?)? {
         b"SET" => {}

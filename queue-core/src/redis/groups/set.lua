@@ -1,18 +1,22 @@
 -- Sets a rule, if it is the one that was read. ARGV: its name; the rule that was read, and the one that is to hold, '' for none; the group that it is
--- about, or ''. Answers: SET, STALE, or MANY.
+-- about, or ''; why it pauses, or ''. Answers: SET, STALE, or MANY. Behind a pause stands why, which is kept while it pauses.
 --- include script/prelude, script/clock, script/bits, doors/groups
 
-local stored = call('HGET', K.rules, ARGV[1]) or ''
-if stored == ARGV[3] then
+local stored, wanted = call('HGET', K.rules, ARGV[1]) or '', ARGV[3]
+local rule, why = string.match(stored, '^([^p]*p?)(.*)$')
+if string.sub(wanted, -1) == 'p' then
+  wanted = wanted .. (ARGV[5] == '' and why or ARGV[5])
+end
+if stored == wanted then
   return 'SET'
-elseif stored ~= ARGV[2] then
+elseif rule ~= ARGV[2] then
   return 'STALE'
-elseif ARGV[3] == '' then
+elseif wanted == '' then
   call('HDEL', K.rules, ARGV[1])
 elseif stored == '' and call('HLEN', K.rules) >= C.group_rules then
   return 'MANY'
 else
-  put_all(K.rules, { ARGV[1], ARGV[3] })
+  put_all(K.rules, { ARGV[1], wanted })
 end
 if not head[1] then
   call('HSET', K.meta, 'schema', C.schema)

@@ -126,6 +126,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/show"
         "people/shown"
         "people/standing"
+        "people/since"
         "people/stats"
         "people/watch"
         "people/workers"

@@ -60,14 +60,52 @@ pub(super) fn row(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Resu
     tx.sql(ROW)?.query_row(params![queue.key, name], read).optional()
 }
 
-/// The rule that is stored under a name.
-pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
+/// The rule that is stored under a name, as text: empty if there is none.
+pub(crate) fn stored_text(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<String> {
     const RULE: &str = "SELECT rule FROM queue_rules WHERE queue = ?1 AND name = ?2";
     if !tx.grouped() {
-        return Ok(GroupRule::default());
+        return Ok(String::new());
     }
     let stored: Option<Words> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
-    Ok(stored.map(|Words(rule)| GroupRule::of_stored(&rule)).unwrap_or_default())
+    Ok(stored.map(|Words(rule)| rule).unwrap_or_default())
+}
+
+/// The same, read.
+pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
+    Ok(GroupRule::of_stored(&stored_text(tx, queue, name)?))
+}
+
+/// The groups whose turn comes first.
+pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
+    const NEXT: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND turn = 1 ORDER BY start, name LIMIT ?2";
+    if !tx.grouped() {
+        return Ok(Vec::new());
+    }
+    tx.sql(NEXT)?.query_map(params![queue.key, most], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect()
+}
+
+/// The number of the line of a group.
+pub(crate) fn line_of(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<Option<i64>> {
+    Ok(row(tx, queue, name)?.map(|row| row.line))
+}
+
+/// Where the jobs of a priority stand in a line, but for the one that holds it: the first place and the last.
+pub(crate) fn places_of(priority: i64) -> (i64, i64) {
+    ((priority + 1) << 56, ((priority + 2) << 56) - 1)
+}
+
+/// The first jobs of a line, in the order in which they will start; suspects last.
+pub(crate) fn line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -> rusqlite::Result<Vec<JobId>> {
+    let Some(row) = row(tx, queue, name)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for state in [LINED, LINED_SUSPECT] {
+        let mut heads = tx.sql(sql!("groups_heads.sql"))?;
+        let mut rows = heads.query(params![queue.key, state, row.line, i64::MIN, most - found.len()])?;
+        while let Some(row) = rows.next()? {
+            found.extend(JobId::from_bytes(&row.get::<_, Bytes>(0)?.0).ok());
+        }
+    }
+    Ok(found)
 }
 
 /// What holds for a group.

@@ -15,6 +15,7 @@ use crate::{
             writer::Writer,
         },
         doors::groups,
+        people,
     },
 };
 
@@ -24,7 +25,7 @@ const REVIEWED: usize = 500;
 pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<GroupPage, Failed> {
     let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else {
         let one = match which {
-            GroupList::One(name) => vec![StoredGroup::new(name.clone())],
+            GroupList::One(name) | GroupList::Line { group: name, .. } => vec![StoredGroup::new(name.clone())],
             GroupList::All { .. } => Vec::new(),
         };
         return Ok(GroupPage::new(one, GroupRule::default(), GroupRule::default(), None));
@@ -32,7 +33,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<Gr
     let rule = |of: RuleOf| groups::stored_rule(tx, &queue, &of.stored());
     let (others, plain) = (rule(RuleOf::Others)?, rule(RuleOf::Plain)?);
     let mut names = match which {
-        GroupList::One(name) => vec![name.stored()],
+        GroupList::One(name) | GroupList::Line { group: name, .. } => vec![name.stored()],
         GroupList::All { after, .. } => {
             let after = after.as_ref().map(GroupName::stored).unwrap_or_default();
             let limit = which.limit() + 1;
@@ -40,12 +41,18 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<Gr
             names.query_map(params![queue.key, after, limit], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect::<rusqlite::Result<_>>()?
         }
     };
+    let line = match which {
+        GroupList::Line { group, .. } => groups::line(tx, &queue, &group.stored(), which.limit())?,
+        _ => Vec::new(),
+    };
     let more = names.len() > which.limit();
     names.truncate(which.limit());
     let groups = names.iter().filter_map(|stored| Some((stored, GroupName::of_stored(stored)?)));
     let groups: Vec<StoredGroup> = groups.map(|(stored, name)| group(tx, &queue, stored, name)).collect::<Result<_, Failed>>()?;
     let next = groups.last().filter(|_| more).map(|group| group.name.clone());
-    Ok(GroupPage::new(groups, others, plain, next))
+    let mut page = GroupPage::new(groups, others, plain, next);
+    page.line = line;
+    Ok(page)
 }
 
 fn group(tx: &Tx<'_>, queue: &Queue<'_>, stored: &[u8], name: GroupName) -> Result<StoredGroup, Failed> {
@@ -53,7 +60,8 @@ fn group(tx: &Tx<'_>, queue: &Queue<'_>, stored: &[u8], name: GroupName) -> Resu
     let mut group = StoredGroup::new(name);
     group.ready = groups::depth(tx, queue, stored)?;
     group.active = groups::running(tx, queue, stored)?;
-    group.rule = groups::stored_rule(tx, queue, stored)?;
+    group.set_rule(&groups::stored_text(tx, queue, stored)?);
+    group.oldest = people::oldest_of(tx, queue, stored)?;
     let front: Option<Option<Bytes>> = tx.sql(FRONT)?.query_row(params![queue.key, stored], |row| row.get(0)).optional()?;
     group.held_by = front.flatten().and_then(|Bytes(front)| JobId::from_bytes(&front).ok());
     Ok(group)
@@ -65,7 +73,11 @@ const RULE_BYTES: usize = 512;
 /// Sets a rule, and decides anew which groups may be served.
 pub(crate) async fn change(writer: &Writer, request: &SetGroup) -> error::Result<GroupSet> {
     request.check()?;
-    let commit = if request.rule.is_empty() { Commit::Synced } else { Commit::Extra(RULE_BYTES) };
+    let commit = if request.rule.is_empty() {
+        Commit::Synced
+    } else {
+        Commit::Extra(RULE_BYTES + request.reason.as_ref().map_or(0, |reason| reason.len()))
+    };
     let (wanted, queue) = (request.clone(), request.queue.clone());
     let answer = writer.call(commit, move |tx| set(tx, &wanted)).await?;
     let mut from = (answer == GroupSet::Set && request.of == RuleOf::Others).then(Vec::new);
@@ -83,11 +95,12 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
     let queue = tx.queue_made(&request.queue)?;
     let name = request.of.stored();
-    let known = groups::stored_rule(tx, &queue, &name)?;
-    if known == request.rule {
+    let stored = groups::stored_text(tx, &queue, &name)?;
+    let wanted = request.stored_over(&stored);
+    if stored == wanted {
         return Ok(GroupSet::Set);
     }
-    if known != request.expected {
+    if GroupRule::of_stored(&stored) != request.expected {
         return Ok(GroupSet::Stale);
     }
     tx.note_groups()?;
@@ -95,10 +108,10 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
         tx.sql(REMOVE)?.execute(params![queue.key, name])?;
     } else {
         let rules: usize = tx.sql(RULES)?.query_row([queue.key], |row| row.get(0))?;
-        if known.is_empty() && rules >= GROUP_RULES {
+        if stored.is_empty() && rules >= GROUP_RULES {
             return Err(request.too_many().into());
         }
-        tx.sql(STORE)?.execute(params![queue.key, name, request.rule.stored()])?;
+        tx.sql(STORE)?.execute(params![queue.key, name, wanted])?;
     }
     if let RuleOf::Group(_) = request.of {
         groups::review(tx, &queue, &name)?;

@@ -25,7 +25,7 @@ pub(crate) use self::{
     pause::set_paused,
     show::{show, watch},
     standing::standing,
-    stats::{queues, stats},
+    stats::{oldest_of, queues, stats},
     workers::{worker_records, workers},
 };
 

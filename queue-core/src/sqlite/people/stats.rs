@@ -1,5 +1,7 @@
 //! Which queues there are, and the numbers of one.
 
+use std::time::Duration;
+
 use rusqlite::{Row, params};
 
 use crate::{
@@ -10,7 +12,10 @@ use crate::{
             lenient::{Bytes, Number, Words},
             tx::{Failed, Queue, Tx},
         },
-        doors::{ready, row::READY},
+        doors::{
+            groups, ready,
+            row::{LINED, READY},
+        },
         history,
     },
 };
@@ -39,20 +44,42 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
     (stats.lanes, stats.workers) = tx.sql(LANES)?.query_row(params![queue.key, tx.now], |row| Ok((row.get(0)?, row.get(1)?)))?;
     stats.paused = queue.paused;
     for rank in 0..=Priority::Low.number() {
-        if let Some(since) = head_since(tx, &queue, rank)? {
+        if let Some(since) = head_since(tx, &queue, (READY, rank.into()), (i64::MIN, i64::MAX))? {
+            stats.note_ready_since(since, tx.now);
+        }
+    }
+    for group in groups::next(tx, &queue, HEADS)? {
+        if let Some(since) = since_of(tx, &queue, &group)? {
             stats.note_ready_since(since, tx.now);
         }
     }
     Ok(stats)
 }
 
-/// Since when the first job of a priority could start that says so: not one that waited for another time meanwhile, nor of a task whose jobs
+/// How long ago the oldest ready job of a group could start, of the first ones of each priority.
+pub(crate) fn oldest_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<Duration>, Failed> {
+    let age = |since: i64| Duration::from_millis(tx.now.saturating_sub(since).max(0).unsigned_abs());
+    Ok(since_of(tx, queue, group)?.map(age))
+}
+
+fn since_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<i64>, Failed> {
+    let Some(line) = groups::line_of(tx, queue, group)? else { return Ok(None) };
+    let mut oldest: Option<i64> = None;
+    for priority in 0..=i64::from(Priority::Low.number()) {
+        if let Some(since) = head_since(tx, queue, (LINED, line), groups::places_of(priority))? {
+            oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
+        }
+    }
+    Ok(oldest)
+}
+
+/// Since when the first job of a run could start that says so: not one that waited for another time meanwhile, nor of a task whose jobs
 /// repeat.
-fn head_since(tx: &Tx<'_>, queue: &Queue<'_>, rank: u8) -> Result<Option<i64>, Failed> {
-    const HEAD: &str = "SELECT envelope FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 AND attempts = 0 AND snoozes = 0 \
-                        ORDER BY pos LIMIT ?4";
+fn head_since(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): (i64, i64), (from, to): (i64, i64)) -> Result<Option<i64>, Failed> {
+    const HEAD: &str = "SELECT envelope FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 AND pos BETWEEN ?5 AND ?6 \
+                        AND attempts = 0 AND snoozes = 0 ORDER BY pos LIMIT ?4";
     let mut heads = tx.sql(HEAD)?;
-    let mut heads = heads.query(params![queue.key, READY, rank, HEADS])?;
+    let mut heads = heads.query(params![queue.key, state, rank, HEADS, from, to])?;
     while let Some(row) = heads.next()? {
         let Bytes(envelope) = row.get(0)?;
         let Ok(envelope) = Envelope::decode(&envelope) else { continue };

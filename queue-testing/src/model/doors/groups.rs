@@ -1,14 +1,13 @@
 //! Groups: who may be served, and in which order. The jobs of a group that are ready stand in a line of its own; a group has a *virtual start*, and
 //! the least is served next. Plain jobs are one more group.
 
+mod list;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use queue_core::{
     JobId,
-    broker::{
-        GROUP_RULES, GroupList, GroupName, GroupOrder, GroupPage, GroupRule, GroupSet, NewJob, RuleOf, SetGroup, StoredGroup, TURN_COST,
-        share_of_plain,
-    },
+    broker::{GROUP_RULES, GroupName, GroupOrder, GroupRule, GroupSet, NewJob, RuleOf, SetGroup, TURN_COST, share_of_plain},
 };
 
 use super::{Model, Place};
@@ -25,6 +24,8 @@ pub struct Groups {
     virtual_time: u64,
     plain: u64,
     rules: BTreeMap<RuleOf, GroupRule>,
+    /// Why rules pause.
+    reasons: BTreeMap<RuleOf, String>,
     /// Of ordered groups: who holds the line.
     held: BTreeMap<GroupName, JobId>,
 }
@@ -346,7 +347,9 @@ impl Model {
     /// For one rule too many.
     pub fn set_group(&mut self, request: &SetGroup) -> queue_core::Result<GroupSet> {
         let known = self.groups.rule(&request.of);
-        if known == request.rule {
+        let why = self.groups.reasons.get(&request.of).cloned();
+        let reason = request.reason.as_deref().map(str::to_owned).or(why.clone()).filter(|_| request.rule.paused);
+        if known == request.rule && why == reason {
             return Ok(GroupSet::Set);
         }
         if known != request.expected {
@@ -359,44 +362,15 @@ impl Model {
         } else {
             self.groups.rules.insert(request.of.clone(), request.rule);
         }
+        self.groups.reasons.remove(&request.of);
+        self.groups.reasons.extend(reason.map(|reason| (request.of.clone(), reason)));
         let all = self.groups.lines.keys().cloned().collect();
-        let groups: Vec<GroupName> = match &request.of {
+        let groups = match &request.of {
             RuleOf::Group(group) => vec![group.clone()],
             RuleOf::Others => all,
             _ => Vec::new(),
         };
         groups.iter().for_each(|group| self.review(group));
         Ok(GroupSet::Set)
-    }
-
-    /// Groups, and their rules.
-    pub fn list_groups(&self, which: &GroupList) -> GroupPage {
-        let (others, plain) = (self.groups.rule(&RuleOf::Others), self.groups.rule(&RuleOf::Plain));
-        let stored = |name: &GroupName| {
-            let mut stored = StoredGroup::new(name.clone());
-            stored.ready = self.groups.lines.get(name).map_or(0, Line::depth);
-            stored.active = self.running(name);
-            stored.rule = self.groups.rule(&RuleOf::Group(name.clone()));
-            stored.held_by = self.groups.held.get(name).cloned();
-            stored
-        };
-        let after = match which {
-            GroupList::One(name) => return GroupPage::new(vec![stored(name)], others, plain, None),
-            GroupList::All { after, .. } => after,
-            _ => &None,
-        };
-        let active = self.jobs.values().filter(|job| matches!(job.place, Place::Active { .. })).filter_map(|job| job.group.clone());
-        let ruled = self.groups.rules.keys().filter_map(|of| match of {
-            RuleOf::Group(name) => Some(name.clone()),
-            _ => None,
-        });
-        let mut names: Vec<GroupName> = self.groups.lines.keys().cloned().chain(active).chain(ruled).collect();
-        names.sort();
-        names.dedup();
-        names.retain(|name| after.as_ref().is_none_or(|after| name > after));
-        let more = names.len() > which.limit();
-        names.truncate(which.limit());
-        let next = names.last().cloned().filter(|_| more);
-        GroupPage::new(names.iter().map(stored).collect(), others, plain, next)
     }
 }

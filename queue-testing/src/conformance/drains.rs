@@ -1,0 +1,151 @@
+//! What people do to a group: a pause with a reason, a look at its line, and the cancel of its jobs in steps.
+
+use std::time::Duration;
+
+use queue_core::{
+    Cleared, JobId,
+    broker::{Change, Due, GroupList, JobState, NewJob, Priority},
+};
+
+use super::{
+    bed::{Bed, LONG, Lane, nack},
+    groups::{cap, depth, group, group_rule, groups, job, name, put, sound},
+    history::enqueued,
+};
+
+/// A pause may have a reason, which stands while it lasts, whatever else of the rule changes.
+pub async fn a_pause_says_why_until_it_ends(bed: Bed) {
+    let a = name("a");
+    let inspector = bed.inspector();
+    let why = async || group(&bed, "a").await.paused_because;
+    inspector.clone().because("unpaid: since May").pause_group(&bed.queue, &a).await.unwrap();
+    assert_eq!(why().await.as_deref(), Some("unpaid: since May"));
+    group_rule(&bed, "a", |rule| rule.weight = Some(7)).await;
+    inspector.pause_group(&bed.queue, &a).await.unwrap();
+    assert_eq!((why().await.as_deref(), group(&bed, "a").await.rule.weight), (Some("unpaid: since May"), Some(7)));
+    inspector.clone().because("p:\0:päy").pause_group(&bed.queue, &a).await.unwrap();
+    assert_eq!(why().await.as_deref(), Some("p:\0:päy"), "it may be said anew");
+    put(&bed, "a", 1).await;
+    let mut lane = bed.lane().await;
+    assert!(lane.claim(1).await.is_empty());
+    inspector.clone().because("paid").resume_group(&bed.queue, &a).await.unwrap();
+    assert_eq!((why().await, group(&bed, "a").await.rule.weight), (None, Some(7)));
+    inspector.pause_group(&bed.queue, &a).await.unwrap();
+    assert_eq!(why().await, None, "an earlier reason is forgotten");
+    sound(&bed).await;
+}
+
+/// The first jobs of a line, in the order in which they will start; suspects last.
+pub async fn the_line_of_a_group_is_read_in_order(bed: Bed) {
+    let line = async |jobs| bed.broker.groups(&bed.queue, &GroupList::Line { group: name("a"), jobs }).await.unwrap().line;
+    assert_eq!(line(5).await, []);
+    let jobs: Vec<NewJob> = [Priority::Low, Priority::Normal, Priority::Critical, Priority::Normal]
+        .map(|priority| {
+            let mut job = job("a");
+            job.priority = priority;
+            job
+        })
+        .into();
+    let ids = [2, 1, 3, 0].map(|at: usize| jobs[at].id.clone());
+    bed.producer().await.stored(jobs).await;
+    put(&bed, "b", 2).await;
+    assert_eq!(line(500).await, ids);
+    assert_eq!(line(3).await, ids[..3]);
+    let mut lane = bed.lane().await;
+    let claimed: Vec<JobId> =
+        lane.claim(3).await.into_iter().filter(|job| groups(std::slice::from_ref(job)) == "a").map(|job| job.id).collect();
+    let rest: Vec<JobId> = ids.into_iter().filter(|id| !claimed.contains(id)).collect();
+    assert_eq!(line(500).await, rest);
+}
+
+/// How long the oldest ready job of a group has waited. What has failed before says nothing of it.
+pub async fn the_age_of_the_oldest_job_of_a_group_is_told(bed: Bed) {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let is_about = |oldest: Option<Duration>, hours: u32| {
+        let (oldest, age) = (oldest.expect("its age is known"), HOUR * hours);
+        assert!(oldest + HOUR / 60 > age && oldest < age + HOUR / 60, "{oldest:?} instead of {age:?}");
+    };
+    let of = |group: &str, hours: u32| {
+        let mut job = enqueued("send", HOUR * hours, Duration::ZERO);
+        job.group = Some(name(group));
+        job
+    };
+    let oldest = async |of| group(&bed, of).await.oldest;
+    assert_eq!((oldest("a").await, bed.stats().await.oldest), (None, None));
+    let mut urgent = of("b", 5);
+    urgent.priority = Priority::Critical;
+    bed.producer().await.stored(vec![of("a", 2), of("a", 1), of("b", 4), urgent, of("b", 3)]).await;
+    is_about(oldest("a").await, 2);
+    is_about(oldest("b").await, 5);
+    is_about(bed.stats().await.oldest, 5);
+    cap(&bed, "b", 0).await;
+    is_about(bed.stats().await.oldest, 2);
+    let mut lane = bed.lane().await;
+    let taken = lane.claim_one().await;
+    is_about(oldest("a").await, 1);
+    assert!(lane.end(&taken, nack(LONG)).await);
+    bed.broker.change(&bed.queue, Change::Promote, None, &[taken.id]).await.expect("jobs can be promoted");
+    assert_eq!(depth(&bed, "a").await, (2, 0));
+    is_about(oldest("a").await, 1);
+}
+
+/// Jobs of the group in every state, and of another group beside each. Gives a job of each that runs.
+async fn jobs_in_all_states(bed: &Bed, lane: &mut Lane) -> [JobId; 2] {
+    let later = |of: &str| {
+        let mut later = job(of);
+        later.due = Due::After(LONG);
+        later
+    };
+    let running = [put(bed, "a", 1).await.remove(0), put(bed, "b", 1).await.remove(0)];
+    assert_eq!(lane.claim(5).await.len(), 2);
+    // These wait for a retry.
+    let [failed, other] = [put(bed, "a", 1).await.remove(0), put(bed, "b", 1).await.remove(0)];
+    let claimed = lane.claim(5).await;
+    assert!(claimed.iter().all(|job| job.id == failed || job.id == other) && claimed.len() == 2);
+    for job in &claimed {
+        assert!(lane.end(job, nack(LONG)).await);
+    }
+    bed.producer().await.stored((0..3).flat_map(|_| [later("a"), later("b")]).collect()).await;
+    running
+}
+
+/// More than one step can take, beside another group, while one runs.
+pub async fn the_waiting_jobs_of_a_group_are_cancelled_in_steps(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let [running, other] = jobs_in_all_states(&bed, &mut lane).await;
+    for _ in 0..3 {
+        put(&bed, "a", 400).await;
+    }
+    put(&bed, "b", 3).await;
+    let mut clearing = bed.inspector().because("left").clear_group(&bed.queue, &name("a"), Cleared::Waiting);
+    assert!(clearing.step().await.unwrap());
+    assert_eq!((clearing.cancelled(), group(&bed, "a").await.ready), (500, 700), "a step is bounded");
+    while clearing.step().await.unwrap() {}
+    assert_eq!(clearing.cancelled(), 1_204);
+    assert!(!clearing.step().await.unwrap(), "there is nothing more to do");
+    assert_eq!((bed.state(&running).await, bed.state(&other).await), (Some(JobState::Active), Some(JobState::Active)));
+    let stats = bed.stats().await;
+    let counts = [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Active].map(|state| stats.count(state));
+    assert_eq!(counts, [3, 3, 1, 2], "the other group has all its jobs");
+    assert_eq!((group(&bed, "a").await.ready, group(&bed, "b").await.ready), (0, 3));
+    sound(&bed).await;
+}
+
+/// Those that run as well: their handlers are told, and their slots are free.
+pub async fn all_jobs_of_a_group_are_cancelled_in_steps(bed: Bed) {
+    let mut lane = bed.lane().await;
+    let [running, other] = jobs_in_all_states(&bed, &mut lane).await;
+    for _ in 0..2 {
+        put(&bed, "a", 300).await;
+    }
+    cap(&bed, "a", 1).await;
+    let mut clearing = bed.inspector().because("left").clear_group(&bed.queue, &name("a"), Cleared::All);
+    while clearing.step().await.unwrap() {}
+    assert_eq!(clearing.cancelled(), 605);
+    let shown = bed.show(&running).await.expect("its record is kept");
+    assert_eq!((shown.state, shown.note.as_deref()), (JobState::Cancelled, Some("left")));
+    assert_eq!((bed.state(&other).await, group(&bed, "a").await.active), (Some(JobState::Active), 0));
+    put(&bed, "a", 1).await;
+    assert_eq!(lane.claim(5).await.len(), 1, "who comes later is served");
+    sound(&bed).await;
+}
