@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::{
     guard::Viewer,
-    pages::{Content, job, jobs, overview, queues, schedule, schedules, workers},
+    pages::{Content, group, groups, job, jobs, overview, queues, schedule, schedules, workers},
     params::Params,
     problem::Problem,
     shared::{BEAT, Shared},
@@ -32,7 +32,7 @@ use crate::{
 /// How often a page that shows a list is made anew: it asks the broker for its own jobs.
 const LIST_BEAT: Duration = Duration::from_secs(1);
 
-/// How often the list of schedules is made anew: it asks each queue.
+/// How often the lists of schedules and of groups are made anew: they ask each queue.
 const SCHEDULES_BEAT: Duration = Duration::from_secs(2);
 
 /// A page of more bytes is sent half as often.
@@ -53,6 +53,8 @@ enum Kind {
     Job,
     Schedules,
     Schedule,
+    Groups,
+    Group,
     Workers,
 }
 
@@ -82,6 +84,8 @@ pub(crate) async fn stream(
         "job" => Kind::Job,
         "schedules" => Kind::Schedules,
         "schedule" => Kind::Schedule,
+        "groups" => Kind::Groups,
+        "group" => Kind::Group,
         "workers" => Kind::Workers,
         _ => return Problem::not_found("There is no such page.").page(&viewer),
     };
@@ -119,8 +123,8 @@ impl Watcher {
                 Err(problem) => (problem.text, true),
             };
             let pause = match self.kind {
-                Kind::Jobs | Kind::Job | Kind::Schedule => LIST_BEAT,
-                Kind::Schedules => SCHEDULES_BEAT,
+                Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group => LIST_BEAT,
+                Kind::Schedules | Kind::Groups => SCHEDULES_BEAT,
                 _ if html.len() > LARGE => LIST_BEAT,
                 _ => BEAT,
             };
@@ -154,6 +158,8 @@ impl Watcher {
                 Kind::Job => job::content(shared, viewer, &params.text::<128>("queue"), &params.text::<128>("id"), params).await,
                 Kind::Schedules => schedules::content(shared, viewer, params).await,
                 Kind::Schedule => schedule::content(shared, viewer, &params.text::<128>("queue"), &params.text::<128>("id"), params).await,
+                Kind::Groups => groups::content(shared, viewer, params).await,
+                Kind::Group => group::content(shared, viewer, params).await,
                 Kind::Workers => workers::content(shared, viewer, params).await,
             }
         };

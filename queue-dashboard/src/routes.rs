@@ -15,7 +15,7 @@ use crate::{
     assets, guard,
     guard::Viewer,
     live,
-    pages::{act, act_schedules, history, job, jobs, overview, queues, schedule, schedules, sign_in, workers},
+    pages::{act, act_groups, act_schedules, group, groups, history, job, jobs, overview, queues, schedule, schedules, sign_in, workers},
     problem::Problem,
     role::Role,
     shared::Shared,
@@ -39,6 +39,8 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/jobs/{queue}/{id}", view, job::page),
         reads("/schedules", view, schedules::page),
         reads("/schedules/{queue}/{schedule}", view, schedule::page),
+        reads("/groups", view, groups::page),
+        reads("/group", view, group::page),
         reads("/workers", view, workers::page),
         reads("/history", view, history::page),
         reads("/live/{page}", view, live::stream),
@@ -57,6 +59,11 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
             changes("/schedules/resume", Some(Role::Operate), act_schedules::resume),
             changes("/schedules/run", Some(Role::Operate), act_schedules::run),
             changes("/schedules/backfill", Some(Role::Operate), act_schedules::backfill),
+            changes("/groups/pause", Some(Role::Operate), act_groups::pause),
+            changes("/groups/resume", Some(Role::Operate), act_groups::resume),
+            changes("/groups/set", Some(Role::Operate), act_groups::set),
+            changes("/groups/drain", Some(Role::Operate), act_groups::drain),
+            changes("/groups/cancel", Some(Role::Operate), act_groups::cancel),
         ]);
     }
     if signs_in {

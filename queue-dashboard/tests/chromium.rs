@@ -9,7 +9,7 @@ use std::{
 
 use axum::{Router, http::request::Parts};
 use common::{Bed, send_mail};
-use queue_core::{JobState, Outcome, observe::Calls, prelude::*};
+use queue_core::{GroupName, JobState, Outcome, observe::Calls, prelude::*};
 use queue_dashboard::{Person, Role};
 use queue_tests::browser::Browser;
 use tokio::net::TcpListener;
@@ -37,6 +37,7 @@ in_chromium! {
     a_person_filters_selects_acts_and_goes_back
     an_open_page_changes_and_keeps_what_is_selected
     a_person_lists_pauses_runs_and_backfills_a_schedule
+    a_person_weighs_pauses_and_clears_a_group
     every_page_works_without_script
     hostile_texts_are_only_read
     every_page_fits_its_window_and_can_be_read
@@ -156,6 +157,53 @@ async fn an_open_page_changes_and_keeps_what_is_selected(scene: Scene) {
         browser.wait("document.querySelector('[data-pick][value=\"mail/third\"]')");
         assert_eq!(browser.complaints(), [""; 0]);
     });
+}
+
+async fn a_person_weighs_pauses_and_clears_a_group(scene: Scene) {
+    scene.bed.grouped("acme", 1_200).await;
+    scene.bed.grouped("globex", 2).await;
+    let (url, acme) = (scene.url.clone(), GroupName::new("acme").unwrap());
+    let browser = browse(|browser| {
+        browser.open(&url);
+        browser.keys("gr");
+        browser.wait("location.pathname.endsWith('/groups')");
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+        let text = browser.text();
+        assert!(text.contains("acme") && text.contains("1,200") && text.contains("100 %") && text.contains("in turn"), "{text}");
+        browser.click("td.act button");
+        browser.wait_for_text("The group is paused. Its jobs that run go on.");
+        browser.click("tbody th a");
+        browser.wait_for_text("Paused: none of its jobs is claimed");
+        browser.wait_for_count("li.next", 10);
+        browser.click("[formaction$='/groups/resume']");
+        browser.wait_for_text("The group goes on.");
+        browser.write("[name=reason]", "unpaid, ticket 4711");
+        browser.click("[formaction$='/groups/pause']");
+        browser.wait_for_text("Paused: unpaid, ticket 4711.");
+        browser.write("[name=weight]", "3");
+        browser.write("[name=cap]", "5");
+        browser.click("[action$='/groups/set'] button");
+        browser.wait_for_text("The rule is set.");
+        browser.wait_for_text("0 of 5");
+        browser
+    });
+    let group = scene.bed.client.inspector().group("mail", &acme).await.unwrap();
+    assert_eq!((group.rule.weight, group.rule.cap, group.rule.paused), (Some(3), Some(5), true));
+    // What another does is seen without a click.
+    scene.bed.client.inspector().resume_group("mail", &acme).await.unwrap();
+    tokio::task::block_in_place(|| {
+        browser.wait_for_text("1,200 jobs wait for their turn.");
+        browser.click("[formaction$='/groups/drain']");
+        browser.wait_for_text("Cancel the waiting jobs of acme?");
+        browser.back();
+        browser.wait("document.querySelector(\"[formaction$='/groups/drain']\")");
+        browser.click("[formaction$='/groups/drain']");
+        browser.write("[name=reason]", "left");
+        browser.click("button.danger");
+        browser.wait_for_text("1,200 jobs were cancelled.");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
+    assert_eq!((scene.count(JobState::Ready).await, scene.count(JobState::Cancelled).await), (2, 1_200));
 }
 
 /// Writes into the two fields of the form, whose keys depend on the language of the browser.
@@ -346,6 +394,9 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
     let paused = scene.bed.schedule("paused", "0 3 * * *").await;
     scene.bed.client.schedules().pause(&paused).await.unwrap();
     let of_nightly = format!("/schedules/{nightly}");
+    let long = "a-customer-with-a-name-that-has-no-end-in-sight-and-is-an-address@example.com";
+    scene.bed.grouped(long, 12).await;
+    scene.bed.client.inspector().because("unpaid").pause_group("mail", &GroupName::new(long).unwrap()).await.unwrap();
     let url = scene.url.clone();
     browse(|browser| {
         for (width, height) in [(375, 812), (820, 1100), (1280, 900)] {
@@ -363,6 +414,10 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
                     "/schedules?queue=none",
                     &of_nightly,
                     "/schedules/mail/paused",
+                    "/groups",
+                    "/groups?queue=mail",
+                    "/group?queue=mail&group=a-customer-with-a-name-that-has-no-end-in-sight-and-is-an-address%40example.com",
+                    "/group?queue=mail&group=idle",
                     "/none",
                 ] {
                     browser.open(&format!("{url}{page}"));

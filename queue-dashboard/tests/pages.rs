@@ -8,6 +8,8 @@ use common::{Bed, Site, Stream, encode};
 use queue_core::{
     Client, JobState, LogLevel, Schedule,
     broker::{Ending, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn},
+    Client, GroupName, GroupOrder, JobState, Schedule,
+    broker::{Ending, Finish, ProcessId, Register, Turn},
     client::RawJob,
 };
 use queue_tests::server::{Kind, Server};
@@ -28,6 +30,8 @@ on_brokers! {
     a_schedule_is_paused_run_and_backfilled
     schedules_say_what_keeps_their_jobs_from_running
     schedules_are_paged_without_losing_one
+    a_group_is_paused_weighed_and_cancelled
+    groups_are_listed_by_what_waits_and_paged_without_losing_one
     the_history_tells_what_workers_did_in_each_span
     a_first_visit_is_less_than_sixty_kilobytes
 }
@@ -40,6 +44,8 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         ("/jobs", "Nothing waits"),
         ("/jobs?state=dead", "Jobs that fail for good would be here"),
         ("/schedules", "No schedule yet"),
+        ("/groups", "No group has jobs."),
+        ("/groups?queue=mail", "No group in mail has jobs"),
         ("/workers", "No worker."),
         ("/history", "Nothing is reported of the last 1 hour"),
     ] {
@@ -48,7 +54,7 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         assert!(answer.body.contains(text), "{path} does not say `{text}`: {}", answer.body);
     }
     assert_eq!(site.get("/jobs/mail/none").await.status, 404);
-    for path in ["/schedules/mail/none", "/schedules/mail", "/nothing"] {
+    for path in ["/schedules/mail/none", "/schedules/mail", "/group", "/group?queue=mail&group=acme", "/nothing"] {
         assert_eq!(site.get(path).await.status, 404, "{path}");
     }
     assert_eq!(site.get("/jobs?state=asleep").await.status, 400);
@@ -128,7 +134,18 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
     for base in ["/", "/q", "/a/b"] {
         let site = Site::mounted(queue_dashboard::router(bed.client.clone()), base).await;
         let home = if base == "/" { "/" } else { "" };
-        for path in [home, "/queues", "/jobs", "/jobs/mail/one", "/schedules", "/schedules/mail/nightly", "/workers", "/history"] {
+        for path in [
+            home,
+            "/queues",
+            "/jobs",
+            "/jobs/mail/one",
+            "/schedules",
+            "/schedules/mail/nightly",
+            "/groups",
+            "/group?queue=mail&group=acme",
+            "/workers",
+            "/history",
+        ] {
             let answer = site.get(path).await;
             assert_eq!(answer.status, 200, "{base} {path}");
             let links = ["href=\"", "src=\"", "action=\"", "data-live=\""].into_iter().flat_map(|name| answer.body.split(name).skip(1));
@@ -138,7 +155,17 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
             for link in links {
                 assert!(!link.starts_with("//"), "{base} {path}: {link}");
                 let inner = link.strip_prefix(site.base.as_str()).unwrap_or_else(|| panic!("{base} {path}: {link} leads out"));
-                let changes = ["/jobs/cancel", "/jobs/delete", "/schedules/run", "/schedules/backfill"].contains(&inner);
+                let changes = [
+                    "/jobs/cancel",
+                    "/jobs/delete",
+                    "/schedules/run",
+                    "/schedules/backfill",
+                    "/groups/set",
+                    "/groups/drain",
+                    "/groups/cancel",
+                    "/groups/resume",
+                ]
+                .contains(&inner);
                 if !inner.contains("/live/") && !inner.contains("/pause") && !changes {
                     assert_eq!(site.get(inner).await.status, 200, "{base} {path}: {link}");
                 }
@@ -513,4 +540,90 @@ async fn a_broker_that_goes_away_leaves_a_page_that_says_so_on_redis() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(encode("a b"), "a%20b");
+}
+
+async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
+    // A name may be any text.
+    let name = "Ä/mü & \"Söhne\"?";
+    bed.grouped(name, 3).await;
+    bed.grouped("globex", 1).await;
+    let site = bed.site().await;
+    let group = GroupName::new(name).unwrap();
+    let now = async || bed.client.inspector().group("mail", &group).await.unwrap();
+    let page = format!("/group?queue=mail&group={}", encode(name));
+    let list = site.get("/groups?queue=mail").await.body;
+    for text in ["Ä/mü &#38; &#34;Söhne&#34;?", "globex", "75 %", "25 %", "in turn"] {
+        assert!(list.contains(text), "no `{text}` in {list}");
+    }
+    let shown = site.get(&page).await.body;
+    assert!(shown.contains("3 jobs wait for their turn.") && shown.matches("class=\"next\"").count() == 3, "{shown}");
+
+    let post = async |path: &str, fields: &[(&str, &str)]| {
+        let fields: Vec<(&str, &str)> = [("queue", "mail"), ("group", name)].into_iter().chain(fields.iter().copied()).collect();
+        let answer = site.post("operate", path, &fields).await;
+        match answer.headers.get("location") {
+            Some(place) => site.get(place.strip_prefix(&site.base).unwrap()).await.body,
+            None => answer.body,
+        }
+    };
+    let shown = post("/groups/pause", &[("reason", "unpaid")]).await;
+    assert!(shown.contains("The group is paused.") && shown.contains("Paused: unpaid."), "{shown}");
+    assert!(now().await.rule.paused);
+    let back = post("/groups/resume", &[("back", "groups?queue=mail&at=x")]).await;
+    assert!(back.contains("<h1>Groups</h1>") && back.contains("The group goes on."), "back to the list: {back}");
+
+    let shown = post("/groups/set", &[("weight", "7"), ("cap", "2"), ("max_size", ""), ("order", "skip_failed")]).await;
+    assert!(shown.contains("contradicts the order"), "{shown}");
+    let shown = post("/groups/set", &[("weight", "7"), ("cap", "-1"), ("max_size", ""), ("order", "")]).await;
+    assert!(shown.contains("The field “cap” is no whole number"), "{shown}");
+    assert_eq!(now().await.rule.weight, None, "nothing was changed");
+    let shown = post("/groups/set", &[("weight", "7"), ("cap", "2"), ("max_size", "5"), ("order", "any")]).await;
+    assert!(shown.contains("The rule is set.") && shown.contains("value=\"7\""), "{shown}");
+    let rule = now().await.rule;
+    assert_eq!((rule.weight, rule.cap, rule.max_size, rule.order), (Some(7), Some(2), Some(5), Some(GroupOrder::Any)));
+    post("/groups/set", &[("weight", ""), ("cap", "2"), ("max_size", ""), ("order", "")]).await;
+    assert_eq!((now().await.rule.weight, now().await.rule.cap), (None, Some(2)));
+
+    for path in ["/groups/drain", "/groups/cancel"] {
+        let asked = post(path, &[]).await;
+        assert!(asked.contains("No, go back") && asked.contains("3 jobs of it are ready"), "{path}: {asked}");
+    }
+    assert_eq!(now().await.ready, 3, "nothing was done without an answer");
+    let shown = post("/groups/drain", &[("sure", "yes"), ("reason", "left")]).await;
+    assert!(shown.contains("3 jobs were cancelled.") && shown.contains("has no jobs that are ready"), "{shown}");
+    let stats = bed.client.inspector().stats("mail").await.unwrap();
+    assert_eq!((stats.count(JobState::Ready), stats.total(queue_core::broker::Counter::Cancelled)), (1, 3), "the other group has its job");
+    let none = site.post("operate", "/groups/pause", &[("queue", "mail")]).await;
+    assert_eq!(none.status, 404, "{}", none.body);
+}
+
+async fn groups_are_listed_by_what_waits_and_paged_without_losing_one(bed: Bed) {
+    for n in 0..60 {
+        bed.grouped(&format!("t{n:02}"), if n == 55 { 3 } else { 1 }).await;
+    }
+    let site = bed.site().await;
+    for of in ["/groups", "/groups?queue=mail"] {
+        let (mut path, mut seen) = (of.to_owned(), Vec::new());
+        loop {
+            let body = site.get(&path).await.body;
+            let names: Vec<String> =
+                body.split("<th scope=\"row\">").skip(1).map(|row| row.split(['>', '<']).nth(2).unwrap().to_owned()).collect();
+            assert!(names.len() <= 50 && !names.is_empty(), "{path}: {body}");
+            seen.extend(names);
+            let next = body
+                .split("rel=\"next\"")
+                .next()
+                .filter(|_| body.contains("rel=\"next\""))
+                .and_then(|before| before.rsplit("href=\"").next());
+            match next.and_then(|next| next.split('"').next()) {
+                Some(next) => path = next.replace("&#38;", "&").strip_prefix(&site.base).unwrap().to_owned(),
+                None => break,
+            }
+        }
+        if of.contains("queue") {
+            assert_eq!(seen[0], "t55", "the one with most jobs is first");
+        }
+        seen.sort();
+        assert_eq!(seen, (0..60).map(|n| format!("t{n:02}")).collect::<Vec<_>>(), "{of}");
+    }
 }

@@ -200,9 +200,16 @@ async fn no_text_of_a_job_or_a_worker_becomes_part_of_a_page(bed: Bed) {
     for (i, text) in HOSTILE.iter().enumerate() {
         common::hostile_schedule(&bed, &format!("bad-{i}"), text).await;
     }
+    for text in HOSTILE {
+        bed.grouped(text, 1).await;
+        let group = queue_core::GroupName::new(text).unwrap();
+        bed.client.inspector().because(text).pause_group("mail", &group).await.unwrap();
+    }
     let site = bed.site().await;
     let mut paths: Vec<String> =
-        ["", "/schedules", "/queues", "/jobs?state=dead", "/jobs?state=cancelled", "/workers", "/history"].map(str::to_owned).into();
+        ["", "/schedules", "/groups", "/groups?queue=mail", "/queues", "/jobs?state=dead", "/jobs?state=cancelled", "/workers", "/history"]
+            .map(str::to_owned)
+            .into();
     for i in 0..HOSTILE.len() {
         paths.extend([
             format!("/jobs/mail/dead-{i}"),
@@ -218,6 +225,9 @@ async fn no_text_of_a_job_or_a_worker_becomes_part_of_a_page(bed: Bed) {
         paths.extend([
             format!("/schedules?queue={text}&at={text}&offset={text}&did={text}&ticks={text}"),
             format!("/schedules/{text}/{text}"),
+            format!("/group?queue=mail&group={text}"),
+            format!("/group?queue={text}&group={text}"),
+            format!("/groups?queue={text}&at={text}&after={text}&offset={text}&did={text}&n={text}&left={text}"),
             format!("/schedules/mail/bad-0?did={text}"),
             format!("/jobs?state={text}"),
             format!("/jobs/{text}/{text}"),

@@ -180,6 +180,12 @@ pub(super) fn see(viewer: &Viewer, back: &str, told: &str) -> Response {
     (StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response()
 }
 
+/// To a page whose address was made here, and not by who sent the form.
+pub(super) fn see_here(viewer: &Viewer, page: &str, told: &str) -> Response {
+    let separator = if page.ends_with('?') { "" } else { "&" };
+    (StatusCode::SEE_OTHER, [(LOCATION, format!("{}/{page}{separator}{told}", viewer.base))]).into_response()
+}
+
 /// What was sent is taken apart and written anew: it names a page of ours, whatever it was.
 pub(super) fn target(back: &str, told: &str) -> String {
     let (path, rest) = back.split_once('?').unwrap_or((back, ""));

@@ -2,8 +2,11 @@
 
 pub(crate) mod act;
 mod act_all;
+pub(crate) mod act_groups;
 pub(crate) mod act_schedules;
 mod chart;
+pub(crate) mod group;
+pub(crate) mod groups;
 pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod jobs;

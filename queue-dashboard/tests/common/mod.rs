@@ -56,6 +56,12 @@ impl Bed {
         job.enqueue(&self.client).await.unwrap().address().clone()
     }
 
+    /// Jobs of a group.
+    pub(crate) async fn grouped(&self, group: &str, jobs: usize) {
+        let job = || send_mail::job("ada@example.com".to_owned(), None, None).group(group);
+        self.client.enqueue_all((0..jobs).map(|_| job())).await.unwrap();
+    }
+
     /// A schedule that mails with a secret.
     pub(crate) async fn schedule(&self, name: &str, expression: &str) -> ScheduleAddress {
         let job = send_mail::job(format!("{name}@example.com"), Some("hunter2".to_owned()), None);

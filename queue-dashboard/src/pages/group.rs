@@ -1,0 +1,125 @@
+//! The page of one group: what waits and runs, what its rule says, and what can be done.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use queue_core::{GroupName, GroupOrder};
+
+use super::{
+    Content, Stale,
+    groups::{Standing, jobs, told},
+    whole, written,
+};
+use crate::{
+    format::{number, short, short_id, span},
+    guard::Viewer,
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+};
+
+/// So many of its next jobs are shown.
+const NEXT: usize = 10;
+
+#[derive(Template)]
+#[template(path = "group.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    queue: &'a str,
+    group: &'a str,
+    title: String,
+    standing: Standing,
+    says: String,
+    facts: Vec<(&'static str, String)>,
+    holder: Option<String>,
+    next: Vec<(String, String)>,
+    more: u64,
+    /// The list of its jobs that run, if it can be asked for.
+    running: Option<String>,
+    weight: String,
+    cap: String,
+    max_size: String,
+    order: &'static str,
+    orders: [GroupOrder; 3],
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+/// Queue and group that are meant, if there is such a queue.
+pub(super) async fn named(shared: &Shared, params: &Params) -> Result<(String, GroupName), Problem> {
+    let none = || Problem::not_found("There is no such group. Nothing was changed.");
+    let queue = params.text::<128>("queue");
+    let group = params.get("group").and_then(|name| GroupName::new(name).ok()).ok_or_else(none)?;
+    let known = shared.inspector.queues().await?.contains(&queue);
+    if known { Ok((queue, group)) } else { Err(none()) }
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
+    let (queue, name) = named(shared, params).await?;
+    let group = shared.inspector.group(&queue, &name).await?;
+    let others = shared.inspector.groups(&queue, None, 1).await?.others;
+    let next = shared.inspector.group_line(&queue, &name, NEXT).await?;
+    let look = shared.look().await;
+    let holds = group.rule.over(others);
+    let standing = Standing::of(&group, holds);
+    let own = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+    let bound = |bound: Option<u64>| bound.map_or_else(|| "none".to_owned(), number);
+    let facts = vec![
+        ("Ready", number(group.ready)),
+        ("Oldest ready", group.oldest.map_or_else(|| "–".to_owned(), span)),
+        ("Running", holds.cap.map_or_else(|| number(group.active), |cap| format!("{} of {cap}", number(group.active)))),
+        ("Weight", holds.weight.unwrap_or(1).to_string()),
+        ("Largest size", bound(holds.max_size)),
+        ("Order", holds.order.unwrap_or_default().to_string()),
+    ];
+    let says = match (standing.word, standing.why.as_str()) {
+        ("paused", "") => "Paused: none of its jobs is claimed; those that run go on.".to_owned(),
+        ("paused", why) => format!("Paused: {}. None of its jobs is claimed; those that run go on.", why.trim_end_matches('.')),
+        ("closed", _) => "Closed: its cap is 0, so that none of its jobs is claimed.".to_owned(),
+        ("held", _) => "One of its jobs holds the line: the others wait until that has ended.".to_owned(),
+        ("full", _) => "As many of its jobs run as may: the next starts when one of them ends.".to_owned(),
+        ("in turn", _) => format!("{} wait for their turn.", jobs(group.ready)),
+        ("runs", _) => "Nothing of it waits.".to_owned(),
+        _ => "It has no jobs that are ready or run.".to_owned(),
+    };
+    let page = Page {
+        viewer,
+        stale: Stale::of(&look),
+        title: short(name.as_str(), 120),
+        says,
+        facts,
+        holder: group.held_by.as_ref().map(|job| format!("{queue}/{job}")),
+        more: group.ready.saturating_sub(next.len() as u64),
+        next: next.into_iter().map(|id| (format!("{queue}/{id}"), short_id(&id.to_string()))).collect(),
+        running: of_running(&queue, name.as_str()).filter(|_| group.active > 0),
+        weight: own(group.rule.weight.map(u64::from)),
+        cap: own(group.rule.cap.map(u64::from)),
+        max_size: own(group.rule.max_size),
+        order: group.rule.order.map_or("", GroupOrder::name),
+        orders: GroupOrder::ALL,
+        standing,
+        queue: &queue,
+        group: name.as_str(),
+    };
+    let live = format!("/live/group?{}", query(&[("queue", &queue), ("group", name.as_str())]));
+    let (title, html) = (format!("{queue} · {}", short(name.as_str(), 60)), written(&page)?);
+    Ok(Content { title, tab: "groups", html, status: StatusCode::OK, live: Some(live), told: told(params) })
+}
+
+/// The list of the jobs of a group that run. Not every name fits into a filter.
+fn of_running(queue: &str, group: &str) -> Option<String> {
+    let fits = group.len() <= 150 && !group.contains(['"', '\\']) && !group.chars().any(char::is_control);
+    fits.then(|| query(&[("state", "active"), ("queue", queue), ("text", &format!("group=\"{group}\""))]))
+}

@@ -1,0 +1,296 @@
+//! The page Groups: who shares a queue, what each has waiting and running, and what its rule says.
+
+use std::{sync::Arc, time::SystemTime};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use futures_util::FutureExt;
+use queue_core::{Error, GroupName, GroupOrder, GroupRule, JobState, StoredGroup};
+
+use super::{Content, Stale, jobs::Told, whole, written};
+use crate::{
+    format::{Moment, count, number, short},
+    guard::Viewer,
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+    snapshot::{Snapshot, together},
+};
+
+/// Groups on one page.
+const PAGE: usize = 50;
+
+/// So many groups of a queue, by name, are brought into the order of what waits.
+const SORTED: usize = 1_000;
+
+/// Most groups of one answer of a broker.
+const AT_ONCE: usize = 500;
+
+/// Most queues that are asked for a page, and how many of them at once.
+const QUEUES: usize = 320;
+const QUEUES_AT_ONCE: usize = 32;
+
+/// Most queues that are offered as choices.
+const CHOICES: usize = 200;
+
+#[derive(Template)]
+#[template(path = "groups.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    rows: Vec<Row>,
+    queue: &'a str,
+    queues: Vec<String>,
+    rules: Vec<String>,
+    back: String,
+    first: Option<String>,
+    next: Option<String>,
+}
+
+/// Where a page of the list begins.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    /// In this queue and those behind it, where those of all queues are listed.
+    queue: String,
+    /// Behind this group.
+    after: Option<GroupName>,
+    /// Leaving out so many, where the groups of one queue are listed by what waits.
+    offset: usize,
+}
+
+struct Row {
+    queue: String,
+    group: String,
+    shown: String,
+    /// The address of its page.
+    page: String,
+    share: u64,
+    ready: u64,
+    ready_text: String,
+    oldest: Option<Moment>,
+    active: String,
+    weight: u32,
+    standing: Standing,
+    ordered: bool,
+}
+
+/// Whether its jobs are claimed, in a word.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    pub(super) word: &'static str,
+    /// How the word is shown.
+    pub(super) tone: &'static str,
+    pub(super) paused: bool,
+    /// Why that is so, if there is more to say.
+    pub(super) why: String,
+}
+
+impl Standing {
+    pub(super) fn of(group: &StoredGroup, holds: GroupRule) -> Standing {
+        let active = u32::try_from(group.active).unwrap_or(u32::MAX);
+        let (word, tone, why) = match (holds.paused, holds.cap, &group.held_by) {
+            (true, ..) => ("paused", "warn", group.paused_because.clone().unwrap_or_default()),
+            (false, Some(0), _) => ("closed", "warn", "its cap is 0".to_owned()),
+            (false, _, Some(job)) if holds.order == Some(GroupOrder::Ordered) && group.ready > 0 => {
+                ("held", "", format!("{job} holds the line"))
+            }
+            (false, Some(cap), _) if active >= cap => ("full", "", format!("{} of {cap} run", group.active)),
+            _ if group.ready > 0 => ("in turn", "good", String::new()),
+            _ if group.active > 0 => ("runs", "good", String::new()),
+            _ => ("idle", "", String::new()),
+        };
+        Standing { word, tone, paused: holds.paused, why: short(&why, 200) }
+    }
+}
+
+impl Row {
+    fn new(queue: &str, group: &StoredGroup, others: GroupRule, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
+        let holds = group.rule.over(others);
+        let name = group.name.to_string();
+        Row {
+            shown: short(&name, 60),
+            page: of_group(queue, &name),
+            share: share(queue, group.ready, snapshot),
+            ready: group.ready,
+            ready_text: number(group.ready),
+            oldest: group.oldest.and_then(|age| now.checked_sub(age)).map(|since| Moment::new(since, now)),
+            active: holds.cap.map_or_else(|| number(group.active), |cap| format!("{} / {cap}", number(group.active))),
+            weight: holds.weight.unwrap_or(1),
+            standing: Standing::of(group, holds),
+            ordered: !matches!(holds.order, None | Some(GroupOrder::Any)),
+            queue: queue.to_owned(),
+            group: name,
+        }
+    }
+}
+
+/// The share of what is ready in its queue, in percent.
+fn share(queue: &str, ready: u64, snapshot: Option<&Snapshot>) -> u64 {
+    let all = snapshot.and_then(|snapshot| snapshot.queues.iter().find(|other| other.name == queue));
+    let all = all.map_or(0, |queue| queue.stats.count(JobState::Ready)).max(ready);
+    (ready * 100 + all / 2).checked_div(all).unwrap_or(0)
+}
+
+/// The address of the page of a group, behind the base.
+pub(super) fn of_group(queue: &str, group: &str) -> String {
+    format!("group?{}", query(&[("queue", queue), ("group", group)]))
+}
+
+/// What a rule says, in words.
+fn words(of: &str, rule: GroupRule) -> Option<String> {
+    let number = |name: &str, value: Option<u64>| value.map(|value| format!("{name} {value}"));
+    let parts = [
+        number("weight", rule.weight.map(u64::from)),
+        number("cap", rule.cap.map(u64::from)),
+        number("largest size", rule.max_size),
+        rule.order.map(|order| format!("order {order}")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("{of}: {}.", parts.join(", ")))
+}
+
+/// What a change has done that led here.
+pub(super) fn told(params: &Params) -> Option<Told> {
+    let good = |text: &str| Some(Told { text: text.to_owned(), is_good: true });
+    match params.get("did")? {
+        "paused" => good("The group is paused. Its jobs that run go on."),
+        "resumed" => good("The group goes on."),
+        "set" => good("The rule is set. It holds from the next claim on."),
+        "cleared" => {
+            let (n, left) = (params.number::<0, { u64::MAX }>("n").get(), params.number::<0, { u64::MAX }>("left").get());
+            let rest = if left > 0 {
+                format!(" {} left: do it again to go on.", if left == 1 { "1 is".to_owned() } else { format!("{} are", number(left)) })
+            } else {
+                String::new()
+            };
+            let jobs = if n == 1 { "job was" } else { "jobs were" };
+            Some(Told { text: format!("{} {jobs} cancelled.{rest}", number(n)), is_good: left == 0 })
+        }
+        _ => None,
+    }
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+/// A list as it is asked for, written anew.
+fn asked(queue: &str, place: &Place) -> String {
+    let offset = if place.offset == 0 { String::new() } else { place.offset.to_string() };
+    query(&[("queue", queue), ("at", &place.queue), ("after", place.after.as_ref().map_or("", GroupName::as_str)), ("offset", &offset)])
+}
+
+/// What a list is asked for: its queue, and where it begins.
+fn read(params: &Params) -> (String, Place) {
+    let offset = usize::try_from(params.number::<0, { SORTED as u64 }>("offset").get()).unwrap_or(SORTED);
+    let after = params.get("after").and_then(|after| GroupName::new(after).ok());
+    (params.text::<128>("queue"), Place { queue: params.text::<128>("at"), after, offset })
+}
+
+/// The address of the list that a form was on, behind the base.
+pub(super) fn back_to_list(back: &str) -> Option<String> {
+    let (queue, place) = read(&Params::parse(back.strip_prefix("groups?")?.as_bytes()));
+    Some(format!("groups?{}", asked(&queue, &place)))
+}
+
+/// Groups with their queues and the rules of all groups in these, and where the next page begins.
+struct Found {
+    groups: Vec<(String, StoredGroup, GroupRule)>,
+    next: Option<Place>,
+    rules: Vec<String>,
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
+    let (queue, place) = read(params);
+    let look = shared.look().await;
+    let snapshot = look.snapshot.as_deref();
+    let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
+    let _turn = shared.list_turn().await?;
+    let found = match queue.as_str() {
+        "" => of_all(shared, &names, &place).await,
+        name if names.iter().any(|known| known == name) => of_one(shared, name, &place).await?,
+        _ => Found { groups: Vec::new(), next: None, rules: Vec::new() },
+    };
+    let now = SystemTime::now();
+    let is_first = place.queue.is_empty() && place.after.is_none() && place.offset == 0;
+    let here = asked(&queue, &place);
+    let page = Page {
+        viewer,
+        stale: Stale::of(&look),
+        rows: found.groups.iter().map(|(queue, group, others)| Row::new(queue, group, *others, snapshot, now)).collect(),
+        queues: names.iter().take(CHOICES).cloned().collect(),
+        rules: found.rules,
+        back: format!("groups?{here}"),
+        first: (!is_first).then(|| asked(&queue, &Place::default())),
+        next: found.next.map(|next| asked(&queue, &next)),
+        queue: &queue,
+    };
+    let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let live = format!("/live/groups?{here}");
+    Ok(Content { title: "Groups".to_owned(), tab: "groups", html: written(&page)?, status, live: Some(live), told: told(params) })
+}
+
+/// Those of one queue, by what waits: the first [`SORTED`] behind a name are looked at.
+async fn of_one(shared: &Shared, queue: &str, place: &Place) -> Result<Found, Error> {
+    let (mut groups, mut behind, mut rules) = (Vec::new(), place.after.clone(), (GroupRule::default(), GroupRule::default()));
+    while groups.len() < SORTED {
+        let page = shared.inspector.groups(queue, behind.take(), AT_ONCE).await?;
+        rules = (page.others, page.plain);
+        groups.extend(page.groups);
+        behind = page.next;
+        if behind.is_none() {
+            break;
+        }
+    }
+    let (others, plain) = rules;
+    // By name among those that have as many.
+    groups.sort_by_key(|group| std::cmp::Reverse(group.ready));
+    let end = place.offset + PAGE;
+    let next = if end < groups.len() {
+        Some(Place { offset: end, ..place.clone() })
+    } else {
+        behind.map(|after| Place { after: Some(after), ..Place::default() })
+    };
+    let shown = groups.into_iter().skip(place.offset).take(PAGE).map(|group| (queue.to_owned(), group, others)).collect();
+    let rules = [words("All groups whose own rule says nothing", others), words("Jobs without a group", plain)];
+    Ok(Found { groups: shown, next, rules: rules.into_iter().flatten().collect() })
+}
+
+/// Those of all queues, by the names of queues and groups.
+async fn of_all(shared: &Shared, queues: &[String], from: &Place) -> Found {
+    let rest: Vec<&String> = queues.iter().filter(|name| **name >= from.queue).collect();
+    let mut groups: Vec<(String, StoredGroup, GroupRule)> = Vec::new();
+    for some in rest.chunks(QUEUES_AT_ONCE).take(QUEUES / QUEUES_AT_ONCE) {
+        let calls = some.iter().map(|name| {
+            let after = from.after.clone().filter(|_| **name == from.queue);
+            shared.inspector.groups(name, after, PAGE).map(move |page| (*name, page)).boxed()
+        });
+        for (name, page) in together(calls.collect()).await {
+            // A queue that cannot be read is told of by the pages Overview and Queues.
+            let Ok(page) = page else { continue };
+            let room = PAGE - groups.len();
+            let cut = page.groups.len() > room;
+            groups.extend(page.groups.into_iter().take(room).map(|group| (name.clone(), group, page.others)));
+            if cut || page.next.is_some() {
+                // Of a queue of which none had room, the first one is next.
+                let after = groups.last().filter(|(queue, ..)| queue == name).map(|(_, group, _)| group.name.clone());
+                return Found { groups, next: Some(Place { queue: name.clone(), after, offset: 0 }), rules: Vec::new() };
+            }
+        }
+    }
+    let next = rest.get(QUEUES).map(|name| Place { queue: (*name).clone(), ..Place::default() });
+    Found { groups, next, rules: Vec::new() }
+}
+
+/// How many jobs, in words.
+pub(super) fn jobs(n: u64) -> String {
+    count(n, "job")
+}
