@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use common::{Bed, Site, Stream, encode};
 use queue_core::{
-    Client, JobState, LogLevel, Schedule,
+    Client, GroupName, GroupOrder, JobState, LogLevel, Schedule,
     broker::{Ending, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn},
-    Client, GroupName, GroupOrder, JobState, Schedule,
-    broker::{Ending, Finish, ProcessId, Register, Turn},
     client::RawJob,
 };
 use queue_tests::server::{Kind, Server};

@@ -65,7 +65,8 @@ macro_rules! __conformance_cases {
                 a_new_weight_holds_for_jobs_that_wait_already
                 an_id_that_comes_back_in_another_group_strands_nobody
                 groups_hold_nothing_when_all_their_jobs_have_ended
-                lanes_that_claim_at_once_share_the_slots_of_a_group;
+                lanes_that_claim_at_once_share_the_slots_of_a_group
+                a_group_with_work_and_room_is_served_within_its_bound;
             lines:
                 an_ordered_group_runs_one_job_at_a_time
                 a_job_that_waits_for_its_retry_holds_the_line

@@ -207,3 +207,53 @@ pub async fn lanes_that_claim_at_once_share_the_slots_of_a_group(bed: Bed) {
     }
     sound(&bed).await;
 }
+
+/// While a group has work and room, no other is served more often in between than their weights allow, whoever comes, ends and is full meanwhile.
+pub async fn a_group_with_work_and_room_is_served_within_its_bound(bed: Bed) {
+    const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+    const WEIGHTS: [u32; 5] = [1, 2, 3, 1, 5];
+    const CAPS: [usize; 5] = [usize::MAX, 2, 1, 3, usize::MAX];
+    for (at, of) in NAMES.into_iter().enumerate() {
+        let cap = u32::try_from(CAPS[at]).ok();
+        group_rule(&bed, of, |rule| (rule.weight, rule.cap) = (Some(WEIGHTS[at]), cap)).await;
+    }
+    let mut rng = fastrand::Rng::with_seed(26);
+    let mut lane = bed.lane().await;
+    let (mut waiting, mut running) = ([0_usize; 5], [const { Vec::new() }; 5]);
+    // How often each other group was served since a group has work and room.
+    let mut passed = [[0_u32; 5]; 5];
+    for step in 0..250 {
+        if step == 0 || rng.u8(..3) == 0 {
+            let of = rng.usize(..5);
+            let jobs = rng.usize(1..8);
+            put(&bed, NAMES[of], jobs).await;
+            waiting[of] += jobs;
+        }
+        let busy: Vec<usize> = (0..5).filter(|of| !running[*of].is_empty()).collect();
+        if !busy.is_empty() && rng.bool() {
+            let of = busy[rng.usize(..busy.len())];
+            let ended = running[of].swap_remove(rng.usize(..running[of].len()));
+            lane.ack(&[ended]).await;
+        }
+        let may: Vec<usize> = (0..5).filter(|of| waiting[*of] > 0 && running[*of].len() < CAPS[*of]).collect();
+        let claimed = lane.claim(1).await.pop();
+        let Some(delivery) = claimed else {
+            assert!(may.is_empty(), "step {step}: {may:?} have work and room");
+            continue;
+        };
+        let served = NAMES.iter().position(|of| *of == groups(std::slice::from_ref(&delivery))).expect("it is of one of them");
+        assert!(may.contains(&served), "step {step}: {} is full, or has no work", NAMES[served]);
+        for of in 0..5 {
+            if of == served || !may.contains(&of) {
+                passed[of] = [0; 5];
+                continue;
+            }
+            passed[of][served] += 1;
+            let most = WEIGHTS[served].div_ceil(WEIGHTS[of]) + 2;
+            assert!(passed[of][served] <= most, "step {step}: {} waits, and {} was served {most} times", NAMES[of], NAMES[served]);
+        }
+        waiting[served] -= 1;
+        running[served].push(delivery);
+    }
+    sound(&bed).await;
+}

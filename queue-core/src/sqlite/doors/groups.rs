@@ -165,7 +165,7 @@ pub(crate) fn is_full(tx: &Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite:
 }
 
 /// What the group of a job is allowed, and whether it has its turn. `None`: the job has no group.
-pub(crate) fn line_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Option<(GroupLine, bool)>, Failed> {
+pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Option<(GroupLine, bool)>, Failed> {
     const HOLDERS: &str = "SELECT id FROM queue_holders WHERE queue = ?1 AND name = ?2 LIMIT ?3";
     let Some(stored) = of(tx, queue, id)? else { return Ok(None) };
     let Some(name) = GroupName::of_stored(&stored) else { return Ok(None) };

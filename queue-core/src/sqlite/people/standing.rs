@@ -50,7 +50,7 @@ fn line(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, turns: u64, most: u64) -> Re
     const PLAIN: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let (state, rank, pos): (i64, i64, i64) = tx.sql(PLACE)?.query_row(params![queue.key, id.as_bytes()], read)?;
-    let Some((group, in_turn)) = groups::line_of(tx, queue, id.as_bytes())? else {
+    let Some((group, in_turn)) = groups::allowed(tx, queue, id.as_bytes())? else {
         return Ok(Line { ahead: before(tx, queue, state, (i64::MIN, rank), pos, most)?, groups: turns, group: None });
     };
     let plain: bool = tx.sql(PLAIN)?.query_row(params![queue.key, READY], |row| row.get(0))?;
