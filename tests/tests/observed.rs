@@ -11,7 +11,7 @@ use queue_core::{
     HistorySpan, JobId,
     broker::{
         Audit, Change, Confirm, CrashRule, Durability, DynBroker, Enqueue, Extend, GroupList, GroupRule, JobState, NewJob, PartyName,
-        ProcessId, Register, RuleOf, ScheduleList, SetGroup, SetSchedule, SweepLimits, Turn, UniqueKey, history::Report,
+        ProcessId, Register, Remarks, RuleOf, ScheduleList, SetGroup, SetSchedule, SweepLimits, Turn, UniqueKey, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -74,7 +74,8 @@ async fn every_verb_is_counted_by_its_name() {
     broker.condition().await.unwrap();
     broker.turn(&Turn::new(QUEUE, lane.clone(), 1, LEASE)).await.unwrap();
     broker.has_work(QUEUE).await.unwrap();
-    broker.extend(&[Extend::new(QUEUE, lane, 1, LEASE)]).await.remove(0).unwrap();
+    broker.extend(&[Extend::new(QUEUE, lane.clone(), 1, LEASE)]).await.remove(0).unwrap();
+    broker.remark(&Remarks::new(QUEUE, lane)).await.unwrap();
     broker.overdue(QUEUE, 10).await.unwrap();
     broker.fence(QUEUE, &[]).await.unwrap();
     broker.reclaim(QUEUE, &CrashRule::default()).await.unwrap();
@@ -87,6 +88,7 @@ async fn every_verb_is_counted_by_its_name() {
     broker.list(QUEUE, JobState::Ready, 0, 10).await.unwrap();
     broker.show(QUEUE, &id).await.unwrap();
     broker.standing(QUEUE, std::slice::from_ref(&id)).await.unwrap();
+    broker.remarks(QUEUE, &id, 0).await.unwrap();
     broker.watch(QUEUE, &id).await.unwrap();
     let key = UniqueKey::of("double", b"key");
     broker.key_holder(QUEUE, &key).await.unwrap();

@@ -310,7 +310,7 @@ mod tests {
                 "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "size": size, "tag": null, "running": null,
                 "reason": "failed", "progress": null,
                 "note": null, "unique_key": null, "unique": null, "group": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
-                "payload": {"order_id": 17, "note": "pay"}, "unreadable": null, "undecodable": null, "bytes": null, "result": null,
+                "payload": {"order_id": 17, "note": "pay"}, "unreadable": null, "waiting": [], "undecodable": null, "bytes": null, "result": null,
             })
         );
     }

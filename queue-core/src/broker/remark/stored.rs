@@ -12,6 +12,7 @@ use crate::codec;
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     /// The last delivery that has told something, and the number of its next line.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "on Redis a script compares it"))]
     claim: u64,
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "on Redis a script appends"))]
     expected: u64,

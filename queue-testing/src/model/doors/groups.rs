@@ -268,7 +268,7 @@ impl Model {
             let room = usize::try_from(self.room(group)).unwrap_or(usize::MAX);
             let of = groups.turns.get_key_value(group).expect("it was just read").0;
             let jobs = match groups.holder(group) {
-                Some(holder) => line.jobs[0].iter().filter(|id| *id == holder).cloned().collect(),
+                Some(holder) => line.jobs.iter().flatten().filter(|id| *id == holder).cloned().collect(),
                 None => line.jobs.iter().flatten().take(room).cloned().collect(),
             };
             lines.insert(of, jobs);
@@ -305,7 +305,8 @@ impl Model {
         let is_open = |group: &GroupName| {
             let line = &self.groups.lines[group];
             match self.groups.holder(group) {
-                Some(holder) => line.jobs[0].contains(holder),
+                // It stands where others do, if it came back while its group was not ordered.
+                Some(holder) => line.jobs.iter().flatten().any(|id| id == holder),
                 None => line.jobs.iter().any(|jobs| !jobs.is_empty()),
             }
         };
