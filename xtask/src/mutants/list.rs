@@ -721,7 +721,7 @@ mutants! {
         "sqlite groups: older libraries are kept out": "note(connection, WITH_GROUPS)" => "Ok(())";
     }
     GROUPS "queue-core/src/sqlite/audit/mod.rs" {
-        "sqlite groups: a place in no line is found": "found.append(&mut rows(tx, lines, queue, LINED)?);" => "drop(rows(tx, lines, queue, LINED)?);";
+        "sqlite groups: a place in no line is found": "rows(tx, lines, queue, LINED)?" => "Vec::new()";
     }
     DECODERS "queue-core/src/redis/connection/hints.rs" {
         "hints: what is no text breaks no subscription": "message.and_then(|message| values::text(message).ok())" => "message.map(|message| values::text(message).unwrap())";
@@ -864,11 +864,11 @@ mutants! {
         "groups: a reason stands while it pauses": "(ARGV[5] == '' and why or ARGV[5])" => "ARGV[5]";
     }
     GROUPS_SQLITE "queue-core/src/inspector/clear.rs" {
-        "groups: a cancel finds jobs that wait for a time": "states.into_iter().chain(running)" => "states.into_iter().take(0).chain(running)";
+        "groups: a cancel finds jobs that wait for a time": "[Place::Line].into_iter().chain(states).chain([Place::Line]).collect()" => "[Place::Line].into_iter().collect()";
         "groups: a drain lets jobs go on that run": "(which == Cleared::All).then_some(JobState::Active)" => "Some(JobState::Active)";
     }
     GROUPS_SQLITE "queue-core/src/broker/group.rs" {
-        "sqlite groups: a reason stands while it pauses": "None => rule + &GroupRule::reason_of_stored(stored).unwrap_or_default()," => "None => rule,";
+        "sqlite groups: a reason stands while it pauses": "GroupRule::reason_of_stored(stored).unwrap_or_default()" => "String::new()";
     }
     GROUPS_REDIS "queue-core/src/redis/enqueue/kinds.lua" {
         "groups: one of a largest size takes no more": "most and depth_of(group) + (coming[group] or 0) >= most" => "false";
