@@ -261,9 +261,8 @@ impl World {
             (Ok(known), Ok(found)) => (known, found),
             (known, found) => return same("turn", &known.map(|_| ()), &found.map(|_| ())),
         };
-        // A replay or a turn without a claim says less exactly whether there is more, and so does one with tombs in its way, or with groups that
-        // wait and may not be served: a turn too many finds nothing. That there is no more is always exact.
-        let spurious = replay || turn.claim == 0 || !self.model.ready.loose.is_empty() || self.model.groups.depth() > 0;
+        // A replay or a turn without a claim says less exactly whether there is more, and so does one with tombs in its way.
+        let spurious = replay || turn.claim == 0 || !self.model.ready.loose.is_empty() || self.model.groups.has_suspects();
         same_turn(&known, &found, spurious)?;
         if replay {
             return Ok(());

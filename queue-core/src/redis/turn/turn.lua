@@ -83,7 +83,9 @@ local told = { stamp(lane, number) }
 local stale_text = ''
 --- with all
 if followed and waits % 2 == 0 then
-  waits = waits + 1
+  -- A job came into the line because its key was free. Its group may be full all the same.
+  served_all = false
+  waits = waits + what_waits(false) % 2
 end
 stale_text = table.concat(stale, ',')
 if woken or (promoted or opened) and waits > 0 then
