@@ -23,7 +23,8 @@ pub struct Turn {
     pub seq: u64,
     /// The lane's lease ends this long after the broker has handled the turn.
     pub lease: Duration,
-    /// The endings of the lane's deliveries, each delivery at most once. At most [`MAX_ITEMS`](super::MAX_ITEMS).
+    /// The endings of the lane's deliveries, each delivery at most once. At most [`MAX_ITEMS`](super::MAX_ITEMS). The broker carries them out in an order
+    /// of its own. That shows where one ending frees a key for a job that is held, and another one puts a job back to the same line.
     pub finishes: Vec<Finish>,
     /// How many jobs may be claimed, 0 to [`MAX_ITEMS`](super::MAX_ITEMS). The answer has at most about
     /// [`MAX_BYTES`](super::MAX_BYTES) of jobs, but at least one job if there is one.

@@ -34,10 +34,11 @@ pub(crate) async fn same_standings(model: &Model, broker: &DynBroker, queue: &st
     Ok(())
 }
 
-/// A claim of all that there is takes the jobs that only wait for others, and no job that waits for something else.
+/// A claim of all that there is takes no job that waits for something else than its turn, and one of all but suspects takes those that wait for nothing
+/// else: a suspect goes before the other jobs of its group, and may take their last slot.
 pub(crate) fn foresees(model: &Model, ids: &[JobId]) -> Check {
     let standings: Vec<Standing> = model.standing(ids).into_iter().flatten().collect();
-    let taken = claimed(model.clone());
+    let (taken, taken_without_suspects) = (claimed(model.clone(), true), claimed(model.clone(), false));
     let is_due = |job: &queue_testing::model::Job| matches!(job.place(), Place::Scheduled(at) | Place::Retry(at) if *at <= model.now);
     let others_come = model.jobs.values().any(is_due);
     for standing in standings.iter().filter(|standing| standing.job.state == JobState::Ready) {
@@ -46,24 +47,23 @@ pub(crate) fn foresees(model: &Model, ids: &[JobId]) -> Check {
         let room = line.group.as_ref().and_then(|group| Some(u64::from(group.cap?).saturating_sub(group.running)));
         let is_suspect = standing.job.crashes > 0;
         let (may, must) = (!standing.paused && !closed, room.is_none_or(|room| line.ahead < room) && !is_suspect && !others_come);
-        match (may, must, taken.contains(id)) {
-            (false, _, true) => return Err(format!("{id} was said to be kept back, and is claimed: {standing:?}")),
-            (true, true, false) => {
-                return Err(format!("{id} was said to wait for those before it alone, and is not claimed: {standing:?}"));
-            }
-            _ => {}
+        if !may && taken.contains(id) {
+            return Err(format!("{id} was said to be kept back, and is claimed: {standing:?}"));
+        }
+        if may && must && !taken_without_suspects.contains(id) {
+            return Err(format!("{id} was said to wait for those before it alone, and is not claimed: {standing:?}"));
         }
     }
     Ok(())
 }
 
-/// What a turn of a worker with all the room takes.
-fn claimed(mut model: Model) -> BTreeSet<JobId> {
+/// What a turn of a worker with all the room takes, with a suspect or without.
+fn claimed(mut model: Model, suspect: bool) -> BTreeSet<JobId> {
     let lease = Duration::from_secs(600);
     let register = Register::lane("model", ProcessId::random(), lease).with_info(WorkerInfo::default());
     let lane = model.register(&register, 1).name;
     let mut turn = Turn::new("model", lane, 1, lease);
-    (turn.claim, turn.suspect) = (ALL, true);
+    (turn.claim, turn.suspect) = (ALL, suspect);
     let answer = model.turn(&turn, None).expect("its lane was just registered");
     answer.deliveries.into_iter().map(|delivery| delivery.id).collect()
 }

@@ -38,6 +38,8 @@ pub(crate) struct World {
     deliveries: Vec<(PartyName, Delivery)>,
     suspects: Vec<OverdueLane>,
     ids: Vec<JobId>,
+    /// Jobs whose place in line the broker may choose in this step.
+    followers: Vec<JobId>,
 }
 
 struct Lane {
@@ -69,7 +71,7 @@ impl World {
             producers.push(Producer { name, requests: Vec::new() });
         }
         let (lanes, deliveries, suspects, ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut world = World { broker, queue, model, processes, lanes, producers, deliveries, suspects, ids };
+        let mut world = World { broker, queue, model, processes, lanes, producers, deliveries, suspects, ids, followers: Vec::new() };
         world.register(world.processes[0]).await.expect("a lane can register");
         world
     }
@@ -178,6 +180,9 @@ impl World {
         if matches!(step, Step::Sweep) {
             self.model.ready.loose = loose;
         }
+        for follower in self.followers.drain(..) {
+            self.model.ready.loose.remove(&follower);
+        }
         same_standings(&self.model, &self.broker, &self.queue, &self.ids).await?;
         foresees(&self.model, &self.ids)
     }
@@ -256,13 +261,20 @@ impl World {
             claim: answer.deliveries.first().map(|delivery| delivery.claim),
             ids: answer.deliveries.iter().map(|delivery| delivery.id.clone()).collect(),
         });
+        let has_tombs = !self.model.ready.loose.is_empty();
+        if turn.finishes.len() > 1 {
+            // Of several endings the broker chooses the order, and so who of those comes first that get a key or come back.
+            let held = self.model.jobs.iter().filter(|(_, job)| matches!(job.place(), Place::Held(_))).map(|(id, _)| id.clone());
+            self.followers = held.filter(|id| !self.model.ready.loose.contains(id)).collect();
+            self.model.ready.loose.extend(self.followers.iter().cloned());
+        }
         let known = outcome(self.model.turn(&turn, seen.as_ref()));
         let (known, found) = match (known, found) {
             (Ok(known), Ok(found)) => (known, found),
             (known, found) => return same("turn", &known.map(|_| ()), &found.map(|_| ())),
         };
         // A replay or a turn without a claim says less exactly whether there is more, and so does one with tombs in its way.
-        let spurious = replay || turn.claim == 0 || !self.model.ready.loose.is_empty() || self.model.groups.has_suspects();
+        let spurious = replay || turn.claim == 0 || has_tombs || self.model.groups.has_suspects();
         same_turn(&known, &found, spurious)?;
         if replay {
             return Ok(());
