@@ -25,6 +25,7 @@ on_brokers! {
     progress_and_log_of_a_job_are_live_and_hide_secrets
     a_queue_is_paused_and_resumed
     a_job_says_why_it_does_not_run
+    a_worker_that_is_not_heard_of_is_silent
     a_schedule_is_paused_run_and_backfilled
     schedules_say_what_keeps_their_jobs_from_running
     schedules_are_paged_without_losing_one
@@ -56,6 +57,15 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         assert_eq!(site.get(path).await.status, 404, "{path}");
     }
     assert_eq!(site.get("/jobs?state=asleep").await.status, 400);
+}
+
+/// Nobody takes its jobs back here, so that it stays on the list.
+async fn a_worker_that_is_not_heard_of_is_silent(bed: Bed) {
+    let dead = Register::lane("mail", ProcessId::random(), Duration::from_millis(1));
+    bed.client.broker().register(&dead).await.unwrap();
+    let site = bed.site().await;
+    let page = eventually(&site, "/workers", "class=\"gone\"").await;
+    assert!(page.contains("0 live, 1 silent") && page.contains(r#"<span class="late">over</span>"#), "{page}");
 }
 
 async fn a_job_says_why_it_does_not_run(bed: Bed) {

@@ -70,7 +70,7 @@ impl Watched {
             watched.workers.push(worker);
         }
         let kill = watched.workers[0].id();
-        eprintln!("kill a worker with `kill -9 {kill}`: its jobs run again when its lease of 5 s is over, some 17 s later");
+        eprintln!("kill a worker with `kill -9 {kill}`: its jobs run again some seconds after its lease of 5 s is over");
         Ok(watched)
     }
 

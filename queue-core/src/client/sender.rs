@@ -296,4 +296,19 @@ mod tests {
         assert_eq!(size(vec![10]), 1);
         assert_eq!(size(vec![]), 0);
     }
+
+    /// What would stand still for ever does so in a thread of its own.
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn a_caller_who_is_alone_waits_while_all_batches_are_in_flight() {
+        let (told, answer) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime can be made");
+            let client = runtime.block_on(crate::Client::open("sqlite://:memory:")).expect("memory can be opened");
+            let sender = client.sender(&"mail".into());
+            sender.lock().flying = FLIGHTS;
+            drop(told.send((Lone::departs(&sender).is_none(), sender.lock().flying)));
+        });
+        assert_eq!(answer.recv_timeout(std::time::Duration::from_secs(10)), Ok((true, FLIGHTS)));
+    }
 }
