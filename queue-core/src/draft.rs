@@ -29,6 +29,15 @@ pub(crate) struct Options {
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) unique: Option<Box<UniqueOptions>>,
     pub(crate) group: Option<String>,
+    pub(crate) limits: Option<Box<LimitOptions>>,
+}
+
+/// What an application has set on a job about its limits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LimitOptions {
+    /// Names, and keys if there are any.
+    pub(crate) given: BTreeMap<String, Option<String>>,
+    pub(crate) cost: Option<u32>,
 }
 
 /// What an application has set on a job about its key.
@@ -43,6 +52,11 @@ pub(crate) struct UniqueOptions {
 }
 
 impl Options {
+    /// What is set about the limits.
+    pub(crate) fn limits(&mut self) -> &mut LimitOptions {
+        self.limits.get_or_insert_default()
+    }
+
     /// What is set about the key.
     pub(crate) fn unique(&mut self) -> &mut UniqueOptions {
         self.unique.get_or_insert_default()

@@ -98,6 +98,10 @@ pub struct Envelope<'a> {
     pub tick_ms: Option<i64>,
     /// The name of that schedule, in the queue of the job.
     pub schedule: Option<Cow<'a, str>>,
+    /// The limits that it is subject to, and by which key, as people read them. The broker has its own.
+    pub limits: BTreeMap<String, String>,
+    /// How many starts it counts for, if it is not one.
+    pub cost: Option<u32>,
 }
 
 /// The map behind the fixed places.
@@ -125,6 +129,10 @@ struct Map<'a> {
     tick_ms: Option<i64>,
     #[serde(rename = "n", borrow, default, skip_serializing_if = "Option::is_none")]
     schedule: Option<Cow<'a, str>>,
+    #[serde(rename = "l", default, skip_serializing_if = "BTreeMap::is_empty")]
+    limits: Cow<'a, BTreeMap<String, String>>,
+    #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
+    cost: Option<u32>,
 }
 
 /// Also when there are none: as elements of a list, which is what serde takes them for, they could not be borrowed again.
@@ -154,6 +162,8 @@ impl<'a> Envelope<'a> {
             unique: None,
             tick_ms: None,
             schedule: None,
+            limits: BTreeMap::new(),
+            cost: None,
         }
     }
 
@@ -178,7 +188,8 @@ impl<'a> Envelope<'a> {
         let length = u8::try_from(self.task.len()).ok().filter(|length| *length > 0);
         let length = length.ok_or_else(|| Error::invalid("task", &*self.task, "has no name of 1 to 255 bytes"))?;
         // Kept until the job is stored: no larger than it must be.
-        let unique = self.unique.as_ref().map_or(0, |unique| unique.len() + 8);
+        let limits: usize = self.limits.iter().map(|(name, key)| name.len() + key.len() + 8).sum();
+        let unique = self.unique.as_ref().map_or(0, |unique| unique.len() + 8) + limits;
         let map = self.payload.len() + headers + unique + if self.has_options() { 128 } else { 8 };
         let mut bytes = Vec::with_capacity(TASK + self.task.len() + TIME + map);
         bytes.extend([self.version, length]);
@@ -196,6 +207,8 @@ impl<'a> Envelope<'a> {
             unique: self.unique.as_deref().map(Cow::Borrowed),
             tick_ms: self.tick_ms,
             schedule: self.schedule.as_deref().map(Cow::Borrowed),
+            limits: Cow::Borrowed(&self.limits),
+            cost: self.cost,
         };
         codec::encode_into(&mut bytes, &map).map_err(|problem| Error::Encode { task: self.task.to_string(), problem })?;
         Ok(bytes)
@@ -237,8 +250,22 @@ impl<'a> Envelope<'a> {
         }
         let (time, map) = rest.split_at_checked(TIME).ok_or_else(|| "it ends before the time at which it was enqueued".to_owned())?;
         let enqueued = time.iter().fold(0, |time, byte| time << 8 | i64::from(*byte));
-        let Map { payload, max_attempts, timeout_ms, retention_ms, expires_ms, delay_ms, at_ms, headers, unique, tick_ms, schedule } =
-            codec::decode(map)?;
+        let map: Map<'_> = codec::decode(map)?;
+        let Map {
+            payload,
+            max_attempts,
+            timeout_ms,
+            retention_ms,
+            expires_ms,
+            delay_ms,
+            at_ms,
+            headers,
+            unique,
+            tick_ms,
+            schedule,
+            limits,
+            cost,
+        } = map;
         let enqueued_ms = (enqueued > 0).then_some(enqueued);
         let fixed = Envelope::of(*version, task, enqueued_ms, payload);
         Ok(Envelope {
@@ -252,6 +279,8 @@ impl<'a> Envelope<'a> {
             unique,
             tick_ms,
             schedule,
+            limits: limits.into_owned(),
+            cost,
             ..fixed
         })
     }

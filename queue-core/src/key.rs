@@ -6,6 +6,7 @@ use crate::{
     codec::value_end,
     error::{Error, Result},
     group::GroupName,
+    limit::{LimitDef, LimitKey},
     payload,
     text::cut,
     unique::{Hold, OF_PARAMETERS, OnConflict, UniqueKey},
@@ -119,6 +120,51 @@ pub(crate) fn group_of_payload(task: &str, parameter: &str, payload: &[u8]) -> R
         return Err(refused("is empty, which names no group"));
     }
     GroupName::new(text).map(Some)
+}
+
+/// The key of a job for a limit, and its text for people; `None` where it is not subject to it: what the limit is by is `None`.
+///
+/// # Errors
+/// [`Error::Invalid`] naming the parameter that cannot tell jobs apart.
+pub(crate) fn limit_of_payload(
+    task: &str,
+    limit: &LimitDef,
+    payload: &[u8],
+    group: Option<&GroupName>,
+) -> Result<Option<(LimitKey, String)>> {
+    let refused = |path: &str, problem: &str| {
+        let way_out = "name others with `limit(by = [..])`, or give the job a key with `.limit(..)`";
+        Error::invalid("limit", format!("{task}: {path}"), format!("{problem}; {way_out}"))
+    };
+    let (mut bytes, mut text, mut known) = (Vec::new(), String::new(), limit.by.is_empty() && !limit.by_group);
+    let mut say = |part: &str| {
+        text.push_str(if text.is_empty() { "" } else { " " });
+        text.push_str(part);
+    };
+    for path in limit.by {
+        let value = find(payload, path).map_err(|problem| refused(path, &problem))?.filter(|value| *value != [0xc0]);
+        let mut at = String::from(*path);
+        // The names of parameters are no part of the key: tasks that share a limit may call theirs differently.
+        canonical(&mut bytes, value.unwrap_or(&[0xc0]), 0, &mut at).map_err(|problem| refused(&at, &problem))?;
+        if let Some(value) = value {
+            known = true;
+            say(&rmp_serde::from_slice::<String>(value).or_else(|_| payload::to_json(value)).unwrap_or_else(|_| "?".to_owned()));
+        }
+    }
+    if limit.by_group {
+        let Some(group) = group else { return Ok(None) };
+        known = true;
+        bytes.push(b'g');
+        bytes.extend(group.stored());
+        say(group.as_str());
+    }
+    Ok(known.then(|| (LimitKey::of(limit.name, &bytes), cut(text, KEY_MAX))))
+}
+
+/// The key of a limit for a text that an application gives: that of a parameter with this text.
+pub(crate) fn limit_by_text(name: &str, text: &str) -> LimitKey {
+    let length = u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes();
+    LimitKey::of(name, &[b"s", &length[..], text.as_bytes()].concat())
 }
 
 /// The value at a path of names, if it is there.

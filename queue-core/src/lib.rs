@@ -150,6 +150,7 @@ pub mod inspector;
 mod io;
 #[doc(hidden)]
 pub mod key;
+mod limit;
 #[doc(hidden)]
 pub mod middleware;
 pub mod observe;
@@ -187,7 +188,8 @@ pub use queue_macros::task;
 #[doc(inline)]
 pub use self::broker::{
     Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName, GroupOrder,
-    GroupRule, Hold, JobState, KeyHolder, LogLevel, OnConflict, Priority, QueueStats, RuleOf, UniqueKey,
+    GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, OnConflict, Priority, QueueStats, Rate, RuleOf,
+    UniqueKey,
     history::{History, HistoryRow, HistorySpan, RunCounts, Times},
 };
 #[doc(inline)]
@@ -203,8 +205,8 @@ pub use self::{
     handler::{DataNeed, Handler},
     inject::Inject,
     inspector::{
-        AttemptError, ClearGroup, Cleared, Filter, Follow, GroupPage, Inspector, JobLog, JobRecord, LogLine, Page, Progress, Reason,
-        Running, StoredGroup, UnreadableBy, Walk, WorkerRecord,
+        AttemptError, ClearGroup, Cleared, Filter, Follow, GroupPage, Inspector, JobLog, JobRecord, LimitInfo, LimitKeyInfo, LogLine, Page,
+        Progress, Reason, Running, StoredGroup, UnreadableBy, Walk, WorkerRecord,
     },
     io::BoxFuture,
     key::UniqueDef,

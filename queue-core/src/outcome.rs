@@ -15,7 +15,7 @@ use crate::{
 
 /// How a run of a job ended.
 ///
-/// With the first seven a handler says what shall happen to its job. Return one (`-> Outcome`, `-> Result<Outcome, E>`), or return it
+/// With the first nine a handler says what shall happen to its job. Return one (`-> Outcome`, `-> Result<Outcome, E>`), or return it
 /// as an error: `Err(Outcome::Snooze(..))?` works in a function that returns `anyhow::Result`, or any other error type that keeps its
 /// sources or is transparent.
 ///
@@ -31,6 +31,11 @@ pub enum Outcome {
     RetryAfter(Duration, Failure),
     /// Not now: runs again after this time; counts a snooze, not an attempt.
     Snooze(Duration),
+    /// A service that the handler calls has had enough for this long (a 429): the limit of the job, the first one with a rate, lets nothing start until then, at
+    /// most a day, and the job is the first afterwards. A job without a limit waits alone. Counts a snooze, not an attempt; the thousandth buries the job.
+    RateLimited(Duration),
+    /// The same of the limit of this name.
+    RateLimitedBy(String, Duration),
     /// This round is done, the next starts after this time; clears attempts, crashes and snoozes.
     Repeat(Duration),
     /// The job is no longer wanted: → `cancelled`, with the reason.
@@ -149,6 +154,8 @@ impl fmt::Display for Outcome {
             Outcome::Retry(why) => write!(f, "retry: {why}"),
             Outcome::RetryAfter(delay, why) => write!(f, "retry after {delay:?}: {why}"),
             Outcome::Snooze(delay) => write!(f, "snooze for {delay:?}"),
+            Outcome::RateLimited(delay) => write!(f, "rate limited for {delay:?}"),
+            Outcome::RateLimitedBy(name, delay) => write!(f, "rate limited by {name} for {delay:?}"),
             Outcome::Repeat(delay) => write!(f, "repeat after {delay:?}"),
             Outcome::Cancel(why) => write!(f, "cancel: {why}"),
             Outcome::Bury(why) => write!(f, "bury: {why}"),

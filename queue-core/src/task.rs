@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{error::Result, key::UniqueDef, outcome::TaskReturn, priority::Priority};
+use crate::{error::Result, key::UniqueDef, limit::LimitDef, outcome::TaskReturn, priority::Priority};
 
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -114,6 +114,8 @@ pub struct TaskDef {
     pub unique: Option<UniqueDef>,
     /// The parameter that names the group of its jobs, if there is one.
     pub group: Option<&'static str>,
+    /// The limits that its jobs are subject to.
+    pub limits: &'static [LimitDef],
     /// The schedules that it declares.
     pub schedules: &'static [ScheduleDef],
     /// The payload's parameters, in the order of the function.
@@ -141,6 +143,7 @@ impl TaskDef {
             on_isolation: OnIsolation::Continue,
             unique: None,
             group: None,
+            limits: &[],
             schedules: &[],
             params: &[],
             payload_from_json,

@@ -17,7 +17,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
     (
         "a job",
         &[
-            "address", "alarm", "any_json", "codec", "digest", "envelope", "error", "failure", "group", "io", "outcome", "pauses",
+            "address", "alarm", "any_json", "codec", "digest", "envelope", "error", "failure", "group", "io", "limit", "outcome", "pauses",
             "pending", "priority", "text", "unique",
         ],
     ),

@@ -69,7 +69,7 @@ pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStre
     let schedule_items = schedules.iter().map(|(item, _)| item);
     let schedule_definitions: Vec<&TokenStream> = schedules.iter().map(|(_, definition)| definition).collect();
     let schedule_definitions = (!schedule_definitions.is_empty()).then(|| quote!(def.schedules = &[#(#schedule_definitions),*];));
-    let assignments = task.options.assignments(&core);
+    let assignments = task.options.assignments(&core, &task.task_name);
     let returned = quote_spanned!(return_type.span()=> type Return = #return_type;);
     let (run_fn, end, refused) = if task.blocking {
         (quote!(Blocking), quote!(#core::outcome::Outcome), quote!(end))

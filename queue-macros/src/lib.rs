@@ -9,6 +9,7 @@ mod expand;
 mod fallback;
 mod function;
 mod group;
+mod limit;
 mod options;
 mod params;
 mod place;

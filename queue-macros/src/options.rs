@@ -11,9 +11,9 @@ use syn::{
     parse::{Parse, ParseStream, Parser},
 };
 
-use crate::{group::Group, schedule::Schedule, suggest::nearest, unique::Unique};
+use crate::{group::Group, limit::Limit, schedule::Schedule, suggest::nearest, unique::Unique};
 
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 15] = [
     "name",
     "queue",
     "max_attempts",
@@ -26,17 +26,23 @@ const KNOWN: [&str; 14] = [
     "on_isolation",
     "unique",
     "group",
+    "limit",
     "schedule",
     "crate",
 ];
 
 /// What other systems call the same thing.
-const ELSEWHERE: [(&str, &str); 17] = [
+const ELSEWHERE: [(&str, &str); 22] = [
     ("singleton", "unique"),
     ("unique_for", "unique"),
     ("tenant", "group"),
     ("partition", "group"),
     ("concurrency_key", "group"),
+    ("limits", "limit"),
+    ("rate", "limit"),
+    ("rate_limit", "limit"),
+    ("throttle", "limit"),
+    ("concurrency", "limit"),
     ("cron", "schedule"),
     ("every", "schedule"),
     ("periodic", "schedule"),
@@ -70,6 +76,7 @@ pub(crate) struct Options {
     on_isolation: Option<Ident>,
     pub unique: Option<Unique>,
     pub group: Option<Group>,
+    pub limits: Vec<Limit>,
     krate: Option<Path>,
 }
 
@@ -85,7 +92,7 @@ impl Options {
         while !input.is_empty() {
             let key = input.call(Ident::parse_any)?;
             let name = key.to_string();
-            if !matches!(&*name, "alias" | "schedule") && seen.contains(&name) {
+            if !matches!(&*name, "alias" | "limit" | "schedule") && seen.contains(&name) {
                 return Err(Error::new(key.span(), format!("`{name}` is given twice; keep one of the two")));
             }
             options.option(&key, &name, input)?;
@@ -139,6 +146,7 @@ impl Options {
                 self.blocking = Some(key.span());
             }
             "unique" => self.unique = Some(Unique::parse(key, input)?),
+            "limit" => self.limits.push(Limit::parse(key, input)?),
             "group" => self.group = Some(Group::parse(key, input)?),
             "crate" => self.krate = Some(value(key, input, "my_crate::queue_core")?),
             _ => return Err(Error::new(key.span(), unknown(name))),
@@ -167,7 +175,7 @@ impl Options {
     }
 
     /// Statements that set the fields of a `TaskDef` named `def` to what was given.
-    pub(crate) fn assignments(&self, core: &TokenStream) -> TokenStream {
+    pub(crate) fn assignments(&self, core: &TokenStream, task_name: &str) -> TokenStream {
         let time = |duration: Duration| {
             let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
             quote!(::core::time::Duration::new(#seconds, #nanos))
@@ -187,9 +195,11 @@ impl Options {
         let isolation = self.on_isolation.as_ref().map(|name| quote!(def.on_isolation = #core::task::OnIsolation::#name;));
         let unique = self.unique.as_ref().map(|unique| unique.assignment(core));
         let group = self.group.as_ref().map(Group::assignment);
+        let limits = self.limits.iter().map(|limit| limit.definition(core, task_name));
+        let limits = (!self.limits.is_empty()).then(|| quote!(def.limits = &[#(#limits),*];));
         let aliases = &self.aliases;
         let aliases = (!aliases.is_empty()).then(|| quote!(def.aliases = &[#(#aliases),*];));
-        quote!(#queue #max_attempts #timeout #retention #backoff #priority #isolation #unique #group #aliases)
+        quote!(#queue #max_attempts #timeout #retention #backoff #priority #isolation #unique #group #limits #aliases)
     }
 }
 

@@ -40,10 +40,10 @@ pub(crate) struct Unique {
 }
 
 /// A parameter, or a field in it: `order.id`.
-struct By(Vec<Ident>);
+pub(crate) struct By(pub Vec<Ident>);
 
 impl By {
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         self.0.iter().map(|name| name.unraw().to_string()).collect::<Vec<_>>().join(".")
     }
 }
@@ -195,7 +195,7 @@ impl Unique {
     }
 }
 
-fn by(key: &Ident, input: ParseStream) -> Result<Vec<By>> {
+pub(crate) fn by(key: &Ident, input: ParseStream) -> Result<Vec<By>> {
     let wanted = "write `by = [user_id, order.id]`: names of parameters, or of fields in them";
     if !input.peek(Token![=]) {
         return Err(Error::new(key.span(), wanted));
@@ -251,7 +251,7 @@ pub(crate) fn unknown_parameter(name: &Ident, params: &[Param]) -> String {
 }
 
 /// Why a type cannot be a part of a key, as far as its name says.
-fn no_key(ty: &Type) -> Option<&'static str> {
+pub(crate) fn no_key(ty: &Type) -> Option<&'static str> {
     let inside = match ty {
         Type::Tuple(tuple) => return tuple.elems.iter().find_map(no_key),
         Type::Array(array) => return no_key(&array.elem),

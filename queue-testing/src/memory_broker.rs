@@ -41,9 +41,9 @@ use queue_core::{
     broker::{
         Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability,
         DynBroker, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LAST,
-        MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, ScheduleList,
-        SchedulePage, SetGroup, SetSchedule, Standing, StoredJob, StoredPage, StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer,
-        UniqueKey, WorkerRecord,
+        LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer,
+        ScheduleList, SchedulePage, SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
+        StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -384,6 +384,21 @@ impl Inspect for MemoryBroker {
     async fn set_group(&self, request: &SetGroup) -> Result<GroupSet> {
         request.check()?;
         let set = self.transition(&request.queue, |model| model.set_group(request));
+        self.lock().entry(request.queue.to_string()).or_default().registered = true;
+        set
+    }
+
+    async fn limits(&self, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>> {
+        Ok(self.read(queue, |model| model.list_limits(name)))
+    }
+
+    async fn limit_keys(&self, queue: &str, which: &LimitKeys) -> Result<Vec<StoredLimitKey>> {
+        Ok(self.read(queue, |model| model.limit_keys(which)))
+    }
+
+    async fn set_limit(&self, request: &SetLimit) -> Result<LimitSet> {
+        request.check()?;
+        let set = self.transition(&request.queue, |model| model.set_limit(request));
         self.lock().entry(request.queue.to_string()).or_default().registered = true;
         set
     }

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use queue_core::broker::{Durability, DynBroker};
+use queue_core::{
+    broker::{Durability, DynBroker},
+    inspector::declare_limits as declare,
+};
 use tokio::sync::oneshot;
 
 use crate::{engine::Shared, error::WorkerError, patience::Patience, time::now, tuning::LONGEST_PAUSE};
@@ -24,6 +27,44 @@ pub(crate) async fn reach(shared: &Arc<Shared>) -> Result<(), WorkerError> {
     }));
     let ended = |_| WorkerError::Died("its broker's I/O thread has ended".to_owned());
     Ok(told.await.map_err(ended)??)
+}
+
+/// Declares the limits of this worker's code, before it claims anything. It waits for a broker that has gone away again.
+///
+/// # Errors
+/// What does not pass by itself: a limit too many, missing rights.
+pub(crate) async fn declare_limits(shared: &Arc<Shared>) -> Result<(), WorkerError> {
+    if shared.limits.is_empty() {
+        return Ok(());
+    }
+    let (mut tell, told) = oneshot::channel();
+    let declaring = shared.clone();
+    shared.broker.spawn(Box::pin(async move {
+        tokio::select! {
+            declared = try_to_declare(&declaring) => drop(tell.send(declared)),
+            () = tell.closed() => {}
+        }
+    }));
+    let ended = |_| WorkerError::Died("its broker's I/O thread has ended".to_owned());
+    Ok(told.await.map_err(ended)??)
+}
+
+async fn try_to_declare(shared: &Shared) -> queue_core::Result<()> {
+    for (queue, limits) in &shared.limits {
+        let mut patience = Patience::new(LONGEST_PAUSE);
+        loop {
+            match declare(&shared.broker, queue, &shared.info.release(), limits).await {
+                Ok(_) => break,
+                Err(error) if error.is_transient() => {
+                    tracing::debug!(queue = &**queue, %error, "the limits of this worker are declared later");
+                    patience.failed();
+                    patience.pause().await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Says what the broker keeps, for whoever relies on it.

@@ -1,4 +1,4 @@
-//! Declares the schedules of this worker's code, and looks after those that code has declared: which release is right, and which schedules no live
+//! Declares the limits and schedules of this worker's code, and looks after those that code has declared: which release is right, and which schedules no live
 //! worker declares any more.
 
 use std::{
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use queue_core::schedule::declare;
+use queue_core::{inspector::declare_limits, schedule::declare};
 
 use crate::{
     duty::Pass,
@@ -45,6 +45,20 @@ impl Pass for Declarer {
         self.failed = false;
         let (mut changed, shared) = (0, self.shared.clone());
         let release = shared.info.release();
+        for (queue, limits) in &shared.limits {
+            match tokio::time::timeout(CALL_PATIENCE, declare_limits(&shared.broker, queue, &release, limits)).await {
+                Ok(Ok(changed)) => {
+                    for limit in changed {
+                        tracing::info!(queue = &**queue, limit, "a limit holds as this release declares it, or as the one before it did");
+                    }
+                }
+                Ok(Err(error)) => {
+                    self.failed = true;
+                    tracing::debug!(queue = &**queue, %error, "the limits of this worker are declared later");
+                }
+                Err(_) => self.failed = true,
+            }
+        }
         for (at, queue) in shared.queues.iter().enumerate() {
             let is_own = shared.schedules.iter().any(|schedule| schedule.queue == *queue);
             if !is_own && !shared.has_schedules[at].load(Ordering::Relaxed) {

@@ -46,7 +46,7 @@ use crate::{
     tallies::Tallies,
     ticker::Ticker,
     time::now,
-    worker::Stopped,
+    worker::{Limits, Stopped},
 };
 
 /// What a worker was configured to be.
@@ -62,6 +62,8 @@ pub(crate) struct Plan {
     pub(crate) release: Option<String>,
     /// The schedules that its code declares.
     pub(crate) schedules: Vec<Prepared>,
+    /// The limits that its code declares.
+    pub(crate) limits: Limits,
 }
 
 /// What all parts of a running worker share.
@@ -81,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) has_schedules: Vec<AtomicBool>,
     /// The schedules that its code declares.
     pub(crate) schedules: Vec<Prepared>,
+    /// The limits that its code declares.
+    pub(crate) limits: Limits,
     /// How many jobs run.
     pub(crate) running: AtomicUsize,
     /// How many of them should have ended and do not.
@@ -129,6 +133,7 @@ impl Shared {
             queues: plan.queues.iter().map(|queue| queue.name.as_str().into()).collect(),
             has_schedules: plan.queues.iter().map(|_| AtomicBool::new(false)).collect(),
             schedules: plan.schedules.clone(),
+            limits: plan.limits.clone(),
             running: AtomicUsize::new(0),
             stuck: AtomicUsize::new(0),
             finished: AtomicU64::new(0),
@@ -159,6 +164,7 @@ impl Shared {
             health: None,
             release: None,
             schedules: Vec::new(),
+            limits: Limits::new(),
         };
         Arc::new(Shared::new(&plan, WorkerInfo::default(), "alone"))
     }
@@ -210,6 +216,12 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     }
     tokio::select! {
         reached = arrival::reach(&shared) => reached?,
+        // It was told to stop, or nobody can tell it any more.
+        _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
+    }
+    tokio::select! {
+        // No job is claimed before its limits are known.
+        declared = arrival::declare_limits(&shared) => declared?,
         // It was told to stop, or nobody can tell it any more.
         _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
     }

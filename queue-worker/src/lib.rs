@@ -143,6 +143,10 @@ struct AboutGroups;
 struct AboutWhy;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/limits.md")]
+struct AboutLimits;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/unique.md")]
 struct AboutUniqueJobs;
 

@@ -67,7 +67,7 @@ impl Tallies {
             _ if lost => counts.lost += 1,
             Ending::Ack { .. } => counts.done += 1,
             Ending::Nack { .. } => counts.failed += 1,
-            Ending::Snooze { .. } => counts.snoozed += 1,
+            Ending::Snooze { .. } | Ending::RateLimited { .. } => counts.snoozed += 1,
             Ending::Repeat { .. } => {
                 counts.repeated += 1;
                 *repeats = true;
@@ -133,6 +133,7 @@ fn outcome(ending: &Ending) -> &'static str {
         Ending::Ack { .. } => "done",
         Ending::Nack { .. } => "retried",
         Ending::Snooze { .. } => "snoozed",
+        Ending::RateLimited { .. } => "rate_limited",
         Ending::Repeat { .. } => "repeated",
         Ending::Bury { .. } => "dead",
         Ending::Cancel { .. } => "cancelled",

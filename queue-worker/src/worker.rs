@@ -5,6 +5,8 @@ mod check;
 mod idle;
 mod limits;
 
+pub(crate) use self::check::Limits;
+
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use queue_core::{
@@ -347,6 +349,7 @@ impl Worker {
     async fn run_until(self, stop: impl AsyncFnOnce(&Control)) -> Result<Stopped, WorkerError> {
         self.check()?;
         let schedules = self.declared().map_err(WorkerError::Setup)?;
+        let limits = self.limits().map_err(WorkerError::Setup)?;
         let queues = self.served();
         self.tell_what_is_odd(&queues);
         let client = metrics::observed(&self.client);
@@ -361,6 +364,7 @@ impl Worker {
             health: self.health,
             release: identity::release(self.release.as_deref()),
             schedules,
+            limits,
         };
         let (control, stage) = Control::new();
         let stopping = async {

@@ -38,9 +38,9 @@ pub enum DamageKind {
     /// A schedule counts a job as one that has not ended, and the job has ended or is not there: a tick may wait for its end for ever. Repair: the
     /// schedule hears that it is gone.
     RunWithoutJob,
-    /// A group holds a slot for a job that does not run: fewer jobs of it could run than its cap allows. Repair: the slot is free.
+    /// A group or a limit holds a slot for a job that does not run: fewer jobs of it could run than it allows. Repair: the slot is free.
     SlotLeaked,
-    /// A job of a group runs and holds no slot: more could run than the cap of its group allows. On Redis a [thorough](Audit::thorough) audit finds it.
+    /// A job of a group, or with a limit, runs and holds no slot: more could run than that allows. On Redis a [thorough](Audit::thorough) audit finds it.
     /// Repair: it holds one.
     SlotMissing,
     /// The line of an ordered group is held by a job that has ended or is not there: no job of the group would start. Repair: the line is free.
@@ -48,6 +48,9 @@ pub enum DamageKind {
     /// A group has a job that may start, and is not among those that are served; or it is, and has none. A
     /// [thorough](Audit::thorough) audit finds it. Repair: it is where it belongs.
     GroupOutOfTurn,
+    /// Jobs wait for a limit that would let one of them start, and nobody will look at them; or they are noted where they are not. Of some a
+    /// [thorough](Audit::thorough) audit finds it. Repair: the next claim looks at them.
+    LimitOutOfTurn,
     /// A Redis key holds entries, and the feature bits of the queue do not say so: turns do not read this key. Repair: the bit is set.
     FeatureUnnoted,
     /// A job waits nowhere, so that no worker would find it. Repair: it goes to the tail of `ready`. An entry whose id is not valid, or
@@ -72,10 +75,11 @@ impl DamageKind {
             DamageKind::KeyMissing => "job without its unique key",
             DamageKind::HeldForNobody => "held for nobody",
             DamageKind::RunWithoutJob => "run of a schedule without its job",
-            DamageKind::SlotLeaked => "slot of a group without its job",
-            DamageKind::SlotMissing => "running job without the slot of its group",
+            DamageKind::SlotLeaked => "slot of a group or a limit without its job",
+            DamageKind::SlotMissing => "running job without the slot of its group or limit",
             DamageKind::LineLeaked => "line of a group held by no job",
             DamageKind::GroupOutOfTurn => "group out of turn",
+            DamageKind::LimitOutOfTurn => "limit out of turn",
             DamageKind::FeatureUnnoted => "feature without its bit",
             DamageKind::JobWithoutPlace => "job without place",
         }

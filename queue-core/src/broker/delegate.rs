@@ -110,6 +110,9 @@ macro_rules! delegate_inspect {
             async release_key['a, 'b](queue: &'a str, key: &'b $crate::broker::UniqueKey) -> $crate::Result<Option<$crate::broker::KeyHolder>>;
             async groups['a, 'b](queue: &'a str, which: &'b $crate::broker::GroupList) -> $crate::Result<$crate::broker::GroupPage>;
             async set_group['a](request: &'a $crate::broker::SetGroup) -> $crate::Result<$crate::broker::GroupSet>;
+            async limits['a, 'b](queue: &'a str, name: Option<&'b str>) -> $crate::Result<Vec<$crate::broker::StoredLimit>>;
+            async limit_keys['a, 'b](queue: &'a str, which: &'b $crate::broker::LimitKeys) -> $crate::Result<Vec<$crate::broker::StoredLimitKey>>;
+            async set_limit['a](request: &'a $crate::broker::SetLimit) -> $crate::Result<$crate::broker::LimitSet>;
             async set_paused['a](queue: &'a str, paused: bool) -> $crate::Result<()>;
             async audit['a](queue: &'a str, how: $crate::broker::Audit) -> $crate::Result<Vec<$crate::broker::Damage>>;
             async audit_queues[](repair: bool) -> $crate::Result<Vec<$crate::broker::Damage>>;
@@ -192,6 +195,9 @@ macro_rules! __delegate_listed {
     ($how:ident release_key [release_key $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident groups [groups $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident set_group [set_group $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident limits [limits $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident limit_keys [limit_keys $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident set_limit [set_limit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident set_paused [set_paused $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit [audit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit_queues [audit_queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{GroupName, PartyName, Priority, Unique};
+use super::{GroupName, JobLimits, PartyName, Priority, Unique};
 use crate::address::JobId;
 
 /// When a job may start.
@@ -38,12 +38,14 @@ pub struct NewJob {
     pub unique: Option<Box<Unique>>,
     /// Its group, if it has one.
     pub group: Option<GroupName>,
+    /// The limits that it is subject to, if there are any.
+    pub limits: Option<Box<JobLimits>>,
 }
 
 impl NewJob {
     /// A job that may start now, at normal priority.
     pub fn new(id: JobId, envelope: Vec<u8>) -> Self {
-        NewJob { id, envelope, due: Due::Now, priority: Priority::Normal, digest: 0, unique: None, group: None }
+        NewJob { id, envelope, due: Due::Now, priority: Priority::Normal, digest: 0, unique: None, group: None, limits: None }
     }
 }
 

@@ -5,8 +5,9 @@ use std::{fmt, str::FromStr, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    Audit, BuryReason, Change, Changed, Damage, GroupList, GroupName, GroupPage, GroupSet, KeyHolder, Priority, QueueStats, ScheduleList,
-    SchedulePage, SetGroup, Standing, StoredRemarks, UniqueKey, WorkerRecord, failed_releases,
+    Audit, BuryReason, Change, Changed, Damage, GroupList, GroupName, GroupPage, GroupSet, KeyHolder, LimitKey, LimitKeys, LimitSet,
+    Priority, QueueStats, ScheduleList, SchedulePage, SetGroup, SetLimit, Standing, StoredLimit, StoredLimitKey, StoredRemarks, UniqueKey,
+    WorkerRecord, failed_releases,
     history::{History, HistorySpan},
     stored_release,
 };
@@ -150,6 +151,8 @@ pub struct StoredJob {
     pub unique: Option<UniqueKey>,
     /// Its group, if it has one.
     pub group: Option<GroupName>,
+    /// The keys of the limits that it is subject to.
+    pub limits: Vec<LimitKey>,
     /// Which releases could not read it, while it is `parked` for that.
     pub unreadable: Option<Unreadable>,
 }
@@ -183,6 +186,7 @@ impl StoredJob {
             unreadable: None,
             unique: None,
             group: None,
+            limits: Vec::new(),
         }
     }
 
@@ -295,6 +299,19 @@ pub trait Inspect: Send + Sync {
     /// # Errors
     /// [`Error::Invalid`] for a rule that cannot be, and for one more than the [most](super::GROUP_RULES) of a queue; `BrokerFull`.
     async fn set_group(&self, request: &SetGroup) -> Result<GroupSet>;
+
+    /// The limits of a queue, all or the one of this name, by name.
+    async fn limits(&self, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>>;
+
+    /// Keys of limits: who holds them, and when they let the next job start. It is what holds a job back, asked for the keys that a job has.
+    async fn limit_keys(&self, queue: &str, which: &LimitKeys) -> Result<Vec<StoredLimitKey>>;
+
+    /// Changes a limit, if it is stored as it was read. It holds from the next claim on: a smaller concurrency stops no job that runs. A limit that is
+    /// removed takes no job with it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for one more than the [most](super::LIMIT_RULES) of a queue; `BrokerFull`.
+    async fn set_limit(&self, request: &SetLimit) -> Result<LimitSet>;
 
     /// Stops or resumes claiming from a queue; enqueues and endings continue.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;

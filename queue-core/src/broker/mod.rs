@@ -36,6 +36,7 @@ mod hints;
 pub mod history;
 mod inspect;
 mod lease;
+mod limit;
 mod party;
 mod remark;
 mod schedule;
@@ -52,11 +53,11 @@ use async_trait::async_trait;
 pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
-    audit::*, change::*, condition::*, durability::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, party::*, remark::*,
+    audit::*, change::*, condition::*, durability::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, limit::*, party::*, remark::*,
     schedule::*, standing::*, stats::*, sweep::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
-pub use crate::{group::*, priority::Priority, unique::*};
+pub use crate::{group::*, limit::*, priority::Priority, unique::*};
 
 /// Longest delay, retention, expiry or timeout: a hundred years.
 pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);

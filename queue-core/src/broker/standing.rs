@@ -1,6 +1,6 @@
 //! Where jobs stand: what a broker knows of why a job does not run yet.
 
-use super::{GroupName, StoredJob};
+use super::{GroupName, StoredJob, StoredLimitKey};
 use crate::address::JobId;
 
 /// Most holders of slots that are named.
@@ -45,6 +45,8 @@ pub struct Line {
     pub groups: u64,
     /// What its group is allowed, if it has one.
     pub group: Option<GroupLine>,
+    /// The keys of its limits that let it not start now: of each who holds it, and until when its rate lets no job of this cost start.
+    pub limits: Vec<StoredLimitKey>,
 }
 
 /// What the group of a ready job is allowed.

@@ -93,7 +93,7 @@ impl Finish {
     }
 }
 
-/// What happens to the job of a delivery. All endings but `Release`, `Void`, `Park` and `Unreadable` clear the job's crashes, and what was
+/// What happens to the job of a delivery. All endings but `Release`, `Stopped`, `Void`, `Park` and `Unreadable` clear the job's crashes, and what was
 /// noted of releases that could not read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -117,6 +117,14 @@ pub enum Ending {
         /// From now.
         delay: Duration,
     },
+    /// A service that the job calls has had enough for now: the limit of this name, or else one of the job's (the first with a rate), lets nothing start for so
+    /// long, at most [`LONGEST_CLOSED`](super::LONGEST_CLOSED). → the head of `ready`. A job without limits waits alone: → `scheduled`. Counts a snooze.
+    RateLimited {
+        /// From now.
+        after: Duration,
+        /// The name of the limit.
+        limit: Option<String>,
+    },
     /// This round is done and the next follows (*repeat*): → `scheduled` for `delay`, or the tail of `ready` if `delay` is zero.
     /// Clears attempts, errors and snoozes.
     Repeat {
@@ -137,8 +145,11 @@ pub enum Ending {
     },
     /// The job's time to start has passed: → `expired`.
     Expire,
-    /// The lane gives the job back without a run (*release*): → the head of `ready`. Charges nothing.
+    /// The lane gives the job back without a run (*release*): → the head of `ready`. Charges nothing, and gives back
+    /// what the claim has used of a rate.
     Release,
+    /// The same after a run that was told to stop and had begun. What the job has used of a rate stays used.
+    Stopped,
     /// The worker does not know the task (*park*): → `parked` under the task's name, until a worker claims it that knows the task.
     /// Charges nothing.
     Park {

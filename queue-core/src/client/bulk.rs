@@ -11,7 +11,7 @@ use tracing::Instrument;
 use super::{
     Client, Handle, Job,
     handle::Kept,
-    job::Prepared,
+    prepare::Prepared,
     producer::{Answer, Failure},
     sender::BULK,
 };

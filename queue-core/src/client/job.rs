@@ -4,7 +4,7 @@ use std::{
     fmt,
     marker::PhantomData,
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
 use serde::de::DeserializeOwned;
@@ -12,15 +12,16 @@ use tokio::time::Instant;
 
 use super::{
     Client, Handle, JobResult,
-    unique::{self, unique_setters},
+    prepare::{Known, Prepared, prepare},
+    unique::unique_setters,
 };
 use crate::{
-    address::{JobAddress, JobId, check_name},
-    broker::{Due, GroupName, Hold, LONGEST, NewJob, OnConflict, Priority},
-    draft::{Draft, EnqueueStack, Options},
-    envelope::Envelope,
+    address::check_name,
+    broker::{Due, Hold, LONGEST, NewJob, OnConflict, Priority},
+    draft::{EnqueueStack, Options},
     error::{Error, Result},
-    key::{self, UniqueDef},
+    key::UniqueDef,
+    limit::LimitDef,
     payload::PayloadWriter,
     task::{DEFAULT_QUEUE, Task, TaskDef, TaskOutput},
 };
@@ -113,6 +114,19 @@ macro_rules! setters {
             self
         }
 
+        /// Counts as so many starts, where a limit of the job has a rate: 1 to its burst. Default: 1.
+        pub fn cost(mut self, cost: u32) -> Self {
+            self.options.limits().cost = Some(cost);
+            self
+        }
+
+        /// Makes the job subject to a limit of its queue, with the other jobs of this key; without a key, with all that have none. It goes before the key that
+        /// `#[task(limit(..))]` makes for a limit of this name.
+        pub fn limit(mut self, name: impl Into<String>, key: Option<&str>) -> Self {
+            self.options.limits().given.insert(name.into(), key.map(str::to_owned));
+            self
+        }
+
         /// Adds a header, which the handler reads with `ctx.header(name)`.
         pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
             self.options.headers.insert(name.into(), value.into());
@@ -195,6 +209,7 @@ impl<T: Task> Job<T> {
             payload: self.payload?,
             unique: None,
             group: task.group,
+            limits: task.limits,
             options,
         })
     }
@@ -220,12 +235,13 @@ pub struct RawJob {
     unique: Option<UniqueDef>,
     /// The parameter that names its group.
     group: Option<&'static str>,
+    limits: &'static [LimitDef],
     options: Options,
 }
 
 impl RawJob {
-    /// A job with this payload: a MessagePack map by parameter name. It has no key and no group unless
-    /// [`unique_key`](Self::unique_key) and [`group`](Self::group) give it one: only [`from_json`](Self::from_json) knows what its task declares.
+    /// A job with this payload: a MessagePack map by parameter name. It has no key, no group and no limit unless
+    /// [`unique_key`](Self::unique_key), [`group`](Self::group) and [`limit`](Self::limit) give it one: only [`from_json`](Self::from_json) knows what its task declares.
     pub fn new(task: impl Into<String>, payload: Vec<u8>) -> Self {
         RawJob {
             task: task.into(),
@@ -233,18 +249,19 @@ impl RawJob {
             payload,
             unique: None,
             group: None,
+            limits: &[],
             options: Options::default(),
         }
     }
 
-    /// A job of a known task, with the queue, priority, key and group of its definition, from a JSON object with its parameters.
+    /// A job of a known task, with the queue, priority, key, group and limits of its definition, from a JSON object with its parameters.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the parameter that does not fit.
     pub fn from_json(task: &'static TaskDef, json: &str) -> Result<Self> {
         let mut job = RawJob::new(task.name, (task.payload_from_json)(json)?).priority(task.priority);
         task.queue.clone_into(&mut job.default_queue);
-        (job.unique, job.group) = (task.unique, task.group);
+        (job.unique, job.group, job.limits) = (task.unique, task.group, task.limits);
         Ok(job)
     }
 
@@ -260,11 +277,11 @@ impl RawJob {
         self.options.queue.as_deref().unwrap_or(&self.default_queue)
     }
 
-    /// A job of a known task, with the queue, priority and group of its definition, and with these encoded parameters.
+    /// A job of a known task, with the queue, priority, group and limits of its definition, and with these encoded parameters.
     pub(crate) fn of_task(task: &'static TaskDef, payload: Vec<u8>) -> Self {
         let mut job = RawJob::new(task.name, payload).priority(task.priority);
         task.queue.clone_into(&mut job.default_queue);
-        job.group = task.group;
+        (job.group, job.limits) = (task.group, task.limits);
         job
     }
 
@@ -290,104 +307,16 @@ impl RawJob {
         if !matches!(self.payload.first(), Some(0x80..=0x8f | 0xde | 0xdf)) {
             return Err(encode("it is not a MessagePack map by parameter name".to_owned()));
         }
-        let known =
-            Known { task: &self.task, queue: &self.default_queue, priority: Priority::Normal, unique: self.unique, group: self.group };
+        let known = Known {
+            task: &self.task,
+            queue: &self.default_queue,
+            priority: Priority::Normal,
+            unique: self.unique,
+            group: self.group,
+            limits: self.limits,
+        };
         prepare(&known, &self.payload, self.options, on_enqueue)
     }
-}
-
-/// A checked, encoded job with its address.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) address: JobAddress,
-    pub(super) job: NewJob,
-    /// For how long it asks to be kept, if it says.
-    pub(super) retention: Option<Duration>,
-}
-
-/// What is known of the task of a job.
-struct Known<'a> {
-    task: &'a str,
-    queue: &'a str,
-    priority: Priority,
-    unique: Option<UniqueDef>,
-    group: Option<&'static str>,
-}
-
-impl Known<'static> {
-    fn of(task: &TaskDef) -> Self {
-        Known { task: task.name, queue: task.queue, priority: task.priority, unique: task.unique, group: task.group }
-    }
-}
-
-fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, on_enqueue: &EnqueueStack) -> Result<Prepared> {
-    let &Known { task, queue, priority, unique, group } = known;
-    if !on_enqueue.is_empty() {
-        on_enqueue.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?;
-    }
-    #[cfg(feature = "otel")]
-    crate::observe::otel::inject(&mut options.headers);
-    let unique = unique::of(task, unique, payload, &mut options)?;
-    let group = match (&options.group, group) {
-        (Some(group), _) => Some(GroupName::new(group)?),
-        (None, Some(parameter)) => key::group_of_payload(task, parameter, payload)?,
-        (None, None) => None,
-    };
-    let queue = options.queue.as_deref().unwrap_or(queue);
-    check_name("queue", queue)?;
-    let id = options.id.as_deref().map_or_else(|| Ok(JobId::make()), JobId::given)?;
-    let due = match options.due {
-        Due::After(delay) => {
-            at_most_longest("delay", Some(delay))?;
-            if delay.is_zero() { Due::Now } else { Due::After(delay) }
-        }
-        Due::AtMs(ms) if u128::try_from(ms).is_ok_and(|ms| ms > now_ms() + LONGEST.as_millis()) => {
-            return Err(Error::invalid("at", format!("{ms} ms after 1970"), "is more than a hundred years away"));
-        }
-        due => due,
-    };
-    if options.max_attempts == Some(0) {
-        return Err(Error::invalid("max_attempts", "0", "must be at least 1; 1 means no retry"));
-    }
-    if options.timeout == Some(Duration::ZERO) {
-        return Err(Error::invalid("timeout", "0s", "is no time at all; leave it out for the task's"));
-    }
-    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let mut envelope = Envelope::new(task, payload);
-    envelope.max_attempts = options.max_attempts;
-    envelope.timeout_ms = at_most_longest("timeout", options.timeout)?.map(ms).map(|ms| ms.max(1));
-    envelope.retention_ms = at_most_longest("retention", options.retention)?.map(ms);
-    envelope.expires_ms =
-        at_most_longest("expires", options.expires)?.map(|after| i64::try_from(now_ms() + after.as_millis()).unwrap_or(i64::MAX));
-    match due {
-        Due::After(delay) => envelope.delay_ms = Some(ms(delay)),
-        Due::AtMs(at) => envelope.at_ms = Some(at),
-        Due::Now => {}
-    }
-    envelope.headers = options.headers;
-    let unique = unique.map(|(unique, text)| {
-        envelope.unique = (!text.is_empty()).then(|| text.into());
-        Box::new(unique)
-    });
-    let mut job = NewJob::new(id, envelope.encode()?);
-    job.due = due;
-    (job.unique, job.group) = (unique, group);
-    job.priority = options.priority.unwrap_or(priority);
-    if job.id.is_given() {
-        job.digest = envelope.digest();
-    }
-    Ok(Prepared { address: JobAddress { queue: Arc::from(queue), id: job.id.clone() }, job, retention: options.retention })
-}
-
-pub(super) fn at_most_longest(field: &'static str, duration: Option<Duration>) -> Result<Option<Duration>> {
-    match duration {
-        Some(duration) if duration > LONGEST => Err(Error::invalid(field, format!("{duration:?}"), "is more than a hundred years")),
-        duration => Ok(duration),
-    }
-}
-
-fn now_ms() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
 }
 
 #[cfg(test)]

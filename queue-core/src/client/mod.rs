@@ -4,7 +4,9 @@ mod bulk;
 mod callers;
 mod handle;
 mod job;
+mod limits;
 mod pending;
+mod prepare;
 mod producer;
 mod progress;
 mod sender;
@@ -27,7 +29,7 @@ pub use self::{
 };
 use tracing::{Instrument, Span};
 
-use self::{handle::Kept, job::Prepared, producer::Route, sender::Sender};
+use self::{handle::Kept, prepare::Prepared, producer::Route, sender::Sender};
 use crate::{
     address::JobAddress,
     broker::{BrokerInfo, Confirm, Confirmed, Durability, DynBroker, ProcessId, on_broker},

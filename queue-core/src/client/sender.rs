@@ -307,7 +307,7 @@ mod tests {
             let client = runtime.block_on(crate::Client::open("sqlite://:memory:")).expect("memory can be opened");
             let sender = client.sender(&"mail".into());
             sender.lock().flying = FLIGHTS;
-            drop(told.send((Lone::departs(&sender).is_none(), sender.lock().flying)));
+            told.send((Lone::departs(&sender).is_none(), sender.lock().flying)).expect("the test waits for it");
         });
         assert_eq!(answer.recv_timeout(std::time::Duration::from_secs(10)), Ok((true, FLIGHTS)));
     }

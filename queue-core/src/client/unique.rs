@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::job::at_most_longest;
+use super::prepare::at_most_longest;
 use crate::{
     broker::{Due, Hold, OnConflict, Unique},
     draft::Options,

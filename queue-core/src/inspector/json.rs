@@ -44,6 +44,8 @@ struct Json<'a> {
     unique_key: Option<&'a str>,
     unique: Option<String>,
     group: Option<&'a str>,
+    limits: &'a BTreeMap<String, String>,
+    cost: u32,
     errors: &'a [AttemptError],
     payload: Option<Value>,
     unreadable: Option<&'a UnreadableBy>,
@@ -83,6 +85,8 @@ impl Serialize for JobRecord {
             unique_key: self.unique_key.as_deref(),
             unique: self.unique.map(|key| key.to_string()),
             group: self.group.as_ref().map(GroupName::as_str),
+            limits: &self.limits,
+            cost: self.cost,
             errors: &self.errors,
             payload: payload.ok(),
             bytes: undecodable.is_some().then(|| self.stored().iter().map(|byte| format!("{byte:02x}")).collect()),
@@ -309,7 +313,7 @@ mod tests {
                 "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "max_attempts": 3,
                 "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "size": size, "tag": null, "running": null,
                 "reason": "failed", "progress": null,
-                "note": null, "unique_key": null, "unique": null, "group": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
+                "note": null, "unique_key": null, "unique": null, "group": null, "limits": {}, "cost": 1, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
                 "payload": {"order_id": 17, "note": "pay"}, "unreadable": null, "waiting": [], "undecodable": null, "bytes": null, "result": null,
             })
         );

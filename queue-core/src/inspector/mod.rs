@@ -6,6 +6,7 @@ mod clear;
 mod filter;
 mod groups;
 mod json;
+mod limits;
 mod reason;
 mod record;
 mod remarks;
@@ -17,6 +18,7 @@ pub(crate) use self::json::utc;
 pub use self::{
     clear::{ClearGroup, Cleared},
     filter::Filter,
+    limits::{LimitInfo, LimitKeyInfo, declare_limits},
     reason::Reason,
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
     remarks::{Follow, JobLog, LogLine, Progress},

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use super::{Running, utc};
 use crate::{
     address::JobId,
-    broker::{GroupName, JobState},
+    broker::{GroupName, JobState, Rate},
 };
 
 /// Why a job does not run, or that it does. From [`Inspector::why`](crate::Inspector::why).
@@ -76,6 +76,30 @@ pub enum Reason {
         /// The earlier job.
         holder: JobId,
     },
+    /// As many jobs run as a limit lets run at once.
+    LimitFull {
+        /// The limit.
+        limit: String,
+        /// By which values, as in [`JobRecord::limits`](crate::JobRecord::limits); empty if the limit has one key.
+        key: String,
+        /// How many may run.
+        concurrency: u32,
+        /// How many run.
+        running: u64,
+        /// Some of these.
+        holders: Vec<JobId>,
+    },
+    /// The rate of a limit lets it start later, or a handler has said that whatever is limited has had enough.
+    RateLimited {
+        /// The limit.
+        limit: String,
+        /// By which values, as in [`JobRecord::limits`](crate::JobRecord::limits); empty if the limit has one key.
+        key: String,
+        /// The rate, if the limit has one.
+        rate: Option<Rate>,
+        /// When the next job of this cost may start, if no other takes that start.
+        until: Option<SystemTime>,
+    },
     /// A process died while it ran, so that it starts only where no other suspect runs.
     Suspect {
         /// At most so many suspects go first.
@@ -106,7 +130,7 @@ pub enum Reason {
 
 impl Reason {
     /// All [names](Self::name).
-    pub const NAMES: [&str; 15] = [
+    pub const NAMES: [&str; 17] = [
         "not_due",
         "retry",
         "key_held",
@@ -117,6 +141,8 @@ impl Reason {
         "group_paused",
         "group_full",
         "out_of_order",
+        "limit_full",
+        "rate_limited",
         "suspect",
         "behind",
         "taken_back",
@@ -137,6 +163,8 @@ impl Reason {
             Reason::GroupPaused { .. } => "group_paused",
             Reason::GroupFull { .. } => "group_full",
             Reason::OutOfOrder { .. } => "out_of_order",
+            Reason::LimitFull { .. } => "limit_full",
+            Reason::RateLimited { .. } => "rate_limited",
             Reason::Suspect { .. } => "suspect",
             Reason::Behind { .. } => "behind",
             Reason::TakenBack { .. } => "taken_back",
@@ -151,6 +179,8 @@ impl Reason {
             Reason::GroupPaused { group } => format!("group {group} paused"),
             Reason::GroupFull { group, cap, running, .. } => format!("group {group} {running}/{cap}"),
             Reason::OutOfOrder { group, .. } => format!("order of group {group}"),
+            Reason::LimitFull { limit, key, concurrency, running, .. } => format!("limit {} {running}/{concurrency}", short(limit, key)),
+            Reason::RateLimited { limit, key, .. } => format!("rate of {}", short(limit, key)),
             Reason::Behind { jobs: 0, groups: 0 } => "next".to_owned(),
             Reason::Behind { jobs, groups: 0 } => format!("behind {jobs}"),
             Reason::Behind { jobs, groups } => format!("behind {jobs}, in turn with {}", count(*groups, "group")),
@@ -162,9 +192,11 @@ impl Reason {
     /// When it is over at the latest, or at the earliest where it depends on others too. `None`: only others, or a person, end it.
     pub fn until(&self) -> Option<SystemTime> {
         match self {
-            Reason::NotDue { until } | Reason::Retry { until, .. } | Reason::KeyHeld { until, .. } | Reason::Unreadable { until, .. } => {
-                *until
-            }
+            Reason::NotDue { until }
+            | Reason::Retry { until, .. }
+            | Reason::KeyHeld { until, .. }
+            | Reason::Unreadable { until, .. }
+            | Reason::RateLimited { until, .. } => *until,
             _ => None,
         }
     }
@@ -173,7 +205,7 @@ impl Reason {
     pub fn holders(&self) -> &[JobId] {
         match self {
             Reason::KeyHeld { holder: Some(holder), .. } | Reason::OutOfOrder { holder, .. } => std::slice::from_ref(holder),
-            Reason::GroupFull { holders, .. } => holders,
+            Reason::GroupFull { holders, .. } | Reason::LimitFull { holders, .. } => holders,
             _ => &[],
         }
     }
@@ -197,6 +229,14 @@ impl fmt::Display for Reason {
             Reason::GroupFull { group, cap: 0, .. } => write!(f, "its group `{group}` is closed: its cap is 0"),
             Reason::GroupFull { group, cap, running, .. } => write!(f, "its group `{group}` is at its cap: {running} of {cap} run"),
             Reason::OutOfOrder { group, .. } => write!(f, "its group `{group}` is ordered, and an earlier job has not ended"),
+            Reason::LimitFull { limit, key, concurrency: 0, .. } => {
+                write!(f, "its limit {} is closed: its concurrency is 0", named(limit, key))
+            }
+            Reason::LimitFull { limit, key, concurrency, running, .. } => {
+                write!(f, "its limit {} is full: {running} of {concurrency} run", named(limit, key))
+            }
+            Reason::RateLimited { limit, key, rate: Some(rate), .. } => write!(f, "its limit {} starts {rate}", named(limit, key)),
+            Reason::RateLimited { limit, key, rate: None, .. } => write!(f, "its limit {} starts nothing for a time", named(limit, key)),
             Reason::Suspect { jobs } => {
                 write!(f, "a process died while it ran: it waits for a worker that runs no other such job, behind {}", others(*jobs))
             }
@@ -211,6 +251,15 @@ impl fmt::Display for Reason {
             Reason::Ended { state, .. } => write!(f, "it has ended: {state}"),
         }
     }
+}
+
+/// A limit and its key.
+fn named(limit: &str, key: &str) -> String {
+    if key.is_empty() { format!("`{limit}`") } else { format!("`{limit}` of `{key}`") }
+}
+
+fn short(limit: &str, key: &str) -> String {
+    if key.is_empty() { limit.to_owned() } else { format!("{limit} {key}") }
 }
 
 fn of_releases(releases: &[String]) -> String {
@@ -256,6 +305,17 @@ impl Serialize for Reason {
                 map.serialize_entry("group", group.as_str())?;
                 map.serialize_entry("cap", cap)?;
                 map.serialize_entry("running", running)?;
+            }
+            Reason::LimitFull { limit, key, concurrency, running, .. } => {
+                map.serialize_entry("limit", limit)?;
+                map.serialize_entry("key", key)?;
+                map.serialize_entry("concurrency", concurrency)?;
+                map.serialize_entry("running", running)?;
+            }
+            Reason::RateLimited { limit, key, rate, .. } => {
+                map.serialize_entry("limit", limit)?;
+                map.serialize_entry("key", key)?;
+                map.serialize_entry("rate", &rate.map(|rate| rate.to_string()))?;
             }
             Reason::Suspect { jobs } => map.serialize_entry("jobs", jobs)?,
             Reason::Behind { jobs, groups } => {

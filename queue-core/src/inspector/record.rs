@@ -10,7 +10,9 @@ use serde::de::DeserializeOwned;
 use super::{Progress, Reason};
 use crate::{
     address::JobAddress,
-    broker::{BuryReason, Failure, GroupName, JobState, Priority, ProcessId, StoredJob, StoredPage, UniqueKey, Unreadable, WorkerRecord},
+    broker::{
+        BuryReason, Failure, GroupName, JobState, LimitKey, Priority, ProcessId, StoredJob, StoredPage, UniqueKey, Unreadable, WorkerRecord,
+    },
     codec,
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
@@ -94,6 +96,12 @@ pub struct JobRecord {
     pub unique: Option<UniqueKey>,
     /// Its group, if it has one.
     pub group: Option<GroupName>,
+    /// The limits that it is subject to, by name, and by which key; that of the whole queue is empty.
+    pub limits: BTreeMap<String, String>,
+    /// The keys of these as the broker has them, for [`Inspector::limit_keys`](crate::Inspector::limit_keys).
+    pub limit_keys: Vec<LimitKey>,
+    /// How many starts it counts for, where a limit has a rate.
+    pub cost: u32,
     /// The errors of its last failed attempts, oldest first, at most 10. A list has the last one alone, and the first 512 bytes of it.
     pub errors: Vec<AttemptError>,
     /// Which releases could not read its parameters, if it is parked for that.
@@ -148,6 +156,9 @@ impl JobRecord {
             unique_key: job.unique.map(|key| key.to_string()),
             unique: job.unique,
             group: job.group,
+            limits: BTreeMap::new(),
+            limit_keys: job.limits,
+            cost: 1,
             errors: job.failures.into_iter().map(AttemptError::new).collect(),
             waiting: Vec::new(),
             progress: None,
@@ -165,6 +176,7 @@ impl JobRecord {
                 record.retention = envelope.retention();
                 record.task = Some(envelope.task.into_owned());
                 record.headers = envelope.headers;
+                (record.limits, record.cost) = (envelope.limits, envelope.cost.unwrap_or(1));
                 record.unique_key = envelope.unique.map(Into::into).or(record.unique_key);
             }
             Err(Error::Decode { problem, .. }) => record.undecodable = Some(problem),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, mem, time::Duration};
 use super::{Inspector, JobRecord, Reason, record::time};
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{DynBroker, GroupLine, GroupOrder, JobState, Line, MAX_ITEMS, Standing, WorkerRecord},
+    broker::{DynBroker, GroupLine, GroupOrder, JobState, Line, MAX_ITEMS, Standing, StoredLimitKey, WorkerRecord},
     error::{Error, Result},
 };
 
@@ -135,7 +135,7 @@ fn why(queue: &str, standing: Standing, workers: &[WorkerRecord]) -> JobRecord {
             reasons.extend(paused.then_some(Reason::QueuePaused));
             reasons.extend(without_worker(&job, workers));
             if let Some(line) = line {
-                in_line(line, job.crashes > 0, &mut reasons);
+                in_line(&job, line, &mut reasons);
             }
         }
         state => reasons.push(Reason::Ended { state, at: job.ended_at }),
@@ -190,7 +190,7 @@ fn active(job: &JobRecord, lease_left_ms: Option<i64>, now_ms: i64) -> Reason {
 }
 
 /// What keeps a ready job from being served, beside its queue and the workers.
-fn in_line(line: Line, suspect: bool, reasons: &mut Vec<Reason>) {
+fn in_line(job: &JobRecord, line: Line, reasons: &mut Vec<Reason>) {
     if let Some(group) = line.group {
         let is_full = group.is_full();
         let GroupLine { name, paused, cap, running, holders, held_by, .. } = group;
@@ -202,9 +202,22 @@ fn in_line(line: Line, suspect: bool, reasons: &mut Vec<Reason>) {
             reasons.push(Reason::GroupFull { group: name, cap, running, holders });
         }
     }
-    if suspect {
+    reasons.extend(line.limits.into_iter().map(|key| limited(job, key)));
+    if job.crashes > 0 {
         reasons.push(Reason::Suspect { jobs: line.ahead });
     } else if reasons.is_empty() || line.ahead + line.groups > 0 {
         reasons.push(Reason::Behind { jobs: line.ahead, groups: line.groups });
+    }
+}
+
+/// Why a key of a limit lets a job not start.
+fn limited(job: &JobRecord, stored: StoredLimitKey) -> Reason {
+    let StoredLimitKey { key: of, rule, held: running, holders, until_ms, .. } = stored;
+    let known = job.limits.iter().find(|(name, _)| of.is_of(name));
+    // A job that cannot be decoded does not say what its limits are called.
+    let (limit, key) = known.map_or_else(|| (of.to_string(), String::new()), |(name, key)| (name.clone(), key.clone()));
+    match (until_ms, rule.concurrency) {
+        (None, Some(concurrency)) => Reason::LimitFull { limit, key, concurrency, running, holders },
+        _ => Reason::RateLimited { limit, key, rate: rule.rate, until: until_ms.and_then(time) },
     }
 }

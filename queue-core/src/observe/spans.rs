@@ -55,7 +55,16 @@ pub fn ended(span: &Span, outcome: &Outcome) {
         return;
     }
     span.record("outcome", tracing::field::display(outcome));
-    if !matches!(outcome, Outcome::Done | Outcome::DoneWith(_) | Outcome::Snooze(_) | Outcome::Repeat(_) | Outcome::Cancel(_)) {
+    if !matches!(
+        outcome,
+        Outcome::Done
+            | Outcome::DoneWith(_)
+            | Outcome::Snooze(_)
+            | Outcome::RateLimited(_)
+            | Outcome::RateLimitedBy(..)
+            | Outcome::Repeat(_)
+            | Outcome::Cancel(_)
+    ) {
         failed(span);
     }
 }

@@ -1,55 +1,4 @@
-//! The keys of a queue. All of them, and its channel, have one hash tag, and so lie in one slot of a cluster. The tag of the queue
-//! `mail` is its name. A queue `billing@orders` has the tag `orders`: it lies in the slot of `orders`, beside others of this tag.
-//!
-//! | kind | type | holds |
-//! |---|---|---|
-//! | `meta` | hash | `schema`, `bits`, `due`, `paused`, `claim`, `registrations`; of groups `virtual`, `plain`, `line_head`, `line_tail` |
-//! | `jobs` | hash | id → envelope, of every job in whatever state |
-//! | `ready:0` … `ready:3` | list | ids that may start now, by priority |
-//! | `suspect` | list | ids that may start now, of jobs with crashes |
-//! | `scheduled`, `retry` | sorted set | ids by the time at which they are due |
-//! | `active` | hash | id → tag |
-//! | `parked` | sorted set | `task NUL id`, by name |
-//! | `unreadable` | sorted set | ids of jobs that releases could not read, by the time at which they are buried |
-//! | `releases` | hash | id of such a job → the releases, each after a character 1 |
-//! | `dead` | sorted set | ids by the time at which they died |
-//! | `ended` | list | ids of kept jobs, in the order in which they ended; `until:id` of those that may come again |
-//! | `records` | hash | id → what is known of a kept job |
-//! | `attempts`, `snoozes`, `crashes`, `errors`, `priority`, `notes` | hash | by id, of the few jobs that have any |
-//! | `given`, `remembered` | hash, sorted set | digests of given ids; those whose jobs are done, by time |
-//! | `tomb` | hash | cancelled id and the digit of the list in which it still lies → nothing |
-//! | `keyed` | hash | id → its key, for how long it holds it, and since when it waits |
-//! | `unique` | hash | key → id of who holds it, `@UNTIL:TERM:id` if it is for a time |
-//! | `held` | hash | key → `DUE:id` of who waits for it |
-//! | `within` | sorted set | keys that are held for a time, by its end |
-//! | `grouped` | hash | id → its place in `line`, and its group |
-//! | `line` | sorted set | jobs of groups that may start now, by their bytes: group, digit, chain, number, id |
-//! | `turns`, `rested` | sorted set | groups that may be served, and those that may not, by their virtual start |
-//! | `holders` | sorted set | group, zero and id of each job that runs and has a group |
-//! | `rules` | hash | group, `*` for all or `-` for plain jobs → its rule |
-//! | `front` | hash | ordered group → id of who holds its line |
-//! | `lanes` | hash | lane → sequence and last answer |
-//! | `leases` | sorted set | lanes by deadline |
-//! | `terms` | sorted set | lanes by the length of their lease |
-//! | `knows` | hash | lane → the feature bits that it knows |
-//! | `workers` | hash | worker → its record |
-//! | `fenced` | set | lanes whose jobs are being taken back |
-//! | `gone` | hash | lane → ids that were cancelled under it |
-//! | `producers`, `seen` | hash, sorted set | sequence and last answer; when registered, or looked at by housekeeping |
-//! | `counters` | hash | what happened since the queue exists |
-//! | `history` | hash | task, NUL, and a minute or hour in a circle → what happened then |
-//! | `tasks` | hash | task with a history → the hour in which it was last heard of |
-//! | `reporters` | hash | worker → number and hour of its last report |
-//! | `schedules`, `states` | hash | schedule → its definition, its state |
-//! | `ticks` | sorted set | schedules by the time at which they are due |
-//! | `declared` | set | schedules that code declares |
-//! | `ticked` | hash | id of a schedule's job that has not ended → run and schedule |
-//! | `backfilled` | sorted set | ids that a backfill or a person made, by time |
-//! | `watched` | sorted set | ids of jobs for whose end somebody waits, by the time at which that is over |
-//! | `progress`, `logs` | hash | id → what its handlers have told |
-//! | `hint` | channel | announcements |
-//!
-//! Beside them there is one set for all queues, `queues`, with their names.
+#![doc = include_str!("keys/keys.md")]
 
 mod names;
 
@@ -94,6 +43,14 @@ pub(in crate::redis) enum Kind {
     Holders,
     Rules,
     Front,
+    Chains,
+    Open,
+    Shut,
+    Roomy,
+    Wake,
+    Limits,
+    Tat,
+    Costs,
     Lanes,
     Leases,
     Terms,
@@ -160,6 +117,14 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Holders,
     Kind::Rules,
     Kind::Front,
+    Kind::Chains,
+    Kind::Open,
+    Kind::Shut,
+    Kind::Roomy,
+    Kind::Wake,
+    Kind::Limits,
+    Kind::Tat,
+    Kind::Costs,
     Kind::Lanes,
     Kind::Leases,
     Kind::Terms,
@@ -224,6 +189,14 @@ impl Kind {
             Kind::Holders => "holders",
             Kind::Rules => "rules",
             Kind::Front => "front",
+            Kind::Chains => "chains",
+            Kind::Open => "open",
+            Kind::Shut => "shut",
+            Kind::Roomy => "roomy",
+            Kind::Wake => "wake",
+            Kind::Limits => "limits",
+            Kind::Tat => "tat",
+            Kind::Costs => "costs",
             Kind::Lanes => "lanes",
             Kind::Leases => "leases",
             Kind::Terms => "terms",
@@ -280,6 +253,10 @@ impl Kind {
             | Kind::Turns
             | Kind::Rested
             | Kind::Holders
+            | Kind::Open
+            | Kind::Shut
+            | Kind::Roomy
+            | Kind::Wake
             | Kind::Ticks
             | Kind::Backfilled
             | Kind::Watched => "zset",
@@ -304,6 +281,10 @@ impl Kind {
             | Kind::Grouped
             | Kind::Rules
             | Kind::Front
+            | Kind::Chains
+            | Kind::Limits
+            | Kind::Tat
+            | Kind::Costs
             | Kind::Lanes
             | Kind::Knows
             | Kind::Workers

@@ -15,6 +15,7 @@ mod groups;
 mod history;
 mod keys;
 mod lease;
+mod limits;
 mod people;
 mod remark;
 mod schedule;
@@ -44,9 +45,10 @@ use crate::{
     alarm::Alarm,
     broker::{
         Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability, Enqueue,
-        Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, MAX_ITEMS, OverdueLane,
-        OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, ScheduleList, SchedulePage, SetGroup,
-        SetSchedule, Standing, StoredJob, StoredPage, StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS,
+        OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, ScheduleList, SchedulePage,
+        SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, SweepLimits, Swept,
+        Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{History, HistorySpan, Report},
         sealed,
     },
@@ -315,6 +317,18 @@ impl Inspect for RedisBroker {
 
     async fn set_group(&self, request: &SetGroup) -> Result<GroupSet> {
         groups::set(self, request).await
+    }
+
+    async fn limits(&self, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>> {
+        limits::list(self, queue, name).await
+    }
+
+    async fn limit_keys(&self, queue: &str, which: &LimitKeys) -> Result<Vec<StoredLimitKey>> {
+        limits::keys(self, queue, which).await
+    }
+
+    async fn set_limit(&self, request: &SetLimit) -> Result<LimitSet> {
+        limits::set(self, request).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

@@ -179,6 +179,8 @@ impl Schedule {
             envelope: envelope.encode()?,
             priority: job.priority.number(),
             group: job.group.as_ref().map(ToString::to_string),
+            limits: job.limits.iter().flat_map(|limits| limits.keys()).map(ToString::to_string).collect(),
+            cost: job.limits.as_ref().map(|limits| limits.cost).filter(|cost| *cost != 1),
             expires_ms,
             overlap: self.overlap.name().to_owned(),
             catch_up: self.catch_up.to_string(),

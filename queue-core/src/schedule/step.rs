@@ -6,7 +6,7 @@ use queue_calendar::Overlap;
 use super::rules::ReadRules;
 use crate::{
     address::JobId,
-    broker::{GroupName, NewJob, Priority, ScheduleBody, ScheduleEvent, ScheduleState, TickJob},
+    broker::{GroupName, JobLimits, NewJob, Priority, ScheduleBody, ScheduleEvent, ScheduleState, TickJob},
     envelope::Envelope,
     error::Result,
 };
@@ -134,5 +134,7 @@ pub(super) fn job(of: Of<'_>, id: JobId, tick_ms: i64, now_ms: i64) -> Result<Ne
     let mut job = NewJob::new(id, envelope.encode()?);
     job.priority = Priority::from_number(of.body.priority).unwrap_or_default();
     job.group = of.body.group.as_deref().and_then(|group| GroupName::new(group).ok());
+    let keys = of.body.limits.iter().filter_map(|key| key.parse().ok()).collect();
+    job.limits = JobLimits::new(keys, of.body.cost.unwrap_or(1)).map(Box::new);
     Ok(job)
 }

@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 
-use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups, history, people, remark, schedule};
+use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups, history, limits, people, remark, schedule};
 use crate::{
     address::{JobId, check_name},
     broker::{
-        Audit, Change, Changed, Damage, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder, MAX_ITEMS, QueueStats, ScheduleList,
-        SchedulePage, SetGroup, Standing, StoredJob, StoredPage, StoredRemarks, UniqueKey, WorkerRecord,
+        Audit, Change, Changed, Damage, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS,
+        QueueStats, ScheduleList, SchedulePage, SetGroup, SetLimit, Standing, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
+        StoredRemarks, UniqueKey, WorkerRecord,
         history::{History, HistorySpan},
     },
     error::Result,
@@ -90,6 +91,20 @@ impl Inspect for SqliteBroker {
 
     async fn set_group(&self, request: &SetGroup) -> Result<GroupSet> {
         groups::change(self.writer(), request).await
+    }
+
+    async fn limits(&self, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>> {
+        let (queue, name) = (queue.to_owned(), name.map(str::to_owned));
+        self.reader().call(Commit::Soon, move |tx| limits::list(tx, &queue, name.as_deref())).await
+    }
+
+    async fn limit_keys(&self, queue: &str, which: &LimitKeys) -> Result<Vec<StoredLimitKey>> {
+        let (queue, which) = (queue.to_owned(), which.clone());
+        self.reader().call(Commit::Soon, move |tx| limits::keys(tx, &queue, &which)).await
+    }
+
+    async fn set_limit(&self, request: &SetLimit) -> Result<LimitSet> {
+        limits::change(self.writer(), request).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

@@ -15,6 +15,7 @@ mod groups;
 mod history;
 mod inspect;
 mod lease;
+mod limits;
 mod people;
 mod remark;
 mod schedule;

@@ -31,6 +31,32 @@ macro_rules! __conformance_cases {
                 an_answer_is_bounded_in_bytes
                 a_job_over_the_bound_of_bytes_travels_alone
                 an_envelope_comes_back_byte_for_byte;
+            limits:
+                a_limit_holds_for_each_key
+                a_job_that_waits_for_a_limit_is_passed
+                priority_decides_among_plain_jobs_with_limits_and_without
+                of_several_limits_all_or_none_are_taken
+                a_slot_goes_with_the_run_whatever_ends_it
+                a_cancelled_job_leaves_no_slot
+                slots_of_a_dead_worker_are_free_again
+                a_suspect_waits_for_its_limit
+                a_limit_is_changed_while_jobs_wait
+                a_change_of_a_limit_is_compared
+                groups_that_share_a_limit_are_served_in_turn
+                a_group_with_many_keys_has_one_turn
+                an_ordered_group_waits_for_the_limit_of_its_holder
+                many_that_wait_for_one_limit_are_let_in_one_by_one
+                a_job_that_comes_later_is_subject_to_its_limits
+                a_key_tells_who_holds_it_and_who_waits;
+            rates:
+                starts_are_spread_behind_a_burst
+                each_key_has_its_rate
+                a_job_counts_for_what_it_costs
+                a_full_slot_charges_no_rate
+                a_release_refunds_and_a_crash_does_not
+                a_changed_rate_holds_at_once
+                concurrency_and_rate_hold_together
+                a_limit_that_has_had_enough_waits;
             groups:
                 groups_are_served_in_turn
                 one_claim_takes_from_groups_in_turn

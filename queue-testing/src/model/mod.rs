@@ -32,7 +32,7 @@ use queue_core::{
 
 pub use self::doors::{Job, JobKey, Jobs, Place, Ready};
 use self::{
-    doors::{Groups, Held},
+    doors::{Groups, Held, Limits},
     enqueue::Producer,
     lease::Lane,
     schedule::Schedules,
@@ -49,6 +49,8 @@ pub struct Model {
     pub ready: Ready,
     /// The groups, and their lines.
     pub groups: Groups,
+    /// The limits.
+    limits: Limits,
     /// What was counted since the queue exists.
     pub counters: BTreeMap<&'static str, u64>,
     lanes: BTreeMap<PartyName, Lane>,

@@ -32,19 +32,29 @@ impl Model {
 
     fn line_of(&self, id: &JobId) -> Line {
         let mut line = Line::default();
+        line.limits = self.held_back_by(id);
         if let Some(group) = &self.jobs[id].group {
-            line.ahead = self.groups.ahead(group, id);
+            line.ahead = self.ahead_of(id, self.groups.line_of(group)).unwrap_or_else(|| self.groups.suspects_before(group, id));
             let plain = self.ready.priorities().iter().any(|jobs| !jobs.is_empty());
             line.groups = self.groups.others_in_turn(Some(group)) + u64::from(plain);
             line.group = Some(self.group_line(group, id));
         } else {
-            let ahead = match self.ready.suspects().iter().position(|other| other == id) {
-                Some(place) => place,
-                None => self.ready.priorities().iter().flatten().position(|other| other == id).unwrap_or_default(),
-            };
-            (line.ahead, line.groups) = (ahead as u64, self.groups.others_in_turn(None));
+            let plain = self.ready.priorities().iter().enumerate().flat_map(|(n, jobs)| jobs.iter().map(move |id| (n, id)));
+            let suspects = || self.ready.suspects().iter().position(|other| other == id).unwrap_or_default() as u64;
+            line.ahead = self.ahead_of(id, plain).unwrap_or_else(suspects);
+            line.groups = self.groups.others_in_turn(None);
         }
         line
+    }
+
+    /// How many jobs of a line may start before one: those of its part or a part that goes first, but for those of its chain that stand behind it. `None`: it does
+    /// not stand there.
+    fn ahead_of<'a>(&self, id: &JobId, line: impl Iterator<Item = (usize, &'a JobId)> + Clone) -> Option<u64> {
+        let (part, _) = line.clone().find(|(_, other)| *other == id)?;
+        let chain = self.chain(id);
+        let alike = |(n, other): &(usize, &JobId)| *n == part && self.chain(other) == chain;
+        let later = line.clone().skip_while(|(_, other)| *other != id).filter(alike).count();
+        Some((line.filter(|(n, _)| *n <= part).count() - later) as u64)
     }
 
     fn group_line(&self, group: &queue_core::broker::GroupName, id: &JobId) -> GroupLine {

@@ -102,10 +102,16 @@ impl Model {
             return true;
         }
         let job = self.jobs.edit(id);
-        if !matches!(finish.ending, Ending::Release | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. }) {
+        let ran =
+            !matches!(finish.ending, Ending::Release | Ending::Stopped | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
+        if ran {
             job.crashes = 0;
             job.unreadable = None;
+        } else if finish.ending != Ending::Stopped {
+            // It has not started.
+            self.charge_limits(id, true);
         }
+        let job = self.jobs.edit(id);
         match &finish.ending {
             Ending::Ack { result, keep } => {
                 job.result = result.clone().filter(|_| keep.is_some());
@@ -123,6 +129,13 @@ impl Model {
             Ending::Snooze { delay } => {
                 job.snoozes += 1;
                 self.come_back(out, Back::Scheduled(*delay));
+                self.count("snoozed", 1);
+            }
+            Ending::RateLimited { after, limit } => {
+                job.snoozes += 1;
+                let until = self.due_after(*after);
+                let closed = until > now && self.close_limit(id, until, limit.as_deref());
+                self.come_back(out, if closed || until <= now { Back::Head } else { Back::Scheduled(*after) });
                 self.count("snoozed", 1);
             }
             Ending::Repeat { delay } => {
@@ -189,8 +202,9 @@ impl Model {
             for name in names {
                 let is_parked = |place: &Place| matches!(place, Place::Parked(under) if *under == name);
                 let parked: Vec<JobId> = self.jobs.iter().filter(|(_, job)| is_parked(job.place())).map(|(id, _)| id.clone()).collect();
-                // A job of a group waits for the turn of its group.
-                let (grouped, parked): (Vec<JobId>, Vec<JobId>) = parked.into_iter().partition(|id| self.jobs[id].group.is_some());
+                // A job of a group, or with limits, waits for its turn.
+                let (grouped, parked): (Vec<JobId>, Vec<JobId>) =
+                    parked.into_iter().partition(|id| self.jobs[id].group.is_some() || self.jobs[id].limits.is_some());
                 let fits = |id: &&JobId| room.suspects() || self.jobs[*id].crashes == 0;
                 let grouped: Vec<&JobId> = grouped.iter().filter(fits).take(room.jobs()).collect();
                 for id in grouped.into_iter().rev() {
@@ -199,6 +213,9 @@ impl Model {
                 }
                 self.admit_first(parked, usize::MAX, &mut room, seen);
             }
+        }
+        if let Some(seen) = seen.filter(|_| self.has_limits()) {
+            return self.hand_out_seen(room, seen);
         }
         let near = |line: &VecDeque<JobId>, room: &Room| {
             let most = if seen.is_some() { line.len() } else { room.jobs().saturating_add(MAX_ITEMS) };
@@ -224,16 +241,37 @@ impl Model {
         }
         self.served_plain(&picks, picks.plain_jobs() - plain);
         for pick in &picks.grouped {
-            if self.admit(&pick.id, &mut room) != Admitted::Taken {
-                break;
+            match self.admit(&pick.id, &mut room) {
+                Admitted::Taken => self.served(pick),
+                Admitted::Passed => {}
+                Admitted::Full => break,
             }
-            self.served(pick);
         }
         let taken = room.taken();
         match seen {
             Some(seen) => as_seen(taken, &self.ready.loose, &seen.ids),
             None => taken,
         }
+    }
+
+    /// Whether a job had limits: then a broker is free to choose among those that may start.
+    pub fn has_limits(&self) -> bool {
+        self.limits.used
+    }
+
+    /// What was seen, up to the first that may not start.
+    fn hand_out_seen(&mut self, mut room: Room, seen: &Seen) -> Vec<JobId> {
+        for id in &seen.ids {
+            if room.has_taken(id) {
+                continue;
+            }
+            if !self.may_start(id, room.suspects()) || self.admit(id, &mut room) != Admitted::Taken {
+                break;
+            }
+        }
+        let mut taken = room.taken();
+        taken.sort_by_key(|id| seen.ids.iter().position(|other| other == id));
+        taken
     }
 
     /// Takes the first of a line, at most so many. Of the loose ones in it those that were seen, wherever in the line they were.
@@ -263,10 +301,15 @@ impl Model {
     fn outlook(&self) -> TurnAnswer {
         let mut answer = TurnAnswer::default();
         (answer.now_ms, answer.paused) = (self.now, self.paused);
-        answer.suspects = !self.paused && (!self.ready.suspects().is_empty() || self.next_suspect().is_some());
-        answer.more = !self.paused && (self.ready.priorities().iter().any(|line| !line.is_empty()) || self.groups_wait());
+        let may = |id: &JobId| self.held_back(id).is_none();
+        answer.suspects = !self.paused && (self.ready.suspects().iter().any(may) || self.next_suspect().is_some());
+        if self.limits.used {
+            answer.more = self.could_start(false).is_some();
+        } else {
+            answer.more = !self.paused && (self.ready.priorities().iter().any(|line| !line.is_empty()) || self.groups_wait());
+        }
         let waiting = self.jobs.values().filter(|job| matches!(job.place(), Place::Scheduled(_) | Place::Retry(_)));
-        let due = waiting.filter_map(|job| job.place().at()).min();
+        let due = waiting.filter_map(|job| job.place().at()).chain(self.limits_due()).min();
         answer.next_due = due.map(|due| Duration::from_millis(u64::try_from(due - self.now).unwrap_or(0)));
         answer.parked = self.jobs.values().any(|job| matches!(job.place(), Place::Parked(_)));
         answer.lanes = self.lanes.values().filter(|lane| !lane.fenced).count();

@@ -12,7 +12,7 @@ use clap::{
 };
 use queue_core::broker::{JobState, LogLevel, Priority};
 
-use super::{groups::GroupsCommand, jobs::JobsCommand, schedules::SchedulesCommand};
+use super::{groups::GroupsCommand, jobs::JobsCommand, limits::LimitsCommand, schedules::SchedulesCommand};
 
 /// Run background jobs, and administer them.
 #[derive(Debug, Parser)]
@@ -107,6 +107,15 @@ Exit codes:
     Groups {
         #[command(subcommand)]
         command: GroupsCommand,
+    },
+    /// List limits and who holds them; set how many jobs run at once, and how many start in a time
+    #[command(after_help = "Examples:
+  {bin} limits list orders
+  {bin} limits set orders/stripe --concurrency 4 --rate 100/1m --burst 20
+  {bin} limits remove orders/stripe")]
+    Limits {
+        #[command(subcommand)]
+        command: LimitsCommand,
     },
     /// Copy a SQLite database into a new file, while workers and applications use it
     #[cfg(feature = "sqlite")]

@@ -14,6 +14,7 @@ mod enqueue;
 mod exit;
 mod groups;
 mod jobs;
+mod limits;
 mod log;
 mod logs;
 mod output;
@@ -70,6 +71,7 @@ use crate::Worker;
 /// | `queues list`, `pause`, `resume` | stops and resumes claiming |
 /// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
 /// | `groups list`, `show`, `set`, `pause`, `resume` | looks at groups and sets their rules |
+/// | `limits list`, `show`, `set`, `remove` | looks at limits, who holds them, and sets them at run time |
 /// | `schedules list`, `show`, `next`, `add`, `pause`, `resume`, `run`, `backfill`, `remove` | looks at schedules and changes them |
 /// | `dashboard` | serves a dashboard for browsers (feature `dashboard`) |
 ///
@@ -165,6 +167,7 @@ where
             schedules::add(&Client::connect(&url_or_env()?).await?, schedule, &args).await?;
         }
         Command::Schedules { command } => schedules::schedules(&look().await?, command).await?,
+        Command::Limits { command } => limits::limits(&look().await?, command).await?,
         Command::Groups { command } => groups::groups(&look().await?, command).await?,
         Command::Queues { command } => queues::queues(&look().await?, command).await?,
         #[cfg(feature = "sqlite")]

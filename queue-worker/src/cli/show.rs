@@ -94,6 +94,12 @@ fn text(record: &JobRecord) -> String {
     if let Some(group) = &record.group {
         lines.add("group", group.as_str());
     }
+    for (name, key) in &record.limits {
+        lines.add("limit", &if key.is_empty() { name.clone() } else { format!("{name} by {key}") });
+    }
+    if record.cost != 1 {
+        lines.add("cost", &record.cost.to_string());
+    }
     for (name, value) in &record.headers {
         lines.add("header", &format!("{name}={value}"));
     }

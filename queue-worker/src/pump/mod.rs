@@ -304,7 +304,7 @@ impl Pump {
         let queue = &mut self.queues[held.lane.queue];
         if held.handler.is_some() {
             self.stopped.finished += 1;
-            if self.stopping.is_some() && ending == Ending::Release {
+            if self.stopping.is_some() && matches!(ending, Ending::Release | Ending::Stopped) {
                 self.stopped.released += 1;
             }
         }

@@ -19,6 +19,17 @@ use crate::{config::FailedAttempt, letters::address};
 /// A job does not wait longer than this, whatever its handler says.
 const LONGEST: Duration = queue_core::client::LONGEST;
 
+/// So many snoozes bury a job that is rate limited.
+const RATE_LIMITED_MOST: u32 = 1000;
+
+fn rate_limited(context: &JobContext, after: Duration, limit: Option<String>) -> Ending {
+    if context.snoozes() >= RATE_LIMITED_MOST {
+        let error = format!("rate limited {RATE_LIMITED_MOST} times");
+        return Ending::Bury { reason: BuryReason::Buried, error: Some(error) };
+    }
+    Ending::RateLimited { after: after.min(LONGEST), limit }
+}
+
 impl Run {
     pub(super) fn ending(&self, outcome: Outcome, task: &TaskDef, options: &Options, context: &JobContext) -> Ending {
         let timed_out = || format!("timed out after {:?}", options.timeout.unwrap_or_default());
@@ -33,10 +44,12 @@ impl Run {
                 self.failed(task, options, None, format!("{}: {error}", timed_out()).into(), context)
             }
             // It was told to stop, and says so with an error: its job is not to blame, or its finish changes nothing any more.
-            (Outcome::Failed(_) | Outcome::Stopped(_), Some(_)) => Ending::Release,
+            (Outcome::Failed(_) | Outcome::Stopped(_), Some(_)) => Ending::Stopped,
             (Outcome::Failed(error) | Outcome::Retry(error), _) => self.failed(task, options, None, error, context),
             (Outcome::RetryAfter(delay, why), _) => self.failed(task, options, Some(delay), why, context),
             (Outcome::Snooze(delay), _) => Ending::Snooze { delay: delay.min(LONGEST) },
+            (Outcome::RateLimited(after), _) => rate_limited(context, after, None),
+            (Outcome::RateLimitedBy(name, after), _) => rate_limited(context, after, Some(name)),
             (Outcome::Repeat(delay), _) => Ending::Repeat { delay: delay.min(LONGEST) },
             (Outcome::Cancel(reason), _) => Ending::Cancel { reason },
             (Outcome::Bury(why), _) => Ending::Bury { reason: BuryReason::Buried, error: Some(why) },

@@ -2,13 +2,17 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
-use queue_core::{Backoff, Schedule, address::check_name, outcome::error_text, schedule::Prepared};
+use queue_core::{Backoff, LimitRule, Schedule, address::check_name, outcome::error_text, schedule::Prepared};
 
 use super::Worker;
 use crate::{error::WorkerError, identity};
+
+/// What tasks declare, by queue and name.
+pub(crate) type Limits = BTreeMap<Arc<str>, BTreeMap<&'static str, LimitRule>>;
 
 /// Most jobs at once in one process.
 const MAX_CONCURRENCY: usize = 100_000;
@@ -95,6 +99,7 @@ impl Worker {
         }
         problems.extend(self.missing_data());
         problems.extend(self.declared().err().into_iter().flatten());
+        problems.extend(self.limits().err().into_iter().flatten());
         if problems.is_empty() { Ok(()) } else { Err(WorkerError::Setup(problems)) }
     }
 
@@ -123,6 +128,27 @@ impl Worker {
             }
         }
         if problems.is_empty() { Ok(declared) } else { Err(problems) }
+    }
+
+    /// The limits that its tasks declare, by queue, or which tasks do not agree on one that they share.
+    pub(super) fn limits(&self) -> Result<Limits, Vec<String>> {
+        let (mut limits, mut problems): (Limits, Vec<String>) = (Limits::new(), Vec::new());
+        let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
+        let mut said: BTreeMap<(&str, &str), (&str, LimitRule)> = BTreeMap::new();
+        for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
+            // One that only names a limit says nothing of it.
+            for limit in task.limits.iter().filter(|limit| !limit.rule.is_empty()) {
+                let (other, rule) = *said.entry((task.queue, limit.name)).or_insert((task.name, limit.rule));
+                if rule != limit.rule {
+                    problems.push(format!(
+                        "limit `{}` of queue `{}`: the task `{other}` says {rule}, and `{}` says {}; let them agree, or give one of them another name",
+                        limit.name, task.queue, task.name, limit.rule
+                    ));
+                }
+                limits.entry(task.queue.into()).or_default().insert(limit.name, limit.rule);
+            }
+        }
+        if problems.is_empty() { Ok(limits) } else { Err(problems) }
     }
 
     /// Values that tasks of the served queues want and do not get.

@@ -4,7 +4,7 @@ use std::{fmt::Debug, time::Duration};
 
 use futures_util::future::join_all;
 use queue_core::{
-    Error, JobId,
+    Error, JobId, LimitKey,
     broker::{
         BuryReason, Counter, DynBroker, GroupName, JobState, Priority, StoredJob, StoredRemarks, TurnAnswer, UniqueKey, WorkerRecord,
     },
@@ -61,6 +61,7 @@ struct Face {
     unreadable: Option<Vec<String>>,
     unique: Option<UniqueKey>,
     group: Option<GroupName>,
+    limits: Vec<LimitKey>,
 }
 
 fn face(record: StoredJob) -> Face {
@@ -81,6 +82,7 @@ fn face(record: StoredJob) -> Face {
         unreadable: record.unreadable.map(|unreadable| unreadable.releases),
         unique: record.unique,
         group: record.group,
+        limits: record.limits,
     }
 }
 
@@ -130,7 +132,7 @@ async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check
             let strict = |ids: &[JobId]| ids.iter().filter(|id| !model.ready.loose.contains(*id)).cloned().collect::<Vec<_>>();
             same("order of ready", &strict(&known), &strict(&seen))?;
             model.ready.reorder(&seen);
-            model.groups.reorder(&seen);
+            model.reorder_groups(&seen);
         }
     }
     let found = broker.stats(queue).await.map_err(|error| error.to_string())?;

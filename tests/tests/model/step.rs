@@ -67,6 +67,8 @@ pub(crate) enum Step {
     ReleaseKey { key: u8 },
     /// A person sets the rule of a group, or of all.
     SetGroup { group: Option<u8>, rule: GroupRule },
+    /// A person sets a limit, or removes it.
+    SetLimit { all: bool, concurrency: Option<u32> },
     /// What was due soon is due.
     Wait,
 }
@@ -84,6 +86,8 @@ pub(crate) struct New {
     pub(crate) key: Option<Key>,
     /// One of a few.
     pub(crate) group: Option<u8>,
+    /// Keys of limits, of a few.
+    pub(crate) limits: Vec<u8>,
 }
 
 /// Of a worker.
@@ -131,6 +135,10 @@ pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
         2 => vec(step(), 1..=most),
         2 => vec(ordinary_step(), 1..=most),
         1 => vec(prop_oneof![6 => step(), 1 => rule()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect()),
+        1 => (vec(prop_oneof![8 => step(), 1 => rule(), 1 => limit()], 1..=most), any::<bool>()).prop_map(|(steps, with_groups)| {
+            let steps = steps.into_iter().enumerate().map(|(n, step)| limited(n, if with_groups { grouped((n, step)) } else { step }));
+            steps.collect()
+        }),
     ]
 }
 
@@ -142,6 +150,22 @@ fn grouped((n, mut step): (usize, Step)) -> Step {
         }
     }
     step
+}
+
+/// The same step where most jobs have limits: of two limits, one for all and one by one of three keys.
+fn limited(n: usize, mut step: Step) -> Step {
+    if let Step::Enqueue { jobs, .. } = &mut step {
+        for (at, job) in jobs.iter_mut().enumerate() {
+            let key = u8::try_from((n + at) % 3).unwrap_or_default();
+            job.limits = vec![vec![], vec![key], vec![key, 3], vec![3]].swap_remove((n + 2 * at) % 4);
+        }
+    }
+    step
+}
+
+/// The concurrency of one of two limits.
+fn limit() -> impl Strategy<Value = Step> {
+    (any::<bool>(), option::of(0..3u32)).prop_map(|(all, concurrency)| Step::SetLimit { all, concurrency })
 }
 
 fn rule() -> impl Strategy<Value = Step> {
@@ -209,6 +233,7 @@ fn new() -> impl Strategy<Value = New> {
         delay,
         key,
         group: None,
+        limits: Vec::new(),
     })
 }
 
@@ -243,6 +268,7 @@ fn ordinary() -> impl Strategy<Value = New> {
         delay,
         key: None,
         group: None,
+        limits: Vec::new(),
     })
 }
 
@@ -283,6 +309,7 @@ fn ending() -> impl Strategy<Value = Ending> {
         1 => text().prop_map(|reason| Ending::Cancel { reason }),
         1 => Just(Ending::Expire),
         2 => Just(Ending::Release),
+        1 => Just(Ending::Stopped),
         1 => Just(Ending::Void),
         2 => Just(Ending::Park { task: TASK.to_owned() }),
         2 => (release(), text()).prop_map(|(release, error)| Ending::Unreadable {

@@ -16,10 +16,12 @@ const ALL: usize = 500;
 /// The broker's answer is that of the model.
 pub(crate) async fn same_standings(model: &Model, broker: &DynBroker, queue: &str, ids: &[JobId]) -> Check {
     let found = broker.standing(queue, ids).await.map_err(|error| error.to_string())?;
+    let loose = model.has_limits();
     for ((id, known), found) in ids.iter().zip(model.standing(ids)).zip(found) {
         let face = |standing: Standing| {
             let ahead = standing.line.as_ref().map(|line| line.ahead);
-            let line = standing.line.map(|line| (line.groups, line.group));
+            // A chain that was not looked at yet may keep its group in its turn: how many groups take turns is loose then.
+            let line = standing.line.map(|line| (if loose { 0 } else { line.groups }, line.group, line.limits));
             let state = standing.job.state;
             ((id.clone(), state, standing.paused, standing.holder, standing.lease_left_ms.map(|left| left > 0), line), ahead)
         };
@@ -35,7 +37,8 @@ pub(crate) async fn same_standings(model: &Model, broker: &DynBroker, queue: &st
 }
 
 /// A claim of all that there is takes no job that waits for something else than its turn, and one of all but suspects takes those that wait for nothing
-/// else: a suspect goes before the other jobs of its group, and may take their last slot.
+/// else: a suspect goes before the other jobs of its group, and may take their last slot. Where there are limits, each of several jobs that could start may take the
+/// slot or the start of the others.
 pub(crate) fn foresees(model: &Model, ids: &[JobId]) -> Check {
     let standings: Vec<Standing> = model.standing(ids).into_iter().flatten().collect();
     let (taken, taken_without_suspects) = (claimed(model.clone(), true), claimed(model.clone(), false));
@@ -43,10 +46,12 @@ pub(crate) fn foresees(model: &Model, ids: &[JobId]) -> Check {
     let others_come = model.jobs.values().any(is_due);
     for standing in standings.iter().filter(|standing| standing.job.state == JobState::Ready) {
         let (id, line) = (&standing.job.id, standing.line.as_ref().ok_or("a ready job stands in a line")?);
-        let closed = line.group.as_ref().is_some_and(|group| group.paused || group.is_full() || group.held_by.is_some());
+        let closed =
+            !line.limits.is_empty() || line.group.as_ref().is_some_and(|group| group.paused || group.is_full() || group.held_by.is_some());
         let room = line.group.as_ref().and_then(|group| Some(u64::from(group.cap?).saturating_sub(group.running)));
         let is_suspect = standing.job.crashes > 0;
-        let (may, must) = (!standing.paused && !closed, room.is_none_or(|room| line.ahead < room) && !is_suspect && !others_come);
+        let (may, must) =
+            (!standing.paused && !closed, room.is_none_or(|room| line.ahead < room) && !is_suspect && !others_come && !model.has_limits());
         if !may && taken.contains(id) {
             return Err(format!("{id} was said to be kept back, and is claimed: {standing:?}"));
         }

@@ -7,11 +7,11 @@ use std::{
 };
 
 use queue_core::{
-    JobId, LogLevel,
+    JobId, LimitKey, LimitRule, LogLevel,
     broker::{
-        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, JobRemarks, KeyHolder, LineNow, NewJob,
-        OverdueLane, PartyName, ProcessId, ProgressNow, Reclaimed, Register, Remarks, RuleOf, SetGroup, StoredGroup, Turn, Unique,
-        UniqueKey, WorkerInfo,
+        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, JobLimits, JobRemarks, KeyHolder, LimitRecord,
+        LineNow, NewJob, OverdueLane, PartyName, ProcessId, ProgressNow, Reclaimed, Register, Remarks, RuleOf, SetGroup, SetLimit,
+        StoredGroup, StoredLimit, Turn, Unique, UniqueKey, WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -149,6 +149,20 @@ impl World {
                 let found = self.broker.set_group(&request).await;
                 same("rule of a group", &outcome(self.model.set_group(&request)), &outcome(found))?;
             }
+            Step::SetLimit { all, concurrency } => {
+                let name = if *all { "all" } else { "keyed" };
+                let read = |limits: Vec<StoredLimit>| limits.into_iter().next().map(|limit| limit.stored).unwrap_or_default();
+                let expected = read(self.model.list_limits(Some(name)));
+                let mut record = LimitRecord::new(name);
+                record.set_to(concurrency.map(|most| {
+                    let mut rule = LimitRule::new();
+                    rule.concurrency = Some(most);
+                    rule
+                }));
+                let request = SetLimit::new(self.queue.clone(), name, expected, record.encode());
+                let found = self.broker.set_limit(&request).await;
+                same("a limit", &outcome(self.model.set_limit(&request)), &outcome(found))?;
+            }
             Step::Wait => {
                 while now_ms() < before + 3 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -175,7 +189,10 @@ impl World {
         if let Some(group) = found.get(self.ids.len() % found.len().max(1)) {
             let line = GroupList::Line { group: group.name.clone(), jobs: 3 };
             let found = self.broker.groups(&self.queue, &line).await.map_err(|error| error.to_string())?;
-            same("line of a group", &self.model.list_groups(&line).line, &found.line)?;
+            // Chains of a priority are served in rotation, and listed one after the other.
+            if !self.model.has_limits() {
+                same("line of a group", &self.model.list_groups(&line).line, &found.line)?;
+            }
         }
         if matches!(step, Step::Sweep) {
             self.model.ready.loose = loose;
@@ -275,7 +292,12 @@ impl World {
         };
         // A replay or a turn without a claim says less exactly whether there is more, and so does one with tombs in its way.
         let spurious = replay || turn.claim == 0 || has_tombs || self.model.groups.has_suspects();
+        let spurious = spurious || self.model.has_limits();
         same_turn(&known, &found, spurious)?;
+        if self.model.has_limits() && !replay && !found.more && found.deliveries.len() < turn.claim {
+            let had_suspect = found.deliveries.iter().any(|delivery| delivery.crashes > 0);
+            same("what could start and was not claimed", &self.model.could_start(turn.suspect && !had_suspect), &None)?;
+        }
         if replay {
             return Ok(());
         }
@@ -388,6 +410,8 @@ fn new_job(new: &New) -> NewJob {
     job.due = if new.delay.is_zero() { Due::Now } else { Due::After(new.delay) };
     job.digest = if job.id.is_given() { digest } else { 0 };
     job.group = new.group.map(group_name);
+    let key = |key: &u8| if *key == 3 { LimitKey::of("all", &[]) } else { LimitKey::of("keyed", &[1 + key]) };
+    job.limits = JobLimits::new(new.limits.iter().map(key).collect(), 1).map(Box::new);
     job.unique = new.key.as_ref().map(|key| {
         let mut unique = Unique::new(unique_key(key.key)).hold(key.hold).on_conflict(key.on_conflict);
         (unique.keep_payload, unique.max_wait) = (key.keep_payload, key.at_once.then_some(Duration::ZERO));

@@ -29,6 +29,9 @@ const GROUPS_SQLITE: &[&str] = &[
     "on_sqlite_file::drains",
 ];
 const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
+const LIMITS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::limits", "on_redis::rates"];
+const LIMITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::limits", "on_sqlite_file::rates"];
+const LIMITS: &[&str] = &["-p", "queue-tests", "--test", "limits"];
 const TICKS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::schedules"];
 const TICKS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::schedules"];
 const SCHEDULES: &[&str] = &["-p", "queue-tests", "--test", "schedules", "--", "redis"];
@@ -374,7 +377,7 @@ mutants! {
         "client: an ambiguous enqueue is unknown": "matches!(error, Error::Ambiguous { .. })" => "false";
         "client: a call ends at its deadline": "timeout_at(callers.next() + LATE, &mut attempt)" => "timeout_at(callers.next() + LATE * 500, &mut attempt)";
     }
-    ENQUEUES "queue-core/src/client/job.rs" {
+    ENQUEUES "queue-core/src/client/prepare.rs" {
         "middleware: a job passes before it is encoded": "on_enqueue.enqueue(&mut Draft::new(task, queue, priority, payload.len(), &mut options))?" => "()";
     }
     ENQUEUES "queue-core/src/draft.rs" {
@@ -849,11 +852,11 @@ mutants! {
     GROUPS_REDIS "queue-core/src/redis/doors/turns.lua" {
         "groups: plain jobs pay for their turns": "entry.start = entry.start + plain_cost" => "entry.start = entry.start + 0";
         "groups: a group pays for its turn": "entry.start + entry.cost, entry.room > 0" => "entry.start, entry.room > 0";
-        "groups: a suspect waits while its group is full": "if call('ZSCORE', K.turns, group) and (not holder or holder == id) then" => "if group then";
-        "groups: who runs has a slot": "call('ZADD', K.holders, unpack(slots))" => "call('ZCARD', K.holders)";
+        "groups: a suspect waits while its group is full": "if not call('ZSCORE', K.turns, group) or holder and holder ~= id then" => "if not group then";
+        "groups: who runs has a slot": "many('ZADD', K.holders, slots)" => "call('ZCARD', K.holders)";
     }
     GROUPS_REDIS "queue-core/src/redis/doors/groups.lua" {
-        "groups: a slot is given back with the run": "call('ZREM', K.holders, unpack(slots))" => "call('ZCARD', K.holders)";
+        "groups: a slot is given back with the run": "many('ZREM', K.holders, slots)" => "call('ZCARD', K.holders)";
         "groups: one that is full is out of the turns": "if room_of(group) <= 0 then" => "if false then";
         "groups: the end of a job frees its line": "if lines and call('HGET', K.front, group) == ids[at] then" => "if false then";
         "groups: who holds the line goes first": "elseif holder_of_line(group) == id then" => "elseif false then";
@@ -891,6 +894,49 @@ mutants! {
         "sqlite groups: a slot is given back with the run": "tx.sql(GIVE)?.execute(params![queue.key, name, id])? > 0" => "false";
         "sqlite groups: one of a largest size takes no more": "Ok(depth(tx, queue, &name)? >= most)" => "Ok(false)";
         "sqlite groups: one that is full is out of the turns": "room(tx, queue, name, rule)? == 0" => "false";
+    }
+    LIMITS_REDIS "queue-core/src/redis/doors/limits.lua" {
+        "limits: one that has no free slot lets nothing start": "if state.left <= 0 then" => "if false then";
+        "limits: a rate spreads starts": "return wait > 0 and math.ceil((micros + wait) / 1000) or nil" => "return nil";
+        "limits: one that has had enough waits": "elseif state.closed > now then" => "elseif false then";
+        "limits: a claim takes of a key what it may, and no more": "state.left = state.left - (back and -1 or 1)" => "state.left = state.left - 0";
+        "limits: a start is charged": "put_rare('m', K.tat, key, ms(micros + state.ahead)" => "put_rare('m', K.tat, key, ms(micros)";
+        "limits: what waits for a key is let in when it has room": "if is_waited_for(key) then\n      call('ZADD', K.roomy, ms(now), key)" => "if false then\n      call('ZADD', K.roomy, ms(now), key)";
+        "limits: what waits for a rate is let in in time": "    if at < FOREVER then\n      call('ZADD', K.wake" => "    if false then\n      call('ZADD', K.wake";
+        "limits: a job that has not started gives its start back": "L.take(chain, id, true)\n      L.write()" => "L.write()";
+        "limits: a changed rate leaves as many starts ahead": "state.ahead, state.dirty = math.floor(state.ahead / (period / starts) * rule.step), true" => "state.dirty = true";
+        "limits: each key that runs is held": "slots[at] = '\\255' .. key .. '\\0' .. id" => "slots[at] = slots[1]";
+    }
+    LIMITS_REDIS "queue-core/src/redis/doors/groups.lua" {
+        "limits: slots are given back with the run": "for _, slot in ipairs(limits().slots(chain, ids[at])) do" => "for _, slot in ipairs({}) do";
+        "limits: in an ordered group nobody passes": "elseif has('m') and is_in_order(group) then" => "elseif false then";
+    }
+    LIMITS_REDIS "queue-core/src/redis/doors/turns.lua" {
+        "limits: a suspect waits for its limit": "elseif #chain > 1 and limits().blocker(chain, id) then" => "elseif false then";
+    }
+    LIMITS "queue-core/src/redis/enqueue/mod.rs" {
+        "limits: a lane that knows none keeps them out": "bits.and(Bits::of(&[Bit::Grouped, Bit::Limited]))" => "bits.with(Bit::Grouped)";
+    }
+    LIMITS "queue-core/src/redis/audit/audit.lua" {
+        "limits: a key at which nobody will look is found": "call('ZSCORE', K.shut, ARGV[i]) and not limits().is_watched(key)" => "false";
+    }
+    LIMITS_SQLITE "queue-core/src/sqlite/doors/ledger.rs" {
+        "sqlite limits: one that has no free slot lets nothing start": "if state.left <= 0 {" => "if false {";
+        "sqlite limits: one that has had enough waits": "if state.closed > tx.now {" => "if false {";
+        "sqlite limits: a rate spreads starts": "(wait > 0).then(||" => "(wait < 0).then(||";
+    }
+    LIMITS_SQLITE "queue-core/src/sqlite/doors/limits.rs" {
+        "sqlite limits: what waits for a key is let in when it has room": "if is_waited_for(tx, queue, key)? { wake(tx, queue, key, 0) }" => "if false { wake(tx, queue, key, 0) }";
+    }
+    CORE "queue-core/src/client/limits.rs" {
+        "limits: a cost above the burst is refused": "limit.rule.rate.is_some() && cost > limit.rule.burst()" => "false";
+    }
+    LIMITS "queue-worker/src/worker/check.rs" {
+        "limits: tasks that share one agree": "if rule != limit.rule {" => "if false {";
+    }
+    CORE "queue-core/src/broker/limit.rs" {
+        "limits: what a person has set outlives what code declares": "set.over(declared)" => "declared";
+        "limits: a rollback takes effect": "self.declared.retain(|declared| live.contains(&declared.0));\n        }" => "}";
     }
     CORE "queue-core/src/schedule/step.rs" {
         "schedules: a tick sees that the last job has not ended": "state.running.is_some()" => "false";

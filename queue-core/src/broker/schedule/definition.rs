@@ -59,6 +59,12 @@ pub struct ScheduleBody {
     /// Their group.
     #[serde(rename = "g", skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// The keys of the limits that they are subject to, in hexadecimal.
+    #[serde(rename = "l", skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<String>,
+    /// How many starts each counts for, if it is not one.
+    #[serde(rename = "q", skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u32>,
     /// How long after its tick a job may start.
     #[serde(rename = "k", skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,

@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use std::time::UNIX_EPOCH;
+
 use super::*;
 
 fn problem(job: RawJob) -> String {

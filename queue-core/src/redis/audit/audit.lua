@@ -14,6 +14,16 @@ local function is_held_for_key(id)
   return stored and next_for(string.sub(stored, 1, 16)) == id
 end
 
+-- Whether a job, by what `grouped` has of it, is subject to the limit of a key.
+local function has_key(stored, key)
+  for _, other in ipairs(limits().keys_of(chain_in(stored))) do
+    if other == key then
+      return true
+    end
+  end
+  return false
+end
+
 -- Whether the job of an id runs, waits for something but a free slot of a worker, or has ended, and is not dead.
 local function is_elsewhere(id)
   local task = call('HGET', K.notes, id)
@@ -379,10 +389,12 @@ elseif what == 'ticked' then
 elseif what == 'holders' then
   -- Slots of groups whose jobs do not run. ARGV: members.
   for i = 3, #ARGV do
-    local group = string.sub(ARGV[i], 1, 2 + (byte(ARGV[i], 1) or 0) * 256 + (byte(ARGV[i], 2) or 0))
+    local is_key = byte(ARGV[i]) == 255
+    local group = is_key and string.sub(ARGV[i], 1, 17) or string.sub(ARGV[i], 1, 2 + (byte(ARGV[i], 1) or 0) * 256 + (byte(ARGV[i], 2) or 0))
     local id = string.sub(ARGV[i], #group + 2)
     local stored = call('HGET', K.grouped, id)
-    if call('ZSCORE', K.holders, ARGV[i]) and (call('HEXISTS', K.active, id) == 0 or not stored or group_in(stored) ~= group) then
+    local is_right = stored and (is_key and has_key(stored, string.sub(group, 2)) or not is_key and group_in(stored) == group)
+    if call('ZSCORE', K.holders, ARGV[i]) and (call('HEXISTS', K.active, id) == 0 or not is_right) then
       found(ARGV[i])
       if repairs then
         drop_slot(group, ARGV[i])
@@ -395,10 +407,17 @@ elseif what == 'grouped' then
     local id, stored = ARGV[i], call('HGET', K.grouped, ARGV[i])
     if stored and (call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1) then
       call(repairs and 'HDEL' or 'HGET', K.grouped, id)
-    elseif stored and call('HEXISTS', K.active, id) == 1 and not call('ZSCORE', K.holders, group_in(stored) .. '\0' .. id) then
-      found(id)
-      if repairs then
-        take_slot(group_in(stored), id)
+    elseif stored and call('HEXISTS', K.active, id) == 1 then
+      local slots, misses = limits().slots(chain_in(stored), id), false
+      slots[#slots + 1] = group_in(stored) .. '\0' .. id
+      for _, slot in ipairs(slots) do
+        misses = misses or not call('ZSCORE', K.holders, slot)
+      end
+      if misses then
+        found(id)
+        if repairs then
+          take_slots(group_in(stored), chain_in(stored), id)
+        end
       end
     end
   end
@@ -445,6 +464,46 @@ elseif what == 'asleep' then
     count('repaired', #broken)
   end
   return { string.sub(from, 2), unpack(broken) }
+elseif what == 'chains' then
+  -- Chains that are neither open nor shut as is noted of them, or have no job. ARGV: chains.
+  for i = 3, #ARGV do
+    local behind = 3 + (byte(ARGV[i], 1) or 0) * 256 + (byte(ARGV[i], 2) or 0)
+    local group, digit, chain = string.sub(ARGV[i], 1, behind - 1), string.sub(ARGV[i], behind, behind), string.sub(ARGV[i], behind + 1)
+    local place = call('HGET', K.chains, ARGV[i])
+    if place and not limits().is_sound(group, digit, chain, place) then
+      found(ARGV[i])
+      if repairs then
+        limits().remove(group, digit, chain)
+        if limits().has_jobs(group, digit, chain) then
+          limits().join(group, digit, chain, true)
+        end
+        review(group)
+      end
+    end
+  end
+elseif what == 'shut' then
+  -- Keys that have room, and chains that are shut under them, and that nobody will look at. ARGV: members of `shut`.
+  for i = 3, #ARGV do
+    local key = string.sub(ARGV[i], 1, 16)
+    if call('ZSCORE', K.shut, ARGV[i]) and not limits().is_watched(key) then
+      found(ARGV[i])
+      if repairs then
+        limits().loosen(key)
+      end
+    end
+  end
+elseif what == 'unchained' then
+  -- Places in the line with limits whose chain is neither open nor shut. ARGV: members.
+  for i = 3, #ARGV do
+    local group, _, is_suspect, chain, digit = parts_of(ARGV[i])
+    if #chain > 1 and not is_suspect and call('ZSCORE', K.line, ARGV[i]) and call('HEXISTS', K.chains, group .. digit .. chain) == 0 then
+      found(ARGV[i])
+      if repairs then
+        limits().join(group, digit, chain)
+        review(group)
+      end
+    end
+  end
 elseif what == 'line' then
   -- Places in the lines of groups without a job. ARGV: members.
   for i = 3, #ARGV do

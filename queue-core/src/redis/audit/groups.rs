@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::{Pass, STEP, damage};
 use crate::{
-    broker::{Damage, DamageKind, GroupName},
+    broker::{Damage, DamageKind, GroupName, LimitKey},
     error::Result,
     redis::{
         groups::{self, slot},
@@ -15,17 +15,20 @@ use crate::{
 };
 
 /// What is looked at, by what, and what is found. Slots come first: what they leave free decides who may be served.
-const LOOKS: [(&str, Kind, &str, DamageKind); 4] = [
+const LOOKS: [(&str, Kind, &str, DamageKind); 7] = [
     ("ZSCAN", Kind::Holders, "holders", DamageKind::SlotLeaked),
     ("HSCAN", Kind::Grouped, "grouped", DamageKind::SlotMissing),
     ("HSCAN", Kind::Front, "front", DamageKind::LineLeaked),
+    ("HSCAN", Kind::Chains, "chains", DamageKind::LimitOutOfTurn),
+    ("ZSCAN", Kind::Shut, "shut", DamageKind::LimitOutOfTurn),
+    ("ZSCAN", Kind::Line, "unchained", DamageKind::LimitOutOfTurn),
     ("ZSCAN", Kind::Turns, "turns", DamageKind::GroupOutOfTurn),
 ];
 
 pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Damage>) -> Result<()> {
     for (verb, kind, what, found) in LOOKS {
         // Jobs and groups may be many; those that run are few.
-        if matches!(kind, Kind::Grouped | Kind::Turns) && !thorough {
+        if matches!(kind, Kind::Grouped | Kind::Turns | Kind::Line) && !thorough {
             continue;
         }
         let mut cursor = "0".to_owned();
@@ -89,6 +92,9 @@ fn shown(kind: Kind, subject: &[u8]) -> String {
     match kind {
         Kind::Holders => damage(DamageKind::SlotLeaked, slot(subject).unwrap_or(subject)).subject,
         Kind::Grouped => damage(DamageKind::SlotMissing, subject).subject,
+        Kind::Shut => subject.get(..LimitKey::BYTES).and_then(LimitKey::from_bytes).map_or_else(String::new, |key| key.to_string()),
+        Kind::Line => damage(DamageKind::LimitOutOfTurn, &groups::id_in(subject).unwrap_or_default()).subject,
+        Kind::Chains => name(groups::group_in(subject).unwrap_or(subject)),
         _ => name(subject),
     }
 }

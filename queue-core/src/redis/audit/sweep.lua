@@ -95,6 +95,20 @@ local ended = trim_ended(items, tonumber(ARGV[7]), tonumber(ARGV[8]))
 -- Keys that were held for a time which is over; a time that no clock could have set is brought back.
 local keys = has('u') and prune_keys(items) or 0
 
+-- Rates of keys whose time is over say nothing any more.
+if has('m') then
+  local cursor = string.match(call('HGET', K.meta, 'rates') or '', '^%d+$') or '0'
+  local page, over = call('HSCAN', K.tat, cursor, 'COUNT', items), {}
+  for at = 1, #page[2], 2 do
+    local tat, closed = string.match(page[2][at + 1], '^(%d+):%d*:%d*:(%d*)$')
+    if not tat or whole(tat) <= micros and whole(closed) <= now then
+      over[#over + 1] = page[2][at]
+    end
+  end
+  many('HDEL', K.tat, over)
+  call('HSET', K.meta, 'rates', page[1])
+end
+
 -- Who waited has gone.
 if has('w') then
   many('ZREM', K.watched, call('ZRANGEBYSCORE', K.watched, '-inf', ms(now), 'LIMIT', 0, items))

@@ -138,6 +138,7 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   know('p', 'p', K.priority)
   know('q', 'u', K.keyed)
   know('g', 'g', K.grouped)
+  know('c', 'm', K.costs)
   --- end
   local records, lines, alike = {}, { unpack(ids) }, {}
   for i = 1, #ids do

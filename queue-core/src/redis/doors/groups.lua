@@ -10,9 +10,24 @@
 
 -- Whether a group came to `turns` when no other was there: idle workers have to hear of it.
 local opened = false
+--- include doors/limits
 
-local NO_PLACE = string.rep('\0', 9)
+-- Jobs with limits and without a group have this one. It is no turn of its own: what it has is served among the plain jobs.
+local NO_GROUP = '\0\0'
+local NO_LIMITS = '\0'
+local NO_PLACE = string.rep('\0', 8)
 local MIDDLE = 4503599627370496
+
+-- The order of bytes; that of the server's language is another one.
+local function is_before(one, other)
+  for at = 1, math.min(#one, #other) do
+    local left, right = byte(one, at), byte(other, at)
+    if left ~= right then
+      return left < right
+    end
+  end
+  return #one < #other
+end
 
 local function group_in(stored)
   return string.sub(stored, byte(stored) + 10)
@@ -28,12 +43,17 @@ local function member_of(id, stored)
   return digit ~= '\0' and group .. digit .. place, group
 end
 
--- Group and id of a member of `line`, and whether it is a suspect.
+local function chain_in(stored)
+  return string.sub(stored, 1, byte(stored) + 1)
+end
+
+-- Group and id of a member of `line`, whether it is a suspect, its chain and its digit.
 local function parts_of(member)
   local from = byte(member) == 255 and 2 or 1
   local behind = from + 2 + byte(member, from) * 256 + byte(member, from + 1)
   local chain = behind + 2 - from
-  return string.sub(member, from, behind - 1), string.sub(member, chain + byte(member, chain) + 8), from == 2
+  local number = chain + byte(member, chain) + 1
+  return string.sub(member, from, behind - 1), string.sub(member, number + 7), from == 2, string.sub(member, chain, number - 1), from == 1 and string.sub(member, behind, behind)
 end
 
 -- What is set: false if nothing is; and what was read of it.
@@ -52,7 +72,7 @@ end
 
 -- What holds for a group.
 local function rule_of(group)
-  if not has_rules() then
+  if not has_rules() or group == NO_GROUP then
     return { weight = 1 }
   end
   if not rules[group] then
@@ -126,6 +146,48 @@ local function enter(groups)
   call('ZADD', K.turns, unpack(pairs_))
 end
 
+-- Whether the head of a job's chain may be looked at, as a member of `line`.
+local function is_open(member)
+  local group, _, is_suspect, chain, digit = parts_of(member)
+  return #chain == 1 or is_suspect or limits().is_open(group, digit, chain)
+end
+
+local function is_in_order(group)
+  return rule_of(group).order == 'o' or rule_of(group).order == 's'
+end
+
+-- The first job in the line of a group whose jobs run in order, whatever their limits are: of each of its chains the head is looked at, of 100 at most.
+local function first_in_line(group)
+  for _, digit in ipairs(has('p') and { '!', '0', '1', '2', '3' } or { '!', '2' }) do
+    local first, least, from = nil, nil, '[' .. group .. digit
+    for _ = 1, 100 do
+      local member = call('ZRANGEBYLEX', K.line, from, '(' .. group .. digit .. '\255', 'LIMIT', 0, 1)[1]
+      if not member then
+        break
+      end
+      local _, _, _, chain = parts_of(member)
+      local number = string.sub(member, #group + #chain + 2, #group + #chain + 8)
+      if not least or is_before(number, least) then
+        first, least = member, number
+      end
+      from = '(' .. group .. digit .. chain .. '\255'
+    end
+    if first then
+      return first
+    end
+  end
+end
+
+-- Whether a group has a job without limits in its line, or a suspect.
+local function has_free_job(group)
+  for _, digit in ipairs(has('p') and { '!', '0', '1', '2', '3' } or { '!', '2' }) do
+    if call('ZLEXCOUNT', K.line, '[' .. group .. digit .. '\0', '(' .. group .. digit .. '\1') > 0 then
+      return true
+    end
+  end
+  return has('c') and call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255') > 0
+end
+
 -- Whether a group may be served.
 local function may_start(group)
   if room_of(group) <= 0 then
@@ -133,7 +195,13 @@ local function may_start(group)
   end
   local holder = holder_of_line(group)
   if holder then
-    return is_in_line(holder) and true
+    local member = is_in_line(holder)
+    return member and is_open(member)
+  elseif has('m') and is_in_order(group) then
+    local member = first_in_line(group)
+    return member and is_open(member) or has('c') and call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255') > 0
+  elseif has('m') then
+    return limits().has_open(group) or has_free_job(group)
   end
   return depth_of(group) > 0
 end
@@ -175,7 +243,11 @@ local function push_grouped(ids, at_head)
     elseif priorities and priorities[at] then
       digit = string.match(priorities[at], '^[0-3]$') or '2'
     end
-    local value = '\0' .. digit .. struct.pack('>I7', at_head and number + n - at or number - n + at) .. group
+    local chain = chain_in(stored[id])
+    local value = chain .. digit .. struct.pack('>I7', at_head and number + n - at or number - n + at) .. group
+    if #chain > 1 and digit ~= ' ' then
+      limits().join(group, digit, chain)
+    end
     members[2 * at - 1], members[2 * at] = '0', member_of(id, value)
     places[2 * at - 1], places[2 * at] = id, value
     if not seen[group] then
@@ -194,7 +266,8 @@ local function push_grouped(ids, at_head)
   else
     local starts, missing = call('ZMSCORE', K.turns, unpack(groups)), {}
     for at, group in ipairs(groups) do
-      missing[#missing + 1] = not starts[at] and group or nil
+      -- What has come may be shut for its limits.
+      missing[#missing + 1] = not starts[at] and (not has('m') or may_start(group)) and group or nil
     end
     enter(missing)
   end
@@ -203,9 +276,12 @@ local function push_grouped(ids, at_head)
   return plain, told
 end
 
--- A job that is not ready yet belongs to a group.
-local function note_group(id, group)
-  put_rare('g', K.grouped, id, NO_PLACE .. group)
+-- A job that is not ready yet belongs to a group, or has limits: then its chain and its cost are given.
+local function note_group(id, group, chain, cost)
+  put_rare('g', K.grouped, id, (chain or NO_LIMITS) .. NO_PLACE .. (group or NO_GROUP))
+  if cost and cost ~= '1' then
+    put_rare('m', K.costs, id, cost)
+  end
 end
 
 -- Takes an id out of the line. False: it has no group.
@@ -215,6 +291,10 @@ local function leave_line(id)
     local member, group = member_of(id, stored)
     if member then
       call('ZREM', K.line, member)
+      local _, _, is_suspect, chain, digit = parts_of(member)
+      if #chain > 1 and not is_suspect then
+        limits().leave(group, digit, chain)
+      end
       review(group)
     end
   end
@@ -223,15 +303,26 @@ end
 
 -- Jobs that ran give their slots back.
 local function give_slots_back(ids)
-  local slots, groups = {}, {}
+  local slots, groups, limited = {}, {}, {}
   for at, stored in ipairs(call('HMGET', K.grouped, unpack(ids))) do
     if stored then
-      local group = group_in(stored)
+      local group, chain = group_in(stored), chain_in(stored)
       slots[#slots + 1], groups[group] = group .. '\0' .. ids[at], true
+      if #chain > 1 then
+        limited[chain] = true
+        for _, slot in ipairs(limits().slots(chain, ids[at])) do
+          slots[#slots + 1] = slot
+        end
+      end
     end
   end
   if #slots > 0 then
-    call('ZREM', K.holders, unpack(slots))
+    many('ZREM', K.holders, slots)
+    for chain in pairs(limited) do
+      for _, key in ipairs(limits().keys_of(chain)) do
+        limits().loosen(key)
+      end
+    end
     for group in pairs(groups) do
       if rule_of(group).cap then
         review(group)
@@ -255,17 +346,27 @@ local function leave_groups(ids, gone)
   end
   if gone and #mine > 0 then
     call('HDEL', K.grouped, unpack(mine))
+    if has('m') then
+      call('HDEL', K.costs, unpack(mine))
+    end
   end
 end
 
 -- What the auditor mends: a slot without its job, a job without its slot, a line that nobody holds, a place without its job.
 local function drop_slot(group, member)
   call('ZREM', K.holders, member)
-  review(group)
+  if byte(member) == 255 then
+    limits().loosen(string.sub(member, 2, 17))
+  else
+    review(group)
+  end
 end
 
-local function take_slot(group, id)
+local function take_slots(group, chain, id)
   call('ZADD', K.holders, '0', group .. '\0' .. id)
+  for _, slot in ipairs(limits().slots(chain, id)) do
+    call('ZADD', K.holders, '0', slot)
+  end
   review(group)
 end
 
@@ -276,5 +377,9 @@ end
 
 local function drop_place(group, member)
   call('ZREM', K.line, member)
+  local _, _, is_suspect, chain, digit = parts_of(member)
+  if #chain > 1 and not is_suspect then
+    limits().leave(group, digit, chain)
+  end
   review(group)
 end

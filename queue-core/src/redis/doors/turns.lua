@@ -1,19 +1,10 @@
 -- Turns of groups: which jobs a claim takes, one at a time, of the group with the least virtual start. Plain jobs are one more group, whose name is empty.
 --- include doors/groups, doors/admit
 
+-- The lists of priorities that there may be.
+local ORDER = has('p') and { 0, 1, 2, 3 } or { 2 }
 -- Whether there is no further group of which this lane could get a job.
 local served_all = false
-
--- The order of bytes; that of the server's language is another one.
-local function is_before(one, other)
-  for at = 1, math.min(#one, #other) do
-    local left, right = byte(one, at), byte(other, at)
-    if left ~= right then
-      return left < right
-    end
-  end
-  return #one < #other
-end
 
 -- Puts a group where it belongs among those that wait for their turn, from a place on. Mostly that is the last place.
 local function insert(queue, at, entry)
@@ -35,8 +26,73 @@ local function insert(queue, at, entry)
   table.insert(queue, low, entry)
 end
 
+-- The jobs without limits of a group and a digit: the next one; it stays.
+local function peek_free(entry, digit, asked)
+  entry.free = entry.free or {}
+  local list = entry.free[digit] or { next = 1 }
+  entry.free[digit] = list
+  if not list[list.next] and not list.whole then
+    local prefix = entry.group .. digit
+    local from = #list > 0 and '(' .. list[#list] or '[' .. prefix .. '\0'
+    local more = call('ZRANGEBYLEX', K.line, from, '(' .. prefix .. '\1', 'LIMIT', 0, asked)
+    list.whole = #more < asked
+    for _, member in ipairs(more) do
+      list[#list + 1] = member
+    end
+  end
+  return list[list.next], list
+end
+
+-- The next job of a group of a queue with limits: of its chains that are open, and of its jobs without limits, in rotation.
+local function next_with_limits(entry, asked)
+  if not entry.room then
+    local rule = rule_of(entry.group)
+    entry.room, entry.cost, entry.order, entry.holder = room_of(entry.group), cost_of(rule.weight), rule.order, holder_of_line(entry.group)
+    entry.only = entry.holder and is_in_line(entry.holder) or not entry.holder and is_in_order(entry.group) and first_in_line(entry.group) or nil
+    entry.flip = whole(head[4]) % 2 == 0
+  end
+  entry.looked = true
+  if entry.room <= 0 or entry.holder and not entry.only then
+    return nil
+  end
+  local _, _, is_suspect, chain, only_digit = nil, nil, false, nil, nil
+  if entry.only then
+    _, _, is_suspect, chain, only_digit = parts_of(entry.only)
+    if is_suspect then
+      return nil
+    end
+  end
+  for _, digit in ipairs(only_digit and { only_digit } or has('p') and { '!', '0', '1', '2', '3' } or { '!', '2' }) do
+    local member, list = nil, nil
+    if not only_digit then
+      member, list = peek_free(entry, digit, asked)
+    elseif #chain == 1 then
+      member, list = entry.only, { next = 1 }
+    end
+    if not member or entry.flip and not only_digit then
+      local limited = limits().next_of(entry, digit, asked, entry.only, chain)
+      if limited then
+        member, list = limited, nil
+      end
+    end
+    if member then
+      if list then
+        list.next = list.next + 1
+      end
+      entry.flip, entry.room = not entry.flip, entry.room - 1
+      if only_digit then
+        entry.room = 0
+      end
+      return member
+    end
+  end
+end
+
 -- The next job of a group that has its turn, as a member of `line`. One more than is needed is read: who has none has nothing that is ready.
 local function next_of(entry, asked)
+  if has('m') then
+    return next_with_limits(entry, asked)
+  end
   if not entry.heads then
     local rule, holder = rule_of(entry.group), holder_of_line(entry.group)
     entry.room, entry.cost, entry.order = room_of(entry.group), cost_of(rule.weight), rule.order
@@ -62,10 +118,32 @@ local function next_of(entry, asked)
   end
 end
 
+-- The next of the jobs without a group: one with limits, as a member of `line`, or the list from which one is to be taken.
+local function next_plain(entry, lists, may_list, asked)
+  if not entry.room then
+    entry.room, entry.flip = math.huge, whole(head[4]) % 2 == 0
+  end
+  for _, digit in ipairs(has('p') and { 0, 1, 2, 3 } or { 2 }) do
+    local list = may_list and (lists[digit] or 0) > 0 and digit or nil
+    if not list or entry.flip then
+      local member = limits().next_of(entry, ms(digit), asked)
+      if member then
+        entry.flip = false
+        return member
+      end
+    end
+    if list then
+      entry.flip = true
+      return nil, list
+    end
+  end
+end
+
 -- The picks of a claim of so many jobs, while so many plain ones are ready: starts of plain ones, and what each of them costs; and of groups their entries,
 -- members and starts.
 local function choose(n, plain)
   local groups = call('ZCARD', K.turns)
+  local looked_at, lists = {}, {}
   local weight = tonumber(string.match(has_rules() and call('HGET', K.rules, '-') or '', '^(%d+):') or '')
   if not weight then
     local depth = math.min(call('ZCARD', K.line), C.share_counted)
@@ -75,28 +153,48 @@ local function choose(n, plain)
   local queue, at, looked = {}, 1, n
   local first = call('ZRANGE', K.turns, 0, n - 1, 'WITHSCORES')
   for i = 1, #first, 2 do
-    queue[#queue + 1] = { group = first[i], start = whole(first[i + 1]) }
+    if first[i] ~= NO_GROUP then
+      queue[#queue + 1] = { group = first[i], start = whole(first[i + 1]) }
+    end
   end
-  if plain > 0 then
+  -- Jobs with limits and without a group are plain ones, too.
+  local limited = has('m') and call('ZSCORE', K.turns, NO_GROUP) and { group = NO_GROUP, start = 0 } or nil
+  if limited then
+    looked_at[1] = limited
+    for _, list in ipairs(ORDER) do
+      lists[list] = call('LLEN', LISTS[list])
+    end
+  end
+  if plain > 0 or limited then
     insert(queue, 1, { group = '', start = math.max(virtual_time(), whole(call('HGET', K.meta, 'plain') or '')) })
   end
   local asked = math.ceil(n / math.max(#queue, 1))
   while #starts + #picks < n and queue[at] do
     local entry, goes_on = queue[at], false
     at = at + 1
-    if entry.group == '' then
+    if entry.group == '' and not limited then
       starts[#starts + 1], goes_on = entry.start, #starts + 1 < plain
       entry.start = entry.start + plain_cost
+    elseif entry.group == '' then
+      limited.start, limited.cost = entry.start, plain_cost
+      local member, list = next_plain(limited, lists, #starts < plain, n)
+      if list then
+        starts[#starts + 1], lists[list] = entry.start, lists[list] - 1
+      elseif member then
+        picks[#picks + 1] = { entry = limited, member = member, start = entry.start }
+      end
+      entry.start, goes_on = entry.start + plain_cost, member or list
     else
       local member = next_of(entry, asked)
+      looked_at[#looked_at + 1] = entry
       if member then
         picks[#picks + 1] = { entry = entry, member = member, start = entry.start }
-        entry.start, goes_on = entry.start + entry.cost, entry.room > 0 and entry.heads[entry.next]
+        entry.start, goes_on = entry.start + entry.cost, entry.room > 0 and (not entry.heads or entry.heads[entry.next])
       elseif looked < n + 100 then
         -- It has suspects alone: the next one is looked at instead.
         local other = call('ZRANGE', K.turns, looked, looked, 'WITHSCORES')
         looked = looked + 1
-        if other[1] then
+        if other[1] and other[1] ~= NO_GROUP then
           insert(queue, at, { group = other[1], start = whole(other[2]) })
         end
       end
@@ -106,25 +204,28 @@ local function choose(n, plain)
     end
   end
   served_all = #starts + #picks < n
-  return starts, plain_cost, picks
+  return starts, plain_cost, picks, has('m') and looked_at or {}
 end
 
 -- Jobs of groups were admitted, by their members: each has a slot, and perhaps the line.
 local function start_in_groups(members, admitted)
   local slots, orders = {}, {}
   for _, member in ipairs(members) do
-    local group, id = parts_of(member)
+    local group, id, _, chain = parts_of(member)
     if admitted[id] then
       slots[#slots + 1], slots[#slots + 2] = '0', group .. '\0' .. id
+      if #chain > 1 then
+        for _, slot in ipairs(limits().slots(chain, id)) do
+          slots[#slots + 1], slots[#slots + 2] = '0', slot
+        end
+      end
       if rule_of(group).order == 'o' then
         orders[#orders + 1], orders[#orders + 2] = group, id
       end
     end
   end
   call('ZREM', K.line, unpack(members))
-  if #slots > 0 then
-    call('ZADD', K.holders, unpack(slots))
-  end
+  many('ZADD', K.holders, slots)
   if #orders > 0 then
     put_all(K.front, orders)
   end
@@ -151,6 +252,9 @@ local function take_picks(picks)
     admitted[ids[at]] = true
   end
   if passed == 0 then
+    if has('m') then
+      limits().settle_picks(picks, 0, admitted, parts_of)
+    end
     return
   end
   local last, touched, latest = {}, {}, 0
@@ -163,11 +267,17 @@ local function take_picks(picks)
     last[pick.entry.group] = pick.start + pick.entry.cost
   end
   start_in_groups(members, admitted)
+  if has('m') then
+    limits().settle_picks(picks, passed, admitted, parts_of)
+  end
+  if last[NO_GROUP] then
+    call('HSET', K.meta, 'plain', ms(math.max(whole(call('HGET', K.meta, 'plain') or ''), last[NO_GROUP])))
+  end
   local stay, go = {}, {}
   for _, entry in ipairs(touched) do
     local group = entry.group
     -- Those with a rule, those of which some were not taken, and those of which suspects may be left are looked at again.
-    local is_empty = entry.whole and not entry.heads[entry.next] and not has('c') and passed == #picks and not rules
+    local is_empty = not has('m') and entry.whole and not entry.heads[entry.next] and not has('c') and passed == #picks and not rules
     local list = is_empty and go or stay
     list[#list + 1], list[#list + 2] = ms(last[group]), group
   end
@@ -198,21 +308,28 @@ local function next_suspect()
     if not member then
       return nil
     end
-    local group, id = parts_of(member)
+    local group, id, _, chain = parts_of(member)
     local holder = holder_of_line(group)
-    if call('ZSCORE', K.turns, group) and (not holder or holder == id) then
-      return member, group, id
+    if not call('ZSCORE', K.turns, group) or holder and holder ~= id then
+      from = '(\255' .. group .. '\255'
+    elseif #chain > 1 and limits().blocker(chain, id) then
+      from = '(' .. member
+    else
+      return member, group, id, chain
     end
-    from = '(\255' .. group .. '\255'
   end
 end
 
 -- A suspect of a group, one at a time. It is no turn of its group, which pays for it: virtual time stands still.
 local function claim_suspect_of_group()
-  local member, group, id = next_suspect()
+  local member, group, id, chain = next_suspect()
   local before = #ids
   if member and admit({ id }) > 0 then
     local start = whole(call('ZSCORE', K.turns, group))
+    if #chain > 1 and ids[before + 1] then
+      limits().take(chain, id)
+      limits().write()
+    end
     start_in_groups({ member }, { [ids[before + 1] or ''] = true })
     call('ZADD', K.turns, ms(start + cost_of(rule_of(group).weight)), group)
     review(group)

@@ -13,7 +13,9 @@
 --     'k', for how long keys are held, what becomes of a second job, n, then n pairs of id and envelope, then n keys: made ids of normal priority and
 --       without a group, ready now
 --     'q', n, then n times id, envelope, priority, group: made ids, ready now
---     'G', group: that of the jobs that follow, but for 'r' and 'q'; '' for none
+--     'm', n, then n times id, envelope, priority, group, chain, cost: made ids with limits, ready now
+--     'G', group: that of the jobs that follow, but for 'r', 'q' and 'm'; '' for none
+--     'M', chain, cost: the same of their limits
 -- Output: nothing when everything was stored, or else a digit per job, in the order of the parts, with the ids that these name; 0 where it takes the profile `all`,
 --   and nothing has changed.
 --- include script/prelude

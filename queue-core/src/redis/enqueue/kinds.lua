@@ -15,7 +15,7 @@ local total, enqueued = 0, 0
 local woken = false
 local later = {}
 -- The group of the jobs that follow, and how many of each group come at the end of a part.
-local group, coming = nil, {}
+local group, coming, chain, cost = nil, {}, nil, nil
 
 -- Whether no further job of a group may be stored.
 local function is_full(group)
@@ -31,8 +31,8 @@ local function time_of(delay, at)
 end
 
 local function place(id, priority, at)
-  if group then
-    note_group(id, group)
+  if group or chain then
+    note_group(id, group, chain, cost)
   end
   if priority ~= '2' then
     put_rare('p', K.priority, id, priority)
@@ -96,19 +96,23 @@ end
 
 --- include enqueue/unique
 
--- Jobs of groups that are ready now, of made ids and without a key: so many times id, envelope, priority, group. Gives how many were stored.
-local function store_grouped(from, n)
-  local bodies, places, ids, priorities, stored = {}, {}, {}, {}, 0
+-- Jobs of groups that are ready now, of made ids and without a key: so many times id, envelope, priority, group; `width` of 6: chain, cost, too. Gives how
+-- many were stored.
+local function store_grouped(from, n, width)
+  local bodies, places, ids, priorities, costs, stored = {}, {}, {}, {}, {}, 0
   coming = {}
-  for at = from, from + 4 * n - 1, 4 do
-    local id, of = ARGV[at], ARGV[at + 3]
+  for at = from, from + width * n - 1, width do
+    local id, of, keys = ARGV[at], ARGV[at + 3], width == 6 and ARGV[at + 4] or NO_LIMITS
     if is_full(of) then
       answers = answers or {}
-      answers[total + (at - from) / 4 + 1] = 6
+      answers[total + (at - from) / width + 1] = 6
     else
       stored, coming[of] = stored + 1, (coming[of] or 0) + 1
       ids[stored], bodies[2 * stored - 1], bodies[2 * stored] = id, id, ARGV[at + 1]
-      places[2 * stored - 1], places[2 * stored] = id, NO_PLACE .. of
+      places[2 * stored - 1], places[2 * stored] = id, keys .. NO_PLACE .. of
+      if width == 6 and ARGV[at + 5] ~= '1' then
+        costs[#costs + 1], costs[#costs + 2] = id, ARGV[at + 5]
+      end
       if ARGV[at + 2] ~= '2' then
         priorities[#priorities + 1], priorities[#priorities + 2] = id, ARGV[at + 2]
       end
@@ -120,6 +124,10 @@ local function store_grouped(from, n)
     if #priorities > 0 then
       mark('p')
       put_all(K.priority, priorities)
+    end
+    if #costs > 0 then
+      mark('m')
+      put_all(K.costs, costs)
     end
     put_all(K.jobs, bodies)
     put_all(K.grouped, places)
@@ -151,8 +159,15 @@ while i <= #ARGV do
     i = i + 2
   elseif kind == 'q' then
     local n = tonumber(ARGV[i + 1])
-    enqueued = enqueued + store_grouped(i + 2, n)
+    enqueued = enqueued + store_grouped(i + 2, n, 4)
     total, i = total + n, i + 2 + 4 * n
+  elseif kind == 'M' then
+    chain, cost = ARGV[i + 1] ~= '' and ARGV[i + 1] or nil, ARGV[i + 2]
+    i = i + 3
+  elseif kind == 'm' then
+    local n = tonumber(ARGV[i + 1])
+    enqueued = enqueued + store_grouped(i + 2, n, 6)
+    total, i = total + n, i + 2 + 6 * n
   elseif kind == 's' then
     local n = tonumber(ARGV[i + 1])
     local bodies = {}

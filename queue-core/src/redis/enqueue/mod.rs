@@ -11,7 +11,7 @@ use redis::{Cmd, Value};
 
 use crate::{
     address::JobId,
-    broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, GroupName, Hold, NewJob, OnConflict, Priority, Unique},
+    broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, GroupName, Hold, JobLimits, NewJob, OnConflict, Priority, Unique},
     error::{Error, Result},
     redis::{
         RedisBroker, bounded,
@@ -28,11 +28,15 @@ use crate::{
 /// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
 pub(in crate::redis) const LARGE: usize = 2048;
 
+/// The group of jobs that have limits and no group.
+const NO_GROUP: &[u8] = b"\0\0";
+
 /// What a job needs from the script: neighbours that need the same travel as one part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Ready(u8),
     Grouped,
+    Limited,
     Later,
     Given,
     /// Of these letters, and like most but for their keys.
@@ -47,6 +51,7 @@ impl Part {
         }
         match job.due {
             _ if job.id.is_given() => Part::Given,
+            Due::Now if job.limits.is_some() => Part::Limited,
             Due::Now if job.group.is_some() => Part::Grouped,
             Due::Now => Part::Ready(job.priority.number()),
             Due::After(_) | Due::AtMs(_) => Part::Later,
@@ -65,7 +70,7 @@ impl Part {
     /// Whether two jobs travel in one part.
     fn has_both(one: &NewJob, other: &NewJob) -> bool {
         let part = Part::of(one);
-        part == Part::of(other) && (part == Part::Grouped || one.group == other.group)
+        part == Part::of(other) && (matches!(part, Part::Grouped | Part::Limited) || one.group == other.group && one.limits == other.limits)
     }
 }
 
@@ -161,6 +166,7 @@ fn needs(request: &Enqueue) -> Bits {
         let bits = if job.envelope.len() > LARGE { bits.with(Bit::Large) } else { bits };
         let bits = if job.unique.is_some() { bits.with(Bit::Unique) } else { bits };
         let bits = if job.group.is_some() { bits.with(Bit::Grouped) } else { bits };
+        let bits = if job.limits.is_some() { bits.and(Bits::of(&[Bit::Grouped, Bit::Limited])) } else { bits };
         if job.priority == Priority::Normal { bits } else { bits.with(Bit::Priority) }
     })
 }
@@ -178,10 +184,15 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> (&'static Script, Cmd
         }
         return (script, call);
     }
-    let mut named: Option<&GroupName> = None;
+    let (mut named, mut limited): (Option<&GroupName>, Option<&JobLimits>) = (None, None);
     for part in request.jobs.chunk_by(Part::has_both) {
         let (first, group) = (Part::of(&part[0]), part[0].group.as_ref());
-        if group != named && !matches!(first, Part::Ready(_) | Part::Grouped) {
+        let limits = part[0].limits.as_deref();
+        if limits != limited && !matches!(first, Part::Ready(_) | Part::Grouped | Part::Limited) {
+            call.arg("M").arg(limits.map(JobLimits::chain).unwrap_or_default()).arg(limits.map_or(1, |limits| limits.cost));
+            limited = limits;
+        }
+        if group != named && !matches!(first, Part::Ready(_) | Part::Grouped | Part::Limited) {
             call.arg("G").arg(group.map(GroupName::stored).unwrap_or_default());
             named = group;
         }
@@ -197,6 +208,15 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> (&'static Script, Cmd
                 for job in part {
                     let group = job.group.as_ref().map(GroupName::stored).unwrap_or_default();
                     call.arg(job.id.as_bytes()).arg(&job.envelope).arg(job.priority.number()).arg(group);
+                }
+            }
+            Part::Limited => {
+                call.arg("m").arg(part.len());
+                for job in part {
+                    let group = job.group.as_ref().map_or_else(|| NO_GROUP.to_vec(), GroupName::stored);
+                    call.arg(job.id.as_bytes()).arg(&job.envelope).arg(job.priority.number()).arg(group);
+                    call.arg(job.limits.as_deref().map(JobLimits::chain).unwrap_or_default());
+                    call.arg(job.limits.as_ref().map_or(1, |limits| limits.cost));
                 }
             }
             Part::Later => {

@@ -67,8 +67,8 @@ local function store_held(id, envelope, priority, at, digest, key, hold)
     put_rare('p', K.priority, id, priority)
   end
   note_key(id, key, hold)
-  if group then
-    note_group(id, group)
+  if group or chain then
+    note_group(id, group, chain, cost)
   end
   put_rare('u', K.held, key, ms(at) .. ':' .. id)
 end
@@ -95,7 +95,7 @@ local function store_unique(is_free, id, envelope, priority, delay, at, digest, 
   if not other then
     if is_full(group) then
       return 6
-    elseif not group and byte(id) ~= 61 and priority == '2' and due_at <= now and letter ~= 'w' then -- '='
+    elseif not group and not chain and byte(id) ~= 61 and priority == '2' and due_at <= now and letter ~= 'w' then -- '='
       local n = #alike.ids
       alike.ids[n + 1] = id
       alike.jobs[2 * n + 1], alike.jobs[2 * n + 2] = id, envelope

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     address::JobId,
-    broker::{GroupList, GroupName, GroupPage, GroupRule, GroupSet, RuleOf, SetGroup, StoredGroup},
+    broker::{GroupList, GroupName, GroupPage, GroupRule, GroupSet, LimitKey, RuleOf, SetGroup, StoredGroup},
     error::Result,
     redis::{
         RedisBroker,
@@ -97,8 +97,17 @@ pub(in crate::redis) fn id_in(member: &[u8]) -> Option<Vec<u8>> {
     member.get(behind..).map(<[u8]>::to_vec)
 }
 
-/// The id of a job that holds a slot of a group.
+/// The group at the beginning of a name.
+pub(in crate::redis) fn group_in(member: &[u8]) -> Option<&[u8]> {
+    let length = usize::from(u16::from_be_bytes([*member.first()?, *member.get(1)?]));
+    member.get(..2 + length)
+}
+
+/// The id of a job that holds a slot of a group, or of a limit.
 pub(in crate::redis) fn slot(member: &[u8]) -> Option<&[u8]> {
+    if member.first() == Some(&255) {
+        return member.get(1 + LimitKey::BYTES + 1..);
+    }
     let length = usize::from(u16::from_be_bytes([*member.first()?, *member.get(1)?]));
     member.get(2 + length + 1..)
 }

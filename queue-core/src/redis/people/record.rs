@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::{
     address::JobId,
-    broker::{BuryReason, Failure, GroupName, JobState, Priority, StoredJob, UniqueKey, Unreadable},
+    broker::{BuryReason, Failure, GroupName, JobLimits, JobState, Priority, StoredJob, UniqueKey, Unreadable},
     error::{Error, Result},
     redis::values::{array, bytes, count, next, words},
 };
@@ -80,8 +80,9 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
     }
     // Its place, which is as long as its first byte says, and its group.
     if let Some(Value::BulkString(place)) = values.next() {
-        let group = place.first().and_then(|chain| place.get(usize::from(*chain) + 9..));
-        record.group = group.and_then(GroupName::of_stored);
+        let chain = usize::from(place.first().copied().unwrap_or_default());
+        record.group = place.get(chain + 9..).and_then(GroupName::of_stored);
+        record.limits = JobLimits::keys_of(place.get(..=chain).unwrap_or_default());
     }
     Ok(Some(record))
 }

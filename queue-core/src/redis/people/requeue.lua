@@ -25,7 +25,7 @@ local function revive(id)
     put_rare('f', K.errors, id, record.f)
   end
   if record.g then
-    note_group(id, group_in(record.g))
+    note_group(id, group_in(record.g), chain_in(record.g), record.c)
   end
   if record.d then
     call('HSET', K.given, id, record.d)

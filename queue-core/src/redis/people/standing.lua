@@ -1,6 +1,7 @@
 -- Where jobs stand. ARGV: ids. Answers now, whether the queue is paused; then of each job false, or what `shown` gives and: of a held job who holds its key; of an
 -- active one how long the lease of its lane still stands, false if it is fenced; of a ready one how many jobs of its line go first, how many other groups
--- take turns, and of its group the name, whether it is paused, its cap, how many of it run, some of these, and who holds its line.
+-- take turns, which keys of limits hold it back (key, rule, until when, how many slots are held, some of who holds them), and of its group the name, whether it
+-- is paused, its cap, how many of it run, some of these, and who holds its line.
 --- include script/prelude, script/clock, script/bits, doors/keys, people/shown
 
 -- How many places of a list lie before an id. Of a long list its ends alone are looked through.
@@ -14,31 +15,75 @@ local function before_in(list, id)
   return call('LPOS', key, id, 'RANK', '-1', 'MAXLEN', looked) or length
 end
 
+-- How many jobs of a group stand in its line with this digit, or one that goes first.
+local function up_to(group, digit)
+  return call('ZLEXCOUNT', K.line, '[' .. group .. '!', '(' .. group .. digit .. '\255')
+end
+
 local function plain_line(id)
   if call('HEXISTS', K.crashes, id) == 1 then
-    return before_in(9, id)
+    return before_in(9, id) + call('ZLEXCOUNT', K.line, '[\255' .. NO_GROUP, '(\255' .. NO_GROUP .. '\255')
   end
   local own = list_of(call('HGET', K.priority, id))
   local before = before_in(own, id)
   for list = 0, own - 1 do
     before = before + call('LLEN', LISTS[list])
   end
-  return before
+  return before + up_to(NO_GROUP, tostring(own))
 end
 
 local turns, plain = call('ZCARD', K.turns), 0
 for list = 0, 3 do
   plain = plain + call('LLEN', LISTS[list])
 end
+plain = plain + up_to(NO_GROUP, '3')
+
+-- Chains of a priority are served in rotation: of the own one alone it is known which jobs come later.
+local function before_in_group(member)
+  local group, _, is_suspect, chain, digit = parts_of(member)
+  if is_suspect then
+    local all = call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255')
+    return all - call('ZLEXCOUNT', K.line, '[' .. member, '(\255' .. group .. chain .. '\255')
+  end
+  return up_to(group, digit) - call('ZLEXCOUNT', K.line, '[' .. member, '(' .. group .. digit .. chain .. '\255')
+end
+
+local function held_back_by(id, stored)
+  local found, chain = {}, chain_in(stored)
+  if #chain == 1 then
+    return found
+  end
+  local cost = limits().cost_of(id)
+  for _, key in ipairs(limits().keys_of(chain)) do
+    local upto = limits().until_when(key, cost)
+    if upto then
+      local slots = { '[\255' .. key .. '\0', '(\255' .. key .. '\1' }
+      local holders = call('ZRANGEBYLEX', K.holders, slots[1], slots[2], 'LIMIT', 0, C.holders_named)
+      for at, slot in ipairs(holders) do
+        holders[at] = string.sub(slot, 19)
+      end
+      found[#found + 1] = {
+        key, call('HGET', K.limits, string.sub(key, 1, 6)) or '', upto < FOREVER and ms(upto) or '', call('ZLEXCOUNT', K.holders, slots[1], slots[2]), holders,
+      }
+    end
+  end
+  return found
+end
 
 local function group_line(id, stored)
   local member, group = member_of(id, stored)
-  local rule, before, full = rule_of(group), 0, {}
-  if byte(member) == 255 then
-    before = call('ZLEXCOUNT', K.line, '[\255' .. group, '(' .. member)
-  else
-    before = call('ZLEXCOUNT', K.line, '[' .. group .. '!', '(' .. member)
+  local limited, before = held_back_by(id, stored), before_in_group(member)
+  if group == NO_GROUP then
+    if byte(member) == 255 then
+      before = before + call('LLEN', LISTS[9])
+    else
+      for list = 0, list_of(call('HGET', K.priority, id)) do
+        before = before + call('LLEN', LISTS[list])
+      end
+    end
+    return before, turns, limited
   end
+  local rule, full = rule_of(group), {}
   local running = call('ZLEXCOUNT', K.holders, '[' .. group .. '\0', '(' .. group .. '\1')
   if rule.cap and running >= rule.cap then
     for at, slot in ipairs(call('ZRANGEBYLEX', K.holders, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', 0, C.holders_named)) do
@@ -47,7 +92,7 @@ local function group_line(id, stored)
   end
   local holder = holder_of_line(group)
   local others = turns + (plain > 0 and 1 or 0) - (call('ZSCORE', K.turns, group) and 1 or 0)
-  return before, others, group, rule.paused and 1 or 0, rule.cap or '', running, full, holder and holder ~= id and holder or ''
+  return before, others, limited, group, rule.paused and 1 or 0, rule.cap or '', running, full, holder and holder ~= id and holder or ''
 end
 
 local answers = { now, head[5] == '1' and 1 or 0 }

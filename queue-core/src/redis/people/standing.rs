@@ -5,12 +5,12 @@ use redis::Value;
 use super::record::record;
 use crate::{
     address::JobId,
-    broker::{GroupLine, GroupName, JobState, Line, Standing},
+    broker::{GroupLine, GroupName, JobState, LimitKey, LimitRecord, Line, Standing, StoredLimitKey},
     error::Result,
     redis::{
         RedisBroker, bounded,
         script::STANDING,
-        values::{array, bytes, next, number, words},
+        values::{array, bytes, next, number, strange, words},
     },
 };
 
@@ -39,7 +39,10 @@ pub(in crate::redis) async fn standing(broker: &RedisBroker, queue: &str, ids: &
             // A lane that was fenced has no number, and ends the answer.
             JobState::Active => standing.lease_left_ms = values.next().and_then(|left| number(left).ok()),
             JobState::Ready => {
-                let mut line = Line { ahead: number(next(&mut values)?)?, groups: number(next(&mut values)?)?, group: None };
+                let mut line = Line { ahead: number(next(&mut values)?)?, groups: number(next(&mut values)?)?, ..Line::default() };
+                if let Some(keys) = values.next() {
+                    line.limits = array(keys)?.into_iter().map(limit).collect::<Result<_>>()?;
+                }
                 if let Some(name) = values.next() {
                     line.group = group(&bytes(name)?, &mut values)?;
                 }
@@ -52,15 +55,29 @@ pub(in crate::redis) async fn standing(broker: &RedisBroker, queue: &str, ids: &
     Ok(standings)
 }
 
+fn limit(values: Value) -> Result<StoredLimitKey> {
+    let mut values = array(values)?.into_iter();
+    let key = LimitKey::from_bytes(&bytes(next(&mut values)?)?).ok_or_else(|| strange("a key of a limit"))?;
+    let mut stored = StoredLimitKey::new(key, LimitRecord::rule_in(&bytes(next(&mut values)?)?));
+    stored.until_ms = words(next(&mut values)?)?.parse().ok();
+    stored.held = number(next(&mut values)?)?;
+    stored.holders = ids(next(&mut values)?)?;
+    Ok(stored)
+}
+
+/// What is no id is for the auditor to find.
+fn ids(values: Value) -> Result<Vec<JobId>> {
+    let ids = array(values)?.into_iter().map(bytes).collect::<Result<Vec<_>>>()?;
+    Ok(ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())
+}
+
 fn group(name: &[u8], values: &mut impl Iterator<Item = Value>) -> Result<Option<GroupLine>> {
     let Some(name) = GroupName::of_stored(name) else { return Ok(None) };
     let mut line = GroupLine::new(name);
     line.paused = number::<i64>(next(values)?)? != 0;
     line.cap = words(next(values)?)?.parse().ok();
     line.running = number(next(values)?)?;
-    for holder in array(next(values)?)? {
-        line.holders.extend(JobId::from_bytes(&bytes(holder)?).ok());
-    }
+    line.holders = ids(next(values)?)?;
     line.held_by = JobId::from_bytes(&bytes(next(values)?)?).ok();
     Ok(Some(line))
 }

@@ -6,7 +6,8 @@ use redis::Value;
 
 use crate::{
     broker::{
-        DueSchedules, GroupName, HANDED_OUT, MAX_ITEMS, Priority, ScheduleAnswer, ScheduleList, SchedulePage, SetSchedule, StoredSchedule,
+        DueSchedules, GroupName, HANDED_OUT, JobLimits, MAX_ITEMS, Priority, ScheduleAnswer, ScheduleList, SchedulePage, SetSchedule,
+        StoredSchedule,
     },
     error::Result,
     redis::{
@@ -76,7 +77,7 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetSchedule) -
     request.check()?;
     // What makes nothing works on a full server.
     let script: &Script = if request.added() > 0 { &SET_SCHEDULE } else { &CHANGE_SCHEDULE };
-    let mut call = script.call_with(&broker.keys, &request.queue, 10 + 6 * request.jobs.len(), 512 + request.added());
+    let mut call = script.call_with(&broker.keys, &request.queue, 10 + 8 * request.jobs.len(), 512 + request.added());
     call.arg(&request.name).arg(request.asked_ms).arg(request.expected.as_deref().unwrap_or_default());
     match &request.set {
         Some(set) => {
@@ -94,6 +95,8 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetSchedule) -
         call.arg(tick.job.id.as_bytes()).arg(&tick.job.envelope).arg(tick.job.priority.number());
         call.arg(tick.run).arg(u8::from(tick.remembered));
         call.arg(tick.job.group.as_ref().map(GroupName::stored).unwrap_or_default());
+        call.arg(tick.job.limits.as_deref().map(JobLimits::chain).unwrap_or_default());
+        call.arg(tick.job.limits.as_ref().map_or(1, |limits| limits.cost));
     }
     if request.expected.is_none() && request.set.is_some() {
         broker.list_queue(&request.queue, None).await?;
@@ -116,6 +119,7 @@ fn needs(request: &SetSchedule) -> Bits {
         let bits = bits.with(Bit::Scheduled);
         let bits = if tick.job.envelope.len() > LARGE { bits.with(Bit::Large) } else { bits };
         let bits = if tick.job.group.is_some() { bits.with(Bit::Grouped) } else { bits };
+        let bits = if tick.job.limits.is_some() { bits.and(Bits::of(&[Bit::Grouped, Bit::Limited])) } else { bits };
         if tick.job.priority == Priority::Normal { bits } else { bits.with(Bit::Priority) }
     })
 }

@@ -1,7 +1,7 @@
 -- Changes a schedule, and stores the jobs of its ticks, if its state is the one that was read.
 -- ARGV: name; the broker's time when it was asked for; the state that was read, or '' if there is no such schedule; 's' to set it or 'r' to
 -- remove it; definition, or '' if it stays; state; when it is due, or ''; '1' if code declares it; the id of a job to be cancelled, or '';
--- the feature bits that the jobs need; then of each job its id, envelope, priority, number of the run, '1' if its id is remembered, and its group or ''.
+-- the feature bits that the jobs need; then of each job its id, envelope, priority, number of the run, '1' if its id is remembered, its group or '', its chain or '', and its cost.
 -- Answers: STALE, MOVED, or a digit per job: whether it was stored.
 --- include script/prelude, script/clock, script/bits, script/guard, doors/settle, doors/end, doors/back, script/first_due
 
@@ -50,7 +50,7 @@ local function is_remembered(id)
 end
 
 local answers, bodies, stored, ticked, seen = {}, {}, {}, {}, {}
-for at = 11, #ARGV, 6 do
+for at = 11, #ARGV, 8 do
   local id, envelope, priority = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local known = seen[id] or ARGV[at + 4] == '1' and is_remembered(id) or call('HEXISTS', K.jobs, id) == 1
   seen[id] = true
@@ -62,8 +62,8 @@ for at = 11, #ARGV, 6 do
     if priority ~= '2' then
       put_rare('p', K.priority, id, priority)
     end
-    if ARGV[at + 5] ~= '' then
-      note_group(id, ARGV[at + 5])
+    if ARGV[at + 5] ~= '' or ARGV[at + 6] ~= '' then
+      note_group(id, ARGV[at + 5] ~= '' and ARGV[at + 5] or nil, ARGV[at + 6] ~= '' and ARGV[at + 6] or nil, ARGV[at + 7])
     end
   end
 end

@@ -34,10 +34,12 @@ pub(in crate::redis) enum Bit {
     Grouped,
     /// `progress` and `logs`: a handler has told something of its job.
     Remarked,
+    /// `chains`, `open`, `shut`, `tat`, `costs`: a job has limits.
+    Limited,
 }
 
 impl Bit {
-    pub(in crate::redis) const ALL: [Bit; 14] = [
+    pub(in crate::redis) const ALL: [Bit; 15] = [
         Bit::Large,
         Bit::Failed,
         Bit::Kept,
@@ -51,6 +53,7 @@ impl Bit {
         Bit::Scheduled,
         Bit::Watched,
         Bit::Grouped,
+        Bit::Limited,
         Bit::Remarked,
     ];
 
@@ -71,6 +74,7 @@ impl Bit {
             Bit::Watched => 'w',
             Bit::Grouped => 'g',
             Bit::Remarked => 'j',
+            Bit::Limited => 'm',
         }
     }
 
@@ -91,6 +95,7 @@ impl Bit {
             Bit::Watched => "watched",
             Bit::Grouped => "grouped",
             Bit::Remarked => "remarks",
+            Bit::Limited => "limited",
         }
     }
 

@@ -1,7 +1,7 @@
--- When the first of the jobs that wait for their time is due, or FOREVER.
+-- When the first of the jobs is due that wait for their time, or for that of a limit, or FOREVER.
 local function first_due()
   local first = FOREVER
-  for _, key in ipairs({ K.scheduled, K.retry }) do
+  for _, key in ipairs({ K.scheduled, K.retry, K.wake }) do
     local head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
     first = math.min(first, head[2] and whole(head[2]) or FOREVER)
   end

@@ -8,10 +8,12 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, LOG_BYTES, LOG_LINES, MAX_BYTES, MOST_WATCHED,
-        PLACES_LOOKED_AT, SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES, WATCHED, WorkerInfo,
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES,
+        LONGEST_CLOSED, MAX_BYTES, MOST_WATCHED, PLACES_LOOKED_AT, SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES, WATCHED,
+        WorkerInfo,
         history::{HOURS, MINUTES, OTHERS, REPORTERS_HOURS, TASKS},
     },
+    limit::gcra::DEBT_PERIODS,
     redis::{SCHEMA, values::FOREVER},
 };
 
@@ -19,7 +21,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 27] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 31] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -49,6 +51,11 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 27] {
         ("turn_cost", TURN_COST.to_string()),
         ("share_counted", SHARE_COUNTED.to_string()),
         ("group_rules", GROUP_RULES.to_string()),
+        // Of limits.
+        ("limit_rules", LIMIT_RULES.to_string()),
+        ("limit_step", LIMIT_STEP.to_string()),
+        ("longest_closed", LONGEST_CLOSED.as_millis().to_string()),
+        ("debt_periods", DEBT_PERIODS.to_string()),
         // Of a history: how much is kept, and of how many tasks.
         ("minutes", MINUTES.to_string()),
         ("hours", HOURS.to_string()),
@@ -91,6 +98,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/end"
         "doors/groups"
         "doors/keys"
+        "doors/limits"
         "doors/pop"
         "doors/ready"
         "doors/remarks"
@@ -116,6 +124,10 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "lease/register"
         "lease/overdue"
         "lease/terms"
+        "limits/keys"
+        "limits/list"
+        "limits/review"
+        "limits/set"
         "people/cancel"
         "people/delete"
         "people/key"
@@ -204,6 +216,11 @@ scripts! {
     SET_GROUP: "groups/set", "";
     CLEAR_GROUP: "groups/set", "flags=allow-oom";
     REVIEW_GROUPS: "groups/review", "flags=allow-oom";
+    LIMITS: "limits/list", "flags=no-writes";
+    LIMIT_KEYS: "limits/keys", "flags=no-writes";
+    SET_LIMIT: "limits/set", "";
+    REMOVE_LIMIT: "limits/set", "flags=allow-oom";
+    REVIEW_LIMIT: "limits/review", "flags=allow-oom";
     SHOW: "people/show", "flags=no-writes";
     STANDING: "people/standing", "flags=no-writes";
     WATCH: "people/watch", "";

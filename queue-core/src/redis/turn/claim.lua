@@ -15,6 +15,9 @@ local function who_comes_first(due_ids)
 end
 
 local promoted = false
+if has('m') and not paused then
+  limits().come_due()
+end
 if not due or due <= now and not paused then
   if not paused then
     promoted = back(take_due(K.scheduled), false)
@@ -28,7 +31,6 @@ if not due or due <= now and not paused then
   look_due()
 end
 
-local ORDER = has('p') and { 0, 1, 2, 3 } or { 2 }
 -- Whether all jobs of the one list that there is are claimed.
 local drained = false
 
@@ -101,7 +103,7 @@ local function claim_by_turns()
   for _, list in ipairs(ORDER) do
     plain = plain + call('LLEN', LISTS[list])
   end
-  local starts, cost, picks = choose(wanted - #ids, math.max(plain, 0))
+  local starts, cost, picks, looked_at = choose(wanted - #ids, math.max(plain, 0))
   wanted = before + #starts
   for _, list in ipairs(ORDER) do
     claim_ready(list)
@@ -114,7 +116,32 @@ local function claim_by_turns()
   end
   if #picks > 0 and not full then
     take_picks(picks)
+  elseif #picks > 0 then
+    limits().settle_picks(picks, 0, {}, parts_of)
   end
+  for _, entry in ipairs(looked_at) do
+    review(entry.group)
+  end
+end
+
+-- The same in a queue with limits, until the claim has what it wants, or nothing is left that could start.
+local function claim_with_limits()
+  for _ = 1, 5 do
+    for group in pairs(limits().open_some(wanted - #ids)) do
+      review(group)
+    end
+    if call('EXISTS', K.turns) == 1 then
+      claim_by_turns()
+    else
+      for _, list in ipairs(ORDER) do
+        claim_ready(list)
+      end
+    end
+    if #ids >= wanted or full or call('EXISTS', K.roomy) == 0 then
+      break
+    end
+  end
+  limits().write()
 end
 
 if not paused and wanted > 0 then
@@ -133,7 +160,9 @@ if not paused and wanted > 0 then
       claim_suspect_of_group()
     end
   end
-  if has('g') and #ids < wanted and not full and call('EXISTS', K.turns) == 1 then
+  if has('m') and #ids < wanted and not full then
+    claim_with_limits()
+  elseif has('g') and #ids < wanted and not full and call('EXISTS', K.turns) == 1 then
     claim_by_turns()
   else
     for _, list in ipairs(ORDER) do

@@ -16,6 +16,10 @@ for at = 0, others - 1 do
       kind, a = 'cancel', C.stopped
     end
     local ran = kind ~= 'release' and kind ~= 'park' and kind ~= 'unreadable'
+    if has('m') and not ran and a ~= 's' then
+      -- It has not started.
+      limits().refund(id)
+    end
     if has('c') and ran then
       -- The process lived through this round.
       call('HDEL', K.crashes, id)
@@ -39,6 +43,18 @@ for at = 0, others - 1 do
         table.insert(later, id)
       end
       count('snoozed', 1)
+    elseif kind == 'limited' then
+      one_more('z', K.snoozes, id)
+      count('snoozed', 1)
+      local closed = after(a) > now and limits().close(id, after(a), b)
+      if superseded(id) then
+        -- It has ended.
+      elseif closed or after(a) <= now then
+        woken = back({ id }, true) or woken
+      else
+        table.insert(later, ms(after(a)))
+        table.insert(later, id)
+      end
     elseif kind == 'repeat' then
       for _, key in ipairs({ K.attempts, K.snoozes, K.errors }) do
         call('HDEL', key, id)

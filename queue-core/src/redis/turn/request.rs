@@ -5,7 +5,7 @@ use std::{fmt::Write, time::Duration};
 use redis::Cmd;
 
 use crate::{
-    broker::{Ending, Finish, Turn, stored_release},
+    broker::{Ending, Finish, LimitKey, Turn, stored_release},
     redis::{
         keys::Keys,
         script::{
@@ -138,6 +138,13 @@ fn ending(call: &mut Cmd, ending: &Ending) {
         Ending::Nack { delay, error } => call.arg("nack").arg(ms(*delay)).arg(error),
         Ending::Snooze { delay } => call.arg("snooze").arg(ms(*delay)).arg(""),
         Ending::Repeat { delay } => call.arg("repeat").arg(ms(*delay)).arg(""),
+        Ending::RateLimited { after, limit } => {
+            call.arg("limited").arg(ms(*after));
+            match limit {
+                Some(name) => call.arg(&LimitKey::name(name)),
+                None => call.arg(""),
+            }
+        }
         // The sign before the error tells an empty one from none.
         Ending::Bury { reason, error } => {
             call.arg("bury").arg(reason.name()).arg(error.as_ref().map(|error| format!("!{error}")).unwrap_or_default())
@@ -145,6 +152,7 @@ fn ending(call: &mut Cmd, ending: &Ending) {
         Ending::Cancel { reason } => call.arg("cancel").arg(reason).arg(""),
         Ending::Expire => call.arg("expire").arg("").arg(""),
         Ending::Release | Ending::Void => call.arg("release").arg("").arg(""),
+        Ending::Stopped => call.arg("release").arg("s").arg(""),
         Ending::Park { task } => call.arg("park").arg(task).arg(""),
         Ending::Unreadable { task, release, error, within } => {
             call.arg("unreadable").arg(format!("{}:{task}\0{}", ms(*within), stored_release(release))).arg(error)

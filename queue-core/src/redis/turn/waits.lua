@@ -11,7 +11,9 @@ local function what_waits(drained)
   elseif not drained then
     more = call('EXISTS', K.ready2)
   end
-  if has('g') and more == 0 and not served_all then
+  if has('m') and more == 0 then
+    more = ((not served_all or full or limits().looked > C.limit_step) and call('EXISTS', K.turns) or 0) + call('EXISTS', K.roomy) > 0 and 1 or 0
+  elseif has('g') and more == 0 and not served_all then
     more = call('EXISTS', K.turns)
   end
   if has('c') then

@@ -8,7 +8,7 @@ use rusqlite::{params, types::Value};
 pub(crate) use self::sweep::sweep;
 use crate::{
     address::JobId,
-    broker::{Audit, Damage, DamageKind, GroupName, ProcessId, UniqueKey, WorkerInfo},
+    broker::{Audit, Damage, DamageKind, GroupName, LimitKey, ProcessId, UniqueKey, WorkerInfo},
     sqlite::{
         connection::{
             lenient::{Bytes, Words},
@@ -18,7 +18,7 @@ use crate::{
         doors::{
             self, back, end, keys,
             ready::{self, End},
-            row::{ACTIVE, HELD, LINED, PARKED, READY},
+            row::{ACTIVE, CHAINED, HELD, LINED, PARKED, READY},
             settle,
         },
         people, schedule,
@@ -225,8 +225,49 @@ fn groups(tx: &mut Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Dama
             doors::groups::review(tx, queue, stored)?;
         }
     }
+    if tx.limited() {
+        limits(tx, queue, how, damages)?;
+    }
     // Groups may be many.
     if how.thorough { out_of_turn(tx, queue, how, damages) } else { Ok(()) }
+}
+
+/// Slots of limits without their jobs, jobs without these slots, and chains that nobody will look at.
+fn limits(tx: &mut Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>) -> Result<(), Failed> {
+    const FREE: &str = "DELETE FROM queue_slots WHERE queue = ?1 AND key = ?2 AND id = ?3";
+    const DROP: &str = "DELETE FROM queue_chains WHERE chain = ?1";
+    for (id, key) in &rows(tx, sql!("limit_slot_leaked.sql"), queue, ACTIVE)? {
+        damages.push(Damage { kind: DamageKind::SlotLeaked, subject: shown(id) });
+        if how.repair {
+            tx.sql(FREE)?.execute(params![queue.key, key, id])?;
+            if let Value::Blob(key) = key {
+                LimitKey::from_bytes(key).map_or(Ok(()), |key| doors::limits::loosen(tx, queue, &key))?;
+            }
+        }
+    }
+    for (id, _) in &rows(tx, sql!("limit_slot_missing.sql"), queue, ACTIVE)? {
+        damages.push(Damage { kind: DamageKind::SlotMissing, subject: shown(id) });
+        if how.repair {
+            doors::limits::start(tx, queue, id)?;
+        }
+    }
+    for (key, _) in &rows(tx, sql!("limit_asleep.sql"), queue, 0)? {
+        let Value::Blob(stored) = key else { continue };
+        let Some(key) = LimitKey::from_bytes(stored) else { continue };
+        if doors::ledger::Ledger::default().until(tx, queue, &key, 1)? != Some(doors::limits::Until::Slot) {
+            damages.push(Damage { kind: DamageKind::LimitOutOfTurn, subject: key.to_string() });
+            if how.repair {
+                doors::limits::loosen(tx, queue, &key)?;
+            }
+        }
+    }
+    for (chain, name) in &rows(tx, sql!("limit_hollow.sql"), queue, CHAINED)? {
+        damages.push(Damage { kind: DamageKind::LimitOutOfTurn, subject: group_shown(name) });
+        if how.repair {
+            tx.sql(DROP)?.execute([chain])?;
+        }
+    }
+    Ok(())
 }
 
 /// Groups that have their turn and nothing that may start, or the other way round.

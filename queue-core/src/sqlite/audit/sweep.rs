@@ -11,7 +11,7 @@ use crate::{
             statement::sql,
             tx::{Failed, Tx},
         },
-        doors::{end, groups, keys, watched},
+        doors::{end, groups, keys, limits, watched},
     },
 };
 
@@ -28,6 +28,7 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     swept.keys = keys::prune(tx, &queue, items)?;
     watched::prune(tx, &queue, items)?;
     groups::prune(tx, &queue, items)?;
+    limits::prune(tx, &queue, items)?;
     swept.ended = end::evict_kept(tx, &queue, items)? + end::trim(tx, &queue, limits.keep, items)?;
     Ok(swept)
 }

@@ -15,6 +15,9 @@
 //! | `queue_grouped`, `queue_groups` | a row per job with a group; a row per group that has or had a line |
 //! | `queue_holders` | a row per job that runs and has a group |
 //! | `queue_rules`, `queue_turns` | rules of groups; a row per queue with groups: its virtual time |
+//! | `queue_limits` | a row per limit: what is declared and set of it |
+//! | `queue_limited`, `queue_chains` | a row per job with limits; a row per kind of such jobs that are ready |
+//! | `queue_slots`, `queue_rates`, `queue_wakes` | keys of limits: who holds them, their rates, when they have room |
 //! | `queue_remembered` | digests of given ids whose jobs are done |
 //! | `queue_counters` | what happened since the queue exists |
 //! | `queue_history` | a row per task and per minute or hour in a circle: what happened then |
@@ -40,6 +43,7 @@
 //! | `held` | 10 | 0 | when it is due, once its key is free |
 //! | `ready`, of a group | 11 | the line of its group | 56 bits of a number, and above them one more than the priority, or 0 for who holds the line |
 //! | the same, a suspect | 12 | the line of its group | the number |
+//! | `ready`, with limits | 13 | its chain | the number |
 
 use std::{
     fs,
@@ -69,6 +73,9 @@ const ASIDE: [&str; 5] = [
 /// Tables that the first job or rule of a group makes, together with [`WITH_GROUPS`]. A file without groups has none of them.
 const GROUPS: &str = include_str!("migrations/groups.sql");
 
+/// Those of limits, which are made with them.
+const LIMITS: &str = include_str!("migrations/limits.sql");
+
 /// The schema that this library writes.
 const SCHEMA: u64 = MIGRATIONS.len() as u64;
 
@@ -78,8 +85,11 @@ pub(crate) const WITH_KEYS: u64 = 2;
 /// The same from the first time on that a job has a group, or a group has a rule.
 pub(crate) const WITH_GROUPS: u64 = 3;
 
+/// The same from the first time on that a job has limits.
+pub(crate) const WITH_LIMITS: u64 = 4;
+
 /// The newest schema that this library knows.
-const KNOWN: u64 = WITH_GROUPS;
+const KNOWN: u64 = WITH_LIMITS;
 
 /// Before it, a write-ahead log that several processes share could be corrupted when it was started over.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -231,6 +241,7 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     }
     if found >= WITH_GROUPS {
         connection.execute_batch(GROUPS)?;
+        connection.execute_batch(LIMITS)?;
     }
     if found < SCHEMA {
         connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [SCHEMA])?;
@@ -259,6 +270,7 @@ pub(crate) fn noted(connection: &Connection) -> rusqlite::Result<(u64, bool)> {
 /// Makes the tables of groups, and has libraries that know no groups refuse this file.
 pub(crate) fn note_groups(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(GROUPS)?;
+    connection.execute_batch(LIMITS)?;
     note(connection, WITH_GROUPS)
 }
 

@@ -10,7 +10,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params
 
 use super::{
     lenient::Number,
-    schema::{self, WITH_GROUPS, WITH_KEYS},
+    schema::{self, WITH_GROUPS, WITH_KEYS, WITH_LIMITS},
 };
 use crate::{address::JobId, error::Error};
 
@@ -126,6 +126,16 @@ impl<'a> Tx<'a> {
         self.schema >= WITH_GROUPS
     }
 
+    /// Whether a job in this file may have limits.
+    pub(crate) fn limited(&self) -> bool {
+        self.schema >= WITH_LIMITS
+    }
+
+    /// The broker's clock in microseconds.
+    pub(crate) fn micros(&self) -> i64 {
+        i64::try_from(self.clock.as_micros()).unwrap_or(i64::MAX)
+    }
+
     /// A job with a key is stored: from now on a library that knows no keys refuses this file.
     pub(crate) fn note_keys(&mut self) -> rusqlite::Result<()> {
         if !self.keyed() {
@@ -140,6 +150,16 @@ impl<'a> Tx<'a> {
         if !self.grouped() {
             schema::note_groups(self.connection)?;
             self.schema = WITH_GROUPS;
+        }
+        Ok(())
+    }
+
+    /// The same of a job with limits, which has a group, too.
+    pub(crate) fn note_limits(&mut self) -> rusqlite::Result<()> {
+        self.note_groups()?;
+        if !self.limited() {
+            schema::note(self.connection, WITH_LIMITS)?;
+            self.schema = WITH_LIMITS;
         }
         Ok(())
     }

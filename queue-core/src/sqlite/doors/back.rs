@@ -22,7 +22,7 @@ use rusqlite::{
 };
 
 use super::{
-    Leaving, keys,
+    Leaving, keys, limits,
     ready::{self, End},
     row::{CANCELLED, DEAD, EXPIRED, PARKED, RETRY, SCHEDULED},
 };
@@ -53,6 +53,25 @@ pub(crate) fn snooze(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay
     tx.sql(SNOOZE)?.execute(params![queue.key, job.id()])?;
     tx.count(queue.key, "snoozed", 1);
     later(tx, queue, job, SCHEDULED, delay)
+}
+
+/// A service that the job calls has had enough for so long: the limit waits, and the job before its others. Without a limit it waits alone.
+pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration, name: Option<&str>) -> Result<(), Failed> {
+    let until = due_after(tx.now, delay);
+    let closed = match job.id {
+        ValueRef::Blob(id) if until > tx.now => limits::close(tx, queue, id, until, name)?,
+        _ => false,
+    };
+    if !closed && until > tx.now {
+        return snooze(tx, queue, job, delay);
+    }
+    const SNOOZE: &str = "UPDATE queue_jobs SET snoozes = snoozes + 1 WHERE queue = ?1 AND id = ?2";
+    tx.sql(SNOOZE)?.execute(params![queue.key, job.id()])?;
+    tx.count(queue.key, "snoozed", 1);
+    let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
+    ready::push(tx, queue, &job.arrives(), End::Head)?;
+    tx.hint(queue.name, tx.now);
+    Ok(())
 }
 
 /// The job begins anew, as if it had been enqueued with this delay.

@@ -14,8 +14,9 @@
 use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
 use super::{
+    limits,
     ready::End,
-    row::{LINED, LINED_SUSPECT},
+    row::{CHAINED, LINED, LINED_SUSPECT},
 };
 use crate::{
     address::JobId,
@@ -94,27 +95,45 @@ pub(crate) fn places_of(priority: i64) -> (i64, i64) {
     ((priority + 1) << 56, ((priority + 2) << 56) - 1)
 }
 
-/// The first jobs of a line, in the order in which they will start; suspects last.
+/// The first jobs of a line, in the order in which they came; suspects last.
 pub(crate) fn line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -> rusqlite::Result<Vec<JobId>> {
     let Some(row) = row(tx, queue, name)? else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    for state in [LINED, LINED_SUSPECT] {
-        let mut heads = tx.sql(sql!("groups_heads.sql"))?;
-        let mut rows = heads.query(params![queue.key, state, row.line, i64::MIN, most - found.len()])?;
-        while let Some(row) = rows.next()? {
-            found.extend(JobId::from_bytes(&row.get::<_, Bytes>(0)?.0).ok());
-        }
+    let mut found = first_in_line(tx, queue, name, row.line, most)?;
+    let mut suspects = tx.sql(sql!("groups_heads.sql"))?;
+    let mut rows = suspects.query(params![queue.key, LINED_SUSPECT, row.line, i64::MIN, most - found.len()])?;
+    while let Some(row) = rows.next()? {
+        found.push(row.get::<_, Bytes>(0)?.0);
     }
-    Ok(found)
+    Ok(found.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())
 }
 
 /// What holds for a group.
 pub(super) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
+    if name == limits::NO_GROUP {
+        return Ok(GroupRule::default());
+    }
     Ok(stored_rule(tx, queue, name)?.over(stored_rule(tx, queue, &RuleOf::Others.stored())?))
 }
 
 pub(super) fn is_ordered(rule: GroupRule) -> bool {
     rule.order == Some(GroupOrder::Ordered)
+}
+
+/// Whether the jobs of a group run one after the other.
+pub(super) fn is_in_order(rule: GroupRule) -> bool {
+    matches!(rule.order, Some(GroupOrder::Ordered | GroupOrder::SkipFailed))
+}
+
+/// The first jobs in the line of a group, whatever their limits are; suspects left out.
+pub(super) fn first_in_line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], line: i64, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
+    const FIRST: &str = "SELECT id FROM (
+        SELECT * FROM (SELECT id, (pos >> 56) - 1 AS priority, pos & 0xffffffffffffff AS number FROM queue_jobs
+            WHERE queue = ?1 AND state = ?3 AND rank = ?4 ORDER BY pos LIMIT ?6)
+        UNION ALL SELECT job.id, chains.priority, job.pos FROM queue_chains AS chains
+            CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?5 AND job.rank = chains.chain WHERE chains.queue = ?1 AND chains.name = ?2
+    ) ORDER BY priority, number LIMIT ?6";
+    let mut first = tx.sql(FIRST)?;
+    first.query_map(params![queue.key, name, LINED, line, CHAINED, most], |row| Ok(row.get::<_, Bytes>(0)?.0))?.collect()
 }
 
 /// By how much a job of this weight lets the start of its group grow.
@@ -143,7 +162,7 @@ pub(crate) fn depth(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Re
     for state in [LINED, LINED_SUSPECT] {
         depth += tx.sql(DEPTH)?.query_row(params![queue.key, state, row.line], |row| row.get::<_, u64>(0))?;
     }
-    Ok(depth)
+    Ok(depth + limits::depth(tx, queue, name)?)
 }
 
 /// How many more jobs of a group may start.
@@ -191,9 +210,10 @@ pub(crate) fn in_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> {
 /// Notes the group of a new job.
 pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite::Result<()> {
     const NOTE: &str = "INSERT OR REPLACE INTO queue_grouped (queue, id, name) VALUES (?1, ?2, ?3)";
-    let Some(group) = &job.group else { return Ok(()) };
+    let Some(group) = limits::group_of(job) else { return Ok(()) };
     tx.note_groups()?;
-    tx.sql(NOTE)?.execute(params![queue.key, job.id.as_bytes(), group.stored()]).map(drop)
+    tx.sql(NOTE)?.execute(params![queue.key, job.id.as_bytes(), group])?;
+    limits::note(tx, queue, job)
 }
 
 /// Puts a job that has a row at an end of the line of its group. False: it has no group.
@@ -216,29 +236,62 @@ pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized
         End::Head => queue.next_head(),
         End::Tail => queue.next_tail(),
     });
-    tx.sql(sql!("ready_line.sql"))?.execute(params![queue.key, id, found.line, number, holds])?;
+    let chained = match limits::of(tx, queue, id)? {
+        Some(limited) => chain(tx, queue, id, &name, &limited, (number, holds))?,
+        None => false,
+    };
+    if !chained {
+        tx.sql(sql!("ready_line.sql"))?.execute(params![queue.key, id, found.line, number, holds])?;
+    }
     if !found.turn {
         review(tx, queue, &name)?;
     }
     Ok(true)
 }
 
-/// Whether a job stands in a line.
+/// Puts a job with limits into its chain. False: it is a suspect, which has none.
+fn chain(
+    tx: &Tx<'_>,
+    queue: &Queue<'_>,
+    id: &(impl ToSql + ?Sized),
+    name: &[u8],
+    limited: &limits::Limited,
+    (number, holds): (i64, bool),
+) -> rusqlite::Result<bool> {
+    const JOB: &str = "SELECT crashes, priority FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    const PUSH: &str = "UPDATE queue_jobs SET state = ?3, rank = ?4, pos = ?5 WHERE queue = ?1 AND id = ?2";
+    let (Number(crashes), Number(priority)) = tx.sql(JOB)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if crashes > 0 {
+        return Ok(false);
+    }
+    let chain = limits::join(tx, queue, name, if holds { limits::FRONT } else { priority }, limited)?;
+    tx.sql(PUSH)?.execute(params![queue.key, id, CHAINED, chain, number])?;
+    Ok(true)
+}
+
+/// Whether a job stands in a line, and its limits let it be looked at.
 fn is_lined(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<bool> {
     const LINES: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4))";
-    tx.sql(LINES)?.query_row(params![queue.key, id, LINED, LINED_SUSPECT], |row| row.get(0))
+    let lined: bool = tx.sql(LINES)?.query_row(params![queue.key, id, LINED, LINED_SUSPECT], |row| row.get(0))?;
+    Ok(lined || tx.limited() && limits::is_open(tx, queue, id)?)
 }
 
 /// Whether a group may be served.
 fn may_start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], row: &Row) -> rusqlite::Result<bool> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?4)
                        OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3 AND rank = ?4)";
+    const SUSPECT: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3)";
     let rule = rule(tx, queue, name)?;
     if room(tx, queue, name, rule)? == 0 {
         return Ok(false);
     }
     match &row.front {
         Some(front) if is_ordered(rule) => is_lined(tx, queue, front),
+        _ if tx.limited() && is_in_order(rule) => match first_in_line(tx, queue, name, row.line, 1)?.pop() {
+            Some(first) if is_lined(tx, queue, &first)? => Ok(true),
+            _ => tx.sql(SUSPECT)?.query_row(params![queue.key, LINED_SUSPECT, row.line], |row| row.get(0)),
+        },
+        _ if limits::has_open(tx, queue, name)? => Ok(true),
         _ => tx.sql(ANY)?.query_row(params![queue.key, LINED, LINED_SUSPECT, row.line], |row| row.get(0)),
     }
 }
@@ -270,16 +323,18 @@ pub(crate) fn is_out_of_turn(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rus
 
 /// The same for the group of a job that has changed its place.
 pub(super) fn review_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
-    match of(tx, queue, id)? {
-        Some(name) => review(tx, queue, &name),
-        None => Ok(()),
+    let Some(name) = of(tx, queue, id)? else { return Ok(()) };
+    if let Some(limited) = limits::of(tx, queue, id)? {
+        limits::left(tx, queue, &name, &limited)?;
     }
+    review(tx, queue, &name)
 }
 
 /// A job that ran gives its slot back.
 pub(crate) fn give_slot_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const GIVE: &str = "DELETE FROM queue_holders WHERE queue = ?1 AND name = ?2 AND id = ?3";
     let Some(name) = of(tx, queue, id)? else { return Ok(()) };
+    limits::give_slots_back(tx, queue, id)?;
     if tx.sql(GIVE)?.execute(params![queue.key, name, id])? > 0 {
         review(tx, queue, &name)?;
     }
@@ -291,6 +346,7 @@ pub(crate) fn start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], id: &(impl ToSq
     const TAKE: &str = "INSERT OR IGNORE INTO queue_holders (queue, name, id) VALUES (?1, ?2, ?3)";
     const HOLD: &str = "UPDATE queue_groups SET front = ?3 WHERE queue = ?1 AND name = ?2";
     tx.sql(TAKE)?.execute(params![queue.key, name, id])?;
+    limits::start(tx, queue, id)?;
     if is_ordered(rule) {
         tx.sql(HOLD)?.execute(params![queue.key, name, id])?;
     }
@@ -303,8 +359,12 @@ pub(super) fn leave(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Size
     const FORGET: &str = "DELETE FROM queue_grouped WHERE queue = ?1 AND id = ?2";
     let Some(name) = of(tx, queue, id)? else { return Ok(()) };
     tx.sql(FREE)?.execute(params![queue.key, name, id])?;
+    if let Some(limited) = limits::of(tx, queue, id)? {
+        limits::left(tx, queue, &name, &limited)?;
+    }
     if gone {
         tx.sql(FORGET)?.execute(params![queue.key, id])?;
+        limits::forget(tx, queue, id)?;
     }
     review(tx, queue, &name)
 }

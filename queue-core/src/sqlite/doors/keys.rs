@@ -11,7 +11,7 @@ use rusqlite::{OptionalExtension, ToSql, params};
 use super::{
     Leaving, end, groups,
     ready::{self, End},
-    row::{ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, HELD, LINED, LINED_SUSPECT, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
+    row::{ACTIVE, CANCELLED, CHAINED, DEAD, DONE, EXPIRED, HELD, LINED, LINED_SUSPECT, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
 };
 use crate::{
     address::JobId,
@@ -171,7 +171,7 @@ fn put_off(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, job: &NewJ
     let moves = tx.sql(PRIORITY)?.execute(params![queue.key, id, job.priority.number()])? > 0;
     if state == HELD {
         tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, HELD, at])?;
-    } else if moves || at > tx.now || !matches!(state, READY | SUSPECT | LINED | LINED_SUSPECT) {
+    } else if moves || at > tx.now || !matches!(state, READY | SUSPECT | LINED | LINED_SUSPECT | CHAINED) {
         wait_until(tx, queue, id, at)?;
     }
     Ok(())

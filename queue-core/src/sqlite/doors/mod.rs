@@ -16,7 +16,8 @@
 //! | [`end`] | → `done`, `dead`, `cancelled`, `expired`, or gone | ack, bury, cancel, expire, delete, eviction, repair |
 //!
 //! [`keys`] knows which job holds which key: the doors take keys there, and give them back. [`watched`] knows who waits for the end of a job.
-//! [`groups`] knows which groups may be served, and [`turns`] whose turn it is: slots of groups are taken and given back there.
+//! [`groups`] knows which groups may be served, and [`turns`] whose turn it is: slots of groups are taken and given back there. [`limits`] does
+//! the same for limits.
 //!
 //! No other code writes the column `state` of `queue_jobs`, the rows and counters that go with it, or a place in the line:
 //! a test of this module reads the sources. So a feature that holds something for a job (a slot) has one place where it
@@ -26,9 +27,12 @@
 
 pub(crate) mod admit;
 pub(crate) mod back;
+mod chains;
 pub(crate) mod end;
 pub(crate) mod groups;
 pub(crate) mod keys;
+pub(crate) mod ledger;
+pub(crate) mod limits;
 pub(crate) mod page;
 pub(crate) mod ready;
 pub(crate) mod row;

@@ -6,14 +6,14 @@
 //! | state | bits |
 //! |---|---|
 //! | `ready` | 3: the suspects, or one more than the priority; 60: `pos`, and as much as makes it positive |
-//! | `ready`, of groups | 3: 5, or 6 for suspects; 60: how many of these are before the place, so that the index is read over them |
+//! | `ready`, of groups | 3: 5, or 6 for suspects, or 7 for those with limits; 60: how many of these are before the place, so that the index is read over them |
 //! | those in the order of a time | 42: `pos` in milliseconds; 21: how many jobs of this time are before the place |
 //!
 //! A place without this bit is a number of jobs that are left out: the index is read over them, and no job.
 
 use rusqlite::{Row, params};
 
-use super::row::{self, ACTIVE, LINED, LINED_SUSPECT, READY, SUSPECT};
+use super::row::{self, ACTIVE, CHAINED, LINED, LINED_SUSPECT, READY, SUSPECT};
 use crate::{
     broker::{JobState, LAST, Priority},
     sqlite::connection::{
@@ -96,13 +96,13 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
         }
     }
     // Behind them stand the jobs of groups.
-    for (n, state) in [(5, LINED), (6, LINED_SUSPECT)].into_iter().filter(|(n, _)| *n >= first) {
+    for (n, state) in [(5, LINED), (6, LINED_SUSPECT), (7, CHAINED)].into_iter().filter(|(n, _)| *n >= first) {
         if more || !tx.grouped() {
             break;
         }
         let begin = skip.saturating_add(behind.filter(|_| n == first).unwrap_or(0).max(0).unsigned_abs());
         let mut read_here = 0;
-        let mut page = tx.sql(sql!("groups_page.sql"))?;
+        let mut page = tx.sql(if state == CHAINED { sql!("ready_page_chains.sql") } else { sql!("groups_page.sql") })?;
         let offset = i64::try_from(begin).unwrap_or(i64::MAX);
         let mut rows = page.query(params![queue.key, limit + 1 - found.len(), offset, state])?;
         while let Some(row) = rows.next()? {
@@ -124,8 +124,8 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
 /// The last jobs, in order.
 fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Vec<T>, Failed> {
     let mut found = Vec::new();
-    for state in [LINED_SUSPECT, LINED].into_iter().filter(|_| runs.len() > 1 && tx.grouped()) {
-        let mut page = tx.sql(sql!("groups_page_last.sql"))?;
+    for state in [CHAINED, LINED_SUSPECT, LINED].into_iter().filter(|_| runs.len() > 1 && tx.grouped()) {
+        let mut page = tx.sql(if state == CHAINED { sql!("ready_page_chains_last.sql") } else { sql!("groups_page_last.sql") })?;
         let mut rows = page.query(params![queue.key, limit - found.len(), state])?;
         while let Some(row) = rows.next()? {
             found.push(read(row));

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Row, ToSql, params, types::Value};
 
 use super::{
-    Leaving, groups, keys,
+    Leaving, groups, keys, limits,
     row::{self, HELD, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
     turns,
 };
@@ -69,7 +69,7 @@ pub(crate) fn due(tx: &Tx<'_>, job: &NewJob) -> i64 {
 /// changed.
 pub(crate) fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i64) -> Result<bool, Failed> {
     let rank = i64::from(job.priority.number());
-    if at > tx.now || job.group.is_none() {
+    if at > tx.now || job.group.is_none() && job.limits.is_none() {
         let (state, rank, pos) = if at <= tx.now { (READY, rank, queue.next_tail()) } else { (SCHEDULED, 0, at) };
         return insert(tx, queue, job, state, rank, pos);
     }
@@ -210,7 +210,7 @@ pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(bool, bool), Fail
 /// When the next job joins the line that is not due yet.
 pub(crate) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<i64>> {
     const NEXT_DUE: &str = "SELECT min(pos) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0";
-    let mut next = None;
+    let mut next = limits::next_due(tx, queue)?;
     for state in [SCHEDULED, RETRY] {
         let due: Option<Number> = tx.sql(NEXT_DUE)?.query_row(params![queue.key, state], |row| row.get(0))?;
         next = [next, due.map(|Number(due)| due)].into_iter().flatten().min();

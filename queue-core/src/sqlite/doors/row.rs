@@ -25,6 +25,8 @@ pub(crate) const HELD: i64 = 10;
 /// Ready, in the line of a group; and the same of a suspect.
 pub(crate) const LINED: i64 = 11;
 pub(crate) const LINED_SUSPECT: i64 = 12;
+/// Ready, and subject to limits: in a chain of its group.
+pub(crate) const CHAINED: i64 = 13;
 
 /// The number of a state; `ready` has another for its suspects.
 pub(crate) fn number(state: JobState) -> i64 {
@@ -45,7 +47,7 @@ pub(crate) fn number(state: JobState) -> i64 {
 /// The state of a number.
 pub(crate) fn state(number: i64) -> Result<JobState, Failed> {
     Ok(match number {
-        READY | SUSPECT | LINED | LINED_SUSPECT => JobState::Ready,
+        READY | SUSPECT | LINED | LINED_SUSPECT | CHAINED => JobState::Ready,
         SCHEDULED => JobState::Scheduled,
         RETRY => JobState::Retry,
         ACTIVE => JobState::Active,

@@ -2,16 +2,19 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
+    collections::{BTreeMap, BinaryHeap, VecDeque},
 };
 
 use rusqlite::{OptionalExtension, params, types::Value};
 
 use super::{
     admit::Admission,
+    chains::{self, Chains},
     groups::{self, cost},
+    ledger::Ledger,
+    limits::{self, NO_GROUP},
     ready::Waiting,
-    row::{LINED, LINED_SUSPECT, READY},
+    row::{CHAINED, LINED, LINED_SUSPECT, READY},
 };
 use crate::{
     broker::{GroupRule, MAX_ITEMS, RuleOf, SHARE_COUNTED, share_of_plain},
@@ -26,14 +29,18 @@ use crate::{
 const PASSED: usize = 100;
 
 /// A group that may be served.
-struct Entry {
-    name: Vec<u8>,
+pub(super) struct Entry {
+    pub(super) name: Vec<u8>,
     line: i64,
     rule: GroupRule,
     cost: i64,
     room: u64,
-    /// The jobs at the head of its line that are known, and the place of the last one.
-    heads: VecDeque<Value>,
+    /// Who holds its line.
+    pub(super) holder: Option<Vec<u8>>,
+    /// Its jobs with limits.
+    chains: Chains,
+    /// The jobs at the head of its line that are known, each with its place, and the place of the last one.
+    heads: VecDeque<(Value, i64)>,
     behind: i64,
     /// Whether the line has no others.
     whole: bool,
@@ -48,6 +55,7 @@ struct Picks {
     /// The place of the group among the entries, the job, and the start.
     grouped: Vec<(usize, Value, i64)>,
     entries: Vec<Entry>,
+    ledger: Ledger,
 }
 
 /// Takes jobs of the line and of groups in turn. False: no group has its turn, and nothing was done.
@@ -56,27 +64,81 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
     if !tx.grouped() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
         return Ok(false);
     }
-    let picks = choose(tx, queue, admission.room())?;
+    let mut picks = choose(tx, queue, admission.room())?;
     let before = admission.room();
     admission.take(tx, queue, READY, picks.plain.len())?;
     if let Some(start) = (before - admission.room()).checked_sub(1).and_then(|last| picks.plain.get(last)) {
         served(tx, queue, *start, Some(start + picks.plain_cost))?;
     }
+    let mut taken = 0;
     for (entry, id, start) in &picks.grouped {
         let entry = &picks.entries[*entry];
         let waiting = tx.sql(sql!("groups_waiting.sql"))?.query_row(params![queue.key, id, LINED], Waiting::read).optional()?;
-        let Some(waiting) = waiting else { continue };
-        if !admission.take_one(tx, queue, waiting)? {
-            break;
+        let waiting = match waiting {
+            None if tx.limited() => {
+                tx.sql(sql!("groups_waiting.sql"))?.query_row(params![queue.key, id, CHAINED], Waiting::read).optional()?
+            }
+            waiting => waiting,
+        };
+        if let Some(waiting) = waiting {
+            if !admission.take_one(tx, queue, waiting)? {
+                break;
+            }
+            groups::start(tx, queue, &entry.name, id, entry.rule)?;
+            if entry.name == NO_GROUP {
+                served(tx, queue, *start, Some(start + picks.plain_cost))?;
+            } else {
+                charge(tx, entry.line, *start, entry.cost)?;
+                served(tx, queue, *start, None)?;
+            }
         }
-        groups::start(tx, queue, &entry.name, id, entry.rule)?;
-        charge(tx, entry.line, *start, entry.cost)?;
-        served(tx, queue, *start, None)?;
+        taken += 1;
+    }
+    if tx.limited() {
+        settle(tx, queue, &mut picks, taken)?;
     }
     for entry in &picks.entries {
         groups::review(tx, queue, &entry.name)?;
     }
     Ok(true)
+}
+
+/// What was picked and not taken gives back what it took of limits; chains go on, or are shut.
+fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -> Result<(), Failed> {
+    for (_, id, _) in &picks.grouped[taken..] {
+        if let Some(limited) = limits::of(tx, queue, id)? {
+            picks.ledger.take(tx, queue, &limited, true)?;
+            for key in &limited.keys {
+                limits::loosen(tx, queue, key)?;
+            }
+        }
+    }
+    let touched: BTreeMap<i64, i64> = picks.entries.iter().flat_map(|entry| entry.chains.touched()).collect();
+    for (chain, start) in touched {
+        picks.ledger.settle(tx, queue, chain, start)?;
+    }
+    picks.ledger.write(tx, queue)?;
+    Ok(picks.ledger.tidy(tx, queue)?)
+}
+
+/// The same in a file in which jobs have limits: until the claim has what it wants, or nothing is left that could start. Gives whether groups were served.
+pub(crate) fn take_limited(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<(), Failed> {
+    for _ in 0..5 {
+        let before = admission.room();
+        let mut ledger = Ledger::default();
+        let opened = ledger.open_some(tx, queue, before)?;
+        ledger.write(tx, queue)?;
+        for name in &opened {
+            groups::review(tx, queue, name)?;
+        }
+        if !take(tx, queue, admission)? {
+            admission.take(tx, queue, READY, MAX_ITEMS)?;
+        }
+        if !admission.has_room() || opened.is_empty() && admission.room() == before {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Takes a suspect that stands in the line of a group.
@@ -86,6 +148,11 @@ pub(crate) fn take_suspect(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut A
     let (Some(waiting), Some(row)) = (waiting, groups::row(tx, queue, &name)?) else { return Ok(()) };
     if admission.take_one(tx, queue, waiting)? {
         let rule = groups::rule(tx, queue, &name)?;
+        if let Some(limited) = limits::of(tx, queue, &id)? {
+            let mut ledger = Ledger::default();
+            ledger.take(tx, queue, &limited, false)?;
+            ledger.write(tx, queue)?;
+        }
         groups::start(tx, queue, &name, &id, rule)?;
         // It is no turn of its group, which pays for it: virtual time stands still.
         charge(tx, row.line, start, cost(rule.weight.map_or(1, u64::from)))?;
@@ -105,7 +172,12 @@ pub(crate) fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<(Val
         let (id, Bytes(name), Number(start)) = (row.get::<_, Value>(0)?, row.get(1)?, row.get(2)?);
         let front = row.get::<_, Option<Bytes>>(3)?.map(|Bytes(front)| front);
         let is_other = front.is_some_and(|front| id != Value::Blob(front));
-        if !is_other || !groups::is_ordered(groups::rule(tx, queue, &name)?) {
+        let may = !is_other || !groups::is_ordered(groups::rule(tx, queue, &name)?);
+        let is_open = match limits::of(tx, queue, &id)? {
+            Some(limited) => Ledger::default().blocker(tx, queue, &limited)?.is_none(),
+            None => true,
+        };
+        if may && is_open {
             return Ok(Some((id, name, start)));
         }
     }
@@ -118,18 +190,21 @@ pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
     if !tx.grouped() {
         return Ok(false);
     }
+    if tx.limited() && limits::waits(tx, queue)? {
+        return Ok(true);
+    }
     let mut turns = tx.sql(TURNS)?;
     let mut rows = turns.query(params![queue.key, PASSED])?;
     while let Some(row) = rows.next()? {
         let mut entry = entry(tx, queue, row.get::<_, Bytes>(0)?.0, 1)?;
-        if next(tx, queue, &mut entry)?.is_some() {
+        if free(tx, queue, &mut entry)?.is_some() {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn choose(tx: &Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> {
+fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> {
     const TURNS: &str = "SELECT name, start FROM queue_groups WHERE queue = ?1 AND turn = 1 ORDER BY start, name LIMIT ?2";
     let passed = if next_suspect(tx, queue)?.is_some() { PASSED } else { 0 };
     let turns: Vec<(Vec<u8>, i64)> = tx
@@ -141,11 +216,20 @@ fn choose(tx: &Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> 
     // The least start is first; of equal ones the name decides, and plain jobs have none.
     let mut order: BinaryHeap<Reverse<(i64, Vec<u8>, usize)>> = BinaryHeap::new();
     let asked = jobs.div_ceil(turns.len().max(1));
+    let mut limited = None;
     for (name, start) in turns {
+        if name == NO_GROUP {
+            continue;
+        }
         order.push(Reverse((start, name.clone(), picks.entries.len())));
         picks.entries.push(entry(tx, queue, name, asked)?);
     }
-    if plain_left > 0 {
+    if tx.limited() && limits::has_open(tx, queue, NO_GROUP)? {
+        limited = Some(picks.entries.len());
+        picks.entries.push(entry(tx, queue, NO_GROUP.to_vec(), asked)?);
+    }
+    let mut lists = chains::Lists::of(tx, queue, limited.is_some())?;
+    if plain_left > 0 || limited.is_some() {
         let weight = match groups::stored_rule(tx, queue, &RuleOf::Plain.stored())?.weight {
             Some(weight) => u64::from(weight),
             None => share(tx, queue, plain_left)?,
@@ -157,6 +241,15 @@ fn choose(tx: &Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> 
     while picks.plain.len() + picks.grouped.len() < jobs {
         let Some(Reverse((start, name, at))) = order.pop() else { break };
         let Some(entry) = picks.entries.get_mut(at) else {
+            if let Some(at) = limited {
+                match lists.next(tx, queue, &mut picks.entries[at].chains, &mut picks.ledger, (NO_GROUP, start))? {
+                    Some(chains::Plain::Limited(id)) => picks.grouped.push((at, id, start)),
+                    Some(chains::Plain::Free) => picks.plain.push(start),
+                    None => continue,
+                }
+                order.push(Reverse((start + picks.plain_cost, name, usize::MAX)));
+                continue;
+            }
             picks.plain.push(start);
             plain_left -= 1;
             if plain_left > 0 {
@@ -164,13 +257,17 @@ fn choose(tx: &Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> 
             }
             continue;
         };
-        if let Some(id) = next(tx, queue, entry)? {
-            let goes_on = entry.room > 0 && !entry.heads.is_empty();
+        if let Some(id) = next(tx, queue, entry, &mut picks.ledger, start)? {
+            let goes_on = entry.room > 0 && (tx.limited() || !entry.heads.is_empty());
             picks.grouped.push((at, id, start));
             if goes_on {
                 order.push(Reverse((start + picks.entries[at].cost, name, at)));
             }
         }
+    }
+    if tx.limited() {
+        // Of those of which nothing was picked chains may have been shut.
+        return Ok(picks);
     }
     let mut touched = vec![false; picks.entries.len()];
     picks.grouped.iter().for_each(|(at, ..)| touched[*at] = true);
@@ -190,40 +287,69 @@ fn choose(tx: &Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> 
 fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<Entry, Failed> {
     let rule = groups::rule(tx, queue, &name)?;
     let row = groups::row(tx, queue, &name)?;
-    let holder = row.as_ref().and_then(|row| row.front.clone()).filter(|_| groups::is_ordered(rule));
+    let mut holder = row.as_ref().and_then(|row| row.front.clone()).filter(|_| groups::is_ordered(rule));
+    if holder.is_none() && tx.limited() && groups::is_in_order(rule) {
+        holder = groups::first_in_line(tx, queue, &name, row.as_ref().map_or(0, |row| row.line), 1)?.pop();
+    }
     let line = row.map_or(0, |row| row.line);
     let room = groups::room(tx, queue, &name, rule)?;
-    let heads: VecDeque<Value> = match &holder {
+    let heads: VecDeque<(Value, i64)> = match &holder {
         // As a suspect it is none of these.
         Some(holder) => tx
             .sql("SELECT id FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3")?
-            .query_map(params![queue.key, holder, LINED], |row| row.get(0))?
+            .query_map(params![queue.key, holder, LINED], |row| Ok((row.get(0)?, 0)))?
             .collect::<rusqlite::Result<_>>()?,
         None => VecDeque::new(),
     };
     let cost = cost(rule.weight.map_or(1, u64::from));
-    Ok(Entry { name, line, rule, cost, room, heads, behind: i64::MIN, whole: holder.is_some(), asked })
+    let whole = holder.is_some();
+    Ok(Entry { name, line, rule, cost, room, holder, chains: Chains::new(asked), heads, behind: i64::MIN, whole, asked })
 }
 
-/// The next job of a group that has its turn. One more than is needed is read: who has none has nothing that is ready.
-fn next(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<Option<Value>, Failed> {
-    if !entry.whole && entry.heads.len() <= 1 {
-        let mut heads = tx.sql(sql!("groups_heads.sql"))?;
-        let mut rows = heads.query(params![queue.key, LINED, entry.line, entry.behind, entry.asked + 1])?;
-        let before = entry.heads.len();
-        while let Some(row) = rows.next()? {
-            entry.heads.push_back(row.get(0)?);
-            entry.behind = row.get::<_, Number>(1)?.0;
-        }
-        entry.whole = entry.heads.len() - before <= entry.asked;
-        entry.asked = (4 * entry.asked).min(MAX_ITEMS);
+/// The next job of a group that has its turn: of its chains that are open, and of its jobs without limits, in turn.
+fn next(tx: &mut Tx<'_>, queue: &Queue<'_>, entry: &mut Entry, ledger: &mut Ledger, start: i64) -> Result<Option<Value>, Failed> {
+    if !tx.limited() {
+        return free(tx, queue, entry);
     }
+    if entry.room == 0 {
+        return Ok(None);
+    }
+    // As those of others: in the order of bytes a place begins with one more than the priority.
+    refill(tx, queue, entry)?;
+    let priority = entry.heads.front().map(|(_, pos)| (pos >> 56) - 1);
+    let holder = entry.holder.clone();
+    let limited = entry.chains.next(tx, queue, ledger, (&entry.name, start), holder.as_deref(), priority)?;
+    entry.room -= u64::from(limited.is_some());
+    match limited {
+        Some(id) => Ok(Some(id)),
+        None => free(tx, queue, entry),
+    }
+}
+
+/// The next job without limits of a group. One more than is needed is read: who has none has nothing that is ready.
+fn free(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<Option<Value>, Failed> {
+    refill(tx, queue, entry)?;
     if entry.room == 0 {
         return Ok(None);
     }
     let next = entry.heads.pop_front();
     entry.room -= u64::from(next.is_some());
-    Ok(next)
+    Ok(next.map(|(id, _)| id))
+}
+
+fn refill(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<(), Failed> {
+    if !entry.whole && entry.heads.len() <= 1 {
+        let mut heads = tx.sql(sql!("groups_heads.sql"))?;
+        let mut rows = heads.query(params![queue.key, LINED, entry.line, entry.behind, entry.asked + 1])?;
+        let before = entry.heads.len();
+        while let Some(row) = rows.next()? {
+            entry.behind = row.get::<_, Number>(1)?.0;
+            entry.heads.push_back((row.get(0)?, entry.behind));
+        }
+        entry.whole = entry.heads.len() - before <= entry.asked;
+        entry.asked = (4 * entry.asked).min(MAX_ITEMS);
+    }
+    Ok(())
 }
 
 /// The weight of plain jobs: their share of what waits.

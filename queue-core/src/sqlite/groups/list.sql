@@ -2,7 +2,8 @@
 -- ?1 queue, ?2 name, ?3 limit
 SELECT name FROM (
     SELECT name FROM queue_groups AS groups WHERE queue = ?1 AND name > ?2 AND EXISTS (
-        SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state IN (11, 12) AND rank = groups.line)
+        SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state IN (11, 12) AND rank = groups.line
+        UNION ALL SELECT 1 FROM queue_chains WHERE queue_chains.queue = ?1 AND queue_chains.name = groups.name)
     UNION SELECT name FROM queue_holders WHERE queue = ?1 AND name > ?2
     UNION SELECT name FROM queue_rules WHERE queue = ?1 AND name > ?2 AND length(name) > 1
 ) ORDER BY name LIMIT ?3

@@ -12,15 +12,15 @@ use crate::{
             lenient::{Bytes, Number, Words},
             tx::{Failed, Queue, Tx},
         },
-        doors::row::{LINED, LINED_SUSPECT, READY, SUSPECT},
+        doors::row::{CHAINED, LINED, LINED_SUSPECT, READY, SUSPECT},
     },
 };
 
 /// How many jobs are ready. They are counted one by one, so that this is asked of a reader, beside which others write.
 pub(crate) fn depth(tx: &mut Tx<'_>, name: &str) -> Result<u64, Failed> {
-    const DEPTH: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5)";
+    const DEPTH: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6)";
     let Some(queue) = tx.queue(name)? else { return Ok(0) };
-    Ok(tx.sql(DEPTH)?.query_row(params![queue.key, READY, SUSPECT, LINED, LINED_SUSPECT], |row| row.get(0))?)
+    Ok(tx.sql(DEPTH)?.query_row(params![queue.key, READY, SUSPECT, LINED, LINED_SUSPECT, CHAINED], |row| row.get(0))?)
 }
 
 pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(), Failed> {

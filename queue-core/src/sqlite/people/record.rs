@@ -10,7 +10,7 @@ use crate::{
             lenient::{Bytes, Count, Number, Words},
             tx::{Failed, Queue, Tx},
         },
-        doors::{groups, keys, row},
+        doors::{groups, keys, limits, row},
     },
 };
 
@@ -31,6 +31,7 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
         _ => ended,
     };
     record.group = groups::name_of(tx, queue, record.id.as_bytes())?;
+    record.limits = limits::of(tx, queue, record.id.as_bytes())?.map(|limited| limited.keys).unwrap_or_default();
     record.unique = keys::key_of(tx, queue, record.id.as_bytes())?;
     match state {
         JobState::Dead => record.reason = note.as_deref().and_then(BuryReason::from_name),

@@ -11,7 +11,10 @@ use crate::{
             lenient::Number,
             tx::{Failed, Queue, Tx},
         },
-        doors::{groups, keys, row::READY},
+        doors::{
+            groups, keys, limits,
+            row::{LINED, LINED_SUSPECT, READY, SUSPECT},
+        },
     },
 };
 
@@ -44,18 +47,56 @@ fn lease_left(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<i64>,
     Ok(deadline.map(|deadline| deadline.saturating_sub(tx.now)))
 }
 
-/// The state of a ready job says in which line it stands: of plain jobs, of suspects, or of a group.
+/// Where a ready job stands: its state says whether among plain jobs, suspects, in the line of a group, or in a chain.
 fn line(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, turns: u64, most: u64) -> Result<Line, Failed> {
     const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const PLAIN: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let (state, rank, pos): (i64, i64, i64) = tx.sql(PLACE)?.query_row(params![queue.key, id.as_bytes()], read)?;
-    let Some((group, in_turn)) = groups::allowed(tx, queue, id.as_bytes())? else {
-        return Ok(Line { ahead: before(tx, queue, state, (i64::MIN, rank), pos, most)?, groups: turns, group: None });
-    };
-    let plain: bool = tx.sql(PLAIN)?.query_row(params![queue.key, READY], |row| row.get(0))?;
-    let groups = turns.saturating_sub(u64::from(in_turn)) + u64::from(plain);
-    Ok(Line { ahead: before(tx, queue, state, (rank, rank), pos, most)?, groups, group: Some(group) })
+    let place: (i64, i64, i64) = tx.sql(PLACE)?.query_row(params![queue.key, id.as_bytes()], read)?;
+    let mut line = Line { groups: turns, limits: limits::held_back_by(tx, queue, id.as_bytes())?, ..Line::default() };
+    line.ahead = ahead(tx, queue, id, place, most)?;
+    if let Some((group, in_turn)) = groups::allowed(tx, queue, id.as_bytes())? {
+        let plain: bool = tx.sql(PLAIN)?.query_row(params![queue.key, READY], |row| row.get(0))?;
+        let plain = plain || limits::ahead(tx, queue, limits::NO_GROUP, i64::MAX)? > 0;
+        line.groups = turns.saturating_sub(u64::from(in_turn)) + u64::from(plain);
+        line.group = Some(group);
+    }
+    Ok(line)
+}
+
+/// How many jobs of its line start before a job, at most. Chains of a priority are served in rotation: of the own one alone it is known which jobs come later.
+fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, (state, rank, pos): (i64, i64, i64), most: u64) -> Result<u64, Failed> {
+    let name = groups::of(tx, queue, id.as_bytes())?;
+    let grouped = name.as_deref().filter(|name| *name != limits::NO_GROUP);
+    let group = grouped.unwrap_or(limits::NO_GROUP);
+    let line = if name.is_some() || tx.limited() { groups::line_of(tx, queue, group)? } else { None };
+    let lined = |state: i64, from: i64, to: i64| line.map_or(Ok(0), |line| count(tx, queue, state, (line, line), (from, to)));
+    Ok(match state {
+        READY => before(tx, queue, state, (i64::MIN, rank), pos, most)? + limits::ahead(tx, queue, group, rank)?,
+        SUSPECT => before(tx, queue, state, (i64::MIN, rank), pos, most)? + lined(LINED_SUSPECT, i64::MIN, i64::MAX)?,
+        LINED => before(tx, queue, state, (rank, rank), pos, most)? + limits::ahead(tx, queue, group, (pos >> 56) - 1)?,
+        LINED_SUSPECT if grouped.is_none() => {
+            before(tx, queue, state, (rank, rank), pos, most)? + count(tx, queue, SUSPECT, (i64::MIN, i64::MAX), (i64::MIN, i64::MAX))?
+        }
+        LINED_SUSPECT => before(tx, queue, state, (rank, rank), pos, most)?,
+        _ => {
+            let priority = limits::priority(tx, rank)?;
+            let others = if grouped.is_none() {
+                count(tx, queue, READY, (i64::MIN, priority), (i64::MIN, i64::MAX))?
+            } else {
+                lined(LINED, i64::MIN, (priority + 2) << 56)?
+            };
+            let later = count(tx, queue, state, (rank, rank), (pos, i64::MAX))?;
+            (limits::ahead(tx, queue, group, priority)? + others).saturating_sub(later)
+        }
+    })
+}
+
+/// How many jobs of a state there are in these ranks and places.
+fn count(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, (from, to): (i64, i64), (first, last): (i64, i64)) -> rusqlite::Result<u64> {
+    const COUNT: &str =
+        "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank BETWEEN ?3 AND ?4 AND pos BETWEEN ?5 AND ?6";
+    tx.sql(COUNT)?.query_row(params![queue.key, state, from, to, first, last], |row| row.get(0))
 }
 
 /// How many jobs of a state stand before a place, in these ranks. Of many not all are counted: there are as many as there are at most.

@@ -25,7 +25,9 @@ pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, tag: Tag, turn: &Turn) -
                 turns::take_suspect(tx, queue, &mut admission)?;
             }
         }
-        if !admission.has_room() || !turns::take(tx, queue, &mut admission)? {
+        if admission.has_room() && tx.limited() {
+            turns::take_limited(tx, queue, &mut admission)?;
+        } else if !admission.has_room() || !turns::take(tx, queue, &mut admission)? {
             admission.take(tx, queue, READY, MAX_ITEMS)?;
         }
     }

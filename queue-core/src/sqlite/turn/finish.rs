@@ -7,6 +7,7 @@ use crate::{
         doors::{
             back,
             end::{self, Kept},
+            limits,
             row::Tag,
             settle,
         },
@@ -20,8 +21,11 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
     if let (Ending::Ack { keep: None, .. }, false) = (&finish.ending, finish.id.is_given()) {
         return end::acked(tx, queue, tag, id);
     }
-    let ran = !matches!(finish.ending, Ending::Release | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
+    let ran = !matches!(finish.ending, Ending::Release | Ending::Stopped | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
     let Some(job) = settle::holder(tx, queue, tag, id, ran)? else { return Ok(false) };
+    if !ran && finish.ending != Ending::Stopped {
+        limits::refund(tx, queue, id)?;
+    }
     let stays = matches!(finish.ending, Ending::Ack { .. } | Ending::Bury { .. } | Ending::Cancel { .. } | Ending::Expire);
     if !stays && schedule::is_stopped(tx, queue, id)? {
         end::cancelled(tx, queue, job, Some(schedule::STOPPED))?;
@@ -37,6 +41,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
             back::retry(tx, queue, job, *delay)?;
         }
         Ending::Snooze { delay } => back::snooze(tx, queue, job, *delay)?,
+        Ending::RateLimited { after, limit } => back::limited(tx, queue, job, *after, limit.as_deref())?,
         Ending::Repeat { delay } => back::repeat(tx, queue, job, *delay)?,
         Ending::Bury { reason, error } => {
             if let Some(error) = error {
@@ -46,7 +51,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
         }
         Ending::Cancel { reason } => end::cancelled(tx, queue, job, Some(reason))?,
         Ending::Expire => end::expired(tx, queue, job)?,
-        Ending::Release | Ending::Void => back::release(tx, queue, job, true)?,
+        Ending::Release | Ending::Stopped | Ending::Void => back::release(tx, queue, job, true)?,
         Ending::Park { task } => back::park(tx, queue, job, task)?,
         Ending::Unreadable { task, release, error, within } => {
             settle::unread(tx, queue, &job, error)?;

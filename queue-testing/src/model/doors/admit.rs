@@ -3,12 +3,14 @@
 //! The door looks at the job before it takes it, so that nothing is taken and put back. What a claim may not exceed (jobs, bytes, one
 //! suspect at a time; limits and rates, when there are any) is asked for here, and nowhere else.
 
+use std::collections::BTreeSet;
+
 use queue_core::{
     JobId,
     broker::{MAX_BYTES, MAX_ITEMS, PartyName, Turn},
 };
 
-use super::{Model, Place};
+use super::{Model, Place, limits::Chain};
 
 /// Who claims, and what there is still room for.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(in crate::model) struct Room {
     bytes: usize,
     suspects: bool,
     taken: Vec<JobId>,
+    /// Chains of which a job was held back by a limit.
+    pub(super) blocked: BTreeSet<Chain>,
 }
 
 /// What the door answers.
@@ -36,7 +40,7 @@ impl Room {
     /// The room of a turn, whose jobs get this claim number.
     pub(in crate::model) fn new(turn: &Turn, claim: u64) -> Room {
         let jobs = turn.claim.min(MAX_ITEMS);
-        Room { lane: turn.lane.clone(), claim, jobs, bytes: 0, suspects: turn.suspect, taken: Vec::new() }
+        Room { lane: turn.lane.clone(), claim, jobs, bytes: 0, suspects: turn.suspect, taken: Vec::new(), blocked: BTreeSet::new() }
     }
 
     /// How many jobs there is room for.
@@ -49,6 +53,11 @@ impl Room {
         self.suspects
     }
 
+    /// Whether a job was taken.
+    pub(in crate::model) fn has_taken(&self, id: &JobId) -> bool {
+        self.taken.contains(id)
+    }
+
     /// What was taken, in order.
     pub(in crate::model) fn taken(self) -> Vec<JobId> {
         self.taken
@@ -59,18 +68,22 @@ impl Model {
     /// Makes a job that waits active, if it may start. Otherwise it changes nothing.
     pub(in crate::model) fn admit(&mut self, id: &JobId, room: &mut Room) -> Admitted {
         let job = &self.jobs[id];
-        let bytes = job.envelope.len();
+        let (bytes, is_suspect) = (job.envelope.len(), job.crashes > 0);
         if room.jobs == 0 || (!room.taken.is_empty() && room.bytes + bytes > MAX_BYTES) {
             return Admitted::Full;
         }
-        let is_suspect = job.crashes > 0;
         if is_suspect && !room.suspects {
             return Admitted::Passed;
         }
+        if !self.passes_limits(id, room) {
+            return Admitted::Passed;
+        }
+        let job = &self.jobs[id];
         if job.place == Place::Ready && job.group.is_none() {
             self.ready.pop(id);
         }
         self.jobs.set_place(id, Place::Active { lane: room.lane.clone(), claim: room.claim });
+        self.charge_limits(id, false);
         self.started_in_group(id);
         room.suspects &= !is_suspect;
         room.bytes += bytes;

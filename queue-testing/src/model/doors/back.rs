@@ -26,12 +26,14 @@ pub(in crate::model) enum Back {
 impl Model {
     /// A job that is new waits until this time, in milliseconds since 1970, or is ready if that is over.
     pub(in crate::model) fn arrive(&mut self, new: &NewJob, at: i64) {
+        self.limits.used |= new.limits.is_some();
         self.jobs.add(new.id.clone(), Job::new(new, Place::Scheduled(at), self.now));
         self.wait_until(Out(new.id.clone()), at);
     }
 
     /// A job that is new is held until its key is free.
     pub(in crate::model) fn arrive_held(&mut self, new: &NewJob, at: i64) {
+        self.limits.used |= new.limits.is_some();
         self.jobs.add(new.id.clone(), Job::new(new, Place::Held(at), self.now));
     }
 
@@ -72,6 +74,10 @@ impl Model {
 
     fn line_up(&mut self, id: &JobId, head: bool) {
         self.jobs.set_place(id, Place::Ready);
+        if self.jobs[id].limits.is_some() {
+            // Which of those starts that may is up to the broker, and where they are listed.
+            self.ready.loose.insert(id.clone());
+        }
         let job = &self.jobs[id];
         if let Some(group) = job.group.clone() {
             self.push_grouped(id, &group, head);

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use queue_core::{
     JobId,
-    broker::{GROUP_RULES, GroupName, GroupOrder, GroupRule, GroupSet, NewJob, RuleOf, SetGroup, TURN_COST, share_of_plain},
+    broker::{GROUP_RULES, GroupName, GroupOrder, GroupRule, GroupSet, NewJob, PartyName, RuleOf, SetGroup, TURN_COST, share_of_plain},
 };
 
-use super::{Model, Place};
+use super::{Model, Place, limits::Chain};
 
 /// The groups of a queue.
 #[derive(Clone, Debug, Default)]
@@ -95,6 +95,12 @@ impl Groups {
         self.page().count()
     }
 
+    /// The line of a group, but for its suspects: in which part each job stands.
+    pub(in crate::model) fn line_of(&self, group: &GroupName) -> impl Iterator<Item = (usize, &JobId)> + Clone {
+        let parts = self.lines.get(group).map(|line| line.jobs.iter().enumerate()).into_iter().flatten();
+        parts.flat_map(|(n, jobs)| jobs.iter().map(move |id| (n, id)))
+    }
+
     /// Whether a suspect stands in a line.
     pub fn has_suspects(&self) -> bool {
         self.suspects().next().is_some()
@@ -104,11 +110,9 @@ impl Groups {
         self.lines.values().flat_map(|line| &line.suspects)
     }
 
-    /// How many jobs of its line go before a job.
-    pub(in crate::model) fn ahead(&self, group: &GroupName, id: &JobId) -> u64 {
-        let Some(line) = self.lines.get(group) else { return 0 };
-        let of = line.jobs.iter().flatten().position(|other| other == id);
-        of.or(line.suspects.iter().position(|other| other == id)).unwrap_or_default() as u64
+    /// How many suspects of its group go before one.
+    pub(in crate::model) fn suspects_before(&self, group: &GroupName, id: &JobId) -> u64 {
+        self.lines.get(group).and_then(|line| line.suspects.iter().position(|other| other == id)).unwrap_or_default() as u64
     }
 
     /// How many groups have their turn, but for this one.
@@ -143,6 +147,24 @@ fn cost(weight: u64) -> u64 {
 }
 
 impl Model {
+    /// Brings every line into the order in which its members are here: a broker was free to choose it. Of jobs with limits those of one chain keep the places
+    /// that they have together.
+    pub fn reorder_groups(&mut self, seen: &[JobId]) {
+        let place = |id: &JobId| seen.iter().position(|other| other == id).unwrap_or(usize::MAX);
+        let chains: BTreeMap<JobId, Option<Chain>> = self.groups.page().map(|id| (id.clone(), self.chain(id))).collect();
+        for line in self.groups.lines.values_mut() {
+            for jobs in line.jobs.iter_mut().chain([&mut line.suspects]) {
+                let mut alike: BTreeMap<&Option<Chain>, Vec<JobId>> = BTreeMap::new();
+                jobs.iter().for_each(|id| alike.entry(&chains[id]).or_default().push(id.clone()));
+                alike.values_mut().for_each(|ids| ids.sort_by_key(|id| std::cmp::Reverse(place(id))));
+                for id in jobs.iter_mut() {
+                    let next = alike.get_mut(&chains[id]).and_then(Vec::pop);
+                    *id = next.expect("there are as many as places");
+                }
+            }
+        }
+    }
+
     /// A job that is ready joins the line of its group.
     pub(super) fn push_grouped(&mut self, id: &JobId, group: &GroupName, head: bool) {
         let job = &self.jobs[id];
@@ -186,6 +208,17 @@ impl Model {
             (false, Some(cap)) => u64::from(cap).saturating_sub(self.running(group)),
             (false, None) => u64::MAX,
         }
+    }
+
+    /// Whether a group lets a job of it start.
+    pub(in crate::model) fn group_lets(&self, group: &GroupName, id: &JobId) -> bool {
+        let in_order = matches!(self.groups.effective(group).order, Some(GroupOrder::Ordered | GroupOrder::SkipFailed));
+        let first = || self.groups.line_of(group).next().map(|(_, id)| id);
+        let lets = match self.groups.holder(group) {
+            Some(holder) => holder == id,
+            None => !in_order || self.jobs[id].crashes > 0 || first() == Some(id),
+        };
+        lets && self.room(group) > 0
     }
 
     /// Whether a group is among those that may be served is decided anew.
@@ -245,7 +278,8 @@ impl Model {
     /// The next suspect that stands in the line of a group that may be served.
     pub(in crate::model) fn next_suspect(&self) -> Option<JobId> {
         let of = |(group, line): (&GroupName, &Line)| {
-            let suspect = line.suspects.front().filter(|_| self.groups.turns.contains_key(group))?;
+            let may = |id: &&JobId| self.groups.turns.contains_key(group) && self.held_back(id).is_none();
+            let suspect = line.suspects.iter().find(may)?;
             self.groups.holder(group).is_none_or(|holder| holder == suspect).then(|| suspect.clone())
         };
         self.groups.lines.iter().find_map(of)
@@ -253,6 +287,8 @@ impl Model {
 
     /// What a claim of so many jobs takes: one at a time, of the group with the least start.
     pub(in crate::model) fn choose(&self, jobs: usize) -> Picks {
+        // Where limits hold jobs back it is decided one by one, on a copy.
+        let mut ledger = self.limits.used.then(|| self.clone());
         let groups = &self.groups;
         let mut plain_left = self.ready.priorities().iter().map(VecDeque::len).sum::<usize>();
         let weight = match groups.rule(&RuleOf::Plain).weight {
@@ -269,18 +305,26 @@ impl Model {
             let of = groups.turns.get_key_value(group).expect("it was just read").0;
             let jobs = match groups.holder(group) {
                 Some(holder) => line.jobs.iter().flatten().filter(|id| *id == holder).cloned().collect(),
+                None if ledger.is_some() => line.jobs.iter().flatten().cloned().collect(),
                 None => line.jobs.iter().flatten().take(room).cloned().collect(),
             };
             lines.insert(of, jobs);
         }
         starts.retain(|group, _| !lines[group].is_empty());
-        for _ in 0..jobs {
+        while picks.plain.len() + picks.grouped.len() < jobs {
             let least =
                 starts.iter().min_by_key(|(group, start)| (**start, (*group).clone())).map(|(group, start)| (group.clone(), *start));
             match least {
                 Some((group, start)) if plain_left == 0 || start < plain => {
                     let line = lines.get_mut(&group).expect("it was made above");
-                    let id = line.pop_front().expect("it is not empty");
+                    let id = match &mut ledger {
+                        None => line.pop_front(),
+                        Some(ledger) => ledger.next_by_limits(&group, line),
+                    };
+                    let Some(id) = id else {
+                        starts.remove(&group);
+                        continue;
+                    };
                     let cost = cost(groups.effective(&group).weight.map_or(1, u64::from));
                     if line.is_empty() {
                         starts.remove(&group);
@@ -300,8 +344,31 @@ impl Model {
         picks
     }
 
+    /// The next of a line that may start, which starts in this copy.
+    fn next_by_limits(&mut self, group: &GroupName, line: &mut VecDeque<JobId>) -> Option<JobId> {
+        if self.room(group) == 0 {
+            return None;
+        }
+        let mut blocked: Vec<Chain> = Vec::new();
+        let in_order = matches!(self.groups.effective(group).order, Some(GroupOrder::Ordered | GroupOrder::SkipFailed));
+        let most = if in_order { 1 } else { usize::MAX };
+        let at = line.iter().take(most).position(|id| {
+            let chain = self.chain(id);
+            let may = chain.as_ref().is_none_or(|chain| !blocked.contains(chain)) && self.held_back(id).is_none();
+            blocked.extend(chain.filter(|_| !may));
+            may
+        })?;
+        let id = line.remove(at)?;
+        self.charge_limits(&id, false);
+        self.jobs.set_place(&id, Place::Active { lane: PartyName::new("copy"), claim: 0 });
+        Some(id)
+    }
+
     /// Whether a group waits of which a worker would get a job that runs no suspect.
     pub(in crate::model) fn groups_wait(&self) -> bool {
+        if self.limits.used {
+            return self.groups.page().any(|id| self.may_start(id, false));
+        }
         let is_open = |group: &GroupName| {
             let line = &self.groups.lines[group];
             match self.groups.holder(group) {

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, ops::Deref};
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, FAILURES_KEPT, Failure, GroupName, JobState, NewJob, PartyName, Priority, StoredJob, Unreadable},
+    broker::{
+        BuryReason, FAILURES_KEPT, Failure, GroupName, JobLimits, JobState, LimitKey, NewJob, PartyName, Priority, StoredJob, Unreadable,
+    },
 };
 
 use super::{super::remarks::Told, JobKey};
@@ -81,6 +83,8 @@ pub struct Job {
     pub group: Option<GroupName>,
     /// What its handlers have told.
     pub(in crate::model) told: Told,
+    /// The limits that it is subject to.
+    pub limits: Option<JobLimits>,
 }
 
 /// Where a job is: in one place, always.
@@ -175,7 +179,13 @@ impl Job {
             unique: new.unique.as_ref().map(|unique| JobKey::new(unique, now)),
             group: new.group.clone(),
             told: Told::default(),
+            limits: new.limits.as_deref().cloned(),
         }
+    }
+
+    /// The keys of its limits.
+    pub fn limit_keys(&self) -> &[LimitKey] {
+        self.limits.as_ref().map_or(&[], JobLimits::keys)
     }
 
     /// Where it is.
@@ -193,6 +203,7 @@ impl Job {
         record.result.clone_from(&self.result);
         record.note.clone_from(&self.note);
         record.group.clone_from(&self.group);
+        record.limits = self.limit_keys().to_vec();
         record.unique = self.unique.map(|unique| unique.key);
         match &self.place {
             Place::Active { lane, claim } => record.tag = Some(format!("{lane}:{claim}")),

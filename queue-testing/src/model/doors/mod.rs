@@ -16,7 +16,8 @@
 //! - `settle` takes a job out of `active`, whatever way.
 //! - `end` is passed by every job that ends, and gives back what the job holds.
 //! - `back` puts a job where it waits: a new one, and one that comes back.
-//! - `ready` is the order of those that wait for a free slot, `groups` whose turn it is, `keys` who holds which key.
+//! - `ready` is the order of those that wait for a free slot, `groups` whose turn it is, `keys` who holds which key, `limits` what
+//!   holds a job back.
 //!
 //! A job that leaves its place is handed on as an `Out`, which only these modules can make, and which only `back` and `end` take.
 
@@ -26,6 +27,7 @@ mod end;
 mod groups;
 mod job;
 mod keys;
+mod limits;
 mod ready;
 mod settle;
 
@@ -43,6 +45,7 @@ pub use self::{
     groups::Groups,
     job::{Job, Jobs, Place},
     keys::JobKey,
+    limits::Limits,
     ready::Ready,
 };
 use super::Model;

@@ -1,8 +1,8 @@
 //! `settle`: out of `active`, whatever way: acknowledged, failed, snoozed, repeated, released, parked, cancelled, taken back from a worker
 //! that died.
 //!
-//! **What a job has only while it is active is given back in this function, and nowhere else.** Today that is its tag and the slot
-//! of its group, which fall with the place: whoever gives the job its next place reviews its group.
+//! **What a job has only while it is active is given back in this function, and nowhere else.** Today that is its tag and the slots
+//! of its group and its limits, which fall with the place: whoever gives the job its next place reviews its group.
 
 use queue_core::{JobId, broker::PartyName};
 
@@ -26,6 +26,13 @@ impl Model {
             By::Holder(holder, number) => lane == holder && *claim == number,
             By::Others => true,
         };
-        stands.then(|| Out(id.clone()))
+        if !stands {
+            return None;
+        }
+        // Others may wait for what it holds.
+        if !job.limit_keys().is_empty() {
+            self.announce(self.now);
+        }
+        Some(Out(id.clone()))
     }
 }

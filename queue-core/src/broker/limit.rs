@@ -1,0 +1,280 @@
+//! Limits: what is stored of one, how it is changed, and who holds its slots.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::MAX_ITEMS;
+use crate::{
+    address::{JobId, check_name},
+    codec,
+    error::{Error, Result},
+    limit::{LimitKey, LimitRule},
+};
+
+/// Most limits of one queue.
+pub const LIMIT_RULES: usize = 1000;
+
+/// Jobs that wait for a limit are looked at in steps of so many.
+pub const LIMIT_STEP: usize = 200;
+
+/// For so long at most [`RateLimited`](super::Ending::RateLimited) closes a limit.
+pub const LONGEST_CLOSED: Duration = Duration::from_secs(24 * 3600);
+
+/// A limit as stored: what holds, then NUL, then what was said of it. Brokers read the first part alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitRecord {
+    /// Its name.
+    #[serde(rename = "n")]
+    pub name: String,
+    /// What a person has set; that outlives what code declares.
+    #[serde(rename = "p", skip_serializing_if = "Option::is_none")]
+    set: Option<String>,
+    /// What releases of the workers declare.
+    #[serde(rename = "d", skip_serializing_if = "Vec::is_empty")]
+    declared: Vec<Declared>,
+}
+
+/// What a release declares, and since when.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Declared(String, i64, String);
+
+impl LimitRecord {
+    /// One of which nothing was said.
+    pub fn new(name: &str) -> Self {
+        LimitRecord { name: name.to_owned(), ..LimitRecord::default() }
+    }
+
+    /// What a person has set.
+    pub fn set(&self) -> Option<LimitRule> {
+        self.set.as_deref().map(LimitRule::of_stored)
+    }
+
+    /// A person sets this, or takes back what was set.
+    pub fn set_to(&mut self, rule: Option<LimitRule>) {
+        self.set = rule.filter(|rule| !rule.is_empty()).map(|rule| rule.stored());
+    }
+
+    /// What code declares: of several releases the one that was first seen latest.
+    pub fn declared(&self) -> Option<LimitRule> {
+        self.declared.iter().max_by_key(|declared| declared.1).map(|declared| LimitRule::of_stored(&declared.2))
+    }
+
+    /// What holds.
+    pub fn rule(&self) -> LimitRule {
+        let declared = self.declared().unwrap_or_default();
+        let rule = self.set().map_or(declared, |set| set.over(declared));
+        // A burst that was declared beside a rate is none without it.
+        LimitRule { burst: rule.burst.filter(|_| rule.rate.is_some()), ..rule }
+    }
+
+    /// A release declares this. What releases without a live worker have declared is forgotten.
+    pub fn say(&mut self, release: &str, rule: &LimitRule, live: &BTreeSet<String>, now_ms: i64) {
+        match self.declared.iter_mut().find(|declared| declared.0 == release) {
+            Some(known) => known.2 = rule.stored(),
+            None => self.declared.push(Declared(release.to_owned(), now_ms, rule.stored())),
+        }
+        self.declared.retain(|declared| declared.0 == release || live.contains(&declared.0));
+    }
+
+    /// Releases have gone: what they declared holds no longer, unless nothing else does.
+    pub fn hear(&mut self, live: &BTreeSet<String>) {
+        if self.declared.iter().any(|declared| live.contains(&declared.0)) {
+            self.declared.retain(|declared| live.contains(&declared.0));
+        }
+    }
+
+    /// Nothing is declared any more.
+    pub fn forget_declared(&mut self) {
+        self.declared.clear();
+    }
+
+    /// Whether nothing is said of it.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_none() && self.declared.is_empty()
+    }
+
+    /// The form in storage; empty if nothing is said.
+    pub fn encode(&self) -> Vec<u8> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut bytes = self.rule().stored().into_bytes();
+        bytes.push(0);
+        bytes.extend(codec::encode(self).expect("texts and numbers can be encoded"));
+        bytes
+    }
+
+    /// Reads the form in storage.
+    ///
+    /// # Errors
+    /// [`Error::Decode`].
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let behind = bytes.iter().position(|byte| *byte == 0).map_or(bytes.len(), |at| at + 1);
+        codec::decode(&bytes[behind..]).map_err(|problem| Error::Decode { what: "a limit".into(), problem })
+    }
+
+    /// For brokers: what holds, of the form in storage.
+    pub fn rule_in(bytes: &[u8]) -> LimitRule {
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        std::str::from_utf8(text).map(LimitRule::of_stored).unwrap_or_default()
+    }
+}
+
+/// Changes a limit, if it is stored as it was read. It holds from the next claim on.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SetLimit {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// The name of the limit.
+    pub name: Arc<str>,
+    /// What was read; empty if there was none.
+    pub expected: Vec<u8>,
+    /// What is to be stored; empty: it is removed.
+    pub stored: Vec<u8>,
+}
+
+impl SetLimit {
+    /// A change.
+    pub fn new(queue: impl Into<Arc<str>>, name: impl Into<Arc<str>>, expected: Vec<u8>, stored: Vec<u8>) -> Self {
+        SetLimit { queue: queue.into(), name: name.into(), expected, stored }
+    }
+
+    /// For brokers: whether it is one that can be taken.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for names outside the grammar.
+    pub fn check(&self) -> Result<()> {
+        check_name("queue", &self.queue)?;
+        check_name("limit", &self.name)
+    }
+
+    /// For brokers: the error where there are as many limits as there may be.
+    pub fn too_many(&self) -> Error {
+        let problem = format!("would be one more than the {LIMIT_RULES} limits of a queue; remove others with `limits remove`");
+        Error::invalid("limit", &*self.name, problem)
+    }
+}
+
+/// What became of a [`SetLimit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LimitSet {
+    /// It holds.
+    Set,
+    /// Another one is stored: nothing was changed.
+    Stale,
+}
+
+/// A limit of a queue, as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredLimit {
+    /// What is stored, see [`LimitRecord`].
+    pub stored: Vec<u8>,
+    /// How many slots of it are held: one for each job that runs.
+    pub held: u64,
+    /// How many kinds of jobs wait for it that have nothing else in common but group, priority and keys.
+    pub waiting: u64,
+}
+
+impl StoredLimit {
+    /// A limit.
+    pub fn new(stored: Vec<u8>, held: u64, waiting: u64) -> Self {
+        StoredLimit { stored, held, waiting }
+    }
+}
+
+/// Which keys of limits are listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LimitKeys {
+    /// Those of a limit that are held or waited for, by their bytes.
+    Of {
+        /// The name of the limit.
+        name: Arc<str>,
+        /// Behind this one.
+        after: Option<LimitKey>,
+        /// At most so many, 1 to 500.
+        limit: usize,
+    },
+    /// These, whether they are held or not: what holds a job back that is subject to them.
+    These(Vec<LimitKey>),
+}
+
+impl LimitKeys {
+    /// For brokers: the limit within its bounds.
+    pub fn limit(&self) -> usize {
+        match self {
+            LimitKeys::Of { limit, .. } => (*limit).clamp(1, MAX_ITEMS),
+            LimitKeys::These(keys) => keys.len().min(MAX_ITEMS),
+        }
+    }
+}
+
+/// A key of a limit: who holds it, and when it lets the next job start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredLimitKey {
+    /// The key.
+    pub key: LimitKey,
+    /// What holds for it.
+    pub rule: LimitRule,
+    /// How many slots of it are held.
+    pub held: u64,
+    /// The first jobs that hold one, at most [`HOLDERS_NAMED`](super::HOLDERS_NAMED).
+    pub holders: Vec<JobId>,
+    /// How many kinds of jobs wait for it.
+    pub waiting: u64,
+    /// A job that waits for it.
+    pub next: Option<JobId>,
+    /// Until when its rate lets nothing start, in broker milliseconds since 1970.
+    pub until_ms: Option<i64>,
+}
+
+impl StoredLimitKey {
+    /// A key of which nothing is known.
+    pub fn new(key: LimitKey, rule: LimitRule) -> Self {
+        StoredLimitKey { key, rule, held: 0, holders: Vec::new(), waiting: 0, next: None, until_ms: None }
+    }
+
+    /// Whether a job of cost 1 could start by it now.
+    pub fn is_open(&self) -> bool {
+        self.until_ms.is_none() && self.rule.concurrency.is_none_or(|most| self.held < u64::from(most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(concurrency: u32) -> LimitRule {
+        let mut rule = LimitRule::new();
+        rule.concurrency = Some(concurrency);
+        rule
+    }
+
+    #[test]
+    fn what_a_person_has_set_outlives_what_releases_declare_and_a_rollback_takes_effect() {
+        let live = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+        let mut record = LimitRecord::new("stripe");
+        record.say("v1", &of(1), &live(&["v1"]), 10);
+        record.say("v2", &of(2), &live(&["v1", "v2"]), 20);
+        record.say("v1", &of(1), &live(&["v1", "v2"]), 30);
+        assert_eq!(record.rule(), of(2));
+        record.hear(&live(&["v1"]));
+        assert_eq!(record.rule(), of(1));
+        record.hear(&live(&[]));
+        assert_eq!(record.rule(), of(1), "it holds until another one does");
+        record.set_to(Some(of(9)));
+        assert_eq!((record.rule(), record.declared()), (of(9), Some(of(1))));
+        assert_eq!(LimitRecord::decode(&record.encode()).unwrap(), record);
+        assert_eq!(LimitRecord::rule_in(&record.encode()), of(9));
+        record.set_to(None);
+        assert_eq!(record.rule(), of(1));
+        record.forget_declared();
+        assert!(record.is_empty() && record.encode().is_empty());
+    }
+}

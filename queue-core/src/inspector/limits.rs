@@ -1,0 +1,273 @@
+//! Limits: what holds, who holds their slots, and what code declares of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use super::Inspector;
+use crate::{
+    address::{JobAddress, check_name},
+    broker::{DynBroker, LimitKey, LimitKeys, LimitRecord, LimitRule, LimitSet, SetLimit, StoredLimit, StoredLimitKey},
+    error::{Error, Result},
+};
+
+/// So often a change is tried while others change the same limit.
+const TRIES: u32 = 50;
+
+/// A limit of a queue, as people read it. From [`Inspector::limits`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitInfo {
+    /// Its name.
+    pub name: String,
+    /// What holds: what was set, and for the rest what is declared.
+    pub rule: LimitRule,
+    /// What code declares.
+    pub declared: Option<LimitRule>,
+    /// What a person has set at run time.
+    pub set: Option<LimitRule>,
+    /// How many slots are held, of all keys: one for each job that runs.
+    pub held: u64,
+    /// How many kinds of jobs wait for it that differ in group, priority or keys.
+    pub waiting: u64,
+}
+
+/// A key of a limit, as people read it: jobs of one account, of one tenant. From [`Inspector::limit_keys`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitKeyInfo {
+    /// As the broker has it.
+    pub key: LimitKey,
+    /// By which values, as a job of it says; empty for the whole queue, `None` if no job could be asked.
+    pub text: Option<String>,
+    /// What holds.
+    pub rule: LimitRule,
+    /// How many slots are held.
+    pub held: u64,
+    /// The first jobs that hold one, at most 10.
+    pub holders: Vec<JobAddress>,
+    /// How many kinds of jobs wait for it.
+    pub waiting: u64,
+    /// A job that waits for it.
+    pub next: Option<JobAddress>,
+    /// Until when its rate lets nothing start.
+    pub until: Option<SystemTime>,
+}
+
+fn info(stored: &StoredLimit) -> Result<LimitInfo> {
+    let record = LimitRecord::decode(&stored.stored)?;
+    let (rule, declared, set) = (record.rule(), record.declared(), record.set());
+    Ok(LimitInfo { name: record.name, rule, declared, set, held: stored.held, waiting: stored.waiting })
+}
+
+impl Inspector {
+    /// The limits of a queue, by name. What cannot be read is left out.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar; those of the broker, here and below.
+    pub async fn limits(&self, queue: &str) -> Result<Vec<LimitInfo>> {
+        let mut limits: Vec<LimitInfo> = self.stored_limits(queue, None).await?.iter().filter_map(|stored| info(stored).ok()).collect();
+        limits.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(limits)
+    }
+
+    /// A limit of a queue; `None` if nothing is declared or set of it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar.
+    pub async fn limit(&self, queue: &str, name: &str) -> Result<Option<LimitInfo>> {
+        check_name("limit", name)?;
+        self.stored_limits(queue, Some(name)).await?.first().map(info).transpose()
+    }
+
+    /// Changes what is set of a limit at run time. It holds from the next claim on, over what code declares, and outlives deployments until it is
+    /// [removed](Self::remove_limit). A smaller concurrency stops no job that runs.
+    ///
+    /// ```
+    /// use queue_core::prelude::*;
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let client = Client::connect("sqlite://:memory:").await?;
+    /// let limit = client.inspector().set_limit("orders", "stripe", |rule| rule.concurrency = Some(4)).await?;
+    /// assert_eq!(limit.rule.concurrency, Some(4));
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a limit that cannot be, naming the field, its value and the way out, and for one limit too many.
+    pub async fn set_limit(&self, queue: &str, name: &str, change: impl Fn(&mut LimitRule)) -> Result<LimitInfo> {
+        self.change_limit(queue, name, |record| {
+            let mut set = record.set().unwrap_or_default();
+            change(&mut set);
+            set.over(record.declared().unwrap_or_default()).check()?;
+            record.set_to(Some(set));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Takes back what was set of a limit at run time: what code declares holds again. If nothing was set, the limit itself is removed, until a worker starts
+    /// that declares it. Its jobs stay, and are subject to it no longer. False: there is none.
+    ///
+    /// # Errors
+    /// Those of [`set_limit`](Self::set_limit).
+    pub async fn remove_limit(&self, queue: &str, name: &str) -> Result<bool> {
+        if self.limit(queue, name).await?.is_none() {
+            return Ok(false);
+        }
+        self.change_limit(queue, name, |record| {
+            if record.set().is_some() {
+                record.set_to(None);
+            } else {
+                record.forget_declared();
+            }
+            Ok(())
+        })
+        .await
+        .map(|_| true)
+    }
+
+    /// The keys of a limit that are held or waited for, at most `limit` (1 to 500): the first ones, or those behind another one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a limit out of range.
+    pub async fn limit_keys(&self, queue: &str, name: &str, after: Option<LimitKey>, limit: usize) -> Result<Vec<LimitKeyInfo>> {
+        if !(1..=500).contains(&limit) {
+            return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));
+        }
+        check_name("limit", name)?;
+        let keys = self.stored_keys(queue, LimitKeys::Of { name: name.into(), after, limit }).await?;
+        self.key_infos(queue, keys).await
+    }
+
+    /// What holds a job back that is subject to these limits: who holds their slots, and until when their rates let nothing start.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn limits_of(&self, queue: &str, keys: &[LimitKey]) -> Result<Vec<LimitKeyInfo>> {
+        let keys = self.stored_keys(queue, LimitKeys::These(keys.to_vec())).await?;
+        self.key_infos(queue, keys).await
+    }
+
+    async fn key_infos(&self, queue: &str, keys: Vec<StoredLimitKey>) -> Result<Vec<LimitKeyInfo>> {
+        let mut infos = Vec::with_capacity(keys.len());
+        for key in keys {
+            let address = |id| JobAddress { queue: queue.into(), id };
+            let mut info = LimitKeyInfo {
+                key: key.key,
+                text: None,
+                rule: key.rule,
+                held: key.held,
+                holders: key.holders.into_iter().map(address).collect(),
+                waiting: key.waiting,
+                next: key.next.map(address),
+                until: key.until_ms.and_then(|ms| u64::try_from(ms).ok()).map(|ms| UNIX_EPOCH + Duration::from_millis(ms)),
+            };
+            // A job of it says by which values.
+            if let Some(job) = info.holders.first().or(info.next.as_ref()) {
+                let known = self.show(job).await.ok();
+                info.text = known.and_then(|job| job.limits.into_iter().find(|(name, _)| key.key.is_of(name)).map(|(_, text)| text));
+            }
+            infos.push(info);
+        }
+        Ok(infos)
+    }
+
+    async fn change_limit(&self, queue: &str, name: &str, change: impl Fn(&mut LimitRecord) -> Result<()>) -> Result<LimitInfo> {
+        check_name("limit", name)?;
+        for _ in 0..TRIES {
+            let stored = self.stored_limits(queue, Some(name)).await?.pop().unwrap_or_else(|| StoredLimit::new(Vec::new(), 0, 0));
+            let mut record = if stored.stored.is_empty() { LimitRecord::new(name) } else { LimitRecord::decode(&stored.stored)? };
+            change(&mut record)?;
+            let wanted = record.encode();
+            let (rule, declared, set) = (record.rule(), record.declared(), record.set());
+            let info = LimitInfo { name: name.to_owned(), rule, declared, set, held: stored.held, waiting: stored.waiting };
+            let request = SetLimit::new(queue, name, stored.stored, wanted);
+            // One that was carried out and is sent again finds what it wanted.
+            if request.stored == request.expected
+                || self.run(|broker| async move { broker.set_limit(&request).await }).await? == LimitSet::Set
+            {
+                return Ok(info);
+            }
+        }
+        Err(Error::Internal(format!("others change the limit `{name}` all the time")))
+    }
+
+    async fn stored_limits(&self, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>> {
+        check_name("queue", queue)?;
+        let (queue, name) = (queue.to_owned(), name.map(str::to_owned));
+        self.ask(self.until(), move |broker| {
+            let (queue, name) = (queue.clone(), name.clone());
+            async move { broker.limits(&queue, name.as_deref()).await }
+        })
+        .await
+    }
+
+    async fn stored_keys(&self, queue: &str, which: LimitKeys) -> Result<Vec<StoredLimitKey>> {
+        check_name("queue", queue)?;
+        let queue = queue.to_owned();
+        self.ask(self.until(), move |broker| {
+            let (queue, which) = (queue.clone(), which.clone());
+            async move { broker.limit_keys(&queue, &which).await }
+        })
+        .await
+    }
+}
+
+/// Declares the limits of a release in a queue, before its worker claims anything there, and looks at those that other releases have declared: the one that
+/// was first seen latest among those with a live worker is right, so that a rollback takes effect. Gives the names of those that hold anew.
+///
+/// # Errors
+/// Those of the broker.
+pub async fn declare_limits(
+    broker: &DynBroker,
+    queue: &Arc<str>,
+    release: &str,
+    own: &BTreeMap<&'static str, LimitRule>,
+) -> Result<Vec<String>> {
+    let known = broker.limits(queue, None).await?;
+    if known.is_empty() && own.is_empty() {
+        return Ok(Vec::new());
+    }
+    let workers = broker.workers(queue).await?;
+    let mut live: BTreeSet<String> =
+        workers.into_iter().filter(|worker| !worker.lease_left.is_zero()).map(|worker| worker.release).collect();
+    live.insert(release.to_owned());
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
+    let mut names: BTreeSet<String> = own.keys().map(|name| (*name).to_owned()).collect();
+    names.extend(known.iter().filter_map(|stored| LimitRecord::decode(&stored.stored).ok()).map(|record| record.name));
+    let mut changed = Vec::new();
+    for name in names {
+        let (mut tries, mut stored) =
+            (0, known.iter().find(|stored| is_named(stored, &name)).map(|stored| stored.stored.clone()).unwrap_or_default());
+        loop {
+            let before = if stored.is_empty() { LimitRecord::new(&name) } else { LimitRecord::decode(&stored)? };
+            let mut record = before.clone();
+            match own.get(name.as_str()) {
+                Some(rule) => record.say(release, rule, &live, now_ms),
+                None => record.hear(&live),
+            }
+            if record == before {
+                break;
+            }
+            let request = SetLimit::new(queue.clone(), name.as_str(), stored, record.encode());
+            if broker.set_limit(&request).await? == LimitSet::Set {
+                changed.extend((record.rule() != before.rule()).then(|| name.clone()));
+                break;
+            }
+            tries += 1;
+            if tries >= TRIES {
+                return Err(Error::Internal(format!("others change the limit `{name}` all the time")));
+            }
+            stored = broker.limits(queue, Some(&name)).await?.pop().map(|limit| limit.stored).unwrap_or_default();
+        }
+    }
+    Ok(changed)
+}
+
+fn is_named(stored: &StoredLimit, name: &str) -> bool {
+    LimitRecord::decode(&stored.stored).is_ok_and(|record| record.name == name)
+}

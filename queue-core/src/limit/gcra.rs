@@ -1,0 +1,73 @@
+//! Generic cell rate algorithm (ITU-T I.371, the virtual scheduling algorithm), in whole microseconds. What a broker keeps of a key is by how much its
+//! *theoretical arrival time* is ahead of now.
+
+use super::LimitRule;
+
+/// So many periods, at most, can what a job has [cost](crate::JobContext::set_cost) put the next start off.
+pub const DEBT_PERIODS: i64 = 10;
+
+/// The whole number of microseconds that so many starts take.
+#[allow(clippy::cast_possible_truncation, reason = "a burst of a million at a year each is below 2^63")]
+pub fn charge(rule: &LimitRule, cost: u32) -> i64 {
+    rule.rate.map_or(0, |rate| (f64::from(cost.min(rule.burst())) * rate.step()).ceil() as i64)
+}
+
+/// How far the arrival time may be ahead.
+fn allowance(rule: &LimitRule) -> i64 {
+    charge(rule, rule.burst())
+}
+
+/// By how much the arrival time is ahead, at most: what is more was stored by a clock that was wrong.
+pub fn most(rule: &LimitRule) -> i64 {
+    let period = rule.rate.map_or(0, |rate| i64::try_from(rate.period_us()).unwrap_or(i64::MAX));
+    allowance(rule).saturating_add(DEBT_PERIODS.saturating_mul(period))
+}
+
+/// How long a job of this cost has to wait; 0: it may start now.
+pub fn wait(rule: &LimitRule, ahead: i64, cost: u32) -> i64 {
+    if rule.rate.is_none() {
+        return 0;
+    }
+    (ahead.saturating_add(charge(rule, cost)).saturating_sub(allowance(rule))).max(0)
+}
+
+/// By how much a stored time is ahead by this rule, if it was stored under another rate: so many starts ahead as before.
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "it is bounded by the next step")]
+pub fn rebased(rule: &LimitRule, ahead: i64, stored_step: f64) -> i64 {
+    let Some(rate) = rule.rate else { return 0 };
+    let ahead =
+        if stored_step > 0.0 && stored_step != rate.step() { (ahead as f64 / stored_step * rate.step()).floor() as i64 } else { ahead };
+    ahead.clamp(0, most(rule))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Rate;
+
+    fn rate(text: &str) -> Rate {
+        text.parse().unwrap()
+    }
+
+    /// Inngest: "3000 requests every minute with burst", "1 request every 24h", "quantity=0 ..".
+    #[test]
+    fn starts_are_spread_and_a_burst_is_what_was_set() {
+        let rule = LimitRule { rate: Some(rate("3000/1m")), burst: Some(5), ..LimitRule::new() };
+        let (mut ahead, mut started) = (0, 0);
+        while wait(&rule, ahead, 1) == 0 {
+            ahead += charge(&rule, 1);
+            started += 1;
+        }
+        assert_eq!((started, wait(&rule, ahead, 1)), (5, 20_000));
+        assert_eq!(wait(&rule, ahead - 20_000, 1), 0);
+        let day = LimitRule { rate: Some(rate("1/24h")), ..LimitRule::new() };
+        assert_eq!(wait(&day, 0, 1), 0);
+        assert_eq!(wait(&day, charge(&day, 1), 1), 86_400_000_000);
+        // What costs more than the burst takes all of it, and starts.
+        assert_eq!((wait(&rule, 0, 50), charge(&rule, 50)), (0, 100_000));
+        // A new rate leaves so many starts ahead as there were.
+        assert_eq!(rebased(&day, 20_000, 20_000.0), 86_400_000_000);
+        assert_eq!(rebased(&rule, i64::MAX / 4, 20_000.0), 100_000 + 600_000_000);
+        assert_eq!(rebased(&LimitRule::new(), 5, 1.0), 0);
+    }
+}

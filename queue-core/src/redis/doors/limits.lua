@@ -1,0 +1,448 @@
+-- Limits: which chains may start. A chain is a group, a digit (as in `line`) and the keys of limits, each of 16 bytes behind their length in one byte. A chain
+-- with keys is *open*, or *shut* under a key that has let none of its jobs start:
+--
+--   `chains`  chain -> 'o' and a ticket (7 bytes), or 's', the key, a start and a ticket (7 bytes each)
+--   `open`    group, digit, ticket, keys: within a group and a digit the least ticket is next, so that chains are served in rotation
+--   `shut`    key, start, ticket, group, digit, keys: who waits for a key, those of the group with the least start first
+--   `roomy`   keys that chains are shut under and that may let them start: they are looked at by the next claims
+--   `wake`    keys that let the next job start at a time, and chains are shut under them
+--   `tat`     key -> theoretical arrival time in microseconds, rate (starts, period), until when it is closed in milliseconds
+--   `holders` 255, key, zero, id of each job that runs
+--
+-- A chain is open until it is looked at: a claim shuts what it finds and cannot start. A key that has room again is in `roomy` before the script ends that
+-- gives it room. So nothing waits that may start, and no claim looks at what is shut.
+--- include script/tools, script/rare
+
+local made_limits = nil
+
+-- Its functions are made when a queue has limits.
+local function limits()
+  if made_limits then
+    return made_limits
+  end
+  local L, rules_of, keys = { looked = 0, picked = {} }, {}, {}
+  made_limits = L
+
+  local function packed(number)
+    return struct.pack('>I7', math.floor(math.min(math.max(number, 0), FOREVER)))
+  end
+
+  local function ticket()
+    return packed(call('HINCRBY', K.meta, 'ticket', '1'))
+  end
+
+  -- The keys of a chain.
+  local function keys_of(chain)
+    local list = {}
+    for at = 2, #chain - 15, 16 do
+      list[#list + 1] = string.sub(chain, at, at + 15)
+    end
+    return list
+  end
+  L.keys_of = keys_of
+
+  -- What is declared or set of the limit of a key.
+  local function rule_of_key(key)
+    local name = string.sub(key, 1, 6)
+    if not rules_of[name] then
+      local cap, starts, period, burst = string.match(call('HGET', K.limits, name) or '', '^(%d*):(%d*):(%d*):(%d*)%z')
+      local rule = { cap = tonumber(cap or ''), starts = starts or '', period = period or '' }
+      if tonumber(rule.starts) and tonumber(rule.period) and tonumber(rule.starts) > 0 then
+        rule.burst = math.max(tonumber(burst) or 1, 1)
+        rule.step = rule.period / rule.starts
+        rule.allowed = math.ceil(rule.burst * rule.step)
+        rule.most = rule.allowed + C.debt_periods * rule.period
+      end
+      rules_of[name] = rule
+    end
+    return rules_of[name]
+  end
+
+  -- What a key lets start, as far as this script knows: free slots, how far its arrival time is ahead, until when it is closed.
+  local function state_of(key)
+    local state = keys[key]
+    if not state then
+      local rule = rule_of_key(key)
+      state = { rule = rule, left = math.huge, ahead = 0, closed = 0 }
+      keys[key] = state
+      if rule.cap then
+        state.left = rule.cap - call('ZLEXCOUNT', K.holders, '[\255' .. key .. '\0', '(\255' .. key .. '\1')
+      end
+      local tat, starts, period, closed = string.match(call('HGET', K.tat, key) or '', '^(%d+):(%d*):(%d*):(%d*)$')
+      if tat and rule.step then
+        state.ahead = math.max(whole(tat) - micros, 0)
+        if (starts ~= rule.starts or period ~= rule.period) and tonumber(starts) and tonumber(period) and tonumber(period) > 0 then
+          -- From now on time passes by the new rate.
+          state.ahead, state.dirty = math.floor(state.ahead / (period / starts) * rule.step), true
+        end
+        state.ahead = math.min(state.ahead, rule.most)
+      end
+      state.closed = math.min(whole(closed or ''), now + C.longest_closed)
+    end
+    return state
+  end
+  L.state_of = state_of
+
+  local function charge(rule, cost)
+    return math.ceil(math.min(cost, rule.burst) * rule.step)
+  end
+
+  -- From when on a key lets a job of this cost start, in milliseconds: nothing, it does now; FOREVER, it has no free slot.
+  function L.until_when(key, cost)
+    local state = state_of(key)
+    if state.left <= 0 then
+      return FOREVER
+    elseif state.closed > now then
+      return state.closed
+    elseif state.rule.step then
+      local wait = state.ahead + charge(state.rule, cost) - state.rule.allowed
+      return wait > 0 and math.ceil((micros + wait) / 1000) or nil
+    end
+  end
+
+  function L.cost_of(id)
+    if L.has_costs == nil then
+      L.has_costs = call('EXISTS', K.costs) == 1
+    end
+    return L.has_costs and math.max(whole(call('HGET', K.costs, id)), 1) or 1
+  end
+
+  -- What holds a job of a chain back: the key, and until when.
+  function L.blocker(chain, id)
+    local cost = L.cost_of(id)
+    for _, key in ipairs(keys_of(chain)) do
+      local upto = L.until_when(key, cost)
+      if upto then
+        return key, upto
+      end
+    end
+  end
+
+  -- A job of a chain takes its slots and its starts, all or none; `back`: it gives them back.
+  function L.take(chain, id, back)
+    local cost = L.cost_of(id)
+    for _, key in ipairs(keys_of(chain)) do
+      local state = state_of(key)
+      state.left = state.left - (back and -1 or 1)
+      if state.rule.step then
+        state.ahead, state.dirty = math.max(state.ahead + (back and -1 or 1) * charge(state.rule, cost), 0), true
+      end
+    end
+  end
+
+  -- A job gives back what it has used of rates, at once: its slots are asked for anew.
+  function L.refund(id)
+    local stored = call('HGET', K.grouped, id)
+    local chain = stored and string.sub(stored, 1, byte(stored) + 1) or ''
+    if #chain > 1 then
+      L.take(chain, id, true)
+      L.write()
+      for _, key in ipairs(keys_of(chain)) do
+        keys[key] = nil
+        L.loosen(key)
+      end
+    end
+  end
+
+  -- A limit of a job has had enough until a time: the one of a name, or else the first with a rate, or the first. False: it has none.
+  function L.close(id, upto, name)
+    local stored = call('HGET', K.grouped, id)
+    local chosen, with_rate = nil, false
+    for _, key in ipairs(stored and keys_of(string.sub(stored, 1, byte(stored) + 1)) or {}) do
+      if string.sub(key, 1, 6) == name then
+        chosen = key
+        break
+      elseif not chosen or not with_rate and rule_of_key(key).step then
+        chosen, with_rate = key, rule_of_key(key).step
+      end
+    end
+    if not chosen then
+      return false
+    end
+    local state = state_of(chosen)
+    state.closed, state.dirty = math.max(state.closed, math.min(upto, now + C.longest_closed)), true
+    L.write()
+    keys[chosen] = nil
+    return true
+  end
+
+  -- Writes down what has changed of rates.
+  function L.write()
+    for key, state in pairs(keys) do
+      if state.dirty then
+        state.dirty = nil
+        put_rare('m', K.tat, key, ms(micros + state.ahead) .. ':' .. state.rule.starts .. ':' .. state.rule.period .. ':' .. ms(state.closed))
+      end
+    end
+  end
+
+  local function is_waited_for(key)
+    return call('ZRANGEBYLEX', K.shut, '[' .. key, '(' .. key .. '\255', 'LIMIT', 0, 1)[1]
+  end
+
+  -- A key may have room again.
+  function L.loosen(key)
+    if is_waited_for(key) then
+      call('ZADD', K.roomy, ms(now), key)
+      opened = true
+    end
+  end
+
+  -- Chains are shut under a key that opens at this time.
+  local function wake_at(key, at)
+    if at < FOREVER then
+      call('ZADD', K.wake, ms(at), key)
+      due_by(at)
+      local head = call('ZRANGE', K.wake, 0, 0, 'WITHSCORES')
+      if whole(head[2]) >= at then
+        hint(at)
+      end
+    end
+  end
+
+  local function entry_of(group, digit, chain)
+    return group .. digit .. chain
+  end
+
+  -- Takes a chain out of where it is.
+  local function remove(group, digit, chain)
+    local place = call('HGET', K.chains, entry_of(group, digit, chain))
+    if not place then
+      return
+    end
+    call('HDEL', K.chains, entry_of(group, digit, chain))
+    if byte(place) == 111 then -- 'o'
+      call('ZREM', K.open, group .. digit .. string.sub(place, 2) .. chain)
+    else
+      call('ZREM', K.shut, string.sub(place, 2) .. group .. digit .. chain)
+    end
+  end
+  L.remove = remove
+
+  -- A chain is open, and the last of its group; unless it is shut already.
+  function L.join(group, digit, chain, anew)
+    local entry = entry_of(group, digit, chain)
+    if anew or call('HEXISTS', K.chains, entry) == 0 then
+      if anew then
+        remove(group, digit, chain)
+      end
+      local number = ticket()
+      put_rare('m', K.chains, entry, 'o' .. number)
+      call('ZADD', K.open, 0, group .. digit .. number .. chain)
+    end
+  end
+
+  -- Shuts a chain under a key, until a time if it is known.
+  local function shut(group, digit, chain, key, upto, start)
+    remove(group, digit, chain)
+    local place = key .. packed(start) .. ticket()
+    put_rare('m', K.chains, entry_of(group, digit, chain), 's' .. place)
+    call('ZADD', K.shut, 0, place .. group .. digit .. chain)
+    call('ZREM', K.roomy, key)
+    wake_at(key, upto)
+  end
+
+  local function has_jobs(group, digit, chain)
+    local prefix = group .. digit .. chain
+    return call('ZRANGEBYLEX', K.line, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
+  end
+
+  -- A job has left its chain.
+  function L.leave(group, digit, chain)
+    if not has_jobs(group, digit, chain) then
+      remove(group, digit, chain)
+    end
+  end
+
+  -- Whether a group has a chain that is open; whether one is.
+  function L.has_open(group)
+    return call('ZRANGEBYLEX', K.open, '[' .. group .. '!', '(' .. group .. '4', 'LIMIT', 0, 1)[1] and true or false
+  end
+
+  function L.is_open(group, digit, chain)
+    return byte(call('HGET', K.chains, entry_of(group, digit, chain)) or '') == 111 -- 'o'
+  end
+
+  -- Group, digit and keys of a member of `shut`.
+  function L.parts_of_shut(member)
+    local behind = 33 + byte(member, 31) * 256 + byte(member, 32)
+    return string.sub(member, 31, behind - 1), string.sub(member, behind, behind), string.sub(member, behind + 1)
+  end
+
+  -- Keys whose time has come may have room.
+  function L.come_due()
+    for _, key in ipairs(call('ZRANGEBYSCORE', K.wake, '-inf', ms(now), 'LIMIT', 0, C.limit_step)) do
+      call('ZREM', K.wake, key)
+      L.loosen(key)
+    end
+  end
+
+  -- How many starts of cost 1 a key lets come now, and from when on if none.
+  local function room_of_key(key)
+    local state = state_of(key)
+    local upto = L.until_when(key, 1)
+    if upto then
+      return 0, upto
+    elseif state.rule.step then
+      return math.min(state.left, math.max(math.floor((state.rule.allowed - state.ahead) / state.rule.step), 1))
+    end
+    return state.left
+  end
+
+  -- Opens chains that are shut under keys with room, at most so many of each. Gives the groups of them.
+  function L.open_some(most)
+    local groups, left = {}, most + C.limit_step
+    for _, key in ipairs(call('ZRANGE', K.roomy, 0, C.limit_step - 1)) do
+      local asked = math.min(math.max(room_of_key(key), 1), most, left)
+      if room_of_key(key) > 0 and asked > 0 then
+        local members = call('ZRANGEBYLEX', K.shut, '[' .. key, '(' .. key .. '\255', 'LIMIT', 0, asked)
+        left = left - #members
+        for _, member in ipairs(members) do
+          local group, digit, chain = L.parts_of_shut(member)
+          L.join(group, digit, chain, true)
+          groups[group] = true
+        end
+      end
+    end
+    L.tidy()
+    return groups
+  end
+
+  -- Keys stay in `roomy` while they have room and chains are shut under them.
+  function L.tidy()
+    for _, key in ipairs(call('ZRANGE', K.roomy, 0, C.limit_step - 1)) do
+      local room, upto = room_of_key(key)
+      if room <= 0 or not is_waited_for(key) then
+        call('ZREM', K.roomy, key)
+        if room <= 0 and is_waited_for(key) then
+          wake_at(key, upto)
+        end
+      end
+    end
+  end
+
+  -- The next job of a chain that a claim may take, as a member of `line`.
+  local function head_of(item, asked)
+    if item.next > #item.heads and not item.whole then
+      local prefix = item.group .. item.digit .. item.chain
+      local from = #item.heads > 0 and '(' .. item.heads[#item.heads] or '[' .. prefix
+      local more = call('ZRANGEBYLEX', K.line, from, '(' .. prefix .. '\255', 'LIMIT', 0, asked)
+      item.whole = #more < asked
+      for _, member in ipairs(more) do
+        item.heads[#item.heads + 1] = member
+      end
+    end
+    return item.heads[item.next]
+  end
+
+  -- Whether a claim may look at further chains.
+  local function may_look()
+    L.looked = L.looked + 1
+    return L.looked <= C.limit_step + 500
+  end
+
+  -- The next job of the open chains of a group and a digit. What cannot start is shut. `only`: who holds the line of the group, and its chain.
+  function L.next_of(entry, digit, asked, only, its_chain)
+    entry.chains = entry.chains or {}
+    local queue = entry.chains[digit]
+    if not queue then
+      queue = { items = {}, from = '[' .. entry.group .. digit }
+      if only and L.is_open(entry.group, digit, its_chain) then
+        queue.items[1] = { group = entry.group, digit = digit, chain = its_chain, heads = { only }, next = 1, whole = true }
+      end
+      queue.from = not only and queue.from or nil
+      entry.chains[digit] = queue
+    end
+    local prefix = #entry.group + 1
+    while true do
+      if #queue.items == 0 and queue.from then
+        local found = call('ZRANGEBYLEX', K.open, queue.from, '(' .. entry.group .. digit .. '\255', 'LIMIT', 0, asked)
+        queue.from = #found == asked and '(' .. found[#found] or nil
+        for _, member in ipairs(found) do
+          queue.items[#queue.items + 1] = { group = entry.group, digit = digit, chain = string.sub(member, prefix + 8), heads = {}, next = 1 }
+        end
+      end
+      local item = table.remove(queue.items, 1)
+      if not item then
+        return nil
+      end
+      local member = head_of(item, asked)
+      if not member then
+        -- All of it was picked.
+        L.leave(entry.group, digit, item.chain)
+      else
+        local id = string.sub(member, prefix + #item.chain + 8)
+        local key, upto = L.blocker(item.chain, id)
+        if key and not may_look() then
+          return nil
+        elseif key then
+          shut(entry.group, digit, item.chain, key, upto, entry.start)
+        else
+          L.take(item.chain, id)
+          item.next = item.next + 1
+          queue.items[#queue.items + 1] = item
+          L.picked[entry.group .. digit .. item.chain] = { entry, digit, item.chain }
+          return member
+        end
+      end
+    end
+  end
+
+  -- The jobs that were picked were taken, or not: chains without a job go, those that cannot go on are shut, and others go to the end.
+  function L.settle_picks(picks, passed, admitted, parts)
+    for at, pick in ipairs(picks) do
+      local _, id, _, chain = parts(pick.member)
+      if #chain > 1 and (at > passed or not admitted[id]) then
+        L.take(chain, id, true)
+        for _, key in ipairs(keys_of(chain)) do
+          L.loosen(key)
+        end
+      end
+    end
+    for _, picked in pairs(L.picked) do
+      local entry, digit, chain = unpack(picked)
+      local head = has_jobs(entry.group, digit, chain)
+      if not head then
+        remove(entry.group, digit, chain)
+      elseif L.is_open(entry.group, digit, chain) then
+        local key, upto = L.blocker(chain, string.sub(head, #entry.group + #chain + 9))
+        if key then
+          shut(entry.group, digit, chain, key, upto, entry.start)
+        else
+          L.join(entry.group, digit, chain, true)
+        end
+      end
+    end
+    L.picked = {}
+    L.write()
+    L.tidy()
+  end
+
+  L.has_jobs = has_jobs
+
+  -- For the auditor: whether a chain has a job, and is where it is said to be.
+  function L.is_sound(group, digit, chain, place)
+    local key, member = K.shut, string.sub(place, 2) .. group .. digit .. chain
+    if byte(place) == 111 then -- 'o'
+      key, member = K.open, group .. digit .. string.sub(place, 2) .. chain
+    end
+    return has_jobs(group, digit, chain) and call('ZSCORE', key, member)
+  end
+
+  -- For the auditor: whether a key under which chains are shut has no room, or will be looked at.
+  function L.is_watched(key)
+    local room, upto = room_of_key(key)
+    return call('ZSCORE', K.roomy, key) or call('ZSCORE', K.wake, key) or room <= 0 and upto >= FOREVER
+  end
+
+  -- The slots of a job that runs, as members of `holders`.
+  function L.slots(chain, id)
+    local slots = keys_of(chain)
+    for at, key in ipairs(slots) do
+      slots[at] = '\255' .. key .. '\0' .. id
+    end
+    return slots
+  end
+
+  return L
+end

@@ -1,0 +1,56 @@
+-- Keys of limits. ARGV: 'of', the part of them that is made of the name, behind which key or '', how many; or 'these' and keys. Answers of each: it, what is
+-- stored of its limit, how many slots are held, by whom (the first), how many chains are shut, a job of the first of these, and until when it lets nothing start.
+--- include script/prelude, script/clock, script/schema
+
+-- What is asked here is asked of the jobs themselves.
+local bits = nil
+--- include script/has, doors/groups
+
+local found = {}
+if ARGV[1] == 'these' then
+  found = { unpack(ARGV, 2) }
+else
+  local seen = {}
+  for _, look in ipairs({ { K.holders, '\255' }, { K.shut, '' } }) do
+    local from = ARGV[3] == '' and '[' .. look[2] .. ARGV[2] or '(' .. look[2] .. ARGV[3] .. '\255'
+    for _ = 1, ARGV[4] do
+      local member = call('ZRANGEBYLEX', look[1], from, '(' .. look[2] .. ARGV[2] .. '\255', 'LIMIT', 0, 1)[1]
+      if not member then
+        break
+      end
+      local key = string.sub(member, #look[2] + 1, #look[2] + 16)
+      if not seen[key] then
+        seen[key], found[#found + 1] = true, key
+      end
+      from = '(' .. look[2] .. key .. '\255'
+    end
+  end
+  table.sort(found, is_before)
+  found = { unpack(found, 1, math.min(#found, ARGV[4])) }
+end
+local answer = {}
+for _, key in ipairs(found) do
+  local slots, waiting = { '[\255' .. key .. '\0', '(\255' .. key .. '\1' }, { '[' .. key, '(' .. key .. '\255' }
+  local holders = call('ZRANGEBYLEX', K.holders, slots[1], slots[2], 'LIMIT', 0, C.holders_named)
+  for at, member in ipairs(holders) do
+    holders[at] = string.sub(member, 19)
+  end
+  local shut = call('ZRANGEBYLEX', K.shut, waiting[1], waiting[2], 'LIMIT', 0, 1)[1]
+  local head = ''
+  if shut then
+    local group, digit, chain = limits().parts_of_shut(shut)
+    local member = limits().has_jobs(group, digit, chain)
+    head = member and string.sub(member, #group + #chain + 9) or ''
+  end
+  -- Its slots apart.
+  local state = limits().state_of(key)
+  state.left = 1
+  local upto = limits().until_when(key, 1)
+  for _, value in ipairs({
+    key, call('HGET', K.limits, string.sub(key, 1, 6)) or '', call('ZLEXCOUNT', K.holders, slots[1], slots[2]), holders,
+    call('ZLEXCOUNT', K.shut, waiting[1], waiting[2]), head, upto and ms(upto) or '',
+  }) do
+    answer[#answer + 1] = value
+  end
+end
+return answer

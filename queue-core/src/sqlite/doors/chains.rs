@@ -1,0 +1,152 @@
+//! Which jobs with limits a claim picks: of the open chains of a group, in rotation.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rusqlite::{OptionalExtension, params, types::Value};
+
+use super::{
+    ledger::{self, Ledger},
+    limits,
+    row::{CHAINED, READY},
+};
+use crate::sqlite::connection::{
+    lenient::Number,
+    tx::{Failed, Queue, Tx},
+};
+
+/// Chains that one claim shuts, at most.
+const SHUT: usize = 1000;
+
+/// The open chains of a group, as far as they are known.
+pub(super) struct Chains {
+    asked: usize,
+    known: VecDeque<Chain>,
+    /// Priority and ticket of the last that was read; nothing: they are all known.
+    behind: Option<(i64, i64)>,
+    /// Those of which something was picked, and the start of the group.
+    picked: BTreeMap<i64, i64>,
+    flip: bool,
+    shut: usize,
+}
+
+struct Chain {
+    chain: i64,
+    priority: i64,
+    /// Place behind which its next job stands.
+    behind: i64,
+}
+
+impl Chains {
+    pub(super) fn new(asked: usize) -> Self {
+        let behind = Some((i64::MIN, i64::MIN));
+        Chains { asked, known: VecDeque::new(), behind, picked: BTreeMap::new(), flip: false, shut: 0 }
+    }
+
+    /// Those of which something was picked.
+    pub(super) fn touched(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.picked.iter().map(|(chain, start)| (*chain, *start))
+    }
+
+    fn refill(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> Result<(), Failed> {
+        const OPEN: &str = "SELECT chain, priority, ticket FROM queue_chains
+            WHERE queue = ?1 AND name = ?2 AND shut IS NULL AND (priority, ticket) > (?3, ?4) ORDER BY priority, ticket LIMIT ?5";
+        let Some((priority, ticket)) = self.behind.filter(|_| self.known.is_empty()) else { return Ok(()) };
+        let limit = self.asked.clamp(1, 500);
+        let mut open = tx.sql(OPEN)?;
+        let mut rows = open.query(params![queue.key, name, priority, ticket, limit])?;
+        self.behind = None;
+        while let Some(row) = rows.next()? {
+            let (Number(chain), Number(priority), Number(ticket)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            self.known.push_back(Chain { chain, priority, behind: i64::MIN });
+            self.behind = Some((priority, ticket)).filter(|_| self.known.len() == limit);
+        }
+        Ok(())
+    }
+
+    /// The next job of a group, and of its holder alone if it has one: what cannot start is shut. `free`: the priority of a job without limits that is ready in
+    /// this group; of equal ones both have their turn.
+    pub(super) fn next(
+        &mut self,
+        tx: &mut Tx<'_>,
+        queue: &Queue<'_>,
+        ledger: &mut Ledger,
+        (name, start): (&[u8], i64),
+        holder: Option<&[u8]>,
+        free: Option<i64>,
+    ) -> Result<Option<Value>, Failed> {
+        const NEXT: &str = "SELECT id, pos FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 AND pos > ?4 ORDER BY pos LIMIT 1";
+        loop {
+            self.refill(tx, queue, name)?;
+            let Some(mut chain) = self.known.pop_front() else { return Ok(None) };
+            let loses = free.is_some_and(|free| free < chain.priority || free == chain.priority && !self.flip);
+            if loses || self.shut > SHUT {
+                self.flip = true;
+                self.known.push_front(chain);
+                return Ok(None);
+            }
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Value>(0)?, row.get::<_, Number>(1)?.0));
+            let next = tx.sql(NEXT)?.query_row(params![queue.key, CHAINED, chain.chain, chain.behind], read).optional()?;
+            let Some((id, pos)) = next else { continue };
+            if holder.is_some_and(|holder| id != Value::Blob(holder.to_vec())) {
+                continue;
+            }
+            let Some(limited) = limits::of(tx, queue, &id)? else { continue };
+            if let Some((key, until)) = ledger.blocker(tx, queue, &limited)? {
+                ledger::shut(tx, queue, chain.chain, &key, until, start)?;
+                self.picked.remove(&chain.chain);
+                self.shut += 1;
+                continue;
+            }
+            ledger.take(tx, queue, &limited, false)?;
+            self.picked.insert(chain.chain, start);
+            self.flip = false;
+            chain.behind = pos;
+            // Behind the others of its priority.
+            let place = self.known.iter().position(|other| other.priority > chain.priority).unwrap_or(self.known.len());
+            self.known.insert(place, chain);
+            return Ok(Some(id));
+        }
+    }
+}
+
+/// How many plain jobs without limits are ready, by priority.
+pub(super) struct Lists([u64; 4]);
+
+/// What is next of the plain jobs.
+pub(super) enum Plain {
+    /// One with limits.
+    Limited(Value),
+    /// The first in the line.
+    Free,
+}
+
+impl Lists {
+    pub(super) fn of(tx: &Tx<'_>, queue: &Queue<'_>, needed: bool) -> Result<Self, Failed> {
+        const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 LIMIT 500)";
+        let mut lists = [0; 4];
+        for (priority, count) in lists.iter_mut().enumerate().filter(|_| needed) {
+            *count = tx.sql(COUNT)?.query_row(params![queue.key, READY, priority], |row| row.get(0))?;
+        }
+        Ok(Lists(lists))
+    }
+
+    /// The next: of a higher priority first; of equal ones both kinds have their turn.
+    pub(super) fn next(
+        &mut self,
+        tx: &mut Tx<'_>,
+        queue: &Queue<'_>,
+        chains: &mut Chains,
+        ledger: &mut Ledger,
+        of: (&[u8], i64),
+    ) -> Result<Option<Plain>, Failed> {
+        let first = self.0.iter().position(|count| *count > 0);
+        let free = first.and_then(|first| i64::try_from(first).ok());
+        if let Some(id) = chains.next(tx, queue, ledger, of, None, free)? {
+            return Ok(Some(Plain::Limited(id)));
+        }
+        Ok(first.map(|first| {
+            self.0[first] -= 1;
+            Plain::Free
+        }))
+    }
+}

@@ -1,0 +1,192 @@
+//! What one claim knows of keys of limits, and has taken of them.
+
+use std::collections::HashMap;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::{
+    limits::{Limited, Until, drop_empty, held, is_waited_for, of, open, rule, wake},
+    row::CHAINED,
+};
+use crate::{
+    broker::{LIMIT_STEP, LONGEST_CLOSED, LimitKey, LimitRule, gcra},
+    sqlite::connection::{
+        lenient::{Bytes, Number},
+        tx::{Queue, Tx},
+    },
+};
+
+/// What a key lets start, as far as a claim knows.
+pub(super) struct State {
+    pub(super) rule: LimitRule,
+    pub(super) left: i64,
+    pub(super) ahead: i64,
+    pub(super) closed: i64,
+    pub(super) dirty: bool,
+}
+
+/// What one claim knows of keys, and has taken of them.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    keys: HashMap<LimitKey, State>,
+}
+
+impl Ledger {
+    pub(super) fn state(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<&mut State> {
+        const RATE: &str = "SELECT tat, step, closed FROM queue_rates WHERE queue = ?1 AND key = ?2";
+        if !self.keys.contains_key(key) {
+            let rule = rule(tx, queue, key)?;
+            let left = match rule.concurrency {
+                Some(most) => i64::from(most) - held(tx, queue, key)?,
+                None => i64::MAX / 2,
+            };
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, f64>(1)?, row.get::<_, Number>(2)?.0));
+            let stored = tx.sql(RATE)?.query_row(params![queue.key, key.as_bytes()], read).optional()?;
+            let (ahead, closed) =
+                stored.map_or((0, 0), |(tat, step, closed)| (gcra::rebased(&rule, (tat - tx.micros()).max(0), step), closed));
+            // From now on time passes by the new rate.
+            let dirty = stored.is_some_and(|(tat, step, _)| tat > tx.micros() && rule.rate.is_some_and(|rate| rate.step() != step));
+            let longest = i64::try_from(LONGEST_CLOSED.as_millis()).unwrap_or(i64::MAX);
+            self.keys.insert(*key, State { rule, left, ahead, closed: closed.min(tx.now + longest), dirty });
+        }
+        Ok(self.keys.get_mut(key).expect("it was just put there"))
+    }
+
+    /// Whether slots are free is asked elsewhere.
+    pub(crate) fn leave_slots_out(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<()> {
+        self.state(tx, queue, key)?.left = 1;
+        Ok(())
+    }
+
+    /// From when on a key lets a job of this cost start; `None`: it does now.
+    pub(crate) fn until(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, cost: u32) -> rusqlite::Result<Option<Until>> {
+        let state = self.state(tx, queue, key)?;
+        if state.left <= 0 {
+            return Ok(Some(Until::Slot));
+        }
+        if state.closed > tx.now {
+            return Ok(Some(Until::At(state.closed)));
+        }
+        let wait = gcra::wait(&state.rule, state.ahead, cost);
+        Ok((wait > 0).then(|| Until::At(tx.micros().saturating_add(wait).saturating_add(999) / 1000)))
+    }
+
+    /// What holds a job back: the key, and until when.
+    pub(crate) fn blocker(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, limited: &Limited) -> rusqlite::Result<Option<(LimitKey, Until)>> {
+        for key in &limited.keys {
+            if let Some(until) = self.until(tx, queue, key, limited.cost)? {
+                return Ok(Some((*key, until)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A job takes its slots and its starts, all or none; `back`: it gives them back.
+    pub(crate) fn take(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, limited: &Limited, back: bool) -> rusqlite::Result<()> {
+        let sign = if back { -1 } else { 1 };
+        for key in &limited.keys {
+            let state = self.state(tx, queue, key)?;
+            state.left -= sign;
+            if state.rule.rate.is_some() {
+                state.ahead = (state.ahead + sign * gcra::charge(&state.rule, limited.cost)).max(0);
+                state.dirty = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down what has changed of rates.
+    pub(crate) fn write(&mut self, tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
+        const WRITE: &str = "INSERT OR REPLACE INTO queue_rates (queue, key, tat, step, closed) VALUES (?1, ?2, ?3, ?4, ?5)";
+        for (key, state) in self.keys.iter_mut().filter(|(_, state)| state.dirty) {
+            state.dirty = false;
+            let step = state.rule.rate.map_or(0.0, |rate| rate.step());
+            tx.sql(WRITE)?.execute(params![queue.key, key.as_bytes(), tx.micros() + state.ahead, step, state.closed])?;
+        }
+        Ok(())
+    }
+
+    /// A chain that was picked from goes to the end of its group and priority; what cannot go on is shut, what is empty goes.
+    pub(super) fn settle(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, start: i64) -> rusqlite::Result<()> {
+        const HEAD: &str = "SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 ORDER BY pos LIMIT 1";
+        let head: Option<Bytes> = tx.sql(HEAD)?.query_row(params![queue.key, CHAINED, chain], |row| row.get(0)).optional()?;
+        let Some(Bytes(head)) = head else { return drop_empty(tx, queue, chain).map(drop) };
+        let Some(limited) = of(tx, queue, &head)? else { return Ok(()) };
+        match self.blocker(tx, queue, &limited)? {
+            Some((key, until)) => shut(tx, queue, chain, &key, until, start),
+            None => open(tx, chain),
+        }
+    }
+
+    /// How many starts of cost 1 a key lets come now, and from when on if none.
+    fn room(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<Result<i64, Until>> {
+        if let Some(until) = self.until(tx, queue, key, 1)? {
+            return Ok(Err(until));
+        }
+        let state = self.state(tx, queue, key)?;
+        Ok(Ok(if state.rule.rate.is_some() {
+            let (mut starts, charge) = (1, gcra::charge(&state.rule, 1).max(1));
+            while starts < 500 && gcra::wait(&state.rule, state.ahead + starts * charge, 1) == 0 {
+                starts += 1;
+            }
+            state.left.min(starts)
+        } else {
+            state.left
+        }))
+    }
+
+    /// Opens chains that are shut under keys with room, at most so many of each. Gives the groups of them.
+    pub(super) fn open_some(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
+        const CHAINS: &str = "SELECT chain, name FROM queue_chains WHERE queue = ?1 AND shut = ?2 ORDER BY start, ticket, chain LIMIT ?3";
+        let (mut names, mut left) = (Vec::new(), most + LIMIT_STEP);
+        for key in due(tx, queue)? {
+            let Ok(room) = self.room(tx, queue, &key)? else { continue };
+            let asked = usize::try_from(room).unwrap_or(0).min(most).min(left);
+            let chains: Vec<(i64, Vec<u8>)> = tx
+                .sql(CHAINS)?
+                .query_map(params![queue.key, key.as_bytes(), asked], |row| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Bytes>(1)?.0)))?
+                .collect::<rusqlite::Result<_>>()?;
+            left -= chains.len();
+            for (chain, name) in chains {
+                open(tx, chain)?;
+                names.push(name);
+            }
+        }
+        self.tidy(tx, queue)?;
+        Ok(names)
+    }
+
+    /// Keys stay among those that may have room while they have it and chains are shut under them.
+    pub(super) fn tidy(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
+        const REST: &str = "DELETE FROM queue_wakes WHERE queue = ?1 AND key = ?2";
+        for key in due(tx, queue)? {
+            let room = self.room(tx, queue, &key)?;
+            match room {
+                Err(Until::At(at)) if is_waited_for(tx, queue, &key)? => wake(tx, queue, &key, at)?,
+                Ok(_) if is_waited_for(tx, queue, &key)? => {}
+                _ => drop(tx.sql(REST)?.execute(params![queue.key, key.as_bytes()])?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Keys that may have room now.
+fn due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<LimitKey>> {
+    const DUE: &str = "SELECT key FROM queue_wakes WHERE queue = ?1 AND at <= ?2 ORDER BY at LIMIT ?3";
+    let keys: Vec<Vec<u8>> = tx
+        .sql(DUE)?
+        .query_map(params![queue.key, tx.now, LIMIT_STEP], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(keys.iter().filter_map(|key| LimitKey::from_bytes(key)).collect())
+}
+
+/// Shuts a chain under a key.
+pub(super) fn shut(tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, key: &LimitKey, until: Until, start: i64) -> rusqlite::Result<()> {
+    const SHUT: &str = "UPDATE queue_chains SET shut = ?2, start = ?3 WHERE chain = ?1";
+    tx.sql(SHUT)?.execute(params![chain, key.as_bytes(), start])?;
+    match until {
+        Until::At(at) => wake(tx, queue, key, at),
+        Until::Slot => Ok(()),
+    }
+}

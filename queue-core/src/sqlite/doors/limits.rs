@@ -1,0 +1,299 @@
+//! Limits: which chains may start. A chain is a group, a priority, and the keys of limits; its jobs that are ready are in the state `CHAINED`, with the number
+//! of the chain as rank. A chain is *open*, or *shut* under a key that has let none of its jobs start.
+//!
+//! | table | a row |
+//! |---|---|
+//! | `queue_limited` | a job with limits, for as long as the job or its record is there |
+//! | `queue_chains` | a chain that has a job which is ready: its ticket (the least is next in its group and priority), what it is shut under |
+//! | `queue_slots` | a job that runs and a key of it: slots are counted, and there is no counter |
+//! | `queue_rates` | a key of a limit with a rate: its theoretical arrival time in microseconds, and until when it is closed |
+//! | `queue_wakes` | a key that has, or may have, room from a time on, and chains that are shut under it; a time of 0: now |
+//! | `queue_limits` | what is declared and set of a limit |
+//!
+//! A chain is open until it is looked at: a claim shuts what it finds and cannot start. A key that has room again is among the wakes before the transaction ends
+//! that gives it room. So nothing waits that may start, and no claim looks at what is shut.
+
+use rusqlite::{OptionalExtension, ToSql, params};
+
+use super::{ledger::Ledger, row::CHAINED};
+use crate::{
+    address::JobId,
+    broker::{GroupName, HOLDERS_NAMED, JobLimits, LONGEST_CLOSED, LimitKey, LimitRecord, LimitRule, NewJob, StoredLimitKey},
+    sqlite::connection::{
+        lenient::{Bytes, Number},
+        tx::{Queue, Tx},
+    },
+};
+
+/// The group of jobs that have limits and no group: it is no turn of its own, what it has is served among the plain jobs.
+pub(crate) const NO_GROUP: &[u8] = b"\0\0";
+
+/// The priority of who holds the line of an ordered group.
+pub(super) const FRONT: i64 = -1;
+
+/// What a job is subject to.
+pub(crate) struct Limited {
+    pub(crate) keys: Vec<LimitKey>,
+    stored: Vec<u8>,
+    pub(super) cost: u32,
+}
+
+/// When a key lets the next job start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// When a slot is free.
+    Slot,
+    /// At this time, in milliseconds.
+    At(i64),
+}
+
+/// The limits of a job, if it has any.
+pub(crate) fn of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Option<Limited>> {
+    const OF: &str = "SELECT keys, cost FROM queue_limited WHERE queue = ?1 AND id = ?2";
+    if !tx.limited() {
+        return Ok(None);
+    }
+    let read = |row: &rusqlite::Row<'_>| {
+        let (Bytes(stored), Number(cost)) = (row.get(0)?, row.get(1)?);
+        Ok(Limited { keys: JobLimits::keys_of(&stored), stored, cost: u32::try_from(cost).unwrap_or(1).max(1) })
+    };
+    tx.sql(OF)?.query_row(params![queue.key, id], read).optional()
+}
+
+/// Notes the limits of a new job. It has a group then, too.
+pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite::Result<()> {
+    const NOTE: &str = "INSERT OR REPLACE INTO queue_limited (queue, id, keys, cost) VALUES (?1, ?2, ?3, ?4)";
+    let Some(limits) = &job.limits else { return Ok(()) };
+    tx.note_limits()?;
+    tx.sql(NOTE)?.execute(params![queue.key, job.id.as_bytes(), limits.chain(), limits.cost]).map(drop)
+}
+
+/// The group of a new job, as it is stored.
+pub(super) fn group_of(job: &NewJob) -> Option<Vec<u8>> {
+    job.group.as_ref().map(GroupName::stored).or_else(|| job.limits.is_some().then(|| NO_GROUP.to_vec()))
+}
+
+/// Forgets the limits of a job that is gone.
+pub(super) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+    const FORGET: &str = "DELETE FROM queue_limited WHERE queue = ?1 AND id = ?2";
+    if tx.limited() {
+        tx.sql(FORGET)?.execute(params![queue.key, id])?;
+    }
+    Ok(())
+}
+
+/// What is declared or set of the limit of a key.
+pub(crate) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<LimitRule> {
+    const RULE: &str = "SELECT stored FROM queue_limits WHERE queue = ?1 AND name = ?2";
+    let name = &key.as_bytes()[..LimitKey::NAME];
+    let stored: Option<Bytes> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
+    Ok(stored.map(|Bytes(stored)| LimitRecord::rule_in(&stored)).unwrap_or_default())
+}
+
+/// How many jobs hold a slot of a key.
+pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<i64> {
+    const HELD: &str = "SELECT count(*) FROM queue_slots WHERE queue = ?1 AND key = ?2";
+    tx.sql(HELD)?.query_row(params![queue.key, key.as_bytes()], |row| row.get(0))
+}
+
+/// The chain of a job that is ready is open, and the last of its group and priority; unless it is there already. Gives its number.
+pub(super) fn join(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64, limited: &Limited) -> rusqlite::Result<i64> {
+    const JOIN: &str = "INSERT INTO queue_chains (queue, name, priority, keys, ticket)
+        VALUES (?1, ?2, ?3, ?4, ifnull((SELECT max(ticket) FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority = ?3 AND shut IS NULL), 0) + 1)
+        ON CONFLICT DO NOTHING";
+    const CHAIN: &str = "SELECT chain FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority = ?3 AND keys = ?4";
+    let chain = params![queue.key, name, priority, limited.stored];
+    tx.sql(JOIN)?.execute(chain)?;
+    tx.sql(CHAIN)?.query_row(chain, |row| Ok(row.get::<_, Number>(0)?.0))
+}
+
+/// Opens a chain that was shut, or puts it behind the others of its group and priority.
+pub(super) fn open(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<()> {
+    const OPEN: &str = "UPDATE queue_chains SET shut = NULL, ticket = 1 + ifnull((SELECT max(ticket) FROM queue_chains AS other
+        WHERE other.queue = queue_chains.queue AND other.name = queue_chains.name AND other.priority = queue_chains.priority AND other.shut IS NULL), 0)
+        WHERE chain = ?1";
+    tx.sql(OPEN)?.execute([chain]).map(drop)
+}
+
+/// Whether a chain has a job that is ready.
+fn has_jobs(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite::Result<bool> {
+    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3)";
+    tx.sql(ANY)?.query_row(params![queue.key, CHAINED, chain], |row| row.get(0))
+}
+
+/// Forgets a chain that has no job any more. True: it did.
+pub(super) fn drop_empty(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite::Result<bool> {
+    const DROP: &str = "DELETE FROM queue_chains WHERE chain = ?1";
+    let is_empty = !has_jobs(tx, queue, chain)?;
+    if is_empty {
+        tx.sql(DROP)?.execute([chain])?;
+    }
+    Ok(is_empty)
+}
+
+/// A job has left the line: its chain may be empty.
+pub(super) fn left(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], limited: &Limited) -> rusqlite::Result<()> {
+    const CHAINS: &str = "SELECT chain FROM queue_chains WHERE queue = ?1 AND name = ?2 AND keys = ?3";
+    let chains: Vec<i64> = tx
+        .sql(CHAINS)?
+        .query_map(params![queue.key, name, limited.stored], |row| Ok(row.get::<_, Number>(0)?.0))?
+        .collect::<rusqlite::Result<_>>()?;
+    chains.into_iter().try_for_each(|chain| drop_empty(tx, queue, chain).map(drop))
+}
+
+/// Whether a group has a chain that is open.
+pub(super) fn has_open(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<bool> {
+    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_chains WHERE queue = ?1 AND name = ?2 AND shut IS NULL)";
+    if !tx.limited() {
+        return Ok(false);
+    }
+    tx.sql(ANY)?.query_row(params![queue.key, name], |row| row.get(0))
+}
+
+/// Whether the chain in which a job stands is open.
+pub(super) fn is_open(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<bool> {
+    const OPEN: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs JOIN queue_chains ON chain = rank WHERE queue_jobs.queue = ?1 AND id = ?2 AND shut IS NULL)";
+    tx.sql(OPEN)?.query_row(params![queue.key, id], |row| row.get(0))
+}
+
+/// How many jobs of a group stand in chains.
+pub(super) fn depth(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<u64> {
+    const DEPTH: &str = "SELECT count(*) FROM queue_chains AS chains CROSS JOIN queue_jobs AS job
+        ON job.queue = ?1 AND job.state = ?3 AND job.rank = chains.chain WHERE chains.queue = ?1 AND chains.name = ?2";
+    if !tx.limited() {
+        return Ok(0);
+    }
+    tx.sql(DEPTH)?.query_row(params![queue.key, name, CHAINED], |row| row.get(0))
+}
+
+/// How many jobs of a group stand in chains of this priority, or of one that goes first.
+pub(crate) fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64) -> rusqlite::Result<u64> {
+    const AHEAD: &str = "SELECT count(*) FROM queue_chains AS chains CROSS JOIN queue_jobs AS job
+        ON job.queue = ?1 AND job.state = ?4 AND job.rank = chains.chain WHERE chains.queue = ?1 AND chains.name = ?2 AND chains.priority <= ?3";
+    if !tx.limited() {
+        return Ok(0);
+    }
+    tx.sql(AHEAD)?.query_row(params![queue.key, name, priority, CHAINED], |row| row.get(0))
+}
+
+/// The priority of a chain.
+pub(crate) fn priority(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<i64> {
+    const PRIORITY: &str = "SELECT priority FROM queue_chains WHERE chain = ?1";
+    tx.sql(PRIORITY)?.query_row([chain], |row| Ok(row.get::<_, Number>(0)?.0))
+}
+
+/// Some of the jobs that hold a slot of a key.
+pub(crate) fn holders(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<Vec<JobId>> {
+    const HOLDERS: &str = "SELECT id FROM queue_slots WHERE queue = ?1 AND key = ?2 ORDER BY id LIMIT ?3";
+    let mut holders = tx.sql(HOLDERS)?;
+    let ids = holders.query_map(params![queue.key, key.as_bytes(), HOLDERS_NAMED], |row| Ok(row.get::<_, Bytes>(0)?.0))?;
+    Ok(ids.collect::<rusqlite::Result<Vec<_>>>()?.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())
+}
+
+/// The keys that let a job not start now.
+pub(crate) fn held_back_by(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Vec<StoredLimitKey>> {
+    let Some(limited) = of(tx, queue, id)? else { return Ok(Vec::new()) };
+    let (mut ledger, mut found) = (Ledger::default(), Vec::new());
+    for key in &limited.keys {
+        let Some(until) = ledger.until(tx, queue, key, limited.cost)? else { continue };
+        let mut stored = StoredLimitKey::new(*key, rule(tx, queue, key)?);
+        stored.held = u64::try_from(held(tx, queue, key)?).unwrap_or_default();
+        stored.holders = holders(tx, queue, key)?;
+        stored.until_ms = match until {
+            Until::At(at) => Some(at),
+            Until::Slot => None,
+        };
+        found.push(stored);
+    }
+    Ok(found)
+}
+
+/// Whether a chain waits that may be looked at, or a key may have room.
+pub(super) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<bool> {
+    const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_wakes WHERE queue = ?1 AND at <= ?2)
+        OR EXISTS (SELECT 1 FROM queue_groups AS groups WHERE groups.queue = ?1 AND turn = 1 AND EXISTS (
+            SELECT 1 FROM queue_chains AS chains WHERE chains.queue = ?1 AND chains.name = groups.name AND shut IS NULL))";
+    tx.sql(WAITS)?.query_row(params![queue.key, tx.now], |row| row.get(0))
+}
+
+/// When a key lets a job start for which others wait, if none may now.
+pub(super) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<i64>> {
+    const NEXT: &str = "SELECT min(at) FROM queue_wakes WHERE queue = ?1";
+    if !tx.limited() {
+        return Ok(None);
+    }
+    Ok(tx.sql(NEXT)?.query_row([queue.key], |row| row.get::<_, Option<Number>>(0))?.map(|Number(at)| at))
+}
+
+pub(super) fn is_waited_for(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<bool> {
+    const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_chains WHERE queue = ?1 AND shut = ?2)";
+    tx.sql(ANY)?.query_row(params![queue.key, key.as_bytes()], |row| row.get(0))
+}
+
+/// A key has room from a time on.
+pub(super) fn wake(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey, at: i64) -> rusqlite::Result<()> {
+    const WAKE: &str = "INSERT INTO queue_wakes (queue, key, at) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET at = excluded.at";
+    tx.sql(WAKE)?.execute(params![queue.key, key.as_bytes(), at])?;
+    tx.hint(queue.name, at.max(tx.now));
+    Ok(())
+}
+
+/// A key may have room again.
+pub(crate) fn loosen(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<()> {
+    if is_waited_for(tx, queue, key)? { wake(tx, queue, key, 0) } else { Ok(()) }
+}
+
+/// A job that ran gives its slots back.
+pub(super) fn give_slots_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+    const GIVE: &str = "DELETE FROM queue_slots WHERE queue = ?1 AND key = ?2 AND id = ?3";
+    let Some(limited) = of(tx, queue, id)? else { return Ok(()) };
+    for key in &limited.keys {
+        tx.sql(GIVE)?.execute(params![queue.key, key.as_bytes(), id])?;
+        loosen(tx, queue, key)?;
+    }
+    Ok(())
+}
+
+/// A job has started: it has a slot of each of its keys.
+pub(crate) fn start(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+    const TAKE: &str = "INSERT OR IGNORE INTO queue_slots (queue, key, id) VALUES (?1, ?2, ?3)";
+    let Some(limited) = of(tx, queue, id)? else { return Ok(()) };
+    limited.keys.iter().try_for_each(|key| tx.sql(TAKE)?.execute(params![queue.key, key.as_bytes(), id]).map(drop))
+}
+
+/// A limit of a job has had enough until a time: the one of a name, or else the first with a rate, or the first. False: it has none.
+pub(crate) fn close(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], until: i64, name: Option<&str>) -> rusqlite::Result<bool> {
+    let Some(limited) = of(tx, queue, id)? else { return Ok(false) };
+    let mut chosen = limited.keys.iter().find(|key| name.is_some_and(|name| key.is_of(name)));
+    for key in &limited.keys {
+        if chosen.is_none() && rule(tx, queue, key)?.rate.is_some() {
+            chosen = Some(key);
+        }
+    }
+    let Some(key) = chosen.or(limited.keys.first()) else { return Ok(false) };
+    let longest = i64::try_from(LONGEST_CLOSED.as_millis()).unwrap_or(i64::MAX);
+    let mut ledger = Ledger::default();
+    let state = ledger.state(tx, queue, key)?;
+    (state.closed, state.dirty) = (state.closed.max(until.min(tx.now + longest)), true);
+    ledger.write(tx, queue)?;
+    Ok(true)
+}
+
+/// A job that has not started gives back what it has used of rates.
+pub(crate) fn refund(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<()> {
+    let Some(limited) = of(tx, queue, id)? else { return Ok(()) };
+    let mut ledger = Ledger::default();
+    ledger.take(tx, queue, &limited, true)?;
+    ledger.write(tx, queue)?;
+    limited.keys.iter().try_for_each(|key| loosen(tx, queue, key))
+}
+
+/// Forgets what is known of the rates of keys whose time is over, at most so many.
+pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<()> {
+    const PRUNE: &str = "DELETE FROM queue_rates WHERE queue = ?1 AND key IN
+        (SELECT key FROM queue_rates WHERE queue = ?1 AND tat <= ?2 AND closed <= ?3 LIMIT ?4)";
+    if tx.limited() {
+        tx.sql(PRUNE)?.execute(params![queue.key, tx.micros(), tx.now, items])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Limits: how they are listed and changed, and who holds their keys.
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::{
+    address::JobId,
+    broker::{LIMIT_RULES, LIMIT_STEP, LimitKey, LimitKeys, LimitRule, LimitSet, SetLimit, StoredLimit, StoredLimitKey},
+    error,
+    sqlite::{
+        connection::{
+            lenient::Bytes,
+            operation::Commit,
+            statement::sql,
+            tx::{Failed, Queue, Tx},
+            writer::Writer,
+        },
+        doors::{
+            ledger::Ledger,
+            limits::{self, Until},
+            row::CHAINED,
+        },
+    },
+};
+
+pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>, Failed> {
+    const LIMITS: &str = "SELECT name, stored FROM queue_limits WHERE queue = ?1 AND (?2 IS NULL OR name = ?2) ORDER BY name";
+    const HELD: &str = "SELECT count(*) FROM queue_slots WHERE queue = ?1 AND key >= ?2 AND key < ?3";
+    const SHUT: &str = "SELECT count(*) FROM queue_chains WHERE queue = ?1 AND shut >= ?2 AND shut < ?3";
+    let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else { return Ok(Vec::new()) };
+    let name = name.map(LimitKey::name);
+    let mut limits = tx.sql(LIMITS)?;
+    let found: Vec<(Vec<u8>, Vec<u8>)> = limits
+        .query_map(params![queue.key, name], |row| Ok((row.get::<_, Bytes>(0)?.0, row.get::<_, Bytes>(1)?.0)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut answer = Vec::new();
+    for (name, stored) in found {
+        let (first, last) = bounds(&name);
+        let held: u64 = tx.sql(HELD)?.query_row(params![queue.key, first, last], |row| row.get(0))?;
+        let waiting: u64 = tx.sql(SHUT)?.query_row(params![queue.key, first, last], |row| row.get(0))?;
+        answer.push(StoredLimit::new(stored, held, waiting));
+    }
+    Ok(answer)
+}
+
+/// Between which bytes the keys of a limit are.
+fn bounds(name: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    (name.to_vec(), [name, &[0xff; LimitKey::BYTES]].concat())
+}
+
+pub(crate) fn keys(tx: &mut Tx<'_>, queue: &str, which: &LimitKeys) -> Result<Vec<StoredLimitKey>, Failed> {
+    let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else {
+        return Ok(match which {
+            LimitKeys::These(keys) => keys.iter().map(|key| StoredLimitKey::new(*key, LimitRule::default())).collect(),
+            LimitKeys::Of { .. } => Vec::new(),
+        });
+    };
+    let names: Vec<Vec<u8>> = match which {
+        LimitKeys::These(keys) => keys.iter().take(which.limit()).map(|key| key.as_bytes().to_vec()).collect(),
+        LimitKeys::Of { name, after, .. } => {
+            let (first, last) = bounds(&LimitKey::name(name));
+            let first = after.map_or(first, |after| after.as_bytes().to_vec());
+            let mut keys = tx.sql(sql!("keys.sql"))?;
+            keys.query_map(params![queue.key, first, last, which.limit(), after.is_some()], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+                .collect::<rusqlite::Result<_>>()?
+        }
+    };
+    let keys = names.iter().filter_map(|key| LimitKey::from_bytes(key));
+    keys.map(|key| stored_key(tx, &queue, key)).collect()
+}
+
+fn stored_key(tx: &Tx<'_>, queue: &Queue<'_>, key: LimitKey) -> Result<StoredLimitKey, Failed> {
+    const WAITING: &str = "SELECT count(*) FROM queue_chains WHERE queue = ?1 AND shut = ?2";
+    const NEXT: &str = "SELECT id FROM queue_chains AS chains CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?3 AND job.rank = chains.chain
+        WHERE chains.queue = ?1 AND chains.shut = ?2 ORDER BY chains.start, chains.ticket, job.pos LIMIT 1";
+    let bytes = key.as_bytes();
+    let mut stored = StoredLimitKey::new(key, limits::rule(tx, queue, &key)?);
+    stored.held = u64::try_from(limits::held(tx, queue, &key)?).unwrap_or_default();
+    stored.holders = limits::holders(tx, queue, &key)?;
+    stored.waiting = tx.sql(WAITING)?.query_row(params![queue.key, bytes], |row| row.get(0))?;
+    let next: Option<Bytes> = tx.sql(NEXT)?.query_row(params![queue.key, bytes, CHAINED], |row| row.get(0)).optional()?;
+    stored.next = next.and_then(|Bytes(id)| JobId::from_bytes(&id).ok());
+    let mut ledger = Ledger::default();
+    ledger.leave_slots_out(tx, queue, &key)?;
+    stored.until_ms = ledger.until(tx, queue, &key, 1)?.and_then(|until| match until {
+        Until::At(at) => Some(at),
+        Until::Slot => None,
+    });
+    Ok(stored)
+}
+
+/// What a limit may add to the file.
+const LIMIT_BYTES: usize = 2048;
+
+/// Changes a limit, if it is stored as it was read. Then its keys may have room.
+pub(crate) async fn change(writer: &Writer, request: &SetLimit) -> error::Result<LimitSet> {
+    request.check()?;
+    let commit = if request.stored.is_empty() { Commit::Synced } else { Commit::Extra(LIMIT_BYTES) };
+    let (wanted, queue, name) = (request.clone(), request.queue.clone(), LimitKey::name(&request.name));
+    let answer = writer.call(commit, move |tx| set(tx, &wanted)).await?;
+    let mut from = (answer == LimitSet::Set).then(Vec::new);
+    while let Some(behind) = from {
+        let queue = queue.clone();
+        from = writer.call(Commit::Soon, move |tx| review(tx, &queue, &name, &behind)).await?;
+    }
+    Ok(answer)
+}
+
+fn set(tx: &mut Tx<'_>, request: &SetLimit) -> Result<LimitSet, Failed> {
+    const STORE: &str = "INSERT OR REPLACE INTO queue_limits (queue, name, stored) VALUES (?1, ?2, ?3)";
+    const REMOVE: &str = "DELETE FROM queue_limits WHERE queue = ?1 AND name = ?2";
+    const LIMITS: &str = "SELECT count(*) FROM queue_limits WHERE queue = ?1";
+    const LIMIT: &str = "SELECT stored FROM queue_limits WHERE queue = ?1 AND name = ?2";
+    let queue = tx.queue_made(&request.queue)?;
+    tx.note_groups()?;
+    let name = LimitKey::name(&request.name);
+    let stored: Option<Bytes> = tx.sql(LIMIT)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
+    let known = stored.as_ref().map(|Bytes(stored)| stored.as_slice()).unwrap_or_default();
+    if known == request.stored {
+        return Ok(LimitSet::Set);
+    }
+    if known != request.expected {
+        return Ok(LimitSet::Stale);
+    }
+    if request.stored.is_empty() {
+        tx.sql(REMOVE)?.execute(params![queue.key, name])?;
+        return Ok(LimitSet::Set);
+    }
+    let limits: usize = tx.sql(LIMITS)?.query_row([queue.key], |row| row.get(0))?;
+    if stored.is_none() && limits >= LIMIT_RULES {
+        return Err(request.too_many().into());
+    }
+    tx.sql(STORE)?.execute(params![queue.key, name, request.stored])?;
+    Ok(LimitSet::Set)
+}
+
+/// The keys under which chains are shut may have room, some of them: those behind one. Gives the last one, if there are more.
+fn review(tx: &mut Tx<'_>, queue: &str, name: &[u8], after: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
+    const SHUT: &str = "SELECT DISTINCT shut FROM queue_chains WHERE queue = ?1 AND shut > ?2 AND shut < ?3 ORDER BY shut LIMIT ?4";
+    let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else { return Ok(None) };
+    let (first, last) = bounds(name);
+    let first = if after.is_empty() { first } else { after.to_vec() };
+    let keys: Vec<Vec<u8>> = tx
+        .sql(SHUT)?
+        .query_map(params![queue.key, first, last, LIMIT_STEP], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for key in keys.iter().filter_map(|key| LimitKey::from_bytes(key)) {
+        limits::loosen(tx, &queue, &key)?;
+    }
+    Ok(keys.last().filter(|_| keys.len() == LIMIT_STEP).cloned())
+}

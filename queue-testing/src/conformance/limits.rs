@@ -1,0 +1,421 @@
+//! Limits on what runs at once: by key, several together, and never leaking.
+
+use std::time::Duration;
+
+use queue_core::{
+    GroupOrder, JobId, LimitKey, LimitRule,
+    broker::{
+        Audit, BuryReason, DamageKind, Delivery, Due, Ending, JobLimits, JobState, LimitRecord, LimitSet, NewJob, Priority, SetLimit,
+    },
+};
+
+use super::{
+    bed::{Bed, Lane, SHORT, ack, eventually, finish, nack},
+    groups::{RULE, groups, job, name, order, sound},
+};
+use crate::Changes as _;
+
+/// The key of a limit for a value; without one that of the queue.
+pub(super) fn key(limit: &str, value: &str) -> LimitKey {
+    LimitKey::of(limit, value.as_bytes())
+}
+
+/// A job of a group, or of none, that is subject to these limits.
+pub(super) fn limited(group: &str, keys: &[LimitKey]) -> NewJob {
+    let mut job = job(group);
+    job.limits = JobLimits::new(keys.to_vec(), 1).map(Box::new);
+    job
+}
+
+/// Stores so many jobs that are subject to one limit. Gives their ids.
+pub(super) async fn put(bed: &Bed, group: &str, keys: &[LimitKey], jobs: usize) -> Vec<JobId> {
+    let jobs: Vec<NewJob> = (0..jobs).map(|_| limited(group, keys)).collect();
+    let ids = jobs.iter().map(|job| job.id.clone()).collect();
+    bed.producer().await.stored(jobs).await;
+    ids
+}
+
+pub(super) async fn set(bed: &Bed, limit: &str, change: impl Fn(&mut LimitRule)) {
+    bed.inspector().set_limit(&bed.queue, limit, change).await.expect("the limit is set");
+}
+
+pub(super) async fn concurrency(bed: &Bed, limit: &str, most: u32) {
+    set(bed, limit, |rule| rule.concurrency = Some(most)).await;
+}
+
+async fn held(bed: &Bed, key: LimitKey) -> u64 {
+    bed.inspector().limits_of(&bed.queue, &[key]).await.expect("a key can be looked at")[0].held
+}
+
+/// Claims until nothing more is said to be ready.
+pub(super) async fn claim_all(lane: &mut Lane, most: usize) -> Vec<Delivery> {
+    let mut claimed = Vec::new();
+    while claimed.len() < most {
+        let turn = lane.next().claim(most - claimed.len());
+        let answer = lane.send(&turn).await;
+        claimed.extend(answer.deliveries);
+        if !answer.more {
+            break;
+        }
+    }
+    claimed
+}
+
+/// Of each key run as many as its limit allows, over all workers; what ends makes room.
+pub async fn a_limit_holds_for_each_key(bed: Bed) {
+    concurrency(&bed, "stripe", 2).await;
+    let (a, b) = (key("stripe", "a"), key("stripe", "b"));
+    let first = put(&bed, "", &[a], 5).await;
+    put(&bed, "", &[b], 1).await;
+    let (mut lane, mut other) = (bed.lane().await, bed.lane().await);
+    let claimed = claim_all(&mut lane, 10).await;
+    assert_eq!(claimed.len(), 3);
+    assert!(claim_all(&mut other, 10).await.is_empty());
+    assert_eq!((held(&bed, a).await, held(&bed, b).await), (2, 1));
+    sound(&bed).await;
+    let of_a: Vec<Delivery> = claimed.into_iter().filter(|delivery| first.contains(&delivery.id)).collect();
+    assert_eq!([&of_a[0].id, &of_a[1].id], [&first[0], &first[1]], "in order");
+    lane.ack(&of_a[..1]).await;
+    let next = claim_all(&mut other, 10).await;
+    assert_eq!(next.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&first[2]]);
+    sound(&bed).await;
+}
+
+/// A job that waits for its limit holds up nobody else, of whatever priority.
+pub async fn a_job_that_waits_for_a_limit_is_passed(bed: Bed) {
+    concurrency(&bed, "stripe", 0).await;
+    let mut waits = limited("", &[key("stripe", "")]);
+    waits.priority = Priority::Critical;
+    let mut grouped = limited("a", &[key("stripe", "")]);
+    grouped.priority = Priority::Critical;
+    bed.producer().await.stored(vec![waits, grouped, job("a"), job("b"), job("")]).await;
+    let mut lane = bed.lane().await;
+    let mut seen: Vec<char> = groups(&claim_all(&mut lane, 10).await).chars().collect();
+    seen.sort_unstable();
+    assert_eq!(seen.into_iter().filter(|c| matches!(c, 'a' | 'b' | '-')).collect::<String>().len(), 3);
+    assert_eq!(bed.depth(JobState::Ready).await, 2);
+    sound(&bed).await;
+    concurrency(&bed, "stripe", 9).await;
+    assert_eq!(claim_all(&mut lane, 10).await.len(), 2);
+}
+
+/// Among jobs without a group priority decides, whether they have limits or not; of equal priority neither kind starves the other.
+pub async fn priority_decides_among_plain_jobs_with_limits_and_without(bed: Bed) {
+    concurrency(&bed, "stripe", 100).await;
+    let mut jobs = Vec::new();
+    for priority in [Priority::Low, Priority::Critical] {
+        for with in [false, true] {
+            let mut job = if with { limited("", &[key("stripe", "")]) } else { job("") };
+            job.priority = priority;
+            jobs.push(job);
+        }
+    }
+    let critical: Vec<JobId> = jobs[2..].iter().map(|job| job.id.clone()).collect();
+    bed.producer().await.stored(jobs).await;
+    let mut lane = bed.lane().await;
+    let mut first = lane.claim(1).await;
+    first.extend(lane.claim(1).await);
+    assert!(first.iter().all(|delivery| critical.contains(&delivery.id)), "{first:?}");
+    assert_eq!(claim_all(&mut lane, 9).await.len(), 2);
+    bed.put(40).await;
+    let with = put(&bed, "", &[key("stripe", "")], 40).await;
+    let claimed = lane.claim(60).await;
+    let of_them = claimed.iter().filter(|delivery| with.contains(&delivery.id)).count();
+    assert!((20..=40).contains(&of_them), "{of_them}");
+}
+
+/// Several limits are all asked before a job is taken: no slot of one is held while another is waited for.
+pub async fn of_several_limits_all_or_none_are_taken(bed: Bed) {
+    concurrency(&bed, "all", 2).await;
+    concurrency(&bed, "stripe", 1).await;
+    let (all, a, b, c) = (key("all", ""), key("stripe", "a"), key("stripe", "b"), key("stripe", "c"));
+    for of in [a, a, b, c] {
+        put(&bed, "", &[all, of], 1).await;
+    }
+    let mut lane = bed.lane().await;
+    let claimed = claim_all(&mut lane, 10).await;
+    assert_eq!(claimed.len(), 2);
+    assert_eq!(held(&bed, all).await, 2);
+    assert_eq!(held(&bed, a).await + held(&bed, b).await + held(&bed, c).await, 2);
+    assert!([a, b, c].len() == 3 && held(&bed, a).await <= 1);
+    sound(&bed).await;
+    lane.ack(&claimed).await;
+    let claimed = claim_all(&mut lane, 10).await;
+    assert_eq!(claimed.len(), 2);
+    sound(&bed).await;
+    lane.ack(&claimed).await;
+    assert_eq!((bed.stats().await.jobs(), held(&bed, all).await), (0, 0));
+}
+
+/// Whatever ends a run gives the slot back, and a job that comes back takes it anew.
+pub async fn a_slot_goes_with_the_run_whatever_ends_it(bed: Bed) {
+    concurrency(&bed, "stripe", 1).await;
+    let of = key("stripe", "a");
+    put(&bed, "", &[of], 1).await;
+    let mut lane = bed.lane().await;
+    for ending in [
+        nack(Duration::ZERO),
+        Ending::Snooze { delay: Duration::ZERO },
+        Ending::Repeat { delay: Duration::ZERO },
+        Ending::Release,
+        Ending::Stopped,
+        Ending::Void,
+    ] {
+        let delivery = lane.wait_for_one().await;
+        assert_eq!(held(&bed, of).await, 1);
+        assert!(lane.end(&delivery, ending.clone()).await);
+        assert_eq!(held(&bed, of).await, 0, "{ending:?}");
+        sound(&bed).await;
+    }
+    for ending in
+        [Ending::Bury { reason: BuryReason::Buried, error: None }, Ending::Cancel { reason: "x".to_owned() }, Ending::Expire, ack()]
+    {
+        put(&bed, "", &[of], 1).await;
+        let delivery = lane.wait_for_one().await;
+        assert!(lane.claim(1).await.is_empty(), "{ending:?}");
+        assert!(lane.end(&delivery, ending.clone()).await);
+        assert_eq!(held(&bed, of).await, 0, "{ending:?}");
+    }
+    assert!(lane.claim_one().await.envelope.len() > 1);
+    sound(&bed).await;
+}
+
+/// A person's cancel of a job that runs frees its slot; one of a job that waits leaves nothing behind.
+pub async fn a_cancelled_job_leaves_no_slot(bed: Bed) {
+    concurrency(&bed, "stripe", 1).await;
+    let of = key("stripe", "a");
+    let ids = put(&bed, "a", &[of], 3).await;
+    let mut lane = bed.lane().await;
+    assert_eq!(claim_all(&mut lane, 5).await.len(), 1);
+    bed.broker.cancel(&bed.queue, &ids[1..2]).await.expect("it is cancelled");
+    bed.broker.cancel(&bed.queue, &ids[..1]).await.expect("it is cancelled");
+    sound(&bed).await;
+    let claimed = claim_all(&mut lane, 5).await;
+    assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&ids[2]]);
+    sound(&bed).await;
+    // The one that comes back is subject to its limit again.
+    bed.broker.requeue(&bed.queue, &ids[1..2]).await.expect("it is requeued");
+    assert!(claim_all(&mut lane, 5).await.is_empty());
+    assert_eq!(bed.show(&ids[1]).await.expect("it is there").limits, [of]);
+    lane.ack(&claimed).await;
+    assert_eq!(claim_all(&mut lane, 5).await.len(), 1);
+    sound(&bed).await;
+}
+
+/// The slots of a worker that died are free when its jobs are taken back: they go to the others, and a job that comes back takes its own.
+pub async fn slots_of_a_dead_worker_are_free_again(bed: Bed) {
+    concurrency(&bed, "stripe", 2).await;
+    let of = key("stripe", "a");
+    put(&bed, "", &[of], 4).await;
+    let mut dying = bed.lane().await;
+    dying.lease = SHORT;
+    assert_eq!(claim_all(&mut dying, 9).await.len(), 2);
+    let mut lane = bed.lane().await;
+    assert!(claim_all(&mut lane, 9).await.is_empty());
+    bed.reclaim(&[&dying], RULE).await;
+    sound(&bed).await;
+    let claimed = eventually("two run again", async || {
+        let claimed = claim_all(&mut lane, 9).await;
+        (!claimed.is_empty()).then_some(claimed)
+    })
+    .await;
+    assert_eq!((claimed.len(), held(&bed, of).await), (2, 2));
+    sound(&bed).await;
+}
+
+/// Suspects are subject to their limits like all others.
+pub async fn a_suspect_waits_for_its_limit(bed: Bed) {
+    concurrency(&bed, "stripe", 1).await;
+    let of = key("stripe", "a");
+    put(&bed, "", &[of], 1).await;
+    let mut dying = bed.lane().await;
+    dying.lease = SHORT;
+    let suspect = dying.claim_one().await;
+    bed.reclaim(&[&dying], RULE).await;
+    let other = put(&bed, "", &[of], 1).await;
+    let mut lane = bed.lane().await;
+    let mut turn = lane.next().claim(1);
+    turn.suspect = false;
+    let claimed = lane.send(&turn).await.deliveries;
+    assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&other[0]]);
+    for _ in 0..3 {
+        assert!(lane.claim(1).await.is_empty());
+    }
+    lane.ack(&claimed).await;
+    assert_eq!(lane.wait_for_one().await.id, suspect.id);
+    sound(&bed).await;
+}
+
+/// A change holds from the next claim on: more, fewer, none. What runs goes on, and a limit that is removed takes no job with it.
+pub async fn a_limit_is_changed_while_jobs_wait(bed: Bed) {
+    concurrency(&bed, "stripe", 1).await;
+    let of = key("stripe", "a");
+    put(&bed, "", &[of], 10).await;
+    let mut lane = bed.lane().await;
+    let mut claimed = claim_all(&mut lane, 20).await;
+    assert_eq!(claimed.len(), 1);
+    concurrency(&bed, "stripe", 4).await;
+    claimed.extend(claim_all(&mut lane, 20).await);
+    assert_eq!(claimed.len(), 4);
+    concurrency(&bed, "stripe", 2).await;
+    lane.ack(&claimed[..2]).await;
+    assert!(claim_all(&mut lane, 20).await.is_empty(), "two of them run on");
+    lane.ack(&claimed[2..3]).await;
+    assert_eq!(claim_all(&mut lane, 20).await.len(), 1);
+    sound(&bed).await;
+    assert!(bed.inspector().remove_limit(&bed.queue, "stripe").await.expect("it is removed"));
+    assert!(!bed.inspector().remove_limit(&bed.queue, "stripe").await.expect("it is gone"));
+    assert_eq!(claim_all(&mut lane, 20).await.len(), 5);
+    assert_eq!(held(&bed, of).await, 7, "who runs is known all the same");
+    sound(&bed).await;
+}
+
+/// Whoever changes a limit has read it; a change that is sent again has succeeded.
+pub async fn a_change_of_a_limit_is_compared(bed: Bed) {
+    let mut record = LimitRecord::new("stripe");
+    let mut rule = LimitRule::new();
+    rule.concurrency = Some(3);
+    record.set_to(Some(rule));
+    let first = SetLimit::new(bed.queue.clone(), "stripe", Vec::new(), record.encode());
+    assert_eq!(bed.broker.set_limit(&first).await.expect("it is set"), LimitSet::Set);
+    assert_eq!(bed.broker.set_limit(&first).await.expect("it is set again"), LimitSet::Set);
+    let stale = SetLimit::new(bed.queue.clone(), "stripe", Vec::new(), b"9:::\0".to_vec());
+    assert_eq!(bed.broker.set_limit(&stale).await.expect("it is compared"), LimitSet::Stale);
+    let limits = bed.inspector().limits(&bed.queue).await.expect("limits can be listed");
+    assert_eq!((limits.len(), limits[0].name.as_str(), limits[0].rule.concurrency), (1, "stripe", Some(3)));
+    let refused = bed.inspector().set_limit(&bed.queue, "stripe", |rule| rule.burst = Some(2)).await.expect_err("there is no rate");
+    assert!(refused.to_string().starts_with("burst `2`"), "{refused}");
+}
+
+/// Groups that share a limit are served in turn by it, however many jobs each has.
+pub async fn groups_that_share_a_limit_are_served_in_turn(bed: Bed) {
+    concurrency(&bed, "all", 1).await;
+    put(&bed, "a", &[key("all", "")], 20).await;
+    put(&bed, "b", &[key("all", "")], 3).await;
+    put(&bed, "c", &[key("all", "")], 1).await;
+    let mut lane = bed.lane().await;
+    let mut served = String::new();
+    for _ in 0..8 {
+        let claimed = claim_all(&mut lane, 5).await;
+        assert_eq!(claimed.len(), 1);
+        served += &groups(&claimed);
+        lane.ack(&claimed).await;
+    }
+    assert!(!served[..6].contains("aaa") && served[..5].contains('c') && served.matches('b').count() == 3, "{served}");
+    sound(&bed).await;
+}
+
+/// A tenant with many accounts has one turn, not one for each.
+pub async fn a_group_with_many_keys_has_one_turn(bed: Bed) {
+    concurrency(&bed, "account", 1).await;
+    for n in 0..20 {
+        put(&bed, "a", &[key("account", &n.to_string())], 1).await;
+    }
+    put(&bed, "b", &[key("account", "b")], 1).await;
+    let mut lane = bed.lane().await;
+    let mut served = groups(&lane.claim(1).await);
+    served += &groups(&lane.claim(1).await);
+    let mut served: Vec<char> = served.chars().filter(|c| "ab".contains(*c)).collect();
+    served.sort_unstable();
+    assert_eq!(served, ['a', 'b']);
+    assert_eq!(claim_all(&mut lane, 30).await.len(), 19);
+    sound(&bed).await;
+}
+
+/// The holder of an ordered group's line waits for its limit, and nobody passes it.
+pub async fn an_ordered_group_waits_for_the_limit_of_its_holder(bed: Bed) {
+    concurrency(&bed, "stripe", 1).await;
+    order(&bed, "a", GroupOrder::Ordered).await;
+    let of = key("stripe", "");
+    let first = put(&bed, "a", &[of], 1).await;
+    let second = put(&bed, "a", &[], 1).await;
+    let mut lane = bed.lane().await;
+    let claimed = claim_all(&mut lane, 5).await;
+    assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&first[0]]);
+    assert!(lane.end(&claimed[0], nack(Duration::ZERO)).await);
+    put(&bed, "", &[of], 1).await;
+    let mut claimed = Vec::new();
+    while claimed.is_empty() {
+        claimed = claim_all(&mut lane, 5).await;
+        assert!(claimed.len() <= 1 && claimed.iter().all(|delivery| delivery.id != second[0]));
+    }
+    sound(&bed).await;
+    lane.ack(&claimed).await;
+    let claimed = claim_all(&mut lane, 5).await;
+    assert_eq!(claimed.len(), 1);
+    lane.ack(&claimed).await;
+    assert_eq!(claim_all(&mut lane, 5).await[0].id, second[0]);
+    sound(&bed).await;
+    assert_eq!(name("a").as_str(), "a");
+}
+
+/// Many kinds of jobs that wait for one limit are let in one for one slot, and none is forgotten.
+pub async fn many_that_wait_for_one_limit_are_let_in_one_by_one(bed: Bed) {
+    concurrency(&bed, "all", 3).await;
+    concurrency(&bed, "account", 1).await;
+    let jobs: Vec<NewJob> =
+        (0..300).map(|n| limited(&format!("g{}", n % 50), &[key("all", ""), key("account", &(n % 150).to_string())])).collect();
+    bed.producer().await.stored(jobs).await;
+    let mut lane = bed.lane().await;
+    let mut done = 0;
+    while done < 300 {
+        let claimed = claim_all(&mut lane, 10).await;
+        assert!((1..=3).contains(&claimed.len()), "{done} done, and {} run", claimed.len());
+        if done % 60 == 0 {
+            sound(&bed).await;
+        }
+        lane.ack(&claimed).await;
+        done += claimed.len();
+    }
+    assert_eq!((bed.stats().await.jobs(), held(&bed, key("all", "")).await), (0, 0));
+    sound(&bed).await;
+}
+
+/// What waits for its time, or is held for a key, is subject to its limits when it is ready.
+pub async fn a_job_that_comes_later_is_subject_to_its_limits(bed: Bed) {
+    concurrency(&bed, "stripe", 1).await;
+    let of = key("stripe", "a");
+    let mut later = limited("", &[of]);
+    later.due = Due::After(Duration::from_millis(2));
+    let mut given = limited("a", &[of]);
+    given.id = JobId::given("job-17").expect("it is a name");
+    let mut low = limited("", &[of]);
+    low.priority = Priority::Low;
+    bed.producer().await.stored(vec![later, given, low]).await;
+    let mut lane = bed.lane().await;
+    for left in [2, 1, 0] {
+        let claimed = vec![lane.wait_for_one().await];
+        eventually("the others are ready", async || {
+            (bed.depth(JobState::Ready).await + bed.depth(JobState::Scheduled).await == left).then_some(())
+        })
+        .await;
+        assert!(claim_all(&mut lane, 5).await.is_empty());
+        sound(&bed).await;
+        lane.ack(&claimed).await;
+    }
+}
+
+/// The holders of a key are named, and so is who waits for it.
+pub async fn a_key_tells_who_holds_it_and_who_waits(bed: Bed) {
+    concurrency(&bed, "stripe", 2).await;
+    let (a, b) = (key("stripe", "a"), key("stripe", "b"));
+    let ids = put(&bed, "", &[a], 3).await;
+    put(&bed, "", &[b], 1).await;
+    let mut lane = bed.lane().await;
+    let claimed = claim_all(&mut lane, 10).await;
+    assert_eq!(claimed.len(), 3);
+    let keys = bed.inspector().limit_keys(&bed.queue, "stripe", None, 10).await.expect("keys can be listed");
+    assert_eq!(keys.len(), 2);
+    let of_a = keys.iter().find(|found| found.key == a).expect("it is held");
+    let holders: Vec<&JobId> = of_a.holders.iter().map(|holder| &holder.id).collect();
+    assert_eq!((of_a.held, of_a.waiting, holders), (2, 1, vec![&ids[0], &ids[1]]));
+    assert_eq!(of_a.next.as_ref().map(|next| &next.id), Some(&ids[2]));
+    assert_eq!(bed.inspector().limit_keys(&bed.queue, "stripe", Some(keys[0].key), 10).await.expect("keys can be listed").len(), 1);
+    let limits = bed.inspector().limits(&bed.queue).await.expect("limits can be listed");
+    assert_eq!((limits[0].held, limits[0].waiting), (3, 1));
+    assert_eq!(bed.show(&ids[2]).await.expect("it is there").limits, [a]);
+    let damages = bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.expect("it can be audited");
+    assert!(damages.iter().all(|damage| damage.kind != DamageKind::LimitOutOfTurn), "{damages:?}");
+    let turn = lane.next().finish(claimed.iter().map(|delivery| finish(delivery, ack())).collect());
+    lane.send(&turn).await;
+}

@@ -1,0 +1,271 @@
+//! `limits`: which there are, who holds them, and what a person sets of them.
+
+use std::{str::FromStr, time::SystemTime};
+
+use clap::Subcommand;
+use queue_core::{Client, LimitInfo, LimitKeyInfo, LimitRule, Rate, address::check_name};
+use serde::Serialize;
+
+use super::{
+    args::Format,
+    exit::{Failure, note},
+    output::{print, print_json, relative, short, table, utc},
+};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum LimitsCommand {
+    /// List the limits of a queue, what holds of each, and how many slots are held
+    #[command(after_help = "Examples:
+  {bin} limits list orders
+  {bin} limits list orders --json | jq -r '.[] | select(.waiting > 0) | .limit'")]
+    List {
+        /// The queue
+        #[arg(value_parser = queue)]
+        queue: String,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Show a limit, and its keys: who holds them, who waits, and until when
+    #[command(after_help = "Examples:
+  {bin} limits show orders/stripe")]
+    Show {
+        /// The queue and the limit
+        #[arg(value_name = "QUEUE/LIMIT")]
+        limit: Named,
+        /// At most so many keys
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
+        keys: u16,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Set a limit at run time; it holds from the next claim on, over what code declares, until it is removed
+    #[command(after_help = "Examples:
+  {bin} limits set orders/stripe --concurrency 4
+  {bin} limits set orders/stripe --rate 100/1m --burst 20
+  {bin} limits set orders/stripe --concurrency 0     nothing of it starts")]
+    Set(SetArgs),
+    /// Take back what was set of a limit: what code declares holds again
+    #[command(after_help = "Examples:
+  {bin} limits remove orders/stripe")]
+    Remove {
+        /// The queue and the limit
+        #[arg(value_name = "QUEUE/LIMIT")]
+        limit: Named,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SetArgs {
+    /// The queue and the limit
+    #[arg(value_name = "QUEUE/LIMIT")]
+    limit: Named,
+    /// Most jobs that run at once; 0 closes it
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+    /// How many jobs start in a time
+    #[arg(long, value_name = "STARTS/TIME", value_parser = Rate::from_str)]
+    rate: Option<Rate>,
+    /// How many of them may start at once after a pause
+    #[arg(long, value_name = "N")]
+    burst: Option<u32>,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// `orders/stripe`.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    queue: String,
+    limit: String,
+}
+
+impl FromStr for Named {
+    type Err = queue_core::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (queue, limit) = text.split_once('/').ok_or_else(|| queue_core::Error::Invalid {
+            field: "limit",
+            value: text.to_owned(),
+            problem: "is no queue and limit; write them as `orders/stripe`".to_owned(),
+        })?;
+        check_name("queue", queue)?;
+        check_name("limit", limit)?;
+        Ok(Named { queue: queue.to_owned(), limit: limit.to_owned() })
+    }
+}
+
+fn queue(name: &str) -> Result<String, queue_core::Error> {
+    check_name("queue", name).map(|()| name.to_owned())
+}
+
+/// A limit, as JSON.
+#[derive(Serialize)]
+struct Row {
+    limit: String,
+    #[serde(flatten)]
+    rule: Rule,
+    declared: Option<Rule>,
+    set: Option<Rule>,
+    held: u64,
+    waiting: u64,
+}
+
+#[derive(Serialize)]
+struct Rule {
+    concurrency: Option<u32>,
+    rate: Option<String>,
+    burst: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Key {
+    key: String,
+    by: Option<String>,
+    held: u64,
+    holders: Vec<String>,
+    waiting: u64,
+    next: Option<String>,
+    until: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    limit: Row,
+    keys: Vec<Key>,
+}
+
+impl From<LimitRule> for Rule {
+    fn from(rule: LimitRule) -> Self {
+        Rule { concurrency: rule.concurrency, rate: rule.rate.map(|rate| rate.to_string()), burst: rule.rate.map(|_| rule.burst()) }
+    }
+}
+
+fn row(limit: LimitInfo) -> Row {
+    Row {
+        limit: limit.name,
+        rule: limit.rule.into(),
+        declared: limit.declared.map(Rule::from),
+        set: limit.set.map(Rule::from),
+        held: limit.held,
+        waiting: limit.waiting,
+    }
+}
+
+fn key(key: LimitKeyInfo) -> Key {
+    Key {
+        key: key.key.to_string(),
+        by: key.text,
+        held: key.held,
+        holders: key.holders.iter().map(ToString::to_string).collect(),
+        waiting: key.waiting,
+        next: key.next.map(|next| next.to_string()),
+        until: key.until.and_then(utc),
+    }
+}
+
+pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    match command {
+        LimitsCommand::List { queue, format } => {
+            let rows: Vec<Row> = inspector.limits(&queue).await?.into_iter().map(row).collect();
+            list(&rows, &format)
+        }
+        LimitsCommand::Show { limit: Named { queue, limit }, keys, format } => {
+            let Some(found) = inspector.limit(&queue, &limit).await? else { return Err(unknown(client, &queue, &limit).await) };
+            let keys = inspector.limit_keys(&queue, &limit, None, keys.into()).await?;
+            show(found, keys, &format)
+        }
+        LimitsCommand::Set(args) => set(client, args).await,
+        LimitsCommand::Remove { limit: Named { queue, limit } } => {
+            let before = inspector.limit(&queue, &limit).await?;
+            if !inspector.remove_limit(&queue, &limit).await? {
+                return Err(unknown(client, &queue, &limit).await);
+            }
+            match before.and_then(|before| before.set.and(before.declared)) {
+                Some(declared) => print(&format!("{queue}/{limit}: {declared}, as code declares it"))?,
+                None => print(&format!("{queue}/{limit} is removed; its jobs stay, and are not limited by it"))?,
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn unknown(client: &Client, queue: &str, limit: &str) -> Failure {
+    let known = client.inspector().limits(queue).await.unwrap_or_default();
+    let names: Vec<String> = known.into_iter().map(|limit| format!("`{}`", limit.name)).collect();
+    let there = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
+    queue_core::Error::Config(format!("queue `{queue}` has no limit `{limit}`; {there}")).into()
+}
+
+fn list(rows: &[Row], format: &Format) -> Result<(), Failure> {
+    if format.json {
+        return Ok(print_json(&rows)?);
+    }
+    if rows.is_empty() {
+        note("the queue has no limits: declare one with `#[task(limit(..))]`, or set one with `limits set`");
+        return Ok(());
+    }
+    let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
+    let rows = rows.iter().map(|row| {
+        let said = match (&row.set, &row.declared) {
+            (Some(_), Some(_)) => "set, over code",
+            (Some(_), None) => "set",
+            (None, _) => "code",
+        };
+        let rate = row.rule.rate.clone().unwrap_or_default();
+        let [held, waiting] = [row.held, row.waiting].map(|count| count.to_string());
+        [row.limit.clone(), text(row.rule.concurrency), rate, text(row.rule.burst), held, waiting, said.to_owned()]
+    });
+    Ok(print(&table(["limit", "#concurrency", "#rate", "#burst", "#held", "#waiting", "said by"], rows))?)
+}
+
+fn show(limit: LimitInfo, keys: Vec<LimitKeyInfo>, format: &Format) -> Result<(), Failure> {
+    if format.json {
+        return Ok(print_json(&Shown { limit: row(limit), keys: keys.into_iter().map(key).collect() })?);
+    }
+    let said = |rule: Option<LimitRule>| rule.map_or_else(|| "nothing".to_owned(), |rule| rule.to_string());
+    let lines = [
+        ("limit", limit.name.clone()),
+        ("holds", limit.rule.to_string()),
+        ("declared", said(limit.declared)),
+        ("set", said(limit.set)),
+        ("held", limit.held.to_string()),
+        ("waiting", limit.waiting.to_string()),
+    ];
+    let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:8}  {value}")).collect();
+    print(&text.join("\n"))?;
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let now = SystemTime::now();
+    let rows = keys.into_iter().map(|key| {
+        let by = match key.text.as_deref() {
+            Some("") => "(the queue)".to_owned(),
+            Some(text) => short(text, 40),
+            None => key.key.to_string(),
+        };
+        let until = key.until.map(|until| relative(until, now)).unwrap_or_default();
+        let holder = key.holders.first().map(|holder| holder.id.to_string()).unwrap_or_default();
+        [by, key.held.to_string(), key.waiting.to_string(), until, holder]
+    });
+    Ok(print(&format!("\n{}", table(["by", "#held", "#waiting", "opens", "first holder"], rows)))?)
+}
+
+async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
+    if args.concurrency.is_none() && args.rate.is_none() && args.burst.is_none() {
+        return Err(queue_core::Error::Config("nothing to set: say --concurrency, --rate or --burst".to_owned()).into());
+    }
+    let Named { queue, limit } = args.limit;
+    let set = client
+        .inspector()
+        .set_limit(&queue, &limit, |rule| {
+            rule.concurrency = args.concurrency.or(rule.concurrency);
+            (rule.rate, rule.burst) = (args.rate.or(rule.rate), args.burst.or(rule.burst));
+        })
+        .await?;
+    if args.format.json {
+        return Ok(print_json(&row(set))?);
+    }
+    Ok(print(&format!("{queue}/{limit}: {}", set.rule))?)
+}

@@ -1,0 +1,271 @@
+//! Limits by whole workers: what code declares holds before the first job is claimed, over several workers, through rates and refusals; what other hands
+//! break is found and mended; and who does not know limits is kept out.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use queue_core::{
+    Error, JobId, LimitKey, RawJob,
+    broker::{Audit, DamageKind, DynBroker, JobLimits, NewJob},
+    prelude::*,
+    redis::RedisBroker,
+    sqlite::SqliteBroker,
+};
+use queue_testing::conformance::{Lane, Producer, envelope};
+use queue_tests::{
+    on_servers,
+    server::{Kind, Server},
+};
+use queue_worker::Worker;
+
+on_servers! {
+    slots_and_chains_are_counted_anew_from_the_jobs
+    a_lane_that_knows_no_limits_keeps_them_out
+}
+
+const QUEUE: &str = "limited";
+const LOOK: Audit = Audit { repair: false, thorough: true };
+const REPAIR: Audit = Audit { repair: true, thorough: true };
+
+fn job() -> NewJob {
+    let mut job = NewJob::new(JobId::make(), envelope("x"));
+    job.limits = JobLimits::new(vec![LimitKey::of("stripe", b"a")], 1).map(Box::new);
+    job
+}
+
+async fn damages(broker: &DynBroker, how: Audit) -> Vec<DamageKind> {
+    broker.audit(QUEUE, how).await.unwrap().into_iter().map(|damage| damage.kind).collect()
+}
+
+/// What another program does to the storage.
+struct Hands<'a> {
+    lose_slot: &'a dyn Fn(),
+    leak_slot: &'a dyn Fn(),
+    lose_wake: &'a dyn Fn(),
+}
+
+async fn is_mended(broker: &DynBroker, hands: Hands<'_>) {
+    let inspector = Client::with_broker(broker.clone()).inspector();
+    let held = async || inspector.limits_of(QUEUE, &[LimitKey::of("stripe", b"a")]).await.unwrap()[0].held;
+    inspector.set_limit(QUEUE, "stripe", |rule| rule.concurrency = Some(1)).await.unwrap();
+    Producer::on(broker, QUEUE).await.stored((0..3).map(|_| job()).collect()).await;
+    let mut lane = Lane::on(broker, QUEUE).await;
+    let first = lane.claim_one().await;
+    assert!(lane.claim(1).await.is_empty());
+    assert_eq!(damages(broker, LOOK).await, []);
+
+    (hands.lose_slot)();
+    assert_eq!(held().await, 0);
+    let found = damages(broker, REPAIR).await;
+    assert!(found.contains(&DamageKind::SlotMissing), "{found:?}");
+    assert_eq!((held().await, damages(broker, LOOK).await), (1, vec![]));
+
+    lane.ack(&[first]).await;
+    (hands.leak_slot)();
+    assert_eq!(held().await, 1, "a phantom holds the slot");
+    assert!(lane.claim(1).await.is_empty());
+    let found = damages(broker, REPAIR).await;
+    assert!(found.contains(&DamageKind::SlotLeaked), "{found:?}");
+    let second = lane.claim_one().await;
+    assert!(lane.claim(1).await.is_empty());
+
+    lane.ack(&[second]).await;
+    (hands.lose_wake)();
+    assert!(lane.claim(1).await.is_empty(), "nobody looks at what waits");
+    assert_eq!(damages(broker, REPAIR).await, [DamageKind::LimitOutOfTurn]);
+    assert_eq!(lane.claim(1).await.len(), 1);
+    assert_eq!(damages(broker, LOOK).await, []);
+}
+
+async fn slots_and_chains_are_counted_anew_from_the_jobs(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let at = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
+    let key: String = LimitKey::of("stripe", b"a").as_bytes().iter().map(|byte| format!("\\{byte:03}")).collect();
+    let lose = "for _, slot in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do if string.byte(slot) == 255 then redis.call('ZREM', KEYS[1], slot) end end";
+    let leak = format!("redis.call('ZADD', KEYS[1], 0, '\\255{key}\\0phantom-phantom-')");
+    let holders = at("holders");
+    let hands = Hands {
+        lose_slot: &|| drop(server.command(&["EVAL", lose, "1", &holders])),
+        leak_slot: &|| drop(server.command(&["EVAL", &leak, "1", &holders])),
+        lose_wake: &|| drop(server.command(&["DEL", &at("roomy")])),
+    };
+    is_mended(&broker, hands).await;
+}
+
+#[tokio::test]
+async fn slots_and_chains_are_counted_anew_from_the_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let run = |sql: &str| {
+        rusqlite::Connection::open(&path).unwrap().execute(sql, []).unwrap();
+    };
+    let key: String = LimitKey::of("stripe", b"a").to_string();
+    let leak = format!("INSERT INTO queue_slots SELECT queue, x'{key}', x'00' FROM queue_queues");
+    let hands =
+        Hands { lose_slot: &|| run("DELETE FROM queue_slots"), leak_slot: &|| run(&leak), lose_wake: &|| run("DELETE FROM queue_wakes") };
+    is_mended(&broker, hands).await;
+}
+
+async fn a_lane_that_knows_no_limits_keeps_them_out(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let lane = Lane::on(&broker, QUEUE).await;
+    server.command(&["HSET", &format!("queue:{{{QUEUE}}}:knows"), lane.name.as_str(), "lfkpcztahuswg"]);
+    let mut producer = Producer::on(&broker, QUEUE).await;
+    let refused = broker.enqueue(&producer.next(vec![job()])).await;
+    assert!(matches!(&refused, Err(Error::FeatureUnknown { feature, .. }) if feature == "limited"), "{refused:?}");
+    assert_eq!(broker.stats(QUEUE).await.unwrap().jobs(), 0);
+    producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
+}
+
+/// A library that knows no limits refuses a file from the first job with one on, and not before.
+#[tokio::test]
+async fn the_first_limit_raises_the_schema_number_of_a_sqlite_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let schema = || other.query_row("SELECT value FROM queue_meta WHERE name = 'schema'", [], |row| row.get::<_, u64>(0)).unwrap();
+    let inspector = Client::with_broker(broker.clone()).inspector();
+    inspector.set_limit(QUEUE, "stripe", |rule| rule.concurrency = Some(1)).await.unwrap();
+    let mut producer = Producer::on(&broker, QUEUE).await;
+    producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
+    assert_eq!(schema(), 3, "its tables are those of groups");
+    producer.stored(vec![job()]).await;
+    assert_eq!(schema(), 4);
+}
+
+#[derive(Default)]
+struct Watch {
+    running: AtomicUsize,
+    most: AtomicUsize,
+    done: AtomicUsize,
+}
+
+#[task(queue = "payments", limit(name = "stripe", by = [account], concurrency = 1), limit(name = "all", concurrency = 3))]
+async fn charge(account: u32, watch: Data<Arc<Watch>>) {
+    let running = watch.running.fetch_add(1, Ordering::SeqCst) + 1;
+    watch.most.fetch_max(running, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(u64::from(account % 3))).await;
+    watch.running.fetch_sub(1, Ordering::SeqCst);
+    watch.done.fetch_add(1, Ordering::SeqCst);
+}
+
+/// What code declares holds from the first claim on, over two workers.
+#[tokio::test]
+async fn declared_limits_hold_over_all_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
+    client.enqueue_all((0..60).map(|n| charge::job(n % 10))).await.unwrap();
+    let watch = Arc::new(Watch::default());
+    let worker = || Worker::new(client.clone()).register::<charge>().data(watch.clone()).queue("payments").concurrency(16);
+    let (one, other) = tokio::join!(worker().run_until_idle(), worker().run_until_idle());
+    one.unwrap();
+    other.unwrap();
+    assert_eq!((watch.done.load(Ordering::SeqCst), watch.running.load(Ordering::SeqCst)), (60, 0));
+    let most = watch.most.load(Ordering::SeqCst);
+    assert!((2..=3).contains(&most), "{most} ran at once");
+    let limits = client.inspector().limits("payments").await.unwrap();
+    let declared: BTreeMap<&str, Option<u32>> =
+        limits.iter().map(|limit| (limit.name.as_str(), limit.declared.unwrap().concurrency)).collect();
+    assert_eq!(declared, BTreeMap::from([("all", Some(3)), ("stripe", Some(1))]));
+    assert!(limits.iter().all(|limit| limit.held == 0 && limit.set.is_none()));
+}
+
+#[task(name = "one", queue = "contradicted", limit(name = "all", concurrency = 3))]
+async fn one() {}
+
+#[task(name = "other", queue = "contradicted", limit(name = "all", concurrency = 4))]
+async fn other() {}
+
+#[task(name = "third", queue = "agreed", limit(name = "all", concurrency = 4))]
+async fn third() {}
+
+#[task(name = "fourth", queue = "agreed", limit(name = "all"))]
+async fn fourth() {}
+
+/// Tasks that share a limit have to agree on it; one may name it alone.
+#[tokio::test]
+async fn tasks_that_do_not_agree_are_refused_at_the_start() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let error = Worker::new(client.clone()).queue("contradicted").check().unwrap_err().to_string();
+    assert!(error.contains("limit `all` of queue `contradicted`") && error.contains("let them agree"), "{error}");
+    assert!(error.contains("concurrency 3") && error.contains("concurrency 4"), "{error}");
+    Worker::new(client.clone()).queue("agreed").check().unwrap();
+    drop((one::job(), other::job(), third::job(), fourth::job()));
+}
+
+#[derive(Default)]
+struct Service {
+    refused: AtomicUsize,
+    served: AtomicUsize,
+}
+
+#[task(name = "ask", queue = "calls", max_attempts = 1, limit(name = "api", rate = "1000/1s", burst = 50))]
+async fn ask(service: Data<Arc<Service>>) -> Outcome {
+    if service.refused.fetch_add(1, Ordering::SeqCst) == 0 {
+        return Outcome::RateLimited(Duration::from_millis(300));
+    }
+    service.served.fetch_add(1, Ordering::SeqCst);
+    Outcome::Done
+}
+
+/// A service that has had enough is left alone for that time, and no attempt is burnt.
+#[tokio::test]
+async fn a_service_that_has_had_enough_is_left_alone() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let service = Arc::new(Service::default());
+    ask::job().enqueue(&client).await.unwrap();
+    let began = Instant::now();
+    let worker = Worker::new(client.clone()).register::<ask>().data(service.clone()).queue("calls").concurrency(1);
+    let stop = tokio::time::sleep(Duration::from_secs(5));
+    let seen = service.clone();
+    let done = async move {
+        while seen.served.load(Ordering::SeqCst) < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let until = async move {
+        tokio::select! {
+            () = stop => {}
+            () = done => {}
+        }
+    };
+    let enqueued = client.clone();
+    let more = async move {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        for _ in 0..2 {
+            ask::job().enqueue(&enqueued).await.unwrap();
+        }
+    };
+    let (ran, ()) = tokio::join!(worker.run(until), more);
+    ran.unwrap();
+    assert_eq!(service.served.load(Ordering::SeqCst), 3);
+    assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());
+    assert_eq!(service.refused.load(Ordering::SeqCst), 4, "nobody asked meanwhile");
+}
+
+/// A job by name has the limits that it is given, and none that cannot be.
+#[tokio::test]
+async fn a_job_by_name_is_given_its_limits() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let job = RawJob::new("charge", vec![0x80]).queue("payments").limit("stripe", Some("a17")).limit("all", None);
+    let (address, _) = client.enqueue_raw(job).await.unwrap();
+    let record = client.inspector().show(&address).await.unwrap();
+    assert_eq!(record.limits, BTreeMap::from([("all".to_owned(), String::new()), ("stripe".to_owned(), "a17".to_owned())]));
+    assert_eq!(record.limit_keys.len(), 2);
+    let empty = client.enqueue_raw(RawJob::new("charge", vec![0x80]).limit("stripe", Some(""))).await.unwrap_err();
+    assert!(empty.to_string().starts_with("limit key"), "{empty}");
+    let cost = client.enqueue(charge::job(1).cost(0)).await.unwrap_err();
+    assert!(cost.to_string().starts_with("cost `0`"), "{cost}");
+    let cost = client.enqueue(ask::job().cost(51)).await.unwrap_err();
+    assert!(cost.to_string().contains("more than the burst 50 of the limit `api`"), "{cost}");
+}
