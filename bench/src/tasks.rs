@@ -36,6 +36,11 @@ impl Counter {
         self.first.get().copied()
     }
 
+    /// One more has run.
+    pub(crate) fn seen_one(&self) {
+        self.count();
+    }
+
     fn count(&self) {
         let before = self.seen.fetch_add(1, Ordering::Relaxed);
         if before == 0 {

@@ -9,6 +9,7 @@ mod growth;
 mod instructions;
 mod latency;
 mod lateness;
+mod limits;
 mod memory;
 #[cfg(feature = "observed")]
 pub(crate) mod observed;
@@ -28,6 +29,7 @@ pub(crate) fn all() -> Vec<Figure> {
         enqueue::figures(),
         unique::figures(),
         groups::figures(),
+        limits::figures(),
         latency::figures(),
         lateness::figures(),
         schedules::figures(),

@@ -39,6 +39,7 @@ pub use self::{
 use crate::{
     checker::Resources,
     history::{Operation, Phase, Recorder},
+    process::{ALL, LIMIT},
     work::QUEUE,
 };
 
@@ -99,7 +100,14 @@ impl Bed {
         };
         if let Some((_, cap)) = bed.setup.terms.groups {
             let cap = u32::try_from(cap).ok();
-            bed.client.inspector().set_group_rule(QUEUE, &RuleOf::Others, |rule| rule.cap = cap).await?;
+            let inspector = bed.client.inspector();
+            if bed.setup.mix.limited {
+                inspector.set_limit(QUEUE, LIMIT, |rule| rule.concurrency = cap).await?;
+                // One that is never full, so that all have two slots.
+                inspector.set_limit(QUEUE, ALL, |rule| rule.concurrency = Some(1_000)).await?;
+            } else {
+                inspector.set_group_rule(QUEUE, &RuleOf::Others, |rule| rule.cap = cap).await?;
+            }
         }
         for _ in 0..bed.setup.workers {
             bed.start_worker()?;

@@ -49,6 +49,8 @@ pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot,
             break;
         }
     }
+    let limits = inspector.limits(QUEUE).await?;
+    slots += limits.iter().map(|limit| limit.held).max().unwrap_or(0);
     let counters = counters(&inspector.stats(QUEUE).await?);
     let at_ms = i64::try_from(now_us() / 1000)?;
     Ok(Snapshot { at_ms, jobs, lanes, keys, slots, counters, ..Snapshot::default() })

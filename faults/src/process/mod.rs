@@ -7,7 +7,7 @@ mod worker;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-pub use self::producer::{Producing, group, unique_key};
+pub use self::producer::{ALL, LIMIT, Producing, group, unique_key};
 
 /// Most unique keys of a run.
 pub const UNIQUE: u64 = 8;
@@ -102,6 +102,9 @@ pub struct Mix {
     pub unique: u64,
     /// So many groups, of which each job has the one of its number; 0: none.
     pub groups: u64,
+    /// Whether these are keys of a limit, and no groups.
+    #[serde(default)]
+    pub limited: bool,
     /// The failure that buries a job.
     pub max_attempts: u32,
     /// Whether they are sent in bulk.
@@ -122,6 +125,7 @@ impl Default for Mix {
             bytes: 200,
             unique: 0,
             groups: 0,
+            limited: false,
             max_attempts: 25,
             bulk: false,
         }

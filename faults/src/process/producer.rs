@@ -21,6 +21,11 @@ pub fn group(key: u64, groups: u64) -> u64 {
     key % groups.max(1)
 }
 
+/// The limit of jobs whose groups are keys of one, and another one of all of them.
+pub const LIMIT: &str = "key";
+/// That of all jobs.
+pub const ALL: &str = "all";
+
 /// Most jobs of one bulk call.
 const BULK: u64 = 1_000;
 
@@ -93,6 +98,7 @@ struct Draft {
     tomorrow: bool,
     unique: Option<u64>,
     group: Option<u64>,
+    limited: bool,
     max_attempts: u32,
 }
 
@@ -128,8 +134,10 @@ impl Draft {
         if let Some(unique) = self.unique {
             job = job.unique_key(unique_key(unique));
         }
-        if let Some(group) = self.group {
-            job = job.group(format!("group-{group}"));
+        match self.group {
+            Some(group) if self.limited => job = job.limit(LIMIT, Some(&format!("group-{group}"))).limit(ALL, None),
+            Some(group) => job = job.group(format!("group-{group}")),
+            None => {}
         }
         if self.given {
             job = job.id(format!("given-{}", self.key));
@@ -181,6 +189,7 @@ impl Caller {
             tomorrow,
             unique,
             group,
+            limited: self.mix.limited,
             max_attempts: self.mix.max_attempts,
         }
     }

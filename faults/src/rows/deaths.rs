@@ -90,6 +90,15 @@ pub(super) const ROWS: &[Row] = &[
         expect: taken_back,
     },
     Row {
+        number: "M75",
+        name: "workers are killed, while jobs with two limits, by a few keys of which two may run, fail, die, are cancelled and come back",
+        grade: Grade::S,
+        columns: EVERY,
+        setup: limited,
+        harm: |bed| killed(bed, 20),
+        expect: taken_back,
+    },
+    Row {
         number: "M18",
         name: "workers are killed, and their successors have the same host and process number",
         grade: Grade::S,
@@ -125,6 +134,12 @@ fn grouped() -> Setup {
     let setup = Setup::default();
     let terms = Terms { groups: Some((mix.groups, 2)), ..setup.terms };
     Setup { workers: 3, jobs: 2_000, mix, terms, ..setup }
+}
+
+/// The same where these are keys of a limit.
+fn limited() -> Setup {
+    let setup = grouped();
+    Setup { mix: Mix { limited: true, ..setup.mix }, ..setup }
 }
 
 /// One job in sixty does this.

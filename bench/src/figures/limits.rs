@@ -1,0 +1,117 @@
+//! What limits cost, and how exactly they hold: many keys of which one job runs at once, and a rate.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt;
+use queue_core::{Client, prelude::*};
+use queue_worker::Worker;
+use tokio_util::sync::CancellationToken;
+
+use super::process::process;
+use crate::{
+    frame::{Figure, Reading, Readings},
+    server::Server,
+    tasks::{Counter, Starts, hundred_bytes},
+};
+
+pub(crate) fn figures() -> Vec<Figure> {
+    vec![
+        Figure::redis(
+            "limits",
+            "`process` at 64 at once where the jobs are subject to a limit of one at once by 1,000 keys, beside `process` in the same run; how many \
+             jobs ran beside another one of their key, and how many slots are held in the end.",
+            |server| limits(server).boxed(),
+        ),
+        Figure::redis(
+            "rate",
+            "Jobs that are subject to a rate of 1,000 a second with a burst of 20: by how much the rate that is seen is another one, in percent, and the \
+             most starts within 1 ms. The bound is the burst and one.",
+            |server| rate(server).boxed(),
+        ),
+    ]
+}
+
+const JOBS: usize = 100_000;
+const KEYS: usize = 1_000;
+
+/// Which keys run now, and how often one ran twice at once.
+#[derive(Debug)]
+struct Running {
+    keys: Vec<AtomicBool>,
+    over: AtomicUsize,
+}
+
+#[task(queue = "limited", limit(name = "one", by = [key], concurrency = 1))]
+async fn limited(key: u64, data: String, running: Data<Arc<Running>>, counter: Data<Arc<Counter>>) {
+    let own = &running.keys[usize::try_from(key).unwrap_or_default() % KEYS];
+    if own.swap(true, Ordering::SeqCst) {
+        running.over.fetch_add(1, Ordering::SeqCst);
+    }
+    tokio::task::yield_now().await;
+    drop(data);
+    own.store(false, Ordering::SeqCst);
+    counter.seen_one();
+}
+
+#[task(queue = "rated", limit(rate = "1000/1s", burst = 20))]
+async fn rated(n: u64, starts: Data<Arc<Starts>>, counter: Data<Arc<Counter>>) {
+    starts.0.lock().expect("no holder panics").push((n, Instant::now()));
+    counter.seen_one();
+}
+
+async fn limits(server: &Server) -> Readings {
+    server.flush()?;
+    let usual = process(&server.url(), 64, JOBS).await?;
+    server.flush()?;
+    let client = Client::connect(&server.url()).await?;
+    let jobs = (0..JOBS).map(|n| limited::job((n % KEYS) as u64, hundred_bytes()));
+    client.enqueue_all(jobs).await?;
+    let running = Arc::new(Running { keys: (0..KEYS).map(|_| AtomicBool::new(false)).collect(), over: AtomicUsize::new(0) });
+    let (counter, stop) = (Arc::new(Counter::default()), CancellationToken::new());
+    counter.want(JOBS);
+    let worker =
+        Worker::new(client.clone()).register::<limited>().data(running.clone()).data(counter.clone()).queue("limited").concurrency(64);
+    let (begun, stopped) = (Instant::now(), stop.clone());
+    let task = tokio::spawn(async move { worker.run(stopped.cancelled_owned()).await.map(drop).map_err(|error| error.to_string()) });
+    counter.all(Duration::from_secs(300)).await?;
+    let rate = JOBS as f64 / begun.elapsed().as_secs_f64();
+    stop.cancel();
+    task.await??;
+    let held: u64 = client.inspector().limits("limited").await?.iter().map(|limit| limit.held).sum();
+    Ok(vec![
+        Reading::new("", rate, "jobs/s").beside(usual, "`process` in the same run"),
+        Reading::new("over", running.over.load(Ordering::SeqCst) as f64, "jobs"),
+        Reading::new("leaked", held as f64, "slots"),
+    ])
+}
+
+/// Three seconds and the burst.
+const RATED: usize = 3_020;
+
+async fn rate(server: &Server) -> Readings {
+    server.flush()?;
+    let client = Client::connect(&server.url()).await?;
+    client.enqueue_all((0..RATED).map(|n| rated::job(n as u64))).await?;
+    let (counter, starts, stop) = (Arc::new(Counter::default()), Arc::new(Starts::default()), CancellationToken::new());
+    counter.want(RATED);
+    let worker = Worker::new(client.clone()).register::<rated>().data(starts.clone()).data(counter.clone()).queue("rated").concurrency(256);
+    let stopped = stop.clone();
+    let task = tokio::spawn(async move { worker.run(stopped.cancelled_owned()).await.map(drop).map_err(|error| error.to_string()) });
+    counter.all(Duration::from_secs(60)).await?;
+    stop.cancel();
+    task.await??;
+    let mut seen: Vec<Instant> = starts.0.lock().expect("no holder panics").iter().map(|(_, at)| *at).collect();
+    seen.sort_unstable();
+    let took = seen[RATED - 1].duration_since(seen[20]).as_secs_f64();
+    let error = ((RATED - 21) as f64 / took / 1000.0 - 1.0).abs() * 100.0;
+    let window = Duration::from_millis(1);
+    let within = |from: usize| seen[from..].iter().take_while(|at| at.duration_since(seen[from]) < window).count();
+    let burst = (0..RATED).map(within).max().unwrap_or(0);
+    Ok(vec![Reading::new("error", error, "%"), Reading::new("burst", burst as f64, "jobs")])
+}
