@@ -98,7 +98,7 @@ pub struct JobRecord {
     pub group: Option<GroupName>,
     /// The limits that it is subject to, by name, and by which key; that of the whole queue is empty.
     pub limits: BTreeMap<String, String>,
-    /// The keys of these as the broker has them, for [`Inspector::limit_keys`](crate::Inspector::limit_keys).
+    /// The keys of these as the broker has them, for [`Inspector::limits_of`](crate::Inspector::limits_of).
     pub limit_keys: Vec<LimitKey>,
     /// How many starts it counts for, where a limit has a rate.
     pub cost: u32,

@@ -3,7 +3,7 @@
 
 use super::LimitRule;
 
-/// So many periods, at most, can what a job has [cost](crate::JobContext::set_cost) put the next start off.
+/// The arrival time is never ahead by more than a burst and so many periods.
 pub const DEBT_PERIODS: i64 = 10;
 
 /// The whole number of microseconds that so many starts take.
