@@ -110,7 +110,7 @@
     button.title = 'Theme';
     button.addEventListener('click', () => { theme = themes[(themes.indexOf(theme) + 1) % 3]; store.set(theme); applyTheme(); nameTheme(); });
 
-    const keys = { o: '', q: '/queues', j: '/jobs', s: '/schedules', r: '/groups', w: '/workers' };
+    const keys = { o: '', q: '/queues', j: '/jobs', s: '/schedules', r: '/groups', l: '/limits', w: '/workers' };
     const help = () => {
       let dialog = document.querySelector('dialog');
       if (!dialog) {

@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::{
     guard::Viewer,
-    pages::{Content, group, groups, job, jobs, overview, queues, schedule, schedules, workers},
+    pages::{Content, group, groups, job, jobs, limit, limits, overview, queues, schedule, schedules, workers},
     params::Params,
     problem::Problem,
     shared::{BEAT, Shared},
@@ -32,7 +32,7 @@ use crate::{
 /// How often a page that shows a list is made anew: it asks the broker for its own jobs.
 const LIST_BEAT: Duration = Duration::from_secs(1);
 
-/// How often the lists of schedules and of groups are made anew: they ask each queue.
+/// How often the lists of schedules, of groups and of limits are made anew: they ask each queue.
 const SCHEDULES_BEAT: Duration = Duration::from_secs(2);
 
 /// A page of more bytes is sent half as often.
@@ -55,6 +55,8 @@ enum Kind {
     Schedule,
     Groups,
     Group,
+    Limits,
+    Limit,
     Workers,
 }
 
@@ -86,6 +88,8 @@ pub(crate) async fn stream(
         "schedule" => Kind::Schedule,
         "groups" => Kind::Groups,
         "group" => Kind::Group,
+        "limits" => Kind::Limits,
+        "limit" => Kind::Limit,
         "workers" => Kind::Workers,
         _ => return Problem::not_found("There is no such page.").page(&viewer),
     };
@@ -123,8 +127,8 @@ impl Watcher {
                 Err(problem) => (problem.text, true),
             };
             let pause = match self.kind {
-                Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group => LIST_BEAT,
-                Kind::Schedules | Kind::Groups => SCHEDULES_BEAT,
+                Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group | Kind::Limit => LIST_BEAT,
+                Kind::Schedules | Kind::Groups | Kind::Limits => SCHEDULES_BEAT,
                 _ if html.len() > LARGE => LIST_BEAT,
                 _ => BEAT,
             };
@@ -160,6 +164,8 @@ impl Watcher {
                 Kind::Schedule => schedule::content(shared, viewer, &params.text::<128>("queue"), &params.text::<128>("id"), params).await,
                 Kind::Groups => groups::content(shared, viewer, params).await,
                 Kind::Group => group::content(shared, viewer, params).await,
+                Kind::Limits => limits::content(shared, viewer, params).await,
+                Kind::Limit => limit::content(shared, viewer, params).await,
                 Kind::Workers => workers::content(shared, viewer, params).await,
             }
         };

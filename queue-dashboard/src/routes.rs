@@ -15,7 +15,10 @@ use crate::{
     assets, guard,
     guard::Viewer,
     live,
-    pages::{act, act_groups, act_schedules, group, groups, history, job, jobs, overview, queues, schedule, schedules, sign_in, workers},
+    pages::{
+        act, act_groups, act_limits, act_schedules, group, groups, history, job, jobs, limit, limits, overview, queues, schedule,
+        schedules, sign_in, workers,
+    },
     problem::Problem,
     role::Role,
     shared::Shared,
@@ -41,6 +44,8 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/schedules/{queue}/{schedule}", view, schedule::page),
         reads("/groups", view, groups::page),
         reads("/group", view, group::page),
+        reads("/limits", view, limits::page),
+        reads("/limit", view, limit::page),
         reads("/workers", view, workers::page),
         reads("/history", view, history::page),
         reads("/live/{page}", view, live::stream),
@@ -64,6 +69,8 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
             changes("/groups/set", Some(Role::Operate), act_groups::set),
             changes("/groups/drain", Some(Role::Operate), act_groups::drain),
             changes("/groups/cancel", Some(Role::Operate), act_groups::cancel),
+            changes("/limits/set", Some(Role::Operate), act_limits::set),
+            changes("/limits/remove", Some(Role::Operate), act_limits::remove),
         ]);
     }
     if signs_in {

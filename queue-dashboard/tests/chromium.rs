@@ -38,6 +38,7 @@ in_chromium! {
     an_open_page_changes_and_keeps_what_is_selected
     a_person_lists_pauses_runs_and_backfills_a_schedule
     a_person_weighs_pauses_and_clears_a_group
+    a_person_sets_a_limit_and_takes_it_back
     every_page_works_without_script
     hostile_texts_are_only_read
     every_page_fits_its_window_and_can_be_read
@@ -204,6 +205,33 @@ async fn a_person_weighs_pauses_and_clears_a_group(scene: Scene) {
         assert_eq!(browser.complaints(), [""; 0]);
     });
     assert_eq!((scene.count(JobState::Ready).await, scene.count(JobState::Cancelled).await), (2, 1_200));
+}
+
+async fn a_person_sets_a_limit_and_takes_it_back(scene: Scene) {
+    scene.bed.limited("acct_17").await;
+    let url = scene.url.clone();
+    let browser = browse(|browser| {
+        browser.open(&url);
+        browser.keys("gl");
+        browser.wait("location.pathname.endsWith('/limits')");
+        browser.wait_for_text("stripe");
+        browser.click("tbody th a");
+        browser.wait_for_text("acct_17");
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+        browser.write("[name=concurrency]", "2");
+        browser.click("[action$='/limits/set'] button");
+        browser.wait_for_text("The limit is set.");
+        browser.wait_for_text("1 / 2");
+        browser
+    });
+    // What another does is seen without a click.
+    scene.bed.client.inspector().set_limit("mail", "stripe", |rule| rule.concurrency = Some(7)).await.unwrap();
+    tokio::task::block_in_place(|| {
+        browser.wait_for_text("1 / 7");
+        browser.click("[action$='/limits/remove'] button");
+        browser.wait_for_text("What was set is taken back.");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
 }
 
 /// Writes into the two fields of the form, whose keys depend on the language of the browser.
@@ -397,6 +425,7 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
     let long = "a-customer-with-a-name-that-has-no-end-in-sight-and-is-an-address@example.com";
     scene.bed.grouped(long, 12).await;
     scene.bed.client.inspector().because("unpaid").pause_group("mail", &GroupName::new(long).unwrap()).await.unwrap();
+    scene.bed.limited("an-account-with-a-name-that-has-no-end-in-sight@example.com").await;
     let url = scene.url.clone();
     browse(|browser| {
         for (width, height) in [(375, 812), (820, 1100), (1280, 900)] {
@@ -418,6 +447,8 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
                     "/groups?queue=mail",
                     "/group?queue=mail&group=a-customer-with-a-name-that-has-no-end-in-sight-and-is-an-address%40example.com",
                     "/group?queue=mail&group=idle",
+                    "/limits",
+                    "/limit?queue=mail&limit=stripe",
                     "/none",
                 ] {
                     browser.open(&format!("{url}{page}"));

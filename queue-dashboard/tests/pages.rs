@@ -31,6 +31,8 @@ on_brokers! {
     schedules_are_paged_without_losing_one
     a_group_is_paused_weighed_and_cancelled
     groups_are_listed_by_what_waits_and_paged_without_losing_one
+    a_limit_says_who_holds_it_and_is_set
+    limits_are_paged_without_losing_one
     the_history_tells_what_workers_did_in_each_span
     a_first_visit_is_less_than_sixty_kilobytes
 }
@@ -45,6 +47,7 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         ("/schedules", "No schedule yet"),
         ("/groups", "No group has jobs."),
         ("/groups?queue=mail", "No group in mail has jobs"),
+        ("/limits", "No queue has a limit."),
         ("/workers", "No worker."),
         ("/history", "Nothing is reported of the last 1 hour"),
     ] {
@@ -53,7 +56,15 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         assert!(answer.body.contains(text), "{path} does not say `{text}`: {}", answer.body);
     }
     assert_eq!(site.get("/jobs/mail/none").await.status, 404);
-    for path in ["/schedules/mail/none", "/schedules/mail", "/group", "/group?queue=mail&group=acme", "/nothing"] {
+    for path in [
+        "/schedules/mail/none",
+        "/schedules/mail",
+        "/group",
+        "/group?queue=mail&group=acme",
+        "/limit",
+        "/limit?queue=mail&limit=x",
+        "/nothing",
+    ] {
         assert_eq!(site.get(path).await.status, 404, "{path}");
     }
     assert_eq!(site.get("/jobs?state=asleep").await.status, 400);
@@ -139,6 +150,7 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
     bed.enqueue("one", None).await;
     let nightly = bed.schedule("nightly", "0 3 * * *").await;
     bed.client.schedules().run_now(&nightly).await.unwrap();
+    bed.limited("acct_17").await;
     for base in ["/", "/q", "/a/b"] {
         let site = Site::mounted(queue_dashboard::router(bed.client.clone()), base).await;
         let home = if base == "/" { "/" } else { "" };
@@ -151,6 +163,8 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
             "/schedules/mail/nightly",
             "/groups",
             "/group?queue=mail&group=acme",
+            "/limits",
+            "/limit?queue=mail&limit=stripe",
             "/workers",
             "/history",
         ] {
@@ -172,6 +186,8 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
                     "/groups/drain",
                     "/groups/cancel",
                     "/groups/resume",
+                    "/limits/set",
+                    "/limits/remove",
                 ]
                 .contains(&inner);
                 if !inner.contains("/live/") && !inner.contains("/pause") && !changes {
@@ -603,6 +619,67 @@ async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
     assert_eq!((stats.count(JobState::Ready), stats.total(queue_core::broker::Counter::Cancelled)), (1, 3), "the other group has its job");
     let none = site.post("operate", "/groups/pause", &[("queue", "mail")]).await;
     assert_eq!(none.status, 404, "{}", none.body);
+}
+
+async fn a_limit_says_who_holds_it_and_is_set(bed: Bed) {
+    let first = bed.limited("acct_17").await;
+    let site = bed.site().await;
+    let list = site.get("/limits").await.body;
+    for text in ["stripe", ">mail<", "data-label=\"waiting\">1<", ">set<"] {
+        assert!(list.contains(text), "no `{text}`: {list}");
+    }
+    let page = "/limit?queue=mail&limit=stripe";
+    let shown = site.get(page).await.body;
+    for text in ["acct_17", "1 / 1", "data-label=\"waiting\">1<", &format!("/jobs/{first}")] {
+        assert!(shown.contains(text), "no `{text}`: {shown}");
+    }
+    let second = site.get("/jobs/mail/second").await.body;
+    assert!(second.contains("its limit `stripe` of `acct_17` is full: 1 of 1 run") && second.contains("stripe of acct_17"), "{second}");
+    let listed = site.get(&format!("/jobs?state=ready&text={}", encode("waiting=limit_full"))).await.body;
+    assert!(listed.contains("mail/second") && listed.contains("limit stripe acct_17 1/1"), "{listed}");
+
+    let post = async |path: &str, fields: &[(&str, &str)]| {
+        let fields: Vec<(&str, &str)> = [("queue", "mail"), ("limit", "stripe")].into_iter().chain(fields.iter().copied()).collect();
+        let answer = site.post("operate", path, &fields).await;
+        match answer.headers.get("location") {
+            Some(place) => site.get(place.strip_prefix(&site.base).unwrap()).await.body,
+            None => answer.body,
+        }
+    };
+    for (fields, problem) in [
+        ([("concurrency", "-1"), ("rate", ""), ("burst", "")], "The field “concurrency” is no whole number"),
+        ([("concurrency", "1"), ("rate", "many"), ("burst", "")], "is no rate"),
+        ([("concurrency", "1"), ("rate", ""), ("burst", "5")], "belongs to a rate"),
+    ] {
+        let shown = post("/limits/set", &fields).await;
+        assert!(shown.contains(problem), "no `{problem}`: {shown}");
+    }
+    let holds = async || bed.client.inspector().limit("mail", "stripe").await.unwrap().map(|limit| limit.rule.to_string());
+    let before = holds().await;
+    let shown = post("/limits/set", &[("concurrency", "4"), ("rate", "100/1m"), ("burst", "20")]).await;
+    assert!(shown.contains("The limit is set.") && shown.contains("1 / 4") && shown.contains("value=\"100/1m\""), "{shown}");
+    assert_ne!(holds().await, before);
+    let shown = post("/limits/remove", &[]).await;
+    assert!(shown.contains("What was set is taken back.") && shown.contains("<h1>Limits</h1>"), "{shown}");
+    assert_eq!(holds().await, None, "no code declares it");
+    let none = site.post("operate", "/limits/set", &[("queue", "mail"), ("limit", "stripe")]).await;
+    assert_eq!(none.status, 404, "{}", none.body);
+}
+
+async fn limits_are_paged_without_losing_one(bed: Bed) {
+    bed.enqueue("one", None).await;
+    for n in 0..60 {
+        bed.client.inspector().set_limit("mail", &format!("l{n:02}"), |rule| rule.concurrency = Some(1)).await.unwrap();
+    }
+    let site = bed.site().await;
+    let (mut path, mut seen) = ("/limits".to_owned(), Vec::new());
+    loop {
+        let body = site.get(&path).await.body;
+        seen.extend(body.split("<th scope=\"row\">").skip(1).map(|row| row.split(['>', '<']).nth(2).unwrap().to_owned()));
+        let Some((before, _)) = body.split_once("\" rel=\"next\"") else { break };
+        path = before.rsplit("href=\"").next().unwrap().replace("&#38;", "&").strip_prefix(&site.base).unwrap().to_owned();
+    }
+    assert_eq!(seen, (0..60).map(|n| format!("l{n:02}")).collect::<Vec<_>>());
 }
 
 async fn groups_are_listed_by_what_waits_and_paged_without_losing_one(bed: Bed) {

@@ -18,6 +18,9 @@ pub const LIMIT_RULES: usize = 1000;
 /// Jobs that wait for a limit are looked at in steps of so many.
 pub const LIMIT_STEP: usize = 200;
 
+/// Jobs that wait for a limit are counted of so many kinds at most: jobs of one kind have group, priority and keys in common.
+pub const KINDS_COUNTED: usize = 1000;
+
 /// For so long at most [`RateLimited`](super::Ending::RateLimited) closes a limit.
 pub const LONGEST_CLOSED: Duration = Duration::from_secs(24 * 3600);
 
@@ -176,14 +179,16 @@ pub struct StoredLimit {
     pub stored: Vec<u8>,
     /// How many slots of it are held: one for each job that runs.
     pub held: u64,
-    /// How many kinds of jobs wait for it that have nothing else in common but group, priority and keys.
-    pub waiting: u64,
+    /// How many jobs wait for a slot of it, of at most [`KINDS_COUNTED`] kinds that differ in group, priority or keys.
+    pub full: u64,
+    /// How many jobs wait for its rate, of as many kinds.
+    pub rated: u64,
 }
 
 impl StoredLimit {
     /// A limit.
-    pub fn new(stored: Vec<u8>, held: u64, waiting: u64) -> Self {
-        StoredLimit { stored, held, waiting }
+    pub fn new(stored: Vec<u8>, held: u64, full: u64, rated: u64) -> Self {
+        StoredLimit { stored, held, full, rated }
     }
 }
 
@@ -226,7 +231,7 @@ pub struct StoredLimitKey {
     pub held: u64,
     /// The first jobs that hold one, at most [`HOLDERS_NAMED`](super::HOLDERS_NAMED).
     pub holders: Vec<JobId>,
-    /// How many kinds of jobs wait for it.
+    /// How many jobs wait for it, of at most [`KINDS_COUNTED`] kinds.
     pub waiting: u64,
     /// A job that waits for it.
     pub next: Option<JobId>,

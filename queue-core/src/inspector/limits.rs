@@ -30,8 +30,10 @@ pub struct LimitInfo {
     pub set: Option<LimitRule>,
     /// How many slots are held, of all keys: one for each job that runs.
     pub held: u64,
-    /// How many kinds of jobs wait for it that differ in group, priority or keys.
-    pub waiting: u64,
+    /// How many jobs wait for a slot of it, of at most 1,000 kinds that differ in group, priority or keys.
+    pub full: u64,
+    /// How many jobs wait for its rate, of as many kinds.
+    pub rated: u64,
 }
 
 /// A key of a limit, as people read it: jobs of one account, of one tenant. From [`Inspector::limit_keys`].
@@ -48,7 +50,7 @@ pub struct LimitKeyInfo {
     pub held: u64,
     /// The first jobs that hold one, at most 10.
     pub holders: Vec<JobAddress>,
-    /// How many kinds of jobs wait for it.
+    /// How many jobs wait for it, of at most 1,000 kinds.
     pub waiting: u64,
     /// A job that waits for it.
     pub next: Option<JobAddress>,
@@ -59,7 +61,7 @@ pub struct LimitKeyInfo {
 fn info(stored: &StoredLimit) -> Result<LimitInfo> {
     let record = LimitRecord::decode(&stored.stored)?;
     let (rule, declared, set) = (record.rule(), record.declared(), record.set());
-    Ok(LimitInfo { name: record.name, rule, declared, set, held: stored.held, waiting: stored.waiting })
+    Ok(LimitInfo { name: record.name, rule, declared, set, held: stored.held, full: stored.full, rated: stored.rated })
 }
 
 impl Inspector {
@@ -179,12 +181,12 @@ impl Inspector {
     async fn change_limit(&self, queue: &str, name: &str, change: impl Fn(&mut LimitRecord) -> Result<()>) -> Result<LimitInfo> {
         check_name("limit", name)?;
         for _ in 0..TRIES {
-            let stored = self.stored_limits(queue, Some(name)).await?.pop().unwrap_or_else(|| StoredLimit::new(Vec::new(), 0, 0));
+            let stored = self.stored_limits(queue, Some(name)).await?.pop().unwrap_or_else(|| StoredLimit::new(Vec::new(), 0, 0, 0));
             let mut record = if stored.stored.is_empty() { LimitRecord::new(name) } else { LimitRecord::decode(&stored.stored)? };
             change(&mut record)?;
             let wanted = record.encode();
             let (rule, declared, set) = (record.rule(), record.declared(), record.set());
-            let info = LimitInfo { name: name.to_owned(), rule, declared, set, held: stored.held, waiting: stored.waiting };
+            let info = LimitInfo { name: name.to_owned(), rule, declared, set, held: stored.held, full: stored.full, rated: stored.rated };
             let request = SetLimit::new(queue, name, stored.stored, wanted);
             // One that was carried out and is sent again finds what it wanted.
             if request.stored == request.expected

@@ -76,7 +76,7 @@ impl Inspector {
     }
 
     /// How many jobs of a queue wait for what, by the [name](Reason::name) of the reason that has to end first. It is made of the depth of the queue, of
-    /// its workers and of its first 500 groups: jobs of further groups, and suspects, count as `behind`. All parked jobs count as
+    /// its workers, of its first 500 groups, and of its limits: jobs of further groups, of further kinds that wait for a limit, and suspects, count as `behind`. All parked jobs count as
     /// `no_worker_for_task`.
     ///
     /// # Errors
@@ -107,6 +107,13 @@ impl Inspector {
                 let jobs = group.ready.min(ready);
                 ready -= jobs;
                 add(reason, jobs);
+            }
+            for limit in self.limits(queue).await? {
+                for (reason, jobs) in [("limit_full", limit.full), ("rate_limited", limit.rated)] {
+                    let jobs = jobs.min(ready);
+                    ready -= jobs;
+                    add(reason, jobs);
+                }
             }
         }
         add("behind", ready);

@@ -78,8 +78,8 @@ async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: boo
     Ok(back(viewer, form, &queue, &group, &query(&[("did", did)])))
 }
 
-/// A field of the form; empty: the rule of all groups holds.
-fn field<T: FromStr>(form: &Params, name: &'static str) -> Result<Option<T>, Problem> {
+/// A number in a field of the form, if it has one.
+pub(super) fn field<T: FromStr>(form: &Params, name: &'static str) -> Result<Option<T>, Problem> {
     let text = form.text::<40>(name);
     let wrong = || Problem::invalid(format!("The field “{}” is no whole number that fits. Nothing was changed.", name.replace('_', " ")));
     if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| wrong()) }

@@ -17,7 +17,7 @@ use super::{
     whole, written,
 };
 use crate::{
-    format::{Moment, count, span},
+    format::{Moment, count, short, span},
     guard::Viewer,
     params::{Params, query},
     problem::Problem,
@@ -247,11 +247,19 @@ fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
         ("Expires", job.expires_at.map(|time| Moment::new(time, SystemTime::now()).exact)),
         // Its text is made of parameters, which may be secrets here.
         ("Group", job.group.as_ref().map(ToString::to_string)),
+        ("Limits", (!job.limits.is_empty()).then(|| limits(job))),
+        ("Cost", (job.cost > 1).then(|| job.cost.to_string())),
         ("Unique key", job.unique.map(|key| key.to_string())),
         ("Size", Some(bytes(job.size() as u64))),
     ];
     facts.extend(more.into_iter().filter_map(|(name, value)| Some((name, value?))));
     facts
+}
+
+/// The limits of a job, and by which values.
+fn limits(job: &JobRecord) -> String {
+    let limits = job.limits.iter().map(|(name, key)| if key.is_empty() { name.clone() } else { format!("{name} of {key}") });
+    short(&limits.collect::<Vec<_>>().join(", "), 200)
 }
 
 /// What is known to have happened, oldest first, and what comes next.

@@ -3,6 +3,7 @@
 pub(crate) mod act;
 mod act_all;
 pub(crate) mod act_groups;
+pub(crate) mod act_limits;
 pub(crate) mod act_schedules;
 mod chart;
 pub(crate) mod group;
@@ -10,6 +11,8 @@ pub(crate) mod groups;
 pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod jobs;
+pub(crate) mod limit;
+pub(crate) mod limits;
 pub(crate) mod overview;
 pub(crate) mod queues;
 pub(crate) mod schedule;

@@ -10,7 +10,10 @@ use std::{
 use axum::{Router, http::request::Parts};
 use queue_core::{
     Client, JobAddress, JobState, Schedule, ScheduleAddress,
-    broker::{ScheduleAnswer, ScheduleBody, ScheduleDefinition, ScheduleEvent, ScheduleList, ScheduleSet, ScheduleState, SetSchedule},
+    broker::{
+        ProcessId, Register, ScheduleAnswer, ScheduleBody, ScheduleDefinition, ScheduleEvent, ScheduleList, ScheduleSet, ScheduleState,
+        SetSchedule, Turn,
+    },
     prelude::*,
 };
 use queue_dashboard::{Dashboard, Person, Role};
@@ -30,6 +33,12 @@ pub(crate) async fn send_mail(to: String, password: Option<String>, fail: Option
         Some(error) => Err(error),
         None => Ok(format!("sent to {to}")),
     }
+}
+
+/// At most so many of an account run at once.
+#[task(queue = "mail", limit(name = "stripe", by = [account], concurrency = 1))]
+pub(crate) async fn charge(account: String) {
+    drop(account);
 }
 
 /// A broker of its own for a test.
@@ -60,6 +69,18 @@ impl Bed {
     pub(crate) async fn grouped(&self, group: &str, jobs: usize) {
         let job = || send_mail::job("ada@example.com".to_owned(), None, None).group(group);
         self.client.enqueue_all((0..jobs).map(|_| job())).await.unwrap();
+    }
+
+    /// Two jobs of one account, of which one runs, and a limit of one at once that a person has set.
+    pub(crate) async fn limited(&self, account: &str) -> JobAddress {
+        self.client.inspector().set_limit("mail", "stripe", |rule| rule.concurrency = Some(1)).await.unwrap();
+        let jobs = ["first", "second"].map(|id| charge::job(account.to_owned()).id(id));
+        self.client.enqueue_all(jobs).await.unwrap();
+        let (broker, lease) = (self.client.broker(), Duration::from_secs(600));
+        let lane = broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap().name;
+        let claimed = broker.turn(&Turn::new("mail", lane, 1, lease).claim(2)).await.unwrap().deliveries;
+        assert_eq!(claimed.len(), 1, "the other one waits for the slot");
+        JobAddress { queue: "mail".into(), id: claimed[0].id.clone() }
     }
 
     /// A schedule that mails with a secret.

@@ -353,6 +353,7 @@ macro_rules! __conformance_cases {
                 a_job_that_waits_says_for_what
                 a_ready_job_says_how_many_go_first
                 a_job_of_a_group_says_what_its_group_may
+                a_job_says_which_limit_holds_it_back
                 a_suspect_stands_in_a_line_of_its_own
                 a_job_that_runs_says_whether_its_lease_stands
                 a_job_says_who_holds_its_key

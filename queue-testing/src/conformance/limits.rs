@@ -412,7 +412,7 @@ pub async fn a_key_tells_who_holds_it_and_who_waits(bed: Bed) {
     assert_eq!(of_a.next.as_ref().map(|next| &next.id), Some(&ids[2]));
     assert_eq!(bed.inspector().limit_keys(&bed.queue, "stripe", Some(keys[0].key), 10).await.expect("keys can be listed").len(), 1);
     let limits = bed.inspector().limits(&bed.queue).await.expect("limits can be listed");
-    assert_eq!((limits[0].held, limits[0].waiting), (3, 1));
+    assert_eq!((limits[0].held, limits[0].full, limits[0].rated), (3, 1, 0));
     assert_eq!(bed.show(&ids[2]).await.expect("it is there").limits, [a]);
     let damages = bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.expect("it can be audited");
     assert!(damages.iter().all(|damage| damage.kind != DamageKind::LimitOutOfTurn), "{damages:?}");

@@ -8,7 +8,7 @@ use queue_core::{
 use super::{
     bed::{Bed, LONG, eventually, nack},
     groups::{RULE, cap, group_rule, job, order, put},
-    unique,
+    limits, unique,
 };
 
 async fn stands(bed: &Bed, id: &JobId) -> Standing {
@@ -94,6 +94,35 @@ pub async fn a_job_of_a_group_says_what_its_group_may(bed: Bed) {
     cap(&bed, "many", 1).await;
     let group = line(&bed, &last).await.group.unwrap();
     assert_eq!((group.running, group.holders.len()), (HOLDERS_NAMED as u64 + 3, HOLDERS_NAMED));
+}
+
+/// Which key of a limit holds it back, and who has its slots or until when; and how many go first at most, with limits and without.
+pub async fn a_job_says_which_limit_holds_it_back(bed: Bed) {
+    limits::concurrency(&bed, "stripe", 1).await;
+    limits::set(&bed, "calls", |rule| rule.rate = Some("1/1h".parse().expect("it is a rate"))).await;
+    let (slot, start) = (limits::key("stripe", "acct_17"), limits::key("calls", ""));
+    let ids = limits::put(&bed, "", &[slot], 3).await;
+    let rated = limits::put(&bed, "a", &[start], 2).await;
+    let plain = bed.put(1).await.remove(0);
+    let open = line(&bed, &ids[2]).await;
+    assert_eq!((open.ahead, open.groups, open.limits.len()), (3, 1, 0), "two of its kind and a plain one may go first");
+    assert_eq!(line(&bed, &plain).await.ahead, 3);
+    let mut lane = bed.lane().await;
+    assert_eq!(limits::claim_all(&mut lane, 10).await.len(), 3, "one of each");
+    let full = line(&bed, &ids[2]).await;
+    assert_eq!((full.ahead, full.limits.len()), (1, 1));
+    let key = &full.limits[0];
+    assert_eq!((key.key, key.rule.concurrency, key.held, &key.holders[..], key.until_ms), (slot, Some(1), 1, &ids[..1], None));
+    let waits = stands(&bed, &rated[1]).await;
+    let key = &waits.line.expect("it is ready").limits[0];
+    assert_eq!((key.key, key.held), (start, 1));
+    let left = key.until_ms.expect("it opens at a time") - waits.now_ms;
+    assert!((3_590_000..=3_600_000).contains(&left), "{left} ms");
+    let counts = bed.inspector().limits(&bed.queue).await.expect("limits can be listed");
+    let counts: Vec<_> = counts.iter().map(|limit| (limit.name.as_str(), limit.held, limit.full, limit.rated)).collect();
+    assert_eq!(counts, [("calls", 1, 0, 1), ("stripe", 1, 2, 0)]);
+    limits::concurrency(&bed, "stripe", 2).await;
+    assert!(line(&bed, &ids[2]).await.limits.is_empty());
 }
 
 /// Suspects are not among the others.

@@ -148,7 +148,7 @@ fn row(limit: LimitInfo) -> Row {
         declared: limit.declared.map(Rule::from),
         set: limit.set.map(Rule::from),
         held: limit.held,
-        waiting: limit.waiting,
+        waiting: limit.full + limit.rated,
     }
 }
 
@@ -231,7 +231,7 @@ fn show(limit: LimitInfo, keys: Vec<LimitKeyInfo>, format: &Format) -> Result<()
         ("declared", said(limit.declared)),
         ("set", said(limit.set)),
         ("held", limit.held.to_string()),
-        ("waiting", limit.waiting.to_string()),
+        ("waiting", (limit.full + limit.rated).to_string()),
     ];
     let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:8}  {value}")).collect();
     print(&text.join("\n"))?;

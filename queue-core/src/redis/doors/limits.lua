@@ -269,6 +269,13 @@ local function limits()
     return string.sub(member, 31, behind - 1), string.sub(member, behind, behind), string.sub(member, behind + 1)
   end
 
+  -- How many jobs the chain of a member of `shut` has.
+  function L.depth_of_shut(member)
+    local group, digit, chain = L.parts_of_shut(member)
+    local prefix = group .. digit .. chain
+    return call('ZLEXCOUNT', K.line, '[' .. prefix, '(' .. prefix .. '\255')
+  end
+
   -- Keys whose time has come may have room.
   function L.come_due()
     for _, key in ipairs(call('ZRANGEBYSCORE', K.wake, '-inf', ms(now), 'LIMIT', 0, C.limit_step)) do

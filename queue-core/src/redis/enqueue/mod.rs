@@ -59,7 +59,8 @@ impl Part {
     }
 
     fn of_unique(job: &NewJob, unique: &Unique) -> Self {
-        let is_usual = !job.id.is_given() && job.due == Due::Now && job.priority == Priority::Normal && job.group.is_none();
+        let is_plain = job.group.is_none() && job.limits.is_none();
+        let is_usual = is_plain && !job.id.is_given() && job.due == Due::Now && job.priority == Priority::Normal;
         match unique.hold {
             Hold::UntilEnded if is_usual && unique.max_wait.is_none() => Part::Keyed("e", on_conflict(unique)),
             Hold::UntilStarted if is_usual && unique.max_wait.is_none() => Part::Keyed("s", on_conflict(unique)),

@@ -1,5 +1,5 @@
 -- Keys of limits. ARGV: 'of', the part of them that is made of the name, behind which key or '', how many; or 'these' and keys. Answers of each: it, what is
--- stored of its limit, how many slots are held, by whom (the first), how many chains are shut, a job of the first of these, and until when it lets nothing start.
+-- stored of its limit, how many slots are held, by whom (the first), how many jobs wait, one of these, and until when it lets nothing start.
 --- include script/prelude, script/clock, script/schema
 
 -- What is asked here is asked of the jobs themselves.
@@ -28,7 +28,7 @@ else
   table.sort(found, is_before)
   found = { unpack(found, 1, math.min(#found, ARGV[4])) }
 end
-local answer = {}
+local answer, left = {}, C.kinds_counted
 for _, key in ipairs(found) do
   local slots, waiting = { '[\255' .. key .. '\0', '(\255' .. key .. '\1' }, { '[' .. key, '(' .. key .. '\255' }
   local holders = call('ZRANGEBYLEX', K.holders, slots[1], slots[2], 'LIMIT', 0, C.holders_named)
@@ -42,13 +42,17 @@ for _, key in ipairs(found) do
     local member = limits().has_jobs(group, digit, chain)
     head = member and string.sub(member, #group + #chain + 9) or ''
   end
+  local jobs = 0
+  for _, member in ipairs(left > 0 and call('ZRANGEBYLEX', K.shut, waiting[1], waiting[2], 'LIMIT', 0, left) or {}) do
+    left, jobs = left - 1, jobs + limits().depth_of_shut(member)
+  end
   -- Its slots apart.
   local state = limits().state_of(key)
   state.left = 1
   local upto = limits().until_when(key, 1)
   for _, value in ipairs({
     key, call('HGET', K.limits, string.sub(key, 1, 6)) or '', call('ZLEXCOUNT', K.holders, slots[1], slots[2]), holders,
-    call('ZLEXCOUNT', K.shut, waiting[1], waiting[2]), head, upto and ms(upto) or '',
+    jobs, head, upto and ms(upto) or '',
   }) do
     answer[#answer + 1] = value
   end

@@ -1,15 +1,36 @@
--- Limits. ARGV: the parts of their keys that are made of their names; none: all. Answers of each what is stored, how many slots are held, and how many chains
--- are shut.
---- include script/prelude, script/schema
+-- Limits. ARGV: the parts of their keys that are made of their names; none: all. Answers of each what is stored, how many slots are held, and how many jobs wait:
+-- for a slot, and for the rate.
+--- include script/prelude, script/clock, script/schema
+
+-- What is asked here is asked of the jobs themselves.
+local bits = nil
+--- include script/has, doors/groups
 
 local names = #ARGV > 0 and ARGV or call('HKEYS', K.limits)
-local answer = {}
+local answer, left = {}, C.kinds_counted
+
+local function waiting(name)
+  local full, rated = 0, 0
+  for _, member in ipairs(left > 0 and call('ZRANGEBYLEX', K.shut, '[' .. name, '(' .. name .. '\255', 'LIMIT', 0, left) or {}) do
+    left = left - 1
+    local upto = limits().until_when(string.sub(member, 1, 16), 1)
+    local jobs = upto and limits().depth_of_shut(member) or 0
+    if upto == FOREVER then
+      full = full + jobs
+    else
+      rated = rated + jobs
+    end
+  end
+  return full, rated
+end
+
 for _, name in ipairs(names) do
   local stored = call('HGET', K.limits, name)
   if stored and #name == 6 then
-    answer[#answer + 1] = stored
-    answer[#answer + 1] = call('ZLEXCOUNT', K.holders, '[\255' .. name, '(\255' .. name .. '\255')
-    answer[#answer + 1] = call('ZLEXCOUNT', K.shut, '[' .. name, '(' .. name .. '\255')
+    local full, rated = waiting(name)
+    for _, value in ipairs({ stored, call('ZLEXCOUNT', K.holders, '[\255' .. name, '(\255' .. name .. '\255'), full, rated }) do
+      answer[#answer + 1] = value
+    end
   end
 end
 return answer

@@ -21,7 +21,8 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, name: Opti
     let mut values = array(broker.script(queue, &LIMITS, call).await?)?.into_iter();
     let mut limits = Vec::new();
     while let Some(stored) = values.next() {
-        limits.push(StoredLimit::new(bytes(stored)?, number(next(&mut values)?)?, number(next(&mut values)?)?));
+        let mut count = || number(next(&mut values)?);
+        limits.push(StoredLimit::new(bytes(stored)?, count()?, count()?, count()?));
     }
     Ok(limits)
 }

@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES,
-        LONGEST_CLOSED, MAX_BYTES, MOST_WATCHED, PLACES_LOOKED_AT, SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES, WATCHED,
-        WorkerInfo,
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES,
+        LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_WATCHED, PLACES_LOOKED_AT, SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES,
+        WATCHED, WorkerInfo,
         history::{HOURS, MINUTES, OTHERS, REPORTERS_HOURS, TASKS},
     },
     limit::gcra::DEBT_PERIODS,
@@ -21,7 +21,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 31] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 32] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -54,6 +54,7 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 31] {
         // Of limits.
         ("limit_rules", LIMIT_RULES.to_string()),
         ("limit_step", LIMIT_STEP.to_string()),
+        ("kinds_counted", KINDS_COUNTED.to_string()),
         ("longest_closed", LONGEST_CLOSED.as_millis().to_string()),
         ("debt_periods", DEBT_PERIODS.to_string()),
         // Of a history: how much is kept, and of how many tasks.

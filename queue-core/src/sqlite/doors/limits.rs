@@ -216,13 +216,13 @@ pub(super) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<bool> {
     tx.sql(WAITS)?.query_row(params![queue.key, tx.now], |row| row.get(0))
 }
 
-/// When a key lets a job start for which others wait, if none may now.
+/// When the next key lets a job start for which others wait. Keys that may have room now are not among them: there is more work.
 pub(super) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<i64>> {
-    const NEXT: &str = "SELECT min(at) FROM queue_wakes WHERE queue = ?1";
+    const NEXT: &str = "SELECT min(at) FROM queue_wakes WHERE queue = ?1 AND at > ?2";
     if !tx.limited() {
         return Ok(None);
     }
-    Ok(tx.sql(NEXT)?.query_row([queue.key], |row| row.get::<_, Option<Number>>(0))?.map(|Number(at)| at))
+    Ok(tx.sql(NEXT)?.query_row(params![queue.key, tx.now], |row| row.get::<_, Option<Number>>(0))?.map(|Number(at)| at))
 }
 
 pub(super) fn is_waited_for(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<bool> {

@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::{
     address::JobId,
-    broker::{LIMIT_RULES, LIMIT_STEP, LimitKey, LimitKeys, LimitRule, LimitSet, SetLimit, StoredLimit, StoredLimitKey},
+    broker::{KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LimitKey, LimitKeys, LimitRule, LimitSet, SetLimit, StoredLimit, StoredLimitKey},
     error,
     sqlite::{
         connection::{
@@ -25,7 +25,6 @@ use crate::{
 pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>, Failed> {
     const LIMITS: &str = "SELECT name, stored FROM queue_limits WHERE queue = ?1 AND (?2 IS NULL OR name = ?2) ORDER BY name";
     const HELD: &str = "SELECT count(*) FROM queue_slots WHERE queue = ?1 AND key >= ?2 AND key < ?3";
-    const SHUT: &str = "SELECT count(*) FROM queue_chains WHERE queue = ?1 AND shut >= ?2 AND shut < ?3";
     let Some(queue) = tx.queue(queue)?.filter(|_| tx.grouped()) else { return Ok(Vec::new()) };
     let name = name.map(LimitKey::name);
     let mut limits = tx.sql(LIMITS)?;
@@ -36,10 +35,31 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, name: Option<&str>) -> Result<V
     for (name, stored) in found {
         let (first, last) = bounds(&name);
         let held: u64 = tx.sql(HELD)?.query_row(params![queue.key, first, last], |row| row.get(0))?;
-        let waiting: u64 = tx.sql(SHUT)?.query_row(params![queue.key, first, last], |row| row.get(0))?;
-        answer.push(StoredLimit::new(stored, held, waiting));
+        let (mut full, mut rated) = (0, 0);
+        for (key, jobs) in waiting(tx, &queue, &first, &last)? {
+            match Ledger::default().until(tx, &queue, &key, 1)? {
+                Some(Until::Slot) => full += jobs,
+                Some(Until::At(_)) => rated += jobs,
+                None => {}
+            }
+        }
+        answer.push(StoredLimit::new(stored, held, full, rated));
     }
     Ok(answer)
+}
+
+/// How many jobs wait for each key between two, which is not part of them.
+fn waiting(tx: &Tx<'_>, queue: &Queue<'_>, first: &[u8], last: &[u8]) -> Result<Vec<(LimitKey, u64)>, Failed> {
+    const WAITING: &str = "SELECT chains.shut, count(*) FROM
+            (SELECT chain, shut FROM queue_chains WHERE queue = ?1 AND shut >= ?2 AND shut < ?3 ORDER BY shut LIMIT ?4) AS chains
+        CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?5 AND job.rank = chains.chain GROUP BY chains.shut";
+    let mut waiting = tx.sql(WAITING)?;
+    let mut rows = waiting.query(params![queue.key, first, last, KINDS_COUNTED, CHAINED])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.extend(LimitKey::from_bytes(&row.get::<_, Bytes>(0)?.0).zip(Some(row.get(1)?)));
+    }
+    Ok(found)
 }
 
 /// Between which bytes the keys of a limit are.
@@ -69,14 +89,13 @@ pub(crate) fn keys(tx: &mut Tx<'_>, queue: &str, which: &LimitKeys) -> Result<Ve
 }
 
 fn stored_key(tx: &Tx<'_>, queue: &Queue<'_>, key: LimitKey) -> Result<StoredLimitKey, Failed> {
-    const WAITING: &str = "SELECT count(*) FROM queue_chains WHERE queue = ?1 AND shut = ?2";
     const NEXT: &str = "SELECT id FROM queue_chains AS chains CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?3 AND job.rank = chains.chain
         WHERE chains.queue = ?1 AND chains.shut = ?2 ORDER BY chains.start, chains.ticket, job.pos LIMIT 1";
     let bytes = key.as_bytes();
     let mut stored = StoredLimitKey::new(key, limits::rule(tx, queue, &key)?);
     stored.held = u64::try_from(limits::held(tx, queue, &key)?).unwrap_or_default();
     stored.holders = limits::holders(tx, queue, &key)?;
-    stored.waiting = tx.sql(WAITING)?.query_row(params![queue.key, bytes], |row| row.get(0))?;
+    stored.waiting = waiting(tx, queue, bytes, &[bytes, &[0]].concat())?.into_iter().map(|(_, jobs)| jobs).sum();
     let next: Option<Bytes> = tx.sql(NEXT)?.query_row(params![queue.key, bytes, CHAINED], |row| row.get(0)).optional()?;
     stored.next = next.and_then(|Bytes(id)| JobId::from_bytes(&id).ok());
     let mut ledger = Ledger::default();

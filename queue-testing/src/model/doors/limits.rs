@@ -210,19 +210,19 @@ impl Model {
                 let of = |key: &&LimitKey| key.is_of(name);
                 let active = self.jobs.values().filter(|job| matches!(job.place, Place::Active { .. }));
                 let held = active.flat_map(|job| job.limit_keys()).filter(of).count() as u64;
-                let waiting: BTreeSet<Chain> = self.waiting().filter(|(_, key)| key.is_of(name)).map(|(chain, _)| chain).collect();
-                StoredLimit::new(stored.clone(), held, waiting.len() as u64)
+                let waiting: Vec<LimitKey> = self.waiting().filter(|key| key.is_of(name)).collect();
+                let full = waiting.iter().filter(|key| self.key_until(key, 1) == Some(i64::MAX)).count() as u64;
+                StoredLimit::new(stored.clone(), held, full, waiting.len() as u64 - full)
             })
             .collect()
     }
 
-    /// The chains that wait for a limit, and the key that holds each back.
-    fn waiting(&self) -> impl Iterator<Item = (Chain, LimitKey)> {
+    /// Of each job that waits for a limit the key that holds it back.
+    fn waiting(&self) -> impl Iterator<Item = LimitKey> {
         let ready = self.ready.page(0).chain(self.groups.page());
         ready.filter_map(|id| {
             let limits = self.jobs[id].limits.as_ref()?;
-            let key = limits.keys().iter().find(|key| self.key_until(key, limits.cost).is_some())?;
-            Some((self.chain(id)?, *key))
+            limits.keys().iter().find(|key| self.key_until(key, limits.cost).is_some()).copied()
         })
     }
 
@@ -233,7 +233,7 @@ impl Model {
             LimitKeys::Of { name, after, .. } => {
                 let active = self.jobs.values().filter(|job| matches!(job.place, Place::Active { .. }));
                 let held = active.flat_map(|job| job.limit_keys()).copied();
-                let all: BTreeSet<LimitKey> = held.chain(self.waiting().map(|(_, key)| key)).filter(|key| key.is_of(name)).collect();
+                let all: BTreeSet<LimitKey> = held.chain(self.waiting()).filter(|key| key.is_of(name)).collect();
                 all.into_iter().filter(|key| after.is_none_or(|after| *key > after)).take(which.limit()).collect()
             }
             _ => Vec::new(),
@@ -243,8 +243,7 @@ impl Model {
             let mut stored = StoredLimitKey::new(key, rule);
             stored.held = self.holders(&key).count() as u64;
             stored.holders = self.holders(&key).take(HOLDERS_NAMED).cloned().collect();
-            stored.waiting =
-                self.waiting().filter(|(_, other)| *other == key).map(|(chain, _)| chain).collect::<BTreeSet<_>>().len() as u64;
+            stored.waiting = self.waiting().filter(|other| *other == key).count() as u64;
             let waits = |id: &&JobId| self.jobs[*id].limit_keys().contains(&key) && self.held_back(id).is_some();
             stored.next = self.ready.page(0).chain(self.groups.page()).find(waits).cloned();
             let (ahead, closed) = self.ahead(&key, &rule);

@@ -1,0 +1,66 @@
+//! What a person does to a limit: sets it, and takes back what was set. Each change is a line of the audit log.
+
+use std::{str::FromStr, sync::Arc};
+
+use axum::{Extension, extract::State, response::Response};
+use queue_core::{Error, Rate};
+
+use super::{
+    act::{Answer, person, see_here, told},
+    act_groups::field,
+    limit::named,
+    limits::of_limit,
+};
+use crate::{
+    guard::{Form, Viewer},
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+};
+
+pub(crate) async fn set(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(set_limit(&shared, &viewer, &form.0).await, &viewer)
+}
+
+pub(crate) async fn remove(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(take_back(&shared, &viewer, &form.0).await, &viewer)
+}
+
+/// A field that is empty is said by code.
+async fn set_limit(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let (queue, limit) = named(shared, form).await?;
+    let (concurrency, burst) = (field(form, "concurrency")?, field(form, "burst")?);
+    let rate = Some(form.text::<40>("rate")).filter(|rate| !rate.is_empty()).map(|rate| Rate::from_str(&rate)).transpose()?;
+    let set = shared.inspector.set_limit(&queue, &limit.name, |rule| {
+        (rule.concurrency, rule.rate, rule.burst) = (concurrency, rate, burst);
+    });
+    noted(viewer, "set", &queue, &limit.name, set.await)?;
+    Ok(see_here(viewer, &of_limit(&queue, &limit.name), &query(&[("did", "set")])))
+}
+
+async fn take_back(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let (queue, limit) = named(shared, form).await?;
+    if limit.set.is_none() {
+        return Err(Problem::invalid("Nothing was set of this limit: it is what code declares. Nothing was changed.".to_owned()));
+    }
+    noted(viewer, "remove", &queue, &limit.name, shared.inspector.remove_limit(&queue, &limit.name).await)?;
+    let page = if limit.declared.is_some() { of_limit(&queue, &limit.name) } else { "limits?".to_owned() };
+    Ok(see_here(viewer, &page, &query(&[("did", "removed")])))
+}
+
+/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried out is not known.
+fn noted<T>(viewer: &Viewer, action: &'static str, queue: &str, limit: &str, answer: queue_core::Result<T>) -> Result<T, Problem> {
+    if !matches!(&answer, Err(Error::Invalid { .. })) {
+        let (who, role) = person(viewer);
+        tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, limit, answered = answer.is_ok(), "changed by a person");
+    }
+    answer.map_err(Problem::from)
+}
