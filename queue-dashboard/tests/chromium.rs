@@ -225,7 +225,7 @@ async fn a_person_sets_a_limit_and_takes_it_back(scene: Scene) {
         browser
     });
     // What another does is seen without a click.
-    scene.bed.client.inspector().set_limit("mail", "stripe", |rule| rule.concurrency = Some(7)).await.unwrap();
+    scene.bed.client.inspector().set_limit("pay", "stripe", |rule| rule.concurrency = Some(7)).await.unwrap();
     tokio::task::block_in_place(|| {
         browser.wait_for_text("1 / 7");
         browser.click("[action$='/limits/remove'] button");
@@ -448,7 +448,7 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
                     "/group?queue=mail&group=a-customer-with-a-name-that-has-no-end-in-sight-and-is-an-address%40example.com",
                     "/group?queue=mail&group=idle",
                     "/limits",
-                    "/limit?queue=mail&limit=stripe",
+                    "/limit?queue=pay&limit=stripe",
                     "/none",
                 ] {
                     browser.open(&format!("{url}{page}"));

@@ -164,7 +164,7 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
             "/groups",
             "/group?queue=mail&group=acme",
             "/limits",
-            "/limit?queue=mail&limit=stripe",
+            "/limit?queue=pay&limit=stripe",
             "/workers",
             "/history",
         ] {
@@ -625,21 +625,21 @@ async fn a_limit_says_who_holds_it_and_is_set(bed: Bed) {
     let first = bed.limited("acct_17").await;
     let site = bed.site().await;
     let list = site.get("/limits").await.body;
-    for text in ["stripe", ">mail<", "data-label=\"waiting\">1<", ">set<"] {
+    for text in ["stripe", ">pay<", "data-label=\"waiting\">1<", ">set<"] {
         assert!(list.contains(text), "no `{text}`: {list}");
     }
-    let page = "/limit?queue=mail&limit=stripe";
+    let page = "/limit?queue=pay&limit=stripe";
     let shown = site.get(page).await.body;
     for text in ["acct_17", "1 / 1", "data-label=\"waiting\">1<", &format!("/jobs/{first}")] {
         assert!(shown.contains(text), "no `{text}`: {shown}");
     }
-    let second = site.get("/jobs/mail/second").await.body;
-    assert!(second.contains("its limit `stripe` of `acct_17` is full: 1 of 1 run") && second.contains("stripe of acct_17"), "{second}");
+    let second = site.get("/jobs/pay/second").await.body;
+    assert!(second.contains("limit `stripe` of `acct_17` is full: 1 of 1 run") && second.contains("stripe of acct_17"), "{second}");
     let listed = site.get(&format!("/jobs?state=ready&text={}", encode("waiting=limit_full"))).await.body;
-    assert!(listed.contains("mail/second") && listed.contains("limit stripe acct_17 1/1"), "{listed}");
+    assert!(listed.contains("pay/second") && listed.contains("limit stripe acct_17 1/1"), "{listed}");
 
     let post = async |path: &str, fields: &[(&str, &str)]| {
-        let fields: Vec<(&str, &str)> = [("queue", "mail"), ("limit", "stripe")].into_iter().chain(fields.iter().copied()).collect();
+        let fields: Vec<(&str, &str)> = [("queue", "pay"), ("limit", "stripe")].into_iter().chain(fields.iter().copied()).collect();
         let answer = site.post("operate", path, &fields).await;
         match answer.headers.get("location") {
             Some(place) => site.get(place.strip_prefix(&site.base).unwrap()).await.body,
@@ -654,7 +654,7 @@ async fn a_limit_says_who_holds_it_and_is_set(bed: Bed) {
         let shown = post("/limits/set", &fields).await;
         assert!(shown.contains(problem), "no `{problem}`: {shown}");
     }
-    let holds = async || bed.client.inspector().limit("mail", "stripe").await.unwrap().map(|limit| limit.rule.to_string());
+    let holds = async || bed.client.inspector().limit("pay", "stripe").await.unwrap().map(|limit| limit.rule.to_string());
     let before = holds().await;
     let shown = post("/limits/set", &[("concurrency", "4"), ("rate", "100/1m"), ("burst", "20")]).await;
     assert!(shown.contains("The limit is set.") && shown.contains("1 / 4") && shown.contains("value=\"100/1m\""), "{shown}");
@@ -662,7 +662,7 @@ async fn a_limit_says_who_holds_it_and_is_set(bed: Bed) {
     let shown = post("/limits/remove", &[]).await;
     assert!(shown.contains("What was set is taken back.") && shown.contains("<h1>Limits</h1>"), "{shown}");
     assert_eq!(holds().await, None, "no code declares it");
-    let none = site.post("operate", "/limits/set", &[("queue", "mail"), ("limit", "stripe")]).await;
+    let none = site.post("operate", "/limits/set", &[("queue", "pay"), ("limit", "stripe")]).await;
     assert_eq!(none.status, 404, "{}", none.body);
 }
 

@@ -103,14 +103,23 @@ impl Browser {
 
     /// Clicks on what a CSS selector finds, as a person would: it must be visible.
     pub fn click(&self, selector: &str) {
-        let found = self.element(selector);
-        self.of_session("POST", &format!("/element/{found}/click"), &json!({}));
+        self.act(selector, "click", &json!({}));
     }
 
     /// Types into what a CSS selector finds.
     pub fn write(&self, selector: &str, text: &str) {
-        let found = self.element(selector);
-        self.of_session("POST", &format!("/element/{found}/value"), &json!({ "text": text }));
+        self.act(selector, "value", &json!({ "text": text }));
+    }
+
+    /// Does something to an element. If the page has put another one in its place since it was found, that one is meant.
+    fn act(&self, selector: &str, action: &str, body: &Value) {
+        wait_for(&format!("an element `{selector}` that stays"), || {
+            let path = format!("/session/{}/element/{}/{action}", self.session, self.element(selector));
+            let answer = self.answer("POST", &path, body);
+            let gone = answer["error"] == "stale element reference" || answer.to_string().contains("does not belong to the document");
+            assert!(gone || answer.get("error").is_none(), "POST {path}: {answer}");
+            (!gone).then_some(())
+        });
     }
 
     /// Presses keys where the focus is.

@@ -36,7 +36,7 @@ pub(crate) async fn send_mail(to: String, password: Option<String>, fail: Option
 }
 
 /// At most so many of an account run at once.
-#[task(queue = "mail", limit(name = "stripe", by = [account], concurrency = 1))]
+#[task(queue = "pay", limit(name = "stripe", by = [account], concurrency = 1))]
 pub(crate) async fn charge(account: String) {
     drop(account);
 }
@@ -73,14 +73,14 @@ impl Bed {
 
     /// Two jobs of one account, of which one runs, and a limit of one at once that a person has set.
     pub(crate) async fn limited(&self, account: &str) -> JobAddress {
-        self.client.inspector().set_limit("mail", "stripe", |rule| rule.concurrency = Some(1)).await.unwrap();
+        self.client.inspector().set_limit("pay", "stripe", |rule| rule.concurrency = Some(1)).await.unwrap();
         let jobs = ["first", "second"].map(|id| charge::job(account.to_owned()).id(id));
         self.client.enqueue_all(jobs).await.unwrap();
         let (broker, lease) = (self.client.broker(), Duration::from_secs(600));
-        let lane = broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap().name;
-        let claimed = broker.turn(&Turn::new("mail", lane, 1, lease).claim(2)).await.unwrap().deliveries;
+        let lane = broker.register(&Register::lane("pay", ProcessId::random(), lease)).await.unwrap().name;
+        let claimed = broker.turn(&Turn::new("pay", lane, 1, lease).claim(2)).await.unwrap().deliveries;
         assert_eq!(claimed.len(), 1, "the other one waits for the slot");
-        JobAddress { queue: "mail".into(), id: claimed[0].id.clone() }
+        JobAddress { queue: "pay".into(), id: claimed[0].id.clone() }
     }
 
     /// A schedule that mails with a secret.

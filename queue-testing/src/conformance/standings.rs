@@ -117,7 +117,7 @@ pub async fn a_job_says_which_limit_holds_it_back(bed: Bed) {
     let key = &waits.line.expect("it is ready").limits[0];
     assert_eq!((key.key, key.held), (start, 1));
     let left = key.until_ms.expect("it opens at a time") - waits.now_ms;
-    assert!((3_590_000..=3_600_000).contains(&left), "{left} ms");
+    assert!((3_590_000..=3_600_001).contains(&left), "{left} ms");
     let counts = bed.inspector().limits(&bed.queue).await.expect("limits can be listed");
     let counts: Vec<_> = counts.iter().map(|limit| (limit.name.as_str(), limit.held, limit.full, limit.rated)).collect();
     assert_eq!(counts, [("calls", 1, 0, 1), ("stripe", 1, 2, 0)]);

@@ -32,7 +32,7 @@ local function plain_line(id)
   return before + up_to(NO_GROUP, tostring(own))
 end
 
-local turns, plain = call('ZCARD', K.turns), 0
+local turns, plain = call('ZCARD', K.turns) - (call('ZSCORE', K.turns, NO_GROUP) and 1 or 0), 0
 for list = 0, 3 do
   plain = plain + call('LLEN', LISTS[list])
 end

@@ -203,8 +203,8 @@ pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Optio
 
 /// How many groups have their turn.
 pub(crate) fn in_turn(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> {
-    const TURNS: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND turn = 1";
-    if tx.grouped() { tx.sql(TURNS)?.query_row([queue.key], |row| row.get(0)) } else { Ok(0) }
+    const TURNS: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND turn = 1 AND name <> ?2";
+    if tx.grouped() { tx.sql(TURNS)?.query_row(params![queue.key, limits::NO_GROUP], |row| row.get(0)) } else { Ok(0) }
 }
 
 /// Notes the group of a new job.

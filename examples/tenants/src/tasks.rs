@@ -1,0 +1,43 @@
+//! The task, and what it may use.
+
+use std::sync::Arc;
+
+use queue_core::prelude::*;
+
+use crate::{
+    board::Board,
+    geocoder::{Answer, Geocoder},
+};
+
+/// The queue.
+pub(crate) const QUEUE: &str = "imports";
+
+/// Finds out where an address is.
+///
+/// Tenants are served in turn, whatever each has enqueued. No tenant makes more than twenty calls in a second, and all of them together run four at once.
+/// Who has a smaller plan than we know is told so by the service: that tenant waits then, and no attempt is burnt.
+#[task(
+    queue = "imports",
+    group = tenant,
+    limit(name = "geocoder", by = [tenant], rate = "20/1s", burst = 5),
+    limit(name = "connections", concurrency = 4)
+)]
+pub(crate) async fn geocode(tenant: String, row: u32, geocoder: Data<Arc<Geocoder>>, board: Data<Arc<Board>>) -> Outcome {
+    let _ = row;
+    match geocoder.call(&tenant).await {
+        Answer::Found => {
+            board.done(&tenant);
+            Outcome::Done
+        }
+        Answer::TooMany(after) => {
+            board.refused(&tenant);
+            Outcome::RateLimited(after)
+        }
+    }
+}
+
+/// Enqueues the rows of an import.
+pub(crate) async fn import(client: &Client, tenant: &str, rows: u32) -> queue_core::Result<()> {
+    let jobs = (0..rows).map(|row| geocode::job(tenant.to_owned(), row));
+    Ok(client.enqueue_all(jobs).await.map(drop)?)
+}
