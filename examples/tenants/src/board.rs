@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use queue_core::{Inspector, JobState};
+use queue_core::{Inspector, JobState, Reason};
 use serde::Serialize;
 use tokio::sync::Notify;
 
@@ -89,7 +89,9 @@ impl Board {
             }
             let mut tenants = self.lock();
             for job in &page.jobs {
-                if let (Some(group), Some(reason)) = (&job.group, job.waiting.first()) {
+                // Some have started since they were listed.
+                let waits = job.waiting.first().filter(|reason| !matches!(reason, Reason::Runs(_) | Reason::Ended { .. }));
+                if let (Some(group), Some(reason)) = (&job.group, waits) {
                     *tenants.entry(group.to_string()).or_default().waits.entry(reason.name()).or_default() += 1;
                 }
             }
