@@ -16,19 +16,19 @@ pub use crate::parameter::{Access, Has, Lacks, of_injected, of_payload};
 pub use crate::payload::{Param, PayloadReader, PayloadWriter, json_object};
 use crate::{
     context::JobContext,
-    handler::Handler,
+    handler::{Handler, Wanted},
     io::BoxFuture,
     outcome::{Outcome, TaskReturn},
     task::Task,
 };
 
 /// Runs an async handler.
-pub fn run<T, F>(handler: F, wants_result: bool) -> BoxFuture<'static, Outcome>
+pub fn run<T, F>(handler: F, wants_result: Wanted) -> BoxFuture<'static, Outcome>
 where
     T: Task,
     F: Future<Output = T::Return> + Send + 'static,
 {
-    Box::pin(async move { handler.await.end(wants_result) })
+    Box::pin(async move { handler.await.end(wants_result.now()) })
 }
 
 /// The way to [`run`] for a task that the worker gives values to; `FIT` when it can give them all.
@@ -37,7 +37,7 @@ pub struct Given<const FIT: bool>;
 
 impl Given<true> {
     /// Runs an async handler.
-    pub fn run<T, F>(handler: F, wants_result: bool) -> BoxFuture<'static, Outcome>
+    pub fn run<T, F>(handler: F, wants_result: Wanted) -> BoxFuture<'static, Outcome>
     where
         T: Task,
         F: Future<Output = T::Return> + Send + 'static,
@@ -48,7 +48,7 @@ impl Given<true> {
 
 impl Given<false> {
     /// This compiles, and the program does not: a value that the worker cannot give is often not `Send` either, and that is one mistake.
-    pub fn run<T, F>(_: F, _: bool) -> BoxFuture<'static, Outcome> {
+    pub fn run<T, F>(_: F, _: Wanted) -> BoxFuture<'static, Outcome> {
         unreachable!("a parameter that a worker cannot give does not compile")
     }
 }
@@ -61,23 +61,23 @@ pub struct Handling<H>(pub H);
 /// With a handler.
 pub trait Handled {
     /// Runs it.
-    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, Outcome>;
+    fn handle(self, context: JobContext, wants_result: Wanted) -> BoxFuture<'static, Outcome>;
 }
 
 impl<H: Handler> Handled for Handling<H> {
-    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, Outcome> {
-        Box::pin(async move { self.0.run(context).await.end(wants_result) })
+    fn handle(self, context: JobContext, wants_result: Wanted) -> BoxFuture<'static, Outcome> {
+        Box::pin(async move { self.0.run(context).await.end(wants_result.now()) })
     }
 }
 
 /// Without one: this compiles, and the program does not.
 pub trait Unhandled {
     /// Never runs.
-    fn handle(self, context: JobContext, wants_result: bool) -> BoxFuture<'static, Outcome>;
+    fn handle(self, context: JobContext, wants_result: Wanted) -> BoxFuture<'static, Outcome>;
 }
 
 impl<H> Unhandled for &Handling<H> {
-    fn handle(self, _: JobContext, _: bool) -> BoxFuture<'static, Outcome> {
+    fn handle(self, _: JobContext, _: Wanted) -> BoxFuture<'static, Outcome> {
         unreachable!("a task without a handler does not compile")
     }
 }
@@ -100,8 +100,8 @@ pub fn default_of<T: Default>() -> T {
 }
 
 /// Ends a blocking handler.
-pub fn end<T: Task>(returned: T::Return, wants_result: bool) -> Outcome {
-    returned.end(wants_result)
+pub fn end<T: Task>(returned: T::Return, wants_result: &Wanted) -> Outcome {
+    returned.end(wants_result.now())
 }
 
 /// A run that ended before its handler began.

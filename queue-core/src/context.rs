@@ -173,6 +173,11 @@ impl LeaseClock {
         self.0.store(u64::try_from(until.saturating_duration_since(*EPOCH).as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// Whether it ends later than now. One that was never set has ended.
+    pub fn stands(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0 && self.until() > Instant::now()
+    }
+
     /// When the lease ends.
     pub fn until(&self) -> Instant {
         *EPOCH + Duration::from_nanos(self.0.load(Ordering::Relaxed))

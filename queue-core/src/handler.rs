@@ -3,7 +3,7 @@
 use std::{any::TypeId, fmt, ops::Range};
 
 use crate::{
-    context::JobContext,
+    context::{JobContext, LeaseClock},
     io::BoxFuture,
     outcome::{Outcome, TaskReturn},
     task::{Task, TaskDef},
@@ -104,14 +104,41 @@ pub struct Call {
     pub payload: Range<usize>,
     /// The job's context.
     pub context: JobContext,
-    /// Whether the result is kept.
-    pub wants_result: bool,
+    /// Whether the result is wanted.
+    pub wants_result: Wanted,
+}
+
+/// Whether the result of a run is wanted, asked when the handler has returned.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The job is kept.
+    kept: bool,
+    /// Until when somebody waits for a job of its queue.
+    watched: Option<LeaseClock>,
+}
+
+impl Wanted {
+    /// Of a job that is kept, or whose queue somebody watches.
+    pub fn new(kept: bool, watched: LeaseClock) -> Self {
+        Wanted { kept, watched: Some(watched) }
+    }
+
+    /// Whether it is wanted now.
+    pub fn now(&self) -> bool {
+        self.kept || self.watched.as_ref().is_some_and(LeaseClock::stands)
+    }
+}
+
+impl From<bool> for Wanted {
+    fn from(kept: bool) -> Self {
+        Wanted { kept, watched: None }
+    }
 }
 
 impl Call {
     /// A call whose payload is a range of `envelope`.
-    pub fn new(envelope: Vec<u8>, payload: Range<usize>, context: JobContext, wants_result: bool) -> Self {
-        Call { envelope, payload, context, wants_result }
+    pub fn new(envelope: Vec<u8>, payload: Range<usize>, context: JobContext, wants_result: impl Into<Wanted>) -> Self {
+        Call { envelope, payload, context, wants_result: wants_result.into() }
     }
 
     /// The encoded payload.

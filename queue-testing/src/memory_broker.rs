@@ -68,6 +68,8 @@ struct Queue {
     tickers: Vec<Announcer>,
     /// The same for those who wait for the end of a job.
     watchers: Vec<(JobId, Announcer)>,
+    /// The same for workers, that somebody waits for a job.
+    wanted: Vec<Announcer>,
     /// The same for those who want to know what is told of a job.
     readers: Vec<(JobId, Announcer)>,
     registered: bool,
@@ -121,6 +123,10 @@ impl MemoryBroker {
         }
         if let Some(at) = queue.model.take_tick_announcement() {
             announce(&mut queue.tickers, at, queue.model.now);
+        }
+        if queue.model.take_watch() {
+            queue.wanted.retain(Announcer::is_heard);
+            queue.wanted.iter().for_each(|announcer| announcer.announce(None));
         }
         for ended in queue.model.take_endings() {
             queue.watchers.retain(|(_, announcer)| announcer.is_heard());
@@ -287,6 +293,13 @@ impl Broker for MemoryBroker {
         let announcer = Announcer::new();
         let hints = announcer.hints();
         self.lock().entry(queue.to_owned()).or_default().watchers.push((id.clone(), announcer));
+        hints
+    }
+
+    fn watch_hints(&self, queue: &str) -> Hints {
+        let announcer = Announcer::new();
+        let hints = announcer.hints();
+        self.lock().entry(queue.to_owned()).or_default().wanted.push(announcer);
         hints
     }
 

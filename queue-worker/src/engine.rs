@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) middleware: Stack,
     pub(crate) tasks: HashMap<&'static str, Known>,
     pub(crate) queues: Vec<Arc<str>>,
+    /// Until when somebody waits for a job of each, as far as is known: results are brought of jobs that are not kept.
+    pub(crate) watched: Vec<LeaseClock>,
     /// Which of them have, or had, schedules.
     pub(crate) has_schedules: Vec<AtomicBool>,
     /// The schedules that its code declares.
@@ -131,6 +133,7 @@ impl Shared {
             middleware: plan.middleware.clone(),
             tasks: registry.names().filter_map(known).collect(),
             queues: plan.queues.iter().map(|queue| queue.name.as_str().into()).collect(),
+            watched: plan.queues.iter().map(|_| LeaseClock::default()).collect(),
             has_schedules: plan.queues.iter().map(|_| AtomicBool::new(false)).collect(),
             schedules: plan.schedules.clone(),
             limits: plan.limits.clone(),

@@ -1,12 +1,13 @@
-//! Passes the broker's announcements on to the pump, as they come. It has no passes: an announcement that waited for one would be late.
+//! Passes the broker's announcements on to the pump, as they come, and notes that somebody waits for results. It has no passes: an announcement that waited for one would be late.
 
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use queue_core::broker::WATCHED;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::{duty::Duty, engine::Shared, pump::Event};
+use crate::{duty::Duty, engine::Shared, pump::Event, time::now};
 
 pub(crate) struct Hints {
     shared: Arc<Shared>,
@@ -31,7 +32,20 @@ impl Hints {
                 }
             }
         });
-        of_each.collect::<FuturesUnordered<_>>().next().await;
+        let watches = self.shared.queues.iter().zip(&self.shared.watched).map(|(name, watched)| {
+            let mut hints = self.shared.broker.watch_hints(name);
+            async move {
+                loop {
+                    hints.next().await;
+                    watched.set(now() + WATCHED);
+                }
+            }
+        });
+        let (mut of_each, mut watches) = (of_each.collect::<FuturesUnordered<_>>(), watches.collect::<FuturesUnordered<_>>());
+        tokio::select! {
+            _ = of_each.next() => {}
+            _ = watches.next() => {}
+        }
     }
 }
 

@@ -3,8 +3,15 @@
 //! Every test prints how long after the promotion of the new master the first job started: 2 seconds are the aim, on an idle
 //! machine; what fails a test is [`BOUND`].
 
-use std::time::{Duration, SystemTime};
+use std::{
+    future::Future,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::Thread,
+    time::{Duration, SystemTime},
+};
 
+use queue_core::{JobResult, broker::JobState, prelude::*, registry::Registry};
 use queue_tests::{
     fleet::Fleet,
     history::History,
@@ -13,6 +20,8 @@ use queue_tests::{
     sentinel::{Promotion, Sentinels},
     server::Kind,
 };
+use queue_worker::Worker;
+use tokio::sync::Semaphore;
 
 const DOWN_AFTER: Duration = Duration::from_millis(1500);
 
@@ -33,6 +42,7 @@ on_servers! {
     what_a_replica_has_confirmed_is_not_lost
     without_sentinels_work_goes_on_and_with_them_it_fails_over
     a_master_that_stands_still_is_left_and_not_come_back_to
+    a_caller_gets_its_result_over_a_failover
 }
 
 async fn a_careful_failover_loses_and_doubles_nothing(kind: Kind) {
@@ -204,4 +214,59 @@ fn report(what: &str, history: &History, promotion: Promotion) {
     let first = history.first_start(promotion.at).expect("jobs start after the promotion");
     println!("{what}: {first:?} from the promotion to the first start; {}", history.summary());
     assert!(first < BOUND, "{what}: {first:?}");
+}
+
+/// Waits until it may end.
+#[task(queue = "called")]
+async fn doubled(n: u64, gate: Data<Arc<Semaphore>>) -> Result<u64, std::convert::Infallible> {
+    gate.acquire().await.expect("it is never closed").forget();
+    Ok(n * 2)
+}
+
+/// One calls in the worker's runtime, and one on a thread without any.
+async fn a_caller_gets_its_result_over_a_failover(kind: Kind) {
+    let all = Sentinels::start(kind, DOWN_AFTER);
+    let client = Client::connect(&all.url()).await.unwrap();
+    let gate = Arc::new(Semaphore::new(0));
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<doubled>().data(gate.clone());
+    let calls = async {
+        let here = doubled::job(21).id("here").call(&client, Duration::from_secs(60));
+        let elsewhere = client.clone();
+        let without_runtime = std::thread::spawn(move || block_on(doubled::job(4).id("there").call(&elsewhere, Duration::from_secs(60))));
+        let fails_over = async {
+            for id in ["here", "there"] {
+                let handle = client.handle::<doubled>(format!("called/{id}").parse().unwrap());
+                while handle.status().await.ok().flatten() != Some(JobState::Active) {
+                    tokio::task::yield_now().await;
+                }
+            }
+            let _ = tokio::task::block_in_place(|| all.hand_over());
+            gate.add_permits(2);
+        };
+        let (here, ()) = tokio::join!(here, fails_over);
+        assert_eq!(here.unwrap(), JobResult::Done(42));
+        let there = tokio::task::spawn_blocking(move || without_runtime.join().unwrap()).await.unwrap();
+        assert_eq!(there.unwrap(), JobResult::Done(8));
+    };
+    worker.run(calls).await.unwrap();
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Drives a future on this thread alone.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
 }

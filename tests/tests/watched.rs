@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use queue_core::{
     Client, Error, JobResult,
-    broker::{DynBroker, SweepLimits},
+    broker::{DynBroker, JobState, SweepLimits},
     observe::Calls,
     prelude::*,
     redis::RedisBroker,
@@ -17,11 +17,13 @@ use queue_tests::{
     server::{Kind, Server},
 };
 use queue_worker::Worker;
+use tokio::sync::Semaphore;
 
 on_servers! {
     a_lane_that_knows_no_marks_keeps_them_out_and_who_waits_looks
     the_mark_of_who_has_gone_is_swept_and_takes_its_bit_along
     a_full_server_has_no_room_for_marks_and_who_waits_looks
+    who_is_present_gets_the_result_of_a_job_that_is_not_kept
 }
 
 const QUEUE: &str = "watched";
@@ -29,6 +31,13 @@ const QUEUE: &str = "watched";
 #[task(queue = "watched", retention = "1h")]
 async fn double(n: u64) -> Result<u64, std::convert::Infallible> {
     Ok(n * 2)
+}
+
+/// Ends when it may, and is not kept.
+#[task(queue = "watched")]
+async fn triple(n: u64, gate: Data<Arc<Semaphore>>) -> Result<u64, std::convert::Infallible> {
+    gate.acquire().await.expect("it is never closed").forget();
+    Ok(n * 3)
 }
 
 fn key(kind: &str) -> String {
@@ -118,4 +127,47 @@ async fn who_waits_does_not_look_all_the_time() {
     let looks = calls.snapshot()["watch"].calls;
     assert!(looks <= 9, "{looks} looks in two seconds");
     is_waited_for(&client, &handle).await;
+}
+
+async fn who_is_present_gets_the_result_of_a_job_that_is_not_kept(kind: Kind) {
+    let server = Server::start(kind);
+    let ((client, _), (elsewhere, _)) = (connected(&server).await, connected(&server).await);
+    is_present(&client, &elsewhere).await;
+}
+
+#[tokio::test]
+async fn who_is_present_gets_the_result_of_a_job_that_a_sqlite_file_does_not_keep() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+    is_present(&Client::connect(&url).await.unwrap(), &Client::connect(&url).await.unwrap()).await;
+}
+
+async fn is_present(client: &Client, elsewhere: &Client) {
+    let gate = Arc::new(Semaphore::new(0));
+    let job = triple::job(14).enqueue(client).await.unwrap();
+    let other = elsewhere.handle::<triple>(job.address().clone());
+    let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<triple>().data(gate.clone());
+    let waits = async {
+        let released = async {
+            while job.status().await.unwrap() != Some(JobState::Active) {}
+            // The worker listens by now. Those who wait tell it again with each look.
+            let mut told = client.broker().watch_hints(QUEUE);
+            told.next().await;
+            // What is heard here was heard on the thread that answers this.
+            job.status().await.unwrap();
+            gate.add_permits(1);
+        };
+        let wait = Duration::from_secs(30);
+        let (one, another, elsewhere, ()) = tokio::join!(job.wait(wait), job.wait(wait), other.wait(wait), released);
+        for result in [one, another, elsewhere] {
+            assert_eq!(result.unwrap(), JobResult::Done(42));
+        }
+        // Nobody was there when this one ended.
+        let late = triple::job(1).enqueue(client).await.unwrap();
+        gate.add_permits(1);
+        while late.status().await.unwrap().is_some() {}
+        let late = late.wait(Duration::from_secs(1)).await;
+        assert!(matches!(late, Err(Error::NotKept(_))), "{late:?}");
+    };
+    worker.run(waits).await.unwrap();
 }

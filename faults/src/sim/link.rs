@@ -236,6 +236,10 @@ impl Broker for Link {
         self.call(async move { broker.remark(&remarks).await }).await
     }
 
+    fn watch_hints(&self, queue: &str) -> Hints {
+        if self.weather.below(2) == 0 { Hints::silent() } else { self.broker.watch_hints(queue) }
+    }
+
     fn remark_hints(&self, queue: &str, id: &JobId) -> Hints {
         if self.weather.below(2) == 0 { Hints::silent() } else { self.broker.remark_hints(queue, id) }
     }

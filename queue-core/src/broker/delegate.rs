@@ -81,6 +81,7 @@ macro_rules! delegate_broker {
             fn tick_hints['a](queue: &'a str) -> $crate::broker::Hints;
             async watch['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
             fn ending_hints['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::broker::Hints;
+            fn watch_hints['a](queue: &'a str) -> $crate::broker::Hints;
             async remark['a](remarks: &'a $crate::broker::Remarks) -> $crate::Result<Vec<bool>>;
             fn remark_hints['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::broker::Hints;
             fn __sealed[](seal: $crate::broker::sealed::Seal) -> ();
@@ -178,6 +179,7 @@ macro_rules! __delegate_listed {
     ($how:ident tick_hints [tick_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident watch [watch $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident ending_hints [ending_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident watch_hints [watch_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident remark [remark $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident remark_hints [remark_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

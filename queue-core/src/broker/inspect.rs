@@ -237,6 +237,9 @@ pub const LAST: u64 = u64::MAX;
 /// How long the mark of who [watches](super::Broker::watch) a job stands.
 pub const WATCHED: Duration = Duration::from_secs(30);
 
+/// How long a job without retention is kept after its end if somebody [watched](super::Broker::watch) it then.
+pub const WATCHED_KEEP: Duration = Duration::from_secs(60);
+
 /// Most jobs of a queue that are watched at once.
 pub const MOST_WATCHED: usize = 10_000;
 

@@ -198,12 +198,19 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// mark along. Whoever waits for longer sets it again. No more than [`MOST_WATCHED`] jobs of a queue are marked, and none while a worker of an
     /// older release serves the queue: who waits must look now and then as well.
     ///
+    /// If the job is acknowledged without retention while the mark stands, it is kept for [`WATCHED_KEEP`], with its result if the ending brings
+    /// one. Workers bring it while they [hear](Self::watch_hints) that somebody watches a job of the queue.
+    ///
     /// # Errors
     /// `BrokerFull`, and then no mark was set.
     async fn watch(&self, queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
 
     /// Announcements that this job has ended, if somebody [watches](Self::watch) it, or may have. A hint may be lost or wrong.
     fn ending_hints(&self, queue: &str, id: &JobId) -> Hints;
+
+    /// Announcements that somebody [watches](Self::watch) a job of a queue. Not every mark is announced, but one in a second at least. A hint
+    /// may be lost.
+    fn watch_hints(&self, queue: &str) -> Hints;
 
     /// Stores what the handlers of a lane's jobs have told: progress, and lines of their logs. One answer per job, in order: whether it was
     /// stored. If its tag no longer stands it is not, and nothing is changed. Everything is numbered within its delivery, so that a request that

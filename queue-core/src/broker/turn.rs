@@ -98,9 +98,10 @@ impl Finish {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// The job is done (*ack*): → `done`, kept with its result for `keep`. Without `keep` it is removed.
+    /// The job is done (*ack*): → `done`, kept with its result for `keep`. Without `keep` it is removed, unless somebody
+    /// [watches](super::Broker::watch) it: then it is kept for [`WATCHED_KEEP`](super::WATCHED_KEEP).
     Ack {
-        /// The encoded result, if the task has one and the job is kept.
+        /// The encoded result, if the task has one and the job is kept, or somebody watches a job of the queue.
         result: Option<Vec<u8>>,
         /// How long to keep job and result.
         keep: Option<Duration>,

@@ -205,7 +205,11 @@ where
             return if self.kept == Kept::No { Err(Error::NotKept(self.address.clone())) } else { Ok(JobResult::Gone) };
         };
         Ok(match record.state {
-            JobState::Done => JobResult::Done(self.decode(record.result.as_deref())?),
+            JobState::Done => match self.decode(record.result.as_deref()) {
+                // Its worker had not heard yet that somebody waits.
+                Err(_) if self.kept == Kept::No && record.result.is_none() => return Err(Error::NotKept(self.address.clone())),
+                decoded => JobResult::Done(decoded?),
+            },
             JobState::Dead => {
                 let reason = record.reason.map_or("dead", |reason| reason.name());
                 JobResult::Dead(match record.failures.last() {
@@ -222,9 +226,12 @@ where
     /// Waits until the job has ended, at most for `timeout`. The broker wakes it when the job ends. As an announcement may be lost, it also looks by
     /// itself: after 20 ms, and then less and less often, at least every 5 s. Any number of callers may wait for one job.
     ///
+    /// A job without retention that ends while somebody waits for it is kept for a minute, so that those who wait get its result.
+    ///
     /// # Errors
-    /// Those of [`result`](Self::result), at the latest 50 ms after `timeout` if the broker does not answer. A job that has not ended is no
-    /// error: it gives [`JobResult::Pending`].
+    /// Those of [`result`](Self::result): [`Error::NotKept`] if a job without retention has ended before, or in the very moment in which the
+    /// wait began. A broker that does not answer, as while it fails over, is asked again; if it has not answered once when the time is up, its error comes
+    /// at the latest 50 ms after `timeout`. A job that has not ended is no error: it gives [`JobResult::Pending`].
     pub async fn wait(&self, timeout: Duration) -> Result<JobResult<TaskOutput<T>>> {
         let end = Instant::now() + timeout.min(LONGEST);
         // It listens before it looks for the first time: an ending in between is heard.
@@ -233,14 +240,21 @@ where
         loop {
             let look = end.max(Instant::now() + LAST_LOOK);
             let record = self.watched_record(look.min(after(self.client.deadline()))).await;
-            let result = match record.and_then(|record| self.result_of(record)) {
-                // It had not ended when it was looked at before, and there is no time for another look.
-                Err(Error::Ambiguous { .. }) if looked && Instant::now() >= end => return Ok(JobResult::Pending),
-                result => result?,
+            let result = match record {
+                // A server that fails over, or an answer that was lost: a look may be asked again.
+                Err(error) if error.is_transient() => match (Instant::now() < end, looked) {
+                    (true, _) => JobResult::Pending,
+                    // It had not ended when it was looked at before.
+                    (false, true) => return Ok(JobResult::Pending),
+                    (false, false) => return Err(error),
+                },
+                record => {
+                    looked = true;
+                    self.result_of(record?)?
+                }
             };
-            looked = true;
             let left = end.saturating_duration_since(Instant::now());
-            if !result.is_pending() || left.is_zero() {
+            if !result.is_pending() || left.is_zero() && looked {
                 return Ok(result);
             }
             let sleep = net.min(left);

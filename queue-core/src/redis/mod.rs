@@ -241,6 +241,10 @@ impl Broker for RedisBroker {
         self.announcements.endings_of(queue, id)
     }
 
+    fn watch_hints(&self, queue: &str) -> Hints {
+        self.announcements.watches_of(queue)
+    }
+
     async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>> {
         remark::remark(self, remarks).await
     }

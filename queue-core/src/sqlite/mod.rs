@@ -36,7 +36,7 @@ use self::connection::{
     doorbell::{self, Bell, Listeners},
     file::{Access, Lost},
     operation::Commit,
-    tx::{ending_of, remarks_of, ticks_of},
+    tx::{ending_of, remarks_of, ticks_of, watches_of},
     url,
     writer::Writer,
 };
@@ -326,6 +326,10 @@ impl Broker for SqliteBroker {
 
     fn ending_hints(&self, queue: &str, id: &JobId) -> Hints {
         self.listeners.of(&ending_of(queue, id))
+    }
+
+    fn watch_hints(&self, queue: &str) -> Hints {
+        self.listeners.of(&watches_of(queue))
     }
 
     async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>> {

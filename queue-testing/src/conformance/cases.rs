@@ -132,7 +132,9 @@ macro_rules! __conformance_cases {
                 a_watched_job_that_comes_back_has_not_ended
                 only_the_end_of_a_watched_job_is_announced
                 all_who_watch_a_job_hear_of_its_end
-                what_has_ended_is_not_watched;
+                what_has_ended_is_not_watched
+                a_watched_job_is_kept_for_who_waits
+                workers_hear_that_somebody_watches;
             remarks:
                 what_a_handler_tells_is_stored
                 remarks_that_come_again_or_late_change_nothing

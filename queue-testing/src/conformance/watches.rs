@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::{FutureExt, future::join_all};
 use queue_core::{
     JobId,
-    broker::{Audit, BuryReason, Change, Ending, Hints, JobState},
+    broker::{Audit, BuryReason, Change, Counter, Ending, Hints, JobState, KeepLimits, SweepLimits},
 };
 
 use super::bed::{Bed, ack, finish, nack};
@@ -134,4 +134,46 @@ pub async fn what_has_ended_is_not_watched(bed: Bed) {
     lane.ack(&both).await;
     hears(&mut other, "the end of one that is watched").await;
     assert_eq!(hints.next().now_or_never(), None);
+}
+
+/// A job without retention that ends while somebody watches it is kept for a while, with its result; others leave nothing.
+pub async fn a_watched_job_is_kept_for_who_waits(bed: Bed) {
+    let ids = bed.put(3).await;
+    bed.put_given("given", "1").await;
+    let given = JobId::given("given").expect("it is a name");
+    for id in [&ids[0], &ids[1], &given] {
+        bed.broker.watch(&bed.queue, id).await.expect("it is answered");
+    }
+    let mut lane = bed.lane().await;
+    let jobs = lane.claim(4).await;
+    let result = |result: Option<u8>| Ending::Ack { result: result.map(|byte| vec![byte]), keep: None };
+    let endings = [result(Some(1)), result(None), result(Some(3)), result(Some(4))];
+    let turn = lane.next().finish(jobs.iter().zip(endings).map(|(job, ending)| finish(job, ending)).collect());
+    assert!(lane.send(&turn).await.stale.is_empty());
+    let of = async |id: &JobId| bed.show(id).await.map(|job| (job.state, job.result));
+    assert_eq!(of(&ids[0]).await, Some((JobState::Done, Some(vec![1]))));
+    assert_eq!(of(&ids[1]).await, Some((JobState::Done, None)));
+    assert_eq!(of(&ids[2]).await, None, "nobody waits for it");
+    assert_eq!(of(&given).await, Some((JobState::Done, Some(vec![4]))));
+    assert_eq!((bed.depth(JobState::Done).await, bed.counter(Counter::Done).await), (3, 4));
+    let wrong = bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.expect("an audit is answered");
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let keep = KeepLimits { count: 0, bytes: 0 };
+    bed.broker.sweep(&bed.queue, &SweepLimits { keep, ..SweepLimits::default() }).await.expect("a sweep is answered");
+    assert_eq!((of(&ids[0]).await, bed.depth(JobState::Done).await), (None, 0));
+}
+
+/// Workers hear that somebody watches a job of the queue.
+pub async fn workers_hear_that_somebody_watches(bed: Bed) {
+    let ids = bed.put(2).await;
+    let mut hints = bed.broker.watch_hints(&bed.queue);
+    assert_eq!(hints.next().now_or_never(), None, "nobody does yet");
+    for _ in 0..100 {
+        // The subscription may not stand yet, and not every mark is announced.
+        bed.broker.watch(&bed.queue, &ids[0]).await.expect("it is answered");
+        if tokio::time::timeout(Duration::from_millis(100), hints.next()).await.is_ok() {
+            return;
+        }
+    }
+    panic!("nobody hears of it");
 }

@@ -74,6 +74,7 @@ pub struct Model {
     announced: Option<i64>,
     /// Jobs for whose end somebody waits, and until when.
     watched: BTreeMap<JobId, i64>,
+    watch_told: bool,
     /// Those of them that have ended since the last call of `take_endings`.
     endings_told: Vec<JobId>,
     /// Those of them that were told of since the last call of `take_remarked`.
@@ -127,7 +128,13 @@ impl Model {
         if self.jobs.get(id).is_some_and(|job| !has_ended(job)) && self.watched.len() < MOST_WATCHED {
             let until = self.after(WATCHED);
             self.watched.insert(id.clone(), until);
+            self.watch_told = true;
         }
+    }
+
+    /// Whether a mark was set since the last call, for those who listen.
+    pub fn take_watch(&mut self) -> bool {
+        std::mem::take(&mut self.watch_told)
     }
 
     /// The watched jobs that have ended since the last call, for those who listen.

@@ -114,9 +114,10 @@ impl Model {
         let job = self.jobs.edit(id);
         match &finish.ending {
             Ending::Ack { result, keep } => {
-                job.result = result.clone().filter(|_| keep.is_some());
-                self.end(out, End::Done(*keep));
-                if keep.is_some_and(|keep| !keep.is_zero()) {
+                let keep = self.kept_for(id, *keep);
+                self.jobs.edit(id).result = result.clone().filter(|_| keep.is_some());
+                self.end(out, End::Done(keep));
+                if keep.is_some() {
                     self.trim(limits, 2);
                 }
             }

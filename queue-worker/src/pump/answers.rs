@@ -146,7 +146,14 @@ impl Pump {
         let lane = &mut state.lanes[id.lane];
         lane.finishes.reserve(jobs.len());
         let Some(name) = lane.name.clone() else { unreachable!("a lane that was answered has a name") };
-        let batch = Batch { queue: state.name.clone(), lane: name, lease: lane.lease.clone(), now_ms: answer.now_ms, jobs };
+        let batch = Batch {
+            queue: state.name.clone(),
+            lane: name,
+            lease: lane.lease.clone(),
+            watched: self.shared.watched[id.queue].clone(),
+            now_ms: answer.now_ms,
+            jobs,
+        };
         if let Err(lost) = self.batches.send(batch) {
             // The application's runtime is gone: nobody will run anything here any more.
             for (slot, _) in lost.0.jobs {

@@ -36,7 +36,8 @@ impl Run {
         match (outcome, context.cancel_cause()) {
             (Outcome::Done, _) => Ending::Ack { result: None, keep: options.keep },
             (Outcome::DoneWith(result), _) => {
-                let result = options.keep.and_then(|_| self.encoded(result, task, context));
+                let is_wanted = options.keep.is_some() || self.watched.stands();
+                let result = if is_wanted { self.encoded(result, task, context) } else { None };
                 Ending::Ack { result, keep: options.keep }
             }
             (Outcome::Stopped(CancelCause::TimedOut), Some(_)) => self.failed(task, options, None, timed_out().into(), context),

@@ -25,7 +25,7 @@ use queue_core::{
     broker::{Delivery, Ending, PartyName},
     context::LeaseClock,
     envelope::Envelope,
-    handler::Call,
+    handler::{Call, Wanted},
     task::OnIsolation,
 };
 use tokio::sync::mpsc;
@@ -43,6 +43,8 @@ pub(crate) struct Batch {
     pub(crate) queue: Arc<str>,
     pub(crate) lane: PartyName,
     pub(crate) lease: LeaseClock,
+    /// Until when somebody waits for a job of the queue.
+    pub(crate) watched: LeaseClock,
     /// The broker's clock when they were claimed.
     pub(crate) now_ms: i64,
     pub(crate) jobs: Vec<(SlotId, Delivery)>,
@@ -58,6 +60,7 @@ pub(crate) async fn dispatch(shared: Arc<Shared>, mut batches: mpsc::UnboundedRe
                 queue: batch.queue.clone(),
                 lane: batch.lane.clone(),
                 lease: batch.lease.clone(),
+                watched: batch.watched.clone(),
                 now_ms: batch.now_ms,
             };
             tokio::spawn(run.run(delivery));
@@ -72,6 +75,7 @@ struct Run {
     queue: Arc<str>,
     lane: PartyName,
     lease: LeaseClock,
+    watched: LeaseClock,
     /// The broker's clock when the job was claimed.
     now_ms: i64,
 }
@@ -93,7 +97,7 @@ impl Run {
         let payload = find::payload_range(&delivery.envelope, envelope.payload);
         let context = self.inject(known, &delivery, envelope.headers, envelope.tick_ms, &options);
         self.announce(&context, known.handler.task.on_isolation)?;
-        let call = Call::new(delivery.envelope, payload, context.clone(), options.keep.is_some());
+        let call = Call::new(delivery.envelope, payload, context.clone(), Wanted::new(options.keep.is_some(), self.watched.clone()));
         let began = now();
         let outcome = self.handle(known.handler, call, &context, had_to).await;
         *ran = Some(Ran { waited, took: now().saturating_duration_since(began) });

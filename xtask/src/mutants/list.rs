@@ -758,6 +758,18 @@ mutants! {
     SQLITE_WATCHED "queue-core/src/sqlite/doors/watched.rs" {
         "sqlite watch: the marks of those who have gone are swept": "tx.sql(PRUNE)?.execute(params![queue.key, tx.now, items])?" => "0";
     }
+    REDIS "queue-core/src/redis/turn/acks.lua" {
+        "watch: a job that is not kept is kept for who waits": "has('w') and call('ZMSCORE', K.watched, unpack(own)) or {}" => "{}";
+    }
+    REDIS "queue-core/src/redis/people/watch.lua" {
+        "watch: workers hear of it": "hint_watch()" => "";
+    }
+    SQLITE "queue-core/src/sqlite/turn/finish.rs" {
+        "sqlite watch: a job that is not kept is kept for who waits": "matches!(finish.ending, Ending::Ack { .. }) && watched::is_watched(tx, queue, id)?" => "false";
+    }
+    WATCHED "queue-worker/src/run/ending.rs" {
+        "watch: the result is brought while somebody waits": "options.keep.is_some() || self.watched.stands()" => "options.keep.is_some()";
+    }
     REDIS "queue-core/src/redis/remark/remark.lua" {
         "remarks: only the holder of a job tells": "call('HGET', K.active, id) == lane .. ':' .. claim" => "true";
         "remarks: a fenced lane tells nothing": "call('HEXISTS', K.lanes, lane) == 0" => "false";

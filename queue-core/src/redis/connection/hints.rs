@@ -61,6 +61,8 @@ struct Queue {
     ticks: Announcer,
     /// The same for its jobs that are waited for.
     endings: Announcers<Vec<u8>>,
+    /// The same for workers, that somebody waits for one.
+    watches: Announcer,
     /// The same for what is told of them.
     remarks: Announcers<Vec<u8>>,
     /// Its server's clock less ours, in microseconds.
@@ -87,6 +89,10 @@ impl Announcements {
 
     pub(in crate::redis) fn endings_of(&self, queue: &str, id: &JobId) -> Hints {
         self.with(queue, |queue| queue.endings.hints(id.as_bytes().to_vec()))
+    }
+
+    pub(in crate::redis) fn watches_of(&self, queue: &str) -> Hints {
+        self.with(queue, |queue| queue.watches.hints())
     }
 
     pub(in crate::redis) fn remarks_of(&self, queue: &str, id: &JobId) -> Hints {
@@ -271,6 +277,7 @@ impl Announcements {
                     queue.endings.announce_all();
                     queue.remarks.announce_all();
                 }
+                Word::Watched => queue.watches.announce(None),
                 Word::Tick(at) => queue.ticks.announce(due(at, queue.ahead)),
                 Word::Now(Some(since)) => queue.announcer.announce_since(since),
                 Word::At(at) => queue.announcer.announce(due(at, queue.ahead)),
@@ -325,12 +332,17 @@ enum Word {
     At(i64),
     /// A schedule is due then.
     Tick(i64),
+    /// Somebody waits for a job.
+    Watched,
 }
 
 impl Word {
     /// Anybody may publish anything on our channels: what is no time says that there may be something to do.
     fn of(message: Option<Value>) -> Self {
         let Some(message) = message.and_then(|message| values::text(message).ok()) else { return Word::Now(None) };
+        if message == "&" {
+            return Word::Watched;
+        }
         if let Some(since) = message.strip_prefix('@') {
             return Word::Now(since.parse().ok());
         }
@@ -376,7 +388,7 @@ pub(in crate::redis) fn __fuzz(value: Value) {
                 assert!(due(at, ahead).is_none_or(|due| due > before), "what is over is due now");
             }
         }
-        Heard::Work { word: Word::Now(_), .. } | Heard::OfJob { .. } => {}
+        Heard::Work { word: Word::Now(_) | Word::Watched, .. } | Heard::OfJob { .. } => {}
         Heard::End => assert!(!is_message, "a message ends the subscription"),
         Heard::Nothing => {}
     }

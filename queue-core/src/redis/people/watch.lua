@@ -1,5 +1,5 @@
 -- Everything about a job, and the mark that somebody waits for its end, if it has not ended. ARGV: id. Answers what `shown` gives.
---- include script/prelude, script/clock, script/bits, script/guard, people/shown
+--- include script/prelude, script/clock, script/bits, script/guard, people/shown, script/hint
 
 local id = ARGV[1]
 local job = shown(id)
@@ -7,5 +7,11 @@ local job = shown(id)
 if job and job[1] ~= 'dead' and call('HEXISTS', K.records, id) == 0 and not unknown_to_a_lane('w') and call('ZCARD', K.watched) < C.most_watched then
   mark('w')
   call('ZADD', K.watched, ms(now + C.watched_ms), id)
+  -- Once in a second, however many wait.
+  local told = whole(call('HGET', K.meta, 'told'))
+  if told > now or told + 1000 <= now then
+    call('HSET', K.meta, 'told', ms(now))
+    hint_watch()
+  end
 end
 return job

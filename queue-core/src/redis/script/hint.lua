@@ -22,3 +22,8 @@ end
 local function hint_remark(id)
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '%' .. id)
 end
+
+-- Tells workers that somebody watches a job: they bring the results of jobs that are not kept.
+local function hint_watch()
+  redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '&')
+end

@@ -8,9 +8,7 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES,
-        LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_WATCHED, PLACES_LOOKED_AT, SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES,
-        WATCHED, WorkerInfo,
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_WATCHED, PLACES_LOOKED_AT, SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{HOURS, MINUTES, OTHERS, REPORTERS_HOURS, TASKS},
     },
     limit::gcra::DEBT_PERIODS,
@@ -21,7 +19,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 32] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 33] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -39,6 +37,7 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 32] {
         // Of jobs for whose end somebody waits.
         ("watched_ms", WATCHED.as_millis().to_string()),
         ("most_watched", MOST_WATCHED.to_string()),
+        ("watched_keep_ms", WATCHED_KEEP.as_millis().to_string()),
         // Of where jobs stand.
         ("places_looked_at", PLACES_LOOKED_AT.to_string()),
         ("holders_named", HOLDERS_NAMED.to_string()),

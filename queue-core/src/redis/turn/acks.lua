@@ -13,6 +13,25 @@ from = 9 + ARGV[8] + (ARGV[8] == '0' and 0 or 1)
 local others_from, others = from + 1, tonumber(ARGV[from])
 from, position = others_from + 5 * others, others
 --- end
+--- with all
+-- Of jobs that are not kept, those that somebody watches are kept for a while, with their results: there who waits reads them.
+local function leave(own, places, results)
+  local waits = has('w') and call('ZMSCORE', K.watched, unpack(own)) or {}
+  local kept, at_places, sizes = {}, {}, {}
+  for at, id in ipairs(own) do
+    if waits[at] then
+      kept[#kept + 1], at_places[#kept + 1] = id, places[at]
+      sizes[places[at]] = call('HSTRLEN', K.jobs, id)
+    else
+      gone[#gone + 1] = id
+    end
+  end
+  if #kept > 0 then
+    keeps[#keeps + 1] = { ids = kept, ms = C.watched_keep_ms, results = results, sizes = sizes, places = at_places }
+  end
+end
+--- end
+
 while from <= #ARGV do
   local claim, keep_ms = ARGV[from], ''
   --- with kept
@@ -47,9 +66,11 @@ while from <= #ARGV do
   --- end
   for at = 1, #own do
     acked[#acked + 1] = own[at]
+    --- without all
     if keep_ms == '' then
       gone[#gone + 1] = own[at]
     end
+    --- end
   end
   --- with kept
   local results = { unpack(ARGV, from + 1, from + ARGV[from]) }
@@ -59,6 +80,11 @@ while from <= #ARGV do
       keeps[#keeps + 1] = { ids = own, ms = keep_ms, results = results, sizes = sizes_of(ARGV[from]), places = places }
     end
     from = from + 1
+  end
+  --- end
+  --- with all
+  if keep_ms == '' and #own > 0 then
+    leave(own, places, results)
   end
   --- end
 end

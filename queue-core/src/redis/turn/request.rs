@@ -24,11 +24,18 @@ pub(in crate::redis) fn needs(turn: &Turn) -> Bits {
     let is_rare = |finish: &Finish| ack(finish).is_none();
     if !turn.resume.is_empty() || turn.finishes.iter().any(is_rare) {
         Bits::ALL
+    } else if turn.finishes.iter().any(brings_result) {
+        Bits::of(&[Bit::Watched])
     } else if turn.finishes.iter().any(|finish| kept(finish).is_some()) {
         Bits::of(&[Bit::Kept])
     } else {
         Bits::NONE
     }
+}
+
+/// Whether it is an ack whose job is not kept, with a result for who waits.
+fn brings_result(finish: &Finish) -> bool {
+    ack(finish).is_some_and(|(keep, result)| keep.is_none() && !result.is_empty())
 }
 
 /// A turn for the queues of a profile.
@@ -84,7 +91,7 @@ fn acks_of_a_group<'a>(call: &mut Cmd, keeps: bool, group: impl ExactSizeIterato
         return;
     }
     let results = group.clone().map(|finish| ack(finish).map_or(&[][..], |(_, result)| result));
-    if keep.is_some() && results.clone().any(|result| !result.is_empty()) {
+    if results.clone().any(|result| !result.is_empty()) {
         call.arg(group.len());
         results.for_each(|result| {
             call.arg(result);

@@ -244,6 +244,11 @@ pub(crate) fn ending_of(queue: &str, id: &JobId) -> String {
     format!("!{id} {queue}")
 }
 
+/// Under which name it is announced that somebody waits for a job of a queue.
+pub(crate) fn watches_of(queue: &str) -> String {
+    format!("&{queue}")
+}
+
 /// Under which name what the handler of a job tells is announced.
 pub(crate) fn remarks_of(queue: &str, id: &JobId) -> String {
     format!("%{id} {queue}")

@@ -7,7 +7,7 @@ use super::row::{CANCELLED, DEAD, DONE, EXPIRED};
 use crate::{
     address::JobId,
     broker::{MOST_WATCHED, WATCHED},
-    sqlite::connection::tx::{Failed, Queue, Tx, after, ending_of},
+    sqlite::connection::tx::{Failed, Queue, Tx, after, ending_of, watches_of},
 };
 
 /// Marks a job as one for whose end somebody waits, unless it has ended.
@@ -20,8 +20,15 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<()
     if waits && tx.sql(ROOM)?.query_row(params![queue.key, MOST_WATCHED], |row| row.get(0))? {
         tx.sql(MARK)?.execute(params![queue.key, id.as_bytes(), after(tx.now, WATCHED)])?;
         tx.note_watched();
+        tx.hint(&watches_of(queue.name), tx.now);
     }
     Ok(())
+}
+
+/// Whether somebody waits for the end of this job.
+pub(crate) fn is_watched(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<bool> {
+    const WATCHED: &str = "SELECT 1 FROM queue_watched WHERE queue = ?1 AND id = ?2";
+    Ok(tx.watched() && tx.sql(WATCHED)?.exists(params![queue.key, id])?)
 }
 
 /// A job has ended: who waits for that hears of it.

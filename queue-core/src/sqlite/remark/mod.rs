@@ -8,7 +8,7 @@ use super::{
         statement::sql,
         tx::{Failed, Queue, Tx, remarks_of},
     },
-    doors::row::ACTIVE,
+    doors::{row::ACTIVE, watched},
 };
 use crate::{
     address::JobId,
@@ -26,7 +26,6 @@ pub(crate) fn remark(tx: &mut Tx<'_>, remarks: &Remarks) -> Result<Vec<bool>, Fa
 }
 
 fn one(tx: &mut Tx<'_>, queue: &Queue<'_>, lane: i64, told: &JobRemarks) -> Result<bool, Failed> {
-    const WATCHED: &str = "SELECT 1 FROM queue_watched WHERE queue = ?1 AND id = ?2";
     let id = told.id.as_bytes();
     let claim = i64::try_from(told.claim).unwrap_or(i64::MAX);
     if !tx.sql(sql!("holds.sql"))?.exists(params![queue.key, id, ACTIVE, lane, claim])? {
@@ -46,7 +45,7 @@ fn one(tx: &mut Tx<'_>, queue: &Queue<'_>, lane: i64, told: &JobRemarks) -> Resu
         log = Some(lines.written());
     }
     tx.sql(sql!("store.sql"))?.execute(params![queue.key, id, progress, log])?;
-    if tx.watched() && tx.sql(WATCHED)?.exists(params![queue.key, id])? {
+    if watched::is_watched(tx, queue, id)? {
         tx.hint(&remarks_of(queue.name, &told.id), tx.now);
     }
     Ok(true)

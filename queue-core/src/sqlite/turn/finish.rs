@@ -1,7 +1,7 @@
 //! How a delivery ends: out by `settle`, then on by `back` or `end`.
 
 use crate::{
-    broker::{Ending, Finish, KeepLimits},
+    broker::{Ending, Finish, KeepLimits, WATCHED_KEEP},
     sqlite::{
         connection::tx::{Failed, Queue, Tx},
         doors::{
@@ -9,7 +9,7 @@ use crate::{
             end::{self, Kept},
             limits,
             row::Tag,
-            settle,
+            settle, watched,
         },
         schedule,
     },
@@ -18,7 +18,9 @@ use crate::{
 /// Applies one finish. False: it is stale, and changed nothing.
 pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &Finish, limits: KeepLimits) -> Result<bool, Failed> {
     let id = finish.id.as_bytes();
-    if let (Ending::Ack { keep: None, .. }, false) = (&finish.ending, finish.id.is_given()) {
+    // Who waits for a job that is not kept reads its result for a while.
+    let waits = matches!(finish.ending, Ending::Ack { .. }) && watched::is_watched(tx, queue, id)?;
+    if let (Ending::Ack { keep: None, .. }, false, false) = (&finish.ending, finish.id.is_given(), waits) {
         return end::acked(tx, queue, tag, id);
     }
     let ran = !matches!(finish.ending, Ending::Release | Ending::Stopped | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
@@ -33,7 +35,8 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
     }
     match &finish.ending {
         Ending::Ack { result, keep } => {
-            let kept = keep.filter(|keep| !keep.is_zero()).map(|keep| Kept { keep, result: result.as_deref(), limits });
+            let keep = keep.filter(|keep| !keep.is_zero()).or(waits.then_some(WATCHED_KEEP));
+            let kept = keep.map(|keep| Kept { keep, result: result.as_deref(), limits });
             end::done(tx, queue, job, kept.as_ref())?;
         }
         Ending::Nack { delay, error } => {

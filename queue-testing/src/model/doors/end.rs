@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, ENDED_KEEP, JobState},
+    broker::{BuryReason, ENDED_KEEP, JobState, WATCHED_KEEP},
 };
 
 use super::{Model, Out, Place};
@@ -33,6 +33,11 @@ pub(in crate::model) enum End {
 impl Model {
     /// A job that left its place ends.
     pub(in crate::model) fn end(&mut self, Out(id): Out, how: End) {
+        let how = match how {
+            // Who waits for it reads its result for a while.
+            End::Done(keep) => End::Done(self.kept_for(&id, keep)),
+            how => how,
+        };
         self.give_back(&id, &how);
         // Before it is forgotten of which group it is; its slot is free once it has another place.
         let group = self.jobs[&id].group.clone();
@@ -63,6 +68,11 @@ impl Model {
         if let Some(group) = group {
             self.review(&group);
         }
+    }
+
+    /// How long a job that is done is kept.
+    pub(in crate::model) fn kept_for(&self, id: &JobId, keep: Option<Duration>) -> Option<Duration> {
+        keep.filter(|keep| !keep.is_zero()).or_else(|| self.watched.contains_key(id).then_some(WATCHED_KEEP))
     }
 
     /// A dead job passes here when it dies and again when it is removed, so that giving back twice must be harmless.
