@@ -140,6 +140,7 @@ mod draft;
 pub mod envelope;
 mod error;
 mod failure;
+mod fingerprint;
 mod group;
 #[doc(hidden)]
 pub mod handler;
@@ -190,7 +191,7 @@ pub use self::broker::{
     Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName, GroupOrder,
     GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, OnConflict, Priority, QueueStats, Rate, RuleOf,
     UniqueKey,
-    history::{History, HistoryRow, HistorySpan, RunCounts, Times},
+    history::{FailureKind, History, HistoryRow, HistorySpan, RunCounts, Times},
 };
 #[doc(inline)]
 pub use queue_calendar::{CatchUp, Overlap};
@@ -202,6 +203,7 @@ pub use self::{
     draft::Draft,
     error::{Cause, Error, Result},
     failure::Failure,
+    fingerprint::Fingerprint,
     handler::{DataNeed, Handler},
     inject::Inject,
     inspector::{

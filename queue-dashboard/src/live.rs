@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::{
     guard::Viewer,
-    pages::{Content, group, groups, job, jobs, limit, limits, overview, queues, schedule, schedules, workers},
+    pages::{Content, failures, group, groups, job, jobs, limit, limits, overview, queues, schedule, schedules, workers},
     params::Params,
     problem::Problem,
     shared::{BEAT, Shared},
@@ -32,7 +32,7 @@ use crate::{
 /// How often a page that shows a list is made anew: it asks the broker for its own jobs.
 const LIST_BEAT: Duration = Duration::from_secs(1);
 
-/// How often the lists of schedules, of groups and of limits are made anew: they ask each queue.
+/// How often the lists of schedules, of groups, of limits and of failures are made anew: they ask each queue.
 const SCHEDULES_BEAT: Duration = Duration::from_secs(2);
 
 /// A page of more bytes is sent half as often.
@@ -51,6 +51,7 @@ enum Kind {
     Queues,
     Jobs,
     Job,
+    Failures,
     Schedules,
     Schedule,
     Groups,
@@ -84,6 +85,7 @@ pub(crate) async fn stream(
         "queues" => Kind::Queues,
         "jobs" => Kind::Jobs,
         "job" => Kind::Job,
+        "failures" => Kind::Failures,
         "schedules" => Kind::Schedules,
         "schedule" => Kind::Schedule,
         "groups" => Kind::Groups,
@@ -128,7 +130,7 @@ impl Watcher {
             };
             let pause = match self.kind {
                 Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group | Kind::Limit => LIST_BEAT,
-                Kind::Schedules | Kind::Groups | Kind::Limits => SCHEDULES_BEAT,
+                Kind::Schedules | Kind::Groups | Kind::Limits | Kind::Failures => SCHEDULES_BEAT,
                 _ if html.len() > LARGE => LIST_BEAT,
                 _ => BEAT,
             };
@@ -160,6 +162,7 @@ impl Watcher {
                 Kind::Queues => queues::content(shared, viewer, params).await,
                 Kind::Jobs => jobs::content(shared, viewer, params).await,
                 Kind::Job => job::content(shared, viewer, &params.text::<128>("queue"), &params.text::<128>("id"), params).await,
+                Kind::Failures => failures::content(shared, viewer, params).await,
                 Kind::Schedules => schedules::content(shared, viewer, params).await,
                 Kind::Schedule => schedule::content(shared, viewer, &params.text::<128>("queue"), &params.text::<128>("id"), params).await,
                 Kind::Groups => groups::content(shared, viewer, params).await,

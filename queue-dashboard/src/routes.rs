@@ -16,7 +16,7 @@ use crate::{
     guard::Viewer,
     live,
     pages::{
-        act, act_groups, act_limits, act_schedules, group, groups, history, job, jobs, limit, limits, overview, queues, schedule,
+        act, act_groups, act_limits, act_schedules, failures, group, groups, history, job, jobs, limit, limits, overview, queues, schedule,
         schedules, sign_in, workers,
     },
     problem::Problem,
@@ -40,6 +40,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/queues", view, queues::page),
         reads("/jobs", view, jobs::page),
         reads("/jobs/{queue}/{id}", view, job::page),
+        reads("/failures", view, failures::page),
         reads("/schedules", view, schedules::page),
         reads("/schedules/{queue}/{schedule}", view, schedule::page),
         reads("/groups", view, groups::page),

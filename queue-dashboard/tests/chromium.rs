@@ -9,7 +9,7 @@ use std::{
 
 use axum::{Router, http::request::Parts};
 use common::{Bed, send_mail};
-use queue_core::{GroupName, JobState, Outcome, observe::Calls, prelude::*};
+use queue_core::{Fingerprint, GroupName, JobState, Outcome, observe::Calls, prelude::*};
 use queue_dashboard::{Person, Role};
 use queue_tests::browser::Browser;
 use tokio::net::TcpListener;
@@ -39,6 +39,7 @@ in_chromium! {
     a_person_lists_pauses_runs_and_backfills_a_schedule
     a_person_weighs_pauses_and_clears_a_group
     a_person_sets_a_limit_and_takes_it_back
+    a_person_lets_all_run_again_that_failed_alike
     every_page_works_without_script
     hostile_texts_are_only_read
     every_page_fits_its_window_and_can_be_read
@@ -199,6 +200,7 @@ async fn a_person_weighs_pauses_and_clears_a_group(scene: Scene) {
         browser.back();
         browser.wait("document.querySelector(\"[formaction$='/groups/drain']\")");
         browser.click("[formaction$='/groups/drain']");
+        browser.wait_for_text("Cancel the waiting jobs of acme?");
         browser.write("[name=reason]", "left");
         browser.click("button.danger");
         browser.wait_for_text("1,200 jobs were cancelled.");
@@ -232,6 +234,27 @@ async fn a_person_sets_a_limit_and_takes_it_back(scene: Scene) {
         browser.wait_for_text("What was set is taken back.");
         assert_eq!(browser.complaints(), [""; 0]);
     });
+}
+
+async fn a_person_lets_all_run_again_that_failed_alike(scene: Scene) {
+    for n in 0..7 {
+        scene.bed.enqueue(&format!("job-{n}"), Some(if n < 5 { "order 17: no stock" } else { "smtp says 550" })).await;
+    }
+    scene.bed.work_until(JobState::Dead, 7).await;
+    let url = scene.url.clone();
+    browse(|browser| {
+        browser.open(&url);
+        browser.keys("gf");
+        browser.wait("location.pathname.endsWith('/failures')");
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+        browser.wait_for_text("order *: no stock");
+        browser.click(&format!("[id$='-{}'] [formaction$='/jobs/requeue']", Fingerprint::of("order 1: no stock")));
+        browser.wait_for_text("Requeue all dead jobs of mail that failed so?");
+        browser.click("button.danger");
+        browser.wait_for_text("5 jobs were requeued.");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
+    assert_eq!((scene.count(JobState::Ready).await, scene.count(JobState::Dead).await), (5, 2));
 }
 
 /// Writes into the two fields of the form, whose keys depend on the language of the browser.
@@ -439,6 +462,7 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
                     "/jobs/mail/bad-0",
                     "/workers",
                     "/history",
+                    "/failures",
                     "/schedules",
                     "/schedules?queue=none",
                     &of_nightly,

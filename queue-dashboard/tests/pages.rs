@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{Bed, Site, Stream, encode};
 use queue_core::{
-    Client, GroupName, GroupOrder, JobState, LogLevel, Schedule,
+    Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, Schedule,
     broker::{Ending, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn},
     client::RawJob,
 };
@@ -33,6 +33,7 @@ on_brokers! {
     groups_are_listed_by_what_waits_and_paged_without_losing_one
     a_limit_says_who_holds_it_and_is_set
     limits_are_paged_without_losing_one
+    failures_that_are_alike_are_one_row_and_are_acted_on_together
     the_history_tells_what_workers_did_in_each_span
     a_first_visit_is_less_than_sixty_kilobytes
 }
@@ -48,6 +49,8 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         ("/groups", "No group has jobs."),
         ("/groups?queue=mail", "No group in mail has jobs"),
         ("/limits", "No queue has a limit."),
+        ("/failures", "No run is known to have failed"),
+        ("/failures?queue=mail", "No run of mail is known to have failed"),
         ("/workers", "No worker."),
         ("/history", "Nothing is reported of the last 1 hour"),
     ] {
@@ -133,6 +136,43 @@ async fn the_history_tells_what_workers_did_in_each_span(bed: Bed) {
     }
 }
 
+async fn failures_that_are_alike_are_one_row_and_are_acted_on_together(bed: Bed) {
+    for (id, fail) in [("one", "order 17: no stock"), ("two", "order 4711: no stock"), ("three", "smtp says 550")] {
+        bed.enqueue(id, Some(fail)).await;
+    }
+    // A worker that stops has reported.
+    bed.work_until(JobState::Dead, 3).await;
+    let site = bed.site().await;
+    let page = site.get("/failures").await.body;
+    let print = Fingerprint::of("order 1: no stock").to_string();
+    for text in ["2 kinds", "order *: no stock", "smtp says *", "v42", "send_mail <span class=\"faint\">2</span>", &print, "/jobs/mail/two"]
+    {
+        assert!(page.contains(text), "no `{text}`: {page}");
+    }
+    assert!(page.contains(r#"data-label="count">2<"#) && page.contains("Requeue dead") && !page.contains("Retry now"), "{page}");
+    let listed = site.get(&format!("/jobs?state=dead&queue=mail&text=failure%3D{print}")).await.body;
+    assert!(listed.contains("mail/one") && listed.contains("mail/two") && !listed.contains("mail/three"), "{listed}");
+
+    let stats = async || bed.client.inspector().stats("mail").await.unwrap();
+    let all = [("all", "yes"), ("queue", "mail"), ("state", "dead"), ("failure", print.as_str()), ("back", "failures?queue=mail")];
+    let question = site.post("operate", "/jobs/requeue", &all).await;
+    assert!(question.body.contains("Requeue all dead jobs of mail that failed so?"), "{}", question.body);
+    assert!(question.body.contains("order *: no stock") && question.body.contains(&format!("value=\"{print}\"")), "{}", question.body);
+    assert_eq!(stats().await.count(JobState::Dead), 3);
+    let sure = [&all[..], &[("sure", "yes")]].concat();
+    assert_eq!(site.post("view", "/jobs/requeue", &sure).await.status, 403);
+    let answer = site.post("operate", "/jobs/requeue", &sure).await;
+    let told = "/queue/failures?queue=mail&did=requeue&all=2&left=0";
+    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, told));
+    assert!(site.get(told.strip_prefix("/queue").unwrap()).await.body.contains("2 jobs were requeued."));
+    assert_eq!((stats().await.count(JobState::Dead), stats().await.count(JobState::Ready)), (1, 2));
+    for wrong in ["timeout", "../x"] {
+        let form: Vec<(&str, &str)> = sure.iter().map(|(name, old)| (*name, if *name == "failure" { wrong } else { *old })).collect();
+        assert_eq!(site.post("operate", "/jobs/requeue", &form).await.status, 400, "{wrong}: all jobs are not meant");
+    }
+    assert_eq!(stats().await.count(JobState::Dead), 1);
+}
+
 /// The page, once it contains a text.
 async fn eventually(site: &Site, path: &str, text: &str) -> String {
     let until = tokio::time::Instant::now() + Duration::from_secs(15);
@@ -159,6 +199,7 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
             "/queues",
             "/jobs",
             "/jobs/mail/one",
+            "/failures",
             "/schedules",
             "/schedules/mail/nightly",
             "/groups",
@@ -527,9 +568,18 @@ async fn every_page_is_made_with_the_rights_of_the_dashboard_on_redis() {
     producer.schedules().upsert(Schedule::cron("nightly", "0 3 * * *").job(job)).await.unwrap();
     let client = Client::connect(&format!("{}?namespace=acl", queue_tests::roles::url(&server, "dashboard"))).await.unwrap();
     let site = Site::mounted(queue_dashboard::router(client).read_only(), "/queue").await;
-    for path in
-        ["", "/queues", "/jobs", "/jobs?state=dead", "/jobs/mail/one", "/schedules", "/schedules/mail/nightly", "/workers", "/history"]
-    {
+    for path in [
+        "",
+        "/queues",
+        "/jobs",
+        "/jobs?state=dead",
+        "/jobs/mail/one",
+        "/failures",
+        "/schedules",
+        "/schedules/mail/nightly",
+        "/workers",
+        "/history",
+    ] {
         let answer = site.get(path).await;
         assert!(answer.status == 200 && !answer.body.contains("does not answer"), "{path}: {}", answer.body);
     }

@@ -206,10 +206,20 @@ async fn no_text_of_a_job_or_a_worker_becomes_part_of_a_page(bed: Bed) {
         bed.client.inspector().because(text).pause_group("mail", &group).await.unwrap();
     }
     let site = bed.site().await;
-    let mut paths: Vec<String> =
-        ["", "/schedules", "/groups", "/groups?queue=mail", "/queues", "/jobs?state=dead", "/jobs?state=cancelled", "/workers", "/history"]
-            .map(str::to_owned)
-            .into();
+    let mut paths: Vec<String> = [
+        "",
+        "/schedules",
+        "/failures",
+        "/groups",
+        "/groups?queue=mail",
+        "/queues",
+        "/jobs?state=dead",
+        "/jobs?state=cancelled",
+        "/workers",
+        "/history",
+    ]
+    .map(str::to_owned)
+    .into();
     for i in 0..HOSTILE.len() {
         paths.extend([
             format!("/jobs/mail/dead-{i}"),
@@ -228,6 +238,7 @@ async fn no_text_of_a_job_or_a_worker_becomes_part_of_a_page(bed: Bed) {
             format!("/group?queue=mail&group={text}"),
             format!("/group?queue={text}&group={text}"),
             format!("/groups?queue={text}&at={text}&after={text}&offset={text}&did={text}&n={text}&left={text}"),
+            format!("/failures?queue={text}&from={text}&did={text}&all={text}&left={text}&more={text}"),
             format!("/schedules/mail/bad-0?did={text}"),
             format!("/jobs?state={text}"),
             format!("/jobs/{text}/{text}"),

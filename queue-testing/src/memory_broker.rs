@@ -44,7 +44,7 @@ use queue_core::{
         LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer,
         ScheduleList, SchedulePage, SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
         StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
-        history::{History, HistorySpan, Report, StoredHistory},
+        history::{FailureKind, History, HistorySpan, Report, StoredHistory},
         sealed,
     },
 };
@@ -335,6 +335,10 @@ impl Inspect for MemoryBroker {
             known.model.now = now_ms;
             known.model.history(queue, span)
         }))
+    }
+
+    async fn failures(&self, queue: &str) -> Result<Vec<FailureKind>> {
+        Ok(self.read(queue, Model::failures))
     }
 
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {

@@ -30,6 +30,7 @@ use crate::{
     declarer::Declarer,
     duty::{Restarts, Supervisor},
     error::WorkerError,
+    failures::Failures,
     hints::Hints,
     historian::{Historian, Reports},
     http::{self, Http},
@@ -104,6 +105,7 @@ pub(crate) struct Shared {
     pub(crate) restarts: Arc<Restarts>,
     /// What has happened to jobs and was not reported yet.
     pub(crate) tallies: Tallies,
+    pub(crate) failures: Failures,
     pub(crate) reports: tokio::sync::Mutex<Reports>,
     /// What handlers have told of their jobs and is not stored yet.
     pub(crate) scribe: Desk,
@@ -146,6 +148,7 @@ impl Shared {
             pulse: LeaseClock::default(),
             restarts: Arc::default(),
             tallies: Tallies::new(plan.queues.iter().map(|queue| queue.name.as_str().into()).collect()),
+            failures: Failures::new(plan.queues.len(), release.into()),
             reports: tokio::sync::Mutex::default(),
             scribe,
             condition: Mutex::default(),

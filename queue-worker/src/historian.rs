@@ -88,13 +88,14 @@ impl Reported {
         if self.unanswered.is_some() {
             return;
         }
-        let tasks = shared.tallies.take(queue);
-        if tasks.is_empty() && self.told.is_some_and(|told| now < told + DEPTH_TOLD) {
+        let (tasks, failures) = (shared.tallies.take(queue), shared.failures.take(queue));
+        if tasks.is_empty() && failures.is_empty() && self.told.is_some_and(|told| now < told + DEPTH_TOLD) {
             return;
         }
         self.seq += 1;
         let report = Report::new(shared.queues[queue].clone(), shared.process, self.seq);
-        self.unanswered = Some(tasks.into_iter().fold(report, |report, (task, tally)| report.task(task, tally)));
+        let report = tasks.into_iter().fold(report, |report, (task, tally)| report.task(task, tally));
+        self.unanswered = Some(failures.into_iter().fold(report, Report::failure));
     }
 
     /// False: it has no answer, or was refused, and is sent again.
@@ -124,7 +125,7 @@ impl Reported {
 mod tests {
     use queue_core::{
         Client, HistorySpan,
-        broker::{DynBroker, Ending},
+        broker::{DynBroker, Ending, history::CRASHED},
     };
 
     use super::*;
@@ -140,10 +141,13 @@ mod tests {
         assert_eq!(historian.tick().await, Told { reports: 2, failed: 0 });
         assert_eq!(historian.tick().await, Told::default(), "nothing has happened since");
         shared.tallies.reclaimed(1, 1, 0);
+        shared.failures.crashed(1, 1);
         assert_eq!(historian.tick().await, Told { reports: 1, failed: 0 });
         let of = async |queue| client.inspector().history(queue, HistorySpan::HOUR).await.unwrap();
         assert_eq!(of("mail").await.total_of("send").unwrap().counts.done, 1);
         assert_eq!((of("idle").await.total().ready, of("idle").await.others().unwrap().counts.crashed), (Some(0), 1));
+        let failures = client.inspector().failures("idle").await.unwrap();
+        assert_eq!((failures.len(), failures[0].count, failures[0].pattern.as_str()), (1, 1, CRASHED));
         assert!(historian.pause() <= Duration::from_secs(10) && historian.pause() >= Duration::from_secs(7));
         // Another process has the same broker and other numbers.
         let broker: DynBroker = client.broker().clone();

@@ -59,7 +59,7 @@
 // - `reclaimer` takes back the jobs of dead workers; `janitor` removes records that were kept long enough.
 // - `monitor` checks whether the broker is full, or its file is gone.
 // - `hints` tells the pump what the broker announces.
-// - `tallies` counts, and `historian` sends that to the history of the queues.
+// - `tallies` counts, `failures` counts what failed, and `historian` sends that to the history of the queues.
 // - `scribe` stores what handlers tell of their jobs.
 // - `job_log` is a layer of `tracing` for the logs of jobs; without its feature, it is `no_job_log`.
 // - `metrics` tells the facade of that name what happens, with the feature `metrics`; without it, it is `no_metrics`.
@@ -78,6 +78,7 @@ mod declarer;
 mod duty;
 mod engine;
 mod error;
+mod failures;
 mod health;
 mod heartbeat;
 mod hints;
@@ -145,6 +146,10 @@ struct AboutWhy;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/limits.md")]
 struct AboutLimits;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/failures.md")]
+struct AboutFailures;
 
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/unique.md")]

@@ -229,6 +229,7 @@ async fn take_back(shared: &Shared, queue: usize, found: Result<Found>) -> Resul
         }
         metrics::reclaimed(name, moved, reclaimed.charged + reclaimed.buried.len());
         shared.tallies.reclaimed(queue, reclaimed.charged, reclaimed.buried.len());
+        shared.failures.crashed(queue, reclaimed.charged + reclaimed.buried.len());
         letters::buried(shared, name, &reclaimed.buried, BuryReason::Crashed).await;
         fenced = moved + reclaimed.forgotten > 0;
     }

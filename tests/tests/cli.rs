@@ -112,6 +112,7 @@ fn help_has_examples_with_the_name_of_the_program() {
         &["queues", "pause", "--help"],
         &["status", "--help"],
         &["workers", "--help"],
+        &["failures", "--help"],
     ] {
         let help = place.ok(command);
         assert!(help.contains("Examples:") && help.contains("shop_worker "), "{help}");
@@ -445,6 +446,63 @@ fn says_why(place: &Place, url: &str) {
     assert_eq!(gone.code, 3, "{}", gone.stderr);
     assert_eq!(at(&["jobs", "cancel", &later]), format!("{later} cancelled"));
     assert_eq!(at(&["jobs", "why", &later]), "it has ended: cancelled");
+}
+
+#[test]
+fn failures_that_are_alike_are_one_line_and_their_jobs_run_again() {
+    let place = Place::new();
+    failures_are_listed(&place, &format!("sqlite://{}", place.file().display()));
+    let server = Server::start(Kind::Redis);
+    failures_are_listed(&place, &server.url());
+}
+
+fn failures_are_listed(place: &Place, url: &str) {
+    let at = |command: &[&str]| place.ok(&[command, &["--url", url]].concat());
+    let json = |command: &[&str]| place.json(&[command, &["--json", "--url", url]].concat());
+    let close = |id: u32| at(&["enqueue", "close_order", "--args", &format!("{{\"order_id\":{id}}}")]);
+    let (one, other) = (close(17), close(4711));
+    let nobody = at(&["enqueue", "greet", "--args", r#"{"name":"nobody"}"#, "--max-attempts", "1"]);
+    let nothing = place.run(&["failures", "--url", url]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (0, ""), "{}", nothing.stderr);
+    assert!(nothing.stderr.contains("no failure is known"), "{}", nothing.stderr);
+    let worker = Working(place.command(&["work", "--url", url]).env("SHOP_NAME", "Ada").stderr(Stdio::null()).spawn().unwrap());
+    wait_for("all to be dead", || {
+        let dead = json(&["jobs", "list", "--state", "dead"]).as_array().unwrap().len();
+        (dead == 3).then_some(())
+    });
+    // A worker that stops has reported.
+    assert_eq!(worker.stop(), 0);
+    let rows = json(&["failures"]);
+    assert_eq!(rows.as_array().unwrap().len(), 2, "{rows}");
+    let lost = rows.as_array().unwrap().iter().find(|row| row["queue"] == "orders").unwrap();
+    let print = lost["fingerprint"].as_str().unwrap().to_owned();
+    assert_eq!((&lost["count"], &lost["tasks"]), (&2.into(), &serde_json::json!({"close_order": 2})), "{lost}");
+    assert!(lost["pattern"].as_str().unwrap().starts_with("order * is") && lost["jobs"].as_array().unwrap().len() == 2, "{lost}");
+    assert!(lost["last_at"].as_str().unwrap().starts_with("20") && lost["releases"].as_object().unwrap().len() == 1, "{lost}");
+    let table = at(&["failures"]);
+    assert!(table.contains("fingerprint") && table.contains(&print) && table.contains("there is nobody to greet"), "{table}");
+    assert!(!table.contains('\x1b'), "a terminal is not obeyed: {table}");
+    assert_eq!(json(&["failures", "--task", "greet"]).as_array().unwrap().len(), 1);
+    assert_eq!(json(&["failures", "--queue", "greetings"])[0]["jobs"], serde_json::json!([nobody.split_once('/').unwrap().1]));
+
+    // One alone says what can be done, and that can be done.
+    let shown = at(&["failures", &print]);
+    assert!(shown.contains("close_order 2") && shown.contains(&one) && shown.contains(&other), "{shown}");
+    let again = shown.lines().find_map(|line| line.strip_prefix("run again    shop_worker ")).unwrap_or_else(|| panic!("{shown}"));
+    let alike = format!("failure={print}");
+    assert_eq!(json(&["jobs", "list", &alike]).as_array().unwrap().len(), 2);
+    assert_eq!(json(&["jobs", "show", &one])["failure"], print.as_str());
+    assert!(at(&["jobs", "show", &one]).lines().any(|line| line == format!("failure   {print}")), "{}", at(&["jobs", "show", &one]));
+    assert_eq!(at(&again.split(' ').collect::<Vec<_>>()), "orders: 2 dead jobs requeued");
+    assert!(place.run(&["jobs", "requeue", "--all", "--where", &alike, "--url", url]).stderr.contains("no job is dead and matches"));
+
+    // Mistakes say what to write.
+    let unknown = place.run(&["failures", "0123456789abcdef", "--url", url]);
+    assert!(unknown.code == 3 && unknown.stderr.contains("`failures` lists them"), "{}", unknown.stderr);
+    for command in [&["failures", "timeout"][..], &["jobs", "list", "failure=timeout"]] {
+        let wrong = place.run(&[command, &["--url", url]].concat());
+        assert!(wrong.code == 2 && wrong.stderr.contains("16 hexadecimal digits"), "{}", wrong.stderr);
+    }
 }
 
 #[test]

@@ -84,6 +84,7 @@ async fn every_verb_is_counted_by_its_name() {
     broker.queues().await.unwrap();
     broker.stats(QUEUE).await.unwrap();
     broker.history(QUEUE, HistorySpan::HOUR).await.unwrap();
+    broker.failures(QUEUE).await.unwrap();
     broker.workers(QUEUE).await.unwrap();
     broker.list(QUEUE, JobState::Ready, 0, 10).await.unwrap();
     broker.show(QUEUE, &id).await.unwrap();

@@ -100,6 +100,7 @@ macro_rules! delegate_inspect {
             async stats['a](queue: &'a str) -> $crate::Result<$crate::broker::QueueStats>;
             async history['a](queue: &'a str, span: $crate::broker::history::HistorySpan)
                 -> $crate::Result<$crate::broker::history::History>;
+            async failures['a](queue: &'a str) -> $crate::Result<Vec<$crate::broker::history::FailureKind>>;
             async list['a](queue: &'a str, state: $crate::broker::JobState, offset: u64, limit: usize) -> $crate::Result<$crate::broker::StoredPage>;
             async show['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::Result<Option<$crate::broker::StoredJob>>;
             async standing['a, 'b](queue: &'a str, ids: &'b [$crate::JobId]) -> $crate::Result<Vec<Option<$crate::broker::Standing>>>;
@@ -187,6 +188,7 @@ macro_rules! __delegate_listed {
     ($how:ident workers [workers $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident stats [stats $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident history [history $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident failures [failures $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident list [list $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident show [show $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident standing [standing $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

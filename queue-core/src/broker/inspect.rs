@@ -8,7 +8,7 @@ use super::{
     Audit, BuryReason, Change, Changed, Damage, GroupList, GroupName, GroupPage, GroupSet, KeyHolder, LimitKey, LimitKeys, LimitSet,
     Priority, QueueStats, ScheduleList, SchedulePage, SetGroup, SetLimit, Standing, StoredLimit, StoredLimitKey, StoredRemarks, UniqueKey,
     WorkerRecord, failed_releases,
-    history::{History, HistorySpan},
+    history::{FailureKind, History, HistorySpan},
     stored_release,
 };
 use crate::{
@@ -262,6 +262,10 @@ pub trait Inspect: Send + Sync {
     /// What happened in a queue up to now, as its workers [reported](super::Broker::report) it. Without anything for a queue that nobody knows.
     async fn history(&self, queue: &str, span: HistorySpan) -> Result<History>;
 
+    /// How runs of a queue have failed, as its workers [reported](super::Broker::report) it: what was seen last comes first. Empty for a queue that
+    /// nobody knows.
+    async fn failures(&self, queue: &str) -> Result<Vec<FailureKind>>;
+
     /// The workers with a lane in this queue: their records, lanes and leases. The lease of some may have run out. Empty for a queue that
     /// nobody knows.
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>>;
@@ -276,6 +280,7 @@ pub trait Inspect: Send + Sync {
     /// Where jobs stand, in one transition: one answer per id, in order; `None` if the broker does not have the job. At most
     /// [`MAX_ITEMS`](super::MAX_ITEMS). Numbers of jobs that go first are exact among a hundred, and may be larger than the truth beyond.
     async fn standing(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>>;
+
     /// What the handlers of a job have [told](super::Broker::remark): its progress, and the lines of its log from this number on, 0 for all that
     /// are kept. `None` if the broker does not have the job.
     async fn remarks(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<StoredRemarks>>;

@@ -167,7 +167,7 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// One bounded round of housekeeping: removes idle producers, remembered ids, and records past their retention.
     async fn sweep(&self, queue: &str, limits: &SweepLimits) -> Result<Swept>;
 
-    /// Adds what a worker has counted to the [history](history) of its queue, and notes how deep the queue is. It grows what is stored, up
+    /// Adds what a worker has counted to the [history](history) of its queue and to its [failures](Inspect::failures), and notes how deep the queue is. It grows what is stored, up
     /// to a bound, so that a full broker refuses it. It may be sent again, unchanged: a replay changes nothing.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use super::{JobRecord, Reason};
 use crate::{
     broker::{JobState, Priority},
     error::{Error, Result},
+    fingerprint::Fingerprint,
 };
 
 /// Which jobs are wanted: `task=send_mail state=dead error~timeout older=2d`.
@@ -26,6 +27,7 @@ use crate::{
 /// |---|---|
 /// | `task`, `state`, `queue`, `id`, `priority` | as the record has it |
 /// | `error` | the messages of the failed attempts; in a list the last one alone, and the first 512 bytes of it |
+/// | `failure` | the [`Fingerprint`](crate::Fingerprint) of its last failure |
 /// | `reason`, `note` | why it is dead; why it was cancelled |
 /// | `payload` | the parameters as JSON |
 /// | `host`, `release` | of the worker that runs it |
@@ -65,6 +67,7 @@ enum Field {
     Id,
     Priority,
     Error,
+    Failure,
     Reason,
     Note,
     Payload,
@@ -87,13 +90,14 @@ enum How {
 /// Longest filter, in bytes.
 const LONGEST: usize = 1024;
 
-const FIELDS: [(&str, Field); 14] = [
+const FIELDS: [(&str, Field); 15] = [
     ("task", Field::Task),
     ("state", Field::State),
     ("queue", Field::Queue),
     ("id", Field::Id),
     ("priority", Field::Priority),
     ("error", Field::Error),
+    ("failure", Field::Failure),
     ("reason", Field::Reason),
     ("note", Field::Note),
     ("payload", Field::Payload),
@@ -175,6 +179,7 @@ impl Field {
             Field::Id => job.address.id.to_string(),
             Field::Priority => job.priority.name().to_owned(),
             Field::Error => job.errors.iter().map(|error| error.message.as_str()).collect::<Vec<_>>().join("\n"),
+            Field::Failure => job.failure().map_or_else(String::new, |print| print.to_string()),
             Field::Reason => job.reason.map_or_else(String::new, |reason| reason.name().to_owned()),
             Field::Note => job.note.clone().unwrap_or_default(),
             Field::Payload => job.payload_json().unwrap_or_default(),
@@ -245,6 +250,8 @@ fn term(word: &str) -> Result<Term> {
         match field {
             Field::State => drop(value.parse::<JobState>()?),
             Field::Priority => drop(value.parse::<Priority>()?),
+            // `failure=` is a job that has not failed.
+            Field::Failure if !value.is_empty() => drop(value.parse::<Fingerprint>()?),
             Field::Waiting if !Reason::NAMES.contains(&value) => return Err(Error::invalid("filter", word, no_reason(value))),
             _ => {}
         }
@@ -334,11 +341,21 @@ mod tests {
             "task=send_mail state=dead error~\"timed OUT\" older=59m newer=61m",
             "queue=mail id=m-1 task~MAIL task!=other error!~refused priority=normal payload={}",
             "header.user!=ada host=",
+            "failure=2e0b4a7d6c73428b failure!=0000000000000000",
         ] {
             assert!(matches(filter, &dead), "{filter}");
         }
-        for filter in ["task=send", "state!=dead", "error~refused", "older=2h", "newer=1m", "task=send_mail queue=other", "header.user=ada"]
-        {
+        for filter in [
+            "task=send",
+            "state!=dead",
+            "error~refused",
+            "older=2h",
+            "newer=1m",
+            "task=send_mail queue=other",
+            "header.user=ada",
+            "failure=0000000000000000",
+            "failure=",
+        ] {
             assert!(!matches(filter, &dead), "{filter}");
         }
         assert!(!matches("older=1s", &job(JobState::Ready)), "nobody says when it was enqueued");
@@ -370,6 +387,7 @@ mod tests {
             ("x-y=a", "use one of task, state"),
             ("state=ded", "dead"),
             ("priority=urgent", "priority"),
+            ("failure=timeout", "16 hexadecimal digits"),
             ("older=2", "`older=2d`"),
             ("older~2d", "`older=2d`"),
             ("error~\"open", "not closed"),

@@ -10,9 +10,10 @@ use serde_json::Value;
 
 use super::{AttemptError, JobLog, JobRecord, LogLine, Progress, Reason, Running, UnreadableBy};
 use crate::{
-    address::JobAddress,
-    broker::{BuryReason, GroupName, JobState, LogLevel, Priority, ProcessId, WorkerRecord},
+    address::{JobAddress, JobId},
+    broker::{BuryReason, GroupName, JobState, LogLevel, Priority, ProcessId, WorkerRecord, history::FailureKind},
     error::Error,
+    fingerprint::Fingerprint,
 };
 
 #[derive(Serialize)]
@@ -47,6 +48,7 @@ struct Json<'a> {
     limits: &'a BTreeMap<String, String>,
     cost: u32,
     errors: &'a [AttemptError],
+    failure: Option<Fingerprint>,
     payload: Option<Value>,
     unreadable: Option<&'a UnreadableBy>,
     waiting: &'a [Reason],
@@ -88,6 +90,7 @@ impl Serialize for JobRecord {
             limits: &self.limits,
             cost: self.cost,
             errors: &self.errors,
+            failure: self.failure(),
             payload: payload.ok(),
             bytes: undecodable.is_some().then(|| self.stored().iter().map(|byte| format!("{byte:02x}")).collect()),
             unreadable: self.unreadable.as_ref(),
@@ -109,6 +112,32 @@ impl Serialize for AttemptError {
             message: &'a str,
         }
         Json { at: self.at, message: &self.message }.serialize(serializer)
+    }
+}
+
+impl Serialize for FailureKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            fingerprint: Fingerprint,
+            pattern: &'a str,
+            message: &'a str,
+            count: u64,
+            #[serde(serialize_with = "utc")]
+            first_at: Option<SystemTime>,
+            #[serde(serialize_with = "utc")]
+            last_at: Option<SystemTime>,
+            tasks: BTreeMap<&'a str, u64>,
+            releases: BTreeMap<&'a str, u64>,
+            jobs: &'a [JobId],
+        }
+        let FailureKind { fingerprint, pattern, message, count, first_at, last_at, tasks, releases, jobs, .. } = self;
+        fn named(names: &[(String, u64)]) -> BTreeMap<&str, u64> {
+            names.iter().map(|(name, count)| (name.as_str(), *count)).collect()
+        }
+        let (tasks, releases) = (named(tasks), named(releases));
+        let (first_at, last_at) = (Some(*first_at), Some(*last_at));
+        Json { fingerprint: *fingerprint, pattern, message, count: *count, first_at, last_at, tasks, releases, jobs }.serialize(serializer)
     }
 }
 
@@ -314,6 +343,7 @@ mod tests {
                 "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "size": size, "tag": null, "running": null,
                 "reason": "failed", "progress": null,
                 "note": null, "unique_key": null, "unique": null, "group": null, "limits": {}, "cost": 1, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
+                "failure": "9390298f3fb0c5b1",
                 "payload": {"order_id": 17, "note": "pay"}, "unreadable": null, "waiting": [], "undecodable": null, "bytes": null, "result": null,
             })
         );

@@ -16,6 +16,7 @@ use crate::{
     codec,
     envelope::{ENVELOPE_VERSION, Envelope},
     error::{Error, Result},
+    fingerprint::Fingerprint,
     payload,
 };
 
@@ -220,6 +221,12 @@ impl JobRecord {
     /// The message of the last failed attempt.
     pub fn last_error(&self) -> Option<&str> {
         self.errors.last().map(|error| error.message.as_str())
+    }
+
+    /// The fingerprint of its last failure: [`Inspector::failures`](crate::Inspector::failures) has those of a queue, and the filter `failure=` finds
+    /// the jobs of one. `None` if it has not failed.
+    pub fn failure(&self) -> Option<Fingerprint> {
+        self.last_error().map(Fingerprint::of)
     }
 
     /// The size of the stored form in bytes: parameters, headers and options, without the result.

@@ -7,7 +7,7 @@ use crate::{
     address::check_name,
     broker::{
         DynBroker, WorkerRecord,
-        history::{History, HistorySpan},
+        history::{FailureKind, History, HistorySpan},
     },
     error::Result,
 };
@@ -73,6 +73,36 @@ impl Inspector {
         let ask = move |broker: DynBroker| {
             let queue = queue.clone();
             async move { broker.history(&queue, span).await }
+        };
+        self.ask(self.until(), ask).await
+    }
+    /// How runs of a queue have failed: failures whose texts differ in numbers, ids and quoted values alone are one [kind](FailureKind), with a
+    /// [`Fingerprint`](crate::Fingerprint). What was seen last comes first. A queue keeps 200 kinds; what was not seen for two weeks is not told.
+    ///
+    /// Workers report about every ten seconds, and when they stop.
+    ///
+    /// ```no_run
+    /// # use queue_core::{Change, Client, Filter, JobState};
+    /// # async fn example(client: Client) -> queue_core::Result<()> {
+    /// let inspector = client.inspector();
+    /// for kind in inspector.failures("mail").await? {
+    ///     println!("{} times: {}", kind.count, kind.pattern);
+    ///     // All dead jobs whose last failure was one of them run again.
+    ///     let alike: Filter = format!("failure={}", kind.fingerprint).parse()?;
+    ///     inspector.change_matching("mail", Change::Requeue, JobState::Dead, &alike).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar.
+    pub async fn failures(&self, queue: &str) -> Result<Vec<FailureKind>> {
+        check_name("queue", queue)?;
+        let queue = queue.to_owned();
+        let ask = move |broker: DynBroker| {
+            let queue = queue.clone();
+            async move { broker.failures(&queue).await }
         };
         self.ask(self.until(), ask).await
     }

@@ -64,6 +64,7 @@ pub(in crate::redis) enum Kind {
     History,
     Tasks,
     Reporters,
+    Failures,
     Schedules,
     States,
     Ticks,
@@ -138,6 +139,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::History,
     Kind::Tasks,
     Kind::Reporters,
+    Kind::Failures,
     Kind::Schedules,
     Kind::States,
     Kind::Ticks,
@@ -210,6 +212,7 @@ impl Kind {
             Kind::History => "history",
             Kind::Tasks => "tasks",
             Kind::Reporters => "reporters",
+            Kind::Failures => "failures",
             Kind::Schedules => "schedules",
             Kind::States => "states",
             Kind::Ticks => "ticks",
@@ -294,6 +297,7 @@ impl Kind {
             | Kind::History
             | Kind::Tasks
             | Kind::Reporters
+            | Kind::Failures
             | Kind::Schedules
             | Kind::States
             | Kind::Ticked

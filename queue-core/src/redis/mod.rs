@@ -49,7 +49,7 @@ use crate::{
         OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, ScheduleList, SchedulePage,
         SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, SweepLimits, Swept,
         Turn, TurnAnswer, UniqueKey, WorkerRecord,
-        history::{History, HistorySpan, Report},
+        history::{FailureKind, History, HistorySpan, Report},
         sealed,
     },
     error::{Error, Result},
@@ -268,6 +268,10 @@ impl Inspect for RedisBroker {
 
     async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
         history::history(self, queue, span).await
+    }
+
+    async fn failures(&self, queue: &str) -> Result<Vec<FailureKind>> {
+        history::failures(self, queue).await
     }
 
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {

@@ -9,7 +9,7 @@ use crate::{
         Audit, Change, Changed, Damage, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS,
         QueueStats, ScheduleList, SchedulePage, SetGroup, SetLimit, Standing, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
         StoredRemarks, UniqueKey, WorkerRecord,
-        history::{History, HistorySpan},
+        history::{FailureKind, History, HistorySpan},
     },
     error::Result,
 };
@@ -28,6 +28,11 @@ impl Inspect for SqliteBroker {
     async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
         let queue = queue.to_owned();
         self.reader().call(Commit::Soon, move |tx| history::history(tx, &queue, span)).await
+    }
+
+    async fn failures(&self, queue: &str) -> Result<Vec<FailureKind>> {
+        let queue = queue.to_owned();
+        self.reader().call(Commit::Soon, move |tx| history::failures(tx, &queue)).await
     }
 
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {

@@ -295,7 +295,7 @@ impl Broker for SqliteBroker {
         report.check()?;
         let (report, queue) = (report.clone(), report.queue.clone());
         let ready = self.reader().call(Commit::Soon, move |tx| history::depth(tx, &queue)).await?;
-        let bytes = report.tasks.len() * REPORT_BYTES;
+        let bytes = (report.tasks.len() + report.failures.len()) * REPORT_BYTES;
         self.writer().call(Commit::Extra(bytes), move |tx| history::report(tx, &report, ready)).await
     }
 

@@ -194,7 +194,7 @@ pub(super) fn target(back: &str, told: &str) -> String {
     };
     let parts: Vec<&str> = path.split('/').collect();
     let path = match parts.as_slice() {
-        ["jobs"] | ["queues"] | ["schedules"] => path,
+        ["jobs"] | ["queues"] | ["schedules"] | ["failures"] => path,
         ["jobs" | "schedules", queue, id] if is_name(queue) && is_name(id) => path,
         _ => "jobs",
     };
@@ -215,6 +215,7 @@ mod tests {
     fn a_change_leads_back_to_a_page_of_ours_whatever_was_sent() {
         assert_eq!(target("jobs?state=dead&queue=mail&x=1", "n=1"), "jobs?state=dead&queue=mail&n=1");
         assert_eq!(target("jobs/mail/a-1", "n=1"), "jobs/mail/a-1?n=1");
+        assert_eq!(target("failures?queue=mail&from=50", "n=1"), "failures?queue=mail&from=50&n=1");
         assert_eq!(target("schedules/mail/nightly", "n=1"), "schedules/mail/nightly?n=1");
         assert_eq!(target("schedules?queue=mail&at=mail&offset=50", "n=1"), "schedules?queue=mail&at=mail&offset=50&n=1");
         for back in [

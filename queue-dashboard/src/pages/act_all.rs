@@ -1,11 +1,11 @@
-//! What a person does to all jobs of a queue in one state. It takes steps of some hundred jobs and ends after a few seconds; the page then says
+//! What a person does to all jobs of a queue in one state, or to those of them that failed alike. It takes steps of some hundred jobs and ends after a few seconds; the page then says
 //! how many are left, and the person goes on if they want to.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use askama::Template;
 use axum::http::StatusCode;
-use queue_core::{Change, Error, Inspector, JobId, JobState, broker::MAX_ITEMS};
+use queue_core::{Change, Error, Filter, Fingerprint, Inspector, JobId, JobState, broker::MAX_ITEMS};
 
 use super::{
     Content,
@@ -32,6 +32,8 @@ struct Confirm<'a> {
     queue: &'a str,
     state: &'static str,
     jobs: String,
+    /// The fingerprint and the text of the failures that they have in common.
+    failure: Option<(Fingerprint, String)>,
     back: &'a str,
     /// Where it leads that nothing is done.
     back_to: &'a str,
@@ -56,20 +58,29 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
     if !change.applies_to(state) {
         return Err(Problem::invalid(format!("Jobs that are {state} cannot be {}. Nothing was changed.", change.done())));
     }
+    let failure: Option<Fingerprint> = form.get("failure").filter(|print| !print.is_empty()).map(str::parse).transpose()?;
     let there = shared.inspector.stats(&queue).await?.count(state);
     let back = form.get("back").unwrap_or_default();
     if there > 0 && form.get("sure") != Some("yes") {
         let (back_to, jobs) = (target(back, ""), number(there));
         let back_to = back_to.trim_end_matches(['?', '&']);
         let (verb, state) = (change.name(), state.name());
-        let html = written(&Confirm { viewer, verb, warning: warning(change), queue: &queue, state, jobs, back, back_to })?;
+        let failure = match failure {
+            Some(print) => Some((print, text_of(&shared.inspector, &queue, print).await?)),
+            None => None,
+        };
+        let html = written(&Confirm { viewer, verb, warning: warning(change), queue: &queue, state, jobs, failure, back, back_to })?;
         let title = format!("{change} all {state} jobs?");
         return Ok(whole(shared, viewer, &Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, told: None }));
     }
     let _turn = shared.list_turn().await?;
     let inspector = shared.inspector.clone().because(form.text::<1024>("reason"));
     let mut changed = 0;
-    let ended = steps(&inspector, &queue, change, state, there, &mut changed).await;
+    let mut steps = Steps { inspector: &inspector, queue: &queue, change, state, filter: Filter::default(), there };
+    if let Some(print) = failure {
+        steps.filter = format!("failure={print}").parse()?;
+    }
+    let ended = steps.go(&mut changed).await;
     let (who, role) = person(viewer);
     tracing::info!(
         target: "queue_dashboard::audit",
@@ -79,35 +90,62 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         queue,
         jobs = "all",
         state = state.name(),
+        failure = failure.map(|print| print.to_string()),
         changed,
         answered = ended.is_ok(),
         "changed by a person"
     );
     shared.outdate().await;
-    if let Err(error) = ended {
-        let mut problem = Problem::from(error);
-        problem.text = format!("{}. {} jobs were changed before.", problem.text.trim_end_matches('.'), number(changed));
-        return Err(problem);
-    }
-    let left = there.saturating_sub(changed);
-    let told = query(&[("did", change.name()), ("all", &changed.to_string()), ("left", &left.to_string())]);
+    let is_whole = match ended {
+        Ok(is_whole) => is_whole,
+        Err(error) => {
+            let mut problem = Problem::from(error);
+            problem.text = format!("{}. {} jobs were changed before.", problem.text.trim_end_matches('.'), number(changed));
+            return Err(problem);
+        }
+    };
+    // How many others failed so is not known.
+    let left = if failure.is_none() { there.saturating_sub(changed).to_string() } else { u8::from(!is_whole).to_string() };
+    let more = if failure.is_some() && !is_whole { "yes" } else { "" };
+    let told = query(&[("did", change.name()), ("all", &changed.to_string()), ("left", &left), ("more", more)]);
     Ok(see(viewer, back, &told))
 }
 
-/// Changes as many jobs as there were, in steps, until the time is over.
-async fn steps(inspector: &Inspector, queue: &str, change: Change, state: JobState, there: u64, n: &mut u64) -> Result<(), Error> {
-    let (end, mut place) = (Instant::now() + PATIENCE, Some(0));
-    while let Some(from) = place.filter(|_| *n < there && Instant::now() < end) {
-        let page = inspector.list(queue, state, from, MAX_ITEMS).await?;
-        let room = usize::try_from(there - *n).unwrap_or(MAX_ITEMS);
-        let ids: Vec<JobId> = page.jobs.into_iter().take(room).map(|job| job.address.id).collect();
-        let answers = if ids.is_empty() { Vec::new() } else { inspector.change_many(queue, change, &ids).await? };
-        let changed = answers.into_iter().filter(|answer| answer.done()).count() as u64;
-        *n += changed;
-        // Those behind the changed jobs have moved up, or are behind a gap: the same place is read again.
-        if changed == 0 {
-            place = page.next.filter(|next| *next > from);
+/// What those who failed so have said.
+async fn text_of(inspector: &Inspector, queue: &str, print: Fingerprint) -> Result<String, Error> {
+    let known = inspector.failures(queue).await?.into_iter().find(|kind| kind.fingerprint == print);
+    Ok(known.map_or_else(|| print.to_string(), |kind| kind.pattern))
+}
+
+struct Steps<'a> {
+    inspector: &'a Inspector,
+    queue: &'a str,
+    change: Change,
+    state: JobState,
+    filter: Filter,
+    there: u64,
+}
+
+impl Steps<'_> {
+    /// Changes at most as many jobs as there were, in steps, until the time is over. False: the time was over before all were looked at.
+    async fn go(&self, n: &mut u64) -> Result<bool, Error> {
+        let (end, mut place) = (Instant::now() + PATIENCE, Some(0));
+        while let Some(from) = place.filter(|_| *n < self.there) {
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            let page = self.inspector.list(self.queue, self.state, from, MAX_ITEMS).await?;
+            let (now, room) = (SystemTime::now(), usize::try_from(self.there - *n).unwrap_or(MAX_ITEMS));
+            let wanted = page.jobs.into_iter().filter(|job| self.filter.matches(job, now)).take(room);
+            let ids: Vec<JobId> = wanted.map(|job| job.address.id).collect();
+            let answers = if ids.is_empty() { Vec::new() } else { self.inspector.change_many(self.queue, self.change, &ids).await? };
+            let changed = answers.into_iter().filter(|answer| answer.done()).count() as u64;
+            *n += changed;
+            // Those behind the changed jobs have moved up, or are behind a gap: the same place is read again.
+            if changed == 0 {
+                place = page.next.filter(|next| *next > from);
+            }
         }
+        Ok(true)
     }
-    Ok(())
 }

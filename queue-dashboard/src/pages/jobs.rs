@@ -112,7 +112,11 @@ impl Told {
         };
         if params.get("all").is_some() {
             let (all, left) = (params.number::<0, { u64::MAX }>("all").get(), params.number::<0, { u64::MAX }>("left").get());
-            let rest = if left == 0 { String::new() } else { format!(" {} are left: do it again for those.", number(left)) };
+            let rest = match left {
+                0 => String::new(),
+                _ if params.get("more").is_some() => " There may be more: do it again for those.".to_owned(),
+                _ => format!(" {} are left: do it again for those.", number(left)),
+            };
             let jobs = if all == 1 { "job was" } else { "jobs were" };
             return Some(Told { text: format!("{} {jobs} {did}.{rest}", number(all)), is_good: left == 0 });
         }

@@ -337,6 +337,13 @@ macro_rules! __conformance_cases {
                 a_report_outside_its_bounds_is_refused
                 the_history_of_an_unknown_queue_is_empty
                 stats_tell_the_age_of_the_oldest_ready_job;
+            failures:
+                failures_are_counted_by_fingerprint
+                a_report_of_failures_that_is_sent_again_counts_once
+                the_kind_that_was_not_seen_for_the_longest_time_goes_first
+                names_of_a_kind_are_bounded
+                a_report_of_too_many_failures_is_refused
+                jobs_that_failed_alike_are_found_and_run_again;
             unique:
                 a_second_job_of_a_key_is_skipped
                 another_key_and_a_job_without_one_are_stored

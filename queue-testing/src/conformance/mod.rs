@@ -15,6 +15,7 @@ pub mod changes;
 pub mod drains;
 pub mod endings;
 pub mod enqueues;
+pub mod failures;
 pub mod groups;
 pub mod history;
 pub mod keys;

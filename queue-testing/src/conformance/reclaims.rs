@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, Counter, CrashRule, Delivery, Ending, JobState, ProcessId, RECLAIM_ITEMS},
+    broker::{BuryReason, Counter, CrashRule, Delivery, Ending, JobState, ProcessId, RECLAIM_ITEMS, history::CRASHED},
 };
 
 use super::bed::{Bed, LONG, Lane, SHORT, ack, nack};
@@ -26,7 +26,11 @@ pub async fn a_lost_process_charges_a_crash_to_what_it_held(bed: Bed) {
     for id in &ids[..2] {
         let record = bed.show(id).await.expect("it waits");
         assert_eq!((record.state, record.crashes, record.attempts, record.snoozes), (JobState::Retry, 1, 0, 0));
-        assert_eq!(record.failures.len(), 1, "its history tells of it");
+        assert_eq!(
+            record.failures.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>(),
+            [CRASHED],
+            "its history tells of it"
+        );
     }
     assert_eq!(bed.state(&ids[2]).await, Some(JobState::Ready));
     assert_eq!((bed.counter(Counter::Crashed).await, bed.counter(Counter::Reclaimed).await), (2, 2));

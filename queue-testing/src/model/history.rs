@@ -2,7 +2,9 @@
 
 use queue_core::broker::{
     Counter,
-    history::{HOURS, History, HistorySpan, HistoryUnit, OTHERS, Report, SAMPLE, Sample, StoredHistory, TASKS, Tally},
+    history::{
+        FailureKind, HOURS, History, HistorySpan, HistoryUnit, KINDS, OTHERS, Report, SAMPLE, Sample, StoredHistory, TASKS, Tally, told,
+    },
 };
 
 use super::Model;
@@ -21,12 +23,30 @@ impl Model {
                 self.row(&task, unit).merge(tally);
             }
         }
+        for told in &report.failures {
+            self.fail(told);
+        }
         let enqueued = self.counters.get(Counter::Enqueued.name()).copied().unwrap_or(0);
         let sample = Sample { ready: self.ready.depth() as u64, enqueued };
         for unit in HistoryUnit::ALL {
             let row = self.row(SAMPLE, unit);
             *row = Sample::of(row).and(sample).tally();
         }
+    }
+
+    /// Adds to a kind of failures. A new one takes the place of the one that was not seen for the longest time.
+    fn fail(&mut self, told: &FailureKind) {
+        let print = told.fingerprint;
+        if !self.failures.contains_key(&print) && self.failures.len() >= KINDS {
+            let oldest = self.failures.values().map(|kind| (kind.last_at, kind.fingerprint)).min();
+            self.failures.remove(&oldest.expect("there are some").1);
+        }
+        self.failures.entry(print).or_insert_with(|| FailureKind::new(print, "")).merge(told, self.now);
+    }
+
+    /// How runs have failed, what was seen last first.
+    pub fn failures(&self) -> Vec<FailureKind> {
+        told(self.failures.values().cloned().collect(), self.now)
     }
 
     /// What is kept of this minute or hour. It takes the place of one that is over.

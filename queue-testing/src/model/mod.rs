@@ -23,10 +23,10 @@ mod turn;
 use std::{collections::BTreeMap, time::Duration};
 
 use queue_core::{
-    JobId,
+    Fingerprint, JobId,
     broker::{
         JobState, LOST_AT, MOST_WATCHED, PartyName, ProcessId, Register, Registered, UniqueKey, WATCHED,
-        history::{HistoryUnit, Tally},
+        history::{FailureKind, HistoryUnit, Tally},
     },
 };
 
@@ -67,6 +67,8 @@ pub struct Model {
     tasks: BTreeMap<String, (u64, bool)>,
     /// The number of the last report of each process.
     reporters: BTreeMap<ProcessId, u64>,
+    /// How runs have failed.
+    failures: BTreeMap<Fingerprint, FailureKind>,
     registrations: u64,
     claim: u64,
     endings: u64,

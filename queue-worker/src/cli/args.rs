@@ -71,6 +71,14 @@ pub(super) enum Command {
   {bin} workers --queue orders
   {bin} workers --json | jq -r '.[].release' | sort | uniq -c    how far a deployment is")]
     Workers(QueueArgs),
+    /// List how runs have failed: failures that differ in numbers, ids and quoted values alone are one kind
+    #[command(after_help = "Examples:
+  {bin} failures
+  {bin} failures --queue orders --task close_order
+  {bin} failures 5f0c3a9d2b7e6418               all that is known of one, and what can be done
+  {bin} jobs requeue --all --where failure=5f0c3a9d2b7e6418    its dead jobs run again
+  {bin} failures --json | jq '.[] | select(.count > 100) | .pattern'")]
+    Failures(super::failures::FailuresArgs),
     /// Check the broker and search the queues for damage; repair it with --repair
     #[command(after_help = "Examples:
   {bin} doctor
@@ -289,12 +297,17 @@ fn read_by(command: clap::Command) -> Result<Args, ExitCode> {
     if arguments.is_empty() {
         arguments.push("worker".into());
     }
-    let bin = std::path::Path::new(&arguments[0]).file_name().map_or_else(|| "worker".into(), |name| name.to_string_lossy());
-    named(command, &bin).try_get_matches_from(&arguments).and_then(|matches| Args::from_arg_matches(&matches)).map_err(|error| {
+    named(command, &program()).try_get_matches_from(&arguments).and_then(|matches| Args::from_arg_matches(&matches)).map_err(|error| {
         // A closed pipe is no reason to fail; help goes to stdout and is no mistake.
         let _ = error.print();
         ExitCode::from(if error.use_stderr() { super::exit::Exit::Usage } else { super::exit::Exit::Done })
     })
+}
+
+/// The name under which the program was called.
+pub(super) fn program() -> String {
+    let path = std::env::args_os().next().unwrap_or_default();
+    std::path::Path::new(&path).file_name().map_or_else(|| "worker".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Writes the program's own name into the examples.

@@ -72,6 +72,7 @@ pub(super) enum JobsCommand {
   {bin} jobs requeue --all                     all dead jobs of all queues
   {bin} jobs requeue --all --queue orders
   {bin} jobs requeue --all --where 'task=send_mail error~timeout'
+  {bin} jobs requeue --all --where failure=5f0c3a9d2b7e6418    all that failed alike: `failures` has the fingerprints
   {bin} jobs requeue --all --state cancelled --queue orders")]
     Requeue(Select),
     /// Let jobs start now that wait for a time: scheduled ones, and those that wait for their next attempt
@@ -114,7 +115,7 @@ pub(super) enum JobsCommand {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
-    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, reason, note, payload, host, release, unique, group, waiting, header.NAME; older=2d, newer=1h
+    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, failure, reason, note, payload, host, release, unique, group, waiting, header.NAME; older=2d, newer=1h
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
     /// Only jobs in this state

@@ -12,6 +12,7 @@ mod dashboard;
 mod doctor;
 mod enqueue;
 mod exit;
+mod failures;
 mod groups;
 mod jobs;
 mod limits;
@@ -66,6 +67,7 @@ use crate::Worker;
 /// | `enqueue TASK --args JSON` | stores a job |
 /// | `status` | prints the depth of every queue, and how many workers it has |
 /// | `workers` | lists the workers: host, process, release, queues |
+/// | `failures` | lists how runs have failed, alike ones as one |
 /// | `doctor` | checks the broker, and looks through the queues for damage |
 /// | `jobs list`, `show`, `logs`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
 /// | `queues list`, `pause`, `resume` | stops and resumes claiming |
@@ -154,6 +156,7 @@ where
         }
         Command::Status(args) => status::status(&look().await?, &args).await?,
         Command::Workers(args) => workers::workers(&look().await?, &args).await?,
+        Command::Failures(args) => failures::failures(&look().await?, &args, &args::program()).await?,
         Command::Doctor(args) => return doctor::doctor(&look().await?, &args).await,
         Command::Jobs { command } => {
             jobs::check(&command)?;

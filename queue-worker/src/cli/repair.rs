@@ -132,7 +132,7 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, state: JobS
     if select.format.json {
         print_json(&totals)?;
     } else if totals.iter().all(|total| total.done == 0) && unreadable.is_empty() {
-        note(&format!("no job is {state}"));
+        note(&if select.filter.is_empty() { format!("no job is {state}") } else { format!("no job is {state} and matches the filter") });
     }
     Unreadable::tell(&unreadable)
 }

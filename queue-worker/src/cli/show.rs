@@ -110,6 +110,9 @@ fn text(record: &JobRecord) -> String {
             lines.add("bytes", &record.stored().iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         }
     }
+    if let Some(print) = record.failure() {
+        lines.add("failure", &print.to_string());
+    }
     for error in &record.errors {
         let when = error.at.map(|at| format!("{}: ", relative(at, now))).unwrap_or_default();
         lines.add("error", &format!("{when}{}", error.message));

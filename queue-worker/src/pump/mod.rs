@@ -315,6 +315,7 @@ impl Pump {
         if lost {
             return;
         }
+        self.shared.failures.ended(held.lane.queue, task, &held.id, &ending);
         lane.held -= 1;
         if matches!(ending, Ending::Bury { .. }) {
             let task = held.handler.map(|handler| handler.context.task().to_owned());

@@ -68,6 +68,9 @@ const SQLITE_KEYS: &[&str] = &["-p", "queue-tests", "--test", "keys", "--", "sql
 const WATCHED: &[&str] = &["-p", "queue-tests", "--test", "watched", "--", "on_redis"];
 const SQLITE_WATCHED: &[&str] = &["-p", "queue-tests", "--test", "watched", "--", "sqlite"];
 const REMARKS: &[&str] = &["-p", "queue-tests", "--test", "remarks"];
+const FAILED_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::failures"];
+const FAILED_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::failures"];
+const DASHBOARD: &[&str] = &["-p", "queue-dashboard", "--test", "pages", "--", "alike"];
 const ACCESS: &[&str] = &["-p", "queue-tests", "--test", "access", "--", "password"];
 
 macro_rules! mutants {
@@ -949,6 +952,29 @@ mutants! {
     CORE "queue-core/src/broker/limit.rs" {
         "limits: what a person has set outlives what code declares": "set.over(declared)" => "declared";
         "limits: a rollback takes effect": "self.declared.retain(|declared| live.contains(&declared.0));\n        }" => "}";
+    }
+    CORE "queue-core/src/fingerprint.rs" {
+        "failures: an id is taken out as a whole": "if is_id(word) {" => "if false {";
+        "failures: an apostrophe opens nothing": "begins || c != '\\''" => "true";
+        "failures: a word that may be cut does not count": "if is_cut && pattern.len() < LONGEST {" => "if false {";
+    }
+    CORE "queue-core/src/broker/history/failures.rs" {
+        "failures: what is long over is not told": "age <= FAILURES_TOLD" => "true";
+    }
+    FAILED_REDIS "queue-core/src/redis/history/failed.lua" {
+        "failures: what was seen last stays": "first < second or first == second and one < other" => "first > second";
+        "failures: their number is bounded": "for at = 1, #order - C.kinds + 1 do" => "for at = 1, 0 do";
+        "failures: when the first was seen stays": "whole(row[1]), math.floor(now)" => "math.floor(now), math.floor(now)";
+        "failures: names are bounded": "while #names > most do" => "while false do";
+    }
+    FAILED_SQLITE "queue-core/src/sqlite/history/failures.rs" {
+        "sqlite failures: their number is bounded": "tx.sql(ROOM)?.execute(params![queue.key, KINDS - 1])?" => "0";
+    }
+    WORKER "queue-worker/src/failures.rs" {
+        "failures: a report is bounded": "kinds.len() < KINDS_REPORTED - 1" => "true";
+    }
+    DASHBOARD "queue-dashboard/src/pages/act_all.rs" {
+        "failures: only those who failed so are changed": "self.filter.matches(job, now)" => "true";
     }
     CORE "queue-core/src/schedule/step.rs" {
         "schedules: a tick sees that the last job has not ended": "state.running.is_some()" => "false";

@@ -3,9 +3,12 @@
 //! Workers count in memory and send what they have counted with a [`Report`] every ten seconds or so, apart from all jobs. The broker adds it
 //! to the minute and to the hour in which the report arrives, by its own clock. The last interval of a worker that was killed is missing.
 //!
+//! With them they send the [kinds](FailureKind) of failures, of which a queue keeps [`KINDS`].
+//!
 //! Memory is bounded. Of each task there are [`MINUTES`] + [`HOURS`] places, which are used in a circle, and a queue keeps [`TASKS`] tasks at most.
 //! What happens to further tasks is counted under [`OTHERS`].
 
+mod failures;
 mod page;
 mod tally;
 mod times;
@@ -13,6 +16,7 @@ mod times;
 use std::{sync::Arc, time::Duration};
 
 pub use self::{
+    failures::{CRASHED, FAILURES_TOLD, FailureKind, JOBS_NAMED, KINDS, KINDS_REPORTED, RELEASES_NAMED, TASKS_NAMED, told},
     page::{History, HistoryRow, Sample, StoredHistory},
     tally::{RunCounts, Tally},
     times::{BUCKETS, Times},
@@ -54,12 +58,14 @@ pub struct Report {
     pub seq: u64,
     /// What happened, by task. No task twice, at most [`TASKS`] of them. A report without any says how deep the queue is, as every report does.
     pub tasks: Vec<(Arc<str>, Tally)>,
+    /// How runs failed. No fingerprint twice, at most [`KINDS_REPORTED`] of them. Their times are not read.
+    pub failures: Vec<FailureKind>,
 }
 
 impl Report {
     /// A report in which nothing has happened.
     pub fn new(queue: impl Into<Arc<str>>, process: ProcessId, seq: u64) -> Self {
-        Report { queue: queue.into(), process, seq, tasks: Vec::new() }
+        Report { queue: queue.into(), process, seq, tasks: Vec::new(), failures: Vec::new() }
     }
 
     /// Adds what has happened to the jobs of a task.
@@ -69,16 +75,25 @@ impl Report {
         self
     }
 
+    /// Adds how runs have failed.
+    #[must_use]
+    pub fn failure(mut self, kind: FailureKind) -> Self {
+        self.failures.push(kind);
+        self
+    }
+
     /// For brokers: whether it is one that can be taken.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a queue's name outside the grammar, and for more tasks than [`TASKS`].
+    /// [`Error::Invalid`] for a queue's name outside the grammar, for more tasks than [`TASKS`], and for more failures than [`KINDS_REPORTED`].
     pub fn check(&self) -> Result<()> {
         check_name("queue", &self.queue)?;
-        match self.tasks.len() {
-            0..=TASKS => Ok(()),
-            more => Err(Error::invalid("tasks", more.to_string(), format!("are more than the {TASKS} of one report"))),
+        for (field, there, most) in [("tasks", self.tasks.len(), TASKS), ("failures", self.failures.len(), KINDS_REPORTED)] {
+            if there > most {
+                return Err(Error::invalid(field, there.to_string(), format!("are more than the {most} of one report")));
+            }
         }
+        Ok(())
     }
 }
 

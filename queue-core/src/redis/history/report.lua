@@ -1,5 +1,6 @@
 -- Adds what a worker has counted to the history of its queue, in the minute and in the hour that it is now. It is no script that works on a
--- full server. ARGV: worker, number of the report, then of each task its name and its tally, packed. Answers 1, or 0 for a replay.
+-- full server. ARGV: worker, number of the report, then of each task its name and its tally, packed, and of each kind of failures a zero, its
+-- fingerprint, and what was counted, packed. Answers 1, or 0 for a replay.
 --- include script/prelude, script/clock, script/schema
 
 local minute, hour = math.floor(now / 60000), math.floor(now / 3600000)
@@ -13,6 +14,8 @@ end
 local function list(value)
   return type(value) == 'table' and value or {}
 end
+
+--- include history/failed
 
 -- Two lists of counts, added.
 local function sums(one, other)
@@ -123,7 +126,9 @@ call('HSET', K.reporters, ARGV[1], ARGV[2] .. ':' .. ms(hour))
 
 for at = 3, #ARGV - 1, 2 do
   local tally = unpacked(ARGV[at + 1])
-  if tally then
+  if tally and byte(ARGV[at]) == 0 then
+    fail(string.sub(ARGV[at], 2), tally)
+  elseif tally then
     add(place_of(ARGV[at], whole(list(tally[1])[7]) > 0), tally, sums)
   end
 end

@@ -8,8 +8,10 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_WATCHED, PLACES_LOOKED_AT, SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
-        history::{HOURS, MINUTES, OTHERS, REPORTERS_HOURS, TASKS},
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES,
+        LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_WATCHED, PLACES_LOOKED_AT, SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES,
+        WATCHED, WATCHED_KEEP, WorkerInfo,
+        history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
     limit::gcra::DEBT_PERIODS,
     redis::{SCHEMA, values::FOREVER},
@@ -19,7 +21,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 33] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 37] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -62,6 +64,10 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 33] {
         ("tasks", TASKS.to_string()),
         ("others", format!("'{OTHERS}'")),
         ("reporter_hours", REPORTERS_HOURS.to_string()),
+        ("kinds", KINDS.to_string()),
+        ("tasks_named", TASKS_NAMED.to_string()),
+        ("releases_named", RELEASES_NAMED.to_string()),
+        ("jobs_named", JOBS_NAMED.to_string()),
         // A bit that this library does not know, and one that this variant of a script does without.
         ("unknown", format!("'[^{}]'", Bits::ALL.letters())),
         ("uncovered", format!("'[^{}]'", bits.letters())),
@@ -113,6 +119,8 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "groups/list"
         "groups/review"
         "groups/set"
+        "history/failed"
+        "history/failures"
         "history/history"
         "history/report"
         "lease/alive"
@@ -232,6 +240,7 @@ scripts! {
     AUDIT: "audit/audit", "flags=allow-oom";
     REPORT: "history/report", "";
     HISTORY: "history/history", "flags=no-writes";
+    FAILURES: "history/failures", "flags=no-writes";
     DUE_SCHEDULES: "schedule/due", "flags=allow-oom";
     SCHEDULES: "schedule/list", "flags=no-writes";
     SET_SCHEDULE: "schedule/set", "";

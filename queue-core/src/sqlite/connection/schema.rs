@@ -23,6 +23,7 @@
 //! | `queue_history` | a row per task and per minute or hour in a circle: what happened then |
 //! | `queue_tasks` | a row per task with a history: the hour in which it was last heard of |
 //! | `queue_reporters` | a row per worker: number and hour of its last report |
+//! | `queue_failures` | a row per kind of failures: what is known of it. The first failure makes the table |
 //! | `queue_schedules` | a row per schedule: its definition and state, and when it is due |
 //! | `queue_ticked` | jobs of schedules that have not ended |
 //! | `queue_watched` | jobs for whose end somebody waits, and until when |

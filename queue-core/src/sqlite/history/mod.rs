@@ -1,7 +1,10 @@
 //! The history of a queue: what workers report, and what people read of it.
 
+mod failures;
+
 use rusqlite::{OptionalExtension, params};
 
+pub(crate) use self::failures::failures;
 use crate::{
     broker::{
         Counter,
@@ -41,6 +44,7 @@ pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(),
         let task = place_of(tx, &queue, task, hour, tally.counts.repeated > 0)?;
         add(tx, &queue, task, |row| row.map_or_else(|| tally.clone(), |row| with(row, tally)))?;
     }
+    failures::add(tx, &queue, &report.failures)?;
     let enqueued = tx.counter(queue.key, Counter::Enqueued.name())?.max(0).unsigned_abs();
     let sample = Sample { ready, enqueued };
     add(tx, &queue, SAMPLE, |row| row.map_or(sample, |row| Sample::of(&row).and(sample)).tally())

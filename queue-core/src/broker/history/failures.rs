@@ -1,0 +1,207 @@
+//! Failures by fingerprint: what workers report of them, and what is kept.
+//!
+//! Workers count failures with their reports, so that no turn takes a command more. Memory is bounded: a queue keeps [`KINDS`] kinds, and
+//! a new one takes the place of the one that was not seen for the longest time.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::{address::JobId, codec, fingerprint::Fingerprint, text::cut};
+
+/// Of how many kinds of failures a queue keeps count.
+pub const KINDS: usize = 200;
+
+/// Most kinds of failures in a report. Further ones are counted under [`Fingerprint::OTHERS`].
+pub const KINDS_REPORTED: usize = 50;
+
+/// So many tasks of a kind are kept: those that failed last.
+pub const TASKS_NAMED: usize = 20;
+
+/// So many releases of a kind are kept: those that failed last.
+pub const RELEASES_NAMED: usize = 10;
+
+/// So many jobs of a kind are kept: those that failed last.
+pub const JOBS_NAMED: usize = 5;
+
+/// A kind that was not seen for so long is not told any more.
+pub const FAILURES_TOLD: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// What is told of a job whose process died while it ran.
+pub const CRASHED: &str = "the process that ran it died, or lost the broker";
+
+/// Longest message of a kind, in bytes.
+const MESSAGE: usize = 512;
+
+/// Failures of a queue whose texts differ in numbers, ids and quoted values alone. From [`Inspector::failures`](crate::Inspector::failures).
+///
+/// It is [`Serialize`](serde::Serialize): the fields by their names, times in UTC, tasks and releases with their counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FailureKind {
+    /// What they have in common, as a number. The filter `failure=` takes it.
+    pub fingerprint: Fingerprint,
+    /// The same as people read it: the text with `*` for each number, id and quoted value. [`Fingerprint::OTHERS`] has none.
+    pub pattern: String,
+    /// The text of the last one, at most 512 bytes of it.
+    pub message: String,
+    /// How many runs have failed so since the first, those that were tried again among them.
+    pub count: u64,
+    /// When the first was reported, by the broker's clock.
+    pub first_at: SystemTime,
+    /// When the last was reported, by the broker's clock.
+    pub last_at: SystemTime,
+    /// Whose runs failed so, and how many of them; the task that failed last is the last, and at most 20 are kept. `*` is what has no task: jobs of
+    /// workers that died.
+    pub tasks: Vec<(String, u64)>,
+    /// The same of the releases of the workers, at most 10.
+    pub releases: Vec<(String, u64)>,
+    /// The last jobs that failed so, at most 5. They may have ended well since.
+    pub jobs: Vec<JobId>,
+}
+
+impl FailureKind {
+    /// Nothing yet, of this fingerprint.
+    pub fn new(fingerprint: Fingerprint, pattern: impl Into<String>) -> Self {
+        FailureKind {
+            fingerprint,
+            pattern: pattern.into(),
+            message: String::new(),
+            count: 0,
+            first_at: UNIX_EPOCH,
+            last_at: UNIX_EPOCH,
+            tasks: Vec::new(),
+            releases: Vec::new(),
+            jobs: Vec::new(),
+        }
+    }
+
+    /// Counts failures with this text, of a task, of a release, and of a job if it is known.
+    #[must_use]
+    pub fn with(mut self, count: u64, text: &str, task: &str, release: &str, job: Option<JobId>) -> Self {
+        self.add(count, text, task, release, job);
+        self
+    }
+
+    /// The same.
+    pub fn add(&mut self, count: u64, text: &str, task: &str, release: &str, job: Option<JobId>) {
+        self.count = self.count.saturating_add(count);
+        self.message = cut(text.to_owned(), MESSAGE);
+        count_names(&mut self.tasks, &[(task.to_owned(), count)], TASKS_NAMED);
+        count_names(&mut self.releases, &[(release.to_owned(), count)], RELEASES_NAMED);
+        name_jobs(&mut self.jobs, job);
+    }
+
+    /// For brokers: adds what a worker has counted since its last report, at this time.
+    pub fn merge(&mut self, told: &FailureKind, now_ms: i64) {
+        let now = time(now_ms);
+        if self.count == 0 {
+            self.first_at = now;
+        }
+        self.last_at = now;
+        self.count = self.count.saturating_add(told.count);
+        self.pattern.clone_from(&told.pattern);
+        self.message.clone_from(&told.message);
+        count_names(&mut self.tasks, &told.tasks, TASKS_NAMED);
+        count_names(&mut self.releases, &told.releases, RELEASES_NAMED);
+        name_jobs(&mut self.jobs, told.jobs.iter().cloned());
+    }
+
+    /// Whether it is told to people at this time.
+    fn is_told(&self, now_ms: i64) -> bool {
+        // A clock may have been set back.
+        time(now_ms).duration_since(self.last_at).map_or(true, |age| age <= FAILURES_TOLD)
+    }
+
+    /// A MessagePack array: first and last time in milliseconds, count, pattern, message, tasks and releases as pairs of a name and a count, and
+    /// the ids of jobs as text.
+    pub fn encoded(&self) -> Vec<u8> {
+        let jobs: Vec<String> = self.jobs.iter().map(JobId::to_string).collect();
+        let (first, last) = (ms(self.first_at), ms(self.last_at));
+        codec::encode(&(first, last, self.count, &self.pattern, &self.message, &self.tasks, &self.releases, jobs))
+            .expect("numbers and texts can be encoded")
+    }
+
+    /// Reads what [`encoded`](Self::encoded) wrote, or what a script has made of it. `None` if it is something else.
+    pub fn decoded(fingerprint: Fingerprint, bytes: &[u8]) -> Option<Self> {
+        type Names = Vec<(String, u64)>;
+        type Stored = (i64, i64, u64, String, String, Names, Names, Vec<String>);
+        let (first, last, count, pattern, message, tasks, releases, jobs): Stored = codec::decode(bytes).ok()?;
+        let jobs = jobs.iter().filter_map(|job| job.parse().ok()).collect();
+        Some(FailureKind { fingerprint, pattern, message, count, first_at: time(first), last_at: time(last), tasks, releases, jobs })
+    }
+}
+
+/// For brokers: of the kinds that are kept those that are told at this time, the last seen first.
+pub fn told(mut kinds: Vec<FailureKind>, now_ms: i64) -> Vec<FailureKind> {
+    kinds.retain(|kind| kind.is_told(now_ms));
+    kinds.sort_by_key(|kind| (std::cmp::Reverse(kind.last_at), std::cmp::Reverse(kind.count), kind.fingerprint));
+    kinds
+}
+
+/// Adds counts by name. The names that were told come last; the first go.
+fn count_names(names: &mut Vec<(String, u64)>, told: &[(String, u64)], most: usize) {
+    for (name, count) in told {
+        let known = names.iter().position(|(known, _)| known == name).map_or(0, |at| names.remove(at).1);
+        names.push((name.clone(), known.saturating_add(*count)));
+    }
+    names.drain(..names.len().saturating_sub(most));
+}
+
+fn name_jobs(jobs: &mut Vec<JobId>, told: impl IntoIterator<Item = JobId>) {
+    for job in told {
+        jobs.retain(|known| *known != job);
+        jobs.push(job);
+    }
+    jobs.drain(..jobs.len().saturating_sub(JOBS_NAMED));
+}
+
+fn ms(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).ok().and_then(|since| i64::try_from(since.as_millis()).ok()).unwrap_or(0)
+}
+
+fn time(ms: i64) -> SystemTime {
+    UNIX_EPOCH.checked_add(Duration::from_millis(ms.max(0).unsigned_abs())).unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind() -> FailureKind {
+        let told = FailureKind::new(Fingerprint::of("no"), "no").with(2, "no", "mail", "v1", JobId::given("a").ok());
+        let mut kind = FailureKind::new(told.fingerprint, "no");
+        kind.merge(&told, 1_000);
+        kind
+    }
+
+    #[test]
+    fn what_is_kept_comes_back_as_it_was_written() {
+        assert_eq!(FailureKind::decoded(kind().fingerprint, &kind().encoded()), Some(kind()));
+        assert_eq!(FailureKind::decoded(Fingerprint::OTHERS, b"theirs"), None);
+    }
+
+    #[test]
+    fn the_form_of_a_kind_is_what_the_documents_say() {
+        let bytes = b"\x98\xcd\x03\xe8\xcd\x03\xe8\x02\xa2no\xa2no\x91\x92\xa4mail\x02\x91\x92\xa2v1\x02\x91\xa1a";
+        assert_eq!(kind().encoded(), bytes);
+    }
+
+    #[test]
+    fn names_that_were_seen_last_stay() {
+        let mut names = Vec::new();
+        for name in ["a", "b", "c", "a", "d"] {
+            count_names(&mut names, &[(name.to_owned(), 1)], 3);
+        }
+        assert_eq!(names, [("c".to_owned(), 1), ("a".to_owned(), 2), ("d".to_owned(), 1)]);
+        let mut jobs = Vec::new();
+        let id = |n: usize| JobId::given(&format!("j{n}")).unwrap();
+        name_jobs(&mut jobs, [0, 1, 2, 0, 3, 4, 5].map(id));
+        assert_eq!(jobs, [2, 0, 3, 4, 5].map(id));
+    }
+
+    #[test]
+    fn what_was_not_seen_for_long_is_not_told() {
+        let kind = kind();
+        let kept = i64::try_from(FAILURES_TOLD.as_millis()).unwrap();
+        assert!(kind.is_told(0) && kind.is_told(1_000 + kept) && !kind.is_told(1_001 + kept));
+    }
+}

@@ -1,0 +1,143 @@
+//! The page Failures: how runs have failed, alike ones in one row, and what can be done to all jobs of one.
+
+use std::{cmp::Reverse, sync::Arc, time::SystemTime};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use futures_util::FutureExt;
+use queue_core::{FailureKind, Fingerprint, JobState};
+
+use super::{Content, Stale, jobs::Told, whole, written};
+use crate::{
+    format::{Moment, number, short, short_id},
+    guard::Viewer,
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+    snapshot::{Snapshot, together},
+};
+
+/// Kinds of failures on one page.
+const PAGE: usize = 50;
+
+/// Most queues that are asked for a page: those with the most dead and retrying jobs.
+const QUEUES: usize = 100;
+
+/// Most queues that are offered as choices.
+const CHOICES: usize = 200;
+
+#[derive(Template)]
+#[template(path = "failures.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    rows: Vec<Row>,
+    queue: &'a str,
+    queues: Vec<String>,
+    all: usize,
+    left_out: usize,
+    back: String,
+    first: Option<String>,
+    next: Option<String>,
+}
+
+struct Row {
+    queue: String,
+    fingerprint: String,
+    /// Whether it has jobs that a filter finds.
+    is_one: bool,
+    pattern: String,
+    message: String,
+    count: String,
+    first: Moment,
+    last: Moment,
+    tasks: Vec<(String, String)>,
+    releases: Vec<(String, String)>,
+    jobs: Vec<(String, String)>,
+    /// The addresses of its dead jobs and of those that wait for another attempt, and whether there are any in the queue.
+    dead: String,
+    retry: String,
+    has_dead: bool,
+    has_retry: bool,
+}
+
+impl Row {
+    fn new(queue: &str, kind: &FailureKind, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
+        let is_one = kind.fingerprint != Fingerprint::OTHERS;
+        let names = |names: &[(String, u64)]| names.iter().rev().map(|(name, n)| (short(name, 40), number(*n))).collect();
+        let listed =
+            |state: JobState| query(&[("state", state.name()), ("queue", queue), ("text", &format!("failure={}", kind.fingerprint))]);
+        let has = |state| snapshot.is_none_or(|snapshot| snapshot.count(Some(queue), state) > 0);
+        Row {
+            queue: queue.to_owned(),
+            fingerprint: kind.fingerprint.to_string(),
+            is_one,
+            pattern: if is_one { short(&kind.pattern, 200) } else { "Others: their texts differ too much".to_owned() },
+            message: short(&kind.message, 500),
+            count: number(kind.count),
+            first: Moment::new(kind.first_at, now),
+            last: Moment::new(kind.last_at, now),
+            tasks: names(&kind.tasks),
+            releases: names(&kind.releases),
+            jobs: kind.jobs.iter().rev().map(|id| (format!("/jobs/{queue}/{id}"), short_id(&id.to_string()))).collect(),
+            dead: listed(JobState::Dead),
+            retry: listed(JobState::Retry),
+            has_dead: is_one && has(JobState::Dead),
+            has_retry: is_one && has(JobState::Retry),
+        }
+    }
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
+    let queue = params.text::<128>("queue");
+    let from = usize::try_from(params.number::<0, 100_000>("from").get()).unwrap_or(0);
+    let look = shared.look().await;
+    let snapshot = look.snapshot.as_deref();
+    let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
+    let mut chosen: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
+    let failed = |name: &str| {
+        let count = |state| snapshot.map_or(0, |snapshot| snapshot.count(Some(name), state));
+        count(JobState::Dead).saturating_add(count(JobState::Retry))
+    };
+    chosen.sort_by_key(|name| Reverse(failed(name)));
+    let left_out = chosen.len().saturating_sub(QUEUES);
+    chosen.truncate(QUEUES);
+    let _turn = shared.list_turn().await?;
+    let calls = chosen.into_iter().map(|name| shared.inspector.failures(name).map(move |kinds| (name, kinds)).boxed());
+    let mut found: Vec<(&String, FailureKind)> = Vec::new();
+    for (name, kinds) in together(calls.collect()).await {
+        // A queue that cannot be read is told of by the pages Overview and Queues.
+        found.extend(kinds.into_iter().flatten().map(|kind| (name, kind)));
+    }
+    found.sort_by_key(|(_, kind)| Reverse(kind.last_at));
+    let now = SystemTime::now();
+    let asked = |from: usize| query(&[("queue", &queue), ("from", &if from == 0 { String::new() } else { from.to_string() })]);
+    let next = from.saturating_add(PAGE);
+    let page = Page {
+        viewer,
+        stale: Stale::of(&look),
+        rows: found.iter().skip(from).take(PAGE).map(|(name, kind)| Row::new(name, kind, snapshot, now)).collect(),
+        queues: names.iter().take(CHOICES).cloned().collect(),
+        all: found.len(),
+        left_out,
+        back: format!("failures?{}", asked(from)),
+        first: (from > 0).then(|| asked(0)),
+        next: (next < found.len()).then(|| asked(next)),
+        queue: &queue,
+    };
+    let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let live = format!("/live/failures?{}", asked(from));
+    Ok(Content { title: "Failures".to_owned(), tab: "failures", html: written(&page)?, status, live: Some(live), told: Told::of(params) })
+}

@@ -1,0 +1,145 @@
+//! `failures`: how runs have failed, by what their failures have in common.
+
+use std::time::SystemTime;
+
+use queue_core::{Client, FailureKind, Fingerprint};
+use serde::Serialize;
+
+use super::{
+    args::Format,
+    exit::{Exit, Failure, note},
+    output::{plain, print, print_json, relative, short, table, utc},
+    queues::{self, Unreadable},
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct FailuresArgs {
+    /// All that is known of this one, and what can be done; without it, a line of each
+    #[arg(value_name = "FINGERPRINT")]
+    pub(super) fingerprint: Option<Fingerprint>,
+    /// Only of this queue
+    #[arg(long, value_name = "QUEUE")]
+    pub(super) queue: Option<String>,
+    /// Only of this task
+    #[arg(long, value_name = "TASK")]
+    pub(super) task: Option<String>,
+    #[command(flatten)]
+    pub(super) format: Format,
+}
+
+#[derive(Serialize)]
+struct Row {
+    queue: String,
+    #[serde(flatten)]
+    kind: FailureKind,
+}
+
+pub(super) async fn failures(client: &Client, args: &FailuresArgs, bin: &str) -> Result<(), Failure> {
+    let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
+    for queue in queues::chosen(client, args.queue.as_deref()).await? {
+        match client.inspector().failures(&queue).await {
+            Ok(kinds) => rows.extend(kinds.into_iter().map(|kind| Row { queue: queue.clone(), kind })),
+            Err(error) => unreadable.push(Unreadable::from(&queue, error)?),
+        }
+    }
+    rows.retain(|Row { kind, .. }| {
+        args.fingerprint.is_none_or(|print| print == kind.fingerprint)
+            && args.task.as_ref().is_none_or(|task| kind.tasks.iter().any(|(name, _)| name == task))
+    });
+    rows.sort_by_key(|row| std::cmp::Reverse(row.kind.last_at));
+    if args.format.json {
+        print_json(&rows)?;
+    } else if let Some(print) = args.fingerprint {
+        let texts: Vec<String> = rows.iter().map(|row| text(row, bin)).collect();
+        match texts.is_empty() {
+            true if unreadable.is_empty() => {
+                return Err(Failure::new(
+                    Exit::NotFound,
+                    format!("no failure with the fingerprint {print} is known; `failures` lists them"),
+                ));
+            }
+            _ => print_all(&texts)?,
+        }
+    } else if rows.is_empty() && unreadable.is_empty() {
+        note("no failure is known");
+    } else {
+        let now = SystemTime::now();
+        let headings = ["fingerprint", "queue", "#count", "last", "first", "tasks", "releases", "failure"];
+        print(&table(headings, rows.iter().map(|row| cells(row, now))))?;
+    }
+    Unreadable::tell(&unreadable)
+}
+
+fn print_all(texts: &[String]) -> Result<(), Failure> {
+    Ok(print(&texts.join("\n\n"))?)
+}
+
+fn cells(Row { queue, kind }: &Row, now: SystemTime) -> [String; 8] {
+    [
+        kind.fingerprint.to_string(),
+        short(queue, 40),
+        kind.count.to_string(),
+        relative(kind.last_at, now),
+        relative(kind.first_at, now),
+        latest(&kind.tasks),
+        latest(&kind.releases),
+        short(pattern(kind), 80),
+    ]
+}
+
+fn pattern(kind: &FailureKind) -> &str {
+    if kind.fingerprint == Fingerprint::OTHERS { "(others: their texts differ too much)" } else { &kind.pattern }
+}
+
+/// The name that failed last, and how many more there are.
+fn latest(names: &[(String, u64)]) -> String {
+    let name = names.last().map_or("", |(name, _)| name.as_str());
+    if names.len() > 1 { format!("{} and {} more", short(name, 30), names.len() - 1) } else { short(name, 30) }
+}
+
+fn text(Row { queue, kind }: &Row, bin: &str) -> String {
+    let now = SystemTime::now();
+    let time = |time| format!("{}{}", relative(time, now), utc(time).map(|time| format!(" ({time})")).unwrap_or_default());
+    let names = |names: &[(String, u64)]| {
+        let counted = names.iter().rev().map(|(name, count)| format!("{} {count}", if name.is_empty() { "(unknown)" } else { name }));
+        counted.collect::<Vec<_>>().join(", ")
+    };
+    let jobs: Vec<String> = kind.jobs.iter().rev().map(|id| format!("{queue}/{id}")).collect();
+    let print = kind.fingerprint;
+    let mut lines = vec![
+        ("fingerprint", print.to_string()),
+        ("queue", queue.clone()),
+        ("failure", plain(pattern(kind))),
+        ("last text", plain(&kind.message)),
+        ("count", kind.count.to_string()),
+        ("last", time(kind.last_at)),
+        ("first", time(kind.first_at)),
+        ("tasks", names(&kind.tasks)),
+        ("releases", names(&kind.releases)),
+        ("last jobs", jobs.join(", ")),
+    ];
+    if print != Fingerprint::OTHERS {
+        let of = format!("--queue {queue} --where failure={print}");
+        lines.extend([
+            ("list them", format!("{bin} jobs list --queue {queue} failure={print}")),
+            ("run again", format!("{bin} jobs requeue --all {of}")),
+            ("try now", format!("{bin} jobs promote --all --state retry {of}")),
+            ("cancel", format!("{bin} jobs cancel --all --state retry {of}")),
+        ]);
+    }
+    lines.retain(|(_, value)| !value.is_empty());
+    lines.iter().map(|(name, value)| format!("{name:<13}{value}")).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_what_failed_last() {
+        let names = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect::<Vec<_>>();
+        assert_eq!(latest(&names(&[])), "");
+        assert_eq!(latest(&names(&["mail"])), "mail");
+        assert_eq!(latest(&names(&["bill", "mail"])), "mail and 1 more");
+    }
+}
