@@ -113,6 +113,7 @@ fn help_has_examples_with_the_name_of_the_program() {
         &["status", "--help"],
         &["workers", "--help"],
         &["failures", "--help"],
+        &["jobs", "wait", "--help"],
     ] {
         let help = place.ok(command);
         assert!(help.contains("Examples:") && help.contains("shop_worker "), "{help}");
@@ -503,6 +504,30 @@ fn failures_are_listed(place: &Place, url: &str) {
         let wrong = place.run(&[command, &["--url", url]].concat());
         assert!(wrong.code == 2 && wrong.stderr.contains("16 hexadecimal digits"), "{}", wrong.stderr);
     }
+}
+
+#[test]
+fn a_shell_waits_for_jobs() {
+    let place = Place::new();
+    let greet =
+        |name: &str, further: &[&str]| place.ok(&[&["enqueue", "greet", "--args", &format!("{{\"name\":\"{name}\"}}")], further].concat());
+    let (good, bad) = (greet("Bo", &[]), greet("nobody", &["--max-attempts", "1"]));
+    let late = place.run(&["jobs", "wait", &good, "--timeout", "50ms"]);
+    assert_eq!((late.code, late.stdout.trim_end()), (4, format!("{good} ready, and has not ended").as_str()), "{}", late.stderr);
+    assert!(late.stderr.contains(&format!("not done: {good}")), "{}", late.stderr);
+    let waits = Working(place.command(&["jobs", "wait", &good, "--json"]).stdout(Stdio::piped()).spawn().unwrap());
+    place.work_until(&bad, "dead");
+    let mut waits = waits;
+    let status = wait_for("the wait to end", || waits.0.try_wait().unwrap());
+    let mut told = String::new();
+    waits.0.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((status.code(), &told[0]["state"], &told[0]["result"]), (Some(0), &"done".into(), &"Ada greets Bo".into()));
+    assert_eq!(place.ok(&["jobs", "wait", &good]), format!("{good} done: \"Ada greets Bo\""));
+    let ended = place.run(&["jobs", "wait", &good, &bad]);
+    assert_eq!(ended.code, 4);
+    assert!(ended.stdout.contains(&format!("{bad} dead: there is nobody to greet")), "{}", ended.stdout);
+    assert_eq!(place.run(&["jobs", "wait", "greetings/none"]).code, 3);
 }
 
 #[test]

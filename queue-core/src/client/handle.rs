@@ -5,24 +5,14 @@ use std::{fmt, marker::PhantomData, time::Duration};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::Client;
+use super::{Client, waits::until_ended};
 use crate::{
     address::{JobAddress, JobId},
-    broker::{Changed, Confirmed, JobState, LONGEST, StoredJob, WATCHED, after, on_broker, on_broker_until},
+    broker::{Changed, Confirmed, JobState, StoredJob, after, on_broker_until},
     codec,
     error::{Error, Result},
     task::{Task, TaskDef, TaskOutput},
 };
-
-/// How long the last look of a `wait` may take when its time is up.
-const LAST_LOOK: Duration = Duration::from_millis(40);
-
-/// A `wait` looks again after so long although nothing was announced, and then less and less often: an announcement may be lost.
-const FIRST_NET: Duration = Duration::from_millis(20);
-
-/// It looks at least so often. The mark that somebody waits has to outlive it.
-const LAST_NET: Duration = Duration::from_secs(5);
-const _: () = assert!(LAST_NET.as_millis() * 2 < WATCHED.as_millis());
 
 /// A job that was enqueued. Store its [`address`](Self::address) to find it later: [`Client::handle`] makes a handle of it.
 pub struct Handle<T> {
@@ -172,19 +162,6 @@ impl<T> Handle<T> {
         let (broker, address) = (self.client.broker().clone(), self.address.clone());
         on_broker_until(self.client.broker(), until, async move { broker.show(&address.queue, &address.id).await }).await
     }
-
-    /// The same for somebody who waits for the end of the job. A broker that is full, or on which this user may not write, has no room for
-    /// the mark: it is looked at all the same.
-    async fn watched_record(&self, until: Instant) -> Result<Option<StoredJob>> {
-        let (broker, address) = (self.client.broker().clone(), self.address.clone());
-        on_broker_until(self.client.broker(), until, async move {
-            match broker.watch(&address.queue, &address.id).await {
-                Err(Error::BrokerFull { .. } | Error::AccessDenied { .. }) => broker.show(&address.queue, &address.id).await,
-                watched => watched,
-            }
-        })
-        .await
-    }
 }
 
 impl<T: Task> Handle<T>
@@ -233,38 +210,8 @@ where
     /// wait began. A broker that does not answer, as while it fails over, is asked again; if it has not answered once when the time is up, its error comes
     /// at the latest 50 ms after `timeout`. A job that has not ended is no error: it gives [`JobResult::Pending`].
     pub async fn wait(&self, timeout: Duration) -> Result<JobResult<TaskOutput<T>>> {
-        let end = Instant::now() + timeout.min(LONGEST);
-        // It listens before it looks for the first time: an ending in between is heard.
-        let mut endings = self.client.broker().ending_hints(&self.address.queue, &self.address.id);
-        let (mut net, mut looked) = (FIRST_NET, false);
-        loop {
-            let look = end.max(Instant::now() + LAST_LOOK);
-            let record = self.watched_record(look.min(after(self.client.deadline()))).await;
-            let result = match record {
-                // A server that fails over, or an answer that was lost: a look may be asked again.
-                Err(error) if error.is_transient() => match (Instant::now() < end, looked) {
-                    (true, _) => JobResult::Pending,
-                    // It had not ended when it was looked at before.
-                    (false, true) => return Ok(JobResult::Pending),
-                    (false, false) => return Err(error),
-                },
-                record => {
-                    looked = true;
-                    self.result_of(record?)?
-                }
-            };
-            let left = end.saturating_duration_since(Instant::now());
-            if !result.is_pending() || left.is_zero() && looked {
-                return Ok(result);
-            }
-            let sleep = net.min(left);
-            endings = on_broker(self.client.broker(), async move {
-                let _ = tokio::time::timeout(sleep, endings.next()).await;
-                endings
-            })
-            .await?;
-            net = (net * 2).min(LAST_NET);
-        }
+        let client = &self.client;
+        self.result_of(until_ended(client.broker(), &self.address, client.deadline(), timeout).await?)
     }
 
     fn decode(&self, bytes: Option<&[u8]>) -> Result<TaskOutput<T>> {

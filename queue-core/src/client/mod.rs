@@ -13,6 +13,7 @@ mod sender;
 mod unique;
 mod unserved;
 mod url;
+mod waits;
 
 use std::{
     collections::HashMap,
@@ -29,6 +30,7 @@ pub use self::{
 };
 use tracing::{Instrument, Span};
 
+pub(crate) use self::waits::until_ended;
 use self::{handle::Kept, prepare::Prepared, producer::Route, sender::Sender};
 use crate::{
     address::JobAddress,

@@ -33,6 +33,7 @@ use tokio::time::Instant;
 use crate::{
     address::{JobAddress, JobId, check_name},
     broker::{Audit, Condition, Damage, Durability, DynBroker, JobState, QueueStats, StoredJob, after, on_broker, on_broker_until},
+    client::until_ended,
     error::{Error, Result},
     text::cut,
 };
@@ -167,12 +168,37 @@ impl Inspector {
     /// [`Error::NoSuchJob`].
     pub async fn show(&self, job: &JobAddress) -> Result<JobRecord> {
         let stored = self.stored(self.until(), job).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;
+        self.record_of(job, stored).await
+    }
+
+    async fn record_of(&self, job: &JobAddress, stored: StoredJob) -> Result<JobRecord> {
         let mut record = JobRecord::new(&job.queue, stored);
         if let Some(running) = &mut record.running {
             running.find(&self.workers_of(&job.queue).await?);
         }
         record.progress = self.progress(job).await?;
         Ok(record)
+    }
+
+    /// Waits until a job has ended, at most for `timeout`, and gives its record, as [`show`](Self::show) does. The broker wakes it. A job that has not
+    /// ended when the time is up is no error: its record says so. [`Handle::wait`](crate::Handle::wait) gives its result as well, and its type.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use queue_core::{Client, JobAddress};
+    /// # async fn example(client: Client, job: JobAddress) -> queue_core::Result<()> {
+    /// let ended = client.inspector().wait(&job, Duration::from_secs(60)).await?;
+    /// println!("{} is {}", ended.address, ended.state);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`], also for a job that has ended without being kept. A job without retention that ends while somebody waits for it is kept for
+    /// a minute. A broker that does not answer is asked again until the time is up.
+    pub async fn wait(&self, job: &JobAddress, timeout: Duration) -> Result<JobRecord> {
+        let stored = until_ended(&self.broker, job, self.deadline, timeout).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;
+        self.record_of(job, stored).await
     }
 
     /// Finds a job by `queue/id`, or by its id alone in all registered queues.

@@ -51,6 +51,23 @@ pub(super) enum JobsCommand {
         #[command(flatten)]
         format: Format,
     },
+    /// Wait until jobs have ended, and say how
+    #[command(after_help = "Examples:
+  {bin} jobs wait orders/close-17
+  {bin} jobs wait orders/close-17 --timeout 10m --json | jq .result
+  {bin} jobs wait $({bin} enqueue cleanup --retention 1h)
+
+Exit codes: 0 all are done; 3 no such job, or it was not kept; 4 one ended in another way, or has not ended in time")]
+    Wait {
+        /// The jobs
+        #[arg(required = true, value_name = "QUEUE/ID")]
+        jobs: Vec<String>,
+        /// How long to wait for all of them, at most
+        #[arg(long, value_name = "DURATION", value_parser = super::args::duration, default_value = "1day")]
+        timeout: std::time::Duration,
+        #[command(flatten)]
+        format: Format,
+    },
     /// Print the log of a job: what its handler has told, over all attempts
     #[command(after_help = "Examples:
   {bin} jobs logs orders/close-17
@@ -143,6 +160,7 @@ pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
         JobsCommand::List(_)
         | JobsCommand::Show { .. }
         | JobsCommand::Why { .. }
+        | JobsCommand::Wait { .. }
         | JobsCommand::Logs { .. }
         | JobsCommand::ReleaseKey { .. } => Ok(()),
         JobsCommand::Requeue(select) => repair::check(Change::Requeue, select),
@@ -157,6 +175,7 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
         JobsCommand::List(args) => list(client, &args).await,
         JobsCommand::Show { job, format } => show::show(client, &job, &format).await,
         JobsCommand::Why { job, format } => show::why(client, &job, &format).await,
+        JobsCommand::Wait { jobs, timeout, format } => show::wait(client, &jobs, timeout, &format).await,
         JobsCommand::Logs { job, follow, format } => logs::logs(client, &job, follow, &format).await,
         JobsCommand::ReleaseKey { queue, key, format } => release_key(client, &queue, key, &format).await,
         JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, "", select).await,

@@ -1,12 +1,15 @@
 //! `jobs show`: all that is known of one job.
 
-use std::{fmt::Write, time::SystemTime};
+use std::{
+    fmt::Write,
+    time::{Duration, Instant, SystemTime},
+};
 
-use queue_core::{Client, Error, JobRecord, Reason};
+use queue_core::{Client, Error, JobRecord, JobState, Reason, client::LONGEST};
 
 use super::{
     args::Format,
-    exit::Failure,
+    exit::{Exit, Failure},
     output::{plain, print, print_json, relative, utc},
 };
 
@@ -31,6 +34,44 @@ pub(super) async fn why(client: &Client, job: &str, format: &Format) -> Result<(
     let now = SystemTime::now();
     let lines: Vec<String> = record.waiting.iter().map(|reason| reason_text(&record, reason, now)).collect();
     Ok(print(&lines.join("\n"))?)
+}
+
+/// `jobs wait`: until all have ended.
+pub(super) async fn wait(client: &Client, jobs: &[String], timeout: Duration, format: &Format) -> Result<(), Failure> {
+    let (inspector, end) = (client.inspector(), Instant::now() + timeout.min(LONGEST));
+    let mut addresses = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        addresses.push(inspector.find(job).await?);
+    }
+    let (mut records, mut others) = (Vec::new(), Vec::new());
+    // One after the other: who comes to it later finds what has ended meanwhile.
+    for address in &addresses {
+        let record = inspector.wait(address, end.saturating_duration_since(Instant::now())).await?;
+        if !format.json {
+            print(&format!("{address} {}", ended(&record)))?;
+        }
+        if record.state != JobState::Done {
+            others.push(address.to_string());
+        }
+        records.push(record);
+    }
+    if format.json {
+        print_json(&records)?;
+    }
+    if others.is_empty() { Ok(()) } else { Err(Failure::new(Exit::WrongState, format!("not done: {}", others.join(", ")))) }
+}
+
+/// How a job has ended, or that it has not.
+fn ended(record: &JobRecord) -> String {
+    let state = record.state;
+    let why = match state {
+        JobState::Dead => record.last_error().map(str::to_owned).or_else(|| record.reason.map(|reason| reason.name().to_owned())),
+        JobState::Cancelled => record.note.clone(),
+        JobState::Done => record.result_json().unwrap_or_else(|error| Some(unreadable(error))),
+        _ => None,
+    };
+    let has_not = if state.is_final() { "" } else { ", and has not ended" };
+    format!("{state}{has_not}{}", why.map(|why| format!(": {}", plain(&why))).unwrap_or_default())
 }
 
 /// A reason in one line, with its time and the jobs that it waits for.

@@ -1,0 +1,69 @@
+//! Waiting for the end of a job: woken by the broker, and looking by itself now and then.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{
+    address::JobAddress,
+    broker::{DynBroker, LONGEST, StoredJob, WATCHED, after, on_broker, on_broker_until},
+    error::{Error, Result},
+};
+
+/// How long the last look may take when the time is up.
+const LAST_LOOK: Duration = Duration::from_millis(40);
+
+/// Who waits looks again after so long although nothing was announced, and then less and less often: an announcement may be lost.
+const FIRST_NET: Duration = Duration::from_millis(20);
+
+/// It looks at least so often. The mark that somebody waits has to outlive it.
+const LAST_NET: Duration = Duration::from_secs(5);
+const _: () = assert!(LAST_NET.as_millis() * 2 < WATCHED.as_millis());
+
+/// Waits until a job has ended, at most for `timeout`, and says what it was when it was last looked at; `None` if the broker does not have it. A look
+/// takes at most as long as `deadline`.
+///
+/// # Errors
+/// Those of the broker. One that waiting may mend is told only if no look was answered before the time was up.
+pub(crate) async fn until_ended(broker: &DynBroker, job: &JobAddress, deadline: Duration, timeout: Duration) -> Result<Option<StoredJob>> {
+    let end = Instant::now() + timeout.min(LONGEST);
+    // It listens before it looks for the first time: an ending in between is heard.
+    let mut endings = broker.ending_hints(&job.queue, &job.id);
+    let (mut net, mut seen) = (FIRST_NET, None);
+    loop {
+        let look = end.max(Instant::now() + LAST_LOOK);
+        match (look_at(broker, job, look.min(after(deadline))).await, Instant::now() < end) {
+            (Ok(Some(record)), _) if !record.state.is_final() => seen = Some(record),
+            (Ok(record), _) => return Ok(record),
+            // A server that fails over, or an answer that was lost: a look may be asked again.
+            (Err(error), true) if error.is_transient() => {}
+            // It had not ended when it was looked at before.
+            (Err(error), false) if error.is_transient() && seen.is_some() => {}
+            (Err(error), _) => return Err(error),
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() && seen.is_some() {
+            return Ok(seen);
+        }
+        let sleep = net.min(left);
+        endings = on_broker(broker, async move {
+            let _ = tokio::time::timeout(sleep, endings.next()).await;
+            endings
+        })
+        .await?;
+        net = (net * 2).min(LAST_NET);
+    }
+}
+
+/// The job as it is, and the mark that somebody waits for its end. A broker that is full, or on which this user may not write, has no room for the mark:
+/// the job is looked at all the same.
+async fn look_at(broker: &DynBroker, job: &JobAddress, until: Instant) -> Result<Option<StoredJob>> {
+    let (own, job) = (broker.clone(), job.clone());
+    on_broker_until(broker, until, async move {
+        match own.watch(&job.queue, &job.id).await {
+            Err(Error::BrokerFull { .. } | Error::AccessDenied { .. }) => own.show(&job.queue, &job.id).await,
+            watched => watched,
+        }
+    })
+    .await
+}
