@@ -167,6 +167,13 @@ pub async fn plain_jobs_have_their_share(bed: Bed) {
     rule(&bed, &RuleOf::Plain, |rule| rule.weight = Some(2)).await;
     let claimed = groups(&one_by_one(&mut lane, 9).await);
     assert!((5..=6).contains(&claimed.matches('-').count()), "{claimed}");
+    // The same in one claim.
+    rule(&bed, &RuleOf::Plain, |rule| rule.weight = Some(1)).await;
+    lane.claim(20).await;
+    put(&bed, "", 6).await;
+    put(&bed, "a", 6).await;
+    let claimed = groups(&lane.claim(6).await);
+    assert!((2..=4).contains(&claimed.matches('-').count()), "{claimed}");
     sound(&bed).await;
 }
 

@@ -51,6 +51,7 @@ pub async fn a_job_that_waits_for_its_retry_holds_the_line(bed: Bed) {
         assert!(lane.claim(5).await.is_empty(), "it holds the line");
         sound(&bed).await;
         assert_eq!(bed.broker.promote(&bed.queue, &ids[..1]).await.unwrap(), [true]);
+        assert_eq!(bed.ids(JobState::Ready).await[0], ids[0], "it stands before those of a higher priority");
         sound(&bed).await;
     }
     let delivery = lane.claim_one().await;
