@@ -190,6 +190,13 @@ pub enum Operation {
         /// How.
         ending: Ending,
     },
+    /// A worker asks for jobs: `Ok` when it has written down what it got.
+    Ask {
+        /// The lane.
+        lane: String,
+        /// The number of the turn.
+        seq: u64,
+    },
     /// A lane renewed its lease, by a turn or a beat.
     Renew {
         /// The lane.

@@ -108,7 +108,8 @@ impl Broker for RecordingBroker {
         if !turn.finishes.is_empty() {
             self.pass(|failpoint| if let Failpoint::BeforeFinish(n) = failpoint { Some(n) } else { None });
         }
-        self.recorder.note_all(finishes(turn, |_| Phase::Invoke));
+        let asks = |phase| (turn.claim > 0).then(|| (phase, Operation::Ask { lane: turn.lane.to_string(), seq: turn.seq }));
+        self.recorder.note_all(finishes(turn, |_| Phase::Invoke).chain(asks(Phase::Invoke)));
         let answer = match self.inner.turn(turn).await {
             Ok(answer) => answer,
             Err(error) => {
@@ -133,7 +134,7 @@ impl Broker for RecordingBroker {
             (Phase::Ok, operation)
         });
         let renewed = (Phase::Ok, Operation::Renew { lane: turn.lane.to_string() });
-        self.recorder.note_all(finished.chain(claims).chain([renewed]));
+        self.recorder.note_all(finished.chain(claims).chain([renewed]).chain(asks(Phase::Ok)));
         Ok(answer)
     }
 

@@ -38,6 +38,8 @@ pub enum Deed {
     Eat,
     /// It blocks its thread instead of waiting.
     Block,
+    /// It tells progress and so many lines while it runs, then returns.
+    Tell(u32),
 }
 
 /// How long a snooze takes.
@@ -105,6 +107,13 @@ async fn act(plan: Plan, ctx: &JobContext, run: &mut Run) -> Result<u64, Failure
     let time = Duration::from_millis(plan.ms.into());
     match plan.deed {
         Deed::Block => std::thread::sleep(time),
+        Deed::Tell(lines) => {
+            for line in 0..lines {
+                ctx.log(format!("{} {line} {lines}", ctx.claim()));
+                ctx.progress(f64::from(line + 1) / f64::from(lines), ctx.claim().to_string());
+                tokio::time::sleep(time / lines).await;
+            }
+        }
         _ if !time.is_zero() => tokio::time::sleep(time).await,
         _ => {}
     }

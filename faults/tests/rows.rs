@@ -31,6 +31,8 @@ rows! {
     on_sqlite_groups_keep_their_caps_while_workers_die: "M74" on Column::Sqlite;
     on_redis_limits_hold_while_workers_die: "M75" on Column::Redis;
     on_sqlite_limits_hold_while_workers_die: "M75" on Column::Sqlite;
+    on_redis_logs_are_of_the_runs_that_held_the_job: "M76" on Column::Redis;
+    on_sqlite_logs_are_of_the_runs_that_held_the_job: "M76" on Column::Sqlite;
     on_sqlite_poison_is_found_and_innocents_live: "M8" on Column::Sqlite;
     on_sqlite_bombs_are_buried_or_set_aside: "M59" on Column::Sqlite;
     on_sqlite_a_file_that_is_moved_is_missed_and_nothing_is_lost: "M66" on Column::Sqlite;

@@ -12,7 +12,7 @@ use super::{
     broker::{Inside, Place},
 };
 use crate::{
-    checker::{Held, HeldKey, Snapshot},
+    checker::{Held, HeldKey, Snapshot, Told},
     history::now_us,
     process::{UNIQUE, unique_key},
     work::{QUEUE, key_and_digest},
@@ -71,11 +71,23 @@ pub(crate) async fn listed(inspector: &Inspector) -> Result<(Vec<Held>, HashSet<
                 let address = listed.address;
                 let shown = inspector.show(&address).await;
                 seen.insert(address.id.clone());
-                jobs.push(held(state, &address.id, shown.as_ref().ok()));
+                let mut held = held(state, &address.id, shown.as_ref().ok());
+                if let Some(progress) = shown.ok().and_then(|record| record.progress) {
+                    held.progress = progress.message.parse().ok();
+                    held.told = inspector.log(&address, 0).await?.lines.iter().filter_map(|line| told(&line.text)).collect();
+                }
+                jobs.push(held);
             }
         }
     }
     Ok((jobs, seen))
+}
+
+/// A line that a handler of the suite told.
+fn told(text: &str) -> Option<Told> {
+    let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
+    let (claim, line, of) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    Some(Told { claim, line: line.try_into().ok()?, of: of.try_into().ok()? })
 }
 
 /// The text of a made id.

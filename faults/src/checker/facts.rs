@@ -138,6 +138,8 @@ pub(super) struct Facts<'a> {
     pub(super) renewals: BTreeMap<&'a str, (&'a str, Vec<u64>)>,
     /// Who fenced each lane.
     fences: HashMap<&'a str, Vec<(&'a str, Span, Fate)>>,
+    /// Turns that ask for jobs, by lane and number: when each was sent, and whether what it brought was written down.
+    asks: HashMap<(&'a str, u64), (u64, bool)>,
     pub(super) faults: Vec<(u64, &'a str, &'a str)>,
     pub(super) heals: Vec<u64>,
 }
@@ -154,6 +156,7 @@ impl<'a> Facts<'a> {
             processes: BTreeMap::new(),
             renewals: BTreeMap::new(),
             fences: HashMap::new(),
+            asks: HashMap::new(),
             faults: Vec::new(),
             heals: Vec::new(),
         };
@@ -248,6 +251,7 @@ impl<'a> Facts<'a> {
                 }
             }
             Operation::Renew { lane } if phase == Phase::Ok => self.renew(process, lane, at),
+            Operation::Ask { lane, seq } => self.asks.entry((lane, *seq)).or_insert((at, false)).1 |= phase == Phase::Ok,
             Operation::Fence { lane } => {
                 let fences = self.fences.entry(lane).or_default();
                 if phase == Phase::Invoke {
@@ -278,6 +282,11 @@ impl<'a> Facts<'a> {
 
     fn renew(&mut self, process: &'a str, lane: &'a str, at: u64) {
         self.renewals.entry(lane).or_insert_with(|| (process, Vec::new())).1.push(at);
+    }
+
+    /// When turns were sent of which nobody wrote down which jobs they brought, in milliseconds.
+    pub(super) fn unanswered_ms(&self) -> Vec<u64> {
+        self.asks.values().filter(|(_, answered)| !answered).map(|(at, _)| at / 1000).collect()
     }
 
     /// How many processes were killed from outside while they held this job.

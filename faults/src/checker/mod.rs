@@ -9,10 +9,11 @@
 //! | I3, I19, I24: where jobs lie in the end | `places` |
 //! | I4 to I7, I18: who may run and finish a job | `tokens` |
 //! | I8, I17, I21, I22: what is counted and kept | `counts` |
+//! | I17, of progress and logs: what is kept of what handlers told | `told` |
 //! | I9 to I11: when a job runs | `times` |
 //! | I12: who holds a unique key | `unique` |
 //! | I13: which ticks of a schedule make a job | `schedules` |
-//! | I15, of groups: how many of each run | `groups` |
+//! | I15, of groups: how many of each run, and that none starves | `groups`, `fairness` |
 //! | I14, I15: in which order, and how many at once | `order` |
 //! | I25 to I28: that everything goes on afterwards | `recovery` |
 //!
@@ -21,6 +22,7 @@
 mod counts;
 mod existence;
 mod facts;
+mod fairness;
 mod groups;
 mod invariant;
 mod order;
@@ -34,13 +36,14 @@ mod tests;
 mod timeline;
 mod times;
 mod tokens;
+mod told;
 mod unique;
 
 use facts::Facts;
 
 pub use self::{
     invariant::{Invariant, LEFT_OUT},
-    snapshot::{Held, HeldKey, HeldSchedule, Lane, Resources, Snapshot, Terms, Ticks},
+    snapshot::{Held, HeldKey, HeldSchedule, Lane, Resources, Snapshot, Terms, Ticks, Told},
     summary::Summary,
 };
 use crate::history::Record;
@@ -77,7 +80,7 @@ pub fn check(records: &[Record], snapshot: &Snapshot, terms: &Terms) -> Verdict 
     let facts = Facts::gather(records, snapshot, terms);
     let mut found = Vec::new();
     type Rules = fn(&Facts<'_>, &mut Vec<facts::Finding>);
-    let rules: [Rules; 10] = [
+    let rules: [Rules; 12] = [
         existence::check,
         places::check,
         tokens::check,
@@ -87,6 +90,8 @@ pub fn check(records: &[Record], snapshot: &Snapshot, terms: &Terms) -> Verdict 
         unique::check,
         schedules::check,
         groups::check,
+        fairness::check,
+        told::check,
         recovery::check,
     ];
     for rules in rules {

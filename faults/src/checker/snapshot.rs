@@ -54,6 +54,21 @@ pub struct Held {
     pub result: Option<u64>,
     /// The lane that holds it.
     pub lane: Option<String>,
+    /// Its log.
+    pub told: Vec<Told>,
+    /// The claim that has told its progress.
+    pub progress: Option<u64>,
+}
+
+/// A line of a log, as handlers of the suite tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The claim of the run.
+    pub claim: u64,
+    /// The number of the line, from 0.
+    pub line: u32,
+    /// How many lines the run tells.
+    pub of: u32,
 }
 
 /// A unique key that is held.
@@ -141,6 +156,8 @@ pub struct Terms {
     pub clock_moves: bool,
     /// How many groups the jobs are of, and how many of each may run at once.
     pub groups: Option<(u64, usize)>,
+    /// Whether these take turns, as groups do; keys of a limit do not.
+    pub turns: bool,
     /// How much more of each resource may be in use afterwards.
     pub slack: Resources,
 }
@@ -160,6 +177,7 @@ impl Default for Terms {
             volatile: false,
             clock_moves: false,
             groups: None,
+            turns: true,
             slack: Resources { keys: 16, connections: 4, descriptors: 16, log_bytes: 16 << 20 },
         }
     }

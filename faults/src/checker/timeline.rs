@@ -69,6 +69,7 @@ fn line(record: &Record, began: u64) -> String {
             format!("{}{delay} of claim {claim} in turn {seq}", ending.name())
         }
         Operation::Renew { lane } => format!("renewal of {lane}"),
+        Operation::Ask { lane, seq } => format!("{lane} asks for jobs in turn {seq}"),
         Operation::Fence { lane } => format!("fence of {lane}"),
         Operation::Cancel { .. } => "cancel".to_owned(),
         Operation::Requeue { .. } => "requeue".to_owned(),

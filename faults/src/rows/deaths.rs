@@ -99,6 +99,18 @@ pub(super) const ROWS: &[Row] = &[
         expect: taken_back,
     },
     Row {
+        number: "M76",
+        name: "workers are killed, while handlers tell progress and logs",
+        grade: Grade::S,
+        columns: BOTH,
+        setup: || {
+            let mix = Mix { deeds: vec![Deed::Tell(8)], kept: 1, ..Mix::plain(900) };
+            Setup { workers: 3, jobs: 300, mix, ..Setup::default() }
+        },
+        harm: |bed| killed(bed, 10),
+        expect: taken_back,
+    },
+    Row {
         number: "M18",
         name: "workers are killed, and their successors have the same host and process number",
         grade: Grade::S,
@@ -133,13 +145,15 @@ fn grouped() -> Setup {
     let mix = Mix { ms: 40, deeds, cancelled: 10, cancel_ms: 60, groups: 5, ..Mix::default() };
     let setup = Setup::default();
     let terms = Terms { groups: Some((mix.groups, 2)), ..setup.terms };
-    Setup { workers: 3, jobs: 2_000, mix, terms, ..setup }
+    // So few slots that groups wait for their turns, too.
+    Setup { workers: 3, concurrency: 2, jobs: 2_000, mix, terms, ..setup }
 }
 
 /// The same where these are keys of a limit.
 fn limited() -> Setup {
     let setup = grouped();
-    Setup { mix: Mix { limited: true, ..setup.mix }, ..setup }
+    let terms = Terms { turns: false, ..setup.terms };
+    Setup { concurrency: Setup::default().concurrency, mix: Mix { limited: true, ..setup.mix }, terms, ..setup }
 }
 
 /// One job in sixty does this.

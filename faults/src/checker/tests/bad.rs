@@ -1,7 +1,7 @@
 //! How the good history is spoiled, once per invariant.
 
 use super::{
-    super::{Held, HeldKey, Invariant},
+    super::{Held, HeldKey, Invariant, Told},
     story::{Story, held, id, tick},
 };
 use crate::history::{Ending, Operation, Phase};
@@ -156,8 +156,21 @@ fn claim(id: &str, claim: u64, at_ms: i64) -> Operation {
     Operation::Claim { id: id.to_owned(), lane: "w2.a".to_owned(), claim, at_ms, attempts: 0, crashes: 0 }
 }
 
+fn told(claim: u64, line: u32) -> Told {
+    Told { claim, line, of: 2 }
+}
+
+/// More ways to break the binding of results: those of logs and progress. Job 3 was held under the claims 13 and 14.
+pub(super) const TOLD: [Spoil; 5] = [
+    |story| story.keeps(3, vec![told(14, 0), told(13, 0), told(14, 1)], 14),
+    |story| story.keeps(3, vec![told(13, 1), told(14, 0), told(14, 1)], 14),
+    |story| story.keeps(3, vec![told(13, 0), told(14, 0)], 14),
+    |story| story.keeps(3, vec![told(12, 0), told(14, 0), told(14, 1)], 14),
+    |story| story.keeps(3, vec![told(13, 0), told(14, 0), told(14, 1)], 13),
+];
+
 /// More ways to break the limits: those of groups.
-pub(super) const GROUPS: [Spoil; 2] = [
+pub(super) const GROUPS: [Spoil; 3] = [
     |story| {
         // Two jobs of a group of which one may run.
         story.terms.groups = Some((10, 1));
@@ -172,5 +185,17 @@ pub(super) const GROUPS: [Spoil; 2] = [
         // A slot without its job.
         story.terms.groups = Some((10, 1));
         story.snapshot.slots = 1;
+    },
+    |story| {
+        // A job waits, and its group runs none; jobs of another group are served one after the other.
+        story.terms.groups = Some((10, 2));
+        story.stored(21, 895);
+        for key in [22, 32, 42, 52] {
+            story.stored(key, 895);
+            story.ran("w2", key, key, 900 + key, 904 + key, Ending::Ack);
+        }
+        story.ran("w2", 21, 60, 970, 975, Ending::Ack);
+        story.count("enqueued", 5);
+        story.count("done", 5);
     },
 ];

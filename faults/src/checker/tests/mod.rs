@@ -6,7 +6,7 @@ mod story;
 use std::collections::BTreeSet;
 
 use self::story::{Story, held, tick};
-use super::{Held, Invariant, Ticks};
+use super::{Held, Invariant, Ticks, Told};
 use crate::history::{Operation, POWER_CUT, Phase, TAIL_CUT};
 
 #[test]
@@ -37,7 +37,21 @@ fn a_bad_history_breaks_its_invariant_and_no_other() {
 }
 
 #[test]
-fn a_group_over_its_cap_and_a_slot_without_its_job_are_found() {
+fn a_log_with_lines_of_a_run_that_was_fenced_is_found() {
+    for spoil in bad::TOLD {
+        let mut story = Story::good();
+        spoil(&mut story);
+        let verdict = story.verdict();
+        let broken: Vec<Invariant> = verdict.violations.iter().map(|violation| violation.invariant).collect();
+        assert_eq!(broken, [Invariant::ResultBinding], "{:#?}", verdict.violations);
+    }
+    let mut story = Story::good();
+    story.keeps(3, [(13, 0), (14, 0), (14, 1)].map(|(claim, line)| Told { claim, line, of: 2 }).to_vec(), 14);
+    assert!(story.verdict().violations.is_empty());
+}
+
+#[test]
+fn a_group_over_its_cap_a_slot_without_its_job_and_a_group_that_starves_are_found() {
     for spoil in bad::GROUPS {
         let mut story = Story::good();
         spoil(&mut story);

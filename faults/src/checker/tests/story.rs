@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Held, HeldSchedule, Lane, Snapshot, Terms, Ticks, Verdict, check};
+use super::super::{Held, HeldSchedule, Lane, Snapshot, Terms, Ticks, Told, Verdict, check};
 use crate::history::{Ending, Operation, Phase, Record, Wish};
 
 pub(super) struct Story {
@@ -171,6 +171,11 @@ impl Story {
     /// Counts one more.
     pub(super) fn count(&mut self, name: &str, more: u64) {
         *self.snapshot.counters.entry(name.to_owned()).or_default() += more;
+    }
+
+    /// A job that is done is kept, with this log, and the progress of this claim.
+    pub(super) fn keeps(&mut self, key: u64, told: Vec<Told>, progress: u64) {
+        self.snapshot.jobs.push(Held { told, progress: Some(progress), ..held(key, "done") });
     }
 
     pub(super) fn held(&mut self, key: u64) -> &mut Held {
