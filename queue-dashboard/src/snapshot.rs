@@ -10,6 +10,7 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use queue_core::{
     Condition, Counter, Durability, Error, Inspector, JobRecord, JobState, QueueStats, WorkerRecord,
     broker::{LAST, ProcessId},
+    inspector::waiting_in,
     outcome::error_text,
 };
 
@@ -18,6 +19,9 @@ const CALLS: usize = 32;
 
 /// Of how many queues the failed and parked jobs are looked into, those with the most of them.
 const LOOKED_INTO: usize = 20;
+
+/// Of how many queues the groups are looked at, those with the most ready jobs.
+const GROUPS_OF: usize = 8;
 
 /// How many jobs of a state are looked into.
 pub(crate) const SAMPLE: usize = 50;
@@ -56,6 +60,8 @@ pub(crate) struct Details {
     pub(crate) workers: Vec<WorkerRecord>,
     /// What is alike among the failed, parked and dead jobs of a queue.
     pub(crate) groups: Vec<Group>,
+    /// How many jobs wait for what, by the name of the reason.
+    pub(crate) waiting: BTreeMap<&'static str, u64>,
     /// How many of the looked-at active jobs a worker runs, and since when the first of them.
     pub(crate) holds: BTreeMap<ProcessId, (u64, SystemTime)>,
 }
@@ -139,8 +145,28 @@ impl Details {
                 }
             }
         }
-        Ok(Details { taken: Instant::now(), durability, workers, groups, holds })
+        let waiting = waiting(inspector, queues).await;
+        Ok(Details { taken: Instant::now(), durability, workers, groups, waiting, holds })
     }
+}
+
+/// How many jobs wait for what. Of the queues with the most ready jobs the groups are looked at; in the others all that have a worker wait for their turn.
+async fn waiting(inspector: &Inspector, queues: &[Queue]) -> BTreeMap<&'static str, u64> {
+    let looked: Vec<&Queue> = most(queues, JobState::Ready).into_iter().take(GROUPS_OF).collect();
+    let mut calls = Vec::with_capacity(looked.len());
+    for queue in &looked {
+        calls.push(inspector.waiting_of(&queue.name, &queue.stats).boxed());
+    }
+    let answers = together(calls).await;
+    let mut told: BTreeMap<&str, BTreeMap<&'static str, u64>> =
+        looked.iter().zip(answers).filter_map(|(queue, answer)| Some((queue.name.as_str(), answer.ok()?))).collect();
+    let mut counts = BTreeMap::new();
+    for queue in queues {
+        for (reason, jobs) in told.remove(queue.name.as_str()).unwrap_or_else(|| waiting_in(&queue.stats)) {
+            *counts.entry(reason).or_default() += jobs;
+        }
+    }
+    counts
 }
 
 /// The answers to many calls, in order.

@@ -109,6 +109,12 @@ async fn the_overview_says_what_is_wrong(bed: Bed) {
     let site = bed.site().await;
     let page = site.get("").await.body;
     assert!(page.contains("No live worker serves the queue `mail`: 1 job is waiting."), "{page}");
+    // How many wait for what, with the link to these.
+    let link = "/jobs?state=ready&amp;text=waiting%3Dno_worker\">1 without a worker<";
+    assert!(page.contains(link) || page.contains(&link.replace("&amp;", "&#38;")), "{page}");
+    let listed = site.get("/jobs?state=ready&text=waiting%3Dno_worker").await.body;
+    assert!(listed.contains("/jobs/mail/waits"), "{listed}");
+    assert!(!site.get("/jobs?state=ready&text=waiting%3Dqueue_paused").await.body.contains("/jobs/mail/waits"));
     bed.enqueue("fails", Some("smtp says 550")).await;
     bed.work_until(JobState::Dead, 1).await;
     // A snapshot may be half a second old, and what takes more calls two.

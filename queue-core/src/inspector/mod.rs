@@ -23,6 +23,7 @@ pub use self::{
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
     remarks::{Follow, JobLog, LogLine, Progress},
     walk::Walk,
+    why::waiting_in,
 };
 pub use crate::broker::{GroupPage, StoredGroup, WorkerRecord};
 

@@ -1,11 +1,11 @@
 //! Why a job does not run: made of where the job stands, and of the workers that there are.
 
-use std::{collections::BTreeMap, mem, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{Inspector, JobRecord, Reason, record::time};
 use crate::{
     address::{JobAddress, JobId, check_name},
-    broker::{DynBroker, GroupLine, GroupOrder, JobState, Line, MAX_ITEMS, Standing, StoredLimitKey, WorkerRecord},
+    broker::{DynBroker, GroupLine, GroupOrder, JobState, Line, MAX_ITEMS, QueueStats, Standing, StoredLimitKey, WorkerRecord},
     error::{Error, Result},
 };
 
@@ -83,18 +83,16 @@ impl Inspector {
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
     pub async fn waiting(&self, queue: &str) -> Result<BTreeMap<&'static str, u64>> {
         let stats = self.stats(queue).await?;
-        let mut counts = BTreeMap::new();
-        let mut add = |reason, jobs| *counts.entry(reason).or_default() += jobs;
-        add("not_due", stats.count(JobState::Scheduled));
-        add("retry", stats.count(JobState::Retry));
-        add("key_held", stats.count(JobState::Held));
-        add("no_worker_for_task", stats.count(JobState::Parked));
-        let mut ready = stats.count(JobState::Ready);
-        if stats.paused {
-            add("queue_paused", mem::take(&mut ready));
-        } else if stats.workers == 0 {
-            add("no_worker", mem::take(&mut ready));
-        } else if ready > 0 {
+        self.waiting_of(queue, &stats).await
+    }
+
+    /// The same where the numbers of the queue are known. Two calls of the broker, if jobs wait for anything that is not among these.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
+    pub async fn waiting_of(&self, queue: &str, stats: &QueueStats) -> Result<BTreeMap<&'static str, u64>> {
+        let mut counts = waiting_in(stats);
+        if let Some(mut behind) = counts.remove("behind") {
             let page = self.groups(queue, None, MAX_ITEMS).await?;
             for group in &page.groups {
                 let rule = group.rule.over(page.others);
@@ -104,22 +102,39 @@ impl Inspector {
                     _ if rule.cap.is_some_and(|cap| group.active >= u64::from(cap)) => "group_full",
                     _ => continue,
                 };
-                let jobs = group.ready.min(ready);
-                ready -= jobs;
-                add(reason, jobs);
+                let jobs = group.ready.min(behind);
+                behind -= jobs;
+                *counts.entry(reason).or_default() += jobs;
             }
             for limit in self.limits(queue).await? {
                 for (reason, jobs) in [("limit_full", limit.full), ("rate_limited", limit.rated)] {
-                    let jobs = jobs.min(ready);
-                    ready -= jobs;
-                    add(reason, jobs);
+                    let jobs = jobs.min(behind);
+                    behind -= jobs;
+                    *counts.entry(reason).or_default() += jobs;
                 }
             }
+            counts.insert("behind", behind);
+            counts.retain(|_, jobs| *jobs > 0);
         }
-        add("behind", ready);
-        counts.retain(|_, jobs| *jobs > 0);
         Ok(counts)
     }
+}
+
+/// How many jobs wait for what, as far as the numbers of their queue tell: those that are ready and have a worker count as `behind`, whatever their groups may.
+pub fn waiting_in(stats: &QueueStats) -> BTreeMap<&'static str, u64> {
+    let ready = match stats {
+        _ if stats.paused => "queue_paused",
+        _ if stats.workers == 0 => "no_worker",
+        _ => "behind",
+    };
+    let states = [
+        ("not_due", JobState::Scheduled),
+        ("retry", JobState::Retry),
+        ("key_held", JobState::Held),
+        ("no_worker_for_task", JobState::Parked),
+        (ready, JobState::Ready),
+    ];
+    states.into_iter().map(|(reason, state)| (reason, stats.count(state))).filter(|(_, jobs)| *jobs > 0).collect()
 }
 
 fn why(queue: &str, standing: Standing, workers: &[WorkerRecord]) -> JobRecord {

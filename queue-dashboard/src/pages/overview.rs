@@ -39,11 +39,20 @@ struct Page<'a> {
 struct Seen {
     findings: Vec<Finding>,
     tiles: Vec<Tile>,
+    waits: Vec<Wait>,
     chart: Chart,
     queues: Vec<Row>,
     all_queues: usize,
     durability: Durability,
     room: Option<String>,
+}
+
+/// For what jobs wait.
+struct Wait {
+    jobs: String,
+    reason: &'static str,
+    /// The list of these jobs.
+    link: String,
 }
 
 struct Tile {
@@ -88,12 +97,36 @@ fn see(snapshot: &Snapshot, history: &History) -> Seen {
     Seen {
         findings: findings(snapshot),
         tiles: tiles(snapshot, history.rates()),
+        waits: waits(snapshot),
         chart: chart(history),
         queues: queues.into_iter().take(QUEUES).map(|queue| Row::new(snapshot, queue, history, now)).collect(),
         all_queues: snapshot.queues.len(),
         durability: snapshot.details.durability,
         room: snapshot.condition.room(),
     }
+}
+
+/// The reasons that there are, as `jobs list 'waiting=…'` has them.
+fn waits(snapshot: &Snapshot) -> Vec<Wait> {
+    let told = |(reason, jobs): (&&'static str, &u64)| {
+        let (words, state) = match *reason {
+            "not_due" => ("not due yet", JobState::Scheduled),
+            "retry" => ("waiting for their next attempt", JobState::Retry),
+            "key_held" => ("waiting for their key", JobState::Held),
+            "no_worker_for_task" => ("parked: no worker can run them", JobState::Parked),
+            "queue_paused" => ("in a paused queue", JobState::Ready),
+            "no_worker" => ("without a worker", JobState::Ready),
+            "group_paused" => ("of a paused group", JobState::Ready),
+            "group_full" => ("of a group at its cap", JobState::Ready),
+            "out_of_order" => ("behind another of their ordered group", JobState::Ready),
+            "behind" => ("waiting for their turn", JobState::Ready),
+            other => (other, JobState::Ready),
+        };
+        // What is parked may be so for two reasons.
+        let filter = if state == JobState::Parked { String::new() } else { format!("&text=waiting%3D{reason}") };
+        Wait { jobs: number(*jobs), reason: words, link: format!("/jobs?state={state}{filter}") }
+    };
+    snapshot.details.waiting.iter().map(told).collect()
 }
 
 fn tiles(snapshot: &Snapshot, rates: Option<Rates>) -> Vec<Tile> {
