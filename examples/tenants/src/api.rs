@@ -38,18 +38,18 @@ async fn begin(
     if wanted.rows > ROWS {
         return Err((StatusCode::BAD_REQUEST, format!("rows `{}` is more than {ROWS}; send several imports", wanted.rows)));
     }
-    import(&client, &tenant, wanted.rows).await.map_err(problem)?;
+    import(&client, &tenant, wanted.rows).await.map_err(|error| problem(&error))?;
     Ok(StatusCode::ACCEPTED)
 }
 
 async fn depth(State(client): State<Client>, Path(tenant): Path<String>) -> Result<Json<Depth>, (StatusCode, String)> {
-    let name = GroupName::new(tenant).map_err(problem)?;
-    let StoredGroup { ready, active, .. } = client.inspector().group(QUEUE, &name).await.map_err(problem)?;
+    let name = GroupName::new(tenant).map_err(|error| problem(&error))?;
+    let StoredGroup { ready, active, .. } = client.inspector().group(QUEUE, &name).await.map_err(|error| problem(&error))?;
     Ok(Json(Depth { waiting: ready, running: active }))
 }
 
 /// What the caller has done wrong is a 400, and what the broker cannot do now is a 503.
-fn problem(error: queue_core::Error) -> (StatusCode, String) {
+fn problem(error: &queue_core::Error) -> (StatusCode, String) {
     let status = if matches!(error, queue_core::Error::Invalid { .. }) { StatusCode::BAD_REQUEST } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, error.to_string())
 }

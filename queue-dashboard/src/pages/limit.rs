@@ -64,7 +64,7 @@ struct Key {
 }
 
 impl Key {
-    fn new(key: LimitKeyInfo, now: SystemTime) -> Self {
+    fn new(key: &LimitKeyInfo, now: SystemTime) -> Self {
         let shown = key.holders.iter().take(HOLDERS);
         let holders: Vec<(String, String)> = shown.map(|job| (job.to_string(), short_id(&job.id.to_string()))).collect();
         Key {
@@ -133,7 +133,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         queue: &queue,
         limit: &limit.name,
         facts,
-        keys: keys.into_iter().map(|key| Key::new(key, now)).collect(),
+        keys: keys.iter().map(|key| Key::new(key, now)).collect(),
         next,
         is_set: limit.set.is_some(),
         concurrency: set.concurrency,
