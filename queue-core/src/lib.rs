@@ -188,9 +188,9 @@ pub use queue_macros::task;
 
 #[doc(inline)]
 pub use self::broker::{
-    Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName, GroupOrder,
-    GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, OnConflict, Priority, QueueStats, Rate, RuleOf,
-    UniqueKey,
+    Aging, Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName,
+    GroupOrder, GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, OnConflict, Priority, QueueStats, Rate,
+    RuleOf, UniqueKey,
     history::{FailureKind, History, HistoryRow, HistorySpan, RunCounts, Times},
 };
 #[doc(inline)]

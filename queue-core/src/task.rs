@@ -112,6 +112,8 @@ pub struct TaskDef {
     pub on_isolation: OnIsolation,
     /// How its jobs are unique, if they are.
     pub unique: Option<UniqueDef>,
+    /// How often jobs of its queue rise by one priority while they wait; `None`: it says nothing of that.
+    pub aging: Option<Duration>,
     /// The parameter that names the group of its jobs, if there is one.
     pub group: Option<&'static str>,
     /// The limits that its jobs are subject to.
@@ -142,6 +144,7 @@ impl TaskDef {
             retention: None,
             on_isolation: OnIsolation::Continue,
             unique: None,
+            aging: None,
             group: None,
             limits: &[],
             schedules: &[],

@@ -13,13 +13,14 @@ use syn::{
 
 use crate::{group::Group, limit::Limit, schedule::Schedule, suggest::nearest, unique::Unique};
 
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "name",
     "queue",
     "max_attempts",
     "timeout",
     "backoff",
     "priority",
+    "aging",
     "retention",
     "blocking",
     "alias",
@@ -32,7 +33,8 @@ const KNOWN: [&str; 15] = [
 ];
 
 /// What other systems call the same thing.
-const ELSEWHERE: [(&str, &str); 22] = [
+const ELSEWHERE: [(&str, &str); 23] = [
+    ("age", "aging"),
     ("singleton", "unique"),
     ("unique_for", "unique"),
     ("tenant", "group"),
@@ -60,6 +62,9 @@ const ELSEWHERE: [(&str, &str); 22] = [
 /// No time is longer, here and in queue-core.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
+/// Longest interval of aging, as in queue-core.
+const LONGEST_AGING: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// The options as written, checked.
 #[derive(Default)]
 pub(crate) struct Options {
@@ -69,6 +74,7 @@ pub(crate) struct Options {
     timeout: Option<Duration>,
     backoff: Option<(Option<Duration>, Option<Duration>)>,
     priority: Option<Ident>,
+    aging: Option<Duration>,
     retention: Option<Duration>,
     pub blocking: Option<Span>,
     aliases: Vec<String>,
@@ -125,6 +131,7 @@ impl Options {
                 }
             }
             "timeout" => self.timeout = Some(duration(&value(key, input, "\"30s\"")?, false)?),
+            "aging" => self.aging = Some(interval(&value(key, input, "\"60s\"")?)?),
             "retention" => self.retention = Some(duration(&value(key, input, "\"1h\"")?, false)?),
             "schedule" => self.schedules.push(Schedule::parse(key, input)?),
             "backoff" => self.backoff = Some(backoff(key, input)?),
@@ -186,6 +193,7 @@ impl Options {
         let max_attempts = some(quote!(max_attempts), self.max_attempts.map(|attempts| quote!(#attempts)));
         let timeout = some(quote!(timeout), self.timeout.map(time));
         let retention = some(quote!(retention), self.retention.map(time));
+        let aging = some(quote!(aging), self.aging.map(time));
         let backoff = self.backoff.map(|(base, max)| {
             let base = base.map(time).unwrap_or_else(|| quote!(#core::Backoff::DEFAULT.base));
             let max = max.map(time).unwrap_or_else(|| quote!(#core::Backoff::DEFAULT.max));
@@ -199,7 +207,7 @@ impl Options {
         let limits = (!self.limits.is_empty()).then(|| quote!(def.limits = &[#(#limits),*];));
         let aliases = &self.aliases;
         let aliases = (!aliases.is_empty()).then(|| quote!(def.aliases = &[#(#aliases),*];));
-        quote!(#queue #max_attempts #timeout #retention #backoff #priority #isolation #unique #group #limits #aliases)
+        quote!(#queue #max_attempts #timeout #aging #retention #backoff #priority #isolation #unique #group #limits #aliases)
     }
 }
 
@@ -249,6 +257,15 @@ fn backoff(key: &Ident, input: ParseStream) -> Result<(Option<Duration>, Option<
         return Err(Error::new(span, "`max` is shorter than `base`; the delay grows from `base` to `max`"));
     }
     Ok((base.map(|(base, _)| base), max.map(|(max, _)| max)))
+}
+
+/// How often jobs rise that wait.
+fn interval(text: &LitStr) -> Result<Duration> {
+    let every = duration(text, false)?;
+    if !(Duration::from_millis(1)..=LONGEST_AGING).contains(&every) {
+        return Err(Error::new(text.span(), "`aging` is between 1 ms and a year; write for example \"60s\", or leave the option out"));
+    }
+    Ok(every)
 }
 
 pub(crate) fn duration(text: &LitStr, zero: bool) -> Result<Duration> {

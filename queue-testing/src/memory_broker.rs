@@ -39,11 +39,11 @@ use queue_core::{
     address::check_name,
     alarm::Alarm,
     broker::{
-        Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability,
-        DynBroker, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LAST,
-        LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer,
-        ScheduleList, SchedulePage, SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
-        StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        AgingSet, Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
+        Durability, DynBroker, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder,
+        LAST, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks,
+        ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit,
+        StoredLimitKey, StoredPage, StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -418,6 +418,13 @@ impl Inspect for MemoryBroker {
         let set = self.transition(&request.queue, |model| model.set_limit(request));
         self.lock().entry(request.queue.to_string()).or_default().registered = true;
         set
+    }
+
+    async fn set_aging(&self, request: &SetAging) -> Result<AgingSet> {
+        request.check()?;
+        let set = self.transition(&request.queue, |model| model.set_aging(request));
+        self.lock().entry(request.queue.to_string()).or_default().registered = true;
+        Ok(set)
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Declares the limits and schedules of this worker's code, and looks after those that code has declared: which release is right, and which schedules no live
+//! Declares the limits, the aging and the schedules of this worker's code, and looks after those that code has declared: which release is right, and which schedules no live
 //! worker declares any more.
 
 use std::{
@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{inspector::declare_limits, schedule::declare};
+use queue_core::{
+    inspector::{declare_aging, declare_limits},
+    schedule::declare,
+};
 
 use crate::{
     duty::Pass,
@@ -55,6 +58,25 @@ impl Pass for Declarer {
                 Ok(Err(error)) => {
                     self.failed = true;
                     tracing::debug!(queue = &**queue, %error, "the limits of this worker are declared later");
+                }
+                Err(_) => self.failed = true,
+            }
+        }
+        for queue in &shared.queues {
+            let Some(every) = shared.aging.get(&**queue) else { continue };
+            match tokio::time::timeout(CALL_PATIENCE, declare_aging(&shared.broker, queue, &release, *every)).await {
+                Ok(Ok(None)) => {}
+                Ok(Ok(Some(every))) => {
+                    let every = every.map_or_else(|| "never".to_owned(), |every| format!("{every:?}"));
+                    tracing::info!(queue = &**queue, every, "jobs that wait rise as this release declares it, or as the one before it did");
+                }
+                Ok(Err(error)) => {
+                    self.failed = true;
+                    if error.is_transient() {
+                        tracing::debug!(queue = &**queue, %error, "the aging of this worker's queue is declared later");
+                    } else {
+                        tracing::warn!(queue = &**queue, %error, "the aging of this worker's queue cannot be declared");
+                    }
                 }
                 Err(_) => self.failed = true,
             }

@@ -1,13 +1,14 @@
 //! Puts the parts of a running worker together.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     net::SocketAddr,
     panic::AssertUnwindSafe,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use futures_util::FutureExt;
@@ -65,6 +66,8 @@ pub(crate) struct Plan {
     pub(crate) schedules: Vec<Prepared>,
     /// The limits that its code declares.
     pub(crate) limits: Limits,
+    /// How often jobs of its queues rise that wait, as its code declares it.
+    pub(crate) aging: BTreeMap<&'static str, Duration>,
 }
 
 /// What all parts of a running worker share.
@@ -88,6 +91,8 @@ pub(crate) struct Shared {
     pub(crate) schedules: Vec<Prepared>,
     /// The limits that its code declares.
     pub(crate) limits: Limits,
+    /// How often jobs of its queues rise that wait, as its code declares it.
+    pub(crate) aging: BTreeMap<&'static str, Duration>,
     /// How many jobs run.
     pub(crate) running: AtomicUsize,
     /// How many of them should have ended and do not.
@@ -139,6 +144,7 @@ impl Shared {
             has_schedules: plan.queues.iter().map(|_| AtomicBool::new(false)).collect(),
             schedules: plan.schedules.clone(),
             limits: plan.limits.clone(),
+            aging: plan.aging.clone(),
             running: AtomicUsize::new(0),
             stuck: AtomicUsize::new(0),
             finished: AtomicU64::new(0),
@@ -171,6 +177,7 @@ impl Shared {
             release: None,
             schedules: Vec::new(),
             limits: Limits::new(),
+            aging: BTreeMap::new(),
         };
         Arc::new(Shared::new(&plan, WorkerInfo::default(), "alone"))
     }

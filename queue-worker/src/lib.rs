@@ -140,6 +140,10 @@ struct AboutUpgrades;
 struct AboutGroups;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/order.md")]
+struct AboutOrder;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/why.md")]
 struct AboutWhy;
 

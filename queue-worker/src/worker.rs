@@ -350,6 +350,7 @@ impl Worker {
         self.check()?;
         let schedules = self.declared().map_err(WorkerError::Setup)?;
         let limits = self.limits().map_err(WorkerError::Setup)?;
+        let aging = self.aging().map_err(WorkerError::Setup)?;
         let queues = self.served();
         self.tell_what_is_odd(&queues);
         let client = metrics::observed(&self.client);
@@ -365,6 +366,7 @@ impl Worker {
             release: identity::release(self.release.as_deref()),
             schedules,
             limits,
+            aging,
         };
         let (control, stage) = Control::new();
         let stopping = async {

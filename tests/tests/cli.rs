@@ -541,6 +541,24 @@ fn a_paused_queue_is_shown_and_resumed() {
 }
 
 #[test]
+fn the_aging_of_a_queue_is_set_and_shown() {
+    let place = Place::new();
+    place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);
+    assert_eq!(place.ok(&["queues", "set", "greetings", "--aging", "60s"]), "a job of greetings that waits rises by one priority every 1m");
+    assert_eq!(place.json(&["queues", "list", "--json"])[0]["aging_ms"], 60_000);
+    place.ok(&["enqueue", "greet", "--args", r#"{"name":"b"}"#]);
+    let ready = place.json(&["jobs", "list", "--state", "ready", "--json"]);
+    let rises: Vec<bool> = ready.as_array().expect("a list").iter().map(|job| job["rises_at"].is_string()).collect();
+    assert_eq!(rises, [false, true], "the first one waited before");
+    assert_eq!(place.ok(&["queues", "set", "greetings", "--aging", "off"]), "jobs of greetings that wait do not rise");
+    assert_eq!(place.json(&["queues", "list", "--json"])[0]["aging_ms"], serde_json::Value::Null);
+    for (wrong, told) in [("0s", "aging `0s` is no time to wait; write for example `60s`, or `off`"), ("often", "`10s`"), ("60", "`60s`")] {
+        let refused = place.run(&["queues", "set", "greetings", "--aging", wrong]);
+        assert!(refused.code == 2 && refused.stderr.contains(told), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn workers_are_listed_with_their_release_on_every_broker() {
     let place = Place::new();
     lists_workers(&place, &format!("sqlite://{}", place.file().display()));

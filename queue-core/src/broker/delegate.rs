@@ -115,6 +115,7 @@ macro_rules! delegate_inspect {
             async limits['a, 'b](queue: &'a str, name: Option<&'b str>) -> $crate::Result<Vec<$crate::broker::StoredLimit>>;
             async limit_keys['a, 'b](queue: &'a str, which: &'b $crate::broker::LimitKeys) -> $crate::Result<Vec<$crate::broker::StoredLimitKey>>;
             async set_limit['a](request: &'a $crate::broker::SetLimit) -> $crate::Result<$crate::broker::LimitSet>;
+            async set_aging['a](request: &'a $crate::broker::SetAging) -> $crate::Result<$crate::broker::AgingSet>;
             async set_paused['a](queue: &'a str, paused: bool) -> $crate::Result<()>;
             async audit['a](queue: &'a str, how: $crate::broker::Audit) -> $crate::Result<Vec<$crate::broker::Damage>>;
             async audit_queues[](repair: bool) -> $crate::Result<Vec<$crate::broker::Damage>>;
@@ -202,6 +203,7 @@ macro_rules! __delegate_listed {
     ($how:ident limits [limits $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident limit_keys [limit_keys $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident set_limit [set_limit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident set_aging [set_aging $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident set_paused [set_paused $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit [audit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit_queues [audit_queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

@@ -5,9 +5,9 @@ use std::{fmt, str::FromStr, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    Audit, BuryReason, Change, Changed, Damage, GroupList, GroupName, GroupPage, GroupSet, KeyHolder, LimitKey, LimitKeys, LimitSet,
-    Priority, QueueStats, ScheduleList, SchedulePage, SetGroup, SetLimit, Standing, StoredLimit, StoredLimitKey, StoredRemarks, UniqueKey,
-    WorkerRecord, failed_releases,
+    AgingSet, Audit, BuryReason, Change, Changed, Damage, GroupList, GroupName, GroupPage, GroupSet, KeyHolder, LimitKey, LimitKeys,
+    LimitSet, Priority, QueueStats, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing, StoredLimit, StoredLimitKey,
+    StoredRemarks, UniqueKey, WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };
@@ -137,6 +137,8 @@ pub struct StoredJob {
     pub snoozes: u32,
     /// When it is due (`scheduled`, `retry`, and `held`, which may be later) or has ended (final states), in broker milliseconds since 1970.
     pub at_ms: Option<i64>,
+    /// When it rises by one priority, while it is `ready` in a queue with aging and may rise, in broker milliseconds since 1970.
+    pub rises_ms: Option<i64>,
     /// Its tag while `active`: the lane and the claim number.
     pub tag: Option<String>,
     /// Its last failures, oldest first.
@@ -178,6 +180,7 @@ impl StoredJob {
             crashes: 0,
             snoozes: 0,
             at_ms: None,
+            rises_ms: None,
             tag: None,
             failures: Vec::new(),
             reason: None,
@@ -320,6 +323,13 @@ pub trait Inspect: Send + Sync {
     /// # Errors
     /// [`Error::Invalid`] for one more than the [most](super::LIMIT_RULES) of a queue; `BrokerFull`.
     async fn set_limit(&self, request: &SetLimit) -> Result<LimitSet>;
+
+    /// Changes how often jobs of a queue rise that wait, if what is stored is what was read. Jobs that come to wait from then on rise by it. When nothing holds
+    /// any more, none of those that wait rises further; they keep the priority to which they have risen.
+    ///
+    /// # Errors
+    /// `FeatureUnknown` while a lane of an older library is registered; `BrokerFull`.
+    async fn set_aging(&self, request: &SetAging) -> Result<AgingSet>;
 
     /// Stops or resumes claiming from a queue; enqueues and endings continue.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;

@@ -23,6 +23,7 @@
 //! The rules have numbers, R1 to R13, which the documentation below and the code refer to. `docs/protocol.md` of the repository has
 //! the rules, and `docs/README.md` the glossary.
 
+mod aging;
 mod audit;
 mod calls;
 mod change;
@@ -53,8 +54,8 @@ use async_trait::async_trait;
 pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
-    audit::*, change::*, condition::*, durability::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, limit::*, party::*, remark::*,
-    schedule::*, standing::*, stats::*, sweep::*, turn::*, worker::*,
+    aging::*, audit::*, change::*, condition::*, durability::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, limit::*, party::*,
+    remark::*, schedule::*, standing::*, stats::*, sweep::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{group::*, limit::*, priority::Priority, unique::*};

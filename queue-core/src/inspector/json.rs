@@ -44,6 +44,8 @@ struct Json<'a> {
     note: Option<&'a str>,
     unique_key: Option<&'a str>,
     unique: Option<String>,
+    #[serde(serialize_with = "utc")]
+    rises_at: Option<SystemTime>,
     group: Option<&'a str>,
     limits: &'a BTreeMap<String, String>,
     cost: u32,
@@ -86,6 +88,7 @@ impl Serialize for JobRecord {
             note: self.note.as_deref(),
             unique_key: self.unique_key.as_deref(),
             unique: self.unique.map(|key| key.to_string()),
+            rises_at: self.rises_at,
             group: self.group.as_ref().map(GroupName::as_str),
             limits: &self.limits,
             cost: self.cost,
@@ -344,6 +347,7 @@ mod tests {
                 "reason": "failed", "progress": null,
                 "note": null, "unique_key": null, "unique": null, "group": null, "limits": {}, "cost": 1, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
                 "failure": "9390298f3fb0c5b1",
+                "note": null, "unique_key": null, "unique": null, "rises_at": null, "group": null, "errors": [{"at": "2023-11-14T22:15:00.000Z", "message": "no"}],
                 "payload": {"order_id": 17, "note": "pay"}, "unreadable": null, "waiting": [], "undecodable": null, "bytes": null, "result": null,
             })
         );

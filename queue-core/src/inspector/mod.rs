@@ -1,6 +1,7 @@
 //! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `change` is
 //! what people do to jobs, `clear` cancels those of a group, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them.
 
+mod aging;
 mod change;
 mod clear;
 mod filter;
@@ -16,6 +17,7 @@ mod workers;
 
 pub(crate) use self::json::utc;
 pub use self::{
+    aging::declare_aging,
     clear::{ClearGroup, Cleared},
     filter::Filter,
     limits::{LimitInfo, LimitKeyInfo, declare_limits},

@@ -95,6 +95,8 @@ pub struct JobRecord {
     pub unique_key: Option<String>,
     /// The same as the broker has it.
     pub unique: Option<UniqueKey>,
+    /// When it rises by one priority, while it is ready in a queue with aging.
+    pub rises_at: Option<SystemTime>,
     /// Its group, if it has one.
     pub group: Option<GroupName>,
     /// The limits that it is subject to, by name, and by which key; that of the whole queue is empty.
@@ -156,6 +158,7 @@ impl JobRecord {
             unreadable: job.unreadable.map(|unreadable| UnreadableBy::new(unreadable, &job.failures)),
             unique_key: job.unique.map(|key| key.to_string()),
             unique: job.unique,
+            rises_at: job.rises_ms.and_then(time),
             group: job.group,
             limits: BTreeMap::new(),
             limit_keys: job.limits,

@@ -44,13 +44,15 @@ pub(in crate::redis) enum Kind {
     Rules,
     Front,
     Chains,
-    Open,
-    Shut,
-    Roomy,
-    Wake,
-    Limits,
-    Tat,
     Costs,
+    Limits,
+    Open,
+    Risen,
+    Rising,
+    Roomy,
+    Shut,
+    Tat,
+    Wake,
     Lanes,
     Leases,
     Terms,
@@ -119,13 +121,15 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Rules,
     Kind::Front,
     Kind::Chains,
-    Kind::Open,
-    Kind::Shut,
-    Kind::Roomy,
-    Kind::Wake,
-    Kind::Limits,
-    Kind::Tat,
     Kind::Costs,
+    Kind::Limits,
+    Kind::Open,
+    Kind::Risen,
+    Kind::Rising,
+    Kind::Roomy,
+    Kind::Shut,
+    Kind::Tat,
+    Kind::Wake,
     Kind::Lanes,
     Kind::Leases,
     Kind::Terms,
@@ -199,6 +203,8 @@ impl Kind {
             Kind::Limits => "limits",
             Kind::Tat => "tat",
             Kind::Costs => "costs",
+            Kind::Rising => "rising",
+            Kind::Risen => "risen",
             Kind::Lanes => "lanes",
             Kind::Leases => "leases",
             Kind::Terms => "terms",
@@ -260,6 +266,7 @@ impl Kind {
             | Kind::Shut
             | Kind::Roomy
             | Kind::Wake
+            | Kind::Rising
             | Kind::Ticks
             | Kind::Backfilled
             | Kind::Watched => "zset",
@@ -288,6 +295,7 @@ impl Kind {
             | Kind::Limits
             | Kind::Tat
             | Kind::Costs
+            | Kind::Risen
             | Kind::Lanes
             | Kind::Knows
             | Kind::Workers

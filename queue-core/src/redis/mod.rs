@@ -44,11 +44,11 @@ use crate::{
     address::{JobId, check_name},
     alarm::Alarm,
     broker::{
-        Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability, Enqueue,
-        Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS,
-        OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, ScheduleList, SchedulePage,
-        SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, SweepLimits, Swept,
-        Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        AgingSet, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability,
+        Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LimitKeys, LimitSet,
+        MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, ScheduleList,
+        SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
+        StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report},
         sealed,
     },
@@ -337,6 +337,10 @@ impl Inspect for RedisBroker {
 
     async fn set_limit(&self, request: &SetLimit) -> Result<LimitSet> {
         limits::set(self, request).await
+    }
+
+    async fn set_aging(&self, request: &SetAging) -> Result<AgingSet> {
+        people::set_aging(self, request).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

@@ -6,9 +6,9 @@ use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups,
 use crate::{
     address::{JobId, check_name},
     broker::{
-        Audit, Change, Changed, Damage, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder, LimitKeys, LimitSet, MAX_ITEMS,
-        QueueStats, ScheduleList, SchedulePage, SetGroup, SetLimit, Standing, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
-        StoredRemarks, UniqueKey, WorkerRecord,
+        AgingSet, Audit, Change, Changed, Damage, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder, LimitKeys, LimitSet,
+        MAX_ITEMS, QueueStats, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing, StoredJob, StoredLimit, StoredLimitKey,
+        StoredPage, StoredRemarks, UniqueKey, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
     error::Result,
@@ -110,6 +110,10 @@ impl Inspect for SqliteBroker {
 
     async fn set_limit(&self, request: &SetLimit) -> Result<LimitSet> {
         limits::change(self.writer(), request).await
+    }
+
+    async fn set_aging(&self, request: &SetAging) -> Result<AgingSet> {
+        people::set_aging(self.writer(), request).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

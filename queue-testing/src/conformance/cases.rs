@@ -57,6 +57,14 @@ macro_rules! __conformance_cases {
                 a_changed_rate_holds_at_once
                 concurrency_and_rate_hold_together
                 a_limit_that_has_had_enough_waits;
+            aging:
+                a_job_that_has_waited_starts_before_a_later_one_of_a_higher_priority
+                a_job_rises_by_one_priority_each_time
+                jobs_of_a_group_rise_inside_it
+                a_job_that_comes_back_begins_at_its_own_priority
+                only_jobs_that_wait_for_a_slot_rise
+                without_aging_none_rises_further
+                a_change_of_aging_is_a_compare_and_set;
             groups:
                 groups_are_served_in_turn
                 one_claim_takes_from_groups_in_turn

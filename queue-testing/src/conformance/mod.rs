@@ -8,6 +8,7 @@
 //!
 //! generates a module `on_memory` with a `#[test]` per case.
 
+pub mod aging;
 mod bed;
 pub mod bulk;
 mod cases;

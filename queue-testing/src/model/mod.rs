@@ -73,6 +73,8 @@ pub struct Model {
     claim: u64,
     endings: u64,
     paused: bool,
+    /// What is said of aging, as it is stored.
+    aging: Vec<u8>,
     announced: Option<i64>,
     /// Jobs for whose end somebody waits, and until when.
     watched: BTreeMap<JobId, i64>,

@@ -115,6 +115,7 @@ impl Model {
         stats.lanes = standing().count() as u64;
         stats.workers = standing().map(|(name, _)| name.process()).collect::<BTreeSet<_>>().len() as u64;
         stats.paused = self.paused;
+        stats.aging = self.aging();
         for line in self.ready.priorities() {
             let since = line.iter().filter_map(|id| self.ready_since(&self.jobs[id]));
             if let Some(since) = { since }.next() {

@@ -41,6 +41,7 @@ impl Model {
         }
         let mut taken = Vec::new();
         if !self.paused {
+            self.rise();
             self.promote_due();
             taken = self.hand_out(turn, seen);
             taken.iter().for_each(|id| self.started(id));

@@ -10,7 +10,10 @@ use clap::{
     CommandFactory, FromArgMatches, Parser, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use queue_core::broker::{JobState, LogLevel, Priority};
+use queue_core::{
+    Aging,
+    broker::{JobState, LogLevel, Priority},
+};
 
 use super::{groups::GroupsCommand, jobs::JobsCommand, limits::LimitsCommand, schedules::SchedulesCommand};
 
@@ -263,6 +266,18 @@ pub(super) enum QueuesCommand {
         #[arg(required = true, value_name = "QUEUE")]
         queues: Vec<String>,
     },
+    /// Let jobs rise by one priority each time that they have waited for so long
+    #[command(after_help = "Examples:
+  {bin} queues set mail --aging 60s
+  {bin} queues set mail --aging off
+  {bin} queues set mail --aging declared     as the tasks declare it")]
+    Set {
+        /// The queue
+        queue: String,
+        /// A time, `off`, or `declared`
+        #[arg(long, value_name = "TIME", value_parser = aging)]
+        aging: Aging,
+    },
     /// Let workers claim again
     #[command(after_help = "Examples:
   {bin} queues resume mail")]
@@ -337,6 +352,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         Ok(_) => format!("a number needs its unit; write for example `{0}s` or `{0}m`", text.trim()),
         Err(_) => format!("{error}; write for example `10s`, `1h 30m` or `2days`"),
     })
+}
+
+fn aging(text: &str) -> Result<Aging, String> {
+    match text {
+        "off" => Ok(Aging::Off),
+        "declared" => Ok(Aging::AsDeclared),
+        text => duration(text).map(Aging::Every),
+    }
 }
 
 pub(super) fn time(text: &str) -> Result<SystemTime, String> {

@@ -70,7 +70,7 @@ use crate::Worker;
 /// | `failures` | lists how runs have failed, alike ones as one |
 /// | `doctor` | checks the broker, and looks through the queues for damage |
 /// | `jobs list`, `show`, `wait`, `logs`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
-/// | `queues list`, `pause`, `resume` | stops and resumes claiming |
+/// | `queues list`, `set`, `pause`, `resume` | how often waiting jobs rise; stops and resumes claiming |
 /// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
 /// | `groups list`, `show`, `set`, `pause`, `resume` | looks at groups and sets their rules |
 /// | `limits list`, `show`, `set`, `remove` | looks at limits, who holds them, and sets them at run time |

@@ -1,4 +1,6 @@
-//! `queues`: which there are, pause and resume.
+//! `queues`: which there are, aging, pause and resume.
+
+use std::time::Duration;
 
 use queue_core::{Client, Error, broker::QueueStats, outcome::error_text};
 use serde::Serialize;
@@ -15,6 +17,7 @@ struct QueueRow {
     paused: bool,
     workers: u64,
     lanes: u64,
+    aging_ms: Option<u64>,
 }
 
 /// A queue that cannot be read, because another program wrote to one of its keys. The other queues are shown without it.
@@ -61,7 +64,10 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
             let (figures, unreadable) = self::figures(client, inspector.queues().await?).await?;
             let of_each = figures.into_iter();
             let rows: Vec<_> = of_each
-                .map(|(queue, stats)| QueueRow { queue, paused: stats.paused, workers: stats.workers, lanes: stats.lanes })
+                .map(|(queue, stats)| {
+                    let aging_ms = stats.aging.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
+                    QueueRow { queue, paused: stats.paused, workers: stats.workers, lanes: stats.lanes, aging_ms }
+                })
                 .collect();
             if format.json {
                 print_json(&rows)?;
@@ -71,10 +77,11 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
                 note(&none_yet(client));
                 return Ok(());
             }
-            let cells = rows
-                .into_iter()
-                .map(|row| [row.queue, row.workers.to_string(), row.lanes.to_string(), if row.paused { "yes" } else { "" }.to_owned()]);
-            print(&table(["queue", "#workers", "#lanes", "paused"], cells))?;
+            let cells = rows.into_iter().map(|row| {
+                let aging = row.aging_ms.map(|ms| told(Duration::from_millis(ms))).unwrap_or_default();
+                [row.queue, row.workers.to_string(), row.lanes.to_string(), aging, if row.paused { "yes" } else { "" }.to_owned()]
+            });
+            print(&table(["queue", "#workers", "#lanes", "#aging", "paused"], cells))?;
             Unreadable::tell(&unreadable)
         }
         QueuesCommand::Pause { queues } => {
@@ -84,6 +91,14 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
             }
             Ok(())
         }
+        QueuesCommand::Set { queue, aging } => {
+            let known = known(client, vec![queue]).await?.remove(0);
+            let what = match inspector.set_aging(&known, aging).await? {
+                Some(every) => format!("a job of {known} that waits rises by one priority every {}", told(every)),
+                None => format!("jobs of {known} that wait do not rise"),
+            };
+            Ok(print(&what)?)
+        }
         QueuesCommand::Resume { queues } => {
             for queue in known(client, queues).await? {
                 inspector.resume(&queue).await?;
@@ -92,6 +107,10 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
             Ok(())
         }
     }
+}
+
+fn told(every: Duration) -> String {
+    humantime::format_duration(every).to_string()
 }
 
 /// One queue that must exist, or all.

@@ -132,6 +132,9 @@ fn text(record: &JobRecord) -> String {
         let text = record.unique_key.clone().filter(|text| *text != key.to_string()).map(|text| format!(" ({text})"));
         lines.add("unique", &format!("{key}{}", text.unwrap_or_default()));
     }
+    if let Some(at) = record.rises_at {
+        lines.add("rises", &relative(at, now));
+    }
     if let Some(group) = &record.group {
         lines.add("group", group.as_str());
     }

@@ -100,7 +100,25 @@ impl Worker {
         problems.extend(self.missing_data());
         problems.extend(self.declared().err().into_iter().flatten());
         problems.extend(self.limits().err().into_iter().flatten());
+        problems.extend(self.aging().err().into_iter().flatten());
         if problems.is_empty() { Ok(()) } else { Err(WorkerError::Setup(problems)) }
+    }
+
+    /// The aging that its tasks declare, by queue, or which tasks do not agree on that of their queue.
+    pub(super) fn aging(&self) -> Result<BTreeMap<&'static str, Duration>, Vec<String>> {
+        let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
+        let (mut said, mut problems) = (BTreeMap::<&str, (&str, Duration)>::new(), Vec::new());
+        for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
+            let Some(every) = task.aging else { continue };
+            let (other, known) = *said.entry(task.queue).or_insert((task.name, every));
+            if known != every {
+                problems.push(format!(
+                    "aging of queue `{}`: the task `{other}` says {known:?}, and `{}` says {every:?}; let them agree, or say it at one of them",
+                    task.queue, task.name
+                ));
+            }
+        }
+        if problems.is_empty() { Ok(said.into_iter().map(|(queue, (_, every))| (queue, every)).collect()) } else { Err(problems) }
     }
 
     /// The schedules that it declares, or what is wrong with them: an expression, a time zone that this machine does not know, two of one name.

@@ -92,10 +92,18 @@ pub(crate) async fn same_jobs(model: &mut Model, broker: &DynBroker, queue: &str
     for (id, found) in ids.iter().zip(records) {
         let found = found.map_err(|error| error.to_string())?;
         let at = found.as_ref().and_then(|record| record.at_ms);
+        let rises = found.as_ref().and_then(|record| record.rises_ms);
         let known = model.jobs.get(id).map(|job| job.record(id));
+        let known_rises = known.as_ref().and_then(|record| record.rises_ms);
         same(&format!("job {id}"), &known.map(face), &found.map(face))?;
-        if let Some(job) = model.jobs.get(id) {
-            let known = job.place().at();
+        if model.jobs.contains_key(id) {
+            match (known_rises, rises) {
+                (Some(known), Some(rises)) if (known - took.min(1)..=known.saturating_add(took)).contains(&rises) => {
+                    model.jobs.set_rises(id, rises);
+                }
+                (known, rises) => same(&format!("rise of job {id}, which may be {took} ms later"), &known, &rises)?,
+            }
+            let known = model.jobs.get(id).and_then(|job| job.place().at());
             match (known, at) {
                 (Some(known), Some(at)) if (known - took.min(1)..=known.saturating_add(took)).contains(&at) => model.jobs.set_at(id, at),
                 (known, at) => same(&format!("time of job {id}, which may be {took} ms later"), &known, &at)?,
@@ -147,5 +155,6 @@ async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check
         |workers: Vec<WorkerRecord>| workers.into_iter().map(|worker| (worker.id, worker.release, worker.lanes)).collect::<Vec<_>>();
     let listed = broker.workers(queue).await.map_err(|error| error.to_string())?;
     same("workers", &workers(model.workers(queue)), &workers(listed))?;
+    same("aging", &known.aging, &found.aging)?;
     same("paused", &known.paused, &found.paused)
 }

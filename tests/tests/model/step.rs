@@ -65,6 +65,8 @@ pub(crate) enum Step {
     Pause { paused: bool },
     /// A person takes a key from whoever holds it.
     ReleaseKey { key: u8 },
+    /// A person sets how often jobs rise that wait: never, soon, or not before the story is over.
+    SetAging { every: Option<Duration> },
     /// A person sets the rule of a group, or of all.
     SetGroup { group: Option<u8>, rule: GroupRule },
     /// A person sets a limit, or removes it.
@@ -139,7 +141,21 @@ pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
             let steps = steps.into_iter().enumerate().map(|(n, step)| limited(n, if with_groups { grouped((n, step)) } else { step }));
             steps.collect()
         }),
+        1 => aging(vec(step(), 1..=most)),
+        1 => aging(vec(prop_oneof![6 => step(), 1 => rule()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect())),
     ]
+}
+
+/// The same story in which jobs rise that wait, from the start.
+fn aging(story: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Vec<Step>> {
+    let every = prop_oneof![4 => Just(Some(SOON)), 1 => Just(Some(LONG)), 1 => Just(None)];
+    (story, vec((any::<prop::sample::Index>(), every), 0..3)).prop_map(|(mut steps, changes)| {
+        for (at, every) in changes {
+            steps.insert(at.index(steps.len() + 1), Step::SetAging { every });
+        }
+        steps.insert(0, Step::SetAging { every: Some(SOON) });
+        steps
+    })
 }
 
 /// The same step where all jobs have groups: how many plain jobs there are is known to a broker only nearly, while tombs are among them.

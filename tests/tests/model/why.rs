@@ -43,7 +43,8 @@ pub(crate) fn foresees(model: &Model, ids: &[JobId]) -> Check {
     let standings: Vec<Standing> = model.standing(ids).into_iter().flatten().collect();
     let (taken, taken_without_suspects) = (claimed(model.clone(), true), claimed(model.clone(), false));
     let is_due = |job: &queue_testing::model::Job| matches!(job.place(), Place::Scheduled(at) | Place::Retry(at) if *at <= model.now);
-    let others_come = model.jobs.values().any(is_due);
+    let rises = |standing: &Standing| standing.job.rises_ms.is_some_and(|at| at <= model.now);
+    let others_come = model.jobs.values().any(is_due) || standings.iter().any(rises);
     for standing in standings.iter().filter(|standing| standing.job.state == JobState::Ready) {
         let (id, line) = (&standing.job.id, standing.line.as_ref().ok_or("a ready job stands in a line")?);
         let closed =

@@ -9,9 +9,9 @@ use std::{
 use queue_core::{
     JobId, LimitKey, LimitRule, LogLevel,
     broker::{
-        CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, JobLimits, JobRemarks, KeyHolder, LimitRecord,
-        LineNow, NewJob, OverdueLane, PartyName, ProcessId, ProgressNow, Reclaimed, Register, Remarks, RuleOf, SetGroup, SetLimit,
-        StoredGroup, StoredLimit, Turn, Unique, UniqueKey, WorkerInfo,
+        Aging, AgingRecord, AgingSet, CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, JobLimits,
+        JobRemarks, KeyHolder, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, ProcessId, ProgressNow, Reclaimed, Register, Remarks,
+        RuleOf, SetAging, SetGroup, SetLimit, StoredGroup, StoredLimit, Turn, Unique, UniqueKey, WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -162,6 +162,20 @@ impl World {
                 let request = SetLimit::new(self.queue.clone(), name, expected, record.encode());
                 let found = self.broker.set_limit(&request).await;
                 same("a limit", &outcome(self.model.set_limit(&request)), &outcome(found))?;
+            }
+            Step::SetAging { every } => {
+                let mut record = AgingRecord::default();
+                record.set(every.map_or(Aging::Off, Aging::Every)).expect("it is a time");
+                // Of what is stored only the broker knows: it is asked by a change that would be none.
+                let asked = SetAging::new(self.queue.clone(), b"?".to_vec(), b"??".to_vec());
+                let stored = match self.broker.set_aging(&asked).await {
+                    Ok(AgingSet::Stale(stored)) => stored,
+                    other => return Err(format!("a stale change of aging is answered {other:?}")),
+                };
+                same("what is stored of aging", &self.model.set_aging(&asked), &AgingSet::Stale(stored.clone()))?;
+                let request = SetAging::new(self.queue.clone(), stored, record.encode());
+                let found = self.broker.set_aging(&request).await;
+                same("aging", &Ok(self.model.set_aging(&request)), &outcome(found))?;
             }
             Step::Wait => {
                 while now_ms() < before + 3 {

@@ -28,6 +28,8 @@ const GROUPS_SQLITE: &[&str] = &[
     "on_sqlite_file::slots",
     "on_sqlite_file::drains",
 ];
+const AGING_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::aging"];
+const AGING_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::aging"];
 const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
 const LIMITS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::limits", "on_redis::rates"];
 const LIMITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::limits", "on_sqlite_file::rates"];
@@ -695,7 +697,6 @@ mutants! {
     REDIS "queue-core/src/redis/people/standing.lua" {
         "why: jobs of a higher priority go first": "for list = 0, own - 1 do" => "for list = 0, -1 do";
         "why: a long list is counted from its end too": "'RANK', '-1', 'MAXLEN', looked) or length" => "'RANK', '-1', 'MAXLEN', looked) or 0";
-        "why: a lane that was fenced has no lease": "call('SISMEMBER', K.fenced, lane) == 0 and " => "";
         "why: who holds the line is told": "holder and holder ~= id and holder or ''" => "''";
         "why: who holds the slots is told": "if rule.cap and running >= rule.cap then" => "if false then";
         "why: other groups are counted": "(call('ZSCORE', K.turns, group) and 1 or 0)" => "0";
@@ -877,6 +878,18 @@ mutants! {
         "groups: who holds the line goes first": "elseif holder_of_line(group) == id then" => "elseif false then";
         "groups: who comes back at once gains nothing": "math.max(virtual_time(), whole(rested[at] or ''))" => "virtual_time()";
         "groups: a cancelled job leaves its line": "    if member then\n      call('ZREM', K.line, member)" => "    if false then\n      call('ZREM', K.line, member)";
+    }
+    AGING_REDIS "queue-core/src/redis/doors/admit.lua" {
+        "aging: a job that comes back begins at its own priority": "if has('o') and #ids > 0 then" => "if false then";
+    }
+    AGING_REDIS "queue-core/src/redis/enqueue/store.lua" {
+        "aging: jobs that are stored in one piece rise": "  set_out(ids, false)\n" => "";
+    }
+    AGING_REDIS "queue-core/src/redis/doors/rise.lua" {
+        "aging: who has risen stands behind those that have that priority": "line_up(ids, false)" => "line_up(ids, true)";
+    }
+    AGING_SQLITE "queue-core/src/sqlite/doors/aging.rs" {
+        "sqlite aging: the priority of a job is its own": "tx.sql(OWN)?.query_row(params![queue.key, id], |row| row.get(0))?" => "Value::Integer(level - 1)";
     }
     GROUPS_REDIS "queue-core/src/redis/groups/set.lua" {
         "groups: a reason stands while it pauses": "(ARGV[5] == '' and why or ARGV[5])" => "ARGV[5]";

@@ -300,7 +300,7 @@ elseif what == 'doubled' then
     local id, to = ARGV[at], at + 1 + 2 * ARGV[at + 1]
     if call('HEXISTS', K.jobs, id) == 1 then
       local places = places_of(id, at + 2, to, grown)
-      local belongs = call('HEXISTS', K.crashes, id) == 1 and 9 or list_of(call('HGET', K.priority, id))
+      local belongs = call('HEXISTS', K.crashes, id) == 1 and 9 or list_of(levels_of({ id }, 1, 1)[1])
       -- A job that has died has a note; one that has none is not dead.
       local stays = is_held(id) or call('HEXISTS', K.notes, id) == 1 and call('ZSCORE', K.dead, id)
       local others = {}

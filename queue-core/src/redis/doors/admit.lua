@@ -4,6 +4,9 @@
 -- Inputs: `wanted`, how many jobs may be claimed in all; `max_bytes`, how many bytes of envelopes, if jobs are large; and `ids`, which
 -- are admitted already.
 --- include doors/end
+--- with aging
+--- include doors/aging
+--- end
 
 local bytes, full, doubled = 0, false, 0
 
@@ -111,6 +114,11 @@ end
 -- The last step: stamps what was admitted with a tag. What has lost its envelope, by somebody else's hand, cannot be run; nor can what no
 -- one could finish; and an id that was there more than once is handed out once.
 local function stamp(lane, claim)
+  --- with aging
+  if has('o') and #ids > 0 then
+    rest(ids)
+  end
+  --- end
   local bodies, attempts, crashes, snoozes = describe(ids)
   local broken = {}
   for at = #ids, 1, -1 do

@@ -6,7 +6,7 @@
 -- `turns` has the groups that may be served, by their virtual start, and is right after each transition: `review` sees to it. `rested` has the others
 -- that are ahead of the virtual time. `holders` has group, zero and id of each job that runs. `rules` is what people have set, `front` who holds the
 -- line of an ordered group.
---- include script/tools, script/hint, script/rare
+--- include script/tools, script/hint, script/rare, doors/aging
 
 -- Whether a group came to `turns` when no other was there: idle workers have to hear of it.
 local opened = false
@@ -231,7 +231,7 @@ local function push_grouped(ids, at_head)
   if n == 0 then
     return ids, false
   end
-  local priorities, crashes = has('p') and call('HMGET', K.priority, unpack(grouped)), has('c') and call('HMGET', K.crashes, unpack(grouped))
+  local priorities, crashes = has('p') and levels_of(grouped, 1, n), has('c') and call('HMGET', K.crashes, unpack(grouped))
   local number = MIDDLE + call('HINCRBY', K.meta, at_head and 'line_head' or 'line_tail', at_head and -n or n)
   local members, places, groups, seen = {}, {}, {}, {}
   for at, id in ipairs(grouped) do

@@ -19,11 +19,11 @@ end
 
 -- Lays an id that is ready under a tomb: it lies where its crashes and its priority had it pushed.
 local function entomb(id)
-  put_rare('t', K.tomb, id .. (call('HEXISTS', K.crashes, id) == 1 and 9 or list_of(call('HGET', K.priority, id))), '')
+  put_rare('t', K.tomb, id .. (call('HEXISTS', K.crashes, id) == 1 and 9 or list_of(levels_of({ id }, 1, 1)[1])), '')
 end
 
--- Pushes ids to the list that each belongs to. True: one of the lists was empty before.
-local function push(ids, at_head)
+-- Puts ids to an end of the list that each belongs to. True: one of the lists was empty before.
+local function line_up(ids, at_head)
   local told = false
   if has('g') then
     ids, told = push_grouped(ids, at_head)
@@ -36,7 +36,7 @@ local function push(ids, at_head)
     lists = {}
     for from = 1, #ids, PIECE do
       local to = math.min(from + PIECE - 1, #ids)
-      local priorities = has('p') and call('HMGET', K.priority, unpack(ids, from, to))
+      local priorities = has('p') and levels_of(ids, from, to)
       local crashes = has('c') and call('HMGET', K.crashes, unpack(ids, from, to))
       for i = from, to do
         local list = 2
@@ -57,6 +57,12 @@ local function push(ids, at_head)
     was_empty = many(at_head and 'LPUSH' or 'RPUSH', LISTS[list], members) == #members or was_empty
   end
   return was_empty
+end
+
+-- The same with jobs that were not ready.
+local function push(ids, at_head)
+  set_out(ids, at_head)
+  return line_up(ids, at_head)
 end
 
 -- The ids at the head of a list, which stay there.
@@ -147,6 +153,9 @@ local function unwait(id)
       take_parked(task, id)
     elseif not (has('g') and leave_line(id)) then
       entomb(id)
+    end
+    if has('o') then
+      rest({ id })
     end
   end
 end

@@ -1,3 +1,6 @@
+--- with all
+--- include doors/aging
+--- end
 -- Stores jobs that are ready now: pairs of id and envelope. True: the list was empty before; and how many there are.
 local function store(from, to, list)
   call('HSET', K.jobs, ARGV[from], LONG, unpack(ARGV, from, to))
@@ -5,5 +8,8 @@ local function store(from, to, list)
   for at = from, to, 2 do
     ids[#ids + 1] = ARGV[at]
   end
+  --- with all
+  set_out(ids, false)
+  --- end
   return call('RPUSH', list, unpack(ids)) == #ids, #ids
 end

@@ -10,7 +10,7 @@ use redis::Value;
 
 use crate::{
     address::{JobId, check_name},
-    broker::{Change, Changed, JobState, KeyHolder, LAST, QueueStats, StoredJob, StoredPage, UniqueKey},
+    broker::{AgingRecord, AgingSet, Change, Changed, JobState, KeyHolder, LAST, QueueStats, SetAging, StoredJob, StoredPage, UniqueKey},
     envelope::Envelope,
     error::Result,
     redis::{
@@ -18,8 +18,8 @@ use crate::{
         connection::servers::Purpose,
         groups,
         keys::{Kind, READY},
-        script::{CANCEL, DELETE, KEY, PAUSE, PROMOTE, RELEASE_KEY, REQUEUE, SHOW, STATS, Script, WATCH},
-        values::{array, bytes, next, number, text},
+        script::{AGING, CANCEL, DELETE, KEY, PAUSE, PROMOTE, RELEASE_KEY, REQUEUE, SHOW, STATS, Script, WATCH},
+        values::{array, bytes, next, number, strange, text},
     },
 };
 
@@ -120,6 +120,23 @@ pub(in crate::redis) async fn set_paused(broker: &RedisBroker, queue: &str, paus
     broker.script(queue, &PAUSE, call).await.map(drop)
 }
 
+pub(in crate::redis) async fn set_aging(broker: &RedisBroker, request: &SetAging) -> Result<AgingSet> {
+    request.check()?;
+    broker.list_queue(&request.queue, None).await?;
+    loop {
+        let mut call = AGING.call(&broker.keys, &request.queue);
+        call.arg(&request.expected).arg(&request.stored);
+        match broker.script(&request.queue, &AGING, call).await? {
+            Value::BulkString(told) if told == b"SET" => return Ok(AgingSet::Set),
+            Value::BulkString(told) if told == b"MORE" => {}
+            other => {
+                let stored = array(other)?.into_iter().next().ok_or_else(|| strange("an answer to a change of aging"))?;
+                return Ok(AgingSet::Stale(bytes(stored)?));
+            }
+        }
+    }
+}
+
 pub(in crate::redis) async fn queues(broker: &RedisBroker) -> Result<Vec<String>> {
     let registry = broker.keys.queues();
     // A producer asks for it beside its enqueue, and needs no second connection for that.
@@ -151,6 +168,7 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
             None => stats.set_total(&name, value),
         }
     }
+    stats.aging = AgingRecord::every_in(&bytes(next(&mut values)?)?);
     let now_ms = number(next(&mut values)?)?;
     // The last is absent if it is not known.
     if let Some(since) = values.next().and_then(|since| number::<i64>(since).ok()) {

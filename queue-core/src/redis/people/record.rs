@@ -84,6 +84,10 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
         record.group = place.get(chain + 9..).and_then(GroupName::of_stored);
         record.limits = JobLimits::keys_of(place.get(..=chain).unwrap_or_default());
     }
+    if let Some(rises) = values.next() {
+        // The fraction tells which of two rises first.
+        record.rises_ms = words(rises)?.split('.').next().and_then(|ms| ms.parse().ok());
+    }
     Ok(Some(record))
 }
 

@@ -1,5 +1,5 @@
 -- Everything about a job: false, or state, envelope, priority, attempts, crashes, snoozes, time, tag, failures, reason or note or the name under
--- which it is parked, result, until when it is kept, or parked if releases cannot read it, and what is noted of its key and of its group.
+-- which it is parked, result, until when it is kept, or parked if releases cannot read it, what is noted of its key and of its group, and when it rises.
 
 local function shown(id)
   local body = call('HGET', K.jobs, id)
@@ -39,5 +39,6 @@ local function shown(id)
     state, body, call('HGET', K.priority, id) or '2', call('HGET', K.attempts, id) or '0',
     string.match(call('HGET', K.crashes, id) or '0', '^%d+') or '0', call('HGET', K.snoozes, id) or '0', when, tag or '',
     call('HGET', K.errors, id) or '', (state == 'dead' or state == 'parked') and note or '', '', till, key or '', call('HGET', K.grouped, id) or '',
+    state == 'ready' and call('HEXISTS', K.crashes, id) == 0 and call('ZSCORE', K.rising, id) or '',
   }
 end

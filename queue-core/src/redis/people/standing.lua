@@ -24,7 +24,7 @@ local function plain_line(id)
   if call('HEXISTS', K.crashes, id) == 1 then
     return before_in(9, id) + call('ZLEXCOUNT', K.line, '[\255' .. NO_GROUP, '(\255' .. NO_GROUP .. '\255')
   end
-  local own = list_of(call('HGET', K.priority, id))
+  local own = list_of(levels_of({ id }, 1, 1)[1])
   local before = before_in(own, id)
   for list = 0, own - 1 do
     before = before + call('LLEN', LISTS[list])
@@ -77,7 +77,7 @@ local function group_line(id, stored)
     if byte(member) == 255 then
       before = before + call('LLEN', LISTS[9])
     else
-      for list = 0, list_of(call('HGET', K.priority, id)) do
+      for list = 0, list_of(levels_of({ id }, 1, 1)[1]) do
         before = before + call('LLEN', LISTS[list])
       end
     end
@@ -103,7 +103,7 @@ for at, id in ipairs(ARGV) do
     more[2] = holder_of(string.sub(job[13], 1, 16)) or ''
   elseif job and job[1] == 'active' then
     local lane = lane_of(job[8])
-    local deadline = lane and call('SISMEMBER', K.fenced, lane) == 0 and call('ZSCORE', K.leases, lane)
+    local deadline = lane and call('ZSCORE', K.leases, lane)
     more[2] = deadline and whole(deadline) - now
   elseif job and job[1] == 'ready' then
     local stored = job[14] ~= '' and job[14]

@@ -1,5 +1,5 @@
 -- Depths and counters. Answers: ready, scheduled, retry, active, parked, dead, held, lanes, workers, paused, counters,
--- now, and since when the oldest ready job could start, or nothing.
+-- how often jobs rise that wait in ms or 0, now, and since when the oldest ready job could start, or nothing.
 --- include script/prelude, script/clock
 
 -- What is asked of jobs here: whether there are suspects is asked of the jobs themselves.
@@ -35,5 +35,5 @@ end
 return {
   ready, call('ZCARD', K.scheduled), call('ZCARD', K.retry), call('HLEN', K.active), call('ZCARD', K.parked),
   call('ZCARD', K.dead), call('HLEN', K.held), #lanes, workers,
-  call('HGET', K.meta, 'paused') == '1' and 1 or 0, call('HGETALL', K.counters), now, oldest and ms(oldest),
+  call('HGET', K.meta, 'paused') == '1' and 1 or 0, call('HGETALL', K.counters), string.match(call('HGET', K.meta, 'aging') or '', '^%d+') or '0', now, oldest and ms(oldest),
 }

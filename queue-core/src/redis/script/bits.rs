@@ -36,10 +36,12 @@ pub(in crate::redis) enum Bit {
     Remarked,
     /// `chains`, `open`, `shut`, `tat`, `costs`: a job has limits.
     Limited,
+    /// `rising`, `risen`: jobs that wait rise.
+    Aging,
 }
 
 impl Bit {
-    pub(in crate::redis) const ALL: [Bit; 15] = [
+    pub(in crate::redis) const ALL: [Bit; 16] = [
         Bit::Large,
         Bit::Failed,
         Bit::Kept,
@@ -55,6 +57,7 @@ impl Bit {
         Bit::Grouped,
         Bit::Limited,
         Bit::Remarked,
+        Bit::Aging,
     ];
 
     /// As `meta` holds it, and scripts write it.
@@ -75,6 +78,7 @@ impl Bit {
             Bit::Grouped => 'g',
             Bit::Remarked => 'j',
             Bit::Limited => 'm',
+            Bit::Aging => 'o',
         }
     }
 
@@ -96,6 +100,7 @@ impl Bit {
             Bit::Grouped => "grouped",
             Bit::Remarked => "remarks",
             Bit::Limited => "limited",
+            Bit::Aging => "aging",
         }
     }
 
@@ -174,8 +179,8 @@ pub(in crate::redis) const PROFILES: [Profile; 4] = [
 /// The last of them: any queue.
 pub(in crate::redis) const ALL: Profile = Profile { name: "all", bits: Bits::ALL };
 
-/// An enqueue of jobs with made ids and of normal priority, which are ready now: it is the same in any queue.
-pub(in crate::redis) const READY: Profile = Profile { name: "ready", bits: Bits::ALL };
+/// An enqueue of jobs with made ids and of normal priority, which are ready now: it is the same in any queue whose jobs do not rise.
+pub(in crate::redis) const READY: Profile = Profile { name: "ready", bits: Bits(Bits::ALL.0 & !Bits::of(&[Bit::Aging]).0) };
 
 impl Profile {
     /// Whether a part of a script is for this profile: `all`, or the name of a bit.

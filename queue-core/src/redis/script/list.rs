@@ -100,6 +100,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "audit/sweep"
         "audit/types"
         "doors/admit"
+        "doors/aging"
         "doors/back"
         "doors/end"
         "doors/groups"
@@ -107,6 +108,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/limits"
         "doors/pop"
         "doors/ready"
+        "doors/rise"
         "doors/remarks"
         "doors/settle"
         "doors/turns"
@@ -136,6 +138,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "limits/list"
         "limits/review"
         "limits/set"
+        "people/aging"
         "people/cancel"
         "people/delete"
         "people/key"
@@ -217,6 +220,7 @@ scripts! {
     REQUEUE: "people/requeue", "flags=allow-oom";
     PROMOTE: "people/promote", "flags=allow-oom";
     DELETE: "people/delete", "flags=allow-oom";
+    AGING: "people/aging", "";
     PAUSE: "people/pause", "flags=allow-oom";
     KEY: "people/key", "flags=no-writes";
     RELEASE_KEY: "people/release_key", "flags=allow-oom";

@@ -5,12 +5,16 @@
 -- Which bits are needed. Whether a job is large is not seen without reading all: that bit stays while there are jobs.
 local function needed_bits()
   local needed = has('l') and call('EXISTS', K.jobs) == 1 and 'l' or ''
-  if call('HGET', K.meta, 'paused') == '1' then
+  local told = call('HMGET', K.meta, 'paused', 'aging')
+  if told[1] == '1' then
     needed = needed .. 'h'
+  end
+  if told[2] then
+    needed = needed .. 'op'
   end
   if call('EXISTS', K.attempts, K.errors, K.records, K.ended, K.priority, K.ready0, K.ready1, K.ready3, K.crashes, K.suspect, K.snoozes,
     K.tomb, K.parked, K.unreadable, K.keyed, K.unique, K.held, K.within, K.ticked, K.watched, K.grouped, K.line, K.holders, K.progress,
-    K.logs, K.chains, K.tat, K.costs) == 0 then
+    K.logs, K.chains, K.tat, K.costs, K.rising, K.risen) == 0 then
     return needed
   end
   local function add(bit, ...)
@@ -18,7 +22,10 @@ local function needed_bits()
   end
   add('f', K.attempts, K.errors)
   add('k', K.records, K.ended)
-  add('p', K.priority, K.ready0, K.ready1, K.ready3)
+  if not told[2] then
+    add('p', K.priority, K.ready0, K.ready1, K.ready3, K.rising, K.risen)
+    add('o', K.rising, K.risen)
+  end
   add('c', K.crashes, K.suspect)
   add('z', K.snoozes)
   add('t', K.tomb)

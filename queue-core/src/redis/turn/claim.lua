@@ -1,5 +1,5 @@
 -- Moves what is due to `ready`, and claims.
---- include script/first_due, doors/back, doors/turns, turn/waits
+--- include script/first_due, doors/back, doors/turns, doors/rise, turn/waits
 
 -- Of jobs that are due again those that come to the head of the line of their group, the last one first: where failures are skipped. The others first.
 local function who_comes_first(due_ids)
@@ -15,6 +15,9 @@ local function who_comes_first(due_ids)
 end
 
 local promoted = false
+if not paused then
+  rise()
+end
 if has('m') and not paused then
   limits().come_due()
 end

@@ -18,6 +18,7 @@
 //! | `queue_limits` | a row per limit: what is declared and set of it |
 //! | `queue_limited`, `queue_chains` | a row per job with limits; a row per kind of such jobs that are ready |
 //! | `queue_slots`, `queue_rates`, `queue_wakes` | keys of limits: who holds them, their rates, when they have room |
+//! | `queue_aging`, `queue_rising` | a row per queue whose waiting jobs rise; a row per job that may, while it is ready and perhaps for longer |
 //! | `queue_remembered` | digests of given ids whose jobs are done |
 //! | `queue_counters` | what happened since the queue exists |
 //! | `queue_history` | a row per task and per minute or hour in a circle: what happened then |
@@ -76,6 +77,8 @@ const GROUPS: &str = include_str!("migrations/groups.sql");
 
 /// Those of limits, which are made with them.
 const LIMITS: &str = include_str!("migrations/limits.sql");
+/// The same for aging, together with [`WITH_AGING`].
+const AGING: &str = include_str!("migrations/aging.sql");
 
 /// The schema that this library writes.
 const SCHEMA: u64 = MIGRATIONS.len() as u64;
@@ -89,8 +92,11 @@ pub(crate) const WITH_GROUPS: u64 = 3;
 /// The same from the first time on that a job has limits.
 pub(crate) const WITH_LIMITS: u64 = 4;
 
+/// The same from the first time on that jobs of a queue rise that wait.
+pub(crate) const WITH_AGING: u64 = 5;
+
 /// The newest schema that this library knows.
-const KNOWN: u64 = WITH_LIMITS;
+const KNOWN: u64 = WITH_AGING;
 
 /// Before it, a write-ahead log that several processes share could be corrupted when it was started over.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -244,6 +250,9 @@ fn migrate(connection: &Connection, shown: &str) -> Result<(), Refusal> {
         connection.execute_batch(GROUPS)?;
         connection.execute_batch(LIMITS)?;
     }
+    if found >= WITH_AGING {
+        connection.execute_batch(AGING)?;
+    }
     if found < SCHEMA {
         connection.execute("INSERT OR REPLACE INTO queue_meta (name, value) VALUES ('schema', ?1)", [SCHEMA])?;
     }
@@ -273,6 +282,14 @@ pub(crate) fn note_groups(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(GROUPS)?;
     connection.execute_batch(LIMITS)?;
     note(connection, WITH_GROUPS)
+}
+
+/// Makes the tables of aging, and those before them, and has libraries that do not know it refuse this file.
+pub(crate) fn note_aging(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(GROUPS)?;
+    connection.execute_batch(LIMITS)?;
+    connection.execute_batch(AGING)?;
+    note(connection, WITH_AGING)
 }
 
 /// Raises the schema number in the file.

@@ -10,7 +10,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params
 
 use super::{
     lenient::Number,
-    schema::{self, WITH_GROUPS, WITH_KEYS, WITH_LIMITS},
+    schema::{self, WITH_AGING, WITH_GROUPS, WITH_KEYS, WITH_LIMITS},
 };
 use crate::{address::JobId, error::Error};
 
@@ -136,6 +136,11 @@ impl<'a> Tx<'a> {
         i64::try_from(self.clock.as_micros()).unwrap_or(i64::MAX)
     }
 
+    /// Whether jobs in this file may rise while they wait.
+    pub(crate) fn aged(&self) -> bool {
+        self.schema >= WITH_AGING
+    }
+
     /// A job with a key is stored: from now on a library that knows no keys refuses this file.
     pub(crate) fn note_keys(&mut self) -> rusqlite::Result<()> {
         if !self.keyed() {
@@ -160,6 +165,15 @@ impl<'a> Tx<'a> {
         if !self.limited() {
             schema::note(self.connection, WITH_LIMITS)?;
             self.schema = WITH_LIMITS;
+        }
+        Ok(())
+    }
+
+    /// The same of a queue whose jobs rise while they wait.
+    pub(crate) fn note_aging(&mut self) -> rusqlite::Result<()> {
+        if !self.aged() {
+            schema::note_aging(self.connection)?;
+            self.schema = WITH_AGING;
         }
         Ok(())
     }

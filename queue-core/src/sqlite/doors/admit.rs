@@ -12,7 +12,7 @@
 use rusqlite::{OptionalExtension, params, types::Value};
 
 use super::{
-    end, groups,
+    aging, end, groups,
     ready::{self, End, Waiting},
     row::{ACTIVE, PARKED, Tag},
 };
@@ -165,6 +165,7 @@ impl Admission {
             self.left += 1;
             return end::repair(tx, queue, &stored);
         };
+        aging::rest(tx, queue, &stored)?;
         tx.sql(sql!("admit.sql"))?.execute(params![queue.key, stored, ACTIVE, self.tag.lane, self.tag.claim])?;
         let mut delivery = Delivery::new(id, self.tag.claim.cast_unsigned(), envelope);
         (delivery.attempts, delivery.crashes, delivery.snoozes) = (attempts, crashes, snoozes);

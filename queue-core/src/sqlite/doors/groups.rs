@@ -15,7 +15,6 @@ use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
 use super::{
     limits,
-    ready::End,
     row::{CHAINED, LINED, LINED_SUSPECT},
 };
 use crate::{
@@ -216,8 +215,8 @@ pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite
     limits::note(tx, queue, job)
 }
 
-/// Puts a job that has a row at an end of the line of its group. False: it has no group.
-pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<bool> {
+/// Puts a job that has a row at a place of the line of its group. False: it has no group.
+pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), pos: i64) -> rusqlite::Result<bool> {
     const MAKE: &str = "INSERT INTO queue_groups (queue, name) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
     const IS_FRONT: &str = "SELECT ?1 = ?2";
     let Some(name) = of(tx, queue, id)? else { return Ok(false) };
@@ -232,10 +231,7 @@ pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized
         Some(front) => tx.sql(IS_FRONT)?.query_row(params![front, id], |row| row.get(0))? && is_ordered(rule(tx, queue, &name)?),
         None => false,
     };
-    let number = MIDDLE.saturating_add(match end {
-        End::Head => queue.next_head(),
-        End::Tail => queue.next_tail(),
-    });
+    let number = MIDDLE.saturating_add(pos);
     let chained = match limits::of(tx, queue, id)? {
         Some(limited) => chain(tx, queue, id, &name, &limited, (number, holds))?,
         None => false,
@@ -318,6 +314,14 @@ pub(crate) fn is_out_of_turn(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rus
     match row(tx, queue, name)? {
         Some(row) => Ok(may_start(tx, queue, name, &row)? != row.turn),
         None => Ok(false),
+    }
+}
+
+/// A job has come to another place of its line: a chain may be left without a job.
+pub(super) fn tidy_chains(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+    match limits::of(tx, queue, id)?.zip(of(tx, queue, id)?) {
+        Some((limited, name)) => limits::left(tx, queue, &name, &limited),
+        None => Ok(()),
     }
 }
 

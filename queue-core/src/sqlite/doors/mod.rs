@@ -26,6 +26,7 @@
 //! [`Leaving`] is the proof that a job has left its place: only doors make one, and `back` and `end` take it.
 
 pub(crate) mod admit;
+pub(crate) mod aging;
 pub(crate) mod back;
 mod chains;
 pub(crate) mod end;

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Row, ToSql, params, types::Value};
 
 use super::{
-    Leaving, groups, keys, limits,
+    Leaving, aging, groups, keys, limits,
     row::{self, HELD, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
     turns,
 };
@@ -71,12 +71,16 @@ pub(crate) fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i64) -
     let rank = i64::from(job.priority.number());
     if at > tx.now || job.group.is_none() && job.limits.is_none() {
         let (state, rank, pos) = if at <= tx.now { (READY, rank, queue.next_tail()) } else { (SCHEDULED, 0, at) };
-        return insert(tx, queue, job, state, rank, pos);
+        let stored = insert(tx, queue, job, state, rank, pos)?;
+        if stored && state == READY {
+            aging::set_out(tx, queue, job.id.as_bytes(), pos)?;
+        }
+        return Ok(stored);
     }
     // Beside the line at first, until its group is noted.
     let stored = insert(tx, queue, job, SCHEDULED, 0, at)?;
     if stored {
-        groups::push(tx, queue, job.id.as_bytes(), End::Tail)?;
+        push(tx, queue, job.id.as_bytes(), End::Tail)?;
     }
     Ok(stored)
 }
@@ -108,14 +112,20 @@ fn insert(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, state: i64, rank: i6
 
 /// Puts a job that has a row at an end of the line, among the suspects if it has crashes.
 pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<()> {
-    if groups::push(tx, queue, id, end)? {
-        return Ok(());
-    }
+    let place = line_up(tx, queue, id, end)?;
+    aging::set_out(tx, queue, id, place)
+}
+
+/// The same with a job that may have been there before. Gives its place.
+pub(super) fn line_up(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<i64> {
     let pos = match end {
         End::Head => queue.next_head(),
         End::Tail => queue.next_tail(),
     };
-    tx.sql(sql!("ready_push.sql"))?.execute(params![queue.key, id, pos]).map(drop)
+    if !groups::push(tx, queue, id, pos)? {
+        tx.sql(sql!("ready_push.sql"))?.execute(params![queue.key, id, pos])?;
+    }
+    Ok(pos)
 }
 
 /// Moves what is due to the tail of the line, at most [`DUE_ITEMS`] of each kind.
@@ -178,7 +188,7 @@ pub(crate) fn leave<'a>(tx: &Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state: i64
     match state {
         PARKED => unpark(tx, queue, id)?,
         HELD => keys::unhold(tx, queue, id)?,
-        _ => {}
+        _ => aging::rest(tx, queue, id)?,
     }
     Ok(Leaving::only(id))
 }

@@ -1,5 +1,6 @@
 //! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
 
+mod aging;
 mod cancel;
 mod delete;
 mod keys;
@@ -20,6 +21,7 @@ use crate::{
 };
 
 pub(crate) use self::{
+    aging::set_aging,
     keys::{key_holder, release_key},
     list::list,
     pause::set_paused,

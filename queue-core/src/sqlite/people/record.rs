@@ -10,7 +10,7 @@ use crate::{
             lenient::{Bytes, Count, Number, Words},
             tx::{Failed, Queue, Tx},
         },
-        doors::{groups, keys, limits, row},
+        doors::{aging, groups, keys, limits, row},
     },
 };
 
@@ -30,6 +30,9 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
         JobState::Ready | JobState::Active | JobState::Parked => None,
         _ => ended,
     };
+    if state == JobState::Ready && crashes == 0 {
+        record.rises_ms = aging::rises(tx, queue, record.id.as_bytes())?;
+    }
     record.group = groups::name_of(tx, queue, record.id.as_bytes())?;
     record.limits = limits::of(tx, queue, record.id.as_bytes())?.map(|limited| limited.keys).unwrap_or_default();
     record.unique = keys::key_of(tx, queue, record.id.as_bytes())?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Row, params};
 
 use crate::{
-    broker::{HEADS, Priority, QueueStats},
+    broker::{AgingRecord, HEADS, Priority, QueueStats},
     envelope::Envelope,
     sqlite::{
         connection::{
@@ -13,7 +13,7 @@ use crate::{
             tx::{Failed, Queue, Tx},
         },
         doors::{
-            groups, ready,
+            aging, groups, ready,
             row::{LINED, READY},
         },
         history,
@@ -43,6 +43,7 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
     }
     (stats.lanes, stats.workers) = tx.sql(LANES)?.query_row(params![queue.key, tx.now], |row| Ok((row.get(0)?, row.get(1)?)))?;
     stats.paused = queue.paused;
+    stats.aging = AgingRecord::every_in(&aging::stored(tx, &queue)?);
     for rank in 0..=Priority::Low.number() {
         if let Some(since) = head_since(tx, &queue, (READY, rank.into()), (i64::MIN, i64::MAX))? {
             stats.note_ready_since(since, tx.now);

@@ -19,7 +19,7 @@ use crate::{
             statement::sql,
             tx::{Failed, Tx, after},
         },
-        doors::{ready, row::Tag},
+        doors::{aging, ready, row::Tag},
     },
 };
 
@@ -51,6 +51,7 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     let deliveries = if queue.paused {
         Vec::new()
     } else {
+        aging::rise(tx, &queue)?;
         ready::promote(tx, &mut queue)?;
         claim(tx, &queue, Tag { lane, claim: queue.claim }, turn)?
     };

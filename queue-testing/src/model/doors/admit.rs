@@ -85,6 +85,7 @@ impl Model {
         self.jobs.set_place(id, Place::Active { lane: room.lane.clone(), claim: room.claim });
         self.charge_limits(id, false);
         self.started_in_group(id);
+        self.rest(id);
         room.suspects &= !is_suspect;
         room.bytes += bytes;
         room.jobs -= 1;

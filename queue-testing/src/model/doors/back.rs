@@ -78,6 +78,7 @@ impl Model {
             // Which of those starts that may is up to the broker, and where they are listed.
             self.ready.loose.insert(id.clone());
         }
+        self.set_out(id);
         let job = &self.jobs[id];
         if let Some(group) = job.group.clone() {
             self.push_grouped(id, &group, head);

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use queue_core::{
     JobId,
-    broker::{GROUP_RULES, GroupName, GroupOrder, GroupRule, GroupSet, NewJob, PartyName, RuleOf, SetGroup, TURN_COST, share_of_plain},
+    broker::{
+        GROUP_RULES, GroupName, GroupOrder, GroupRule, GroupSet, NewJob, PartyName, Priority, RuleOf, SetGroup, TURN_COST, share_of_plain,
+    },
 };
 
 use super::{Model, Place, limits::Chain};
@@ -182,6 +184,14 @@ impl Model {
             jobs.push_back(id.clone())
         }
         self.review(group);
+    }
+
+    /// A job that is no suspect rises in the line of its group. Who holds the line stays before all others.
+    pub(super) fn lift_grouped(&mut self, id: &JobId, group: &GroupName, to: Priority) {
+        let holds = self.groups.holder(group) == Some(id);
+        let line = self.groups.lines.entry(group.clone()).or_default();
+        line.jobs.iter_mut().for_each(|jobs| jobs.retain(|other| other != id));
+        line.jobs[if holds { 0 } else { 1 + usize::from(to.number()) }].push_back(id.clone());
     }
 
     /// A job leaves the line of its group.

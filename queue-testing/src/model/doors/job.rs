@@ -37,6 +37,13 @@ impl Jobs {
         }
     }
 
+    /// The same of the time at which it rises.
+    pub fn set_rises(&mut self, id: &JobId, new: i64) {
+        if let Some(job) = self.0.get_mut(id).filter(|job| job.rises.is_some()) {
+            job.rises = Some(new);
+        }
+    }
+
     pub(super) fn add(&mut self, id: JobId, job: Job) {
         self.0.insert(id, job);
     }
@@ -59,6 +66,10 @@ pub struct Job {
     pub envelope: Vec<u8>,
     /// Its priority.
     pub priority: Priority,
+    /// When it rises by one, while it is ready.
+    pub(super) rises: Option<i64>,
+    /// To which priority it has risen, while it is ready.
+    pub(super) risen: Option<Priority>,
     /// Of a given id: what tells it from another job of that id.
     pub digest: u64,
     /// How often its handler has failed.
@@ -167,6 +178,8 @@ impl Job {
             place,
             envelope: new.envelope.clone(),
             priority: new.priority,
+            rises: None,
+            risen: None,
             digest: new.digest,
             attempts: 0,
             crashes: 0,
@@ -199,6 +212,7 @@ impl Job {
         record.priority = self.priority;
         (record.attempts, record.crashes, record.snoozes) = (self.attempts, self.crashes, self.snoozes);
         record.at_ms = self.place.at();
+        record.rises_ms = self.rises.filter(|_| self.crashes == 0);
         record.failures.clone_from(&self.failures);
         record.result.clone_from(&self.result);
         record.note.clone_from(&self.note);

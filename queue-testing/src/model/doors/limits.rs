@@ -84,7 +84,7 @@ impl Model {
 
     pub(in crate::model) fn chain(&self, id: &JobId) -> Option<Chain> {
         let job = &self.jobs[id];
-        job.limits.as_ref().map(|limits| (job.group.clone(), job.priority.number(), limits.keys().to_vec()))
+        job.limits.as_ref().map(|limits| (job.group.clone(), job.risen.unwrap_or(job.priority).number(), limits.keys().to_vec()))
     }
 
     /// Whether the limits of a job let it be claimed; if not, nor may the others of its chain.

@@ -22,6 +22,7 @@
 //! A job that leaves its place is handed on as an `Out`, which only these modules can make, and which only `back` and `end` take.
 
 mod admit;
+mod aging;
 mod back;
 mod end;
 mod groups;
@@ -60,10 +61,13 @@ impl Model {
     pub(super) fn leave(&mut self, id: &JobId) -> Out {
         match self.jobs[id].place {
             Place::Active { .. } => unreachable!("an active job leaves by `settle`"),
-            Place::Ready => match self.jobs[id].group.clone() {
-                Some(group) => self.cut_grouped(id, &group),
-                None => self.ready.cut(id),
-            },
+            Place::Ready => {
+                match self.jobs[id].group.clone() {
+                    Some(group) => self.cut_grouped(id, &group),
+                    None => self.ready.cut(id),
+                }
+                self.rest(id);
+            }
             Place::Held(_) => self.unhold(id),
             _ => {}
         }

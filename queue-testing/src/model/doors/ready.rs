@@ -39,6 +39,16 @@ impl Ready {
         }
     }
 
+    /// Takes an id to the tail of the line of a priority. From a head that is one it leaves nothing behind.
+    pub(super) fn lift(&mut self, id: &JobId, to: Priority) {
+        let is_first = self.lines.iter().any(|line| line.front() == Some(id));
+        self.pop(id);
+        if !is_first || !self.loose.is_empty() {
+            self.loose.insert(id.clone());
+        }
+        self.push((to, false), id, false);
+    }
+
     /// Takes an id out of the middle of a line.
     pub(super) fn cut(&mut self, id: &JobId) {
         self.pop(id);

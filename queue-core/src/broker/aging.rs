@@ -1,0 +1,189 @@
+//! Aging: jobs that wait rise. What is stored of it for a queue, and how it is changed.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    address::check_name,
+    codec,
+    error::{Error, Result},
+};
+
+/// Longest interval of aging: a year.
+pub const LONGEST_AGING: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How jobs of a queue rise that wait, as a person sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Aging {
+    /// A job rises by one priority each time that it has waited for so long: 1 ms to a year.
+    Every(Duration),
+    /// None does, whatever code declares.
+    Off,
+    /// What code declares holds.
+    AsDeclared,
+}
+
+/// What was said of aging in a queue, as stored: the milliseconds of the interval that holds (0 for none), a colon, and this record. Brokers read the first part
+/// alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgingRecord {
+    /// What a person has set, in milliseconds; 0 for none.
+    #[serde(rename = "p", skip_serializing_if = "Option::is_none")]
+    set: Option<u64>,
+    /// What releases of the workers declare.
+    #[serde(rename = "d", skip_serializing_if = "Vec::is_empty")]
+    declared: Vec<Declared>,
+}
+
+/// The release, since when it is known, and the milliseconds that it declares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Declared(String, i64, u64);
+
+impl AgingRecord {
+    /// A person sets this.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a time outside of the bounds.
+    pub fn set(&mut self, aging: Aging) -> Result<()> {
+        self.set = match aging {
+            Aging::Every(every) => {
+                check_aging(every)?;
+                Some(in_ms(every))
+            }
+            Aging::Off => Some(0),
+            Aging::AsDeclared => None,
+        };
+        Ok(())
+    }
+
+    /// A release declares this. What releases without a live worker have declared is forgotten.
+    pub fn say(&mut self, release: &str, every: Duration, live: &BTreeSet<String>, now_ms: i64) {
+        match self.declared.iter_mut().find(|declared| declared.0 == release) {
+            Some(known) => known.2 = in_ms(every),
+            None => self.declared.push(Declared(release.to_owned(), now_ms, in_ms(every))),
+        }
+        self.declared.retain(|declared| declared.0 == release || live.contains(&declared.0));
+    }
+
+    /// What holds: what a person has set, or else what the release declares that was first seen latest.
+    pub fn every(&self) -> Option<Duration> {
+        let declared = self.declared.iter().max_by_key(|declared| declared.1).map(|declared| declared.2);
+        self.set.or(declared).filter(|ms| *ms > 0).map(Duration::from_millis)
+    }
+
+    /// The form in storage; empty if nothing is said.
+    pub fn encode(&self) -> Vec<u8> {
+        if self.set.is_none() && self.declared.is_empty() {
+            return Vec::new();
+        }
+        let mut bytes = format!("{}:", self.every().map_or(0, in_ms)).into_bytes();
+        bytes.extend(codec::encode(self).expect("texts and numbers can be encoded"));
+        bytes
+    }
+
+    /// Reads the form in storage.
+    ///
+    /// # Errors
+    /// [`Error::Decode`].
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        if bytes.is_empty() {
+            return Ok(AgingRecord::default());
+        }
+        let behind = bytes.iter().position(|byte| *byte == b':').map_or(bytes.len(), |at| at + 1);
+        codec::decode(&bytes[behind..]).map_err(|problem| Error::Decode { what: "what is set of aging".into(), problem })
+    }
+
+    /// For brokers: the interval that holds, of the form in storage.
+    pub fn every_in(bytes: &[u8]) -> Option<Duration> {
+        let digits = bytes.split(|byte| *byte == b':').next().unwrap_or_default();
+        let ms: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        (ms > 0).then(|| Duration::from_millis(ms).min(LONGEST_AGING))
+    }
+}
+
+/// Whether jobs may rise so often.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the way out.
+pub fn check_aging(every: Duration) -> Result<()> {
+    let invalid = |problem: &str| Err(Error::invalid("aging", humantime::format_duration(every).to_string(), problem));
+    if every < Duration::from_millis(1) {
+        return invalid("is no time to wait; write for example `60s`, or `off`");
+    }
+    if every > LONGEST_AGING {
+        return invalid("is more than a year; write a shorter time, or `off`");
+    }
+    Ok(())
+}
+
+fn in_ms(every: Duration) -> u64 {
+    u64::try_from(every.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Changes how jobs of a queue rise that wait, if what is stored is what was read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SetAging {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// What was read; empty if there was nothing.
+    pub expected: Vec<u8>,
+    /// What is to be stored, see [`AgingRecord::encode`]; empty: nothing is said any more.
+    pub stored: Vec<u8>,
+}
+
+impl SetAging {
+    /// A change.
+    pub fn new(queue: impl Into<Arc<str>>, expected: Vec<u8>, stored: Vec<u8>) -> Self {
+        SetAging { queue: queue.into(), expected, stored }
+    }
+
+    /// For brokers: whether it is one that can be taken.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar.
+    pub fn check(&self) -> Result<()> {
+        check_name("queue", &self.queue)
+    }
+}
+
+/// What became of a [`SetAging`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AgingSet {
+    /// It holds.
+    Set,
+    /// This is stored instead: nothing was changed.
+    Stale(Vec<u8>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_person_has_set_outlives_what_releases_declare_and_a_rollback_takes_effect() {
+        let live = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+        let seconds = Duration::from_secs;
+        let mut record = AgingRecord::default();
+        assert!(record.encode().is_empty() && record.every().is_none());
+        record.say("v1", seconds(1), &live(&["v1"]), 10);
+        record.say("v2", seconds(2), &live(&["v1", "v2"]), 20);
+        record.say("v1", seconds(1), &live(&["v1", "v2"]), 30);
+        assert_eq!(record.every(), Some(seconds(2)));
+        record.say("v1", seconds(1), &live(&["v1"]), 40);
+        assert_eq!(record.every(), Some(seconds(1)));
+        record.set(Aging::Off).unwrap();
+        assert_eq!((record.every(), AgingRecord::every_in(&record.encode())), (None, None));
+        record.set(Aging::Every(seconds(9))).unwrap();
+        assert_eq!(AgingRecord::decode(&record.encode()).unwrap(), record);
+        assert_eq!(AgingRecord::every_in(&record.encode()), Some(seconds(9)));
+        record.set(Aging::AsDeclared).unwrap();
+        assert_eq!(record.every(), Some(seconds(1)));
+        assert!(record.set(Aging::Every(Duration::ZERO)).unwrap_err().to_string().contains("aging `0s` is no time to wait"));
+        assert!(record.set(Aging::Every(2 * LONGEST_AGING)).is_err());
+    }
+}

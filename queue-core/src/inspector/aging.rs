@@ -1,0 +1,85 @@
+//! Aging: how often jobs of a queue rise that wait, as people set it and as code declares it.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use super::Inspector;
+use crate::{
+    address::check_name,
+    broker::{Aging, AgingRecord, AgingSet, DynBroker, SetAging},
+    error::{Error, Result},
+};
+
+/// So often a change is tried while others change the same.
+const TRIES: u32 = 50;
+
+impl Inspector {
+    /// Sets how often jobs of a queue rise by one priority while they wait, over what code declares; it outlives deployments. Jobs that become ready from now
+    /// on rise by it. Those that waited before keep the priority to which they have risen; they rise on if they rose before, from their next rise on by
+    /// the new interval. Gives the interval that holds.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use queue_core::{Aging, prelude::*};
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let client = Client::connect("sqlite://:memory:").await?;
+    /// let minute = Duration::from_secs(60);
+    /// client.inspector().set_aging("mail", Aging::Every(minute)).await?;
+    /// assert_eq!(client.inspector().stats("mail").await?.aging, Some(minute));
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar, and for a time below 1 ms or over a year. [`Error::FeatureUnknown`] while a worker of an older
+    /// release serves the queue.
+    pub async fn set_aging(&self, queue: &str, aging: Aging) -> Result<Option<Duration>> {
+        check_name("queue", queue)?;
+        AgingRecord::default().set(aging)?;
+        let queue: Arc<str> = queue.into();
+        self.run(move |broker| async move { change(&broker, &queue, |record| record.set(aging)).await.map(|(_, every)| every) }).await
+    }
+}
+
+/// Declares the aging of a release in a queue. The release that was first seen latest among those with a live worker is right, so that a rollback takes effect.
+/// Gives the interval that holds, if it is another one than before.
+///
+/// # Errors
+/// Those of the broker.
+pub async fn declare_aging(broker: &DynBroker, queue: &Arc<str>, release: &str, every: Duration) -> Result<Option<Option<Duration>>> {
+    let workers = broker.workers(queue).await?;
+    let mut live: BTreeSet<String> =
+        workers.into_iter().filter(|worker| !worker.lease_left.is_zero()).map(|worker| worker.release).collect();
+    live.insert(release.to_owned());
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
+    let declared = change(broker, queue, |record| {
+        record.say(release, every, &live, now_ms);
+        Ok(())
+    });
+    let (before, every) = declared.await?;
+    Ok((before != every).then_some(every))
+}
+
+/// What held before, and what holds.
+async fn change(
+    broker: &DynBroker,
+    queue: &Arc<str>,
+    change: impl Fn(&mut AgingRecord) -> Result<()>,
+) -> Result<(Option<Duration>, Option<Duration>)> {
+    let mut stored = Vec::new();
+    for _ in 0..TRIES {
+        // What cannot be read is written anew.
+        let mut record = AgingRecord::decode(&stored).unwrap_or_default();
+        let before = record.every();
+        change(&mut record)?;
+        match broker.set_aging(&SetAging::new(queue.clone(), stored, record.encode())).await? {
+            AgingSet::Set => return Ok((before, record.every())),
+            AgingSet::Stale(other) => stored = other,
+        }
+    }
+    Err(Error::Internal(format!("others change the aging of queue `{queue}` all the time")))
+}

@@ -1,0 +1,51 @@
+-- Aging: jobs that wait rise. `rising` has the jobs that are ready and may rise, by the time at which they do; `risen` the priority to which a job has risen that
+-- is ready. Both are of one stay among the ready: who starts or is taken out leaves them. What holds is the first part of `aging` in `meta`, in milliseconds.
+--- include script/tools
+
+local interval = nil
+
+-- How often jobs rise; 0: they do not.
+local function rises_every()
+  interval = interval or has('o') and whole(string.match(call('HGET', K.meta, 'aging') or '', '^%d+') or '') or 0
+  return interval
+end
+
+-- The priorities of jobs, or to what they have risen.
+local function levels_of(ids, from, to)
+  local levels = call('HMGET', K.priority, unpack(ids, from, to))
+  for at, risen in ipairs(has('o') and call('HMGET', K.risen, unpack(ids, from, to)) or {}) do
+    levels[at] = risen or levels[at]
+  end
+  return levels
+end
+
+-- The time of a rise, with a fraction of a millisecond by which those of one millisecond rise in the order in which they stand.
+local function rise_at(at, number)
+  return string.format('%.17g', at + (2048 + number) % 4096 / 4096)
+end
+
+-- Jobs that come to an end of the line rise from now on.
+local function set_out(ids, at_head)
+  local n, pairs_ = #ids, {}
+  if rises_every() == 0 or n == 0 then
+    return
+  end
+  local number = call('HINCRBY', K.meta, at_head and 'rise_head' or 'rise_tail', at_head and -n or n)
+  for from = 1, n, PIECE do
+    local priorities = call('HMGET', K.priority, unpack(ids, from, math.min(from + PIECE - 1, n)))
+    for at, priority in ipairs(priorities) do
+      if priority ~= '0' then
+        local nth = from + at - 1
+        pairs_[#pairs_ + 1] = rise_at(now + rises_every(), at_head and number + n - nth or number - n + nth)
+        pairs_[#pairs_ + 1] = ids[nth]
+      end
+    end
+  end
+  many('ZADD', K.rising, pairs_)
+end
+
+-- Jobs are not ready any more.
+local function rest(ids)
+  many('ZREM', K.rising, ids)
+  many('HDEL', K.risen, ids)
+end

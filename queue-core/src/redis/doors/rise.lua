@@ -1,0 +1,56 @@
+-- Jobs that have waited for long enough rise by one priority, and stand behind those that have it already: as many as may become due at once.
+--- include doors/ready
+
+-- Takes a job that is ready out of its place.
+local function step_out(id)
+  local stored = has('g') and call('HGET', K.grouped, id)
+  local member = stored and member_of(id, stored)
+  local list = list_of(levels_of({ id }, 1, 1)[1])
+  if member then
+    local group, _, is_suspect, chain, digit = parts_of(member)
+    call('ZREM', K.line, member)
+    if #chain > 1 and not is_suspect then
+      limits().leave(group, digit, chain)
+    end
+  elseif heads(list, 1)[1] == id then
+    take(list, 1)
+  else
+    entomb(id)
+  end
+end
+
+local function rise()
+  local left = C.due_items
+  for _ = 1, rises_every() > 0 and 3 or 0 do
+    local due_ids = left > 0 and call('ZRANGEBYSCORE', K.rising, '-inf', '(' .. ms(now + 1), 'WITHSCORES', 'LIMIT', 0, left) or {}
+    local ids, levels, later, out = {}, {}, {}, {}
+    for at = 1, #due_ids, 2 do
+      local id = due_ids[at]
+      local level = list_of(levels_of({ id }, 1, 1)[1]) - 1
+      -- A suspect stands before all others.
+      if level < 0 or call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.crashes, id) == 1 then
+        out[#out + 1] = id
+      else
+        step_out(id)
+        ids[#ids + 1], levels[#levels + 1], levels[#levels + 2] = id, id, ms(level)
+        if level == 0 then
+          out[#out + 1] = id
+        else
+          later[#later + 1], later[#later + 2] = math.floor(due_ids[at + 1]) + rises_every(), id
+        end
+      end
+    end
+    if #due_ids == 0 then
+      return
+    end
+    left = left - #due_ids / 2
+    put_all(K.risen, levels)
+    line_up(ids, false)
+    many('ZREM', K.rising, out)
+    local number = #later > 0 and call('HINCRBY', K.meta, 'rise_tail', #later / 2)
+    for at = 1, #later, 2 do
+      later[at] = rise_at(later[at], number - (#later - at - 1) / 2)
+    end
+    many('ZADD', K.rising, later)
+  end
+end

@@ -1,0 +1,32 @@
+-- Changes how often jobs rise that wait. ARGV: what was read, and what is to be stored, '' for nothing. Answers: SET; MORE, if it is to be sent again; or what is
+-- stored instead.
+--- include script/prelude, script/clock, script/bits, script/guard, script/tools
+
+local stored = call('HGET', K.meta, 'aging') or ''
+if stored ~= ARGV[2] then
+  if stored ~= ARGV[1] then
+    return { stored }
+  elseif ARGV[2] == '' then
+    call('HDEL', K.meta, 'aging')
+  else
+    local behind = unknown_to_a_lane('op')
+    if behind then
+      return redis.error_reply('BEHIND ' .. behind)
+    end
+    -- Who rises comes to the lists of other priorities.
+    mark('p')
+    mark('o')
+    call('HSET', K.meta, 'aging', ARGV[2])
+    if not head[1] then
+      call('HSET', K.meta, 'schema', C.schema)
+    end
+  end
+end
+if whole(string.match(ARGV[2], '^%d+') or '') == 0 then
+  -- None rises any more. In bounded steps.
+  many('ZREM', K.rising, call('ZRANGE', K.rising, 0, PIECE - 1))
+  if call('EXISTS', K.rising) == 1 then
+    return 'MORE'
+  end
+end
+return 'SET'

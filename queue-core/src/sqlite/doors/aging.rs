@@ -1,0 +1,104 @@
+//! Aging: jobs that wait rise. A row of `queue_rising` says when a job rises by a priority that is ready, and which priority it has come to. The place of a job
+//! that has risen is one of that priority; the column `priority` keeps its own.
+//!
+//! The row is written when the job comes into the line, and goes when it is claimed or taken out. One that another program has left is dropped when it is due.
+
+use rusqlite::{OptionalExtension, ToSql, params, types::Value};
+
+use super::{
+    groups,
+    ready::{self, End},
+    row,
+};
+use crate::{
+    broker::{AgingRecord, DUE_ITEMS, JobState},
+    sqlite::connection::{
+        lenient::{Bytes, Count, Number},
+        statement::sql,
+        tx::{Failed, Queue, Tx, after},
+    },
+};
+
+/// What is said of aging in a queue, as it is stored.
+pub(crate) fn stored(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<u8>> {
+    const STORED: &str = "SELECT stored FROM queue_aging WHERE queue = ?1";
+    if !tx.aged() {
+        return Ok(Vec::new());
+    }
+    Ok(tx.sql(STORED)?.query_row([queue.key], |row| Ok(row.get::<_, Bytes>(0)?.0)).optional()?.unwrap_or_default())
+}
+
+/// A job that comes to a place of the line rises from now on.
+pub(super) fn set_out(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), place: i64) -> rusqlite::Result<()> {
+    const SET_OUT: &str = "INSERT OR REPLACE INTO queue_rising (queue, id, at, place, level)
+                           SELECT queue, id, ?3, ?4, priority FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    let Some(every) = AgingRecord::every_in(&stored(tx, queue)?) else { return Ok(()) };
+    tx.sql(SET_OUT)?.execute(params![queue.key, id, after(tx.now, every), place]).map(drop)
+}
+
+/// A job is not ready any more.
+pub(super) fn rest(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+    const REST: &str = "DELETE FROM queue_rising WHERE queue = ?1 AND id = ?2";
+    if tx.aged() {
+        tx.sql(REST)?.execute(params![queue.key, id])?;
+    }
+    Ok(())
+}
+
+/// When a job rises that is ready and no suspect.
+pub(crate) fn rises(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<i64>> {
+    const RISES: &str = "SELECT at FROM queue_rising WHERE queue = ?1 AND id = ?2 AND level > 0";
+    if !tx.aged() {
+        return Ok(None);
+    }
+    tx.sql(RISES)?.query_row(params![queue.key, id], |row| Ok(row.get::<_, Number>(0)?.0)).optional()
+}
+
+/// A row of `queue_rising` that is due, and the state and crashes of its job.
+struct Riser {
+    id: Value,
+    at: i64,
+    level: i64,
+    may: bool,
+}
+
+/// Jobs that have waited for long enough rise by one priority, and stand behind those that have it already: as many as may become due at once.
+pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
+    const DROP: &str = "DELETE FROM queue_rising WHERE queue = ?1 AND id = ?2";
+    const LATER: &str = "UPDATE queue_rising SET at = ?3, place = ?4, level = ?5 WHERE queue = ?1 AND id = ?2";
+    const PRIORITY: &str = "UPDATE queue_jobs SET priority = ?3 WHERE queue = ?1 AND id = ?2";
+    const OWN: &str = "SELECT priority FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    let Some(every) = AgingRecord::every_in(&stored(tx, queue)?) else { return Ok(()) };
+    let mut left = DUE_ITEMS;
+    for _ in 0..3 {
+        let read = |row: &rusqlite::Row<'_>| {
+            let (Number(at), Number(level), Count(crashes)) = (row.get(1)?, row.get(2)?, row.get(4)?);
+            let state = row.get::<_, Option<Number>>(3)?.and_then(|Number(state)| row::state(state).ok());
+            // A suspect stands before all others.
+            Ok(Riser { id: row.get(0)?, at, level, may: state == Some(JobState::Ready) && crashes == 0 && level > 0 })
+        };
+        let due: Vec<Riser> =
+            tx.sql(sql!("aging_due.sql"))?.query_map(params![queue.key, tx.now, left], read)?.collect::<rusqlite::Result<_>>()?;
+        if due.is_empty() {
+            break;
+        }
+        left -= due.len();
+        for Riser { id, at, level, may } in due {
+            if !may {
+                tx.sql(DROP)?.execute(params![queue.key, id])?;
+                continue;
+            }
+            let own: Value = tx.sql(OWN)?.query_row(params![queue.key, id], |row| row.get(0))?;
+            tx.sql(PRIORITY)?.execute(params![queue.key, id, level - 1])?;
+            let place = ready::line_up(tx, queue, &id, End::Tail)?;
+            groups::tidy_chains(tx, queue, &id)?;
+            tx.sql(PRIORITY)?.execute(params![queue.key, id, own])?;
+            if level == 1 {
+                tx.sql(DROP)?.execute(params![queue.key, id])?;
+            } else {
+                tx.sql(LATER)?.execute(params![queue.key, id, after(at, every), place, level - 1])?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! How often jobs of a queue rise that wait.
+
+use rusqlite::params;
+
+use crate::{
+    broker::{AgingRecord, AgingSet, SetAging},
+    error::Result,
+    sqlite::{
+        connection::{
+            operation::Commit,
+            tx::{Failed, Tx},
+            writer::Writer,
+        },
+        doors::aging,
+    },
+};
+
+/// Rows that are removed in one transaction.
+const STEP: usize = 2000;
+
+pub(crate) async fn set_aging(writer: &Writer, request: &SetAging) -> Result<AgingSet> {
+    request.check()?;
+    let commit = if request.stored.is_empty() { Commit::Synced } else { Commit::Extra(256 + request.stored.len()) };
+    let wanted = request.clone();
+    let answer = writer.call(commit, move |tx| set(tx, &wanted)).await?;
+    // None rises any more. In bounded steps.
+    let mut rest = answer == AgingSet::Set && AgingRecord::every_in(&request.stored).is_none();
+    while rest {
+        let queue = request.queue.clone();
+        rest = writer.call(Commit::Soon, move |tx| forget(tx, &queue)).await?;
+    }
+    Ok(answer)
+}
+
+fn set(tx: &mut Tx<'_>, request: &SetAging) -> std::result::Result<AgingSet, Failed> {
+    const STORE: &str = "INSERT OR REPLACE INTO queue_aging (queue, stored) VALUES (?1, ?2)";
+    const REMOVE: &str = "DELETE FROM queue_aging WHERE queue = ?1";
+    let queue = tx.queue_made(&request.queue)?;
+    let stored = aging::stored(tx, &queue)?;
+    if stored == request.stored {
+        return Ok(AgingSet::Set);
+    }
+    if stored != request.expected {
+        return Ok(AgingSet::Stale(stored));
+    }
+    tx.note_aging()?;
+    if request.stored.is_empty() {
+        tx.sql(REMOVE)?.execute([queue.key])?;
+    } else {
+        tx.sql(STORE)?.execute(params![queue.key, request.stored])?;
+    }
+    Ok(AgingSet::Set)
+}
+
+/// Forgets when jobs would have risen, some of them. Gives whether there are more.
+fn forget(tx: &mut Tx<'_>, queue: &str) -> std::result::Result<bool, Failed> {
+    const FORGET: &str = "DELETE FROM queue_rising WHERE queue = ?1 AND id IN (SELECT id FROM queue_rising WHERE queue = ?1 LIMIT ?2)";
+    let Some(queue) = tx.queue(queue)?.filter(|_| tx.aged()) else { return Ok(false) };
+    // Somebody may have set it again.
+    if AgingRecord::every_in(&aging::stored(tx, &queue)?).is_some() {
+        return Ok(false);
+    }
+    Ok(tx.sql(FORGET)?.execute(params![queue.key, STEP])? == STEP)
+}

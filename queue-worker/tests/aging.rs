@@ -1,0 +1,49 @@
+//! How often jobs rise that wait, as code declares it.
+
+mod common;
+
+use std::time::Duration;
+
+use common::memory;
+use queue_core::{Aging, prelude::*, registry::Registry};
+use queue_worker::{Worker, WorkerError};
+
+#[task(queue = "aging", aging = "60s")]
+async fn ages() {}
+
+#[task(queue = "aging", aging = "5m")]
+async fn ages_otherwise() {}
+
+#[tokio::test]
+async fn tasks_that_do_not_agree_on_the_aging_of_their_queue_are_named() {
+    let problem = match Worker::new(memory().await).queue("aging").run(std::future::pending()).await {
+        Err(WorkerError::Setup(problems)) => problems.join("\n"),
+        other => panic!("it started: {other:?}"),
+    };
+    for part in ["aging of queue `aging`", "`ages`", "60s", "`ages_otherwise`", "300s", "let them agree"] {
+        assert!(problem.contains(part), "{part}: {problem}");
+    }
+}
+
+/// What one task says holds for its queue. What a person sets holds over it.
+#[tokio::test]
+async fn a_worker_declares_the_aging_of_its_queue() {
+    let client = memory().await;
+    let inspector = client.inspector();
+    let mut registry = Registry::default();
+    registry.register::<ages>();
+    let worker = Worker::new(client.clone()).registry(registry).queue("aging");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let runs = tokio::spawn(worker.run(async { drop(stopped.await) }));
+    let minute = Some(Duration::from_secs(60));
+    let declared = async {
+        while inspector.stats("aging").await.unwrap().aging != minute {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), declared).await.expect("it is declared");
+    assert_eq!(inspector.set_aging("aging", Aging::Off).await.unwrap(), None);
+    assert_eq!(inspector.set_aging("aging", Aging::AsDeclared).await.unwrap(), minute);
+    drop(stop);
+    runs.await.unwrap().unwrap();
+}
