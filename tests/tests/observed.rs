@@ -10,8 +10,9 @@ use futures_util::FutureExt;
 use queue_core::{
     HistorySpan, JobId,
     broker::{
-        Audit, Change, Confirm, CrashRule, Durability, DynBroker, Enqueue, Extend, GroupList, GroupRule, JobState, NewJob, PartyName,
-        ProcessId, Register, Remarks, RuleOf, ScheduleList, SetAging, SetGroup, SetSchedule, SweepLimits, Turn, UniqueKey, history::Report,
+        Audit, Change, Confirm, CrashRule, Durability, DynBroker, Enqueue, Extend, GroupList, GroupRule, JobState, LimitKeys, NewJob,
+        PartyName, ProcessId, Register, Remarks, RuleOf, ScheduleList, SetAging, SetGroup, SetLimit, SetSchedule, SweepLimits, Turn,
+        UniqueKey, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -101,6 +102,9 @@ async fn every_verb_is_counted_by_its_name() {
     broker.groups(QUEUE, &GroupList::All { after: None, limit: 1 }).await.unwrap();
     let rule = GroupRule::default();
     broker.set_group(&SetGroup::new(QUEUE, RuleOf::Others, rule, rule)).await.unwrap();
+    broker.limits(QUEUE, None).await.unwrap();
+    broker.limit_keys(QUEUE, &LimitKeys::These(Vec::new())).await.unwrap();
+    broker.set_limit(&SetLimit::new(QUEUE, "stripe", Vec::new(), Vec::new())).await.unwrap();
     broker.set_aging(&SetAging::new(QUEUE, Vec::new(), Vec::new())).await.unwrap();
     broker.set_paused(QUEUE, false).await.unwrap();
     broker.audit(QUEUE, Audit { repair: false, thorough: true }).await.unwrap();

@@ -304,9 +304,9 @@ impl World {
             (Ok(known), Ok(found)) => (known, found),
             (known, found) => return same("turn", &known.map(|_| ()), &found.map(|_| ())),
         };
-        // A replay or a turn without a claim says less exactly whether there is more, and so does one with tombs in its way.
+        // A replay or a turn without a claim says less exactly whether there is more, and so does one with tombs in its way: jobs that rise leave some.
         let spurious = replay || turn.claim == 0 || has_tombs || self.model.groups.has_suspects();
-        let spurious = spurious || self.model.has_limits();
+        let spurious = spurious || self.model.has_limits() || self.model.aging().is_some();
         same_turn(&known, &found, spurious)?;
         if self.model.has_limits() && !replay && !found.more && found.deliveries.len() < turn.claim {
             let had_suspect = found.deliveries.iter().any(|delivery| delivery.crashes > 0);

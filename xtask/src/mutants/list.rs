@@ -225,7 +225,7 @@ mutants! {
         "bits: one that a lane does not know is not set": "if not string.find(known[at + 1], bit, 1, true) and" => "if false and";
     }
     REDIS_NOTES "queue-core/src/redis/script/recount_bits.lua" {
-        "bits: a pause is seen": "if call('HGET', K.meta, 'paused') == '1' then" => "if false then";
+        "bits: a pause is seen": "if told[1] == '1' then" => "if false then";
         "bits: failures are seen": "  add('f', K.attempts, K.errors)\n" => "";
         "bits: other priorities are seen": "  add('p', K.priority, K.ready0, K.ready1, K.ready3)\n" => "";
         "bits: what is gone has no bit": "needed = call('EXISTS', ...) > 0 and needed .. bit or needed" => "needed = needed .. bit";
