@@ -18,7 +18,7 @@ mod waits;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -31,7 +31,7 @@ pub use self::{
 use tracing::{Instrument, Span};
 
 pub(crate) use self::waits::until_ended;
-use self::{handle::Kept, prepare::Prepared, producer::Route, sender::Sender};
+use self::{handle::Kept, prepare::Prepared, sender::Sender};
 use crate::{
     address::JobAddress,
     broker::{BrokerInfo, Confirm, Confirmed, Durability, DynBroker, ProcessId, on_broker},
@@ -373,27 +373,6 @@ impl Client {
             self.sender(&address.queue).enqueue(job).await?.of(address)
         };
         stored.instrument(span.clone()).await.inspect_err(|error| spans::refused(&span, error))
-    }
-
-    fn sender(&self, queue: &Arc<str>) -> Arc<Sender> {
-        let mut senders = self.0.senders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = senders.get(queue) {
-            return found.clone();
-        }
-        let Inner { broker, process, deadline, confirm, served_only, .. } = &*self.0;
-        let route = Route {
-            broker: broker.clone(),
-            queue: queue.clone(),
-            process: *process,
-            deadline: *deadline,
-            confirm: *confirm,
-            met: Arc::default(),
-            served_only: *served_only,
-            told: Arc::default(),
-        };
-        let made = Sender::new(route);
-        senders.insert(queue.clone(), made.clone());
-        made
     }
 }
 

@@ -24,6 +24,7 @@ use tokio::{
 use tracing::Instrument;
 
 use super::{
+    Client, Inner,
     callers::{Callers, Waiter},
     producer::{Answer, Failure, Fate, Producer, Route},
 };
@@ -40,6 +41,30 @@ const FLIGHTS: usize = 2;
 
 /// Batches of `enqueue_all` in flight at once.
 pub(super) const BULK: usize = 4;
+
+impl Client {
+    /// The one way of this client to a queue, made when it is first wanted.
+    pub(super) fn sender(&self, queue: &Arc<str>) -> Arc<Sender> {
+        let mut senders = self.0.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = senders.get(queue) {
+            return found.clone();
+        }
+        let Inner { broker, process, deadline, confirm, served_only, .. } = &*self.0;
+        let route = Route {
+            broker: broker.clone(),
+            queue: queue.clone(),
+            process: *process,
+            deadline: *deadline,
+            confirm: *confirm,
+            met: Arc::default(),
+            served_only: *served_only,
+            told: Arc::default(),
+        };
+        let made = Sender::new(route);
+        senders.insert(queue.clone(), made.clone());
+        made
+    }
+}
 
 /// What a client has of one queue.
 #[derive(Debug)]
@@ -304,7 +329,7 @@ mod tests {
         let (told, answer) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime can be made");
-            let client = runtime.block_on(crate::Client::open("sqlite://:memory:")).expect("memory can be opened");
+            let client = runtime.block_on(Client::open("sqlite://:memory:")).expect("memory can be opened");
             let sender = client.sender(&"mail".into());
             sender.lock().flying = FLIGHTS;
             told.send((Lone::departs(&sender).is_none(), sender.lock().flying)).expect("the test waits for it");

@@ -227,7 +227,7 @@ mutants! {
     REDIS_NOTES "queue-core/src/redis/script/recount_bits.lua" {
         "bits: a pause is seen": "if told[1] == '1' then" => "if false then";
         "bits: failures are seen": "  add('f', K.attempts, K.errors)\n" => "";
-        "bits: other priorities are seen": "  add('p', K.priority, K.ready0, K.ready1, K.ready3)\n" => "";
+        "bits: other priorities are seen": "    add('p', K.priority, K.ready0, K.ready1, K.ready3, K.rising, K.risen)\n" => "";
         "bits: what is gone has no bit": "needed = call('EXISTS', ...) > 0 and needed .. bit or needed" => "needed = needed .. bit";
     }
     REDIS "queue-core/src/redis/people/pause.lua" {
