@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use queue_core::{
@@ -121,12 +122,12 @@ impl Bed {
     /// Until everything that was wanted is done, and nobody has the file open but the driver.
     async fn rest(&mut self) -> Result<(), Problem> {
         let jobs = self.setup.jobs;
-        self.until("all jobs to be done", std::time::Duration::from_secs(60), async |bed| {
+        self.until("all jobs to be done", Duration::from_secs(60), async |bed| {
             bed.producers.iter_mut().all(super::child::Producer::has_ended) && bed.counter(Counter::Done).await >= jobs
         })
         .await?;
         for worker in 0..self.workers.len() {
-            self.end(worker, std::time::Duration::from_secs(20)).await?;
+            self.end(worker, Duration::from_secs(20)).await?;
         }
         Ok(())
     }
@@ -188,7 +189,13 @@ fn lay_out(disk: &Disk<'_>, cut: &Cut, folder: &Path) -> Result<PathBuf, Problem
 
 /// Opens what is left as everybody would; all jobs and their states, if nothing is wrong with it.
 async fn look(database: &Path) -> Result<BTreeMap<String, JobState>, Problem> {
-    let client = Client::connect(&queue_core::sqlite::url_of(database)).await?;
+    // A disk of this machine that stands still for some seconds breaks no promise.
+    let url = queue_core::sqlite::url_of(database);
+    let client = match Client::connect(&url).await {
+        Err(error) if error.is_transient() => Client::connect(&url).await?,
+        opened => opened?,
+    };
+    let client = client.with_deadline(Duration::from_secs(60));
     let inspector = client.inspector();
     let damages = inspector.audit(QUEUE, Audit { repair: false, thorough: true }).await?;
     if let Some(damage) = damages.first() {
