@@ -137,13 +137,20 @@ pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
         2 => vec(step(), 1..=most),
         2 => vec(ordinary_step(), 1..=most),
         1 => vec(prop_oneof![6 => step(), 1 => rule()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect()),
-        1 => (vec(prop_oneof![8 => step(), 1 => rule(), 1 => limit()], 1..=most), any::<bool>()).prop_map(|(steps, with_groups)| {
-            let steps = steps.into_iter().enumerate().map(|(n, step)| limited(n, if with_groups { grouped((n, step)) } else { step }));
-            steps.collect()
-        }),
+        1 => with_limits(most),
+        1 => aging(with_limits(most)),
         1 => aging(vec(step(), 1..=most)),
         1 => aging(vec(prop_oneof![6 => step(), 1 => rule()], 1..=most).prop_map(|steps| steps.into_iter().enumerate().map(grouped).collect())),
     ]
+}
+
+/// Jobs with limits, with groups or without.
+fn with_limits(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    let steps = vec(prop_oneof![8 => step(), 1 => rule(), 1 => limit()], 1..=most);
+    (steps, any::<bool>()).prop_map(|(steps, with_groups)| {
+        let steps = steps.into_iter().enumerate().map(|(n, step)| limited(n, if with_groups { grouped((n, step)) } else { step }));
+        steps.collect()
+    })
 }
 
 /// The same story in which jobs rise that wait, from the start.

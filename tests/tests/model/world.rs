@@ -306,7 +306,8 @@ impl World {
         };
         // A replay or a turn without a claim says less exactly whether there is more, and so does one with tombs in its way: jobs that rise leave some.
         let spurious = replay || turn.claim == 0 || has_tombs || self.model.groups.has_suspects();
-        let spurious = spurious || self.model.has_limits() || self.model.aging().is_some();
+        let has_risen = self.model.ready.loose.iter().any(|id| !self.followers.contains(id));
+        let spurious = spurious || self.model.has_limits() || has_risen;
         same_turn(&known, &found, spurious)?;
         if self.model.has_limits() && !replay && !found.more && found.deliveries.len() < turn.claim {
             let had_suspect = found.deliveries.iter().any(|delivery| delivery.crashes > 0);
