@@ -12,7 +12,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::{FailureKind, Fingerprint, JobState};
 
-use super::{Content, Stale, jobs::Told, whole, written};
+use super::{CHOICES, Content, Stale, jobs::Told, whole, written};
 use crate::{
     format::{Moment, number, short, short_id},
     guard::Viewer,
@@ -27,9 +27,6 @@ const PAGE: usize = 50;
 
 /// Most queues that are asked for a page: those with the most dead and retrying jobs.
 const QUEUES: usize = 100;
-
-/// Most queues that are offered as choices.
-const CHOICES: usize = 200;
 
 #[derive(Template)]
 #[template(path = "failures.html")]

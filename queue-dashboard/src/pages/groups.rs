@@ -12,7 +12,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::{Error, GroupName, GroupOrder, GroupRule, JobState, StoredGroup};
 
-use super::{Content, Stale, jobs::Told, whole, written};
+use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, whole, written};
 use crate::{
     format::{Moment, count, number, short},
     guard::Viewer,
@@ -30,13 +30,6 @@ const SORTED: usize = 1_000;
 
 /// Most groups of one answer of a broker.
 const AT_ONCE: usize = 500;
-
-/// Most queues that are asked for a page, and how many of them at once.
-const QUEUES: usize = 320;
-const QUEUES_AT_ONCE: usize = 32;
-
-/// Most queues that are offered as choices.
-const CHOICES: usize = 200;
 
 #[derive(Template)]
 #[template(path = "groups.html")]

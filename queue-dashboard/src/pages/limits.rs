@@ -12,7 +12,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::LimitInfo;
 
-use super::{Content, Stale, jobs::Told, whole, written};
+use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, whole, written};
 use crate::{
     format::number,
     guard::Viewer,
@@ -24,13 +24,6 @@ use crate::{
 
 /// Limits on one page. A queue has at most 1,000.
 const PAGE: usize = 50;
-
-/// Most queues that are asked for a page, and how many of them at once.
-const QUEUES: usize = 320;
-const QUEUES_AT_ONCE: usize = 32;
-
-/// Most queues that are offered as choices.
-const CHOICES: usize = 200;
 
 #[derive(Template)]
 #[template(path = "limits.html")]

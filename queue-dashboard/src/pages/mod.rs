@@ -39,6 +39,15 @@ use crate::{
     shared::{Look, Shared},
 };
 
+/// Most queues that a list over all queues asks for one page.
+const QUEUES: usize = 320;
+
+/// How many of them it asks at once.
+const QUEUES_AT_ONCE: usize = 32;
+
+/// Most queues that a filter offers as choices.
+const CHOICES: usize = 200;
+
 /// What a page shows, without the frame.
 pub(crate) struct Content {
     pub(crate) title: String,

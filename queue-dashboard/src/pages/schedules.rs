@@ -12,7 +12,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::{ScheduleRan, ScheduleRecord};
 
-use super::{Content, Stale, jobs::Told, whole, written};
+use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, whole, written};
 use crate::{
     format::{Moment, count, short},
     guard::Viewer,
@@ -25,15 +25,6 @@ use crate::{
 
 /// Schedules on one page.
 const PAGE: usize = 50;
-
-/// Most queues that are asked for a page.
-const QUEUES: usize = 320;
-
-/// How many of them are asked at once.
-const AT_ONCE: usize = 32;
-
-/// Most queues that are offered as choices.
-const CHOICES: usize = 200;
 
 #[derive(Template)]
 #[template(path = "schedules.html")]
@@ -213,7 +204,7 @@ async fn find(shared: &Shared, queues: &[&String], from: &Place) -> Result<(Vec<
     let rest: Vec<&String> = queues.iter().copied().filter(|name| **name >= from.queue).collect();
     let mut found = Vec::new();
     let schedules = shared.client.schedules();
-    for some in rest.chunks(AT_ONCE).take(QUEUES / AT_ONCE) {
+    for some in rest.chunks(QUEUES_AT_ONCE).take(QUEUES / QUEUES_AT_ONCE) {
         let room = PAGE - found.len();
         let mut calls = Vec::with_capacity(some.len());
         for name in some {
