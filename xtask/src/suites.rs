@@ -18,6 +18,9 @@ use crate::run::{Counts, cargo, counts_of};
 /// Those that take longest begin first, so that none of them runs alone at the end.
 const LONGEST: [&str; 7] = ["ui", "conformance", "rows", "corrupt", "readme", "cluster_faults", "deadlines"];
 
+/// Tests of this suite wait for servers and disks nearly all of their time: so many of them run at once for each core.
+const WAITING: (&str, usize) = ("conformance", 3);
+
 /// One program, or what `cargo` runs as one.
 struct Suite {
     name: String,
@@ -41,8 +44,12 @@ pub(crate) fn run(told: &Told<'_>) -> (Counts, bool) {
     for Suite { command, .. } in &mut suites {
         command.args(told.arguments).envs(told.variables.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
     }
+    let cores = thread::available_parallelism().map_or(2, usize::from);
+    for suite in suites.iter_mut().filter(|suite| suite.name == WAITING.0) {
+        suite.command.arg(format!("--test-threads={}", WAITING.1 * cores));
+    }
     let (waiting, done) = (Mutex::new(VecDeque::from(suites)), Mutex::new((Counts::default(), true)));
-    let at_once = thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    let at_once = cores.clamp(2, 8);
     thread::scope(|scope| {
         for _ in 0..at_once {
             scope.spawn(|| {

@@ -929,7 +929,7 @@ mutants! {
         "limits: one that has had enough waits": "elseif state.closed > now then" => "elseif false then";
         "limits: a claim takes of a key what it may, and no more": "state.left = state.left - (back and -1 or 1)" => "state.left = state.left - 0";
         "limits: a start is charged": "put_rare('m', K.tat, key, ms(micros + state.ahead)" => "put_rare('m', K.tat, key, ms(micros)";
-        "limits: what waits for a key is let in when it has room": "if is_waited_for(key) then\n      call('ZADD', K.roomy, ms(now), key)" => "if false then\n      call('ZADD', K.roomy, ms(now), key)";
+        "limits: what waits for a key is let in when it has room": "      if is_waited_for(key) then\n        roomy[" => "      if false then\n        roomy[";
         "limits: what waits for a rate is let in in time": "    if at < FOREVER then\n      call('ZADD', K.wake" => "    if false then\n      call('ZADD', K.wake";
         "limits: a job that has not started gives its start back": "L.take(chain, id, true)\n      L.write()" => "L.write()";
         "limits: a changed rate leaves as many starts ahead": "state.ahead, state.dirty = math.floor(state.ahead / (period / starts) * rule.step), true" => "state.dirty = true";

@@ -475,7 +475,7 @@ elseif what == 'chains' then
       if repairs then
         limits().remove(group, digit, chain)
         if limits().has_jobs(group, digit, chain) then
-          limits().join(group, digit, chain, true)
+          limits().join(group, digit, chain)
         end
         review(group)
       end
@@ -488,7 +488,7 @@ elseif what == 'shut' then
     if call('ZSCORE', K.shut, ARGV[i]) and not limits().is_watched(key) then
       found(ARGV[i])
       if repairs then
-        limits().loosen(key)
+        limits().loosen({ key })
       end
     end
   end

@@ -318,10 +318,14 @@ local function give_slots_back(ids)
   end
   if #slots > 0 then
     many('ZREM', K.holders, slots)
+    local loose = {}
     for chain in pairs(limited) do
       for _, key in ipairs(limits().keys_of(chain)) do
-        limits().loosen(key)
+        loose[#loose + 1] = key
       end
+    end
+    if #loose > 0 then
+      limits().loosen(loose)
     end
     for group in pairs(groups) do
       if rule_of(group).cap then
@@ -356,7 +360,7 @@ end
 local function drop_slot(group, member)
   call('ZREM', K.holders, member)
   if byte(member) == 255 then
-    limits().loosen(string.sub(member, 2, 17))
+    limits().loosen({ string.sub(member, 2, 17) })
   else
     review(group)
   end

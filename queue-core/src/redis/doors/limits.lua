@@ -20,15 +20,20 @@ local function limits()
   if made_limits then
     return made_limits
   end
-  local L, rules_of, keys = { looked = 0, picked = {} }, {}, {}
+  local L, rules_of, keys, places = { looked = 0, picked = {} }, {}, {}, {}
   made_limits = L
 
   local function packed(number)
     return struct.pack('>I7', math.floor(math.min(math.max(number, 0), FOREVER)))
   end
 
+  -- Tickets are drawn by the hundred: numbers that a script has no use for are left out.
   local function ticket()
-    return packed(call('HINCRBY', K.meta, 'ticket', '1'))
+    if not L.ticket or L.ticket % 100 == 0 then
+      L.ticket = (math.floor(whole(call('HINCRBY', K.meta, 'ticket', '100')) / 100) - 1) * 100
+    end
+    L.ticket = L.ticket + 1
+    return packed(L.ticket)
   end
 
   -- The keys of a chain.
@@ -68,7 +73,10 @@ local function limits()
       if rule.cap then
         state.left = rule.cap - call('ZLEXCOUNT', K.holders, '[\255' .. key .. '\0', '(\255' .. key .. '\1')
       end
-      local tat, starts, period, closed = string.match(call('HGET', K.tat, key) or '', '^(%d+):(%d*):(%d*):(%d*)$')
+      if L.has_tat == nil then
+        L.has_tat = call('EXISTS', K.tat) == 1
+      end
+      local tat, starts, period, closed = string.match(L.has_tat and call('HGET', K.tat, key) or '', '^(%d+):(%d*):(%d*):(%d*)$')
       if tat and rule.step then
         state.ahead = math.max(whole(tat) - micros, 0)
         if (starts ~= rule.starts or period ~= rule.period) and tonumber(starts) and tonumber(period) and tonumber(period) > 0 then
@@ -139,8 +147,8 @@ local function limits()
       L.write()
       for _, key in ipairs(keys_of(chain)) do
         keys[key] = nil
-        L.loosen(key)
       end
+      L.loosen(keys_of(chain))
     end
   end
 
@@ -170,7 +178,7 @@ local function limits()
   function L.write()
     for key, state in pairs(keys) do
       if state.dirty then
-        state.dirty = nil
+        state.dirty, L.has_tat = nil, true
         put_rare('m', K.tat, key, ms(micros + state.ahead) .. ':' .. state.rule.starts .. ':' .. state.rule.period .. ':' .. ms(state.closed))
       end
     end
@@ -180,12 +188,16 @@ local function limits()
     return call('ZRANGEBYLEX', K.shut, '[' .. key, '(' .. key .. '\255', 'LIMIT', 0, 1)[1]
   end
 
-  -- A key may have room again.
-  function L.loosen(key)
-    if is_waited_for(key) then
-      call('ZADD', K.roomy, ms(now), key)
-      opened = true
+  -- Keys may have room again.
+  function L.loosen(loose)
+    local roomy = {}
+    for _, key in ipairs(loose) do
+      if is_waited_for(key) then
+        roomy[#roomy + 1], roomy[#roomy + 2] = ms(now), key
+        opened = true
+      end
     end
+    many('ZADD', K.roomy, roomy)
   end
 
   -- Chains are shut under a key that opens at this time.
@@ -200,46 +212,77 @@ local function limits()
     end
   end
 
-  local function entry_of(group, digit, chain)
-    return group .. digit .. chain
+  -- Where a chain is: what `chains` has of it. It is read once.
+  local function place_of(entry)
+    if places[entry] == nil then
+      places[entry] = call('HGET', K.chains, entry)
+    end
+    return places[entry]
+  end
+
+  -- Moves chains, each of which is a group, a digit, keys and a new place; without a place it goes.
+  local function move(moves)
+    local from, to, placed, gone = { {}, {} }, { {}, {} }, {}, {}
+    local function note(lists, place, group, digit, chain, score)
+      local is_open = byte(place) == 111 -- 'o'
+      local list, rest = lists[is_open and 1 or 2], string.sub(place, 2)
+      list[#list + 1] = score
+      list[#list + 1] = is_open and group .. digit .. rest .. chain or rest .. group .. digit .. chain
+    end
+    for _, moved in ipairs(moves) do
+      local group, digit, chain, place = unpack(moved, 1, 4)
+      local entry = group .. digit .. chain
+      local before = place_of(entry)
+      if before then
+        note(from, before, group, digit, chain)
+      end
+      if place then
+        note(to, place, group, digit, chain, '0')
+        placed[#placed + 1], placed[#placed + 2] = entry, place
+      elseif before then
+        gone[#gone + 1] = entry
+      end
+      places[entry] = place
+    end
+    many('ZREM', K.open, from[1])
+    many('ZREM', K.shut, from[2])
+    many('HDEL', K.chains, gone)
+    if #placed > 0 then
+      mark('m')
+      put_all(K.chains, placed)
+    end
+    many('ZADD', K.open, to[1])
+    many('ZADD', K.shut, to[2])
   end
 
   -- Takes a chain out of where it is.
-  local function remove(group, digit, chain)
-    local place = call('HGET', K.chains, entry_of(group, digit, chain))
-    if not place then
-      return
-    end
-    call('HDEL', K.chains, entry_of(group, digit, chain))
-    if byte(place) == 111 then -- 'o'
-      call('ZREM', K.open, group .. digit .. string.sub(place, 2) .. chain)
-    else
-      call('ZREM', K.shut, string.sub(place, 2) .. group .. digit .. chain)
-    end
+  function L.remove(group, digit, chain)
+    move({ { group, digit, chain, false } })
   end
-  L.remove = remove
 
   -- A chain is open, and the last of its group; unless it is shut already.
-  function L.join(group, digit, chain, anew)
-    local entry = entry_of(group, digit, chain)
-    if anew or call('HEXISTS', K.chains, entry) == 0 then
-      if anew then
-        remove(group, digit, chain)
-      end
-      local number = ticket()
-      put_rare('m', K.chains, entry, 'o' .. number)
-      call('ZADD', K.open, 0, group .. digit .. number .. chain)
+  function L.join(group, digit, chain)
+    if not place_of(group .. digit .. chain) then
+      move({ { group, digit, chain, 'o' .. ticket() } })
     end
   end
 
-  -- Shuts a chain under a key, until a time if it is known.
-  local function shut(group, digit, chain, key, upto, start)
-    remove(group, digit, chain)
-    local place = key .. packed(start) .. ticket()
-    put_rare('m', K.chains, entry_of(group, digit, chain), 's' .. place)
-    call('ZADD', K.shut, 0, place .. group .. digit .. chain)
-    call('ZREM', K.roomy, key)
-    wake_at(key, upto)
+  -- Chains are shut, each under a key until a time, and have their places.
+  local function shut(moves, shut_under)
+    move(moves)
+    local unroomy = {}
+    for at, under in ipairs(shut_under) do
+      unroomy[at] = under[1]
+    end
+    many('ZREM', K.roomy, unroomy)
+    for _, under in ipairs(shut_under) do
+      wake_at(under[1], under[2])
+    end
+  end
+
+  -- The place of a chain that is shut under a key.
+  local function under(key, start)
+    return 's' .. key .. packed(start) .. ticket()
   end
 
   local function has_jobs(group, digit, chain)
@@ -250,7 +293,7 @@ local function limits()
   -- A job has left its chain.
   function L.leave(group, digit, chain)
     if not has_jobs(group, digit, chain) then
-      remove(group, digit, chain)
+      L.remove(group, digit, chain)
     end
   end
 
@@ -260,7 +303,7 @@ local function limits()
   end
 
   function L.is_open(group, digit, chain)
-    return byte(call('HGET', K.chains, entry_of(group, digit, chain)) or '') == 111 -- 'o'
+    return byte(place_of(group .. digit .. chain) or '') == 111 -- 'o'
   end
 
   -- Group, digit and keys of a member of `shut`.
@@ -278,10 +321,9 @@ local function limits()
 
   -- Keys whose time has come may have room.
   function L.come_due()
-    for _, key in ipairs(call('ZRANGEBYSCORE', K.wake, '-inf', ms(now), 'LIMIT', 0, C.limit_step)) do
-      call('ZREM', K.wake, key)
-      L.loosen(key)
-    end
+    local woken = call('ZRANGEBYSCORE', K.wake, '-inf', ms(now), 'LIMIT', 0, C.limit_step)
+    many('ZREM', K.wake, woken)
+    L.loosen(woken)
   end
 
   -- How many starts of cost 1 a key lets come now, and from when on if none.
@@ -298,20 +340,31 @@ local function limits()
 
   -- Opens chains that are shut under keys with room, at most so many of each. Gives the groups of them.
   function L.open_some(most)
-    local groups, left = {}, most + C.limit_step
+    local groups, moves, unroomy, left = {}, {}, {}, most + C.limit_step
     for _, key in ipairs(call('ZRANGE', K.roomy, 0, C.limit_step - 1)) do
-      local asked = math.min(math.max(room_of_key(key), 1), most, left)
-      if room_of_key(key) > 0 and asked > 0 then
-        local members = call('ZRANGEBYLEX', K.shut, '[' .. key, '(' .. key .. '\255', 'LIMIT', 0, asked)
-        left = left - #members
-        for _, member in ipairs(members) do
-          local group, digit, chain = L.parts_of_shut(member)
-          L.join(group, digit, chain, true)
-          groups[group] = true
+      local room, upto = room_of_key(key)
+      local asked = math.min(room, most, left)
+      if room <= 0 then
+        unroomy[#unroomy + 1] = key
+        if is_waited_for(key) then
+          wake_at(key, upto)
+        end
+      elseif asked > 0 then
+        -- One more than may be opened says whether others wait.
+        local members = call('ZRANGEBYLEX', K.shut, '[' .. key, '(' .. key .. '\255', 'LIMIT', 0, asked + 1)
+        if #members <= asked then
+          unroomy[#unroomy + 1] = key
+        end
+        for at = 1, math.min(#members, asked) do
+          local group, digit, chain = L.parts_of_shut(members[at])
+          places[group .. digit .. chain] = 's' .. string.sub(members[at], 1, 30)
+          moves[#moves + 1] = { group, digit, chain, 'o' .. ticket() }
+          groups[group], left = true, left - 1
         end
       end
     end
-    L.tidy()
+    move(moves)
+    many('ZREM', K.roomy, unroomy)
     return groups
   end
 
@@ -328,10 +381,10 @@ local function limits()
     end
   end
 
-  -- The next job of a chain that a claim may take, as a member of `line`.
-  local function head_of(item, asked)
+  -- The next job of a chain that a claim may take, as a member of `line`. Most chains give one job to a claim: few are read, then more.
+  local function head_of(item)
     if item.next > #item.heads and not item.whole then
-      local prefix = item.group .. item.digit .. item.chain
+      local prefix, asked = item.group .. item.digit .. item.chain, 3 * #item.heads + 2
       local from = #item.heads > 0 and '(' .. item.heads[#item.heads] or '[' .. prefix
       local more = call('ZRANGEBYLEX', K.line, from, '(' .. prefix .. '\255', 'LIMIT', 0, asked)
       item.whole = #more < asked
@@ -353,27 +406,30 @@ local function limits()
     entry.chains = entry.chains or {}
     local queue = entry.chains[digit]
     if not queue then
-      queue = { items = {}, from = '[' .. entry.group .. digit }
+      queue = { items = {}, at = 1, from = '[' .. entry.group .. digit }
       if only and L.is_open(entry.group, digit, its_chain) then
-        queue.items[1] = { group = entry.group, digit = digit, chain = its_chain, heads = { only }, next = 1, whole = true }
+        queue.items[1] = { group = entry.group, digit = digit, chain = its_chain, heads = { only }, next = 1, whole = true, is_only = true }
       end
       queue.from = not only and queue.from or nil
       entry.chains[digit] = queue
     end
     local prefix = #entry.group + 1
     while true do
-      if #queue.items == 0 and queue.from then
+      if queue.at > #queue.items and queue.from then
         local found = call('ZRANGEBYLEX', K.open, queue.from, '(' .. entry.group .. digit .. '\255', 'LIMIT', 0, asked)
         queue.from = #found == asked and '(' .. found[#found] or nil
         for _, member in ipairs(found) do
-          queue.items[#queue.items + 1] = { group = entry.group, digit = digit, chain = string.sub(member, prefix + 8), heads = {}, next = 1 }
+          local chain = string.sub(member, prefix + 8)
+          places[entry.group .. digit .. chain] = 'o' .. string.sub(member, prefix + 1, prefix + 7)
+          queue.items[#queue.items + 1] = { group = entry.group, digit = digit, chain = chain, heads = {}, next = 1 }
         end
       end
-      local item = table.remove(queue.items, 1)
+      local item = queue.items[queue.at]
       if not item then
         return nil
       end
-      local member = head_of(item, asked)
+      queue.at = queue.at + 1
+      local member = head_of(item)
       if not member then
         -- All of it was picked.
         L.leave(entry.group, digit, item.chain)
@@ -383,12 +439,12 @@ local function limits()
         if key and not may_look() then
           return nil
         elseif key then
-          shut(entry.group, digit, item.chain, key, upto, entry.start)
+          shut({ { entry.group, digit, item.chain, under(key, entry.start) } }, { { key, upto } })
         else
           L.take(item.chain, id)
           item.next = item.next + 1
           queue.items[#queue.items + 1] = item
-          L.picked[entry.group .. digit .. item.chain] = { entry, digit, item.chain }
+          L.picked[entry.group .. digit .. item.chain] = { entry, digit, item }
           return member
         end
       end
@@ -397,29 +453,36 @@ local function limits()
 
   -- The jobs that were picked were taken, or not: chains without a job go, those that cannot go on are shut, and others go to the end.
   function L.settle_picks(picks, passed, admitted, parts)
+    local loose, moves, shut_under = {}, {}, {}
     for at, pick in ipairs(picks) do
       local _, id, _, chain = parts(pick.member)
       if #chain > 1 and (at > passed or not admitted[id]) then
         L.take(chain, id, true)
         for _, key in ipairs(keys_of(chain)) do
-          L.loosen(key)
+          loose[#loose + 1] = key
         end
       end
     end
+    L.loosen(loose)
     for _, picked in pairs(L.picked) do
-      local entry, digit, chain = unpack(picked)
-      local head = has_jobs(entry.group, digit, chain)
+      local entry, digit, item = unpack(picked)
+      local chain, head = item.chain, nil
+      if passed == #picks and not item.is_only and (item.whole or item.next <= #item.heads) then
+        head = item.heads[item.next]
+      else
+        head = has_jobs(entry.group, digit, chain)
+      end
       if not head then
-        remove(entry.group, digit, chain)
+        moves[#moves + 1] = { entry.group, digit, chain, false }
       elseif L.is_open(entry.group, digit, chain) then
         local key, upto = L.blocker(chain, string.sub(head, #entry.group + #chain + 9))
         if key then
-          shut(entry.group, digit, chain, key, upto, entry.start)
-        else
-          L.join(entry.group, digit, chain, true)
+          shut_under[#shut_under + 1] = { key, upto }
         end
+        moves[#moves + 1] = { entry.group, digit, chain, key and under(key, entry.start) or 'o' .. ticket() }
       end
     end
+    shut(moves, shut_under)
     L.picked = {}
     L.write()
     L.tidy()

@@ -10,7 +10,7 @@ for _ = 1, ARGV[3] do
     break
   end
   local key = string.sub(member, 1, 16)
-  limits().loosen(key)
+  limits().loosen({ key })
   from = '(' .. key .. '\255'
 end
 if opened then

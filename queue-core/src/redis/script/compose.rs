@@ -2,7 +2,8 @@
 //!
 //! Fragments include each other: `--- include turn/acks, script/clock`, each once. What stands between `--- with NAME` (or
 //! `--- without NAME`) and `--- end` is for those profiles alone that have that part. Functions that are not called are left out, as each
-//! would be made anew by every call. At last `K.jobs` becomes the number of the key of that kind, and `C.schema` a constant.
+//! would be made anew by every call. What stands behind `--- begin` is one function: to each function that is made in it, Lua gives
+//! what was declared before at a third of the time. At last `K.jobs` becomes the number of the key of that kind, and `C.schema` a constant.
 
 use std::{collections::HashSet, fmt::Write};
 
@@ -13,12 +14,18 @@ const INCLUDE: &str = "--- include ";
 const WITH: &str = "--- with ";
 const WITHOUT: &str = "--- without ";
 const END: &str = "--- end";
+const BEGIN: &str = "--- begin";
+/// What stands in its place.
+const BODY: &str = "return (function()";
 
 /// The text of a script for a profile, and the keys that it uses, in the order in which it numbers them.
 pub(super) fn compose(name: &str, profile: &Profile, constants: &[(&str, String)]) -> (String, Vec<Kind>) {
     let mut whole = String::new();
     include(name, profile, &mut HashSet::new(), &mut whole);
-    let text = without_unused(&whole);
+    let mut text = without_unused(&whole);
+    if text.lines().any(|line| line == BODY) {
+        text.push_str("\nend)()");
+    }
     // A script that goes through its keys has all that there are.
     let takes_all = text.contains("ipairs(KEYS)");
     let keys: Vec<Kind> = STORED.iter().copied().filter(|kind| takes_all || uses(&text, &format!("K.{}", kind.name()))).collect();
@@ -49,6 +56,8 @@ fn include(name: &str, profile: &Profile, included: &mut HashSet<String>, whole:
             parts.pop().unwrap_or_else(|| unreachable!("{name} ends a part that it has not begun"));
         } else if parts.iter().any(|(_, wanted)| !wanted) {
             // For other profiles.
+        } else if directive == BEGIN {
+            let _ = writeln!(whole, "{BODY}");
         } else if let Some(names) = directive.strip_prefix(INCLUDE) {
             names.split(", ").for_each(|name| include(name, profile, included, whole));
         } else if !directive.starts_with("--") && !directive.is_empty() {

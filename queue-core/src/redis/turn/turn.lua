@@ -51,6 +51,7 @@ if large then
   wanted = math.min(wanted, 64)
 end
 local ids = {}
+--- begin
 --- include doors/settle, doors/end, doors/admit, turn/answer
 --- with all
 --- include turn/replay
