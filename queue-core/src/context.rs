@@ -1,5 +1,6 @@
 //! What a running job knows: its [`JobContext`], and the application's [`Data`].
 
+mod cost;
 mod remarks;
 
 use std::{
@@ -16,7 +17,7 @@ use std::{
 
 use tokio::sync::{Notify, mpsc};
 
-use self::remarks::Told;
+use self::{cost::NowUsed, remarks::Told};
 pub use crate::outcome::CancelCause;
 use crate::{address::JobId, broker::PartyName, client::Client};
 
@@ -92,6 +93,7 @@ struct Running {
     cancel: AtomicU8,
     cancelled: Notify,
     told: Told,
+    used: NowUsed,
 }
 
 /// What a worker fills a [`JobContext`] with.
@@ -187,7 +189,13 @@ impl LeaseClock {
 impl JobContext {
     /// A context, for workers and for calling a task function by hand.
     pub fn new(init: ContextInit) -> Self {
-        JobContext(Arc::new(Running { init, cancel: AtomicU8::new(0), cancelled: Notify::new(), told: Told::default() }))
+        JobContext(Arc::new(Running {
+            init,
+            cancel: AtomicU8::new(0),
+            cancelled: Notify::new(),
+            told: Told::default(),
+            used: NowUsed::default(),
+        }))
     }
 
     /// The job's id.

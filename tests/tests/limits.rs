@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use queue_core::{
@@ -27,6 +27,7 @@ use queue_worker::Worker;
 on_servers! {
     slots_and_chains_are_counted_anew_from_the_jobs
     a_lane_that_knows_no_limits_keeps_them_out
+    a_rate_that_a_wrong_clock_has_stored_is_brought_back
 }
 
 const QUEUE: &str = "limited";
@@ -251,6 +252,85 @@ async fn a_service_that_has_had_enough_is_left_alone() {
     assert_eq!(service.served.load(Ordering::SeqCst), 3);
     assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());
     assert_eq!(service.refused.load(Ordering::SeqCst), 4, "nobody asked meanwhile");
+}
+
+/// One job has used the rate of its key by a clock that was a year ahead, and another one waits for it. How far the key is ahead, in microseconds.
+async fn is_brought_back(broker: &DynBroker, put_ahead: &dyn Fn(i64), stored: &dyn Fn() -> i64) {
+    let inspector = Client::with_broker(broker.clone()).inspector();
+    inspector.set_limit(QUEUE, "stripe", |rule| rule.rate = "1/1h".parse().ok()).await.unwrap();
+    Producer::on(broker, QUEUE).await.stored((0..2).map(|_| job()).collect()).await;
+    let mut lane = Lane::on(broker, QUEUE).await;
+    let first = lane.claim_one().await;
+    let now = || i64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros()).unwrap();
+    put_ahead(now() + 366 * 24 * 3_600_000_000);
+    let turn = lane
+        .next()
+        .claim(1)
+        .finish(vec![queue_core::broker::Finish::new(&first, queue_core::broker::Ending::Ack { result: None, keep: None })]);
+    assert!(lane.send(&turn).await.deliveries.is_empty());
+    let ahead = stored() - now();
+    assert!(ahead <= 25 * 3_600_000_000, "the next job waits for a day at most, and not for {ahead} us");
+    let until = inspector.limits_of(QUEUE, &[LimitKey::of("stripe", b"a")]).await.unwrap()[0].until.unwrap();
+    assert!(until <= SystemTime::now() + Duration::from_secs(25 * 3600));
+}
+
+async fn a_rate_that_a_wrong_clock_has_stored_is_brought_back(kind: Kind) {
+    let server = Server::start(kind);
+    let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
+    let tat = format!("queue:{{{QUEUE}}}:tat");
+    let put = |at: i64| {
+        let script = "redis.call('HSET', KEYS[1], redis.call('HKEYS', KEYS[1])[1], ARGV[1])";
+        server.command(&["EVAL", script, "1", &tat, &format!("{at}:1:3600000000:0")]);
+    };
+    let stored = || {
+        let found: Vec<String> = server.ask(&["HVALS", &tat]).unwrap();
+        found[0].split(':').next().unwrap().parse().unwrap()
+    };
+    is_brought_back(&broker, &put, &stored).await;
+}
+
+#[tokio::test]
+async fn a_rate_that_a_wrong_clock_has_stored_is_brought_back_in_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let put = |at: i64| assert_eq!(other.execute("UPDATE queue_rates SET tat = ?1", [at]).unwrap(), 1);
+    let stored = || other.query_row("SELECT tat FROM queue_rates", [], |row| row.get(0)).unwrap();
+    is_brought_back(&broker, &put, &stored).await;
+}
+
+#[task(name = "complete", queue = "models", max_attempts = 1, limit(name = "tokens", by = [account], rate = "1/1h", burst = 10))]
+async fn complete(account: String, tokens: Option<u32>, ctx: JobContext) -> Result<(), std::io::Error> {
+    let Some(tokens) = tokens else {
+        ctx.set_cost_of("tokens", 30).unwrap();
+        return Err(std::io::Error::other("the answer was no use"));
+    };
+    ctx.set_cost(u32::MAX);
+    ctx.set_cost(tokens);
+    drop(account);
+    Ok(())
+}
+
+/// A run says what it has really used, and whoever comes next waits for that: longer, or not at all, whatever became of the run.
+#[tokio::test]
+async fn a_run_says_what_it_has_used() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let mut keys = Vec::new();
+    for (account, tokens) in [("less", Some(3)), ("more", Some(15)), ("failed", None)] {
+        let job = client.enqueue(complete::job(account.to_owned(), tokens).cost(10)).await.unwrap();
+        keys.push(client.inspector().show(job.address()).await.unwrap().limit_keys[0]);
+    }
+    Worker::new(client.clone()).register::<complete>().queue("models").run_until_idle().await.unwrap();
+    let hours = async |key: LimitKey| {
+        let until = client.inspector().limits_of("models", &[key]).await.unwrap()[0].until;
+        until.map_or(0, |until| until.duration_since(SystemTime::now()).unwrap_or_default().as_secs().div_ceil(3600))
+    };
+    assert_eq!((hours(keys[0]).await, hours(keys[1]).await, hours(keys[2]).await), (0, 6, 21));
+    // Of ten, seven are left.
+    client.enqueue(complete::job("less".to_owned(), Some(7)).cost(7)).await.unwrap();
+    Worker::new(client.clone()).register::<complete>().queue("models").run_until_idle().await.unwrap();
+    assert_eq!(hours(keys[0]).await, 1);
 }
 
 /// A job by name has the limits that it is given, and none that cannot be.

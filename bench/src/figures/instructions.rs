@@ -191,7 +191,7 @@ impl Lane {
 
     async fn turn(&mut self, claim: usize, held: Vec<(JobId, u64)>, ending: fn() -> Ending) -> Result<Vec<(JobId, u64)>, Error> {
         self.turns += 1;
-        let finishes = held.into_iter().map(|(id, claim)| Finish { id, claim, size: 0, ending: ending() }).collect();
+        let finishes = held.into_iter().map(|(id, claim)| Finish { id, claim, size: 0, ending: ending(), used: None }).collect();
         let turn = Turn::new(QUEUE, self.name.clone(), self.turns, LEASE).claim(claim).finish(finishes);
         let answer = self.broker.turn(&turn).await?;
         Ok(answer.deliveries.into_iter().map(|delivery| (delivery.id, delivery.claim)).collect())

@@ -103,7 +103,7 @@ impl AckQueue {
     /// Those of the broker. After [`Error::Ambiguous`] it may be removed.
     pub async fn ack(&mut self, id: &JobId) -> Result<bool> {
         let Some((lane, claim)) = self.held.remove(id) else { return Ok(false) };
-        let done = Finish { id: id.clone(), claim, size: 0, ending: Ending::Ack { result: None, keep: None } };
+        let done = Finish { id: id.clone(), claim, size: 0, ending: Ending::Ack { result: None, keep: None }, used: None };
         match self.turn(lane, Duration::from_secs(1), vec![done], 0).await {
             Ok((lane, answer)) => {
                 self.idle = Some(lane);

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
-use super::{KeepLimits, PartyName, TEXT_MAX};
+use super::{KeepLimits, PartyName, TEXT_MAX, Used};
 use crate::{
     address::{JobId, serde_as_text},
     error::{Error, Result},
@@ -84,12 +84,20 @@ pub struct Finish {
     pub size: usize,
     /// What happens to the job.
     pub ending: Ending,
+    /// What the run has really used of the rates of the job's limits, if it has said so: the difference to what the job was charged at its claim is charged,
+    /// or given back. The job's next claim is charged as this one was.
+    pub used: Option<Box<Used>>,
 }
 
 impl Finish {
     /// The end of this delivery.
     pub fn new(delivery: &Delivery, ending: Ending) -> Self {
-        Finish { id: delivery.id.clone(), claim: delivery.claim, size: delivery.envelope.len(), ending }
+        Finish { id: delivery.id.clone(), claim: delivery.claim, size: delivery.envelope.len(), ending, used: None }
+    }
+
+    /// For brokers: what the run has used, if it has begun and has said so. A job that has not started gives all back.
+    pub fn used(&self) -> Option<&Used> {
+        self.used.as_deref().filter(|_| self.ending.has_started())
     }
 }
 
@@ -174,6 +182,13 @@ pub enum Ending {
     },
     /// The ending of a delivery that was cancelled while the lane held it. If the tag still stands, it counts as a release.
     Void,
+}
+
+impl Ending {
+    /// For brokers: whether it ends a run that has begun. If not, what the claim has used of rates is given back.
+    pub fn has_started(&self) -> bool {
+        !matches!(self, Ending::Release | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. })
+    }
 }
 
 /// To how many releases an unreadable job is offered, at most.

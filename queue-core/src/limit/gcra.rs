@@ -3,8 +3,11 @@
 
 use super::LimitRule;
 
-/// The arrival time is never ahead by more than a burst and so many periods.
+/// The arrival time is never ahead by more than a burst and so many periods, or [`LONGEST_DEBT_US`] if that is more.
 pub const DEBT_PERIODS: i64 = 10;
+
+/// A day, in microseconds.
+pub const LONGEST_DEBT_US: i64 = 24 * 3600 * 1_000_000;
 
 /// The whole number of microseconds that so many starts take.
 #[allow(clippy::cast_possible_truncation, reason = "a burst of a million at a year each is below 2^63")]
@@ -20,7 +23,16 @@ fn allowance(rule: &LimitRule) -> i64 {
 /// By how much the arrival time is ahead, at most: what is more was stored by a clock that was wrong.
 pub fn most(rule: &LimitRule) -> i64 {
     let period = rule.rate.map_or(0, |rate| i64::try_from(rate.period_us()).unwrap_or(i64::MAX));
-    allowance(rule).saturating_add(DEBT_PERIODS.saturating_mul(period))
+    allowance(rule).saturating_add(DEBT_PERIODS.saturating_mul(period).max(LONGEST_DEBT_US))
+}
+
+/// By how much the arrival time is ahead after a run that was charged `declared` starts and has really used `actual`: it pays for all of them, also for those
+/// above the burst, and what it did not use is given back.
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "it is bounded by what may be ahead at most")]
+pub fn corrected(rule: &LimitRule, ahead: i64, declared: u32, actual: u32) -> i64 {
+    let Some(rate) = rule.rate else { return ahead };
+    let used = (f64::from(actual) * rate.step()).ceil().min(most(rule) as f64) as i64;
+    ahead.saturating_add(used).saturating_sub(charge(rule, declared)).clamp(0, most(rule))
 }
 
 /// How long a job of this cost has to wait; 0: it may start now.
@@ -67,7 +79,26 @@ mod tests {
         assert_eq!((wait(&rule, 0, 50), charge(&rule, 50)), (0, 100_000));
         // A new rate leaves so many starts ahead as there were.
         assert_eq!(rebased(&day, 20_000, 20_000.0), 86_400_000_000);
-        assert_eq!(rebased(&rule, i64::MAX / 4, 20_000.0), 100_000 + 600_000_000);
+        assert_eq!(rebased(&rule, i64::MAX / 4, 20_000.0), 100_000 + LONGEST_DEBT_US);
+        assert_eq!(rebased(&day, i64::MAX / 4, 86_400_000_000.0), 11 * LONGEST_DEBT_US);
         assert_eq!(rebased(&LimitRule::new(), 5, 1.0), 0);
+    }
+
+    #[test]
+    fn what_a_run_has_really_used_is_charged_in_full_and_the_rest_given_back() {
+        let rule = LimitRule { rate: Some(rate("3000/1m")), burst: Some(5), ..LimitRule::new() };
+        let started = charge(&rule, 3);
+        assert_eq!(corrected(&rule, started, 3, 3), started);
+        assert_eq!(corrected(&rule, started, 3, 1), 20_000);
+        assert_eq!((corrected(&rule, started, 3, 0), corrected(&rule, 10_000, 3, 0)), (0, 0), "not below now");
+        // Twenty are more than the burst: the next one waits until all but four of them are paid for.
+        let ahead = corrected(&rule, started, 3, 20);
+        assert_eq!((ahead, wait(&rule, ahead, 1)), (400_000, 320_000));
+        // What was declared above the burst was charged as the burst.
+        assert_eq!(corrected(&rule, charge(&rule, 9), 9, 6), 120_000);
+        assert_eq!(corrected(&rule, started, 3, u32::MAX), 100_000 + LONGEST_DEBT_US);
+        let year = LimitRule { rate: Some(rate("1/366days")), ..LimitRule::new() };
+        assert_eq!(corrected(&year, charge(&year, 1), 1, u32::MAX), most(&year));
+        assert_eq!(corrected(&LimitRule::new(), 7, 1, 9), 7);
     }
 }

@@ -2,10 +2,14 @@
 
 pub mod gcra;
 mod key;
+mod used;
 
 use std::{fmt, str::FromStr, time::Duration};
 
-pub use self::key::{JobLimits, LimitKey};
+pub use self::{
+    key::{JobLimits, LimitKey},
+    used::Used,
+};
 use crate::error::{Error, Result};
 
 /// Most limits that one job is subject to.

@@ -56,7 +56,11 @@ macro_rules! __conformance_cases {
                 a_release_refunds_and_a_crash_does_not
                 a_changed_rate_holds_at_once
                 concurrency_and_rate_hold_together
-                a_limit_that_has_had_enough_waits;
+                a_limit_that_has_had_enough_waits
+                what_a_run_has_really_used_is_charged
+                what_a_run_has_used_counts_once_and_for_it_alone
+                what_a_run_has_used_is_told_by_limit
+                what_a_run_gives_back_lets_others_start;
             aging:
                 a_job_that_has_waited_starts_before_a_later_one_of_a_higher_priority
                 a_job_rises_by_one_priority_each_time

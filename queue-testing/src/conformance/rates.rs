@@ -4,14 +4,15 @@ use std::time::{Duration, Instant};
 
 use queue_core::{
     LimitKey,
-    broker::{Ending, JobLimits, NewJob},
+    broker::{Delivery, Ending, Finish, JobLimits, NewJob, Used},
 };
 
 use super::{
-    bed::{Bed, SHORT, ack, eventually},
+    bed::{Bed, Lane, SHORT, ack, eventually, nack},
     groups::{RULE, sound},
     limits::{claim_all, concurrency, key, limited, put, set},
 };
+use crate::Changes as _;
 
 async fn rate(bed: &Bed, limit: &str, rate: &str, burst: u32) {
     let rate = rate.parse().expect("it is a rate");
@@ -193,4 +194,126 @@ pub async fn a_limit_that_has_had_enough_waits(bed: Bed) {
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, enough(None, 60_000)).await);
     assert_eq!(bed.state(&alone[0]).await, Some(queue_core::JobState::Scheduled));
+}
+
+/// How many starts of an hour each a key is from letting the next job start: 0, it lets one start now.
+async fn hours(bed: &Bed, of: LimitKey) -> u64 {
+    let until = bed.inspector().limits_of(&bed.queue, &[of]).await.expect("a key can be looked at")[0].until;
+    until.map_or(0, |until| until.duration_since(std::time::SystemTime::now()).unwrap_or_default().as_secs().div_ceil(3600))
+}
+
+/// Ends a delivery that says what its run has used: by all limits, and by one of a name.
+async fn end_with(lane: &mut Lane, delivery: &Delivery, ending: Ending, all: Option<u32>, named: &[(&str, u32)]) -> bool {
+    let mut used = Used::default();
+    all.into_iter().for_each(|starts| used.set(starts));
+    named.iter().for_each(|(limit, starts)| used.set_of(limit, *starts).expect("it is a name"));
+    let mut finish = Finish::new(delivery, ending);
+    finish.used = Some(Box::new(used));
+    let turn = lane.next().finish(vec![finish]);
+    let taken = lane.send(&turn).await.stale.is_empty();
+    // An answer that is lost changes nothing.
+    assert_eq!(lane.send(&turn).await.stale.is_empty(), taken);
+    taken
+}
+
+/// A run that has used more than its job was charged pays for it in full, above the burst as well; what it has not used is given back. With each ending that says that
+/// the run has begun, and with no other.
+pub async fn what_a_run_has_really_used_is_charged(bed: Bed) {
+    rate(&bed, "api", "1/1h", 4).await;
+    let keep = Ending::Ack { result: Some(vec![7]), keep: Some(Duration::from_secs(60)) };
+    let begun = [
+        ack(),
+        keep,
+        nack(Duration::from_secs(3600)),
+        Ending::Snooze { delay: Duration::from_secs(3600) },
+        Ending::Repeat { delay: Duration::from_secs(3600) },
+        Ending::Bury { reason: queue_core::broker::BuryReason::Buried, error: None },
+        Ending::Cancel { reason: String::new() },
+        Ending::Expire,
+        Ending::Stopped,
+    ];
+    let mut lane = bed.lane().await;
+    for (n, ending) in begun.into_iter().enumerate() {
+        let (over, under, nothing) =
+            (key("api", &format!("over {n}")), key("api", &format!("under {n}")), key("api", &format!("nothing {n}")));
+        for (of, actual, left) in [(over, 7, 4), (under, 2, 0), (nothing, 0, 0)] {
+            bed.producer().await.stored(vec![cost(&[of], 4)]).await;
+            let delivery = lane.wait_for_one().await;
+            assert_eq!(hours(&bed, of).await, 1);
+            assert!(end_with(&mut lane, &delivery, ending.clone(), Some(actual), &[]).await);
+            assert_eq!(hours(&bed, of).await, left, "{ending:?} {actual}");
+            bed.broker.cancel(&bed.queue, &[delivery.id]).await.expect("it is cancelled, if it waits");
+        }
+    }
+    for (n, ending) in [Ending::Release, Ending::Void, Ending::Park { task: "x".into() }].into_iter().enumerate() {
+        let of = key("api", &format!("not begun {n}"));
+        bed.producer().await.stored(vec![cost(&[of], 4)]).await;
+        let delivery = lane.wait_for_one().await;
+        assert!(end_with(&mut lane, &delivery, ending, Some(9), &[]).await);
+        assert_eq!(hours(&bed, of).await, 0, "it has not started");
+        bed.broker.cancel(&bed.queue, &[delivery.id]).await.expect("it is cancelled");
+    }
+    sound(&bed).await;
+}
+
+/// What a run has used is charged once: not by a turn that comes again, nor by an ending that comes too late. A retry is charged what its job declares.
+pub async fn what_a_run_has_used_counts_once_and_for_it_alone(bed: Bed) {
+    rate(&bed, "api", "1/1h", 3).await;
+    let of = key("api", "");
+    bed.producer().await.stored(vec![cost(&[of], 2)]).await;
+    let mut lane = bed.lane().await;
+    let delivery = lane.wait_for_one().await;
+    let mut stale = delivery.clone();
+    stale.claim += 1;
+    assert!(!end_with(&mut lane, &stale, ack(), Some(1000), &[]).await);
+    assert_eq!(hours(&bed, of).await, 0);
+    assert!(end_with(&mut lane, &delivery, nack(Duration::ZERO), Some(0), &[]).await);
+    assert!(!end_with(&mut lane, &delivery, ack(), Some(1000), &[]).await);
+    let again = lane.wait_for_one().await;
+    assert_eq!(again.attempts, 1);
+    assert!(lane.end(&again, Ending::Stopped).await);
+    assert_eq!((hours(&bed, of).await, lane.claim(1).await.len()), (0, 0), "two of three starts are used: one is left");
+    sound(&bed).await;
+}
+
+/// The limits of a job count different things: what is said of one by name, what is said of the others, and what nothing is said of. A limit without a rate is not
+/// concerned, and neither is a job without limits.
+pub async fn what_a_run_has_used_is_told_by_limit(bed: Bed) {
+    for name in ["calls", "tokens", "bytes"] {
+        rate(&bed, name, "1/1h", 2).await;
+    }
+    concurrency(&bed, "stripe", 1).await;
+    let keys = ["calls", "tokens", "bytes", "stripe"].map(|name| key(name, "a"));
+    let put = async || bed.producer().await.stored(vec![cost(&keys, 1)]).await;
+    put().await;
+    let mut lane = bed.lane().await;
+    let delivery = lane.wait_for_one().await;
+    assert!(end_with(&mut lane, &delivery, ack(), None, &[("tokens", 5), ("other", 100)]).await);
+    assert_eq!((hours(&bed, keys[0]).await, hours(&bed, keys[1]).await, hours(&bed, keys[2]).await), (0, 4, 0));
+    bed.inspector().remove_limit(&bed.queue, "tokens").await.expect("it is removed");
+    put().await;
+    let delivery = lane.wait_for_one().await;
+    assert!(end_with(&mut lane, &delivery, ack(), Some(4), &[("bytes", 0)]).await);
+    assert_eq!((hours(&bed, keys[0]).await, hours(&bed, keys[1]).await, hours(&bed, keys[2]).await), (4, 0, 0));
+    assert!(!until(&bed, keys[3]).await);
+    bed.put(1).await;
+    let delivery = lane.claim_one().await;
+    assert!(end_with(&mut lane, &delivery, ack(), Some(u32::MAX), &[]).await);
+    sound(&bed).await;
+}
+
+/// Jobs that wait for what a run gives back start with the next claim; a debt that is larger than all that may be is a day and the burst.
+pub async fn what_a_run_gives_back_lets_others_start(bed: Bed) {
+    rate(&bed, "api", "1/1h", 2).await;
+    let of = key("api", "");
+    bed.producer().await.stored(vec![cost(&[of], 2), cost(&[of], 2), cost(&[of], 1)]).await;
+    let (mut lane, mut other) = (bed.lane().await, bed.lane().await);
+    let first = lane.wait_for_one().await;
+    assert!(other.claim(2).await.is_empty());
+    assert!(end_with(&mut lane, &first, ack(), Some(0), &[]).await);
+    let second = other.wait_for_one().await;
+    assert!(end_with(&mut other, &second, ack(), Some(u32::MAX), &[]).await);
+    assert!(lane.claim(1).await.is_empty());
+    assert_eq!(hours(&bed, of).await, 24 + 1);
+    sound(&bed).await;
 }

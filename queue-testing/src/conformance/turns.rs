@@ -293,7 +293,7 @@ pub async fn a_request_over_the_bound_of_items_is_refused(bed: Bed) {
     let lane = bed.lane().await;
     let refused = |error: Error| matches!(error, Error::Invalid { .. });
     assert!(refused(bed.broker.turn(&lane.next().claim(MAX_ITEMS + 1)).await.unwrap_err()));
-    let finishes = (0..=MAX_ITEMS).map(|_| Finish { id: JobId::make(), claim: 1, size: 0, ending: ack() }).collect();
+    let finishes = (0..=MAX_ITEMS).map(|_| Finish { id: JobId::make(), claim: 1, size: 0, ending: ack(), used: None }).collect();
     assert!(refused(bed.broker.turn(&lane.next().finish(finishes)).await.unwrap_err()));
     let jobs = (0..=MAX_ITEMS).map(|_| NewJob::new(JobId::make(), envelope("x"))).collect();
     let producer = bed.producer().await;

@@ -108,9 +108,11 @@ impl Model {
         if ran {
             job.crashes = 0;
             job.unreadable = None;
-        } else if finish.ending != Ending::Stopped {
-            // It has not started.
+        }
+        if !finish.ending.has_started() {
             self.charge_limits(id, true);
+        } else if let Some(used) = finish.used() {
+            self.correct_limits(id, used);
         }
         let job = self.jobs.edit(id);
         match &finish.ending {

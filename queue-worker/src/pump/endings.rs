@@ -17,8 +17,8 @@ impl Lane {
     pub(super) fn fitting(&self) -> usize {
         let (mut bytes, mut done) = (0, 0);
         let fit = self.finishes.iter().take_while(|finish| {
-            bytes += size(&finish.ending);
-            done += work(&finish.ending);
+            bytes += size(finish);
+            done += work(finish);
             bytes <= MAX_BYTES && done <= MOST_WORK
         });
         fit.count().max(1).min(self.finishes.len())
@@ -26,8 +26,9 @@ impl Lane {
 }
 
 /// About how many plain acks the broker could take in instead: they go all at once, others one by one.
-fn work(ending: &Ending) -> usize {
-    match ending {
+fn work(finish: &Finish) -> usize {
+    match &finish.ending {
+        _ if finish.used.is_some() => 4,
         Ending::Ack { keep: None, .. } => 1,
         Ending::Ack { keep: Some(_), .. } => 2,
         _ => 4,
@@ -35,17 +36,19 @@ fn work(ending: &Ending) -> usize {
 }
 
 /// About how many bytes an ending takes.
-fn size(ending: &Ending) -> usize {
+fn size(finish: &Finish) -> usize {
     const REST: usize = 64;
-    REST + match ending {
-        Ending::Ack { result, .. } => result.as_ref().map_or(0, Vec::len),
-        Ending::Nack { error, .. } => error.len(),
-        Ending::Bury { error, .. } => error.as_ref().map_or(0, String::len),
-        Ending::Cancel { reason } => reason.len(),
-        Ending::Park { task } => task.len(),
-        Ending::Unreadable { task, release, error, .. } => task.len() + release.len() + error.len(),
-        _ => 0,
-    }
+    let limits = finish.used.as_ref().map_or(0, |used| 1 + used.named().len());
+    REST * (1 + limits)
+        + match &finish.ending {
+            Ending::Ack { result, .. } => result.as_ref().map_or(0, Vec::len),
+            Ending::Nack { error, .. } => error.len(),
+            Ending::Bury { error, .. } => error.as_ref().map_or(0, String::len),
+            Ending::Cancel { reason } => reason.len(),
+            Ending::Park { task } => task.len(),
+            Ending::Unreadable { task, release, error, .. } => task.len() + release.len() + error.len(),
+            _ => 0,
+        }
 }
 
 #[cfg(test)]
@@ -57,7 +60,13 @@ mod tests {
     use super::*;
 
     fn acks(n: usize, bytes: usize) -> Lane {
-        let finish = |claim| Finish { id: JobId::make(), claim, size: 0, ending: Ending::Ack { result: Some(vec![0; bytes]), keep: None } };
+        let finish = |claim| Finish {
+            id: JobId::make(),
+            claim,
+            size: 0,
+            ending: Ending::Ack { result: Some(vec![0; bytes]), keep: None },
+            used: None,
+        };
         Lane { finishes: (0..n as u64).map(finish).collect(), ..Lane::default() }
     }
 
@@ -81,6 +90,9 @@ mod tests {
         lane.finishes.iter_mut().for_each(|finish| finish.ending = failed.clone());
         assert_eq!(lane.take_finishes().len(), MOST_WORK / 4);
         assert_eq!(lane.finishes.len(), MOST_WORK - MOST_WORK / 4);
+        let mut lane = acks(MOST_WORK, 0);
+        lane.finishes.iter_mut().for_each(|finish| finish.used = Some(Box::default()));
+        assert_eq!(lane.take_finishes().len(), MOST_WORK / 4);
     }
 
     #[test]

@@ -317,13 +317,14 @@ impl Pump {
         }
         self.shared.failures.ended(held.lane.queue, task, &held.id, &ending);
         lane.held -= 1;
+        let used = held.handler.as_ref().and_then(|handler| handler.context.used());
         if matches!(ending, Ending::Bury { .. }) {
             let task = held.handler.map(|handler| handler.context.task().to_owned());
             let attempts = held.attempts.saturating_add(1);
             lane.burials.push(Burial { id: held.id.clone(), claim: held.claim, task, attempts });
         }
         self.unanswered += usize::from(!lane.late);
-        lane.finishes.push(Finish { id: held.id, claim: held.claim, size: held.size, ending });
+        lane.finishes.push(Finish { id: held.id, claim: held.claim, size: held.size, ending, used });
         self.soil(held.lane.queue);
     }
 

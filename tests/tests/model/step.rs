@@ -69,8 +69,8 @@ pub(crate) enum Step {
     SetAging { every: Option<Duration> },
     /// A person sets the rule of a group, or of all.
     SetGroup { group: Option<u8>, rule: GroupRule },
-    /// A person sets a limit, or removes it.
-    SetLimit { all: bool, concurrency: Option<u32> },
+    /// A person sets a limit, or removes it. With a burst it has a rate by which nothing more starts before the story is over.
+    SetLimit { all: bool, concurrency: Option<u32>, burst: Option<u32> },
     /// What was due soon is due.
     Wait,
 }
@@ -90,6 +90,8 @@ pub(crate) struct New {
     pub(crate) group: Option<u8>,
     /// Keys of limits, of a few.
     pub(crate) limits: Vec<u8>,
+    /// How many starts it counts for.
+    pub(crate) cost: u32,
 }
 
 /// Of a worker.
@@ -120,6 +122,8 @@ pub(crate) struct End {
     pub(crate) delivery: Index,
     pub(crate) stray: bool,
     pub(crate) ending: Ending,
+    /// What the run says that it has used of rates.
+    pub(crate) used: Option<u32>,
 }
 
 /// Over before the next `Wait` is.
@@ -147,10 +151,31 @@ pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
 /// Jobs with limits, with groups or without.
 fn with_limits(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let steps = vec(prop_oneof![8 => step(), 1 => rule(), 1 => limit()], 1..=most);
-    (steps, any::<bool>()).prop_map(|(steps, with_groups)| {
+    (steps, any::<bool>(), any::<bool>()).prop_map(|(steps, with_groups, with_rates)| {
         let steps = steps.into_iter().enumerate().map(|(n, step)| limited(n, if with_groups { grouped((n, step)) } else { step }));
-        steps.collect()
+        if !with_rates {
+            return steps.collect();
+        }
+        let first = [true, false].map(|all| Step::SetLimit { all, concurrency: None, burst: Some(3) });
+        first.into_iter().chain(steps.enumerate().map(|(n, step)| rated(n, step))).collect()
     })
+}
+
+/// The same step where both limits have a rate, jobs differ in what they cost, and runs in what they use. None costs more than a burst, and no debt is so large that it
+/// is cut: of several endings the broker chooses the order.
+fn rated(n: usize, mut step: Step) -> Step {
+    let n = u32::try_from(n).unwrap_or_default();
+    match &mut step {
+        Step::SetLimit { burst, .. } => *burst = Some(3 + n % 3),
+        Step::Enqueue { jobs, .. } => jobs.iter_mut().zip(n..).for_each(|(job, n)| job.cost = 1 + n % 3),
+        Step::Turn { finishes, .. } => {
+            for (end, n) in finishes.iter_mut().zip(n..) {
+                end.used = [None, Some(0), Some(1), Some(2), Some(4)][n as usize % 5];
+            }
+        }
+        _ => {}
+    }
+    step
 }
 
 /// The same story in which jobs rise that wait, from the start.
@@ -188,7 +213,7 @@ fn limited(n: usize, mut step: Step) -> Step {
 
 /// The concurrency of one of two limits.
 fn limit() -> impl Strategy<Value = Step> {
-    (any::<bool>(), option::of(0..3u32)).prop_map(|(all, concurrency)| Step::SetLimit { all, concurrency })
+    (any::<bool>(), option::of(0..3u32)).prop_map(|(all, concurrency)| Step::SetLimit { all, concurrency, burst: None })
 }
 
 fn rule() -> impl Strategy<Value = Step> {
@@ -257,6 +282,7 @@ fn new() -> impl Strategy<Value = New> {
         key,
         group: None,
         limits: Vec::new(),
+        cost: 1,
     })
 }
 
@@ -292,6 +318,7 @@ fn ordinary() -> impl Strategy<Value = New> {
         key: None,
         group: None,
         limits: Vec::new(),
+        cost: 1,
     })
 }
 
@@ -307,7 +334,7 @@ fn ordinary_end() -> impl Strategy<Value = End> {
         1 => delay().prop_map(|delay| Ending::Nack { delay, error: "x".to_owned() }),
         1 => Just(Ending::Bury { reason: BuryReason::Failed, error: Some("x".to_owned()) }),
     ];
-    (index(), prop::bool::weighted(0.05), ending).prop_map(|(delivery, stray, ending)| End { delivery, stray, ending })
+    (index(), prop::bool::weighted(0.05), ending).prop_map(|(delivery, stray, ending)| End { delivery, stray, ending, used: None })
 }
 
 fn delay() -> impl Strategy<Value = Duration> {
@@ -315,7 +342,7 @@ fn delay() -> impl Strategy<Value = Duration> {
 }
 
 fn end() -> impl Strategy<Value = End> {
-    (index(), prop::bool::weighted(0.2), ending()).prop_map(|(delivery, stray, ending)| End { delivery, stray, ending })
+    (index(), prop::bool::weighted(0.2), ending()).prop_map(|(delivery, stray, ending)| End { delivery, stray, ending, used: None })
 }
 
 fn ending() -> impl Strategy<Value = Ending> {

@@ -10,6 +10,8 @@ use queue_testing::model::{Model, Place};
 
 use super::compare::{Check, same};
 
+const HOUR_MS: i64 = 3_600_000;
+
 /// Most jobs of one turn.
 const ALL: usize = 500;
 
@@ -18,7 +20,11 @@ pub(crate) async fn same_standings(model: &Model, broker: &DynBroker, queue: &st
     let found = broker.standing(queue, ids).await.map_err(|error| error.to_string())?;
     let loose = model.has_limits();
     for ((id, known), found) in ids.iter().zip(model.standing(ids)).zip(found) {
-        let face = |standing: Standing| {
+        let face = |mut standing: Standing| {
+            // Where a rate says when a job starts, a broker counts in microseconds: it is some hours away, to a millisecond.
+            for limit in standing.line.iter_mut().flat_map(|line| &mut line.limits) {
+                limit.until_ms = limit.until_ms.map(|at| (at - model.now + HOUR_MS / 2) / HOUR_MS);
+            }
             let ahead = standing.line.as_ref().map(|line| line.ahead);
             // A chain that was not looked at yet may keep its group in its turn: how many groups take turns is loose then.
             let line = standing.line.map(|line| (if loose { 0 } else { line.groups }, line.group, line.limits));

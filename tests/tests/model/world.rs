@@ -11,7 +11,7 @@ use queue_core::{
     broker::{
         Aging, AgingRecord, AgingSet, CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, JobLimits,
         JobRemarks, KeyHolder, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, ProcessId, ProgressNow, Reclaimed, Register, Remarks,
-        RuleOf, SetAging, SetGroup, SetLimit, StoredGroup, StoredLimit, Turn, Unique, UniqueKey, WorkerInfo,
+        RuleOf, SetAging, SetGroup, SetLimit, StoredGroup, StoredLimit, Turn, Unique, UniqueKey, Used, WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -40,6 +40,8 @@ pub(crate) struct World {
     ids: Vec<JobId>,
     /// Jobs whose place in line the broker may choose in this step.
     followers: Vec<JobId>,
+    /// Whether limits have rates: their times are the same but for a millisecond.
+    rated: bool,
 }
 
 struct Lane {
@@ -71,7 +73,8 @@ impl World {
             producers.push(Producer { name, requests: Vec::new() });
         }
         let (lanes, deliveries, suspects, ids) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut world = World { broker, queue, model, processes, lanes, producers, deliveries, suspects, ids, followers: Vec::new() };
+        let mut world =
+            World { broker, queue, model, processes, lanes, producers, deliveries, suspects, ids, followers: Vec::new(), rated: false };
         world.register(world.processes[0]).await.expect("a lane can register");
         world
     }
@@ -149,16 +152,16 @@ impl World {
                 let found = self.broker.set_group(&request).await;
                 same("rule of a group", &outcome(self.model.set_group(&request)), &outcome(found))?;
             }
-            Step::SetLimit { all, concurrency } => {
+            Step::SetLimit { all, concurrency, burst } => {
                 let name = if *all { "all" } else { "keyed" };
                 let read = |limits: Vec<StoredLimit>| limits.into_iter().next().map(|limit| limit.stored).unwrap_or_default();
                 let expected = read(self.model.list_limits(Some(name)));
                 let mut record = LimitRecord::new(name);
-                record.set_to(concurrency.map(|most| {
-                    let mut rule = LimitRule::new();
-                    rule.concurrency = Some(most);
-                    rule
-                }));
+                let mut rule = LimitRule::new();
+                let rate = burst.map(|_| "1/1h".parse().expect("it is a rate"));
+                (rule.concurrency, rule.rate, rule.burst) = (*concurrency, rate, *burst);
+                record.set_to(Some(rule));
+                self.rated |= burst.is_some();
                 let request = SetLimit::new(self.queue.clone(), name, expected, record.encode());
                 let found = self.broker.set_limit(&request).await;
                 same("a limit", &outcome(self.model.set_limit(&request)), &outcome(found))?;
@@ -276,7 +279,13 @@ impl World {
             }
             let delivery = end.delivery.get(&of);
             if seen.insert((delivery.id.clone(), delivery.claim)) {
-                finishes.push(Finish::new(delivery, end.ending.clone()));
+                let mut finish = Finish::new(delivery, end.ending.clone());
+                finish.used = end.used.map(|starts| {
+                    let mut used = Used::default();
+                    used.set(starts);
+                    Box::new(used)
+                });
+                finishes.push(finish);
             }
         }
         finishes
@@ -308,6 +317,11 @@ impl World {
         let spurious = replay || turn.claim == 0 || has_tombs || self.model.groups.has_suspects();
         let has_risen = self.model.ready.loose.iter().any(|id| !self.followers.contains(id));
         let spurious = spurious || self.model.has_limits() || has_risen;
+        let (mut known, mut found) = (known, found);
+        if self.rated {
+            // A broker knows when a job starts that waits for a rate if it has looked at the job, and looks again if it does not know.
+            (known.next_due, found.next_due) = (None, None);
+        }
         same_turn(&known, &found, spurious)?;
         if self.model.has_limits() && !replay && !found.more && found.deliveries.len() < turn.claim {
             let had_suspect = found.deliveries.iter().any(|delivery| delivery.crashes > 0);
@@ -426,7 +440,7 @@ fn new_job(new: &New) -> NewJob {
     job.digest = if job.id.is_given() { digest } else { 0 };
     job.group = new.group.map(group_name);
     let key = |key: &u8| if *key == 3 { LimitKey::of("all", &[]) } else { LimitKey::of("keyed", &[1 + key]) };
-    job.limits = JobLimits::new(new.limits.iter().map(key).collect(), 1).map(Box::new);
+    job.limits = JobLimits::new(new.limits.iter().map(key).collect(), new.cost).map(Box::new);
     job.unique = new.key.as_ref().map(|key| {
         let mut unique = Unique::new(unique_key(key.key)).hold(key.hold).on_conflict(key.on_conflict);
         (unique.keep_payload, unique.max_wait) = (key.keep_payload, key.at_once.then_some(Duration::ZERO));

@@ -933,6 +933,8 @@ mutants! {
         "limits: what waits for a rate is let in in time": "    if at < FOREVER then\n      call('ZADD', K.wake" => "    if false then\n      call('ZADD', K.wake";
         "limits: a job that has not started gives its start back": "L.take(chain, id, true)\n      L.write()" => "L.write()";
         "limits: a changed rate leaves as many starts ahead": "state.ahead, state.dirty = math.floor(state.ahead / (period / starts) * rule.step), true" => "state.dirty = true";
+        "limits: what a run has really used is charged": "if starts and state.rule.step then" => "if false then";
+        "limits: what a run has not used is given back": "- charge(state.rule, declared)\n" => "\n";
         "limits: each key that runs is held": "slots[at] = '\\255' .. key .. '\\0' .. id" => "slots[at] = slots[1]";
     }
     LIMITS_REDIS "queue-core/src/redis/doors/groups.lua" {
@@ -941,6 +943,24 @@ mutants! {
     }
     LIMITS_REDIS "queue-core/src/redis/doors/turns.lua" {
         "limits: a suspect waits for its limit": "elseif #chain > 1 and limits().blocker(chain, id) then" => "elseif false then";
+    }
+    LIMITS_REDIS "queue-core/src/redis/turn/used.lua" {
+        "limits: what a run has used counts under its tag": "if has('m') and call('HGET', K.active, id) == lane .. ':' .. claim then" => "if has('m') then";
+    }
+    LIMITS "queue-core/src/redis/doors/limits.lua" {
+        "limits: a rate that a wrong clock has stored is brought back": "state.dirty = state.dirty or state.ahead > rule.most" => "state.dirty = state.dirty";
+    }
+    LIMITS "queue-core/src/sqlite/doors/ledger.rs" {
+        "sqlite limits: a rate that a wrong clock has stored is brought back": "(is_new || tat - tx.micros() > gcra::most(&rule))" => "is_new";
+    }
+    LIMITS "queue-worker/src/pump/mod.rs" {
+        "limits: what a handler says of its cost travels with the ending": "held.handler.as_ref().and_then(|handler| handler.context.used())" => "None";
+    }
+    LIMITS_REDIS "queue-core/src/broker/turn.rs" {
+        "limits: a job that has not started says nothing of what it used": "self.used.as_deref().filter(|_| self.ending.has_started())" => "self.used.as_deref()";
+    }
+    CORE "queue-core/src/limit/gcra.rs" {
+        "limits: more than the burst is charged in full": "(f64::from(actual) * rate.step())" => "(f64::from(actual.min(rule.burst())) * rate.step())";
     }
     LIMITS "queue-core/src/redis/enqueue/mod.rs" {
         "limits: a lane that knows none keeps them out": "bits.and(Bits::of(&[Bit::Grouped, Bit::Limited]))" => "bits.with(Bit::Grouped)";
@@ -951,6 +971,7 @@ mutants! {
     LIMITS_SQLITE "queue-core/src/sqlite/doors/ledger.rs" {
         "sqlite limits: one that has no free slot lets nothing start": "if state.left <= 0 {" => "if false {";
         "sqlite limits: one that has had enough waits": "if state.closed > tx.now {" => "if false {";
+        "sqlite limits: what a run has really used is charged": "if state.rule.rate.is_some() {\n                (state.ahead, state.dirty) = (gcra::corrected" => "if false {\n                (state.ahead, state.dirty) = (gcra::corrected";
         "sqlite limits: a rate spreads starts": "(wait > 0).then(||" => "(wait < 0).then(||";
     }
     LIMITS_SQLITE "queue-core/src/sqlite/doors/limits.rs" {

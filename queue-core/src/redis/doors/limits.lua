@@ -56,7 +56,7 @@ local function limits()
         rule.burst = math.max(tonumber(burst) or 1, 1)
         rule.step = rule.period / rule.starts
         rule.allowed = math.ceil(rule.burst * rule.step)
-        rule.most = rule.allowed + C.debt_periods * rule.period
+        rule.most = rule.allowed + math.max(C.debt_periods * rule.period, C.longest_debt_us)
       end
       rules_of[name] = rule
     end
@@ -83,9 +83,12 @@ local function limits()
           -- From now on time passes by the new rate.
           state.ahead, state.dirty = math.floor(state.ahead / (period / starts) * rule.step), true
         end
+        -- More was stored by a clock that was wrong: it is brought back by the next claim.
+        state.dirty = state.dirty or state.ahead > rule.most
         state.ahead = math.min(state.ahead, rule.most)
       end
       state.closed = math.min(whole(closed or ''), now + C.longest_closed)
+      state.dirty = state.dirty or whole(closed or '') > state.closed
     end
     return state
   end
@@ -150,6 +153,21 @@ local function limits()
       end
       L.loosen(keys_of(chain))
     end
+  end
+
+  -- A run has used something else than its job is charged at a claim: the rest is charged, or given back. `used`: starts by limits, '' for all others. Its slots
+  -- are given back right afterwards, so that the keys are looked at.
+  function L.correct(id, used)
+    local stored, declared = call('HGET', K.grouped, id), L.cost_of(id)
+    for _, key in ipairs(stored and keys_of(string.sub(stored, 1, byte(stored) + 1)) or {}) do
+      local state, starts = state_of(key), used[string.sub(key, 1, 6)] or used['']
+      if starts and state.rule.step then
+        local ahead = state.ahead + math.ceil(math.min(starts * state.rule.step, state.rule.most)) - charge(state.rule, declared)
+        state.ahead, state.dirty = math.max(math.min(ahead, state.rule.most), 0), true
+      end
+    end
+    L.write()
+    keys = {}
   end
 
   -- A limit of a job has had enough until a time: the one of a name, or else the first with a rate, or the first. False: it has none.

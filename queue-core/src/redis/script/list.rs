@@ -13,7 +13,7 @@ use crate::{
         WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
-    limit::gcra::DEBT_PERIODS,
+    limit::gcra::{DEBT_PERIODS, LONGEST_DEBT_US},
     redis::{SCHEMA, values::FOREVER},
 };
 
@@ -21,7 +21,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 37] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 38] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -58,6 +58,7 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 37] {
         ("kinds_counted", KINDS_COUNTED.to_string()),
         ("longest_closed", LONGEST_CLOSED.as_millis().to_string()),
         ("debt_periods", DEBT_PERIODS.to_string()),
+        ("longest_debt_us", LONGEST_DEBT_US.to_string()),
         // Of a history: how much is kept, and of how many tasks.
         ("minutes", MINUTES.to_string()),
         ("hours", HOURS.to_string()),
@@ -177,6 +178,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "turn/others"
         "turn/replay"
         "turn/turn"
+        "turn/used"
         "turn/waits"
     }
 });

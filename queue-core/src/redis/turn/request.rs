@@ -21,7 +21,7 @@ pub(in crate::redis) type Positions = Vec<usize>;
 
 /// The feature bits that a turn needs by itself. Only the profile *all* has other endings than acks, and resumes parked jobs.
 pub(in crate::redis) fn needs(turn: &Turn) -> Bits {
-    let is_rare = |finish: &Finish| ack(finish).is_none();
+    let is_rare = |finish: &Finish| ack(finish).is_none() || finish.used().is_some();
     if !turn.resume.is_empty() || turn.finishes.iter().any(is_rare) {
         Bits::ALL
     } else if turn.finishes.iter().any(brings_result) {
@@ -66,6 +66,7 @@ pub(in crate::redis) fn turn(turn: &Turn, profile: usize, keys: &Keys) -> (Cmd, 
             call.arg(finish.claim).arg(finish.id.as_bytes());
             ending(&mut call, &finish.ending);
         }
+        used(&mut call, &turn.finishes);
     }
     for group in acks.chunk_by(|one, other| group_of(&turn.finishes[*one]) == group_of(&turn.finishes[*other])) {
         acks_of_a_group(&mut call, keeps, group.iter().map(|position| &turn.finishes[*position]));
@@ -74,6 +75,25 @@ pub(in crate::redis) fn turn(turn: &Turn, profile: usize, keys: &Keys) -> (Cmd, 
         return (call, acks);
     }
     (call, [others, acks].concat())
+}
+
+/// What runs have really used of rates, if any has said so: see `used.lua`.
+fn used(call: &mut Cmd, finishes: &[Finish]) {
+    let told = finishes.iter().filter_map(|finish| Some((finish, finish.used()?)));
+    let runs = told.clone().count();
+    if runs == 0 {
+        return;
+    }
+    call.arg("used").arg(runs);
+    for (finish, used) in told {
+        call.arg(finish.claim).arg(finish.id.as_bytes()).arg(used.named().len() + usize::from(used.all().is_some()));
+        for (limit, starts) in used.named() {
+            call.arg(&LimitKey::name(limit)).arg(starts);
+        }
+        if let Some(starts) = used.all() {
+            call.arg("").arg(starts);
+        }
+    }
 }
 
 /// Acks of one claim that are kept equally long: ids, and where jobs may be kept results, and sizes of what is kept.

@@ -7,7 +7,7 @@
 --   ARGV[4] claim    how many jobs are wanted
 --   with `kept`: most kept jobs, most bytes of them
 --   with `all`:  suspect ('1' or '0'); how many tasks may be resumed, their names, and if there are any the release; how many other endings, and of each its claim, id,
---                kind and two parameters
+--                kind and two parameters; what runs have used of rates, see `used.lua`
 --   groups of acks, to the end: claim; with `kept` how long they are kept, in ms, or ''; how many, and their ids; with `kept` how many
 --                results, and these, and if they are kept their sizes, or the one that all have
 -- Output

@@ -9,7 +9,7 @@ use super::{
     row::CHAINED,
 };
 use crate::{
-    broker::{LIMIT_STEP, LONGEST_CLOSED, LimitKey, LimitRule, gcra},
+    broker::{LIMIT_STEP, LONGEST_CLOSED, LimitKey, LimitRule, Used, gcra},
     sqlite::connection::{
         lenient::{Bytes, Number},
         tx::{Queue, Tx},
@@ -44,10 +44,14 @@ impl Ledger {
             let stored = tx.sql(RATE)?.query_row(params![queue.key, key.as_bytes()], read).optional()?;
             let (ahead, closed) =
                 stored.map_or((0, 0), |(tat, step, closed)| (gcra::rebased(&rule, (tat - tx.micros()).max(0), step), closed));
-            // From now on time passes by the new rate.
-            let dirty = stored.is_some_and(|(tat, step, _)| tat > tx.micros() && rule.rate.is_some_and(|rate| rate.step() != step));
             let longest = i64::try_from(LONGEST_CLOSED.as_millis()).unwrap_or(i64::MAX);
-            self.keys.insert(*key, State { rule, left, ahead, closed: closed.min(tx.now + longest), dirty });
+            let latest = tx.now.saturating_add(longest);
+            // From now on time passes by the new rate. What is too far ahead was stored by a clock that was wrong.
+            let dirty = stored.is_some_and(|(tat, step, closed)| {
+                let is_new = rule.rate.is_some_and(|rate| rate.step() != step);
+                tat > tx.micros() && (is_new || tat - tx.micros() > gcra::most(&rule)) || closed > latest
+            });
+            self.keys.insert(*key, State { rule, left, ahead, closed: closed.min(latest), dirty });
         }
         Ok(self.keys.get_mut(key).expect("it was just put there"))
     }
@@ -90,6 +94,18 @@ impl Ledger {
             if state.rule.rate.is_some() {
                 state.ahead = (state.ahead + sign * gcra::charge(&state.rule, limited.cost)).max(0);
                 state.dirty = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// A job that was charged at its claim has really used this.
+    pub(crate) fn correct(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, limited: &Limited, used: &Used) -> rusqlite::Result<()> {
+        for key in &limited.keys {
+            let Some(starts) = used.of(key) else { continue };
+            let state = self.state(tx, queue, key)?;
+            if state.rule.rate.is_some() {
+                (state.ahead, state.dirty) = (gcra::corrected(&state.rule, state.ahead, limited.cost, starts), true);
             }
         }
         Ok(())

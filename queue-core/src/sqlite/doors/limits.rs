@@ -18,7 +18,7 @@ use rusqlite::{OptionalExtension, ToSql, params};
 use super::{ledger::Ledger, row::CHAINED};
 use crate::{
     address::JobId,
-    broker::{GroupName, HOLDERS_NAMED, JobLimits, LONGEST_CLOSED, LimitKey, LimitRecord, LimitRule, NewJob, StoredLimitKey},
+    broker::{GroupName, HOLDERS_NAMED, JobLimits, LONGEST_CLOSED, LimitKey, LimitRecord, LimitRule, NewJob, StoredLimitKey, Used},
     sqlite::connection::{
         lenient::{Bytes, Number},
         tx::{Queue, Tx},
@@ -286,6 +286,14 @@ pub(crate) fn refund(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite:
     ledger.take(tx, queue, &limited, true)?;
     ledger.write(tx, queue)?;
     limited.keys.iter().try_for_each(|key| loosen(tx, queue, key))
+}
+
+/// A run has used something else than its job is charged at a claim. Its slots were given back, so that the keys are looked at.
+pub(crate) fn correct(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], used: &Used) -> rusqlite::Result<()> {
+    let Some(limited) = of(tx, queue, id)? else { return Ok(()) };
+    let mut ledger = Ledger::default();
+    ledger.correct(tx, queue, &limited, used)?;
+    ledger.write(tx, queue)
 }
 
 /// Forgets what is known of the rates of keys whose time is over, at most so many.

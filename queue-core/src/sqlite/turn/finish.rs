@@ -20,13 +20,16 @@ pub(super) fn finish(tx: &mut Tx<'_>, queue: &mut Queue<'_>, tag: Tag, finish: &
     let id = finish.id.as_bytes();
     // Who waits for a job that is not kept reads its result for a while.
     let waits = matches!(finish.ending, Ending::Ack { .. }) && watched::is_watched(tx, queue, id)?;
-    if let (Ending::Ack { keep: None, .. }, false, false) = (&finish.ending, finish.id.is_given(), waits) {
+    let used = finish.used();
+    if let (Ending::Ack { keep: None, .. }, false, false, None) = (&finish.ending, finish.id.is_given(), waits, used) {
         return end::acked(tx, queue, tag, id);
     }
     let ran = !matches!(finish.ending, Ending::Release | Ending::Stopped | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. });
     let Some(job) = settle::holder(tx, queue, tag, id, ran)? else { return Ok(false) };
-    if !ran && finish.ending != Ending::Stopped {
+    if !finish.ending.has_started() {
         limits::refund(tx, queue, id)?;
+    } else if let Some(used) = used {
+        limits::correct(tx, queue, id, used)?;
     }
     let stays = matches!(finish.ending, Ending::Ack { .. } | Ending::Bury { .. } | Ending::Cancel { .. } | Ending::Expire);
     if !stays && schedule::is_stopped(tx, queue, id)? {

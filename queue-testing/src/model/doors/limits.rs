@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use queue_core::{
     JobId, LimitKey, LimitRule,
-    broker::{HOLDERS_NAMED, LIMIT_RULES, LONGEST_CLOSED, LimitKeys, LimitRecord, LimitSet, SetLimit, StoredLimit, StoredLimitKey, gcra},
+    broker::{
+        HOLDERS_NAMED, LIMIT_RULES, LONGEST_CLOSED, LimitKeys, LimitRecord, LimitSet, SetLimit, StoredLimit, StoredLimitKey, Used, gcra,
+    },
 };
 
 use super::{Model, Place, admit::Room};
@@ -112,6 +114,18 @@ impl Model {
             let (ahead, closed) = self.ahead(key, &rule);
             let charge = gcra::charge(&rule, limits.cost);
             let ahead = if back { (ahead - charge).max(0) } else { ahead + charge };
+            self.limits.rates.insert(*key, Arrival { tat: self.now * 1000 + ahead, step: rate.step(), closed });
+        }
+    }
+
+    /// A run has used something else than its job is charged at a claim.
+    pub(in crate::model) fn correct_limits(&mut self, id: &JobId, used: &Used) {
+        let Some(limits) = self.jobs[id].limits.clone() else { return };
+        for key in limits.keys() {
+            let rule = self.limit_rule(key);
+            let (Some(rate), Some(starts)) = (rule.rate, used.of(key)) else { continue };
+            let (ahead, closed) = self.ahead(key, &rule);
+            let ahead = gcra::corrected(&rule, ahead, limits.cost, starts);
             self.limits.rates.insert(*key, Arrival { tat: self.now * 1000 + ahead, step: rate.step(), closed });
         }
     }

@@ -1,0 +1,83 @@
+//! What a handler says that its run has really used of the rates of its job's limits: kept here until its ending is sent.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::JobContext;
+use crate::{broker::Used, error::Result};
+
+/// Made with the first word.
+pub(super) type NowUsed = Mutex<Option<Box<Used>>>;
+
+impl JobContext {
+    /// Tells for how many starts this run has really counted, by the rates of its job's limits: tokens of a language model, bytes, calls. At its claim the job was
+    /// charged its declared cost ([`cost`](crate::Job::cost), 1 by default). When the run ends, in whatever way, the broker charges the rest, or gives back what was
+    /// not used; 0 gives all back. More than the burst is charged in full: the keys of the job then let nothing start until it is paid for, for a day or ten periods
+    /// of the rate at most.
+    ///
+    /// What is told last counts, and counts for this run alone: the next claim of the job, for a retry or otherwise, is charged the declared cost again. A run whose
+    /// lease is lost changes nothing. Limits without a rate do not look at it, and for a job without limits nothing happens.
+    ///
+    /// ```
+    /// use queue_core::prelude::*;
+    ///
+    /// # struct Answer { tokens: u32 }
+    /// # async fn complete(_prompt: &str) -> Result<Answer, std::io::Error> { Ok(Answer { tokens: 731 }) }
+    /// #[task(limit(name = "tokens", by = [account], rate = "60000/1m", burst = 4000))]
+    /// async fn summarise(account: String, text: String, ctx: JobContext) -> Result<(), std::io::Error> {
+    ///     let answer = complete(&text).await?;
+    ///     ctx.set_cost(answer.tokens);
+    ///     Ok(())
+    /// }
+    ///
+    /// # async fn example() {
+    /// let job = summarise::job("acct_17".to_owned(), "…".to_owned()).cost(500); // as far as is known before
+    /// # let _ = job;
+    /// let ctx = queue_core::TestContext::new().build();
+    /// summarise("acct_17".to_owned(), "…".to_owned(), ctx.clone()).await.unwrap();
+    /// assert_eq!(ctx.used().unwrap().all(), Some(731));
+    /// # }
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(example());
+    /// ```
+    pub fn set_cost(&self, actual: u32) {
+        self.now_used().get_or_insert_default().set(actual);
+    }
+
+    /// The same by the limit of this name alone, where the limits of a job count different things: one counts calls, another tokens. It goes before what
+    /// [`set_cost`](Self::set_cost) says. A limit that the job is not subject to changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a text that is no name, and for more names than a job can have limits.
+    pub fn set_cost_of(&self, limit: &str, actual: u32) -> Result<()> {
+        // A name that is refused leaves nothing behind.
+        let mut now = self.now_used();
+        let mut used = now.as_deref().cloned().unwrap_or_default();
+        used.set_of(limit, actual)?;
+        *now = Some(Box::new(used));
+        Ok(())
+    }
+
+    /// What was told with [`set_cost`](Self::set_cost) and [`set_cost_of`](Self::set_cost_of): for tests, and for middleware. `None`: nothing.
+    pub fn used(&self) -> Option<Box<Used>> {
+        self.now_used().clone()
+    }
+
+    fn now_used(&self) -> MutexGuard<'_, Option<Box<Used>>> {
+        self.0.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::TestContext;
+
+    #[test]
+    fn the_last_word_counts_and_a_name_that_is_refused_leaves_nothing() {
+        let context = TestContext::new().build();
+        assert!(context.used().is_none() && context.set_cost_of("no name!", 3).is_err() && context.used().is_none());
+        context.set_cost(5);
+        context.clone().set_cost(7);
+        context.set_cost_of("tokens", 9).unwrap();
+        let used = context.used().unwrap();
+        assert_eq!((used.all(), used.named().collect::<Vec<_>>()), (Some(7), vec![("tokens", 9)]));
+    }
+}
