@@ -136,7 +136,8 @@ impl FromStr for GroupOrder {
     }
 }
 
-/// What holds for a group. What is `None` is as the rule of the [other groups](RuleOf::Others) says, or else as the default.
+/// What holds for a group. What is `None` is as the rule of the [other groups](RuleOf::Others) says, or else as code [declares](RuleOf::Declared) it, or else as
+/// the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupRule {
@@ -158,9 +159,27 @@ impl GroupRule {
         GroupRule::default()
     }
 
+    /// For the macros, which have checked it.
+    #[doc(hidden)]
+    pub const fn made(cap: Option<u32>, max_size: Option<u64>, order: Option<GroupOrder>) -> Self {
+        GroupRule { weight: None, cap, max_size, order, paused: false }
+    }
+
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         *self == GroupRule::default()
+    }
+
+    /// The same with what another one says, where this one says nothing.
+    #[must_use]
+    pub fn or(self, other: GroupRule) -> GroupRule {
+        GroupRule {
+            weight: self.weight.or(other.weight),
+            cap: self.cap.or(other.cap),
+            max_size: self.max_size.or(other.max_size),
+            order: self.order.or(other.order),
+            paused: self.paused,
+        }
     }
 
     /// What holds for a group with this rule, where others have that one. Cap and order are no `None` any more where they limit.
@@ -208,10 +227,11 @@ impl GroupRule {
             let problem = "have a weight alone; pause the queue, or give the jobs a group";
             return Err(Error::invalid("rule", "plain", format!("is wrong: jobs without a group {problem}")));
         }
-        if *of == RuleOf::Others && self.paused {
+        let is_of_all = matches!(of, RuleOf::Others | RuleOf::Declared);
+        if is_of_all && self.paused {
             return Err(Error::invalid("paused", "*", "cannot be said of all groups; pause the queue, or groups by name"));
         }
-        if *of == RuleOf::Others && self.cap == Some(0) {
+        if is_of_all && self.cap == Some(0) {
             return Err(Error::invalid("cap", "0", "would close all groups; pause the queue, or close groups by name"));
         }
         Ok(())
@@ -244,6 +264,22 @@ impl GroupRule {
     }
 }
 
+impl fmt::Display for GroupRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |name: &str, value: Option<u64>| value.map(|value| format!("{name} {value}"));
+        let parts = [
+            number("weight", self.weight.map(u64::from)),
+            number("cap", self.cap.map(u64::from)),
+            number("largest size", self.max_size),
+            self.order.map(|order| format!("order {order}")),
+            self.paused.then(|| "paused".to_owned()),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        f.write_str(if parts.is_empty() { "nothing" } else { "" })?;
+        f.write_str(&parts.join(", "))
+    }
+}
+
 /// Whose rule it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -252,16 +288,20 @@ pub enum RuleOf {
     Group(GroupName),
     /// That of all groups, where their own says nothing.
     Others,
+    /// What code declares of all groups with `#[task(group(..))]`, where nothing was set. Workers store it; a person sets that of the [others](Self::Others),
+    /// which goes over it field by field.
+    Declared,
     /// That of jobs without a group: a weight alone. Default: their share of what waits.
     Plain,
 }
 
 impl RuleOf {
-    /// For brokers: the name under which the rule is stored; no group has a name like that of the other two.
+    /// For brokers: the name under which the rule is stored; no group has a name like that of the other three.
     pub fn stored(&self) -> Vec<u8> {
         match self {
             RuleOf::Group(group) => group.stored(),
             RuleOf::Others => b"*".to_vec(),
+            RuleOf::Declared => b"+".to_vec(),
             RuleOf::Plain => b"-".to_vec(),
         }
     }
@@ -272,6 +312,7 @@ impl fmt::Display for RuleOf {
         match self {
             RuleOf::Group(group) => group.fmt(f),
             RuleOf::Others => f.write_str("*"),
+            RuleOf::Declared => f.write_str("+"),
             RuleOf::Plain => f.write_str("-"),
         }
     }
@@ -318,6 +359,14 @@ mod tests {
         let ordered = GroupRule { order: Some(GroupOrder::Ordered), ..GroupRule::new() };
         assert_eq!(ordered.over(others).cap, Some(1));
         assert_eq!(GroupRule { cap: Some(0), ..ordered }.over(others).cap, Some(0));
+        let declared = GroupRule { cap: Some(9), max_size: Some(7), ..ordered };
+        let both = others.or(declared);
+        assert_eq!(both.to_string(), "weight 2, cap 4, largest size 7, order ordered");
+        assert_eq!((own.over(both).cap, own.over(both).max_size), (Some(1), Some(7)));
+        assert_eq!(
+            (GroupRule { paused: true, ..GroupRule::new() }.to_string(), GroupRule::new().to_string()),
+            ("paused".into(), "nothing".into())
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{error::Result, key::UniqueDef, limit::LimitDef, outcome::TaskReturn, priority::Priority};
+use crate::{error::Result, group::GroupRule, key::UniqueDef, limit::LimitDef, outcome::TaskReturn, priority::Priority};
 
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -116,6 +116,8 @@ pub struct TaskDef {
     pub aging: Option<Duration>,
     /// The parameter that names the group of its jobs, if there is one.
     pub group: Option<&'static str>,
+    /// What it declares of all groups of its queue. One that says nothing leaves that to other tasks.
+    pub group_rule: GroupRule,
     /// The limits that its jobs are subject to.
     pub limits: &'static [LimitDef],
     /// The schedules that it declares.
@@ -146,6 +148,7 @@ impl TaskDef {
             unique: None,
             aging: None,
             group: None,
+            group_rule: GroupRule::made(None, None, None),
             limits: &[],
             schedules: &[],
             params: &[],

@@ -202,7 +202,7 @@ impl Options {
         let priority = self.priority.as_ref().map(|name| quote!(def.priority = #core::broker::Priority::#name;));
         let isolation = self.on_isolation.as_ref().map(|name| quote!(def.on_isolation = #core::task::OnIsolation::#name;));
         let unique = self.unique.as_ref().map(|unique| unique.assignment(core));
-        let group = self.group.as_ref().map(Group::assignment);
+        let group = self.group.as_ref().map(|group| group.assignment(core));
         let limits = self.limits.iter().map(|limit| limit.definition(core, task_name));
         let limits = (!self.limits.is_empty()).then(|| quote!(def.limits = &[#(#limits),*];));
         let aliases = &self.aliases;

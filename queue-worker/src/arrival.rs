@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use queue_core::{
     broker::{Durability, DynBroker},
-    inspector::declare_limits as declare,
+    inspector::{declare_groups, declare_limits as declare},
 };
 use tokio::sync::oneshot;
 
@@ -29,12 +29,12 @@ pub(crate) async fn reach(shared: &Arc<Shared>) -> Result<(), WorkerError> {
     Ok(told.await.map_err(ended)??)
 }
 
-/// Declares the limits of this worker's code, before it claims anything. It waits for a broker that has gone away again.
+/// Declares the limits of this worker's code and the rules of its groups, before it claims anything. It waits for a broker that has gone away again.
 ///
 /// # Errors
 /// What does not pass by itself: a limit too many, missing rights.
 pub(crate) async fn declare_limits(shared: &Arc<Shared>) -> Result<(), WorkerError> {
-    if shared.limits.is_empty() {
+    if shared.limits.is_empty() && shared.groups.is_empty() {
         return Ok(());
     }
     let (mut tell, told) = oneshot::channel();
@@ -50,19 +50,26 @@ pub(crate) async fn declare_limits(shared: &Arc<Shared>) -> Result<(), WorkerErr
 }
 
 async fn try_to_declare(shared: &Shared) -> queue_core::Result<()> {
-    for (queue, limits) in &shared.limits {
-        let mut patience = Patience::new(LONGEST_PAUSE);
-        loop {
-            match declare(&shared.broker, queue, &shared.info.release(), limits).await {
-                Ok(_) => break,
-                Err(error) if error.is_transient() => {
-                    tracing::debug!(queue = &**queue, %error, "the limits of this worker are declared later");
-                    patience.failed();
-                    patience.pause().await;
-                }
-                Err(error) => return Err(error),
+    let mut patience = Patience::new(LONGEST_PAUSE);
+    loop {
+        match declare_once(shared).await {
+            Err(error) if error.is_transient() => {
+                tracing::debug!(%error, "the limits and groups of this worker are declared later");
+                patience.failed();
+                patience.pause().await;
             }
+            declared => return declared,
         }
+    }
+}
+
+async fn declare_once(shared: &Shared) -> queue_core::Result<()> {
+    let release = shared.info.release();
+    for (queue, limits) in &shared.limits {
+        declare(&shared.broker, queue, &release, limits).await?;
+    }
+    for (queue, rule) in &shared.groups {
+        declare_groups(&shared.broker, queue, &release, rule).await?;
     }
     Ok(())
 }

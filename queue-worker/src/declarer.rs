@@ -1,4 +1,4 @@
-//! Declares the limits, the aging and the schedules of this worker's code, and looks after those that code has declared: which release is right, and which schedules no live
+//! Declares the limits, the rules of groups, the aging and the schedules of this worker's code, and looks after those that code has declared: which release is right, and which schedules no live
 //! worker declares any more.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
 };
 
 use queue_core::{
-    inspector::{declare_aging, declare_limits},
+    inspector::{declare_aging, declare_groups, declare_limits},
     schedule::declare,
 };
 
@@ -58,6 +58,19 @@ impl Pass for Declarer {
                 Ok(Err(error)) => {
                     self.failed = true;
                     tracing::debug!(queue = &**queue, %error, "the limits of this worker are declared later");
+                }
+                Err(_) => self.failed = true,
+            }
+        }
+        for (queue, rule) in &shared.groups {
+            match tokio::time::timeout(CALL_PATIENCE, declare_groups(&shared.broker, queue, &release, rule)).await {
+                Ok(Ok(None)) => {}
+                Ok(Ok(Some(rule))) => {
+                    tracing::info!(queue = &**queue, %rule, "the rule of all groups holds as this release declares it, or as the one before it did");
+                }
+                Ok(Err(error)) => {
+                    self.failed = true;
+                    tracing::debug!(queue = &**queue, %error, "the rule of this worker's groups is declared later");
                 }
                 Err(_) => self.failed = true,
             }

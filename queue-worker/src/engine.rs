@@ -48,7 +48,7 @@ use crate::{
     tallies::Tallies,
     ticker::Ticker,
     time::now,
-    worker::{Limits, Stopped},
+    worker::{GroupRules, Limits, Stopped},
 };
 
 /// What a worker was configured to be.
@@ -66,6 +66,8 @@ pub(crate) struct Plan {
     pub(crate) schedules: Vec<Prepared>,
     /// The limits that its code declares.
     pub(crate) limits: Limits,
+    /// What its code declares of all groups, by queue.
+    pub(crate) groups: GroupRules,
     /// How often jobs of its queues rise that wait, as its code declares it.
     pub(crate) aging: BTreeMap<&'static str, Duration>,
 }
@@ -91,6 +93,8 @@ pub(crate) struct Shared {
     pub(crate) schedules: Vec<Prepared>,
     /// The limits that its code declares.
     pub(crate) limits: Limits,
+    /// What its code declares of all groups, by queue.
+    pub(crate) groups: GroupRules,
     /// How often jobs of its queues rise that wait, as its code declares it.
     pub(crate) aging: BTreeMap<&'static str, Duration>,
     /// How many jobs run.
@@ -144,6 +148,7 @@ impl Shared {
             has_schedules: plan.queues.iter().map(|_| AtomicBool::new(false)).collect(),
             schedules: plan.schedules.clone(),
             limits: plan.limits.clone(),
+            groups: plan.groups.clone(),
             aging: plan.aging.clone(),
             running: AtomicUsize::new(0),
             stuck: AtomicUsize::new(0),
@@ -177,6 +182,7 @@ impl Shared {
             release: None,
             schedules: Vec::new(),
             limits: Limits::new(),
+            groups: GroupRules::new(),
             aging: BTreeMap::new(),
         };
         Arc::new(Shared::new(&plan, WorkerInfo::default(), "alone"))

@@ -5,7 +5,7 @@ mod check;
 mod idle;
 mod limits;
 
-pub(crate) use self::check::Limits;
+pub(crate) use self::check::{GroupRules, Limits};
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -350,6 +350,7 @@ impl Worker {
         self.check()?;
         let schedules = self.declared().map_err(WorkerError::Setup)?;
         let limits = self.limits().map_err(WorkerError::Setup)?;
+        let groups = self.group_rules().map_err(WorkerError::Setup)?;
         let aging = self.aging().map_err(WorkerError::Setup)?;
         let queues = self.served();
         self.tell_what_is_odd(&queues);
@@ -366,6 +367,7 @@ impl Worker {
             release: identity::release(self.release.as_deref()),
             schedules,
             limits,
+            groups,
             aging,
         };
         let (control, stage) = Control::new();

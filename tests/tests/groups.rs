@@ -2,6 +2,10 @@
 
 use std::{
     collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -17,6 +21,7 @@ use queue_tests::{
     on_servers,
     server::{Kind, Server},
 };
+use queue_worker::Worker;
 
 on_servers! {
     slots_and_turns_are_counted_anew_from_the_jobs
@@ -273,4 +278,68 @@ async fn what_names_no_group_is_refused_before_it_is_sent() {
     let map = by_an_alias_of_a_map::job(Tags::new()).enqueue(&client).await.unwrap_err().to_string();
     assert!(map.contains("by_an_alias_of_a_map: tags") && map.contains("map") && map.contains(".group(..)"), "{map}");
     assert_eq!(client.inspector().queues().await.unwrap(), Vec::<String>::new());
+}
+
+#[derive(Default)]
+struct Watch {
+    running: [AtomicUsize; 3],
+    most: AtomicUsize,
+    done: AtomicUsize,
+}
+
+#[task(queue = "declared", group(by = tenant, cap = 1, max_size = 50))]
+async fn one_of_each(tenant: u32, watch: Data<Arc<Watch>>) {
+    let running = &watch.running[tenant as usize];
+    watch.most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    running.fetch_sub(1, Ordering::SeqCst);
+    watch.done.fetch_add(1, Ordering::SeqCst);
+}
+
+/// One that names the parameter alone leaves what holds to the others.
+#[task(queue = "declared", group = tenant)]
+async fn says_nothing(tenant: u32) {
+    let _ = tenant;
+}
+
+/// What code declares of all groups holds from the first claim on, until a person sets something else; that outlives the next start.
+#[tokio::test]
+async fn what_tasks_declare_of_all_groups_holds_from_the_first_claim_on() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let watch = Arc::new(Watch::default());
+    let run = async || {
+        client.enqueue_all((0..30).map(|n| one_of_each::job(n % 3))).await.unwrap();
+        let worker = Worker::new(client.clone()).register::<one_of_each>().data(watch.clone()).queue("declared").concurrency(16);
+        worker.run_until_idle().await.unwrap();
+    };
+    run().await;
+    assert_eq!((watch.done.load(Ordering::SeqCst), watch.most.load(Ordering::SeqCst)), (30, 1));
+    let inspector = client.inspector();
+    let page = inspector.groups("declared", None, 10).await.unwrap();
+    assert_eq!((page.declared().cap, page.declared().max_size, page.others.is_empty()), (Some(1), Some(50), true));
+
+    inspector.set_group_rule("declared", &RuleOf::Others, |rule| rule.cap = Some(2)).await.unwrap();
+    run().await;
+    assert_eq!((watch.done.load(Ordering::SeqCst), watch.most.load(Ordering::SeqCst)), (60, 2));
+    let page = inspector.groups("declared", None, 10).await.unwrap();
+    assert_eq!((page.defaults().cap, page.defaults().max_size), (Some(2), Some(50)));
+    drop(says_nothing::job(1));
+}
+
+#[task(name = "two_at_once", queue = "disagreed", group(cap = 2))]
+async fn two_at_once() {}
+
+#[task(name = "in_order", queue = "disagreed", group(order = "ordered"))]
+async fn in_order() {}
+
+/// Tasks of a queue have to agree on what they say of its groups.
+#[tokio::test]
+async fn tasks_that_do_not_agree_on_groups_are_refused_at_the_start() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let error = Worker::new(client.clone()).queue("disagreed").check().unwrap_err().to_string();
+    assert!(error.contains("groups of queue `disagreed`") && error.contains("let them agree"), "{error}");
+    assert!(error.contains("`two_at_once` says cap 2") || error.contains("`two_at_once`, says cap 2"), "{error}");
+    assert!(error.contains("`in_order` says order ordered"), "{error}");
+    Worker::new(client).queue("declared").data(Arc::new(Watch::default())).check().unwrap();
+    drop((two_at_once::job(), in_order::job()));
 }

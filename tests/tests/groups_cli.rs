@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use queue_core::{Client, prelude::*};
+use queue_core::{Client, GroupRule, inspector::declare_groups, prelude::*};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -48,7 +48,7 @@ async fn a_person_lists_groups_and_sets_their_rules() {
     ok(&folder, &["groups", "set", "orders", "*", "--max-size", "100"]);
     ok(&folder, &["groups", "pause", "orders", "acme", "globex"]);
     let shown = ok(&folder, &["groups", "show", "orders", "acme"]);
-    for line in ["weight    3", "cap       10", "max size  100", "paused    yes"] {
+    for line in ["weight    3", "cap       10", "max size  100 (all groups)", "paused    yes"] {
         assert!(shown.lines().any(|shown| shown.trim_end() == line), "{line}: {shown}");
     }
     ok(&folder, &["groups", "resume", "orders", "acme"]);
@@ -59,6 +59,34 @@ async fn a_person_lists_groups_and_sets_their_rules() {
     assert_eq!((&shown["weight"], &shown["paused"]), (&Value::Null, &Value::Bool(false)));
     let jobs = ok(&folder, &["jobs", "list", "--state", "ready", "group=acme", "--json"]).replace(' ', "");
     assert_eq!((jobs.matches(r#""group":"acme""#).count(), jobs.contains("globex")), (2, false), "{jobs}");
+}
+
+#[tokio::test]
+async fn a_person_sees_what_code_declares_of_groups_and_goes_over_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = Client::connect(&url(&folder)).await.unwrap();
+    let mut rule = GroupRule::new();
+    (rule.cap, rule.max_size) = (Some(2), Some(100));
+    declare_groups(client.broker(), &"orders".into(), "v1", &rule).await.unwrap();
+    let shows = |lines: &[&str]| {
+        let shown = ok(&folder, &["groups", "show", "orders", "acme"]);
+        for line in lines {
+            assert!(shown.lines().any(|shown| shown.trim_end() == *line), "{line}: {shown}");
+        }
+    };
+    shows(&["weight    1", "cap       2 (code)", "max size  100 (code)", "order     any"]);
+    ok(&folder, &["groups", "set", "orders", "*", "--cap", "5"]);
+    shows(&["cap       5 (all groups)", "max size  100 (code)"]);
+    let table = ok(&folder, &["groups", "list", "orders"]);
+    assert!(table.contains("* (code)"), "{table}");
+    let listed: Value = serde_json::from_str(&ok(&folder, &["groups", "list", "orders", "--json"])).unwrap();
+    assert_eq!((&listed["others"]["cap"], &listed["declared"]["cap"]), (&Value::from(5), &Value::from(2)));
+    let shown: Value = serde_json::from_str(&ok(&folder, &["groups", "show", "orders", "acme", "--json"])).unwrap();
+    assert_eq!((&shown["cap"], &shown["holds"]["cap"], &shown["holds"]["max_size"]), (&Value::Null, &Value::from(5), &Value::from(100)));
+    ok(&folder, &["groups", "set", "orders", "*", "--clear"]);
+    shows(&["cap       2 (code)"]);
+    ok(&folder, &["groups", "set", "orders", "*", "--clear"]);
+    shows(&["cap       none", "max size  none"]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Groups: how they are listed, and how their rules are set.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
 
 use super::MAX_ITEMS;
 use crate::{
@@ -38,12 +40,58 @@ pub struct SetGroup {
     pub rule: GroupRule,
     /// Why it pauses, if it does; `None`: as before.
     pub reason: Option<Arc<str>>,
+    /// Of [`RuleOf::Declared`], and of no other: what was read, which is compared, and what is to be stored. See [`GroupsRecord`].
+    pub record: Option<(Arc<str>, Arc<str>)>,
+}
+
+/// What releases declare of all groups of a queue. As stored: the rule that holds, and behind it this record, which brokers do not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupsRecord(Vec<Declared>);
+
+/// The release, since when it is known, and the rule that it declares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Declared(String, i64, String);
+
+impl GroupsRecord {
+    /// What holds: what the release declares that was first seen latest.
+    pub fn rule(&self) -> GroupRule {
+        self.0.iter().max_by_key(|declared| declared.1).map(|declared| GroupRule::of_stored(&declared.2)).unwrap_or_default()
+    }
+
+    /// A release declares this. What releases without a live worker have declared is forgotten.
+    pub fn say(&mut self, release: &str, rule: &GroupRule, live: &BTreeSet<String>, now_ms: i64) {
+        match self.0.iter_mut().find(|declared| declared.0 == release) {
+            Some(known) => known.2 = rule.stored(),
+            None => self.0.push(Declared(release.to_owned(), now_ms, rule.stored())),
+        }
+        self.0.retain(|declared| declared.0 == release || live.contains(&declared.0));
+    }
+
+    /// The form in storage; empty if nothing is declared.
+    pub fn encode(&self) -> String {
+        if self.0.is_empty() {
+            return String::new();
+        }
+        self.rule().stored() + &serde_json::to_string(self).expect("texts and numbers can be encoded")
+    }
+
+    /// Reads the form in storage. What cannot be read says nothing: the next worker declares it anew.
+    pub fn decode(stored: &str) -> Self {
+        stored.find('[').and_then(|at| serde_json::from_str(&stored[at..]).ok()).unwrap_or_default()
+    }
 }
 
 impl SetGroup {
     /// A change of a rule.
     pub fn new(queue: impl Into<Arc<str>>, of: RuleOf, expected: GroupRule, rule: GroupRule) -> Self {
-        SetGroup { queue: queue.into(), of, expected, rule, reason: None }
+        SetGroup { queue: queue.into(), of, expected, rule, reason: None, record: None }
+    }
+
+    /// A change of what code declares of all groups: what was read, and what is to be stored.
+    pub fn declared(queue: impl Into<Arc<str>>, read: &str, stored: &str) -> Self {
+        let mut request = SetGroup::new(queue, RuleOf::Declared, GroupRule::of_stored(read), GroupRule::of_stored(stored));
+        request.record = Some((read.into(), stored.into()));
+        request
     }
 
     /// For brokers: whether it is one that can be taken.
@@ -52,11 +100,36 @@ impl SetGroup {
     /// [`Error::Invalid`] for a queue outside the grammar, and for a rule that cannot be.
     pub fn check(&self) -> Result<()> {
         check_name("queue", &self.queue)?;
+        if self.record.is_some() != (self.of == RuleOf::Declared) {
+            let problem = "is what workers declare, with the releases that do; set the rule of all groups, `*`, which goes over it";
+            return Err(Error::invalid("rule", self.of.to_string(), problem));
+        }
         self.rule.check(&self.of)
     }
 
-    /// For brokers: what is stored where this is: the rule, and why it pauses. Empty: there is none.
+    /// For brokers: whether what is stored is another rule than the one that was read.
+    pub fn is_stale(&self, stored: &str) -> bool {
+        match &self.record {
+            Some((read, _)) => **read != *stored,
+            None => GroupRule::of_stored(stored) != self.expected,
+        }
+    }
+
+    /// For brokers: whether nothing is stored any more.
+    pub fn is_removal(&self) -> bool {
+        self.record.as_ref().map_or(self.rule.is_empty(), |(_, wanted)| wanted.is_empty())
+    }
+
+    /// For brokers: whether groups are concerned that are not named.
+    pub fn is_of_all(&self) -> bool {
+        matches!(self.of, RuleOf::Others | RuleOf::Declared)
+    }
+
+    /// For brokers: what is stored where this is: the rule, and why it pauses, or who declares it. Empty: there is none.
     pub fn stored_over(&self, stored: &str) -> String {
+        if let Some((_, wanted)) = &self.record {
+            return wanted.to_string();
+        }
         let rule = if self.rule.is_empty() { String::new() } else { self.rule.stored() };
         match &self.reason {
             _ if !self.rule.paused => rule,
@@ -153,8 +226,10 @@ impl StoredGroup {
 pub struct GroupPage {
     /// The groups.
     pub groups: Vec<StoredGroup>,
-    /// The rule of all groups, where their own says nothing.
+    /// The rule of all groups, where their own says nothing, as a person has set it.
     pub others: GroupRule,
+    /// What code declares of all groups, as it is stored: see [`GroupsRecord`]. What holds of it is [`declared`](Self::declared).
+    pub stored_declared: String,
     /// The rule of jobs without a group.
     pub plain: GroupRule,
     /// Behind which group the next page begins.
@@ -166,13 +241,57 @@ pub struct GroupPage {
 impl GroupPage {
     /// A page.
     pub fn new(groups: Vec<StoredGroup>, others: GroupRule, plain: GroupRule, next: Option<GroupName>) -> Self {
-        GroupPage { groups, others, plain, next, line: Vec::new() }
+        GroupPage { groups, others, stored_declared: String::new(), plain, next, line: Vec::new() }
+    }
+
+    /// What code declares of all groups.
+    pub fn declared(&self) -> GroupRule {
+        GroupRule::of_stored(&self.stored_declared)
+    }
+
+    /// Who says what holds of a field for a group with this rule: `group`, `all groups` (a person, for all), `code`, or `default` if nobody does.
+    pub fn said_by(&self, own: &GroupRule, field: impl Fn(&GroupRule) -> bool) -> &'static str {
+        let who = [("group", *own), ("all groups", self.others), ("code", self.declared())];
+        who.into_iter().find(|(_, rule)| field(rule)).map_or("default", |(who, _)| who)
+    }
+
+    /// What holds for all groups, where their own rule says nothing: what a person has set, and for the rest what code declares.
+    pub fn defaults(&self) -> GroupRule {
+        self.others.or(self.declared())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_what_releases_declare_the_latest_holds_and_a_rollback_takes_effect() {
+        let live = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+        let cap = |cap| GroupRule { cap: Some(cap), ..GroupRule::new() };
+        let mut record = GroupsRecord::default();
+        assert!(record.encode().is_empty() && GroupsRecord::decode("") == record);
+        record.say("v1: \"p[a]\"\n", &cap(1), &live(&["v1: \"p[a]\"\n"]), 10);
+        record.say("v2", &cap(2), &live(&["v1: \"p[a]\"\n", "v2"]), 20);
+        assert_eq!((record.rule(), GroupRule::of_stored(&record.encode())), (cap(2), cap(2)));
+        assert_eq!((GroupsRecord::decode(&record.encode()), GroupRule::reason_of_stored(&record.encode())), (record.clone(), None));
+        record.say("v1: \"p[a]\"\n", &cap(1), &live(&[]), 25);
+        assert_eq!(record.rule(), cap(1), "v2 has gone");
+        record.say("v3", &GroupRule::new(), &live(&["v3"]), 30);
+        assert_eq!((record.rule(), record.0.len()), (GroupRule::new(), 1));
+    }
+
+    #[test]
+    fn what_code_declares_is_changed_with_its_record_alone() {
+        let rule = GroupRule { cap: Some(2), ..GroupRule::new() };
+        let refused = SetGroup::new("mail", RuleOf::Declared, GroupRule::new(), rule).check().unwrap_err().to_string();
+        assert!(refused.starts_with("rule `+` is what workers declare"), "{refused}");
+        let mut record = GroupsRecord::default();
+        record.say("v1", &rule, &BTreeSet::new(), 1);
+        let request = SetGroup::declared("mail", "", &record.encode());
+        assert!(request.check().is_ok() && !request.is_stale("") && request.is_stale(&record.encode()));
+        assert_eq!((request.rule, request.stored_over("")), (rule, record.encode()));
+    }
 
     #[test]
     fn plain_jobs_have_their_share_of_what_waits() {

@@ -1,12 +1,18 @@
 //! Groups, and their rules.
 
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
 use super::{
     Inspector,
     clear::{ClearGroup, Cleared},
 };
 use crate::{
     address::{JobId, check_name},
-    broker::{GroupList, GroupName, GroupPage, GroupRule, GroupSet, RuleOf, SetGroup, StoredGroup},
+    broker::{DynBroker, GroupList, GroupName, GroupPage, GroupRule, GroupSet, GroupsRecord, RuleOf, SetGroup, StoredGroup},
     error::{Error, Result},
 };
 
@@ -35,8 +41,8 @@ impl Inspector {
         self.group_page(queue, GroupList::All { after, limit }).await
     }
 
-    /// Changes the rule of a group, of all groups whose own rule says nothing, or of jobs without a group. It holds from the next claim on. A smaller cap
-    /// stops no job that runs.
+    /// Changes the rule of a group, of all groups whose own rule says nothing, or of jobs without a group. It holds from the next claim on, goes over what code
+    /// declares field by field, and outlives deployments. A smaller cap stops no job that runs.
     ///
     /// ```
     /// use queue_core::{GroupName, RuleOf, prelude::*};
@@ -68,6 +74,23 @@ impl Inspector {
             }
         }
         Err(Error::Internal(format!("others change the rule of `{of}` all the time")))
+    }
+
+    /// Forgets what code declares of all groups of a queue, until a worker starts that declares it: for what no release declares any more. Gives what was
+    /// declared; what a person has set stays.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn forget_declared_groups(&self, queue: &str) -> Result<GroupRule> {
+        for _ in 0..TRIES {
+            let page = self.group_page(queue, GroupList::All { after: None, limit: 1 }).await?;
+            let request = SetGroup::declared(queue, &page.stored_declared, "");
+            if page.stored_declared.is_empty() || self.run(|broker| async move { broker.set_group(&request).await }).await? == GroupSet::Set
+            {
+                return Ok(page.declared());
+            }
+        }
+        Err(Error::Internal(format!("others change what is declared of the groups of queue `{queue}` all the time")))
     }
 
     /// Stops claims of a group: its jobs wait, and those that run go on. The reason that was given with [`because`](Self::because) is told until it goes
@@ -127,6 +150,7 @@ impl Inspector {
             RuleOf::Group(_) => page.groups.first().map(|group| group.rule).unwrap_or_default(),
             RuleOf::Others => page.others,
             RuleOf::Plain => page.plain,
+            RuleOf::Declared => page.declared(),
         })
     }
 
@@ -139,4 +163,30 @@ impl Inspector {
         })
         .await
     }
+}
+
+/// Declares the rule of all groups of a release in a queue, before its worker claims anything there. The release that was first seen latest among those with a live
+/// worker is right, so that a rollback takes effect. Gives the rule that holds, if it is another one than before.
+///
+/// # Errors
+/// Those of the broker.
+pub async fn declare_groups(broker: &DynBroker, queue: &Arc<str>, release: &str, own: &GroupRule) -> Result<Option<GroupRule>> {
+    for _ in 0..TRIES {
+        let stored = broker.groups(queue, &GroupList::All { after: None, limit: 1 }).await?.stored_declared;
+        let workers = broker.workers(queue).await?;
+        let mut live: BTreeSet<String> =
+            workers.into_iter().filter(|worker| !worker.lease_left.is_zero()).map(|worker| worker.release).collect();
+        live.insert(release.to_owned());
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX));
+        let before = GroupsRecord::decode(&stored);
+        let mut record = before.clone();
+        record.say(release, own, &live, now_ms);
+        if record == before {
+            return Ok(None);
+        }
+        if broker.set_group(&SetGroup::declared(queue.clone(), &stored, &record.encode())).await? == GroupSet::Set {
+            return Ok((record.rule() != before.rule()).then(|| record.rule()));
+        }
+    }
+    Err(Error::Internal(format!("others change what is declared of the groups of queue `{queue}` all the time")))
 }

@@ -20,6 +20,7 @@ pub use self::{
     aging::declare_aging,
     clear::{ClearGroup, Cleared},
     filter::Filter,
+    groups::declare_groups,
     limits::{LimitInfo, LimitKeyInfo, declare_limits},
     reason::Reason,
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},

@@ -94,8 +94,9 @@ impl Inspector {
         let mut counts = waiting_in(stats);
         if let Some(mut behind) = counts.remove("behind") {
             let page = self.groups(queue, None, MAX_ITEMS).await?;
+            let defaults = page.defaults();
             for group in &page.groups {
-                let rule = group.rule.over(page.others);
+                let rule = group.rule.over(defaults);
                 let reason = match rule {
                     _ if rule.paused => "group_paused",
                     _ if rule.order == Some(GroupOrder::Ordered) && group.held_by.is_some() => "out_of_order",

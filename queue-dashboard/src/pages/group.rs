@@ -9,7 +9,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{GroupName, GroupOrder};
+use queue_core::{GroupName, GroupOrder, GroupRule};
 
 use super::{
     Content, Stale,
@@ -69,10 +69,15 @@ pub(super) async fn named(shared: &Shared, params: &Params) -> Result<(String, G
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let (queue, name) = named(shared, params).await?;
     let group = shared.inspector.group(&queue, &name).await?;
-    let others = shared.inspector.groups(&queue, None, 1).await?.others;
+    let all = shared.inspector.groups(&queue, None, 1).await?;
     let next = shared.inspector.group_line(&queue, &name, NEXT).await?;
     let look = shared.look().await;
-    let holds = group.rule.over(others);
+    let holds = group.rule.over(all.defaults());
+    let said = |value: String, field: fn(&GroupRule) -> bool| match all.said_by(&group.rule, field) {
+        "group" | "default" => value,
+        "code" => format!("{value} (as code declares)"),
+        who => format!("{value} (of {who})"),
+    };
     let standing = Standing::of(&group, holds);
     let own = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let bound = |bound: Option<u64>| bound.map_or_else(|| "none".to_owned(), number);
@@ -80,9 +85,10 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         ("Ready", number(group.ready)),
         ("Oldest ready", group.oldest.map_or_else(|| "–".to_owned(), span)),
         ("Running", holds.cap.map_or_else(|| number(group.active), |cap| format!("{} of {cap}", number(group.active)))),
-        ("Weight", holds.weight.unwrap_or(1).to_string()),
-        ("Largest size", bound(holds.max_size)),
-        ("Order", holds.order.unwrap_or_default().to_string()),
+        ("Weight", said(holds.weight.unwrap_or(1).to_string(), |rule| rule.weight.is_some())),
+        ("Most at once", said(bound(holds.cap.map(u64::from)), |rule| rule.cap.is_some())),
+        ("Largest size", said(bound(holds.max_size), |rule| rule.max_size.is_some())),
+        ("Order", said(holds.order.unwrap_or_default().to_string(), |rule| rule.order.is_some())),
     ];
     let says = match (standing.word, standing.why.as_str()) {
         ("paused", "") => "Paused: none of its jobs is claimed; those that run go on.".to_owned(),

@@ -102,8 +102,8 @@ impl Standing {
 }
 
 impl Row {
-    fn new(queue: &str, group: &StoredGroup, others: GroupRule, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
-        let holds = group.rule.over(others);
+    fn new(queue: &str, group: &StoredGroup, defaults: GroupRule, snapshot: Option<&Snapshot>, now: SystemTime) -> Self {
+        let holds = group.rule.over(defaults);
         let name = group.name.to_string();
         Row {
             shown: short(&name, 60),
@@ -136,15 +136,7 @@ pub(super) fn of_group(queue: &str, group: &str) -> String {
 
 /// What a rule says, in words.
 fn words(of: &str, rule: GroupRule) -> Option<String> {
-    let number = |name: &str, value: Option<u64>| value.map(|value| format!("{name} {value}"));
-    let parts = [
-        number("weight", rule.weight.map(u64::from)),
-        number("cap", rule.cap.map(u64::from)),
-        number("largest size", rule.max_size),
-        rule.order.map(|order| format!("order {order}")),
-    ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| format!("{of}: {}.", parts.join(", ")))
+    (!rule.is_empty()).then(|| format!("{of}: {rule}."))
 }
 
 /// What a change has done that led here.
@@ -218,7 +210,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let page = Page {
         viewer,
         stale: Stale::of(&look),
-        rows: found.groups.iter().map(|(queue, group, others)| Row::new(queue, group, *others, snapshot, now)).collect(),
+        rows: found.groups.iter().map(|(queue, group, defaults)| Row::new(queue, group, *defaults, snapshot, now)).collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),
         rules: found.rules,
         back: format!("groups?{here}"),
@@ -233,17 +225,17 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
 
 /// Those of one queue, by what waits: the first [`SORTED`] behind a name are looked at.
 async fn of_one(shared: &Shared, queue: &str, place: &Place) -> Result<Found, Error> {
-    let (mut groups, mut behind, mut rules) = (Vec::new(), place.after.clone(), (GroupRule::default(), GroupRule::default()));
+    let (mut groups, mut behind, mut rules) = (Vec::new(), place.after.clone(), [GroupRule::default(); 4]);
     while groups.len() < SORTED {
         let page = shared.inspector.groups(queue, behind.take(), AT_ONCE).await?;
-        rules = (page.others, page.plain);
+        rules = [page.defaults(), page.others, page.declared(), page.plain];
         groups.extend(page.groups);
         behind = page.next;
         if behind.is_none() {
             break;
         }
     }
-    let (others, plain) = rules;
+    let [defaults, others, declared, plain] = rules;
     // By name among those that have as many.
     groups.sort_by_key(|group| std::cmp::Reverse(group.ready));
     let end = place.offset + PAGE;
@@ -252,8 +244,12 @@ async fn of_one(shared: &Shared, queue: &str, place: &Place) -> Result<Found, Er
     } else {
         behind.map(|after| Place { after: Some(after), ..Place::default() })
     };
-    let shown = groups.into_iter().skip(place.offset).take(PAGE).map(|group| (queue.to_owned(), group, others)).collect();
-    let rules = [words("All groups whose own rule says nothing", others), words("Jobs without a group", plain)];
+    let shown = groups.into_iter().skip(place.offset).take(PAGE).map(|group| (queue.to_owned(), group, defaults)).collect();
+    let rules = [
+        words("All groups whose own rule says nothing", others),
+        words("As code declares all groups, where nothing is set", declared),
+        words("Jobs without a group", plain),
+    ];
     Ok(Found { groups: shown, next, rules: rules.into_iter().flatten().collect() })
 }
 
@@ -271,8 +267,9 @@ async fn of_all(shared: &Shared, queues: &[String], from: &Place) -> Found {
             let Ok(page) = page else { continue };
             let room = PAGE - groups.len();
             let cut = page.groups.len() > room;
-            groups.extend(page.groups.into_iter().take(room).map(|group| (name.clone(), group, page.others)));
-            if cut || page.next.is_some() {
+            let (defaults, more) = (page.defaults(), page.next.is_some());
+            groups.extend(page.groups.into_iter().take(room).map(|group| (name.clone(), group, defaults)));
+            if cut || more {
                 // Of a queue of which none had room, the first one is next.
                 let after = groups.last().filter(|(queue, ..)| queue == name).map(|(_, group, _)| group.name.clone());
                 return Found { groups, next: Some(Place { queue: name.clone(), after, offset: 0 }), rules: Vec::new() };

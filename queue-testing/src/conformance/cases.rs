@@ -105,6 +105,11 @@ macro_rules! __conformance_cases {
                 groups_hold_nothing_when_all_their_jobs_have_ended
                 lanes_that_claim_at_once_share_the_slots_of_a_group
                 a_group_with_work_and_room_is_served_within_its_bound;
+            declared:
+                what_code_declares_holds_where_nothing_is_set
+                code_declares_an_order
+                of_releases_that_disagree_the_latest_holds
+                what_is_declared_is_changed_by_who_has_read_it;
             lines:
                 an_ordered_group_runs_one_job_at_a_time
                 a_job_that_waits_for_its_retry_holds_the_line

@@ -3,7 +3,7 @@
 use std::{str::FromStr, time::Duration};
 
 use clap::Subcommand;
-use queue_core::{Cleared, Client, GroupName, GroupOrder, GroupRule, RuleOf, StoredGroup, address::check_name};
+use queue_core::{Cleared, Client, GroupName, GroupOrder, GroupPage, GroupRule, RuleOf, StoredGroup, address::check_name};
 use serde::Serialize;
 
 use super::{
@@ -54,7 +54,10 @@ pub(super) enum GroupsCommand {
   {bin} groups set mail acme --order ordered     one job at a time; a job that waits for its retry holds the line
   {bin} groups set mail '*' --cap 5              of all groups whose own rule says nothing
   {bin} groups set mail - --weight 2             of jobs without a group
-  {bin} groups set mail acme --clear             as if nothing had been set")]
+  {bin} groups set mail acme --clear             as if nothing had been set
+
+What is set goes over what code declares. `--clear` of `*` where nothing is set forgets what code has declared,
+until a worker starts that declares it.")]
     Set(SetArgs),
     /// Stop claims of groups: their jobs wait, those that run go on
     #[command(after_help = "Examples:
@@ -167,7 +170,9 @@ struct Rule {
 #[derive(Serialize)]
 struct Listed {
     groups: Vec<Row>,
+    /// What a person has set of all groups, and what code declares of them.
     others: Rule,
+    declared: Rule,
     plain: Rule,
     next: Option<String>,
 }
@@ -192,8 +197,8 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
         GroupsCommand::List { queue, limit, after, format } => list(client, &queue, limit, after, &format).await,
         GroupsCommand::Show { queue, group, format } => {
             let found = inspector.group(&queue, &group).await?;
-            let others = inspector.groups(&queue, None, 1).await?.others;
-            show(found, others, &format)
+            let page = inspector.groups(&queue, None, 1).await?;
+            show(found, &page, &format)
         }
         GroupsCommand::Set(args) => set(client, args).await,
         GroupsCommand::Pause { queue, groups, reason } => {
@@ -246,25 +251,26 @@ async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), F
 }
 
 async fn list(client: &Client, queue: &str, limit: usize, mut after: Option<GroupName>, format: &Format) -> Result<(), Failure> {
-    let (mut rows, mut rules) = (Vec::new(), (GroupRule::default(), GroupRule::default()));
+    let (mut rows, mut rules) = (Vec::new(), [GroupRule::default(); 3]);
     while rows.len() < limit {
         let page = client.inspector().groups(queue, after.take(), PAGE.min(limit - rows.len())).await?;
+        rules = [page.others, page.declared(), page.plain];
         rows.extend(page.groups.into_iter().map(row));
-        (rules, after) = ((page.others, page.plain), page.next);
+        after = page.next;
         if after.is_none() {
             break;
         }
     }
-    let (others, plain) = rules;
     if format.json {
         let next = after.map(|after| after.to_string());
-        return Ok(print_json(&Listed { groups: rows, others: others.into(), plain: plain.into(), next })?);
+        let [others, declared, plain] = rules.map(Rule::from);
+        return Ok(print_json(&Listed { groups: rows, others, declared, plain, next })?);
     }
-    if rows.is_empty() && others.is_empty() && plain.is_empty() {
+    if rows.is_empty() && rules.iter().all(GroupRule::is_empty) {
         note("no group has a job that is ready or runs, or a rule");
         return Ok(());
     }
-    let rules = [("*", others), ("-", plain)].into_iter().filter(|(_, rule)| !rule.is_empty());
+    let rules = ["*", "* (code)", "-"].into_iter().zip(rules).filter(|(_, rule)| !rule.is_empty());
     let rules = rules.map(|(name, rule)| cells(name, [String::new(), String::new(), String::new()], &rule.into(), None));
     let groups = rows.iter().map(|row| {
         let oldest = row.oldest_ms.map(|age| coarse(Duration::from_millis(age))).unwrap_or_default();
@@ -288,20 +294,35 @@ fn cells(name: &str, [ready, oldest, active]: [String; 3], rule: &Rule, held_by:
     [name.to_owned(), ready, oldest, active, weight, cap, text(rule.max_size), order, paused.to_owned(), held_by.unwrap_or_default()]
 }
 
-fn show(group: StoredGroup, others: GroupRule, format: &Format) -> Result<(), Failure> {
-    let holds = group.rule.over(others);
+/// A group, what holds for it, and what is set and declared of all groups.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    group: Row,
+    holds: Rule,
+    others: Rule,
+    declared: Rule,
+}
+
+fn show(group: StoredGroup, page: &GroupPage, format: &Format) -> Result<(), Failure> {
+    let holds = group.rule.over(page.defaults());
     if format.json {
-        return Ok(print_json(&row(group))?);
+        let (others, declared) = (page.others.into(), page.declared().into());
+        return Ok(print_json(&Shown { group: row(group), holds: holds.into(), others, declared })?);
     }
+    let said = |value: String, field: fn(&GroupRule) -> bool| match page.said_by(&group.rule, field) {
+        "group" | "default" => value,
+        who => format!("{value} ({who})"),
+    };
     let number = |number: Option<u64>, none: &str| number.map_or_else(|| none.to_owned(), |number| number.to_string());
     let mut lines = vec![
         ("group", group.name.to_string()),
         ("ready", group.ready.to_string()),
         ("active", group.active.to_string()),
-        ("weight", number(holds.weight.map(u64::from), "1")),
-        ("cap", number(holds.cap.map(u64::from), "none")),
-        ("max size", number(holds.max_size, "none")),
-        ("order", holds.order.unwrap_or_default().to_string()),
+        ("weight", said(number(holds.weight.map(u64::from), "1"), |rule| rule.weight.is_some())),
+        ("cap", said(number(holds.cap.map(u64::from), "none"), |rule| rule.cap.is_some())),
+        ("max size", said(number(holds.max_size, "none"), |rule| rule.max_size.is_some())),
+        ("order", said(holds.order.unwrap_or_default().to_string(), |rule| rule.order.is_some())),
     ];
     lines.extend(group.oldest.map(|age| ("oldest", exact(age))));
     lines.extend(
@@ -322,8 +343,14 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     if nothing {
         return Err(queue_core::Error::Config("nothing to set: say --weight, --cap, --max-size, --order or --clear".to_owned()).into());
     }
-    let rule = client
-        .inspector()
+    let inspector = client.inspector();
+    if args.clear && of == RuleOf::Others && inspector.groups(&args.queue, None, 1).await?.others.is_empty() {
+        let declared = inspector.forget_declared_groups(&args.queue).await?;
+        if !declared.is_empty() {
+            note(&format!("what code declared is forgotten until a worker starts that declares it: {declared}"));
+        }
+    }
+    let rule = inspector
         .set_group_rule(&args.queue, &of, |rule| {
             if args.clear {
                 *rule = GroupRule::new();

@@ -6,13 +6,16 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{Backoff, LimitRule, Schedule, address::check_name, outcome::error_text, schedule::Prepared};
+use queue_core::{Backoff, GroupRule, LimitRule, Schedule, address::check_name, outcome::error_text, schedule::Prepared};
 
 use super::Worker;
 use crate::{error::WorkerError, identity};
 
 /// What tasks declare, by queue and name.
 pub(crate) type Limits = BTreeMap<Arc<str>, BTreeMap<&'static str, LimitRule>>;
+
+/// What tasks declare of all groups, by queue.
+pub(crate) type GroupRules = BTreeMap<Arc<str>, GroupRule>;
 
 /// Most jobs at once in one process.
 const MAX_CONCURRENCY: usize = 100_000;
@@ -100,8 +103,26 @@ impl Worker {
         problems.extend(self.missing_data());
         problems.extend(self.declared().err().into_iter().flatten());
         problems.extend(self.limits().err().into_iter().flatten());
+        problems.extend(self.group_rules().err().into_iter().flatten());
         problems.extend(self.aging().err().into_iter().flatten());
         if problems.is_empty() { Ok(()) } else { Err(WorkerError::Setup(problems)) }
+    }
+
+    /// What its tasks declare of all groups, by queue, or which tasks do not agree on those of their queue.
+    pub(super) fn group_rules(&self) -> Result<GroupRules, Vec<String>> {
+        let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
+        let (mut said, mut problems) = (BTreeMap::<&str, (&str, GroupRule)>::new(), Vec::new());
+        // One that only names the parameter says nothing of the rule.
+        for task in self.registry.tasks().filter(|task| served.contains(task.queue) && !task.group_rule.is_empty()) {
+            let (other, rule) = *said.entry(task.queue).or_insert((task.name, task.group_rule));
+            if rule != task.group_rule {
+                problems.push(format!(
+                    "groups of queue `{}`: the task `{other}` says {rule}, and `{}` says {}; let them agree, or say it at one of them",
+                    task.queue, task.name, task.group_rule
+                ));
+            }
+        }
+        if problems.is_empty() { Ok(said.into_iter().map(|(queue, (_, rule))| (queue.into(), rule)).collect()) } else { Err(problems) }
     }
 
     /// The aging that its tasks declare, by queue, or which tasks do not agree on that of their queue.

@@ -69,6 +69,8 @@ pub(crate) enum Step {
     SetAging { every: Option<Duration> },
     /// A person sets the rule of a group, or of all.
     SetGroup { group: Option<u8>, rule: GroupRule },
+    /// A release declares what holds for all groups, or all that was declared is forgotten.
+    DeclareGroups { rule: Option<GroupRule> },
     /// A person sets a limit, or removes it. With a burst it has a rate by which nothing more starts before the story is over.
     SetLimit { all: bool, concurrency: Option<u32>, burst: Option<u32> },
     /// What was due soon is due.
@@ -217,6 +219,23 @@ fn limit() -> impl Strategy<Value = Step> {
 }
 
 fn rule() -> impl Strategy<Value = Step> {
+    prop_oneof![4 => set_rule(), 1 => option::weighted(0.8, set_rule()).prop_map(declares)]
+}
+
+/// Code declares of all groups what a person could set of them.
+fn declares(step: Option<Step>) -> Step {
+    let rule = step.and_then(|step| match step {
+        Step::SetGroup { mut rule, .. } => {
+            (rule.weight, rule.paused) = (None, false);
+            rule.cap = rule.cap.filter(|cap| *cap > 0);
+            Some(rule)
+        }
+        _ => None,
+    });
+    Step::DeclareGroups { rule }
+}
+
+fn set_rule() -> impl Strategy<Value = Step> {
     let order = prop_oneof![Just(None), Just(Some(GroupOrder::Ordered)), Just(Some(GroupOrder::SkipFailed))];
     let numbers = (option::of(1..4u32), option::of(0..2u32), option::weighted(0.2, 1..4u64));
     (option::of(0..GROUPS), numbers, order, prop::bool::weighted(0.2)).prop_map(|(group, (weight, cap, max_size), order, paused)| {

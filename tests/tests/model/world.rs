@@ -9,9 +9,9 @@ use std::{
 use queue_core::{
     JobId, LimitKey, LimitRule, LogLevel,
     broker::{
-        Aging, AgingRecord, AgingSet, CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, JobLimits,
-        JobRemarks, KeyHolder, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, ProcessId, ProgressNow, Reclaimed, Register, Remarks,
-        RuleOf, SetAging, SetGroup, SetLimit, StoredGroup, StoredLimit, Turn, Unique, UniqueKey, Used, WorkerInfo,
+        Aging, AgingRecord, AgingSet, CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, GroupsRecord,
+        JobLimits, JobRemarks, KeyHolder, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, ProcessId, ProgressNow, Reclaimed,
+        Register, Remarks, RuleOf, SetAging, SetGroup, SetLimit, StoredGroup, StoredLimit, Turn, Unique, UniqueKey, Used, WorkerInfo,
     },
     envelope::Envelope,
 };
@@ -152,6 +152,16 @@ impl World {
                 let found = self.broker.set_group(&request).await;
                 same("rule of a group", &outcome(self.model.set_group(&request)), &outcome(found))?;
             }
+            Step::DeclareGroups { rule } => {
+                let read = self.model.list_groups(&GroupList::All { after: None, limit: 1 }).stored_declared;
+                let mut record = GroupsRecord::default();
+                if let Some(rule) = rule {
+                    record.say("v1", rule, &BTreeSet::new(), 1);
+                }
+                let request = SetGroup::declared(self.queue.clone(), &read, &record.encode());
+                let found = self.broker.set_group(&request).await;
+                same("what is declared of groups", &outcome(self.model.set_group(&request)), &outcome(found))?;
+            }
             Step::SetLimit { all, concurrency, burst } => {
                 let name = if *all { "all" } else { "keyed" };
                 let read = |limits: Vec<StoredLimit>| limits.into_iter().next().map(|limit| limit.stored).unwrap_or_default();
@@ -200,8 +210,11 @@ impl World {
             group.oldest = None;
             group
         };
+        let declared = found.stored_declared;
         let found: Vec<StoredGroup> = found.groups.into_iter().map(ageless).collect();
-        same("groups", &self.model.list_groups(&all).groups, &found)?;
+        let known = self.model.list_groups(&all);
+        same("what is declared", &known.stored_declared, &declared)?;
+        same("groups", &known.groups, &found)?;
         same_jobs(&mut self.model, &self.broker, &self.queue, &self.ids, took).await?;
         if let Some(group) = found.get(self.ids.len() % found.len().max(1)) {
             let line = GroupList::Line { group: group.name.clone(), jobs: 3 };

@@ -15,8 +15,18 @@ pub(super) struct Mutant {
 const REDIS: &[&str] =
     &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::", "on_redis_by_failed::", "on_redis_by_kept::", "on_redis_by_all::"];
 const SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::"];
-const GROUPS_REDIS: &[&str] =
-    &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::groups", "on_redis::lines", "on_redis::slots", "on_redis::drains"];
+const GROUPS_REDIS: &[&str] = &[
+    "-p",
+    "queue-tests",
+    "--test",
+    "conformance",
+    "--",
+    "on_redis::groups",
+    "on_redis::lines",
+    "on_redis::slots",
+    "on_redis::drains",
+    "on_redis::declared",
+];
 const GROUPS_SQLITE: &[&str] = &[
     "-p",
     "queue-tests",
@@ -27,6 +37,7 @@ const GROUPS_SQLITE: &[&str] = &[
     "on_sqlite_file::lines",
     "on_sqlite_file::slots",
     "on_sqlite_file::drains",
+    "on_sqlite_file::declared",
 ];
 const AGING_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::aging"];
 const AGING_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::aging"];
@@ -891,14 +902,23 @@ mutants! {
     AGING_SQLITE "queue-core/src/sqlite/doors/aging.rs" {
         "sqlite aging: the priority of a job is its own": "tx.sql(OWN)?.query_row(params![queue.key, id], |row| row.get(0))?" => "Value::Integer(level - 1)";
     }
+    GROUPS_REDIS "queue-core/src/redis/doors/groups.lua" {
+        "groups: what code declares holds where nothing is set": "rules.others[at] = (rules.others[at] or '') ~= '' and rules.others[at] or declared[at]" => "rules.others[at] = rules.others[at]";
+    }
+    GROUPS_SQLITE "queue-core/src/sqlite/doors/rules.rs" {
+        "sqlite groups: what code declares holds where nothing is set": "RuleOf::Others.stored(), RuleOf::Declared.stored()" => "RuleOf::Others.stored(), RuleOf::Others.stored()";
+    }
     GROUPS_REDIS "queue-core/src/redis/groups/set.lua" {
         "groups: a reason stands while it pauses": "(ARGV[5] == '' and why or ARGV[5])" => "ARGV[5]";
+        "groups: who declares has read what is declared": "elseif rule ~= ARGV[2] then" => "elseif ARGV[1] ~= '+' and rule ~= ARGV[2] then";
     }
     GROUPS_SQLITE "queue-core/src/inspector/clear.rs" {
         "groups: a cancel finds jobs that wait for a time": "[Place::Line].into_iter().chain(states).chain([Place::Line]).collect()" => "[Place::Line].into_iter().collect()";
         "groups: a drain lets jobs go on that run": "(which == Cleared::All).then_some(JobState::Active)" => "Some(JobState::Active)";
     }
     GROUPS_SQLITE "queue-core/src/broker/group.rs" {
+        "sqlite groups: who declares has read what is declared": "Some((read, _)) => **read != *stored," => "Some(_) => false,";
+        "sqlite groups: what is declared holds at the next claim": "matches!(self.of, RuleOf::Others | RuleOf::Declared)" => "self.of == RuleOf::Others";
         "sqlite groups: a reason stands while it pauses": "GroupRule::reason_of_stored(stored).unwrap_or_default()" => "String::new()";
     }
     GROUPS_REDIS "queue-core/src/redis/enqueue/kinds.lua" {
@@ -979,6 +999,9 @@ mutants! {
     }
     CORE "queue-core/src/client/limits.rs" {
         "limits: a cost above the burst is refused": "limit.rule.rate.is_some() && cost > limit.rule.burst()" => "false";
+    }
+    GROUPS "queue-worker/src/worker/check.rs" {
+        "groups: tasks of a queue agree on them": "if rule != task.group_rule {" => "if false {";
     }
     LIMITS "queue-worker/src/worker/check.rs" {
         "limits: tasks that share one agree": "if rule != limit.rule {" => "if false {";

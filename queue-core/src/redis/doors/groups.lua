@@ -65,7 +65,15 @@ end
 
 local function has_rules()
   if rules == nil then
-    rules = call('EXISTS', K.rules) == 1 and { others = rule_in(call('HGET', K.rules, '*')) }
+    rules = call('EXISTS', K.rules) == 1 and {}
+    if rules then
+      -- What a person has set of all groups, and for the rest what code declares.
+      local set, declared = unpack(call('HMGET', K.rules, '*', '+'))
+      rules.others, declared = rule_in(set), rule_in(declared)
+      for at = 1, 4 do
+        rules.others[at] = (rules.others[at] or '') ~= '' and rules.others[at] or declared[at]
+      end
+    end
   end
   return rules
 end

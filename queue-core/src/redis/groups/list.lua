@@ -1,6 +1,6 @@
 -- Groups and their rules. ARGV: 'one' and a group; 'line', a group, and how many jobs; or 'all', the group behind which to begin or '', and how many.
--- Answers: the rules of all groups and of plain jobs, now, and the first jobs of the line; of each group it, how many jobs of it are ready and run, its
--- rule, who holds its line, and since when its oldest ready job could start.
+-- Answers: the rule of all groups, what code declares of them, the rule of plain jobs, now, and the first jobs of the line; of each group it, how many jobs of it are
+-- ready and run, its rule, who holds its line, and since when its oldest ready job could start.
 --- include script/prelude, script/schema, script/clock
 
 -- What is asked of jobs here: whether there are suspects is asked of the jobs themselves.
@@ -60,7 +60,7 @@ if ARGV[1] == 'line' then
   add('[\255' .. ARGV[2], '(\255' .. ARGV[2] .. '\255')
 end
 
-local answer = { call('HGET', K.rules, '*') or '', call('HGET', K.rules, '-') or '', now, line }
+local answer = { call('HGET', K.rules, '*') or '', call('HGET', K.rules, '+') or '', call('HGET', K.rules, '-') or '', now, line }
 for _, group in ipairs(names) do
   answer[#answer + 1] = group
   answer[#answer + 1] = depth_of(group)

@@ -24,7 +24,7 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &Gr
         GroupList::All { after, .. } => call.arg("all").arg(after.as_ref().map(GroupName::stored).unwrap_or_default()).arg(which.limit()),
     };
     let mut values = array(broker.script(queue, &GROUPS, call).await?)?.into_iter();
-    let (others, plain) = (words(next(&mut values)?)?, words(next(&mut values)?)?);
+    let (others, declared, plain) = (words(next(&mut values)?)?, words(next(&mut values)?)?, words(next(&mut values)?)?);
     let (now, line) = (number::<i64>(next(&mut values)?)?, array(next(&mut values)?)?);
     // What is no id is for the auditor to find.
     let line = line.into_iter().filter_map(|id| JobId::from_bytes(&bytes(id).ok()?).ok()).collect();
@@ -46,17 +46,21 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &Gr
     groups.truncate(which.limit());
     let next = groups.last().filter(|_| more).map(|group| group.name.clone());
     let mut page = GroupPage::new(groups, GroupRule::of_stored(&others), GroupRule::of_stored(&plain), next);
-    page.line = line;
+    (page.line, page.stored_declared) = (line, declared);
     Ok(page)
 }
 
 pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetGroup) -> Result<GroupSet> {
     request.check()?;
     let stored = |rule: &GroupRule| if rule.is_empty() { String::new() } else { rule.stored() };
+    let (read, wanted) = match &request.record {
+        Some((read, wanted)) => (read.to_string(), wanted.to_string()),
+        None => (stored(&request.expected), stored(&request.rule)),
+    };
     // What takes a rule away works on a full server.
-    let script: &Script = if request.rule.is_empty() { &CLEAR_GROUP } else { &SET_GROUP };
+    let script: &Script = if request.is_removal() { &CLEAR_GROUP } else { &SET_GROUP };
     let mut call = script.call(&broker.keys, &request.queue);
-    call.arg(request.of.stored()).arg(stored(&request.expected)).arg(stored(&request.rule));
+    call.arg(request.of.stored()).arg(read).arg(wanted);
     call.arg(match &request.of {
         RuleOf::Group(group) => group.stored(),
         _ => Vec::new(),
@@ -69,7 +73,7 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetGroup) -> R
         b"MANY" => return Err(request.too_many()),
         _ => return Err(strange("an answer to a change of a rule")),
     }
-    if request.of == RuleOf::Others {
+    if request.is_of_all() {
         review(broker, &request.queue).await?;
     }
     Ok(GroupSet::Set)

@@ -1,11 +1,15 @@
 -- Sets a rule, if it is the one that was read. ARGV: its name; the rule that was read, and the one that is to hold, '' for none; the group that it is
--- about, or ''; why it pauses, or ''. Answers: SET, STALE, or MANY. Behind a pause stands why, which is kept while it pauses.
+-- about, or ''; why it pauses, or ''. Answers: SET, STALE, or MANY. Behind a pause stands why, which is kept while it pauses. Of what code declares ('+') all that
+-- is stored is compared.
 --- include script/prelude, script/clock, script/bits, doors/groups
 
 local stored, wanted = call('HGET', K.rules, ARGV[1]) or '', ARGV[3]
-local rule, why = string.match(stored, '^([^p]*p?)(.*)$')
-if string.sub(wanted, -1) == 'p' then
-  wanted = wanted .. (ARGV[5] == '' and why or ARGV[5])
+local rule, why = stored, ''
+if ARGV[1] ~= '+' then
+  rule, why = string.match(stored, '^([^p]*p?)(.*)$')
+  if string.sub(wanted, -1) == 'p' then
+    wanted = wanted .. (ARGV[5] == '' and why or ARGV[5])
+  end
 end
 if stored == wanted then
   return 'SET'

@@ -6,22 +6,24 @@
 //! | `queue_grouped` | a job with a group, for as long as the job or its record is there |
 //! | `queue_groups` | a group that has or had a line: its virtual start, whether it has its turn, and who holds its line if it is ordered |
 //! | `queue_holders` | a job that runs: the slots of a group are counted, and there is no counter |
-//! | `queue_rules` | what people have set: of a group, of all (`*`), or of plain jobs (`-`) |
+//! | `queue_rules` | what people have set: of a group, of all (`*`), or of plain jobs (`-`); and what code declares of all (`+`) |
 //! | `queue_turns` | the virtual time of a queue, and the virtual start of its plain jobs |
 //!
 //! After each transition a group has its turn if it has a job that may start: [`review`] sees to it.
 
 use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
+pub(super) use super::rules::rule;
+pub(crate) use super::rules::{stored_rule, stored_text};
 use super::{
     limits,
     row::{CHAINED, LINED, LINED_SUSPECT},
 };
 use crate::{
     address::JobId,
-    broker::{GroupLine, GroupName, GroupOrder, GroupRule, HOLDERS_NAMED, NewJob, RuleOf, TURN_COST},
+    broker::{GroupLine, GroupName, GroupOrder, GroupRule, HOLDERS_NAMED, NewJob, TURN_COST},
     sqlite::connection::{
-        lenient::{Bytes, Number, Words},
+        lenient::{Bytes, Number},
         statement::sql,
         tx::{Failed, Queue, Tx},
     },
@@ -60,21 +62,6 @@ pub(super) fn row(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Resu
     tx.sql(ROW)?.query_row(params![queue.key, name], read).optional()
 }
 
-/// The rule that is stored under a name, as text: empty if there is none.
-pub(crate) fn stored_text(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<String> {
-    const RULE: &str = "SELECT rule FROM queue_rules WHERE queue = ?1 AND name = ?2";
-    if !tx.grouped() {
-        return Ok(String::new());
-    }
-    let stored: Option<Words> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
-    Ok(stored.map(|Words(rule)| rule).unwrap_or_default())
-}
-
-/// The same, read.
-pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
-    Ok(GroupRule::of_stored(&stored_text(tx, queue, name)?))
-}
-
 /// The groups whose turn comes first.
 pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
     const NEXT: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND turn = 1 ORDER BY start, name LIMIT ?2";
@@ -104,14 +91,6 @@ pub(crate) fn line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -> 
         found.push(row.get::<_, Bytes>(0)?.0);
     }
     Ok(found.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())
-}
-
-/// What holds for a group.
-pub(super) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
-    if name == limits::NO_GROUP {
-        return Ok(GroupRule::default());
-    }
-    Ok(stored_rule(tx, queue, name)?.over(stored_rule(tx, queue, &RuleOf::Others.stored())?))
 }
 
 pub(super) fn is_ordered(rule: GroupRule) -> bool {

@@ -37,6 +37,7 @@ pub(crate) mod limits;
 pub(crate) mod page;
 pub(crate) mod ready;
 pub(crate) mod row;
+mod rules;
 pub(crate) mod settle;
 pub(crate) mod turns;
 pub(crate) mod watched;

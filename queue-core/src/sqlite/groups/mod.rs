@@ -51,7 +51,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<Gr
     let groups: Vec<StoredGroup> = groups.map(|(stored, name)| group(tx, &queue, stored, name)).collect::<Result<_, Failed>>()?;
     let next = groups.last().filter(|_| more).map(|group| group.name.clone());
     let mut page = GroupPage::new(groups, others, plain, next);
-    page.line = line;
+    (page.line, page.stored_declared) = (line, groups::stored_text(tx, &queue, &RuleOf::Declared.stored())?);
     Ok(page)
 }
 
@@ -73,14 +73,11 @@ const RULE_BYTES: usize = 512;
 /// Sets a rule, and decides anew which groups may be served.
 pub(crate) async fn change(writer: &Writer, request: &SetGroup) -> error::Result<GroupSet> {
     request.check()?;
-    let commit = if request.rule.is_empty() {
-        Commit::Synced
-    } else {
-        Commit::Extra(RULE_BYTES + request.reason.as_ref().map_or(0, |reason| reason.len()))
-    };
+    let words = request.reason.as_ref().map_or(0, |reason| reason.len()) + request.record.as_ref().map_or(0, |(_, stored)| stored.len());
+    let commit = if request.is_removal() { Commit::Synced } else { Commit::Extra(RULE_BYTES + words) };
     let (wanted, queue) = (request.clone(), request.queue.clone());
     let answer = writer.call(commit, move |tx| set(tx, &wanted)).await?;
-    let mut from = (answer == GroupSet::Set && request.of == RuleOf::Others).then(Vec::new);
+    let mut from = (answer == GroupSet::Set && request.is_of_all()).then(Vec::new);
     while let Some(behind) = from {
         let queue = queue.clone();
         from = writer.call(Commit::Soon, move |tx| review(tx, &queue, &behind)).await?;
@@ -100,11 +97,11 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
     if stored == wanted {
         return Ok(GroupSet::Set);
     }
-    if GroupRule::of_stored(&stored) != request.expected {
+    if request.is_stale(&stored) {
         return Ok(GroupSet::Stale);
     }
     tx.note_groups()?;
-    if request.rule.is_empty() {
+    if request.is_removal() {
         tx.sql(REMOVE)?.execute(params![queue.key, name])?;
     } else {
         let rules: usize = tx.sql(RULES)?.query_row([queue.key], |row| row.get(0))?;

@@ -26,6 +26,8 @@ pub struct Groups {
     virtual_time: u64,
     plain: u64,
     rules: BTreeMap<RuleOf, GroupRule>,
+    /// What code declares of all groups, as it is stored.
+    declared: String,
     /// Why rules pause.
     reasons: BTreeMap<RuleOf, String>,
     /// Of ordered groups: who holds the line.
@@ -135,7 +137,7 @@ impl Groups {
     }
 
     pub(in crate::model) fn effective(&self, group: &GroupName) -> GroupRule {
-        self.rule(&RuleOf::Group(group.clone())).over(self.rule(&RuleOf::Others))
+        self.rule(&RuleOf::Group(group.clone())).over(self.rule(&RuleOf::Others).or(GroupRule::of_stored(&self.declared)))
     }
 
     /// Who holds the line of a group, as far as its rule asks for that.
@@ -424,6 +426,18 @@ impl Model {
     /// # Errors
     /// For one rule too many.
     pub fn set_group(&mut self, request: &SetGroup) -> queue_core::Result<GroupSet> {
+        let all = self.groups.lines.keys().cloned().collect::<Vec<_>>();
+        if let Some((read, wanted)) = &request.record {
+            if self.groups.declared == **wanted {
+                return Ok(GroupSet::Set);
+            }
+            if self.groups.declared != **read {
+                return Ok(GroupSet::Stale);
+            }
+            self.groups.declared = wanted.to_string();
+            all.iter().for_each(|group| self.review(group));
+            return Ok(GroupSet::Set);
+        }
         let known = self.groups.rule(&request.of);
         let why = self.groups.reasons.get(&request.of).cloned();
         let reason = request.reason.as_deref().map(str::to_owned).or(why.clone()).filter(|_| request.rule.paused);
@@ -442,7 +456,6 @@ impl Model {
         }
         self.groups.reasons.remove(&request.of);
         self.groups.reasons.extend(reason.map(|reason| (request.of.clone(), reason)));
-        let all = self.groups.lines.keys().cloned().collect();
         let groups = match &request.of {
             RuleOf::Group(group) => vec![group.clone()],
             RuleOf::Others => all,

@@ -27,6 +27,12 @@ impl Groups {
 impl Model {
     /// Groups, and their rules.
     pub fn list_groups(&self, which: &GroupList) -> GroupPage {
+        let mut page = self.group_page(which);
+        page.stored_declared.clone_from(&self.groups.declared);
+        page
+    }
+
+    fn group_page(&self, which: &GroupList) -> GroupPage {
         let (others, plain) = (self.groups.rule(&RuleOf::Others), self.groups.rule(&RuleOf::Plain));
         let stored = |name: &GroupName| {
             let mut stored = StoredGroup::new(name.clone());

@@ -1,0 +1,51 @@
+//! Rules of groups: of one, of all, and what code declares of all.
+
+use rusqlite::{OptionalExtension, params};
+
+use super::limits;
+use crate::{
+    broker::{GroupRule, RuleOf},
+    sqlite::connection::{
+        lenient::Words,
+        tx::{Queue, Tx},
+    },
+};
+
+/// The rule that is stored under a name, as text: empty if there is none.
+pub(crate) fn stored_text(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<String> {
+    const RULE: &str = "SELECT rule FROM queue_rules WHERE queue = ?1 AND name = ?2";
+    if !tx.grouped() {
+        return Ok(String::new());
+    }
+    let stored: Option<Words> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
+    Ok(stored.map(|Words(rule)| rule).unwrap_or_default())
+}
+
+/// The same, read.
+pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
+    Ok(GroupRule::of_stored(&stored_text(tx, queue, name)?))
+}
+
+/// What holds for a group.
+pub(super) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
+    if name == limits::NO_GROUP {
+        return Ok(GroupRule::default());
+    }
+    Ok(stored_rule(tx, queue, name)?.over(rule_of_all(tx, queue)?))
+}
+
+/// What holds for all groups: what a person has set (`*`), and for the rest what code declares (`+`).
+fn rule_of_all(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<GroupRule> {
+    const RULES: &str = "SELECT rule FROM queue_rules WHERE queue = ?1 AND name IN (?2, ?3) ORDER BY name";
+    if !tx.grouped() {
+        return Ok(GroupRule::default());
+    }
+    let mut rules = tx.sql(RULES)?;
+    let mut rows = rules.query(params![queue.key, RuleOf::Others.stored(), RuleOf::Declared.stored()])?;
+    let mut all = GroupRule::default();
+    while let Some(row) = rows.next()? {
+        let Words(rule) = row.get(0)?;
+        all = all.or(GroupRule::of_stored(&rule));
+    }
+    Ok(all)
+}
