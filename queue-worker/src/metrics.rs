@@ -1,7 +1,9 @@
 //! What the worker tells the `metrics` facade. `docs/metrics.md` lists all of it, and [`METRICS`] is that list for the tests.
 //!
 //! Handles are kept where they are used: with the tallies of a task, and by the duty that reads the queues. Labels are bounded: queues and tasks
-//! are those of the worker, at most [`MOST_TASKS`] tasks of a queue, and outcomes, verbs and states have few values each.
+//! are those of the worker, at most [`MOST_TASKS`] tasks of a queue, limits have names (`limits.rs`), and outcomes, verbs and states have few values each.
+
+mod limits;
 
 use std::{
     collections::HashMap,
@@ -16,6 +18,7 @@ use queue_core::{
     observe::{CallOutcome, Observe},
 };
 
+use self::limits::LimitGauges;
 use crate::{
     duty::{Pass, Supervisor},
     engine::Shared,
@@ -41,11 +44,13 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const METRICS: [Metric; 18] = [
+pub(crate) const METRICS: [Metric; 20] = [
     ("queue_jobs", Kind::Gauge, &["queue", "state"], "jobs in this state"),
     ("queue_oldest_ready_seconds", Kind::Gauge, &["queue"], "age of the oldest ready job; 0 if none is ready, or it is not known"),
     ("queue_workers", Kind::Gauge, &["queue"], "workers that serve the queue"),
     ("queue_paused", Kind::Gauge, &["queue"], "1 while the queue is paused"),
+    ("queue_limit_held", Kind::Gauge, &["queue", "limit"], "slots of a limit that are held, of all its keys"),
+    ("queue_limit_waiting", Kind::Gauge, &["queue", "limit", "reason"], "jobs that wait for a limit, for a slot or for its rate"),
     ("queue_events_total", Kind::Counter, &["queue", "event"], "what has happened in the queue since it exists, as the broker counts"),
     ("queue_starts_total", Kind::Counter, &["queue", "task"], "runs whose handler began"),
     ("queue_finishes_total", Kind::Counter, &["queue", "task", "outcome"], "deliveries that have ended, by outcome"),
@@ -190,6 +195,7 @@ struct QueueMetrics {
     oldest: Gauge,
     workers: Gauge,
     paused: Gauge,
+    limits: LimitGauges,
 }
 
 impl QueueMetrics {
@@ -202,6 +208,7 @@ impl QueueMetrics {
             oldest: metrics::gauge!("queue_oldest_ready_seconds", "queue" => queue.clone()),
             workers: metrics::gauge!("queue_workers", "queue" => queue.clone()),
             paused: metrics::gauge!("queue_paused", "queue" => queue),
+            limits: LimitGauges::default(),
         }
     }
 }
@@ -234,6 +241,7 @@ impl Pass for Gauges {
             #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
             handles.workers.set(stats.workers as f64);
             handles.paused.set(f64::from(u8::from(stats.paused)));
+            handles.limits.read(&self.shared, queue).await;
         }
         prometheus::keep_up();
         read

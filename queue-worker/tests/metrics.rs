@@ -19,7 +19,7 @@ async fn metered(fails: bool, probe: Data<Probe>) -> Result<(), String> {
     if fails { Err("it was told to".to_owned()) } else { Ok(()) }
 }
 
-#[task(queue = "ticking")]
+#[task(queue = "ticking", limit(name = "ticks", concurrency = 1))]
 async fn ticking() {}
 
 /// The rows of the page: name, and kind and labels.
@@ -69,6 +69,8 @@ async fn what_the_page_lists_is_what_a_worker_tells() {
             r#"queue_events_total{queue="metered",event="enqueued"} 3"#,
             r#"queue_broker_calls_total{verb="turn",outcome="ok"}"#,
             r#"queue_broker_reconnects_total 0"#,
+            r#"queue_limit_held{queue="ticking",limit="ticks"} 0"#,
+            r#"queue_limit_waiting{queue="ticking",limit="ticks",reason="limit_full"} 0"#,
             r#"queue_schedule_ticks_total{queue="ticking"} 1"#,
             r#"queue_schedule_skipped_total{queue="ticking"} 0"#,
             r#"queue_schedule_lateness_seconds_count{queue="ticking"} 1"#,

@@ -1,0 +1,87 @@
+//! Limits as metrics: by name, and never by key: keys are many, and hold what tells accounts apart.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use metrics::Gauge;
+use queue_core::broker::{LimitRecord, StoredLimit, history::OTHERS};
+
+use crate::engine::Shared;
+
+/// Limits of a queue, at most, that have a label of their own.
+const MOST_LIMITS: usize = 100;
+
+/// What is told of a limit: slots that are held, jobs that wait for a slot, jobs that wait for the rate.
+type Figures = [u64; 3];
+
+/// The gauges of the limits of one queue, by their labels.
+#[derive(Default)]
+pub(super) struct LimitGauges(HashMap<String, [Gauge; 3]>);
+
+impl LimitGauges {
+    /// Reads the limits of a queue, if code of this worker declares one there: a queue without limits is not asked.
+    pub(super) async fn read(&mut self, shared: &Shared, queue: &Arc<str>) {
+        if !shared.limits.contains_key(queue) {
+            return;
+        }
+        // Without an answer the last figures stay.
+        let Ok(limits) = shared.broker.limits(queue, None).await else { return };
+        let figures = figures(&limits);
+        for (label, of) in &figures {
+            let gauges = self.0.entry(label.clone()).or_insert_with(|| gauges(queue, label));
+            #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
+            gauges.iter().zip(of).for_each(|(gauge, figure)| gauge.set(*figure as f64));
+        }
+        // Of a limit that was removed nothing is held.
+        for gauges in self.0.iter().filter(|(label, _)| !figures.contains_key(*label)).map(|(_, gauges)| gauges) {
+            gauges.iter().for_each(|gauge| gauge.set(0.0));
+        }
+    }
+}
+
+fn gauges(queue: &str, limit: &str) -> [Gauge; 3] {
+    let waiting = |reason: &'static str| {
+        let labels = [("queue", queue.to_owned()), ("limit", limit.to_owned()), ("reason", reason.to_owned())];
+        metrics::gauge!("queue_limit_waiting", &labels)
+    };
+    let held = metrics::gauge!("queue_limit_held", "queue" => queue.to_owned(), "limit" => limit.to_owned());
+    [held, waiting("limit_full"), waiting("rate_limited")]
+}
+
+/// The figures of limits by their labels: the first by name have one of their own, and the others one together.
+fn figures(limits: &[StoredLimit]) -> BTreeMap<String, Figures> {
+    let named = limits.iter().filter_map(|limit| Some((LimitRecord::decode(&limit.stored).ok()?.name, limit)));
+    let named: BTreeMap<String, &StoredLimit> = named.collect();
+    let mut figures = BTreeMap::<String, Figures>::new();
+    for (n, (name, limit)) in named.into_iter().enumerate() {
+        let label = if n < MOST_LIMITS { name } else { OTHERS.to_owned() };
+        let sums = figures.entry(label).or_default();
+        sums.iter_mut().zip([limit.held, limit.full, limit.rated]).for_each(|(sum, figure)| *sum += figure);
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::LimitRule;
+
+    use super::*;
+
+    fn limit(name: &str, held: u64) -> StoredLimit {
+        let (mut record, mut rule) = (LimitRecord::new(name), LimitRule::new());
+        rule.concurrency = Some(9);
+        record.set_to(Some(rule));
+        StoredLimit::new(record.encode(), held, 2, 1)
+    }
+
+    #[test]
+    fn labels_are_bounded_and_nothing_is_left_out() {
+        let limits: Vec<StoredLimit> = (0..MOST_LIMITS as u64 + 7).rev().map(|n| limit(&format!("limit-{n:03}"), n)).collect();
+        let told = figures(&limits);
+        assert_eq!((told.len(), told["limit-000"], told["limit-099"]), (MOST_LIMITS + 1, [0, 2, 1], [99, 2, 1]));
+        assert_eq!(told[OTHERS], [(100..107).sum::<u64>(), 14, 7]);
+        assert!(figures(&[StoredLimit::new(b"?".to_vec(), 1, 1, 1)]).is_empty(), "what cannot be read is left out");
+    }
+}
