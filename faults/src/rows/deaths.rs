@@ -173,6 +173,8 @@ fn killed(bed: &mut Bed, times: u32) -> Harming<'_> {
             let pause = bed.ms(20, 600);
             bed.pass(pause).await?;
             let worker = bed.any_worker();
+            // A process that a busy machine has not started yet holds no job: its death would harm nobody.
+            bed.until("a worker to begin", Duration::from_secs(20), async |bed| bed.workers[worker].has_spoken()).await?;
             bed.kill(worker);
             bed.start_worker()?;
         }
