@@ -18,8 +18,8 @@ use crate::run::{Counts, cargo, counts_of};
 /// Those that take longest begin first, so that none of them runs alone at the end.
 const LONGEST: [&str; 7] = ["ui", "conformance", "rows", "corrupt", "readme", "cluster_faults", "deadlines"];
 
-/// Tests of this suite wait for servers and disks nearly all of their time: so many of them run at once for each core.
-const WAITING: (&str, usize) = ("conformance", 3);
+/// The suite whose tests wait for servers and disks nearly all of their time, and how many of its tests run at once per core.
+const WAITING: (&str, usize) = ("conformance", 2);
 
 /// One program, or what `cargo` runs as one.
 struct Suite {
