@@ -29,8 +29,9 @@ local function limits()
 
   -- Tickets are drawn by the hundred: numbers that a script has no use for are left out.
   local function ticket()
-    if not L.ticket or L.ticket % 100 == 0 then
-      L.ticket = (math.floor(whole(call('HINCRBY', K.meta, 'ticket', '100')) / 100) - 1) * 100
+    if L.ticket == L.last_ticket then
+      L.last_ticket = whole(call('HINCRBY', K.meta, 'ticket', '100'))
+      L.ticket = L.last_ticket - 100
     end
     L.ticket = L.ticket + 1
     return packed(L.ticket)

@@ -2,8 +2,8 @@
 //!
 //! Fragments include each other: `--- include turn/acks, script/clock`, each once. What stands between `--- with NAME` (or
 //! `--- without NAME`) and `--- end` is for those profiles alone that have that part. Functions that are not called are left out, as each
-//! would be made anew by every call. What stands behind `--- begin` is one function: to each function that is made in it, Lua gives
-//! what was declared before at a third of the time. At last `K.jobs` becomes the number of the key of that kind, and `C.schema` a constant.
+//! would be made anew by every call. What stands behind `--- begin` becomes the body of one function. Lua walks a list for
+//! each local that a new function takes from the function around it, but for none that this one has taken itself from outside. At last `K.jobs` becomes the number of the key of that kind, and `C.schema` a constant.
 
 use std::{collections::HashSet, fmt::Write};
 
