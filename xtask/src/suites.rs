@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::run::{Counts, cargo, counts_of};
 
 /// Those that take longest begin first, so that none of them runs alone at the end.
-const LONGEST: [&str; 7] = ["ui", "conformance", "rows", "corrupt", "readme", "cluster_faults", "deadlines"];
+const LONGEST: [&str; 7] = ["mistakes", "conformance", "rows", "corrupt", "readme", "cluster_faults", "deadlines"];
 
 /// The suite whose tests wait for servers and disks nearly all of their time, and how many of its tests run at once per core.
 const WAITING: (&str, usize) = ("conformance", 2);

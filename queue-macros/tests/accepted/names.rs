@@ -1,5 +1,4 @@
 //! A task, a parameter and a default may have any name, also those that the expansion could have used.
-#![deny(warnings)]
 
 use queue_core::prelude::{Task, task};
 
@@ -68,7 +67,8 @@ tasks!(first(to: u32 = 1), second(order: Vec2 = 2));
 
 type Vec2 = (u8, u8);
 
-fn main() {
+#[test]
+fn tasks_may_have_any_name() {
     let _ = (run::job(1, 2, 3, 4, 5, 6), states::job(1, 2), arguments::job(1, 2), payload_from_json::job(1), end::job(1), job::job(1));
     let _ = (first::job(1, 2, 3, 4), second::job((1, 2), 3, 4, 5));
     assert_eq!(second::definition().params[0].name, "order");

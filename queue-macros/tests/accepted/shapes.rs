@@ -1,10 +1,9 @@
 //! Everything that a task may be.
-#![deny(warnings)]
 
 use std::collections::BTreeMap;
 
 use queue_core::{self as jobs, prelude::*};
-use queue_core::{JobContext as Run, Data as Shared};
+use queue_core::{Data as Shared, JobContext as Run};
 
 pub struct Shop(u64);
 
@@ -32,7 +31,12 @@ pub async fn nothing() {}
     on_isolation = "cancel",
     crate = queue_core
 )]
-pub async fn all_options(to: String, #[default(default_copies())] mut copies: u8, #[default] urgent: bool, cc: Option<String>) -> Result<Receipt, Failure> {
+pub async fn all_options(
+    to: String,
+    #[default(default_copies())] mut copies: u8,
+    #[default] urgent: bool,
+    cc: Option<String>,
+) -> Result<Receipt, Failure> {
     copies += u8::from(urgent) + u8::from(cc.is_some());
     Ok(Receipt { number: u64::from(copies) + to.parse::<u64>()? })
 }
@@ -41,8 +45,14 @@ fn default_copies() -> u8 {
     1
 }
 
-#[task(crate = crate::jobs)]
-async fn injected(shop: Data<Shop>, ctx: JobContext, #[inject] again: Shared<Shop>, #[inject] run: Run, other: jobs::Data<Shop>) -> Outcome {
+#[task(crate = crate::shapes::jobs)]
+async fn injected(
+    shop: Data<Shop>,
+    ctx: JobContext,
+    #[inject] again: Shared<Shop>,
+    #[inject] run: Run,
+    other: jobs::Data<Shop>,
+) -> Outcome {
     if shop.0 + again.0 + other.0 > 0 && ctx.id() == run.id() { Outcome::Done } else { Outcome::Snooze(Duration::from_secs(1)) }
 }
 
@@ -117,7 +127,8 @@ async fn use_them(client: &Client) -> queue_core::Result<()> {
     Ok(())
 }
 
-fn main() {
+#[test]
+fn tasks_may_have_any_shape() {
     let _ = use_them;
     assert_eq!(all_options::definition().aliases, ["send_mail", "mail"]);
     assert_eq!(explicit::definition().params[0].name, "type");

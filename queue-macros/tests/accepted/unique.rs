@@ -1,5 +1,5 @@
 //! Every way to make jobs unique.
-#![allow(unused_variables, reason = "what the tasks do is not the point")]
+#![allow(dead_code, unused_variables, reason = "what the tasks do is not the point")]
 
 use queue_core::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,8 @@ impl Handler for Send {
     async fn run(self, _: JobContext) {}
 }
 
-fn main() {
+#[test]
+fn jobs_may_be_unique_in_every_way() {
     let unique = <some as queue_core::Task>::definition().unique.unwrap();
     assert_eq!(unique.by, Some(&["user_id", "order.id", "order.type"][..]));
     assert!(unique.keep_payload);

@@ -1,0 +1,7 @@
+//! What the macros accept: it compiles, and without a warning.
+#![deny(warnings)]
+#![allow(unreachable_pub, reason = "tasks are declared as applications declare them")]
+
+mod names;
+mod shapes;
+mod unique;
