@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use clap::Args;
 
 use crate::{
-    run::{cargo, pass_on, root},
+    run::{cargo, pass_on, patient_cargo, root},
     servers,
 };
 
@@ -34,10 +34,19 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     pass_on(&mut command)
 }
 
-/// The gate, from the build that the tests have; it needs to be told the server.
+/// The gate; it needs to be told the server.
 pub(crate) fn command() -> Command {
     let mut command = cargo();
-    command.args(["run", "--quiet", "-p", "queue-bench", "--bin", "gate", "--", "--baseline"]);
+    command.arg("run").args(PROGRAM).args(["--", "--baseline"]);
     command.arg(root().join("bench").join("baseline.json"));
     command
 }
+
+/// Builds it: with the features that users have, and not with all as the tests are.
+pub(crate) fn build() -> Command {
+    let mut command = patient_cargo();
+    command.arg("build").args(PROGRAM);
+    command
+}
+
+const PROGRAM: [&str; 5] = ["--quiet", "-p", "queue-bench", "--bin", "gate"];

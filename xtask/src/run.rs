@@ -1,7 +1,6 @@
 //! Running commands, and reading along.
 
 use std::{
-    io::{BufRead, BufReader},
     path::PathBuf,
     process::{Command, ExitCode, Stdio},
 };
@@ -26,6 +25,13 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// The same, for what has time: it takes what others leave of the processor.
+pub(crate) fn patient_cargo() -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(cargo().get_program()).current_dir(root());
+    command
+}
+
 /// Runs a command to its end, which becomes ours.
 pub(crate) fn pass_on(command: &mut Command) -> ExitCode {
     match command.status() {
@@ -37,27 +43,15 @@ pub(crate) fn pass_on(command: &mut Command) -> ExitCode {
     }
 }
 
-/// Runs a command, shows its output, and counts the tests in it. The second half: whether it succeeded.
-pub(crate) fn counted(command: &mut Command) -> (Counts, bool) {
-    let mut counts = Counts::default();
-    let mut child = match command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn() {
-        Ok(child) => child,
+/// Runs a command, which says by itself what is wrong. Whether it succeeded.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    match command.stdin(Stdio::null()).status() {
+        Ok(status) => status.success(),
         Err(error) => {
             eprintln!("cannot run {}: {error}", command.get_program().display());
-            return (counts, false);
-        }
-    };
-    if let Some(stdout) = child.stdout.take() {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            println!("{line}");
-            if let Some(result) = counts_of(&line) {
-                counts.passed += result.passed;
-                counts.failed += result.failed;
-            }
+            false
         }
     }
-    let succeeded = child.wait().is_ok_and(|status| status.success());
-    (counts, succeeded)
 }
 
 /// Reads a line like `test result: ok. 28 passed; 0 failed; 0 ignored; …`.

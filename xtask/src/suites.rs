@@ -1,5 +1,5 @@
 //! Runs the suites of the workspace, several at a time. Each suite is a program, and most of them wait for servers and processes rather than
-//! compute.
+//! compute. Beside them, one after another, goes what `cargo` builds: the processor has time for it.
 
 use std::{
     collections::VecDeque,
@@ -16,15 +16,26 @@ use serde_json::Value;
 use crate::run::{Counts, cargo, counts_of};
 
 /// Those that take longest begin first, so that none of them runs alone at the end.
-const LONGEST: [&str; 7] = ["mistakes", "conformance", "rows", "corrupt", "readme", "cluster_faults", "deadlines"];
+const LONGEST: [&str; 7] = ["rows", "conformance", "corrupt", "chromium", "cluster_faults", "deadlines", "places"];
+
+/// The suite that calls `cargo`, which lets one build at a time into a folder.
+const BUILDING: &str = "readme";
 
 /// The suite whose tests wait for servers and disks nearly all of their time, and how many of its tests run at once per core.
 const WAITING: (&str, usize) = ("conformance", 2);
 
 /// One program, or what `cargo` runs as one.
-struct Suite {
-    name: String,
-    command: Command,
+pub(crate) struct Suite {
+    pub(crate) name: String,
+    pub(crate) command: Command,
+}
+
+/// What became of them all.
+#[derive(Default)]
+pub(crate) struct Ended {
+    pub(crate) counts: Counts,
+    /// The names of those that failed.
+    pub(crate) failed: Vec<String>,
 }
 
 /// What the suites are told.
@@ -35,51 +46,58 @@ pub(crate) struct Told<'a> {
     pub(crate) arguments: &'a [String],
 }
 
-/// Builds all suites and runs them. The second half: whether all of them succeeded.
-pub(crate) fn run(told: &Told<'_>) -> (Counts, bool) {
-    let Some(mut suites) = built() else { return (Counts::default(), false) };
+/// Builds all suites and runs them, and beside them what else is to be built.
+pub(crate) fn run(told: &Told<'_>, builds: Vec<Suite>) -> Ended {
+    let Some(mut suites) = built() else { return Ended { failed: vec!["their build".to_owned()], ..Ended::default() } };
     let place = |suite: &Suite| LONGEST.iter().position(|name| *name == suite.name).unwrap_or(LONGEST.len());
     suites.sort_by_key(place);
     suites.insert(0, documentation());
     for Suite { command, .. } in &mut suites {
-        command.args(told.arguments).envs(told.variables.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
+        command.args(told.arguments).envs(told.variables.iter().map(|(name, value)| (name, value)));
     }
     let cores = thread::available_parallelism().map_or(2, usize::from);
     for suite in suites.iter_mut().filter(|suite| suite.name == WAITING.0) {
         suite.command.arg(format!("--test-threads={}", WAITING.1 * cores));
     }
-    let (waiting, done) = (Mutex::new(VecDeque::from(suites)), Mutex::new((Counts::default(), true)));
-    let at_once = cores.clamp(2, 8);
+    let (mut building, suites): (Vec<_>, Vec<_>) =
+        suites.into_iter().partition(|suite| suite.name == BUILDING || suite.name == DOCUMENTATION);
+    building.extend(builds);
+    let (building, suites) = (Mutex::new(VecDeque::from(building)), Mutex::new(VecDeque::from(suites)));
+    let ended = Mutex::new(Ended::default());
     thread::scope(|scope| {
-        for _ in 0..at_once {
-            scope.spawn(|| {
-                loop {
-                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                    let Some(mut suite) = next else { break };
-                    let (said, succeeded, seconds) = suite.run();
-                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                    // As a whole, so that suites do not talk at the same time.
-                    println!("\n--- {} ({seconds:.1} s)\n{said}", suite.name);
-                    for counts in said.lines().filter_map(counts_of) {
-                        done.0.passed += counts.passed;
-                        done.0.failed += counts.failed;
-                    }
-                    if !succeeded {
-                        println!("{} FAILED", suite.name);
-                        done.1 = false;
-                    }
-                }
-            });
+        scope.spawn(|| run_each(&building, &ended));
+        for _ in 0..cores.clamp(2, 8) {
+            scope.spawn(|| run_each(&suites, &ended));
         }
     });
-    done.into_inner().unwrap_or_else(PoisonError::into_inner)
+    ended.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs what waits, one after another, until nothing is left.
+fn run_each(waiting: &Mutex<VecDeque<Suite>>, ended: &Mutex<Ended>) {
+    loop {
+        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let Some(mut suite) = next else { break };
+        let (said, succeeded, seconds) = suite.run();
+        let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        // As a whole, so that suites do not talk at the same time.
+        println!("\n--- {} ({seconds:.1} s)\n{said}", suite.name);
+        for counts in said.lines().filter_map(counts_of) {
+            ended.counts.passed += counts.passed;
+            ended.counts.failed += counts.failed;
+        }
+        if !succeeded {
+            println!("{} FAILED", suite.name);
+            ended.failed.push(suite.name);
+        }
+    }
 }
 
 impl Suite {
     /// What it says, whether it succeeded, and how long it took.
     fn run(&mut self) -> (String, bool, f32) {
         let begun = Instant::now();
-        let ended = self.command.output();
+        let ended = self.command.stdin(Stdio::null()).output();
         let seconds = begun.elapsed().as_secs_f32();
         match ended {
             Ok(output) => {
@@ -91,11 +109,13 @@ impl Suite {
     }
 }
 
+const DOCUMENTATION: &str = "examples in the documentation";
+
 /// The examples in the documentation, which `cargo` alone can run.
 fn documentation() -> Suite {
     let mut command = cargo();
     command.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast", "--"]);
-    Suite { name: "documentation".to_owned(), command }
+    Suite { name: DOCUMENTATION.to_owned(), command }
 }
 
 /// Builds them all, at once. `None`: something does not compile.

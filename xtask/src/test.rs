@@ -1,17 +1,14 @@
 //! `cargo xtask test`: every check there is, and a summary.
 
-use std::{
-    process::{Command, ExitCode},
-    time::Instant,
-};
+use std::{process::ExitCode, time::Instant};
 
 use clap::{Args, ValueEnum};
 
 use crate::{
     gate,
-    run::{Counts, cargo, counted},
+    run::{Counts, cargo, patient_cargo, succeeds},
     servers::{self, Server},
-    suites::{self, Told},
+    suites::{self, Ended, Suite, Told},
 };
 
 /// Options of `cargo xtask test`.
@@ -49,7 +46,7 @@ struct Line {
 }
 
 enum Outcome {
-    Ran(Counts, bool),
+    Ran(Ended),
     NotRun { why: String, fatal: bool },
 }
 
@@ -81,15 +78,17 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         }
     }
 
-    let mut timed = |name: &'static str, run: &mut dyn FnMut() -> (Counts, bool)| {
+    let mut timed = |name: &'static str, run: &mut dyn FnMut() -> Ended| {
         println!("\n=== {name}");
         let start = Instant::now();
-        let (counts, succeeded) = run();
-        lines.push(Line { name, outcome: Outcome::Ran(counts, succeeded), seconds: start.elapsed().as_secs_f32() });
+        let ended = run();
+        lines.push(Line { name, outcome: Outcome::Ran(ended), seconds: start.elapsed().as_secs_f32() });
     };
-    let mut step = |name: &'static str, command: &mut Command| timed(name, &mut || counted(command));
-    step("format", cargo().args(["fmt", "--all", "--check"]));
-    step("lints", cargo().args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]));
+    let alone =
+        |name: &str, succeeded: bool| Ended { counts: Counts::default(), failed: if succeeded { vec![] } else { vec![name.to_owned()] } };
+    let mut step = |name, arguments: &[&str]| timed(name, &mut || alone(name, succeeds(cargo().args(arguments))));
+    step("format", &["fmt", "--all", "--check"]);
+    step("lints", &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]);
     let (mut variables, mut skipped) = (Vec::new(), Vec::new());
     for (kind, server) in &servers {
         match server {
@@ -101,20 +100,35 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         }
     }
     let told = Told { variables, arguments: &skipped };
-    timed("tests", &mut || suites::run(&told));
-    let mut step = |name: &'static str, command: &mut Command| timed(name, &mut || counted(command));
+    timed("tests", &mut || suites::run(&told, builds()));
     if let Ok(server) = &servers[0].1 {
-        step("what a job costs", gate::command().env("QUEUE_TEST_REDIS_SERVER", &server.program));
-    }
-    step("documentation", cargo().args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"));
-    step("public items", cargo().args(["xtask", "api", "--built"]));
-    for (name, features) in FEATURES {
-        for feature in features {
-            let flags = ["clippy", "--quiet", "-p", name, "--no-default-features", "--features", feature, "--", "-D", "warnings"];
-            step("each feature alone", cargo().args(flags));
-        }
+        let mut gate = gate::command();
+        gate.env("QUEUE_TEST_REDIS_SERVER", &server.program);
+        timed(GATE, &mut || alone(GATE, succeeds(&mut gate)));
     }
     summary(&lines)
+}
+
+const GATE: &str = "what a job costs";
+
+/// What is built beside the tests: it shows by itself whether all is well, or is needed after them.
+fn builds() -> Vec<Suite> {
+    let suite = |name: &str, arguments: &[&str]| {
+        let mut command = patient_cargo();
+        command.args(arguments);
+        Suite { name: name.to_owned(), command }
+    };
+    let mut document = suite("documentation", &["doc", "--workspace", "--all-features", "--no-deps"]);
+    document.command.env("RUSTDOCFLAGS", "-D warnings");
+    let mut builds =
+        vec![document, suite("public items", &["xtask", "api", "--built"]), Suite { name: "the gate".to_owned(), command: gate::build() }];
+    for (package, features) in FEATURES {
+        for feature in features {
+            let arguments = ["clippy", "--quiet", "-p", package, "--no-default-features", "--features", feature, "--", "-D", "warnings"];
+            builds.push(suite(&format!("{package} with the feature `{feature}` alone"), &arguments));
+        }
+    }
+    builds
 }
 
 fn summary(lines: &[Line]) -> ExitCode {
@@ -123,17 +137,18 @@ fn summary(lines: &[Line]) -> ExitCode {
     let mut red = false;
     for Line { name, outcome, seconds } in lines {
         match outcome {
-            Outcome::Ran(counts, succeeded) => {
+            Outcome::Ran(Ended { counts, failed }) => {
                 total.passed += counts.passed;
                 total.failed += counts.failed;
-                red |= !succeeded;
-                let verdict = if *succeeded { "ok" } else { "FAILED" };
+                red |= !failed.is_empty();
+                let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
                 let tests = if counts.passed + counts.failed > 0 {
                     format!("{} passed, {} failed", counts.passed, counts.failed)
                 } else {
                     String::new()
                 };
                 println!("{name:<20} {verdict:<8} {seconds:>6.1} s  {tests}");
+                failed.iter().filter(|suite| *suite != name).for_each(|suite| println!("{:<20} {suite}", ""));
             }
             Outcome::NotRun { why, fatal } => {
                 red |= fatal;
