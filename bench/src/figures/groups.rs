@@ -1,17 +1,22 @@
 //! What groups cost: how fast one worker drains 200,000 jobs of 100 to 100,000 groups, beside the same jobs without groups in the same run. And after how many
 //! starts the jobs of small groups are done.
 
-use std::time::Instant;
+use std::{path::Path, time::Instant};
 
 use futures_util::FutureExt;
-use queue_core::{Client, Job};
+use queue_core::{Client, Job, RuleOf};
 
-use super::process::process;
+use super::{
+    memory::bytes_each,
+    process::{drain_all, process},
+    sqlite::url,
+};
 use crate::{
+    Error,
     frame::{Figure, Reading, Readings},
     server::Server,
     tasks::{grouped, grouped_stamp, hundred_bytes},
-    worker::{Running, drain},
+    worker::{Running, drain, jobs_of},
 };
 
 pub(crate) fn figures() -> Vec<Figure> {
@@ -34,6 +39,23 @@ pub(crate) fn figures() -> Vec<Figure> {
              does. 1,100 is the bound that is asked for.",
             |server| fair(server).boxed(),
         ),
+        Figure::redis(
+            "groups_memory",
+            "Bytes of redis-server per waiting job of 1,000 groups beyond its payload of 100 bytes, 200,000 of them, beside `memory`.",
+            |server| memory(server).boxed(),
+        )
+        .most_runs(3),
+        Figure::redis(
+            "groups_capped",
+            "The longest script while a worker of concurrency 64 drains 10,000 jobs of a queue with 100,000 groups, of each of which one job may run. \
+             5 ms is the bound that is asked for.",
+            |server| capped(server).boxed(),
+        )
+        .by_cpu()
+        .most_runs(3),
+        Figure::sqlite("sqlite_groups_1k", "`sqlite_process` where the jobs are of 1,000 groups, beside the same jobs without groups.", |folder| {
+            on_sqlite(folder).boxed()
+        }),
     ]
 }
 
@@ -50,17 +72,44 @@ async fn drained(server: &Server, groups: usize) -> Readings {
         server.flush()?;
         let usual = process(&server.url(), concurrency, JOBS).await?;
         server.flush()?;
-        let client = Client::connect(&server.url()).await?;
-        client.enqueue_all(jobs(groups, JOBS)).await?;
-        let begun = Instant::now();
-        let running = Running::start(&client, concurrency);
-        running.counter.want(JOBS);
-        let rate = drain(&running, begun, JOBS).await?;
-        running.stop().await;
+        let rate = drain_grouped(&server.url(), groups, concurrency, JOBS).await?;
         let name = if concurrency == 64 { "c64" } else { "c256" };
         readings.push(Reading::new(name, rate, "jobs/s").beside(usual, "`process` in the same run"));
     }
     Ok(readings)
+}
+
+/// Jobs per second of one worker in this process.
+async fn drain_grouped(url: &str, groups: usize, concurrency: usize, n: usize) -> Result<f64, Error> {
+    Client::connect(url).await?.enqueue_all(jobs(groups, n)).await?;
+    drain_all(url, concurrency, n).await
+}
+
+/// The bytes of a waiting job beyond its payload, of a group and of none.
+async fn memory(server: &Server) -> Readings {
+    server.flush()?;
+    let usual = bytes_each(server, jobs_of(JOBS, hundred_bytes())).await? - 100.0;
+    server.flush()?;
+    let value = bytes_each(server, jobs(1_000, JOBS)).await? - 100.0;
+    Ok(vec![Reading::new("", value, "bytes").beside(usual, "jobs without groups in the same run")])
+}
+
+const CAPPED: usize = 100_000;
+
+async fn capped(server: &Server) -> Readings {
+    let client = Client::connect(&server.url()).await?;
+    client.inspector().set_group_rule("bench", &RuleOf::Others, |rule| rule.cap = Some(1)).await?;
+    client.enqueue_all(jobs(CAPPED, 2 * CAPPED)).await?;
+    server.watch_slow()?;
+    drain_all(&server.url(), 64, 10_000).await?;
+    Ok(vec![server.longest_script()?])
+}
+
+async fn on_sqlite(folder: &Path) -> Readings {
+    let n = 50_000;
+    let usual = process(&url(&folder.join("usual.db")), 64, n).await?;
+    let rate = drain_grouped(&url(&folder.join("grouped.db")), 1_000, 64, n).await?;
+    Ok(vec![Reading::new("", rate, "jobs/s").beside(usual, "jobs without groups in the same run")])
 }
 
 /// The jobs of the small groups.

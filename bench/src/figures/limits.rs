@@ -1,6 +1,7 @@
 //! What limits cost, and how exactly they hold: many keys of which one job runs at once, and a rate.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -13,7 +14,7 @@ use queue_core::{Client, prelude::*};
 use queue_worker::Worker;
 use tokio_util::sync::CancellationToken;
 
-use super::process::process;
+use super::{process::process, sqlite::url};
 use crate::{
     frame::{Figure, Reading, Readings},
     server::Server,
@@ -34,6 +35,9 @@ pub(crate) fn figures() -> Vec<Figure> {
              most starts within 1 ms. The bound is the burst and one.",
             |server| rate(server).boxed(),
         ),
+        Figure::sqlite("sqlite_limits", "As `limits`, on SQLite, 20,000 jobs, beside the same jobs without a limit.", |folder| {
+            on_sqlite(folder).boxed()
+        }),
     ]
 }
 
@@ -69,18 +73,28 @@ async fn limits(server: &Server) -> Readings {
     server.flush()?;
     let usual = process(&server.url(), 64, JOBS).await?;
     server.flush()?;
-    let client = Client::connect(&server.url()).await?;
-    let jobs = (0..JOBS).map(|n| limited::job((n % KEYS) as u64, hundred_bytes()));
-    client.enqueue_all(jobs).await?;
+    drained(&server.url(), JOBS, usual).await
+}
+
+async fn on_sqlite(folder: &Path) -> Readings {
+    let n = 20_000;
+    let usual = process(&url(&folder.join("usual.db")), 64, n).await?;
+    drained(&url(&folder.join("limited.db")), n, usual).await
+}
+
+/// How fast so many jobs with limits are drained, beside the same without, and whether their limit holds.
+async fn drained(url: &str, n: usize, usual: f64) -> Readings {
+    let client = Client::connect(url).await?;
+    client.enqueue_all((0..n).map(|number| limited::job((number % KEYS) as u64, hundred_bytes()))).await?;
     let running = Arc::new(Running { keys: (0..KEYS).map(|_| AtomicBool::new(false)).collect(), over: AtomicUsize::new(0) });
     let (counter, stop) = (Arc::new(Counter::default()), CancellationToken::new());
-    counter.want(JOBS);
+    counter.want(n);
     let worker =
         Worker::new(client.clone()).register::<limited>().data(running.clone()).data(counter.clone()).queue("limited").concurrency(64);
     let (begun, stopped) = (Instant::now(), stop.clone());
     let task = tokio::spawn(async move { worker.run(stopped.cancelled_owned()).await.map(drop).map_err(|error| error.to_string()) });
     counter.all(Duration::from_secs(300)).await?;
-    let rate = JOBS as f64 / begun.elapsed().as_secs_f64();
+    let rate = n as f64 / begun.elapsed().as_secs_f64();
     stop.cancel();
     task.await??;
     let held: u64 = client.inspector().limits("limited").await?.iter().map(|limit| limit.held).sum();

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use queue_core::Client;
+use queue_core::{Client, Job, Task};
 
 use crate::{
+    Error,
     frame::{Figure, Reading, Readings},
     server::Server,
-    tasks::{noop, parameter},
+    tasks::{hundred_bytes, noop, parameter},
     worker::jobs_of,
 };
 
@@ -23,19 +24,25 @@ pub(crate) fn figures() -> Vec<Figure> {
     ]
 }
 
+const JOBS: usize = 200_000;
+
 async fn memory(server: &Server) -> Readings {
     let mut readings = Vec::new();
     for (suffix, bytes) in [("", 100), ("_200", 200)] {
-        let n = 200_000;
         server.flush()?;
-        let client = Client::connect(&server.url()).await?;
-        client.enqueue(noop::job(parameter(bytes))).await?;
-        let before = server.info("memory", "used_memory")?;
-        client.enqueue_all(jobs_of(n, parameter(bytes))).await?;
-        // While a hash table grows, both its tables are there.
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let each = (server.info("memory", "used_memory")? - before) / n as f64;
+        let each = bytes_each(server, jobs_of(JOBS, parameter(bytes))).await?;
         readings.push(Reading::new(suffix, each - bytes as f64, "bytes"));
     }
     Ok(readings)
+}
+
+/// How many bytes each of 200,000 waiting jobs takes, with its payload.
+pub(crate) async fn bytes_each<T: Task>(server: &Server, jobs: impl Iterator<Item = Job<T>> + Send) -> Result<f64, Error> {
+    let client = Client::connect(&server.url()).await?;
+    client.enqueue(noop::job(hundred_bytes())).await?;
+    let before = server.info("memory", "used_memory")?;
+    client.enqueue_all(jobs).await?;
+    // While a hash table grows, both its tables are there.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Ok((server.info("memory", "used_memory")? - before) / JOBS as f64)
 }
