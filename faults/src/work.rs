@@ -40,6 +40,8 @@ pub enum Deed {
     Block,
     /// It tells progress and so many lines while it runs, then returns.
     Tell(u32),
+    /// It has used so much of the rates of its limits, then returns.
+    Use(u32),
 }
 
 /// How long a snooze takes.
@@ -113,6 +115,10 @@ async fn act(plan: Plan, ctx: &JobContext, run: &mut Run) -> Result<u64, Failure
                 ctx.progress(f64::from(line + 1) / f64::from(lines), ctx.claim().to_string());
                 tokio::time::sleep(time / lines).await;
             }
+        }
+        Deed::Use(cost) => {
+            ctx.set_cost(cost);
+            tokio::time::sleep(time).await;
         }
         _ if !time.is_zero() => tokio::time::sleep(time).await,
         _ => {}

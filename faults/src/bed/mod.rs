@@ -21,7 +21,7 @@ use std::{
 
 use fastrand::Rng;
 use queue_core::{
-    Client, RuleOf,
+    Client, LimitRule, Rate, RuleOf,
     broker::{Condition, Counter, JobState},
 };
 use queue_tests::proxy::Harm;
@@ -104,7 +104,12 @@ impl Bed {
             if bed.setup.mix.limited {
                 inspector.set_limit(QUEUE, LIMIT, |rule| rule.concurrency = cap).await?;
                 // One that is never full, so that all have two slots.
-                inspector.set_limit(QUEUE, ALL, |rule| rule.concurrency = Some(1_000)).await?;
+                let rate = bed.setup.terms.rate;
+                let per_second = rate.map(|rate| Rate::new(rate.per_second, Duration::from_secs(1))).transpose()?;
+                let all = |rule: &mut LimitRule| {
+                    (rule.concurrency, rule.rate, rule.burst) = (Some(1_000), per_second, rate.map(|rate| rate.burst));
+                };
+                inspector.set_limit(QUEUE, ALL, all).await?;
             } else {
                 inspector.set_group_rule(QUEUE, &RuleOf::Others, |rule| rule.cap = cap).await?;
             }

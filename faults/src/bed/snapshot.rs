@@ -40,6 +40,14 @@ pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot,
             keys.push(HeldKey { unique, id: holder.id.to_string() });
         }
     }
+    let slots = slots(&inspector).await?;
+    let counters = counters(&inspector.stats(QUEUE).await?);
+    let at_ms = i64::try_from(now_us() / 1000)?;
+    Ok(Snapshot { at_ms, jobs, lanes, keys, slots, counters, ..Snapshot::default() })
+}
+
+/// How many slots of groups and limits are held: by the limit of which most are held, as one job may hold one of each.
+pub(crate) async fn slots(inspector: &Inspector) -> Result<u64, Error> {
     let (mut slots, mut after) = (0, None);
     loop {
         let page = inspector.groups(QUEUE, after, 500).await?;
@@ -50,10 +58,7 @@ pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot,
         }
     }
     let limits = inspector.limits(QUEUE).await?;
-    slots += limits.iter().map(|limit| limit.held).max().unwrap_or(0);
-    let counters = counters(&inspector.stats(QUEUE).await?);
-    let at_ms = i64::try_from(now_us() / 1000)?;
-    Ok(Snapshot { at_ms, jobs, lanes, keys, slots, counters, ..Snapshot::default() })
+    Ok(slots + limits.iter().map(|limit| limit.held).max().unwrap_or(0))
 }
 
 /// The counters of a queue, by name.

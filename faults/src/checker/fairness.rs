@@ -25,17 +25,18 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
     let lost = facts.unanswered_ms();
     let is_known = |ms: u64| !lost.iter().any(|from| (*from..from + facts.terms.lease_ms + TAKEN_BACK_MS).contains(&ms));
+    let given = Given::of(facts);
     let (mut work, mut held): (Spans, Spans) = (BTreeMap::new(), BTreeMap::new());
     // The jobs of each turn by their groups. Suspects go before the others, and are no turns.
     let mut turns: BTreeMap<(u64, u64), BTreeMap<u64, u64>> = BTreeMap::new();
     for job in facts.jobs.values() {
         let Some(of) = job.key.map(|key| group(key, groups)) else { continue };
-        if let Some(span) = waits(facts, job) {
+        if let Some(span) = waits(facts, job, &given) {
             work.entry(of).or_default().push(span);
         }
-        held.entry(of).or_default().extend(holds(job));
+        held.entry(of).or_default().extend(holds(job, &given));
         for delivery in job.deliveries.values() {
-            let turn = turns.entry((delivery.claim, at(delivery))).or_default().entry(of).or_default();
+            let turn = turns.entry((delivery.claim, given.ms(delivery))).or_default().entry(of).or_default();
             *turn += u64::from(delivery.crashes == 0);
         }
     }
@@ -72,30 +73,49 @@ fn touching(spans: &Spans, of: u64, at: u64) -> usize {
     spans.get(&of).into_iter().flatten().filter(|(from, to)| *from <= at && at <= *to).count()
 }
 
-fn at(delivery: &Delivery<'_>) -> u64 {
-    u64::try_from(delivery.at_ms).unwrap_or(0)
+/// When each claim was made at the latest, by its number. A turn whose answer was lost is answered again, and tells the time of that; claims are numbered
+/// in their order, so each was made before those with larger numbers.
+struct Given(BTreeMap<u64, u64>);
+
+impl Given {
+    fn of(facts: &Facts<'_>) -> Given {
+        let mut given = BTreeMap::new();
+        for delivery in facts.jobs.values().flat_map(|job| job.deliveries.values()) {
+            given.insert(delivery.claim, u64::try_from(delivery.at_ms).unwrap_or(0));
+        }
+        let mut latest = u64::MAX;
+        for at in given.values_mut().rev() {
+            latest = latest.min(*at);
+            *at = latest;
+        }
+        Given(given)
+    }
+
+    fn ms(&self, delivery: &Delivery<'_>) -> u64 {
+        self.0.get(&delivery.claim).copied().unwrap_or(0)
+    }
 }
 
 /// While a job surely waited for its first start.
-fn waits(facts: &Facts<'_>, job: &Job<'_>) -> Option<(u64, u64)> {
+fn waits(facts: &Facts<'_>, job: &Job<'_>, given: &Given) -> Option<(u64, u64)> {
     let (enqueue, first) = (facts.enqueue_of(job)?, job.deliveries.values().next()?);
     let was_touched = !job.cancels.is_empty() || !job.requeues.is_empty() || !job.deletes.is_empty();
     let is_plain = enqueue.fate == Fate::Happened && enqueue.delay_ms == 0 && enqueue.unique.is_none() && !enqueue.existing;
     if was_touched || !is_plain || first.crashes > 0 || first.attempts > 0 {
         return None;
     }
-    Some((enqueue.span.to_us? / 1000 + 1, at(first)))
+    Some((enqueue.span.to_us? / 1000 + 1, given.ms(first)))
 }
 
 /// While a job may have held a slot.
-fn holds(job: &Job<'_>) -> Vec<(u64, u64)> {
+fn holds(job: &Job<'_>, given: &Given) -> Vec<(u64, u64)> {
     let deliveries: Vec<&Delivery<'_>> = job.deliveries.values().collect();
     let until = |(n, delivery): (usize, &&Delivery<'_>)| {
-        let next = deliveries.get(n + 1).map_or(u64::MAX, |next| at(next));
+        let next = deliveries.get(n + 1).map_or(u64::MAX, |next| given.ms(next));
         let cancels = job.cancels.iter().filter(|(_, fate)| *fate == Fate::Happened).filter_map(|(span, _)| span.to_us);
         let cancelled = cancels.filter(|us| *us >= delivery.claimed_us).min();
         let answered = delivery.accepted().and_then(|finish| finish.span.to_us);
-        (at(delivery), answered.into_iter().chain(cancelled).map(|us| us / 1000 + 1).min().unwrap_or(next))
+        (given.ms(delivery), answered.into_iter().chain(cancelled).map(|us| us / 1000 + 1).min().unwrap_or(next))
     };
     deliveries.iter().enumerate().map(until).collect()
 }

@@ -27,6 +27,7 @@ mod groups;
 mod invariant;
 mod order;
 mod places;
+mod rates;
 mod recovery;
 mod schedules;
 mod snapshot;
@@ -43,7 +44,7 @@ use facts::Facts;
 
 pub use self::{
     invariant::{Invariant, LEFT_OUT},
-    snapshot::{Held, HeldKey, HeldSchedule, Lane, Resources, Snapshot, Terms, Ticks, Told},
+    snapshot::{Held, HeldKey, HeldSchedule, Lane, RateTerms, Resources, Snapshot, Terms, Ticks, Told},
     summary::Summary,
 };
 use crate::history::Record;
@@ -80,7 +81,7 @@ pub fn check(records: &[Record], snapshot: &Snapshot, terms: &Terms) -> Verdict 
     let facts = Facts::gather(records, snapshot, terms);
     let mut found = Vec::new();
     type Rules = fn(&Facts<'_>, &mut Vec<facts::Finding>);
-    let rules: [Rules; 12] = [
+    let rules: [Rules; 13] = [
         existence::check,
         places::check,
         tokens::check,
@@ -90,6 +91,7 @@ pub fn check(records: &[Record], snapshot: &Snapshot, terms: &Terms) -> Verdict 
         unique::check,
         schedules::check,
         groups::check,
+        rates::check,
         fairness::check,
         told::check,
         recovery::check,

@@ -158,8 +158,21 @@ pub struct Terms {
     pub groups: Option<(u64, usize)>,
     /// Whether these take turns, as groups do; keys of a limit do not.
     pub turns: bool,
+    /// The rate of all jobs.
+    pub rate: Option<RateTerms>,
     /// How much more of each resource may be in use afterwards.
     pub slack: Resources,
+}
+
+/// A rate that holds for all jobs, and what each run says that it has used of it. It is charged one when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateTerms {
+    /// The rate.
+    pub per_second: u32,
+    /// How many may start at once.
+    pub burst: u32,
+    /// What a run says, at least 1.
+    pub used: u32,
 }
 
 impl Default for Terms {
@@ -178,6 +191,7 @@ impl Default for Terms {
             clock_moves: false,
             groups: None,
             turns: true,
+            rate: None,
             slack: Resources { keys: 16, connections: 4, descriptors: 16, log_bytes: 16 << 20 },
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{BOTH, EVERY, Grade, Harming, Row, anything, taken_back};
 use crate::{
     bed::{Bed, Setup},
-    checker::{Summary, Terms},
+    checker::{RateTerms, Summary, Terms},
     process::{Mix, UNIQUE},
     recording::Failpoint,
     work::Deed,
@@ -99,6 +99,15 @@ pub(super) const ROWS: &[Row] = &[
         expect: taken_back,
     },
     Row {
+        number: "M77",
+        name: "workers are killed, while handlers say that they have used more of a rate than was charged",
+        grade: Grade::S,
+        columns: EVERY,
+        setup: rated,
+        harm: |bed| killed(bed, 10),
+        expect: taken_back,
+    },
+    Row {
         number: "M76",
         name: "workers are killed, while handlers tell progress and logs",
         grade: Grade::S,
@@ -154,6 +163,15 @@ fn limited() -> Setup {
     let setup = grouped();
     let terms = Terms { turns: false, ..setup.terms };
     Setup { concurrency: Setup::default().concurrency, mix: Mix { limited: true, ..setup.mix }, terms, ..setup }
+}
+
+/// Each job has a limit with a rate, and its run has used three times of what it was charged.
+fn rated() -> Setup {
+    let rate = RateTerms { per_second: 60, burst: 20, used: 3 };
+    let mix = Mix { ms: 400, deeds: vec![Deed::Use(rate.used)], groups: 5, limited: true, ..Mix::plain(400) };
+    let setup = Setup::default();
+    let terms = Terms { groups: Some((mix.groups, 100)), turns: false, rate: Some(rate), ..setup.terms };
+    Setup { workers: 3, jobs: 400, mix, terms, ..setup }
 }
 
 /// One job in sixty does this.

@@ -15,7 +15,7 @@ use std::{
 };
 
 use queue_core::{
-    Backoff, Client, Error,
+    Backoff, Client, Error, Inspector, RuleOf,
     broker::{Broker, DynBroker, Inspect, JobState},
 };
 use queue_testing::{Clock, memory_broker::MemoryBroker};
@@ -25,10 +25,10 @@ use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 use self::link::{Link, Weather};
 pub use self::outcomes::{OUTCOMES, Outcomes};
 use crate::{
-    bed::snapshot::{counters, listed},
+    bed::snapshot::{counters, listed, slots},
     checker::{Lane, Snapshot, Terms, Verdict, check},
     history::{Memory, ORIGIN_US, Operation, Phase, Recorder},
-    process::{Mix, Producing},
+    process::{self, LIMIT, Mix, Producing},
     recording::RecordingBroker,
     work::{Deed, QUEUE, registry},
 };
@@ -65,7 +65,9 @@ async fn life(seed: u64) -> Life {
     let memory = Memory::begin();
     let weather = Weather::new(seed);
     let broker = MemoryBroker::with_clock(Clock::at(i64::try_from(ORIGIN_US / 1000).expect("a time within reach")));
-    let mut world = World { broker, weather, memory, workers: Vec::new(), started: 0, deadlines_us: BTreeMap::new() };
+    let rules = Rules::ALL[usize::try_from(weather.below(3)).unwrap_or(0)];
+    rules.set(&Client::with_broker(Arc::new(broker.clone())).inspector()).await.expect("memory answers");
+    let mut world = World { broker, weather, memory, rules, workers: Vec::new(), started: 0, deadlines_us: BTreeMap::new() };
     for _ in 0..=world.weather.below(2) {
         world.start_worker();
     }
@@ -85,7 +87,15 @@ async fn life(seed: u64) -> Life {
     };
     let drained = tokio::time::timeout(PATIENCE, drained).await.ok();
     let drained_ms = drained.map(|()| u64::try_from(healed.elapsed().as_millis()).unwrap_or(u64::MAX));
-    let terms = Terms { lease_ms: LEASE_MS, backoff_ms: BACKOFF_MS, drain_ms: 120_000, max_crashes: MAX_CRASHES, ..Terms::default() };
+    let terms = Terms {
+        lease_ms: LEASE_MS,
+        backoff_ms: BACKOFF_MS,
+        drain_ms: 120_000,
+        max_crashes: MAX_CRASHES,
+        groups: (rules != Rules::None).then_some((GROUPS, CAP)),
+        turns: rules == Rules::OfGroups,
+        ..Terms::default()
+    };
     // Everybody gets the time that there is to speak again.
     tokio::time::sleep_until(healed + Duration::from_millis(terms.resume_ms + 1)).await;
     let snapshot = Snapshot { drained_ms, ..world.snapshot().await.expect("memory answers") };
@@ -98,10 +108,40 @@ struct World {
     broker: MemoryBroker,
     weather: Arc<Weather>,
     memory: Memory,
+    rules: Rules,
     workers: Vec<Process>,
     started: u64,
     /// How long each producer tries to enqueue.
     deadlines_us: BTreeMap<String, u64>,
+}
+
+/// What the jobs of a life are subject to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    None,
+    OfGroups,
+    OfLimits,
+}
+
+/// How many groups, or keys of a limit, and how many jobs of each may run.
+const GROUPS: u64 = 3;
+const CAP: usize = 2;
+
+impl Rules {
+    const ALL: [Rules; 3] = [Rules::None, Rules::OfGroups, Rules::OfLimits];
+
+    async fn set(self, inspector: &Inspector) -> Result<(), Error> {
+        let cap = u32::try_from(CAP).ok();
+        match self {
+            Rules::None => {}
+            Rules::OfGroups => drop(inspector.set_group_rule(QUEUE, &RuleOf::Others, |rule| rule.cap = cap).await?),
+            Rules::OfLimits => {
+                inspector.set_limit(QUEUE, LIMIT, |rule| rule.concurrency = cap).await?;
+                inspector.set_limit(QUEUE, process::ALL, |rule| rule.concurrency = Some(1_000)).await?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A simulated worker process.
@@ -121,10 +161,12 @@ impl World {
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Error> {
-        let (jobs, _) = listed(&Client::with_broker(Arc::new(self.broker.clone())).inspector()).await?;
+        let inspector = Client::with_broker(Arc::new(self.broker.clone())).inspector();
+        let (jobs, _) = listed(&inspector).await?;
         let lanes = self.broker.model(QUEUE).lanes().map(|(name, deadline_ms)| Lane { name: name.to_string(), deadline_ms }).collect();
         let counters = counters(&self.broker.stats(QUEUE).await?);
-        Ok(Snapshot { at_ms: self.broker.clock().now_ms(), jobs, lanes, counters, ..Snapshot::default() })
+        let slots = slots(&inspector).await?;
+        Ok(Snapshot { at_ms: self.broker.clock().now_ms(), jobs, lanes, slots, counters, ..Snapshot::default() })
     }
 
     fn recorder(&self, name: &str) -> Recorder {
@@ -168,6 +210,8 @@ impl World {
             cancelled: 10,
             cancel_ms: 400,
             bytes: 8,
+            groups: if self.rules == Rules::None { 0 } else { GROUPS },
+            limited: self.rules == Rules::OfLimits,
             max_attempts: 3,
             ..Mix::default()
         };

@@ -1,7 +1,7 @@
 //! How the good history is spoiled, once per invariant.
 
 use super::{
-    super::{Held, HeldKey, Invariant, Told},
+    super::{Held, HeldKey, Invariant, RateTerms, Told},
     story::{Story, held, id, tick},
 };
 use crate::history::{Ending, Operation, Phase};
@@ -169,8 +169,12 @@ pub(super) const TOLD: [Spoil; 5] = [
     |story| story.keeps(3, vec![told(13, 0), told(14, 0), told(14, 1)], 13),
 ];
 
-/// More ways to break the limits: those of groups.
-pub(super) const GROUPS: [Spoil; 3] = [
+/// More ways to break the limits: those of groups and rates.
+pub(super) const GROUPS: [Spoil; 4] = [
+    |story| {
+        // What runs have used of a rate is not charged.
+        story.terms.rate = Some(RateTerms { per_second: 100, burst: 5, used: 100 });
+    },
     |story| {
         // Two jobs of a group of which one may run.
         story.terms.groups = Some((10, 1));

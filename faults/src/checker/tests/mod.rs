@@ -6,7 +6,7 @@ mod story;
 use std::collections::BTreeSet;
 
 use self::story::{Story, held, tick};
-use super::{Held, Invariant, Ticks, Told};
+use super::{Held, Invariant, RateTerms, Ticks, Told};
 use crate::history::{Operation, POWER_CUT, Phase, TAIL_CUT};
 
 #[test]
@@ -59,6 +59,13 @@ fn a_group_over_its_cap_a_slot_without_its_job_and_a_group_that_starves_are_foun
         let broken: Vec<Invariant> = verdict.violations.iter().map(|violation| violation.invariant).collect();
         assert_eq!(broken, [Invariant::Limits], "{:#?}", verdict.violations);
     }
+}
+
+#[test]
+fn what_a_rate_allows_is_no_violation() {
+    let mut story = Story::good();
+    story.terms.rate = Some(RateTerms { per_second: 100, burst: 5, used: 2 });
+    assert_eq!(story.verdict().violations.len(), 0);
 }
 
 #[test]
