@@ -338,6 +338,14 @@ mod tests {
             let text = prepared(mutant.file, &text).unwrap_or_else(|problem| panic!("{problem}"));
             assert_eq!(text.contains(&format!("mutant == {:?}", mutant.name)), mutant.is_switched(), "{}", mutant.name);
         }
+        for mutant in MUTANTS.iter().filter(|mutant| mutant.is_switched()) {
+            for text in [mutant.find, mutant.replace] {
+                let condition = text.strip_prefix("if ").and_then(|text| text.strip_suffix(" {"));
+                let expression = format!("{{ {} }}", condition.unwrap_or(text));
+                let read = syn::parse_str::<syn::Block>(&expression);
+                assert!(read.is_ok(), "mutant `{}`: {text}: {:?}", mutant.name, read.err());
+            }
+        }
         assert!(BUILT_ALONE.iter().all(|name| MUTANTS.iter().any(|mutant| mutant.name == *name)));
     }
 
