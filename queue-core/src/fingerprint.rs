@@ -285,6 +285,7 @@ mod tests {
             // Quotations.
             ("no column 'a b' in \"t\", `x` or “y”", "no column '*' in \"*\", `*` or “*”"),
             ("can't open Ada's file, don't", "can't open Ada's file, don't"),
+            ("the users' names in the lists' ends", "the users' names in the lists' ends"),
             ("one of 'a', 'b','c' is 'it's'", "one of '*' is '*'"),
             (r#"Err("a \"b\" c") 5" long"#, r#"Err("*") *" long"#),
             ("\"timed out\"", "timed out"),
@@ -310,6 +311,8 @@ mod tests {
             }
             assert!(Fingerprint::pattern(&text).len() <= LONGEST);
         }
+        let cut_word = format!("\"{}\" refused-by-the-server-of-the-peer", "x".repeat(480));
+        assert_eq!(Fingerprint::pattern(&cut_word), "\"*\"");
         let of = |shop: &str| format!("shop {shop}: {}", "what the server says of it, ".repeat(30));
         assert_eq!(Fingerprint::of(&of("1")), Fingerprint::of(&of("123456789012")), "a longer number takes nothing away behind it");
     }

@@ -45,6 +45,7 @@ macro_rules! __conformance_cases {
                 groups_that_share_a_limit_are_served_in_turn
                 a_group_with_many_keys_has_one_turn
                 an_ordered_group_waits_for_the_limit_of_its_holder
+                an_ordered_group_whose_first_job_waits_has_no_more
                 many_that_wait_for_one_limit_are_let_in_one_by_one
                 a_job_that_comes_later_is_subject_to_its_limits
                 a_key_tells_who_holds_it_and_who_waits;

@@ -349,6 +349,27 @@ pub async fn an_ordered_group_waits_for_the_limit_of_its_holder(bed: Bed) {
     assert_eq!(name("a").as_str(), "a");
 }
 
+/// While the first job of an ordered group waits for its limit, the group has nothing to start, and workers are not told to ask again.
+pub async fn an_ordered_group_whose_first_job_waits_has_no_more(bed: Bed) {
+    concurrency(&bed, "stripe", 1).await;
+    order(&bed, "a", GroupOrder::Ordered).await;
+    let of = key("stripe", "");
+    put(&bed, "", &[of], 1).await;
+    let mut lane = bed.lane().await;
+    let claimed = claim_all(&mut lane, 5).await;
+    assert_eq!(claimed.len(), 1);
+    let first = put(&bed, "a", &[of], 1).await;
+    put(&bed, "a", &[], 1).await;
+    for _ in 0..2 {
+        let turn = lane.next().claim(5);
+        let answer = lane.send(&turn).await;
+        assert!(answer.deliveries.is_empty() && !answer.more, "nothing may start");
+    }
+    lane.ack(&claimed).await;
+    assert_eq!(claim_all(&mut lane, 5).await.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&first[0]]);
+    sound(&bed).await;
+}
+
 /// Many kinds of jobs that wait for one limit are let in one for one slot, and none is forgotten.
 pub async fn many_that_wait_for_one_limit_are_let_in_one_by_one(bed: Bed) {
     concurrency(&bed, "all", 3).await;

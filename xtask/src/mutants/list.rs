@@ -763,9 +763,6 @@ mutants! {
     WATCHED "queue-core/src/redis/audit/sweep.lua" {
         "watch: the marks of those who have gone are swept": "call('ZRANGEBYSCORE', K.watched, '-inf', ms(now), 'LIMIT', 0, items)" => "{}";
     }
-    SQLITE "queue-core/src/sqlite/doors/end.rs" {
-        "sqlite watch: an ack is told": "watched::tell(tx, queue, id)?" => "()";
-    }
     SQLITE "queue-core/src/sqlite/doors/watched.rs" {
         "sqlite watch: what has ended is not marked": "![DONE, DEAD, CANCELLED, EXPIRED].contains(&state)" => "true";
         "sqlite watch: nobody hears of what is not watched": "forget(tx, queue, &id)?" => "(forget(tx, queue, &id)? || true)";
