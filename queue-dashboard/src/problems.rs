@@ -7,7 +7,7 @@ use queue_core::{Durability, JobState, WorkerRecord};
 use crate::{
     format::{count, number, short, span},
     params::query,
-    snapshot::{Group, Queue, SAMPLE, Snapshot},
+    snapshot::{Group, Queue, SAMPLE, Snapshot, Unreadable},
 };
 
 /// From which share of its memory on a server is soon full, in percent.
@@ -82,9 +82,15 @@ impl Finding {
 /// All that can be said of a snapshot, the worst first.
 pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
     let mut all = of_the_broker(snapshot);
-    for (_, problem) in &snapshot.unreadable {
-        all.push(Finding::new(Tone::Bad, problem.clone(), "Another program wrote to this key; `doctor --repair` renames it."));
-    }
+    let unreadable = snapshot.unreadable.iter().map(|Unreadable { queue, problem, is_out_of_reach }| match is_out_of_reach {
+        true => Finding::new(
+            Tone::Bad,
+            format!("{queue} is out of reach: {problem}"),
+            "Its workers and producers wait for its server; the other queues go on.",
+        ),
+        false => Finding::new(Tone::Bad, problem.clone(), "Another program wrote to this key; `doctor --repair` renames it."),
+    });
+    all.extend(few(unreadable.collect(), "queues that cannot be read"));
     let queues = |of: &dyn Fn(&Snapshot, &Queue) -> Option<Finding>| {
         snapshot.queues.iter().filter_map(|queue| of(snapshot, queue)).collect::<Vec<_>>()
     };

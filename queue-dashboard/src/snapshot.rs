@@ -40,9 +40,23 @@ pub(crate) struct Snapshot {
     pub(crate) condition: Condition,
     /// Sorted by name.
     pub(crate) queues: Vec<Queue>,
-    /// Queues that cannot be read, and why.
-    pub(crate) unreadable: Vec<(String, String)>,
+    pub(crate) unreadable: Vec<Unreadable>,
     pub(crate) details: Details,
+}
+
+/// A queue that cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) queue: String,
+    pub(crate) problem: String,
+    /// Its server is out of reach. Otherwise another program has written to one of its keys.
+    pub(crate) is_out_of_reach: bool,
+}
+
+impl Unreadable {
+    fn new(queue: String, error: &Error) -> Self {
+        Unreadable { queue, problem: error_text(error), is_out_of_reach: matches!(error, Error::Unavailable { .. }) }
+    }
 }
 
 /// A queue.
@@ -86,7 +100,7 @@ impl Snapshot {
         let taken = Instant::now();
         let names = inspector.queues().await?;
         let condition = inspector.condition().await?;
-        let (mut queues, mut unreadable) = (Vec::with_capacity(names.len()), Vec::new());
+        let (mut queues, mut unreadable, mut away) = (Vec::with_capacity(names.len()), Vec::new(), None);
         let mut calls = Vec::with_capacity(names.len());
         for name in &names {
             calls.push(inspector.stats(name).boxed());
@@ -95,9 +109,16 @@ impl Snapshot {
         for (name, stats) in names.into_iter().zip(answers) {
             match stats {
                 Ok(stats) => queues.push(Queue { name, stats }),
-                Err(error @ Error::WrongType { .. }) => unreadable.push((name, error_text(&error))),
+                Err(error @ Error::WrongType { .. }) => unreadable.push(Unreadable::new(name, &error)),
+                Err(error @ Error::Unavailable { .. }) => {
+                    unreadable.push(Unreadable::new(name, &error));
+                    away = Some(error);
+                }
                 Err(error) => return Err(error),
             }
+        }
+        if let Some(error) = away.filter(|_| queues.is_empty()) {
+            return Err(error);
         }
         let details = match last.map(|last| &last.details).filter(|details| details.taken.elapsed() < DETAILS) {
             Some(details) => details.clone(),

@@ -133,6 +133,11 @@ impl Cluster {
         (master, replica)
     }
 
+    /// Kills a node.
+    pub fn kill(&mut self, number: usize) {
+        self.nodes[number].kill();
+    }
+
     /// Starts a killed node again. It knows the cluster from its file, and follows whoever took its place.
     pub fn bring_back(&mut self, number: usize) {
         self.nodes[number].restart();

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Write},
     net::TcpListener,
+    process::{Command, Output, Stdio},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -22,6 +23,8 @@ on_servers! {
     users_and_passwords_reach_whom_they_are_for
     slots_that_nobody_serves_are_told
     queues_of_a_cluster_are_found_on_all_nodes
+    what_a_master_out_of_reach_has_is_named_and_the_rest_is_shown
+    a_queue_is_found_by_its_name_while_the_names_are_out_of_reach
     a_sentinel_that_has_not_heard_yet_misleads_nobody
 }
 
@@ -132,6 +135,87 @@ async fn queues_of_a_cluster_are_found_on_all_nodes(kind: Kind) {
         assert_eq!(inspector.stats(queue).await.unwrap().count(JobState::Ready), 1);
         assert_eq!(inspector.find(&job.id().to_string()).await.unwrap(), *job.address(), "by its bare id");
         assert_eq!(inspector.show(job.address()).await.unwrap().state, JobState::Ready);
+    }
+}
+
+/// Two of three masters answer: commands show what these have, name the queues of the third, and say so in their exit code.
+async fn what_a_master_out_of_reach_has_is_named_and_the_rest_is_shown(kind: Kind) {
+    let mut cluster = Thirds::start(kind).await;
+    let lost = cluster.queues.remove(usize::from(cluster.with_names == 0));
+    cluster.lose(&lost);
+    let commands: [&[&str]; 7] = [
+        &["status"],
+        &["status", "--json"],
+        &["queues", "list"],
+        &["jobs", "list"],
+        &["jobs", "list", "task=note", "--json"],
+        &["workers", "--json"],
+        &["jobs", "requeue", "--all"],
+    ];
+    for (arguments, output) in cluster.say(&commands) {
+        let (said, problem) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(5), "{arguments:?}: {said}{problem}");
+        assert!(problem.contains(&format!("`{lost}` is out of reach: ")), "{arguments:?}: {problem}");
+        if !["workers", "requeue"].iter().any(|command| arguments.contains(command)) {
+            assert!(cluster.queues.iter().all(|queue| said.contains(queue.as_str())), "{arguments:?}: {said}");
+        }
+    }
+}
+
+/// Where the master with the names of all queues is out of reach, a queue of another one is found by its name.
+async fn a_queue_is_found_by_its_name_while_the_names_are_out_of_reach(kind: Kind) {
+    let mut cluster = Thirds::start(kind).await;
+    let lost = cluster.queues.remove(cluster.with_names);
+    cluster.lose(&lost);
+    let queue = cluster.queues[0].clone();
+    let commands: [&[&str]; 3] = [&["status"], &["status", "--queue", &queue], &["jobs", "list", "--queue", &queue]];
+    for (arguments, output) in cluster.say(&commands) {
+        let (said, problem) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let is_found = arguments.contains(&"--queue");
+        assert_eq!(output.status.code(), Some(if is_found { 0 } else { 5 }), "{arguments:?}: {said}{problem}");
+        assert_eq!(said.contains(&queue), is_found, "{arguments:?}: {said}");
+    }
+}
+
+/// A cluster with a queue, and a job in it, on each of its three masters.
+struct Thirds {
+    cluster: Cluster,
+    queues: Vec<String>,
+    /// Which of them is where the names of all queues are.
+    with_names: usize,
+}
+
+impl Thirds {
+    async fn start(kind: Kind) -> Thirds {
+        let cluster = Cluster::with(kind, Duration::from_secs(1), &["--appendonly", "no", "--cluster-require-full-coverage", "no"]);
+        let client = Client::connect(&cluster.url()).await.unwrap();
+        let masters = cluster.masters();
+        let queues: Vec<String> = masters.iter().map(|master| cluster.queue_on(*master)).collect();
+        for queue in &queues {
+            note::job(1).queue(queue).enqueue(&client).await.unwrap();
+        }
+        let slot: u16 = cluster.node(0).ask(&["CLUSTER", "KEYSLOT", "queue:queues"]).unwrap();
+        let with_names = masters.iter().position(|master| *master == cluster.master(slot)).unwrap();
+        Thirds { cluster, queues, with_names }
+    }
+
+    /// Kills the master of a queue and its replica.
+    fn lose(&mut self, queue: &str) {
+        let (_, replica) = self.cluster.kill_master(self.cluster.slot(queue));
+        self.cluster.kill(replica);
+    }
+
+    /// What commands say, all at once: each waits for the master, as far as its deadline lets it.
+    fn say<'a>(&self, commands: &[&'a [&'a str]]) -> Vec<(&'a [&'a str], Output)> {
+        let started: Vec<_> = commands
+            .iter()
+            .map(|arguments| {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
+                command.args(*arguments).env_remove("RUST_LOG").env("QUEUE_URL", self.cluster.url());
+                (*arguments, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+            })
+            .collect();
+        started.into_iter().map(|(arguments, command)| (arguments, command.wait_with_output().unwrap())).collect()
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     params::{Params, query},
     problem::Problem,
     shared::Shared,
-    snapshot::{Queue, Snapshot},
+    snapshot::{Queue, Snapshot, Unreadable},
 };
 
 /// Queues on one page.
@@ -82,7 +82,7 @@ impl Row {
 struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
-    unreadable: Vec<(String, String)>,
+    unreadable: Vec<Unreadable>,
     rows: Vec<Row>,
     text: String,
     all: usize,

@@ -35,13 +35,11 @@ struct Row {
 }
 
 pub(super) async fn failures(client: &Client, args: &FailuresArgs, bin: &str) -> Result<(), Failure> {
-    let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
-    for queue in queues::chosen(client, args.queue.as_deref()).await? {
-        match client.inspector().failures(&queue).await {
-            Ok(kinds) => rows.extend(kinds.into_iter().map(|kind| Row { queue: queue.clone(), kind })),
-            Err(error) => unreadable.push(Unreadable::from(&queue, error)?),
-        }
-    }
+    let inspector = client.inspector();
+    let queues = queues::chosen(client, args.queue.as_deref()).await?;
+    let (kinds, unreadable) = queues::of_each(queues, async |queue| inspector.failures(queue).await).await?;
+    let of_queue = |(queue, kinds): (String, Vec<FailureKind>)| kinds.into_iter().map(move |kind| Row { queue: queue.clone(), kind });
+    let mut rows: Vec<Row> = kinds.into_iter().flat_map(of_queue).collect();
     rows.retain(|Row { kind, .. }| {
         args.fingerprint.is_none_or(|print| print == kind.fingerprint)
             && args.task.as_ref().is_none_or(|task| kind.tasks.iter().any(|(name, _)| name == task))

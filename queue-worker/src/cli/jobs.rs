@@ -215,8 +215,8 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let filter: Filter = args.filter.join(" ").parse()?;
     let states: Vec<JobState> = filter.states().into_iter().filter(|state| args.state.is_none_or(|only| only == *state)).collect();
     let mut pages = Pages { json: args.format.json, rows: Vec::new(), printed: 0 };
-    let (mut left_out, mut unreadable) = (false, Vec::new());
-    let queues = queues::chosen(client, args.queue.as_deref()).await?;
+    let mut left_out = false;
+    let (queues, mut unreadable) = queues::readable(client, args.queue.as_deref()).await?;
     'queues: for queue in queues.into_iter().filter(|queue| filter.allows_queue(queue)) {
         for state in &states {
             let mut walk = inspector.walk(&queue, *state).matching(filter.clone()).saying_why().from(args.offset).at_most(args.limit);

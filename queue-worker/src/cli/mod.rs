@@ -94,7 +94,7 @@ use crate::Worker;
 /// | 2 | the command line is wrong: nothing was done |
 /// | 3 | there is no such job or queue, or no database at the path: nothing was made |
 /// | 4 | the job is in a state in which this cannot be done, or its id is taken by another job |
-/// | 5 | the broker is out of reach or full: nothing was stored, try again |
+/// | 5 | the broker is out of reach or full: nothing was stored, try again; lists: of a cluster a master is, and its queues are left out |
 /// | 6 | the set-up is wrong: settings, tasks, injected values, `setup` itself, credentials, versions |
 /// | 7 | `work`: stopped, and jobs that had not ended were given back |
 /// | 8 | no answer from the broker: what was asked for may have been done |

@@ -1,7 +1,8 @@
 //! `queues`: which there are, aging, pause and resume.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
+use futures_util::{StreamExt, stream};
 use queue_core::{Client, Error, broker::QueueStats, outcome::error_text};
 use serde::Serialize;
 
@@ -10,6 +11,9 @@ use super::{
     exit::{Exit, Failure, note, tell},
     output::{print, print_json, table},
 };
+
+/// How many queues are asked at the same time.
+const ASKED: usize = 32;
 
 #[derive(Serialize)]
 struct QueueRow {
@@ -20,18 +24,25 @@ struct QueueRow {
     aging_ms: Option<u64>,
 }
 
-/// A queue that cannot be read, because another program wrote to one of its keys. The other queues are shown without it.
+/// A queue that cannot be read, because another program wrote to one of its keys, or because its server is out of reach. The other queues are
+/// shown without it.
 #[derive(Debug, Serialize)]
 pub(super) struct Unreadable {
     queue: String,
     problem: String,
+    #[serde(skip)]
+    exit: Exit,
 }
 
 impl Unreadable {
     /// The error of a queue, if the other queues can be shown nevertheless.
     pub(super) fn from(queue: &str, error: Error) -> Result<Self, Failure> {
         match error {
-            Error::WrongType { .. } => Ok(Unreadable { queue: queue.to_owned(), problem: error_text(&error) }),
+            Error::WrongType { .. } => Ok(Unreadable { queue: queue.to_owned(), problem: error_text(&error), exit: Exit::Sick }),
+            Error::Unavailable { .. } => {
+                let problem = format!("`{queue}` is out of reach: {}", error_text(&error));
+                Ok(Unreadable { queue: queue.to_owned(), problem, exit: Exit::Unavailable })
+            }
             error => Err(error.into()),
         }
     }
@@ -41,20 +52,41 @@ impl Unreadable {
         for Unreadable { problem, .. } in all {
             tell(problem);
         }
-        if all.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Sick)) }
+        all.first().map_or(Ok(()), |first| Err(Failure::silent(first.exit)))
     }
 }
 
 /// What can be told of some queues: the figures of each, and those that cannot be read.
 pub(super) async fn figures(client: &Client, queues: Vec<String>) -> Result<(Vec<(String, QueueStats)>, Vec<Unreadable>), Failure> {
-    let (mut figures, mut unreadable) = (Vec::new(), Vec::new());
-    for queue in queues {
-        match client.inspector().stats(&queue).await {
-            Ok(stats) => figures.push((queue, stats)),
+    let inspector = client.inspector();
+    of_each(queues, async |queue| inspector.stats(queue).await).await
+}
+
+/// What is asked of each queue, of many at the same time: those of a server that does not answer are waited for once.
+pub(super) async fn of_each<T>(
+    queues: Vec<String>,
+    ask: impl AsyncFn(&str) -> Result<T, Error>,
+) -> Result<(Vec<(String, T)>, Vec<Unreadable>), Failure> {
+    let ask = &ask;
+    let mut answers = pin!(stream::iter(queues).map(|queue| async move { (ask(&queue).await, queue) }).buffered(ASKED));
+    let (mut told, mut unreadable) = (Vec::new(), Vec::new());
+    while let Some((answer, queue)) = answers.next().await {
+        match answer {
+            Ok(answer) => told.push((queue, answer)),
             Err(error) => unreadable.push(Unreadable::from(&queue, error)?),
         }
     }
-    Ok((figures, unreadable))
+    Ok((told, unreadable))
+}
+
+/// The queues that can be read, of one or all, and the others. One that was named is looked at by whoever asks.
+pub(super) async fn readable(client: &Client, queue: Option<&str>) -> Result<(Vec<String>, Vec<Unreadable>), Failure> {
+    let queues = chosen(client, queue).await?;
+    if queues.len() < 2 {
+        return Ok((queues, Vec::new()));
+    }
+    let (figures, unreadable) = figures(client, queues).await?;
+    Ok((figures.into_iter().map(|(queue, _)| queue).collect(), unreadable))
 }
 
 pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<(), Failure> {
@@ -123,9 +155,14 @@ pub(super) async fn chosen(client: &Client, queue: Option<&str>) -> Result<Vec<S
 
 /// The same names, if all of them exist: nothing is done for some when one is misspelt.
 async fn known(client: &Client, names: Vec<String>) -> Result<Vec<String>, Failure> {
-    let queues = client.inspector().queues().await?;
+    names.iter().try_for_each(|name| queue_core::address::check_name("queue", name))?;
+    let queues = match client.inspector().queues().await {
+        Ok(queues) => queues,
+        // In a cluster their own server may answer all the same.
+        Err(Error::Unavailable { .. }) => return Ok(names),
+        Err(error) => return Err(error.into()),
+    };
     for name in &names {
-        queue_core::address::check_name("queue", name)?;
         if queues.contains(name) {
             continue;
         }

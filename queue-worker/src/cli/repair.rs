@@ -115,8 +115,9 @@ struct Total {
 
 /// Takes as many as there were when it began, so that it ends although new ones arrive.
 async fn all(client: &Client, inspector: &Inspector, change: Change, state: JobState, select: &Select) -> Result<(), Failure> {
-    let (mut totals, mut unreadable) = (Vec::new(), Vec::new());
-    for queue in queues::chosen(client, select.queue.as_deref()).await? {
+    let mut totals = Vec::new();
+    let (queues, mut unreadable) = queues::readable(client, select.queue.as_deref()).await?;
+    for queue in queues {
         let done = match inspector.change_matching(&queue, change, state, &select.filter).await {
             Ok(done) => done,
             Err(error) => {

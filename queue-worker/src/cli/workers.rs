@@ -37,14 +37,10 @@ fn named(queues: &[String]) -> String {
 }
 
 pub(super) async fn workers(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
-    let (mut records, mut unreadable) = (Vec::new(), Vec::new());
-    for queue in queues::chosen(client, args.queue.as_deref()).await? {
-        match client.inspector().workers_of(&queue).await {
-            Ok(workers) => records.extend(workers),
-            Err(error) => unreadable.push(Unreadable::from(&queue, error)?),
-        }
-    }
-    let workers = WorkerRecord::merged(records);
+    let inspector = client.inspector();
+    let queues = queues::chosen(client, args.queue.as_deref()).await?;
+    let (records, unreadable) = queues::of_each(queues, async |queue| inspector.workers_of(queue).await).await?;
+    let workers = WorkerRecord::merged(records.into_iter().flat_map(|(_, workers)| workers));
     if args.format.json {
         print_json(&workers)?;
     } else if workers.is_empty() {

@@ -956,9 +956,9 @@ mutants! {
     }
     LIMITS_REDIS "queue-core/src/redis/doors/groups.lua" {
         "limits: slots are given back with the run": "for _, slot in ipairs(limits().slots(chain, ids[at])) do" => "for _, slot in ipairs({}) do";
-        "limits: in an ordered group nobody passes": "elseif has('m') and is_in_order(group) then" => "elseif false then";
     }
     LIMITS_REDIS "queue-core/src/redis/doors/turns.lua" {
+        "limits: in an ordered group nobody passes": "not entry.holder and is_in_order(entry.group) and first_in_line(entry.group)" => "nil";
         "limits: a suspect waits for its limit": "elseif #chain > 1 and limits().blocker(chain, id) then" => "elseif false then";
     }
     LIMITS_REDIS "queue-core/src/redis/turn/used.lua" {

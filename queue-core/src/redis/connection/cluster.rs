@@ -280,10 +280,15 @@ impl Topology for Cluster {
             let shown = shown.join(", ");
             return Err(self.unavailable(format!("no node holds the slots {shown}{more}; assign them (`redis-cli --cluster fix`)")));
         }
+        let mut checked = Err(self.unavailable("it has no masters".to_owned()));
         for node in self.holders() {
-            settings::check(&node, Role::Node).await?;
+            checked = match settings::check(&node, Role::Node).await {
+                // One that is away keeps nobody from the queues of the others.
+                Err(error) if error.is_transient() => checked.or(Err(error)),
+                answer => Ok(answer?),
+            };
         }
-        Ok(())
+        checked
     }
 
     fn redirected(&self, error: &RedisError, by: &Node) -> Option<Redirect> {

@@ -227,11 +227,16 @@ impl Servers {
 
     /// What the least durable of all servers keeps.
     pub(in crate::redis) async fn durability(&self) -> Result<Durability> {
-        let mut least = Durability::PowerLoss;
+        let mut least = Err(Error::Internal("there are no masters".to_owned()));
         for node in self.topology.masters().await? {
-            least = least.min(settings::durability(&node).await?);
+            least = match settings::durability(&node).await {
+                Ok(durability) => Ok(least.map_or(durability, |least| durability.min(least))),
+                // One that is away says nothing of the others.
+                Err(error) if error.is_transient() => least.or(Err(error)),
+                Err(error) => return Err(error),
+            };
         }
-        Ok(least)
+        least
     }
 
     /// How the server is that is worst off.
