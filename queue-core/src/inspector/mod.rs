@@ -267,7 +267,7 @@ impl Inspector {
         after(self.deadline)
     }
 
-    /// A question, which may be asked again: the first one after a server was restarted meets a broken connection.
+    /// A question, which may be asked again: the first one after a server was restarted meets a broken connection. Without an answer nothing has changed.
     async fn ask<T, F>(&self, until: Instant, question: impl Fn(DynBroker) -> F + Send + 'static) -> Result<T>
     where
         T: Send + 'static,
@@ -280,7 +280,10 @@ impl Inspector {
                 answer => answer,
             }
         };
-        on_broker_until(&self.broker, until, asked).await
+        on_broker_until(&self.broker, until, asked).await.map_err(|error| match error {
+            Error::Ambiguous { broker, problem, cause } => Error::Unavailable { broker, problem: format!("no answer: {problem}"), cause },
+            error => error,
+        })
     }
 
     async fn run<T, F>(&self, work: impl FnOnce(DynBroker) -> F) -> Result<T>
