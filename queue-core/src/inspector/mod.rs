@@ -267,23 +267,32 @@ impl Inspector {
         after(self.deadline)
     }
 
-    /// A question, which may be asked again: the first one after a server was restarted meets a broken connection. Without an answer nothing has changed.
+    /// A question. Without an answer nothing has changed.
     async fn ask<T, F>(&self, until: Instant, question: impl Fn(DynBroker) -> F + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.repeat(until, question).await.map_err(|error| match error {
+            Error::Ambiguous { broker, problem, cause } => Error::Unavailable { broker, problem: format!("no answer: {problem}"), cause },
+            error => error,
+        })
+    }
+
+    /// What may be carried out twice is sent twice: the first request after a server was restarted meets a broken connection.
+    async fn repeat<T, F>(&self, until: Instant, request: impl Fn(DynBroker) -> F + Send + 'static) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let broker = self.broker.clone();
         let asked = async move {
-            match question(broker.clone()).await {
-                Err(Error::Ambiguous { .. }) => question(broker).await,
+            match request(broker.clone()).await {
+                Err(Error::Ambiguous { .. }) => request(broker).await,
                 answer => answer,
             }
         };
-        on_broker_until(&self.broker, until, asked).await.map_err(|error| match error {
-            Error::Ambiguous { broker, problem, cause } => Error::Unavailable { broker, problem: format!("no answer: {problem}"), cause },
-            error => error,
-        })
+        on_broker_until(&self.broker, until, asked).await
     }
 
     async fn run<T, F>(&self, work: impl FnOnce(DynBroker) -> F) -> Result<T>
