@@ -86,7 +86,7 @@ pub enum Error {
     )]
     NotKept(JobAddress),
     /// A job is in a state in which this cannot be done.
-    #[error("cannot {verb} job `{job}`: it is {state}")]
+    #[error("cannot {verb} job `{job}`: it is {state}{}", way_out(verb, state))]
     WrongState {
         /// The job.
         job: JobAddress,
@@ -95,11 +95,21 @@ pub enum Error {
         /// The state it is in.
         state: &'static str,
     },
-    /// Another job holds the unique key of a job that is to be requeued. It stays as it is.
-    #[error("cannot requeue job `{job}`: job `{holder}` holds its unique key; wait until that one has ended, or cancel it")]
+    /// A job that a person wanted to [edit](crate::Inspector::edit) is not as it was seen. It stays as it is.
+    #[error("cannot edit job `{job}`, which has changed since it was seen: {what}; look at it again, and edit what it is now")]
+    EditConflict {
+        /// The job.
+        job: JobAddress,
+        /// What differs.
+        what: String,
+    },
+    /// A job holds the unique key that the job would have which is to be requeued, edited or duplicated. Nothing was changed.
+    #[error("cannot {verb} job `{job}`: job `{holder}` holds its unique key; wait until that one has ended, or cancel it")]
     KeyHeld {
         /// The job.
         job: JobAddress,
+        /// What was asked for.
+        verb: &'static str,
         /// The job that holds the key, in the same queue.
         holder: crate::address::JobId,
     },
@@ -232,6 +242,16 @@ pub enum Error {
     Internal(String),
 }
 
+/// What to do instead about a job in this state.
+fn way_out(verb: &str, state: &str) -> &'static str {
+    match (verb, state) {
+        ("edit", "active") => "; wait until its run has ended, or cancel it and duplicate it",
+        ("edit", "done") => "; duplicate it, and edit the copy",
+        ("edit", _) => "; requeue it, and edit it while it waits, or duplicate it",
+        _ => "",
+    }
+}
+
 impl Error {
     /// What kind of error it is, in one word: the variant's name in lower case with `_`. For the label of a metric.
     pub fn kind(&self) -> &'static str {
@@ -248,6 +268,7 @@ impl Error {
             Error::NoSuchSchedule(_) => "no_such_schedule",
             Error::NotKept(_) => "not_kept",
             Error::WrongState { .. } => "wrong_state",
+            Error::EditConflict { .. } => "edit_conflict",
             Error::KeyHeld { .. } => "key_held",
             Error::Config(_) => "config",
             Error::FeatureOff { .. } => "feature_off",

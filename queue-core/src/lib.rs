@@ -106,7 +106,7 @@
 //!
 //! # Inspecting and repairing
 //!
-//! [`Client::inspector`] lists and shows jobs, cancels, requeues, promotes and deletes them, and pauses queues. The command line of
+//! [`Client::inspector`] lists and shows jobs, cancels, requeues, promotes, edits, duplicates and deletes them, and pauses queues. The command line of
 //! a worker binary uses the same calls. The states of a job are drawn at [`broker::JobState`].
 //!
 //! # Testing
@@ -207,8 +207,8 @@ pub use self::{
     handler::{DataNeed, Handler},
     inject::Inject,
     inspector::{
-        AttemptError, ClearGroup, Cleared, Filter, Follow, GroupPage, Inspector, JobLog, JobRecord, LimitInfo, LimitKeyInfo, LogLine, Page,
-        Progress, Reason, Running, StoredGroup, UnreadableBy, Walk, WorkerRecord,
+        AttemptError, ClearGroup, Cleared, Duplicated, Edit, EditChange, Edited, Filter, Follow, GroupPage, Inspector, JobLog, JobRecord, LimitInfo, LimitKeyInfo, LogLine, Page,
+        Progress, Reason, Running, Seen, StoredGroup, UnreadableBy, Walk, WorkerRecord,
     },
     io::BoxFuture,
     key::UniqueDef,

@@ -40,7 +40,7 @@ use queue_core::{
     alarm::Alarm,
     broker::{
         AgingSet, Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
-        Durability, DynBroker, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder,
+        Durability, DynBroker, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder,
         LAST, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks,
         ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit,
         StoredLimitKey, StoredPage, StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
@@ -384,6 +384,10 @@ impl Inspect for MemoryBroker {
     async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>> {
         bounded("ids", ids.len())?;
         Ok(self.transition(queue, |model| model.change(change, reason, ids)))
+    }
+
+    async fn edit(&self, request: &EditJob) -> Result<EditedJob> {
+        Ok(self.transition(&request.queue, |model| model.edit(request)))
     }
 
     async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {

@@ -108,6 +108,7 @@ macro_rules! delegate_inspect {
             async schedules['a, 'b](queue: &'a str, which: &'b $crate::broker::ScheduleList) -> $crate::Result<$crate::broker::SchedulePage>;
             async change['a, 'b, 'c](queue: &'a str, change: $crate::broker::Change, reason: Option<&'b str>, ids: &'c [$crate::JobId])
                 -> $crate::Result<Vec<$crate::broker::Changed>>;
+            async edit['a](request: &'a $crate::broker::EditJob) -> $crate::Result<$crate::broker::EditedJob>;
             async key_holder['a, 'b](queue: &'a str, key: &'b $crate::broker::UniqueKey) -> $crate::Result<Option<$crate::broker::KeyHolder>>;
             async release_key['a, 'b](queue: &'a str, key: &'b $crate::broker::UniqueKey) -> $crate::Result<Option<$crate::broker::KeyHolder>>;
             async groups['a, 'b](queue: &'a str, which: &'b $crate::broker::GroupList) -> $crate::Result<$crate::broker::GroupPage>;
@@ -196,6 +197,7 @@ macro_rules! __delegate_listed {
     ($how:ident remarks [remarks $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident schedules [schedules $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident change [change $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident edit [edit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident key_holder [key_holder $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident release_key [release_key $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident groups [groups $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

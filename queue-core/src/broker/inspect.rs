@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use async_trait::async_trait;
 
 use super::{
+    EditJob, EditedJob,
     AgingSet, Audit, BuryReason, Change, Changed, Damage, GroupList, GroupName, GroupPage, GroupSet, KeyHolder, LimitKey, LimitKeys,
     LimitSet, Priority, QueueStats, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing, StoredLimit, StoredLimitKey,
     StoredRemarks, UniqueKey, WorkerRecord, failed_releases,
@@ -293,6 +294,13 @@ pub trait Inspect: Send + Sync {
 
     /// Changes jobs as a person wants. One answer per id, in order. A cancel keeps the `reason` as the note of the job; other changes have none.
     async fn change(&self, queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>>;
+
+    /// Edits a job that waits, if it is as it was seen, in one transition. Its key, its group and its limits are given back and taken with it. A job that is
+    /// ready comes to the tail of its line when its priority, group or limits change, and keeps its place otherwise.
+    ///
+    /// # Errors
+    /// `BrokerFull`, and then nothing was changed; `FeatureUnknown` for a priority, a group or limits while a worker of an older release serves the queue.
+    async fn edit(&self, request: &EditJob) -> Result<EditedJob>;
 
     /// Who holds a key; `None` if it is free.
     async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;

@@ -30,6 +30,7 @@ mod change;
 mod condition;
 mod delegate;
 mod durability;
+mod edit;
 mod enqueue;
 mod group;
 mod hints;
@@ -54,7 +55,7 @@ use async_trait::async_trait;
 pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
-    aging::*, audit::*, change::*, condition::*, durability::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, limit::*, party::*,
+    aging::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, limit::*, party::*,
     remark::*, schedule::*, standing::*, stats::*, sweep::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};

@@ -78,7 +78,7 @@ impl Inspector {
                 Some(stored) => Error::WrongState { job: job.clone(), verb: change.name(), state: stored.state.name() },
                 None => Error::NoSuchJob(job.to_string()),
             }),
-            Some(Changed::Held(holder)) => Err(Error::KeyHeld { job: job.clone(), holder: holder.clone() }),
+            Some(Changed::Held(holder)) => Err(Error::KeyHeld { job: job.clone(), verb: "requeue", holder: holder.clone() }),
             Some(changed) => Ok(changed.clone()),
         }
     }

@@ -1,9 +1,11 @@
 //! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `change` is
-//! what people do to jobs, `clear` cancels those of a group, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them.
+//! what people do to jobs, `edit` changes one that waits, `duplicate` copies one, `clear` cancels those of a group, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them.
 
 mod aging;
 mod change;
 mod clear;
+mod duplicate;
+mod edit;
 mod filter;
 mod groups;
 mod json;
@@ -19,6 +21,8 @@ pub(crate) use self::json::utc;
 pub use self::{
     aging::declare_aging,
     clear::{ClearGroup, Cleared},
+    duplicate::Duplicated,
+    edit::{Edit, EditChange, Edited, Seen},
     filter::Filter,
     groups::declare_groups,
     limits::{LimitInfo, LimitKeyInfo, declare_limits},

@@ -45,7 +45,7 @@ use crate::{
     alarm::Alarm,
     broker::{
         AgingSet, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability,
-        Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LimitKeys, LimitSet,
+        EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder, LimitKeys, LimitSet,
         MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, ScheduleList,
         SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
         StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
@@ -304,6 +304,10 @@ impl Inspect for RedisBroker {
 
     async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
         people::key_holder(self, queue, key, false).await
+    }
+
+    async fn edit(&self, request: &EditJob) -> Result<EditedJob> {
+        people::edit(self, request).await
     }
 
     async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {

@@ -6,7 +6,7 @@ use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups,
 use crate::{
     address::{JobId, check_name},
     broker::{
-        AgingSet, Audit, Change, Changed, Damage, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder, LimitKeys, LimitSet,
+        AgingSet, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder, LimitKeys, LimitSet,
         MAX_ITEMS, QueueStats, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing, StoredJob, StoredLimit, StoredLimitKey,
         StoredPage, StoredRemarks, UniqueKey, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
@@ -76,6 +76,11 @@ impl Inspect for SqliteBroker {
     async fn key_holder(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {
         let (queue, key) = (queue.to_owned(), *key);
         self.reader().call(Commit::Soon, move |tx| people::key_holder(tx, &queue, &key)).await
+    }
+
+    async fn edit(&self, request: &EditJob) -> Result<EditedJob> {
+        let request = request.clone();
+        self.writer().call(Commit::Synced, move |tx| people::edit(tx, &request)).await
     }
 
     async fn release_key(&self, queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>> {

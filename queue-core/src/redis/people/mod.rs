@@ -1,5 +1,6 @@
 //! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
 
+mod edit;
 mod record;
 mod standing;
 mod workers;
@@ -26,6 +27,7 @@ use crate::{
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) use self::record::{failures, kept_until, record};
 pub(in crate::redis) use self::{
+    edit::edit,
     standing::standing,
     workers::{worker_records, workers},
 };

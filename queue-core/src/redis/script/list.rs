@@ -142,6 +142,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/aging"
         "people/cancel"
         "people/delete"
+        "people/edit"
         "people/key"
         "people/pause"
         "people/promote"
@@ -222,6 +223,7 @@ scripts! {
     REQUEUE: "people/requeue", "flags=allow-oom";
     PROMOTE: "people/promote", "flags=allow-oom";
     DELETE: "people/delete", "flags=allow-oom";
+    EDIT: "people/edit", "";
     AGING: "people/aging", "";
     PAUSE: "people/pause", "flags=allow-oom";
     KEY: "people/key", "flags=no-writes";

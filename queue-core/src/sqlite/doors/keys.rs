@@ -277,6 +277,22 @@ pub(crate) fn follow(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &[u8]) 
     Ok(())
 }
 
+/// A job that waits has another key, which is free: it gives the old one back, if it holds it, and takes the new one. One that was held for a time is held
+/// until the same time.
+pub(super) fn exchange(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], key: &UniqueKey) -> Result<(), Failed> {
+    const NOTE: &str = "UPDATE queue_keyed SET key = ?3 WHERE queue = ?1 AND id = ?2";
+    const STALE: &str = "DELETE FROM queue_keys WHERE queue = ?1 AND key = ?2";
+    const MOVE: &str = "UPDATE queue_keys SET key = ?4 WHERE queue = ?1 AND key = ?2 AND id = ?3 AND until IS NOT NULL";
+    let Some(Keyed { key: before, hold, .. }) = keyed(tx, queue, id)? else { return Ok(()) };
+    tx.sql(NOTE)?.execute(params![queue.key, id, key.as_bytes()])?;
+    if hold == WITHIN {
+        tx.sql(STALE)?.execute(params![queue.key, key.as_bytes()])?;
+        return Ok(tx.sql(MOVE)?.execute(params![queue.key, before, id, key.as_bytes()]).map(drop)?);
+    }
+    give_back_of(tx, queue, id, &before)?;
+    Ok(give(tx, queue, key.as_bytes(), id, None)?)
+}
+
 /// A job that is held waits no longer.
 pub(super) fn unhold(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<()> {
     const UNHOLD: &str = "UPDATE queue_keys SET next = NULL WHERE queue = ?1 AND key = ?2 AND next = ?3";

@@ -15,6 +15,8 @@
 //! | [`back`] | → `ready`, `scheduled`, `retry`, `parked` again | nack, snooze, repeat, release, park, reclaim, requeue, repair |
 //! | [`end`] | → `done`, `dead`, `cancelled`, `expired`, or gone | ack, bury, cancel, expire, delete, eviction, repair |
 //!
+//! [`edit`] lets a job that waits be another one, which may change its place: out of the line, and into it again.
+//!
 //! [`keys`] knows which job holds which key: the doors take keys there, and give them back. [`watched`] knows who waits for the end of a job.
 //! [`groups`] knows which groups may be served, and [`turns`] whose turn it is: slots of groups are taken and given back there. [`limits`] does
 //! the same for limits.
@@ -29,6 +31,7 @@ pub(crate) mod admit;
 pub(crate) mod aging;
 pub(crate) mod back;
 mod chains;
+pub(crate) mod edit;
 pub(crate) mod end;
 pub(crate) mod groups;
 pub(crate) mod keys;

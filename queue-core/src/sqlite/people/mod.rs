@@ -3,6 +3,7 @@
 mod aging;
 mod cancel;
 mod delete;
+mod edit;
 mod keys;
 mod list;
 mod pause;
@@ -22,6 +23,7 @@ use crate::{
 
 pub(crate) use self::{
     aging::set_aging,
+    edit::edit,
     keys::{key_holder, release_key},
     list::list,
     pause::set_paused,

@@ -151,6 +151,25 @@ impl Model {
         }
     }
 
+    /// A job that waits has another key, which is free: it gives the old one back, if it holds it, and takes the new one. One that was held for a time is held
+    /// until the same time.
+    pub(super) fn exchange_key(&mut self, id: &JobId, key: UniqueKey) {
+        let Some(JobKey { key: before, hold, .. }) = self.jobs[id].unique else { return };
+        if let Some(unique) = &mut self.jobs.edit(id).unique {
+            unique.key = key;
+        }
+        let mine = self.keys.get(&before).is_some_and(|held| held.holder == *id && held.within.is_some() == matches!(hold, Hold::Within(_)));
+        let held = self.keys.get(&before).filter(|_| mine).cloned();
+        if mine {
+            self.free(&before);
+        }
+        match (hold, held) {
+            (Hold::Within(_), Some(held)) => drop(self.keys.insert(key, held)),
+            (Hold::Within(_), None) => drop(self.keys.remove(&key)),
+            _ => drop(self.keys.insert(key, Held { holder: id.clone(), within: None, next: None })),
+        }
+    }
+
     /// A job that is held waits no longer.
     pub(super) fn unhold(&mut self, id: &JobId) {
         self.keys.values_mut().filter(|held| held.next.as_ref() == Some(id)).for_each(|held| held.next = None);

@@ -16,6 +16,7 @@
 //! - `settle` takes a job out of `active`, whatever way.
 //! - `end` is passed by every job that ends, and gives back what the job holds.
 //! - `back` puts a job where it waits: a new one, and one that comes back.
+//! - `edit` lets a job that waits be another one, which may change its place.
 //! - `ready` is the order of those that wait for a free slot, `groups` whose turn it is, `keys` who holds which key, `limits` what
 //!   holds a job back.
 //!
@@ -24,6 +25,7 @@
 mod admit;
 mod aging;
 mod back;
+mod edit;
 mod end;
 mod groups;
 mod job;

@@ -1,0 +1,109 @@
+//! What a person changes of a job that waits.
+
+use super::{GroupName, JobLimits, JobState, Priority, UniqueKey};
+use crate::address::JobId;
+
+/// Changes a job that waits, if it is as it was seen. For people there is [`Inspector::edit`](crate::Inspector::edit).
+///
+/// What can be edited of a job is its envelope, its priority, its group, its limits, its key and its time. A job that has what is wanted already is
+/// no conflict, so that a request without an answer can be sent again.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EditJob {
+    /// The queue.
+    pub queue: String,
+    /// The job.
+    pub id: JobId,
+    /// As it was seen.
+    pub seen: SeenJob,
+    /// The envelope that it is to have.
+    pub envelope: Vec<u8>,
+    /// For a given id: the digest of that envelope.
+    pub digest: u64,
+    /// Whether its parameters change: then a parked job is ready again, as other releases may read it.
+    pub is_new_payload: bool,
+    /// The priority that it is to have.
+    pub priority: Priority,
+    /// The group that it is to have, if any.
+    pub group: Option<GroupName>,
+    /// The limits that it is to be subject to, if there are any.
+    pub limits: Option<Box<JobLimits>>,
+    /// The key that it is to have in place of the one that it has. `None`: its key stays, if it has one.
+    pub unique: Option<UniqueKey>,
+    /// From when on it may start, in broker milliseconds since 1970; at once if that is over. `None`: its time stays.
+    pub at_ms: Option<i64>,
+}
+
+/// What was seen of a job, as far as it can be edited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SeenJob {
+    /// Its envelope.
+    pub envelope: Vec<u8>,
+    /// Its priority.
+    pub priority: Priority,
+    /// Its group.
+    pub group: Option<GroupName>,
+    /// Its time, if it waited for one. A job that has become due since is as it was seen.
+    pub at_ms: Option<i64>,
+}
+
+impl SeenJob {
+    /// What is seen of a job.
+    pub fn new(envelope: Vec<u8>, priority: Priority, group: Option<GroupName>, at_ms: Option<i64>) -> Self {
+        SeenJob { envelope, priority, group, at_ms }
+    }
+}
+
+impl EditJob {
+    /// An edit that changes nothing of a job without limits yet.
+    pub fn new(queue: impl Into<String>, id: JobId, seen: SeenJob) -> Self {
+        EditJob {
+            queue: queue.into(),
+            id,
+            envelope: seen.envelope.clone(),
+            digest: 0,
+            is_new_payload: false,
+            priority: seen.priority,
+            group: seen.group.clone(),
+            limits: None,
+            unique: None,
+            at_ms: None,
+            seen,
+        }
+    }
+
+    /// For brokers: whether a job that waits for this time now, if it waits for one, has the time that is wanted.
+    pub fn is_time(&self, at_ms: Option<i64>, now_ms: i64) -> bool {
+        match (self.at_ms, at_ms) {
+            (None, _) => true,
+            (Some(wanted), Some(at)) => wanted == at || wanted <= now_ms && at <= now_ms,
+            (Some(wanted), None) => wanted <= now_ms,
+        }
+    }
+
+    /// For brokers: whether this time is the one that was seen.
+    pub fn is_time_seen(&self, at_ms: Option<i64>, now_ms: i64) -> bool {
+        at_ms == self.seen.at_ms || at_ms.is_none() && self.seen.at_ms.is_some_and(|seen| seen <= now_ms)
+    }
+}
+
+/// What became of a job that a person wanted to edit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EditedJob {
+    /// It was changed.
+    Yes,
+    /// It has already all that is wanted.
+    AsWanted,
+    /// There is no such job.
+    Missing,
+    /// It does not wait: it is in this state, and stays as it is.
+    Closed(JobState),
+    /// It is not as it was seen, and stays as it is.
+    Differs,
+    /// It stays as it is: this job holds the key that it would have.
+    Held(JobId),
+    /// It stays as it is: so many jobs are ready of the group that it would have that its rule allows no more.
+    GroupFull,
+}

@@ -1,0 +1,295 @@
+//! Edits of jobs that wait. `plan` computes what a job becomes, `seen` is what a person saw of it.
+
+mod plan;
+mod seen;
+
+use std::time::{Duration, SystemTime};
+
+pub use self::seen::Seen;
+use self::plan::{Plan, plan};
+use super::{Inspector, JobRecord};
+use crate::{
+    address::JobAddress,
+    broker::{EditJob, EditedJob, JobState, Priority, Standing, StoredJob},
+    error::{Error, Result},
+    task::TaskDef,
+};
+
+/// What is to be changed of a job that waits, for [`Inspector::edit`]. What is not named stays.
+///
+/// ```
+/// use std::time::Duration;
+/// use queue_core::{Edit, Priority};
+///
+/// let edit = Edit::new().priority(Priority::High).delay(Duration::from_secs(600)).payload_json(r#"{"order":18}"#);
+/// # drop(edit);
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "an edit is made by `inspector.edit(&job, &edit).await`"]
+pub struct Edit {
+    seen: Option<Seen>,
+    task: Option<&'static TaskDef>,
+    payload: Option<Parameters>,
+    time: Option<Time>,
+    priority: Option<Priority>,
+    group: Option<Option<String>>,
+    max_attempts: Option<Option<u32>>,
+}
+
+#[derive(Clone, Debug)]
+enum Parameters {
+    Encoded(Vec<u8>),
+    Json(String),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Time {
+    Now,
+    After(Duration),
+    At(SystemTime),
+}
+
+impl Edit {
+    /// An edit that changes nothing yet. It is made of the job as [`Inspector::edit`] finds it.
+    pub fn new() -> Self {
+        Edit::default()
+    }
+
+    /// An edit of a job as this record shows it: it is refused if somebody has changed the job since.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] for a job that cannot be decoded.
+    pub fn of(record: &JobRecord) -> Result<Self> {
+        Ok(Edit::new().seen(record.seen()?))
+    }
+
+    /// An edit of a job as it was seen: it is refused if somebody has changed the job since.
+    pub fn seen(mut self, seen: Seen) -> Self {
+        self.seen = Some(seen);
+        self
+    }
+
+    /// The task of the job. New parameters are checked against it, and the key, the group and the limits that it declares are made of them. Without it new parameters
+    /// are taken as they are: the group and the limits of the job stay, and a job whose unique key is made of parameters is refused.
+    pub fn task(mut self, task: &'static TaskDef) -> Self {
+        self.task = Some(task);
+        self
+    }
+
+    /// Gives the job these parameters: a MessagePack map by parameter name.
+    pub fn payload(mut self, payload: Vec<u8>) -> Self {
+        self.payload = Some(Parameters::Encoded(payload));
+        self
+    }
+
+    /// Gives the job these parameters: a JSON object by parameter name, with all of them.
+    pub fn payload_json(mut self, json: impl Into<String>) -> Self {
+        self.payload = Some(Parameters::Json(json.into()));
+        self
+    }
+
+    /// The job may start at this time, by the broker's clock; at once if the time is past.
+    pub fn at(mut self, time: SystemTime) -> Self {
+        self.time = Some(Time::At(time));
+        self
+    }
+
+    /// The job may start after this delay from now, by the broker's clock.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.time = Some(if delay.is_zero() { Time::Now } else { Time::After(delay) });
+        self
+    }
+
+    /// The job may start now.
+    pub fn now(mut self) -> Self {
+        self.time = Some(Time::Now);
+        self
+    }
+
+    /// Gives the job another priority.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// Puts the job into this group.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(Some(group.into()));
+        self
+    }
+
+    /// Takes the job out of its group.
+    pub fn no_group(mut self) -> Self {
+        self.group = Some(None);
+        self
+    }
+
+    /// The number of failures that buries the job, with those that it has had; 1: no retry.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = Some(Some(attempts));
+        self
+    }
+
+    /// Leaves the number of failures that buries the job to its task.
+    pub fn default_max_attempts(mut self) -> Self {
+        self.max_attempts = Some(None);
+        self
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.payload.is_none() && self.time.is_none() && self.priority.is_none() && self.group.is_none() && self.max_attempts.is_none()
+    }
+}
+
+/// What an edit has changed, or would change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Edited {
+    /// The job.
+    pub job: JobAddress,
+    /// What differs; nothing if the job had already all that was wanted.
+    pub changes: Vec<EditChange>,
+    /// As the job was before: for [`Edit::seen`].
+    pub seen: Seen,
+}
+
+/// One thing that an edit changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EditChange {
+    /// `payload`, `time`, `priority`, `group`, `max_attempts`; `unique_key` and `limits`, where they are made of parameters.
+    pub field: &'static str,
+    /// What it was, for people.
+    pub before: String,
+    /// What it is now, for people.
+    pub after: String,
+}
+
+impl JobRecord {
+    /// What is seen of the job here, as far as it can be edited, for [`Edit::seen`].
+    ///
+    /// # Errors
+    /// [`Error::Decode`] for a job that cannot be decoded.
+    pub fn seen(&self) -> Result<Seen> {
+        let at_ms = self.due_at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()).and_then(|at| i64::try_from(at.as_millis()).ok());
+        let seen = Seen::of_parts(self.stored(), self.priority, self.group.clone(), at_ms);
+        let problem = || self.undecodable.clone().unwrap_or_else(|| "it is unreadable".to_owned());
+        seen.ok_or_else(|| Error::Decode { what: format!("job `{}`", self.address), problem: problem() })
+    }
+}
+
+impl Inspector {
+    /// Edits a job that waits, in one transition: it gets all that was asked for, or stays as it is. What its key, its group and its limits are is computed
+    /// anew. A job that is ready comes to the tail of its line if its priority, group or limits change, and keeps its place otherwise. A parked job
+    /// that gets other parameters is ready again. One that waits for its next attempt keeps its failures.
+    ///
+    /// Two people do not overwrite each other: the job is changed only if it is as it was [seen](Edit::of). A job that has already what is
+    /// wanted is no error: nothing is [changed](Edited::changes) then.
+    ///
+    /// ```
+    /// use queue_core::{Edit, prelude::*};
+    ///
+    /// #[task]
+    /// async fn greet(name: String) {}
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// # let queue = Client::connect("sqlite://:memory:").await?;
+    /// let handle = greet::job("Ada".to_owned()).delay(Duration::from_secs(3600)).enqueue(&queue).await?;
+    /// let inspector = queue.inspector();
+    ///
+    /// let record = inspector.show(handle.address()).await?;
+    /// let edit = Edit::of(&record)?.task(greet::definition()).payload_json(r#"{"name":"Grace"}"#).now();
+    /// let edited = inspector.edit(handle.address(), &edit).await?;
+    /// assert_eq!(edited.changes[0].after, r#"{"name":"Grace"}"#);
+    ///
+    /// // Another person still sees the job as it was.
+    /// let late = Edit::of(&record)?.priority(Priority::Low);
+    /// assert!(inspector.edit(handle.address(), &late).await.unwrap_err().to_string().contains("its parameters are others"));
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it runs or has ended; [`Error::EditConflict`] when it is not as it was seen, with what differs;
+    /// [`Error::KeyHeld`] when another job holds the key that it would have; [`Error::GroupFull`]; [`Error::Invalid`] for what cannot be.
+    pub async fn edit(&self, job: &JobAddress, edit: &Edit) -> Result<Edited> {
+        let (plan, standing, edited) = self.planned(job, edit).await?;
+        if plan.changes.is_empty() {
+            return Ok(edited);
+        }
+        let request = plan.request.clone();
+        let ask = move |broker: crate::broker::DynBroker| {
+            let request = request.clone();
+            async move { broker.edit(&request).await }
+        };
+        match self.ask(self.until(), ask).await? {
+            EditedJob::Yes | EditedJob::AsWanted => Ok(edited),
+            EditedJob::Missing => Err(Error::NoSuchJob(job.to_string())),
+            EditedJob::Held(holder) => Err(Error::KeyHeld { job: job.clone(), verb: "edit", holder }),
+            EditedJob::GroupFull => Err(Error::GroupFull(job.queue.to_string())),
+            EditedJob::Closed(_) | EditedJob::Differs => match self.stored(self.until(), job).await? {
+                None => Err(Error::NoSuchJob(job.to_string())),
+                // The answer was lost, and a worker was quick.
+                Some(now) if is_as_wanted(&now, &plan.request) => Ok(edited),
+                Some(now) if is_closed(now.state) => Err(closed(job, now.state)),
+                Some(now) => Err(conflict(job, &edited.seen, &now, standing.now_ms)),
+            },
+        }
+    }
+
+    /// What an [edit](Self::edit) would change now. Nothing is changed.
+    ///
+    /// # Errors
+    /// Those of [`edit`](Self::edit), but for a key that another job holds and a group that is full: only the edit itself asks for these.
+    pub async fn preview_edit(&self, job: &JobAddress, edit: &Edit) -> Result<Edited> {
+        Ok(self.planned(job, edit).await?.2)
+    }
+
+    async fn planned(&self, job: &JobAddress, edit: &Edit) -> Result<(Plan, Standing, Edited)> {
+        if edit.is_empty() {
+            return Err(Error::invalid("edit", job.to_string(), "changes nothing: say parameters, a time, a priority, a group or attempts"));
+        }
+        let asked = job.clone();
+        let ask = move |broker: crate::broker::DynBroker| {
+            let job = asked.clone();
+            async move { broker.standing(&job.queue, std::slice::from_ref(&job.id)).await }
+        };
+        let standing = self.ask(self.until(), ask).await?.into_iter().next().flatten();
+        let standing = standing.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;
+        if is_closed(standing.job.state) {
+            return Err(closed(job, standing.job.state));
+        }
+        let plan = plan(job, &standing, edit)?;
+        let problem = || Error::Decode { what: format!("job `{job}`"), problem: "it is unreadable".to_owned() };
+        let seen = Seen::of(&standing.job).ok_or_else(problem)?;
+        if let Some(before) = edit.seen.as_ref().filter(|_| !plan.changes.is_empty()) {
+            if !before.differs(&seen, standing.now_ms).is_empty() {
+                return Err(conflict(job, before, &standing.job, standing.now_ms));
+            }
+        }
+        let edited = Edited { job: job.clone(), changes: plan.changes.clone(), seen };
+        Ok((plan, standing, edited))
+    }
+}
+
+fn is_closed(state: JobState) -> bool {
+    state == JobState::Active || state.is_final()
+}
+
+fn closed(job: &JobAddress, state: JobState) -> Error {
+    Error::WrongState { job: job.clone(), verb: "edit", state: state.name() }
+}
+
+/// Whether a job that does not wait any more has what was wanted, as far as that can be told: its time is over.
+fn is_as_wanted(now: &StoredJob, request: &EditJob) -> bool {
+    let wanted = (&request.envelope, request.priority, &request.group);
+    let seen = (&request.seen.envelope, request.seen.priority, &request.seen.group);
+    wanted != seen && (&now.envelope, now.priority, &now.group) == wanted
+}
+
+fn conflict(job: &JobAddress, seen: &Seen, now: &StoredJob, now_ms: i64) -> Error {
+    let differs = Seen::of(now).map(|now| seen.differs(&now, now_ms)).filter(|differs| !differs.is_empty());
+    let what = differs.map_or_else(|| "it was changed, or has run, meanwhile".to_owned(), |differs| differs.join(", "));
+    Error::EditConflict { job: job.clone(), what }
+}

@@ -1,0 +1,128 @@
+-- Edits a job that waits, if it is as it was seen.
+-- ARGV: id, the feature bits that it needs then; as it was seen: envelope, priority, group or '', time or ''; as it is to be: envelope, priority, group
+-- or '', chain, cost, key or '' for the one that it has, time or '' for the one that it has, digest of a given id, whether its parameters change ('1').
+-- Answers: { 'yes' }, { 'wanted' }, { 'missing' }, { 'closed', state }, { 'differs' }, { 'held', the job that holds the key }, { 'full' }.
+--- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/ready, doors/keys, people/shown, script/first_due
+--- begin
+
+local id, needs, seen_body, seen_priority, seen_group, seen_at = unpack(ARGV, 1, 6)
+local body, priority, group, chain, cost, key, at, digest, is_new = unpack(ARGV, 7, 15)
+
+local behind = unknown_to_a_lane(needs)
+if behind then
+  return redis.error_reply('BEHIND ' .. behind)
+end
+
+local job = shown(id)
+if not job then
+  return { 'missing' }
+end
+local state, own_at, stored_key, stored_group = job[1], job[7], job[13] or '', job[14] or ''
+if state == 'active' or state == 'dead' or call('HEXISTS', K.records, id) == 1 then
+  return { 'closed', state }
+end
+local own_key = string.sub(stored_key, 1, 16)
+local own_group = stored_group ~= '' and group_in(stored_group) or ''
+if own_group == NO_GROUP then
+  own_group = ''
+end
+local own_chain, own_cost = stored_group ~= '' and chain_in(stored_group) or NO_LIMITS, call('HGET', K.costs, id) or '1'
+
+local function is_over(time)
+  return time == '' or whole(time) <= now
+end
+
+local retimes = at ~= '' and own_at ~= at and not (is_over(at) and is_over(own_at))
+local rekeys = key ~= '' and own_key ~= '' and key ~= own_key
+local regroups = group ~= own_group or chain ~= own_chain or cost ~= own_cost
+if not (retimes or rekeys or regroups) and body == job[2] and priority == job[3] then
+  return { 'wanted' }
+end
+local is_time_seen = own_at == seen_at or own_at == '' and is_over(seen_at)
+if job[2] ~= seen_body or job[3] ~= seen_priority or own_group ~= seen_group or not is_time_seen then
+  return { 'differs' }
+end
+if rekeys then
+  local other = holder_of(key)
+  if other and other ~= id then
+    return { 'held', other }
+  end
+end
+if group ~= '' and group ~= own_group then
+  local most = rule_of(group).most
+  if most and depth_of(group) >= most then
+    return { 'full' }
+  end
+end
+
+-- Nothing is in the way. What stays where it is keeps its place in the line.
+local leaves = retimes and state ~= 'held' or state == 'ready' and (priority ~= job[3] or regroups)
+  or state == 'parked' and is_new == '1' or state == 'held' and rekeys
+if leaves then
+  unwait(id)
+  count('.replaced', 1)
+  if state == 'parked' then
+    forget_unreadable({ id })
+  end
+elseif retimes then
+  put_rare('u', K.held, own_key, at .. ':' .. id)
+end
+
+if string.find(needs, 'l', 1, true) then
+  mark('l')
+end
+call('HSET', K.jobs, id, body)
+if byte(id) == 61 then -- '='
+  call('HSET', K.given, id, digest)
+end
+if priority == '2' then
+  call('HDEL', K.priority, id)
+elseif priority ~= job[3] then
+  put_rare('p', K.priority, id, priority)
+end
+if regroups then
+  if group ~= own_group then
+    -- It may hold the line of the group that it leaves.
+    leave_groups({ id }, false)
+  end
+  call('HDEL', K.grouped, id)
+  call('HDEL', K.costs, id)
+  if group ~= '' or chain ~= NO_LIMITS then
+    note_group(id, group ~= '' and group or nil, chain, cost)
+  end
+end
+if rekeys then
+  local _, hold, first = key_in(stored_key)
+  local stored = call('HGET', K.unique, own_key) or ''
+  local upto, term, holder = string.match(stored, '^@(%d+):(%d+):(.*)$')
+  put_rare('u', K.keyed, id, key .. hold .. ms(first))
+  call('HDEL', K.unique, key)
+  call('ZREM', K.within, key)
+  if hold == 'w' then
+    -- The new key is held for as long as the old one would have been.
+    if holder == id then
+      free_key(own_key)
+      put_rare('u', K.unique, key, '@' .. upto .. ':' .. term .. ':' .. id)
+      call('ZADD', K.within, upto, key)
+    end
+  else
+    if stored == id then
+      free_key(own_key)
+    end
+    put_rare('u', K.unique, key, id)
+  end
+end
+
+if leaves then
+  local time = whole(at ~= '' and at or own_at)
+  if state == 'retry' and time > now then
+    wait(K.retry, { ms(time), id })
+  else
+    wait_until(id, time)
+  end
+end
+look_due()
+if opened then
+  hint()
+end
+return { 'yes' }
