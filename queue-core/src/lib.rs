@@ -207,8 +207,8 @@ pub use self::{
     handler::{DataNeed, Handler},
     inject::Inject,
     inspector::{
-        AttemptError, ClearGroup, Cleared, Duplicated, Edit, EditChange, Edited, Filter, Follow, GroupPage, Inspector, JobLog, JobRecord, LimitInfo, LimitKeyInfo, LogLine, Page,
-        Progress, Reason, Running, Seen, StoredGroup, UnreadableBy, Walk, WorkerRecord,
+        AttemptError, ClearGroup, Cleared, Duplicated, Edit, EditChange, Edited, Filter, Follow, GroupPage, Inspector, JobLog, JobRecord,
+        LimitInfo, LimitKeyInfo, LogLine, Page, Progress, Reason, Running, Seen, StoredGroup, UnreadableBy, Walk, WorkerRecord,
     },
     io::BoxFuture,
     key::UniqueDef,

@@ -10,9 +10,9 @@ use futures_util::FutureExt;
 use queue_core::{
     HistorySpan, JobId,
     broker::{
-        Audit, Change, Confirm, CrashRule, Durability, DynBroker, Enqueue, Extend, GroupList, GroupRule, JobState, LimitKeys, NewJob,
-        PartyName, ProcessId, Register, Remarks, RuleOf, ScheduleList, SetAging, SetGroup, SetLimit, SetSchedule, SweepLimits, Turn,
-        UniqueKey, history::Report,
+        Audit, Change, Confirm, CrashRule, Durability, DynBroker, EditJob, Enqueue, Extend, GroupList, GroupRule, JobState, LimitKeys,
+        NewJob, PartyName, ProcessId, Register, Remarks, RuleOf, ScheduleList, SeenJob, SetAging, SetGroup, SetLimit, SetSchedule,
+        SweepLimits, Turn, UniqueKey, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -92,6 +92,8 @@ async fn every_verb_is_counted_by_its_name() {
     broker.standing(QUEUE, std::slice::from_ref(&id)).await.unwrap();
     broker.remarks(QUEUE, &id, 0).await.unwrap();
     broker.watch(QUEUE, &id).await.unwrap();
+    let seen = SeenJob::new(Vec::new(), Priority::Normal, None, None);
+    broker.edit(&EditJob::new(QUEUE, id.clone(), seen)).await.unwrap();
     let key = UniqueKey::of("double", b"key");
     broker.key_holder(QUEUE, &key).await.unwrap();
     broker.release_key(QUEUE, &key).await.unwrap();

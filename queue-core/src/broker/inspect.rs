@@ -5,10 +5,9 @@ use std::{fmt, str::FromStr, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    EditJob, EditedJob,
-    AgingSet, Audit, BuryReason, Change, Changed, Damage, GroupList, GroupName, GroupPage, GroupSet, KeyHolder, LimitKey, LimitKeys,
-    LimitSet, Priority, QueueStats, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing, StoredLimit, StoredLimitKey,
-    StoredRemarks, UniqueKey, WorkerRecord, failed_releases,
+    AgingSet, Audit, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage, GroupSet, KeyHolder,
+    LimitKey, LimitKeys, LimitSet, Priority, QueueStats, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing, StoredLimit,
+    StoredLimitKey, StoredRemarks, UniqueKey, WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };

@@ -55,8 +55,8 @@ use async_trait::async_trait;
 pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
-    aging::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, limit::*, party::*,
-    remark::*, schedule::*, standing::*, stats::*, sweep::*, turn::*, worker::*,
+    aging::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, limit::*,
+    party::*, remark::*, schedule::*, standing::*, stats::*, sweep::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{group::*, limit::*, priority::Priority, unique::*};

@@ -6,9 +6,9 @@ use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups,
 use crate::{
     address::{JobId, check_name},
     broker::{
-        AgingSet, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder, LimitKeys, LimitSet,
-        MAX_ITEMS, QueueStats, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing, StoredJob, StoredLimit, StoredLimitKey,
-        StoredPage, StoredRemarks, UniqueKey, WorkerRecord,
+        AgingSet, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder,
+        LimitKeys, LimitSet, MAX_ITEMS, QueueStats, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing, StoredJob,
+        StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, UniqueKey, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
     error::Result,

@@ -165,6 +165,29 @@ macro_rules! __conformance_cases {
                 a_requeued_job_starts_clean
                 what_was_cancelled_or_has_expired_is_requeued_as_it_was
                 what_runs_waits_or_is_done_is_not_requeued;
+            edits:
+                an_edit_changes_a_job_that_waits
+                an_edit_that_is_sent_again_changes_nothing
+                an_edit_of_a_job_that_was_changed_meanwhile_changes_nothing
+                a_job_that_does_not_wait_is_not_edited
+                an_edit_keeps_the_place_in_the_line_if_it_can
+                a_ready_job_is_put_off
+                a_retry_is_edited_and_keeps_its_failures
+                a_parked_job_with_other_parameters_is_ready
+                an_edit_computes_the_digest_of_a_given_id_anew
+                an_edit_moves_a_job_to_another_group
+                a_group_that_is_full_takes_no_edited_job
+                the_head_of_an_ordered_group_holds_the_line_until_it_leaves
+                an_edit_changes_the_key
+                an_edit_takes_no_key_from_another_job
+                a_held_job_with_another_key_waits_no_longer
+                a_key_that_is_held_for_a_time_goes_along
+                an_edit_changes_the_limits
+                an_edited_job_rises_anew
+                an_edit_and_a_claim_exclude_each_other
+                an_inspector_says_why_it_does_not_edit
+                a_job_is_duplicated
+                a_copy_takes_the_key_where_it_is_free;
             changes:
                 a_lane_at_work_sees_a_pause
                 a_new_lane_sees_a_pause

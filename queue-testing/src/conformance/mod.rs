@@ -15,6 +15,7 @@ mod cases;
 pub mod changes;
 pub mod declared;
 pub mod drains;
+pub mod edits;
 pub mod endings;
 pub mod enqueues;
 pub mod failures;

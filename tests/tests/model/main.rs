@@ -6,6 +6,7 @@
 //! what makes shrinking work, although the broker chooses some things for itself.
 
 mod compare;
+mod edit;
 mod step;
 mod why;
 mod world;

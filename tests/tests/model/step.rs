@@ -8,6 +8,8 @@ use queue_core::{
     broker::{BuryReason, Change, Ending, Hold, OnConflict, Priority},
 };
 
+use crate::edit::{self, Wanted};
+
 /// The number of a lane, a job or a delivery, among those that are there when it is needed.
 #[derive(Clone, Copy)]
 pub(crate) struct Index(u8);
@@ -61,6 +63,8 @@ pub(crate) enum Step {
     Sweep,
     /// A person changes jobs.
     Change { change: Change, reason: Option<String>, jobs: Vec<Index> },
+    /// A person edits a job.
+    Edit { job: Index, wanted: Wanted },
     /// A person stops claims, or lets them go on.
     Pause { paused: bool },
     /// A person takes a key from whoever holds it.
@@ -194,6 +198,9 @@ fn aging(story: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Vec<S
 
 /// The same step where all jobs have groups: how many plain jobs there are is known to a broker only nearly, while tombs are among them.
 fn grouped((n, mut step): (usize, Step)) -> Step {
+    if let Step::Edit { wanted, .. } = &mut step {
+        edit::grouped(n, wanted);
+    }
     if let Step::Enqueue { jobs, .. } = &mut step {
         for (at, job) in jobs.iter_mut().enumerate() {
             job.group = Some(u8::try_from((n + at) % usize::from(GROUPS)).unwrap_or_default());
@@ -204,6 +211,9 @@ fn grouped((n, mut step): (usize, Step)) -> Step {
 
 /// The same step where most jobs have limits: of two limits, one for all and one by one of three keys.
 fn limited(n: usize, mut step: Step) -> Step {
+    if let Step::Edit { wanted, .. } = &mut step {
+        edit::limited(n, wanted);
+    }
     if let Step::Enqueue { jobs, .. } = &mut step {
         for (at, job) in jobs.iter_mut().enumerate() {
             let key = u8::try_from((n + at) % 3).unwrap_or_default();
@@ -267,6 +277,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => changes(Change::Requeue),
         2 => changes(Change::Promote),
         1 => changes(Change::Delete),
+        4 => (index(), edit::wanted()).prop_map(|(job, wanted)| Step::Edit { job, wanted }),
         1 => any::<bool>().prop_map(|paused| Step::Pause { paused }),
         1 => (0..KEYS).prop_map(|key| Step::ReleaseKey { key }),
         2 => Just(Step::Wait),

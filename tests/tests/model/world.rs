@@ -19,6 +19,7 @@ use queue_testing::model::{Model, Place, Seen};
 
 use crate::{
     compare::{Check, outcome, same, same_jobs, same_turn},
+    edit,
     step::{End, Index, KEYS, LONG, New, Step, TASK},
     why::{foresees, same_standings},
 };
@@ -127,6 +128,13 @@ impl World {
                 let ids = self.named(jobs);
                 let found = self.broker.change(&self.queue, *change, reason.as_deref(), &ids).await;
                 same(change.name(), &Ok(self.model.change(*change, reason.as_deref(), &ids)), &outcome(found))?;
+            }
+            Step::Edit { job, wanted } => {
+                let id = self.named(&[*job]).pop();
+                if let Some(request) = id.and_then(|id| edit::request(&self.model, &self.queue, &id, wanted)) {
+                    let found = self.broker.edit(&request).await;
+                    same("edit", &Ok(self.model.edit(&request)), &outcome(found))?;
+                }
             }
             Step::Pause { paused } => {
                 self.broker.set_paused(&self.queue, *paused).await.map_err(|error| error.to_string())?;
@@ -452,8 +460,7 @@ fn new_job(new: &New) -> NewJob {
     job.due = if new.delay.is_zero() { Due::Now } else { Due::After(new.delay) };
     job.digest = if job.id.is_given() { digest } else { 0 };
     job.group = new.group.map(group_name);
-    let key = |key: &u8| if *key == 3 { LimitKey::of("all", &[]) } else { LimitKey::of("keyed", &[1 + key]) };
-    job.limits = JobLimits::new(new.limits.iter().map(key).collect(), new.cost).map(Box::new);
+    job.limits = JobLimits::new(new.limits.iter().map(limit_key).collect(), new.cost).map(Box::new);
     job.unique = new.key.as_ref().map(|key| {
         let mut unique = Unique::new(unique_key(key.key)).hold(key.hold).on_conflict(key.on_conflict);
         (unique.keep_payload, unique.max_wait) = (key.keep_payload, key.at_once.then_some(Duration::ZERO));
@@ -462,11 +469,15 @@ fn new_job(new: &New) -> NewJob {
     job
 }
 
-fn group_name(group: u8) -> GroupName {
+pub(crate) fn limit_key(key: &u8) -> LimitKey {
+    if *key == 3 { LimitKey::of("all", &[]) } else { LimitKey::of("keyed", &[1 + key]) }
+}
+
+pub(crate) fn group_name(group: u8) -> GroupName {
     GroupName::new(format!("{}{group}", "g".repeat(usize::from(group)))).expect("it is a name")
 }
 
-fn unique_key(key: u8) -> UniqueKey {
+pub(crate) fn unique_key(key: u8) -> UniqueKey {
     UniqueKey::of(TASK, &[key])
 }
 

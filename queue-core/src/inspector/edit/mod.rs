@@ -5,8 +5,8 @@ mod seen;
 
 use std::time::{Duration, SystemTime};
 
-pub use self::seen::Seen;
 use self::plan::{Plan, plan};
+pub use self::seen::Seen;
 use super::{Inspector, JobRecord};
 use crate::{
     address::JobAddress,
@@ -172,7 +172,8 @@ impl JobRecord {
     /// # Errors
     /// [`Error::Decode`] for a job that cannot be decoded.
     pub fn seen(&self) -> Result<Seen> {
-        let at_ms = self.due_at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()).and_then(|at| i64::try_from(at.as_millis()).ok());
+        let at_ms =
+            self.due_at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()).and_then(|at| i64::try_from(at.as_millis()).ok());
         let seen = Seen::of_parts(self.stored(), self.priority, self.group.clone(), at_ms);
         let problem = || self.undecodable.clone().unwrap_or_else(|| "it is unreadable".to_owned());
         seen.ok_or_else(|| Error::Decode { what: format!("job `{}`", self.address), problem: problem() })
@@ -248,7 +249,11 @@ impl Inspector {
 
     async fn planned(&self, job: &JobAddress, edit: &Edit) -> Result<(Plan, Standing, Edited)> {
         if edit.is_empty() {
-            return Err(Error::invalid("edit", job.to_string(), "changes nothing: say parameters, a time, a priority, a group or attempts"));
+            return Err(Error::invalid(
+                "edit",
+                job.to_string(),
+                "changes nothing: say parameters, a time, a priority, a group or attempts",
+            ));
         }
         let asked = job.clone();
         let ask = move |broker: crate::broker::DynBroker| {

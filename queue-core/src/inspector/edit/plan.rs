@@ -85,7 +85,11 @@ pub(super) fn plan(address: &JobAddress, standing: &Standing, edit: &Edit) -> Re
     change.note("group", self::group(job.group.as_ref()), self::group(group.as_ref()));
     change.note("max_attempts", attempts(old.max_attempts), attempts(new.max_attempts));
     if unique.is_some() {
-        change.note("unique_key", old.unique.as_deref().unwrap_or_default().to_owned(), new.unique.as_deref().unwrap_or_default().to_owned());
+        change.note(
+            "unique_key",
+            old.unique.as_deref().unwrap_or_default().to_owned(),
+            new.unique.as_deref().unwrap_or_default().to_owned(),
+        );
     }
     change.note("limits", in_words(&old.limits), in_words(&new.limits));
     (request.group, request.unique) = (group, unique);
@@ -124,7 +128,8 @@ fn encoded(name: &str, task: Option<&TaskDef>, parameters: &Parameters) -> Resul
         (Parameters::Encoded(payload), _) => payload.clone(),
         (Parameters::Json(json), Some(task)) => (task.payload_from_json)(json)?,
         (Parameters::Json(json), None) => {
-            let refused = |error: serde_json::Error| Error::invalid("payload", json, format!("is not a JSON object by parameter name: {error}"));
+            let refused =
+                |error: serde_json::Error| Error::invalid("payload", json, format!("is not a JSON object by parameter name: {error}"));
             let values: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).map_err(refused)?;
             codec::encode(&values).map_err(encode)?
         }

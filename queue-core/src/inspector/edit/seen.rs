@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// What was seen of a job, as far as it can be [edited](crate::Inspector::edit): its parameters (as a digest), priority, maximum of attempts, time and group. As text
-/// it is one word, which a form or a command line can carry: `jobs show --json` prints it as `seen`.
+/// it is one word, which a form or a command line can carry: `jobs edit --dry-run` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     payload: [u8; Seen::DIGEST],
@@ -28,7 +28,12 @@ impl Seen {
         Seen::of_parts(&job.envelope, job.priority, job.group.clone(), job.at_ms.filter(|_| !job.state.is_final()))
     }
 
-    pub(in crate::inspector) fn of_parts(envelope: &[u8], priority: Priority, group: Option<GroupName>, at_ms: Option<i64>) -> Option<Self> {
+    pub(in crate::inspector) fn of_parts(
+        envelope: &[u8],
+        priority: Priority,
+        group: Option<GroupName>,
+        at_ms: Option<i64>,
+    ) -> Option<Self> {
         let envelope = Envelope::decode(envelope).ok()?;
         let mut payload = [0; Seen::DIGEST];
         payload.copy_from_slice(&digest::sha256(envelope.payload)[..Seen::DIGEST]);
@@ -93,7 +98,7 @@ impl FromStr for Seen {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        read(text).ok_or_else(|| Error::invalid("seen", text, "is not what was seen of a job, as `jobs show --json` prints it as `seen`"))
+        read(text).ok_or_else(|| Error::invalid("seen", text, "is not what was seen of a job, as `jobs edit --dry-run` prints it"))
     }
 }
 
@@ -139,7 +144,7 @@ mod tests {
         let bare = Seen { max_attempts: None, at_ms: None, group: None, ..seen() };
         assert_eq!(bare.to_string().parse::<Seen>().unwrap(), bare);
         for wrong in ["", "x", "::::", &text[1..], &format!("{text}%"), &format!("{text}:"), "+10000000000000000000000:high:::"] {
-            assert!(wrong.parse::<Seen>().unwrap_err().to_string().contains("jobs show --json"), "{wrong}");
+            assert!(wrong.parse::<Seen>().unwrap_err().to_string().contains("jobs edit --dry-run"), "{wrong}");
         }
     }
 

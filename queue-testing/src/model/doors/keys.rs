@@ -158,7 +158,8 @@ impl Model {
         if let Some(unique) = &mut self.jobs.edit(id).unique {
             unique.key = key;
         }
-        let mine = self.keys.get(&before).is_some_and(|held| held.holder == *id && held.within.is_some() == matches!(hold, Hold::Within(_)));
+        let mine =
+            self.keys.get(&before).is_some_and(|held| held.holder == *id && held.within.is_some() == matches!(hold, Hold::Within(_)));
         let held = self.keys.get(&before).filter(|_| mine).cloned();
         if mine {
             self.free(&before);
