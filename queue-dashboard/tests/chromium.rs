@@ -9,7 +9,7 @@ use std::{
 
 use axum::{Router, http::request::Parts};
 use common::{Bed, send_mail};
-use queue_core::{Fingerprint, GroupName, JobState, Outcome, observe::Calls, prelude::*};
+use queue_core::{Edit, Fingerprint, GroupName, JobState, Outcome, observe::Calls, prelude::*};
 use queue_dashboard::{Person, Role};
 use queue_tests::browser::Browser;
 use tokio::net::TcpListener;
@@ -39,6 +39,7 @@ in_chromium! {
     a_person_lists_pauses_runs_and_backfills_a_schedule
     a_person_weighs_pauses_and_clears_a_group
     a_person_sets_a_limit_and_takes_it_back
+    a_person_edits_a_job_that_waits_and_copies_it
     a_person_lets_all_run_again_that_failed_alike
     every_page_works_without_script
     hostile_texts_are_only_read
@@ -234,6 +235,50 @@ async fn a_person_sets_a_limit_and_takes_it_back(scene: Scene) {
         browser.wait_for_text("What was set is taken back.");
         assert_eq!(browser.complaints(), [""; 0]);
     });
+}
+
+async fn a_person_edits_a_job_that_waits_and_copies_it(scene: Scene) {
+    let job = send_mail::job("ada@example.com".to_owned(), None, None).id("late").delay(Duration::from_secs(3600));
+    job.enqueue(&scene.bed.client).await.unwrap();
+    let (url, inspector) = (scene.url.clone(), scene.bed.client.inspector());
+    let address = "mail/late".parse().unwrap();
+    let browser = browse(|browser| {
+        browser.open(&format!("{url}/jobs/mail/late"));
+        browser.click("a[href$='/mail/late/edit']");
+        browser.wait("document.querySelector('.edit textarea')");
+        assert!(browser.script("return document.querySelector('textarea').value").as_str().unwrap_or_default().contains("ada@example.com"));
+        assert!(browser.script("return document.querySelector('[name=priority]').value").as_str().unwrap_or_default().contains("normal"));
+        assert!(browser.script("return document.querySelector('[name=at]').value").as_str().unwrap_or_default().contains("T"), "it is prefilled with its time");
+        browser.script("document.querySelector('textarea').value = document.querySelector('textarea').value.replace('ada@', 'grace@')");
+        browser.script("document.querySelector('[name=priority]').value = 'high'");
+        browser.write("[name=group]", "vip");
+        browser.write("[name=max_attempts]", "3");
+        browser.click(".edit [type=submit]");
+        browser.wait_for_text("The job was changed.");
+        browser.wait_for_text("grace@example.com");
+        browser
+    });
+    let record = inspector.show(&address).await.unwrap();
+    assert_eq!((record.priority, record.group.unwrap().as_str(), record.max_attempts), (Priority::High, "vip", Some(3)));
+    assert!(record.payload_json().unwrap().contains("grace@example.com"));
+    // Another one changes it while the form is open.
+    tokio::task::block_in_place(|| browser.open(&format!("{url}/jobs/mail/late/edit")));
+    inspector.edit(&address, &Edit::new().priority(Priority::Critical)).await.unwrap();
+    tokio::task::block_in_place(|| {
+        browser.write("[name=group]", "!");
+        browser.click(".edit [type=submit]");
+        browser.wait_for_text("Somebody was faster");
+        browser.wait_for_text("its priority was high and is critical");
+        browser.open(&format!("{url}/jobs/mail/late"));
+        browser.click("a[href$='/mail/late/duplicate']");
+        browser.wait("document.querySelector('.edit [name=queue]')");
+        browser.click(".edit [type=submit]");
+        browser.wait_for_text("This is the copy.");
+        browser.wait_for_text("grace@example.com");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
+    assert_eq!(inspector.show(&address).await.unwrap().priority, Priority::Critical, "nobody was overwritten");
+    assert_eq!(scene.count(JobState::Scheduled).await, 2);
 }
 
 async fn a_person_lets_all_run_again_that_failed_alike(scene: Scene) {

@@ -152,6 +152,10 @@ struct AboutWhy;
 struct AboutLimits;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/edit.md")]
+struct AboutEdits;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/failures.md")]
 struct AboutFailures;
 

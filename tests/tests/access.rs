@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use queue_core::{
-    Client, Error, JobId,
+    Client, Edit, Error, JobId,
     broker::{Audit, CrashRule, DynBroker, Ending, Inspect, NewJob},
     prelude::*,
     redis::RedisBroker,
@@ -23,6 +23,7 @@ conformance!(on_valkey_with_roles, || Roles::new(Kind::Valkey));
 
 on_servers! {
     a_dashboard_cannot_write
+    an_admin_edits_and_copies_jobs
     a_producer_sees_what_became_of_its_job_and_nothing_of_others
     a_password_in_a_file_can_be_replaced_while_we_run
     the_janitor_of_a_worker_and_the_doctor_of_an_admin_may_repair
@@ -56,7 +57,19 @@ async fn a_dashboard_cannot_write(kind: Kind) {
     assert!(is_denied(&inspector.cancel(job.address()).await));
     assert!(is_denied(&inspector.delete(job.address()).await));
     assert!(is_denied(&inspector.pause("access").await));
+    assert!(is_denied(&inspector.edit(job.address(), &Edit::new().priority(Priority::Low)).await));
+    assert!(is_denied(&inspector.duplicate(job.address(), Some("other"), JobId::make()).await));
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
+}
+
+async fn an_admin_edits_and_copies_jobs(kind: Kind) {
+    let server = admitted(kind).await;
+    let producer = Client::connect(&roles::url(&server, "producer")).await.unwrap();
+    let job = note::job(1).enqueue(&producer).await.unwrap();
+    let inspector = Client::connect(&roles::url(&server, "admin")).await.unwrap().inspector();
+    inspector.edit(job.address(), &Edit::new().priority(Priority::Low).group("a").delay(Duration::from_secs(60))).await.unwrap();
+    let copy = inspector.duplicate(job.address(), Some("other"), JobId::make()).await.unwrap();
+    assert_eq!(inspector.show(&copy.job).await.unwrap().priority, Priority::Low);
 }
 
 async fn a_key_of_another_type_is_named_to_every_user_and_renamed_for_the_admin(kind: Kind) {

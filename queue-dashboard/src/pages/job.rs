@@ -12,7 +12,7 @@ use axum::{
 use queue_core::{JobAddress, JobLog, JobRecord, JobState, LogLine, Progress, Reason, UnreadableBy, WorkerRecord, broker::bytes};
 
 use super::{
-    Content, Stale,
+    Content, Stale, edit,
     jobs::{Told, Verb, verbs},
     whole, written,
 };
@@ -48,6 +48,10 @@ struct Page<'a> {
     says: String,
     waits: Vec<Wait>,
     verbs: Vec<Verb>,
+    /// Whether the viewer may edit it now.
+    edits: bool,
+    /// Whether the viewer may copy it.
+    copies: bool,
     back: String,
     facts: Vec<(&'static str, String)>,
     headers: Vec<(String, String)>,
@@ -145,6 +149,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
         says: says(&job, look.snapshot.as_deref(), now),
         waits: Wait::all(&job, now),
         verbs: verbs(job.state, viewer),
+        edits: viewer.operates() && edit::waits(job.state) && job.undecodable.is_none(),
+        copies: viewer.operates() && job.undecodable.is_none(),
         back: format!("jobs/{address}"),
         facts: facts(&job),
         headers: secrets.headers(&job.headers),

@@ -106,6 +106,9 @@ impl Told {
         let plain = |text: &str| Some(Told { text: text.to_owned(), is_good: true });
         let did = match Change::ALL.into_iter().find(|change| change.name() == did) {
             Some(change) => change.done(),
+            None if did == "edit" => return plain("The job was changed."),
+            None if did == "edit-none" => return plain("The job has all that already. Nothing was changed."),
+            None if did == "duplicate" => return plain("This is the copy. The job that it is a copy of stays as it is."),
             None if did == "pause" => return plain("The queue is paused."),
             None if did == "resume" => return plain("The queue is served again."),
             None => return None,

@@ -6,6 +6,7 @@ pub(crate) mod act_groups;
 pub(crate) mod act_limits;
 pub(crate) mod act_schedules;
 mod chart;
+pub(crate) mod edit;
 pub(crate) mod failures;
 pub(crate) mod group;
 pub(crate) mod groups;

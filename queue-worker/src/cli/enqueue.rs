@@ -39,7 +39,12 @@ pub(super) fn raw_job(task: &str, json: &str) -> Result<RawJob, Failure> {
 }
 
 fn json(args: &EnqueueArgs) -> Result<String, Failure> {
-    match args.args.as_str() {
+    json_of(&args.args)
+}
+
+/// The JSON of an argument, or of standard input for `-`.
+pub(super) fn json_of(argument: &str) -> Result<String, Failure> {
+    match argument {
         "-" => from_stdin(),
         json => Ok(json.to_owned()),
     }

@@ -7,6 +7,7 @@ use queue_core::{Change, Client, Filter, JobRecord, JobState, Running, UniqueKey
 
 use super::{
     args::{Format, state_parser},
+    edit::{self, DuplicateArgs, EditArgs},
     exit::{Failure, note},
     logs,
     output::{coarse, print, print_json, relative, short, table, write},
@@ -110,6 +111,12 @@ Exit codes: 0 all are done; 3 no such job, or it was not kept; 4 one ended in an
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         reason: String,
     },
+    /// Change a job that waits: its parameters, when it starts, its priority, group, and attempts
+    #[command(after_help = edit::EDIT_HELP)]
+    Edit(EditArgs),
+    /// Copy a job under a new id, also into another queue; the job stays as it is
+    #[command(after_help = edit::DUPLICATE_HELP)]
+    Duplicate(DuplicateArgs),
     /// Take a unique key from the job that holds it, so that another job of this key can be enqueued; the job goes on
     #[command(after_help = "Examples:
   {bin} jobs release-key orders 4f1d0c2e9b7a63d5801fb2c4e6a79d35    as `jobs show` prints it
@@ -162,7 +169,9 @@ pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
         | JobsCommand::Why { .. }
         | JobsCommand::Wait { .. }
         | JobsCommand::Logs { .. }
+        | JobsCommand::Duplicate(_)
         | JobsCommand::ReleaseKey { .. } => Ok(()),
+        JobsCommand::Edit(args) => edit::check(args),
         JobsCommand::Requeue(select) => repair::check(Change::Requeue, select),
         JobsCommand::Promote(select) => repair::check(Change::Promote, select),
         JobsCommand::Cancel { select, .. } => repair::check(Change::Cancel, select),
@@ -177,6 +186,8 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
         JobsCommand::Why { job, format } => show::why(client, &job, &format).await,
         JobsCommand::Wait { jobs, timeout, format } => show::wait(client, &jobs, timeout, &format).await,
         JobsCommand::Logs { job, follow, format } => logs::logs(client, &job, follow, &format).await,
+        JobsCommand::Edit(args) => edit::edit(client, &args).await,
+        JobsCommand::Duplicate(args) => edit::duplicate(client, &args).await,
         JobsCommand::ReleaseKey { queue, key, format } => release_key(client, &queue, key, &format).await,
         JobsCommand::Requeue(select) => repair::repair(client, Change::Requeue, "", select).await,
         JobsCommand::Promote(select) => repair::repair(client, Change::Promote, "", select).await,

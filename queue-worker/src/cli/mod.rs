@@ -10,6 +10,7 @@ mod condition;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 mod doctor;
+mod edit;
 mod enqueue;
 mod exit;
 mod failures;

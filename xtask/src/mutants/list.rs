@@ -39,6 +39,8 @@ const GROUPS_SQLITE: &[&str] = &[
     "on_sqlite_file::drains",
     "on_sqlite_file::declared",
 ];
+const EDITS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::edits"];
+const EDITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::edits"];
 const AGING_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::aging"];
 const AGING_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::aging"];
 const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
@@ -250,6 +252,36 @@ mutants! {
     }
     LATE "queue-core/src/redis/people/cancel.lua" {
         "cancel: what a worker hears is bounded": "if #gone < 500 then" => "if true then";
+    }
+    EDITS_REDIS "queue-core/src/redis/people/edit.lua" {
+        "edit: what has ended stays": "if state == 'active' or state == 'dead' or call('HEXISTS', K.records, id) == 1 then" => "if state == 'active' then";
+        "edit: what runs stays": "if state == 'active' or state == 'dead' or" => "if state == 'dead' or";
+        "edit: what is wanted is no conflict": "if not (retimes or rekeys or regroups) and body == job[2] and priority == job[3] then" => "if false then";
+        "edit: other parameters are seen": "if job[2] ~= seen_body or job[3]" => "if job[3]";
+        "edit: another priority is seen": "job[3] ~= seen_priority or" => "";
+        "edit: another group is seen": "own_group ~= seen_group or" => "";
+        "edit: another time is seen": " or not is_time_seen then" => " then";
+        "edit: what has become due is as it was": "own_at == seen_at or own_at == '' and is_over(seen_at)" => "own_at == seen_at";
+        "edit: a key that another job holds is not taken": "if other and other ~= id then" => "if false then";
+        "edit: a full group takes none": "if most and depth_of(group) >= most then" => "if false then";
+        "edit: it leaves its place": "  unwait(id)\n" => "";
+        "edit: a place is kept": "state == 'ready' and (priority ~= job[3] or regroups)" => "state == 'ready'";
+        "edit: who reads other parameters": "or state == 'parked' and is_new == '1'" => "";
+        "edit: what could not be read is forgotten": "    forget_unreadable({ id })\n" => "";
+        "edit: a held job has another time": "elseif retimes then" => "elseif false then";
+        "edit: the digest is computed anew": "  call('HSET', K.given, id, digest)\n" => "";
+        "edit: the line of an ordered group is freed": "    leave_groups({ id }, false)\n" => "";
+        "edit: the old key is given back": "      free_key(own_key)\n    end\n    put_rare" => "    end\n    put_rare";
+        "edit: a key that is held for a time goes along": "      put_rare('u', K.unique, key, '@' .. upto .. ':' .. term .. ':' .. id)\n" => "";
+        "edit: a retry stays one": "if state == 'retry' and time > now then" => "if false then";
+    }
+    EDITS_SQLITE "queue-core/src/sqlite/doors/edit.rs" {
+        "sqlite edit: what runs or has ended stays": "if state == JobState::Active || state.is_final() {" => "if false {";
+        "sqlite edit: it is compared with what was seen": "if !is_seen(&own, &request.seen) || !request.is_time_seen(own.at, tx.now) {" => "if false {";
+        "sqlite edit: a full group takes none": "if request.group != own.group && groups::is_full(tx, queue, &wanted)? {" => "if false {";
+        "sqlite edit: the old chain is left": "        groups::review_of(tx, queue, id)?;\n" => "";
+        "sqlite edit: a retry stays one": "if own.state == RETRY { RETRY } else { SCHEDULED }" => "SCHEDULED";
+        "sqlite edit: what could not be read is forgotten": "if own.state == PARKED {" => "if false {";
     }
     REDIS "queue-core/src/redis/people/promote.lua" {
         "promote: what waits for no time stays": "if call('ZSCORE', K.scheduled, id) or call('ZSCORE', K.retry, id) then" => "if call('HEXISTS', K.jobs, id) == 1 then";

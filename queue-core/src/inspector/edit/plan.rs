@@ -41,6 +41,8 @@ pub(super) fn plan(address: &JobAddress, standing: &Standing, edit: &Edit) -> Re
     }
     let payload = match &edit.payload {
         None => Cow::Borrowed(old.payload),
+        // As it was printed: other bytes of the same parameters are no other parameters.
+        Some(Parameters::Json(json)) if is_same(json, old.payload) => Cow::Borrowed(old.payload),
         Some(parameters) => Cow::Owned(encoded(&old.task, task, parameters)?),
     };
     let mut new = old.clone();
@@ -119,6 +121,12 @@ fn shown(payload: &[u8]) -> String {
 fn in_words(limits: &BTreeMap<String, String>) -> String {
     let one = |(name, key): (&String, &String)| if key.is_empty() { name.clone() } else { format!("{name} of {key}") };
     if limits.is_empty() { "none".to_owned() } else { limits.iter().map(one).collect::<Vec<_>>().join(", ") }
+}
+
+/// Whether a JSON text has the parameters that are there.
+fn is_same(json: &str, payload: &[u8]) -> bool {
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    to_json(payload).ok().and_then(|own| read(&own)).is_some_and(|own| read(json) == Some(own))
 }
 
 /// The parameters of a task, checked where it is known.

@@ -1,0 +1,238 @@
+//! The page on which a person edits a job that waits, and what becomes of that form; and the copy of a job. The page is not renewed while it is open: it carries
+//! what was seen. Each change is a line of the audit log, which has no parameters: they may be secrets.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{Path, State},
+    http::StatusCode,
+    response::Response,
+};
+use queue_core::{Edit, Error, JobAddress, JobId, JobRecord, JobState, Priority, Registry};
+use serde_json::Value;
+
+use super::{
+    Content,
+    act::{Answer, person, see_here, told},
+    act_groups::field,
+    whole, written,
+};
+use crate::{
+    guard::{Form, Viewer},
+    params::{Params, query},
+    problem::Problem,
+    secrets::Secrets,
+    shared::Shared,
+};
+
+/// Most characters of parameters that are edited here.
+const JSON_MAX: usize = 64 * 1024;
+
+#[derive(Template)]
+#[template(path = "edit.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    address: String,
+    queue: String,
+    task: String,
+    seen: String,
+    payload: Result<String, &'static str>,
+    rows: usize,
+    /// The names of the priorities, and whether it is the job's.
+    priorities: Vec<(&'static str, bool)>,
+    at: String,
+    group: String,
+    max_attempts: String,
+    failures: u32,
+}
+
+#[derive(Template)]
+#[template(path = "duplicate.html")]
+struct CopyPage<'a> {
+    viewer: &'a Viewer,
+    address: String,
+    queue: String,
+    task: String,
+    /// The id of the copy: it is made with the page, so that a second click makes no second copy.
+    copy: JobId,
+}
+
+/// Whether a job of this state can be edited.
+pub(crate) fn waits(state: JobState) -> bool {
+    state != JobState::Active && !state.is_final()
+}
+
+pub(crate) async fn page(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Path((queue, id)): Path<(String, String)>,
+) -> Response {
+    match content(&shared, &viewer, &queue, &id).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -> Result<Content, Problem> {
+    let address: JobAddress = format!("{queue}/{id}").parse()?;
+    let job = shared.inspector.show(&address).await?;
+    if !waits(job.state) {
+        return Err(Error::WrongState { job: address, verb: "edit", state: job.state.name() }.into());
+    }
+    let payload = payload_of(&job, &shared.settings.secrets);
+    let page = Page {
+        viewer,
+        address: address.to_string(),
+        queue: queue.to_owned(),
+        task: job.task.clone().unwrap_or_default(),
+        seen: job.seen()?.to_string(),
+        rows: payload.as_ref().map_or(0, |json| json.lines().count().clamp(3, 24)),
+        payload,
+        priorities: Priority::ALL.into_iter().map(|priority| (priority.name(), priority == job.priority)).collect(),
+        at: time_of(&job),
+        group: job.group.as_ref().map(ToString::to_string).unwrap_or_default(),
+        max_attempts: job.max_attempts.map(|attempts| attempts.to_string()).unwrap_or_default(),
+        failures: job.failures,
+    };
+    let title = format!("Edit {address}");
+    Ok(Content { title, tab: "jobs", html: written(&page)?, status: StatusCode::OK, live: None, told: None })
+}
+
+pub(crate) async fn copy_page(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Path((queue, id)): Path<(String, String)>,
+) -> Response {
+    match copy_content(&shared, &viewer, &queue, &id).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+async fn copy_content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -> Result<Content, Problem> {
+    let address: JobAddress = format!("{queue}/{id}").parse()?;
+    let job = shared.inspector.show(&address).await?;
+    let (address, queue, task) = (address.to_string(), queue.to_owned(), job.task.unwrap_or_default());
+    let title = format!("Duplicate {address}");
+    let html = written(&CopyPage { viewer, address, queue, task, copy: JobId::make() })?;
+    Ok(Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, told: None })
+}
+
+/// The parameters as they are edited, or why they are not.
+fn payload_of(job: &JobRecord, secrets: &Secrets) -> Result<String, &'static str> {
+    let json = job.payload_json().map_err(|_| "They cannot be decoded.")?;
+    let whole = serde_json::from_str::<Value>(&json).and_then(|value| serde_json::to_string_pretty(&value));
+    let whole = whole.map_err(|_| "They cannot be decoded.")?;
+    if secrets.json(&json).ok().as_deref() != Some(&*whole) {
+        return Err("Some of them are hidden here: edit them on the command line.");
+    }
+    if whole.len() > JSON_MAX { Err("They are too long for this page: edit them on the command line.") } else { Ok(whole) }
+}
+
+fn time_of(job: &JobRecord) -> String {
+    job.due_at.map(|at| humantime::format_rfc3339_millis(at).to_string()).unwrap_or_default()
+}
+
+pub(crate) async fn edit(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(changed(&shared, &viewer, &form.0).await, &viewer)
+}
+
+pub(crate) async fn duplicate(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(copied(&shared, &viewer, &form.0).await, &viewer)
+}
+
+/// The job that is meant.
+fn named(form: &Params) -> Result<JobAddress, Problem> {
+    form.text::<512>("job").parse().map_err(|_| Problem::not_found("There is no such job. Nothing was changed."))
+}
+
+async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let address = named(form)?;
+    let mut edit = Edit::new().seen(form.text::<2048>("seen").parse()?).priority(form.text::<16>("priority").parse()?);
+    edit = match form.text::<256>("group") {
+        group if group.is_empty() => edit.no_group(),
+        group => edit.group(group),
+    };
+    edit = match field::<u32>(form, "max_attempts")? {
+        Some(attempts) => edit.max_attempts(attempts),
+        None => edit.default_max_attempts(),
+    };
+    edit = with_time(edit, &form.text::<40>("at"))?;
+    if let Some(json) = form.get("payload") {
+        let name = shared.inspector.show(&address).await?.task.unwrap_or_default();
+        if let Some(handler) = Registry::linked().get(&name) {
+            edit = edit.task(handler.task);
+        }
+        edit = edit.payload_json(json);
+    }
+    let answer = shared.inspector.edit(&address, &edit).await;
+    shared.outdate().await;
+    let fields = answer.as_ref().map(|edited| edited.changes.iter().map(|change| change.field).collect::<Vec<_>>().join(",")).unwrap_or_default();
+    noted(viewer, "edit", &address, &fields, answer.as_ref().err());
+    let did = if answer?.changes.is_empty() { "edit-none" } else { "edit" };
+    Ok(see_here(viewer, &format!("jobs/{address}?"), &query(&[("did", did)])))
+}
+
+/// `now`, a delay or a time; nothing: the time stays.
+fn with_time(edit: Edit, text: &str) -> Result<Edit, Problem> {
+    if text.is_empty() {
+        return Ok(edit);
+    }
+    if text == "now" {
+        return Ok(edit.now());
+    }
+    let time: Option<SystemTime> = humantime::parse_rfc3339_weak(text).ok();
+    let delay: Option<Duration> = humantime::parse_duration(text).ok();
+    match (time, delay) {
+        (Some(time), _) => Ok(edit.at(time)),
+        (None, Some(delay)) => Ok(edit.delay(delay)),
+        (None, None) => {
+            let way_out = "write `now`, a delay as `10m`, or a time as `2030-01-31T08:00:00Z` (UTC)";
+            Err(Problem::invalid(format!("The time `{text}` cannot be read: {way_out}. Nothing was changed.")))
+        }
+    }
+}
+
+async fn copied(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let address = named(form)?;
+    let id: JobId = form.text::<128>("copy").parse()?;
+    let queue = Some(form.text::<128>("queue")).filter(|queue| !queue.is_empty());
+    let answer = shared.inspector.duplicate(&address, queue.as_deref(), id).await;
+    shared.outdate().await;
+    let copy = answer.as_ref().map(|copy| copy.job.to_string()).unwrap_or_default();
+    noted(viewer, "duplicate", &address, &copy, answer.as_ref().err());
+    Ok(see_here(viewer, &format!("jobs/{}?", answer?.job), &query(&[("did", "duplicate")])))
+}
+
+/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried out is not known.
+fn noted(viewer: &Viewer, action: &'static str, job: &JobAddress, what: &str, error: Option<&Error>) {
+    let is_refused = matches!(
+        error,
+        Some(
+            Error::Invalid { .. }
+                | Error::NoSuchJob(_)
+                | Error::WrongState { .. }
+                | Error::EditConflict { .. }
+                | Error::KeyHeld { .. }
+                | Error::GroupFull(_)
+        )
+    );
+    if !is_refused {
+        let (who, role) = person(viewer);
+        let queue = &*job.queue;
+        tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, jobs = %job.id, what, answered = error.is_none(), "changed by a person");
+    }
+}

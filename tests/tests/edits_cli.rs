@@ -1,0 +1,226 @@
+//! Edits and copies of jobs, as a person makes them: on the command line, and over a broker that loses answers.
+
+use std::{
+    process::{Command, Output},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use queue_core::{
+    Edit, Error, JobId, JobState, Result,
+    broker::{Broker, DynBroker, EditJob, EditedJob, Enqueue, Enqueued, Inspect},
+    delegate_broker, delegate_inspect,
+    prelude::*,
+};
+use queue_testing::memory_broker::MemoryBroker;
+use queue_tests::{
+    on_servers,
+    server::{Kind, Server},
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+#[task(queue = "orders", unique(by = [account]), group = account, limit(name = "stripe", by = [account], concurrency = 2))]
+async fn charge(account: String, cents: u64) {
+    drop((account, cents));
+}
+
+const LATER: Duration = Duration::from_secs(3600);
+
+on_servers! {
+    a_person_edits_and_copies_jobs
+}
+
+#[test]
+fn a_person_edits_and_copies_jobs_on_sqlite() {
+    edits_and_copies(&Place::sqlite());
+}
+
+async fn a_person_edits_and_copies_jobs(kind: Kind) {
+    let server = Server::start(kind);
+    let place = Place { url: server.url(), ..Place::sqlite() };
+    tokio::task::block_in_place(|| edits_and_copies(&place));
+}
+
+/// Where a command line looks for its jobs.
+struct Place {
+    _folder: TempDir,
+    folder: std::path::PathBuf,
+    url: String,
+}
+
+impl Place {
+    fn sqlite() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+        Place { folder: folder.path().to_owned(), _folder: folder, url }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
+        command.args(arguments).current_dir(&self.folder).env_remove("RUST_LOG").env("QUEUE_URL", &self.url);
+        command.output().unwrap()
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(&[arguments, &["--json"]].concat())).unwrap()
+    }
+
+    fn refused(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        error
+    }
+}
+
+fn edits_and_copies(place: &Place) {
+    let enqueue = |id: &str| place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":17}"#, "--id", id, "--delay", "1h"]);
+    enqueue("one");
+    let dry = place.json(&["jobs", "edit", "orders/one", "--payload", r#"{"order_id":18}"#, "--priority", "high", "--dry-run"]);
+    assert_eq!((&dry["dry_run"], &dry["changes"][0]["after"]), (&true.into(), &r#"{"order_id":18}"#.into()), "{dry}");
+    let seen = dry["seen"].as_str().unwrap();
+    assert_eq!(place.json(&["jobs", "show", "orders/one"])["payload"]["order_id"], 17, "nothing was changed");
+    let text = place.ok(&["jobs", "edit", "one", "--payload", r#"{"order_id":18}"#, "--priority", "high", "--group", "acme", "--max-attempts", "3"]);
+    for line in [r#"payload: {"order_id":17} -> {"order_id":18}"#, "priority: normal -> high", "group: none -> acme", "max_attempts: that of its task -> 3"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    // Who has seen it as it was is told what has changed; what is so already is no conflict.
+    let late = place.refused(4, &["jobs", "edit", "orders/one", "--priority", "low", "--seen", seen]);
+    assert!(late.contains("has changed since it was seen") && late.contains("its priority was normal and is high"), "{late}");
+    let again = place.json(&["jobs", "edit", "orders/one", "--priority", "high", "--seen", seen]);
+    assert_eq!(again["changes"], Value::Array(Vec::new()));
+    let shown = place.json(&["jobs", "show", "orders/one"]);
+    assert_eq!((&shown["payload"]["order_id"], &shown["priority"], &shown["group"]), (&18.into(), &"high".into(), &"acme".into()));
+
+    let copy = place.json(&["jobs", "duplicate", "orders/one", "--queue", "slow"]);
+    let copied = place.json(&["jobs", "show", copy["job"].as_str().unwrap()]);
+    assert_eq!((&copied["payload"]["order_id"], &copied["state"], &copied["due_at"]), (&18.into(), &"scheduled".into(), &shown["due_at"]));
+    assert!(copied["job"].as_str().unwrap().starts_with("slow/"), "{copied}");
+    assert!(place.ok(&["jobs", "duplicate", "orders/one"]).starts_with("orders/"));
+
+    place.ok(&["jobs", "edit", "orders/one", "--in", "0s", "--no-group"]);
+    assert_eq!(place.json(&["jobs", "show", "orders/one"])["state"], "ready");
+    place.ok(&["jobs", "edit", "orders/one", "--at", "2130-01-31T08:00:00Z"]);
+    assert_eq!(place.json(&["jobs", "show", "orders/one"])["due_at"], "2130-01-31T08:00:00.000Z");
+
+    for (code, arguments, problem) in [
+        (2, &["orders/one"][..], "changes nothing; say --payload, --at or --in"),
+        (2, &["orders/one", "--payload", r#"{"order_id":"x"}"#], "parameter `order_id` does not fit `u64`"),
+        (2, &["orders/one", "--payload", r#"{"order":1}"#], "parameter `order` is unknown"),
+        (2, &["orders/one", "--max-attempts", "0"], "must be at least 1"),
+        (2, &["orders/one", "--seen", "x", "--priority", "low"], "jobs edit --dry-run"),
+        (2, &["orders/one", "--in", "300000days"], "more than a hundred years"),
+        (3, &["orders/none", "--priority", "low"], "there is no job `orders/none`"),
+    ] {
+        let error = place.refused(code, &[&["jobs", "edit"], arguments].concat());
+        assert!(error.contains(problem), "{arguments:?}: {error}");
+    }
+    place.ok(&["jobs", "cancel", "orders/one"]);
+    let closed = place.refused(4, &["jobs", "edit", "orders/one", "--priority", "low"]);
+    assert!(closed.contains("it is cancelled; requeue it"), "{closed}");
+    assert!(place.refused(3, &["jobs", "duplicate", "orders/none"]).contains("there is no job"));
+}
+
+/// A broker that carries out so many edits and enqueues of which nobody hears.
+#[derive(Debug)]
+struct LosesAnswers {
+    inner: DynBroker,
+    left: AtomicU32,
+}
+
+impl LosesAnswers {
+    fn answer<T>(&self, answer: Result<T>) -> Result<T> {
+        let is_lost = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+        if is_lost {
+            return Err(Error::Ambiguous { broker: "lost".to_owned(), problem: "the answer was lost".to_owned(), cause: None });
+        }
+        answer
+    }
+}
+
+#[async_trait]
+impl Broker for LosesAnswers {
+    delegate_broker!(self.inner, except enqueue);
+
+    async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
+        let answer = self.inner.enqueue(request).await;
+        self.answer(answer)
+    }
+}
+
+#[async_trait]
+impl Inspect for LosesAnswers {
+    delegate_inspect!(self.inner, except edit);
+
+    async fn edit(&self, request: &EditJob) -> Result<EditedJob> {
+        let answer = self.inner.edit(request).await;
+        self.answer(answer)
+    }
+}
+
+fn client() -> (Arc<LosesAnswers>, Client) {
+    let broker = Arc::new(LosesAnswers { inner: Arc::new(MemoryBroker::new()), left: AtomicU32::new(0) });
+    let client = Client::with_broker(broker.clone() as DynBroker);
+    (broker, client)
+}
+
+/// The key, the group and the limits that a task declares are made of the new parameters; what was given stays.
+#[tokio::test]
+async fn what_is_made_of_parameters_is_made_anew() {
+    let (_, client) = client();
+    let inspector = client.inspector();
+    let job = charge::job("a".to_owned(), 1).delay(LATER).enqueue(&client).await.unwrap();
+    let edit = Edit::new().task(charge::definition()).payload_json(r#"{"account":"b","cents":2}"#);
+    let edited = inspector.edit(job.address(), &edit).await.unwrap();
+    let fields: Vec<&str> = edited.changes.iter().map(|change| change.field).collect();
+    assert_eq!(fields, ["payload", "group", "unique_key", "limits"]);
+    let like = charge::job("b".to_owned(), 2).enqueue(&client).await.unwrap();
+    assert_eq!(like.id(), job.id(), "the key is that of the new parameters");
+    let record = inspector.show(job.address()).await.unwrap();
+    assert_eq!((record.group.unwrap().as_str(), record.limits["stripe"].as_str()), ("b", "b"));
+
+    let other = charge::job("c".to_owned(), 3).delay(LATER).enqueue(&client).await.unwrap();
+    let held = inspector.edit(other.address(), &edit).await.unwrap_err().to_string();
+    assert!(held.contains("cannot edit job") && held.contains(&format!("job `{}` holds its unique key", job.id())), "{held}");
+    let unknown = inspector.edit(other.address(), &Edit::new().payload_json(r#"{"account":"d","cents":4}"#)).await.unwrap_err().to_string();
+    assert!(unknown.contains("unique key that is made of its parameters") && unknown.contains("worker binary"), "{unknown}");
+
+    let given = charge::job("e".to_owned(), 5).unique_key("mine").group("vip").limit("stripe", Some("x")).delay(LATER);
+    let given = given.enqueue(&client).await.unwrap();
+    let edited = inspector.edit(given.address(), &Edit::new().task(charge::definition()).payload_json(r#"{"account":"f","cents":6}"#)).await.unwrap();
+    assert_eq!(edited.changes.iter().map(|change| change.field).collect::<Vec<_>>(), ["payload"]);
+    let wrong = Edit::new().task(charge::definition()).payload_json(r#"{"account":"f","cents":-6}"#);
+    assert!(inspector.edit(given.address(), &wrong).await.unwrap_err().to_string().contains("`cents` does not fit `u64`"));
+}
+
+/// An answer that is lost is no failure, and no second change: an edit is found as it was wanted, a copy is made once.
+#[tokio::test]
+async fn a_lost_answer_is_asked_for_again() {
+    let (broker, client) = client();
+    let inspector = client.inspector();
+    let job = charge::job("a".to_owned(), 1).unique_key("k").delay(LATER).enqueue(&client).await.unwrap();
+    broker.left.store(1, Relaxed);
+    let edited = inspector.edit(job.address(), &Edit::new().priority(Priority::High).now()).await.unwrap();
+    assert_eq!(edited.changes.len(), 2);
+    let record = inspector.show(job.address()).await.unwrap();
+    assert_eq!((record.state, record.priority, broker.left.load(Relaxed)), (JobState::Ready, Priority::High, 0));
+
+    let id = JobId::make();
+    for _ in 0..2 {
+        broker.left.store(2, Relaxed);
+        let copy = inspector.duplicate(job.address(), Some("elsewhere"), id.clone()).await.unwrap();
+        assert_eq!(copy.job.id, id);
+    }
+    assert_eq!(inspector.stats("elsewhere").await.unwrap().jobs(), 1);
+}
