@@ -99,7 +99,9 @@ impl From<Error> for Problem {
             Error::NoSuchSchedule(_) => Problem::no_schedule(),
             Error::Invalid { .. } => Problem::invalid(text),
             Error::WrongState { .. } => Problem::new(StatusCode::CONFLICT, "Too late", text),
-            Error::EditConflict { .. } => Problem::new(StatusCode::CONFLICT, "Somebody was faster", format!("{text}. Nothing was changed.")),
+            Error::EditConflict { .. } => {
+                Problem::new(StatusCode::CONFLICT, "Somebody was faster", format!("{text}. Nothing was changed."))
+            }
             Error::KeyHeld { .. } => Problem::new(StatusCode::CONFLICT, "The key is held", format!("{text}. Nothing was changed.")),
             Error::GroupFull(_) => Problem::new(StatusCode::CONFLICT, "The group is full", text),
             Error::WrongType { .. } => {

@@ -16,8 +16,8 @@ use crate::{
     guard::Viewer,
     live,
     pages::{
-        act, act_groups, act_limits, act_schedules, edit, failures, group, groups, history, job, jobs, limit, limits, overview, queues, schedule,
-        schedules, sign_in, workers,
+        act, act_groups, act_limits, act_schedules, edit, failures, group, groups, history, job, jobs, limit, limits, overview, queues,
+        schedule, schedules, sign_in, workers,
     },
     problem::Problem,
     role::Role,

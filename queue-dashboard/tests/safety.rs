@@ -10,7 +10,7 @@ use std::{
 
 use common::{Bed, Site, encode, send_mail};
 use queue_core::{
-    JobState, Outcome,
+    JobId, JobState, Outcome,
     broker::{ProcessId, Register, WorkerInfo},
     prelude::*,
 };
@@ -24,6 +24,7 @@ on_brokers! {
     no_text_of_a_job_or_a_worker_becomes_part_of_a_page
     numbers_out_of_all_bounds_are_answered_at_once
     who_changed_what_stands_in_the_log
+    who_edited_and_copied_a_job_stands_in_the_log
     a_flood_is_answered_and_streams_are_bounded
 }
 
@@ -358,6 +359,44 @@ async fn who_changed_what_stands_in_the_log(bed: Bed) {
         assert!(requeue[0].contains(field), "no {field}: {}", requeue[0]);
     }
     assert!(lines.iter().any(|line| line.contains("action=\"pause\"") && line.contains("queue=\"mail\"")), "{lines:?}");
+    assert!(!text.contains("hunter2"), "no parameter is logged");
+}
+
+/// An edit is a line without parameters; what was refused is none. Hidden parameters are not offered, and a second click makes no second copy.
+async fn who_edited_and_copied_a_job_stands_in_the_log(bed: Bed) {
+    let log = log();
+    let id = format!("edited-{}", bed.client.info().kind);
+    let job = send_mail::job("ada".to_owned(), Some("hunter2".to_owned()), None).id(&id).delay(Duration::from_secs(3600));
+    job.enqueue(&bed.client).await.unwrap();
+    let (site, address) = (bed.site().await, format!("mail/{id}"));
+    let page = site.ask("GET", &format!("/jobs/{address}/edit"), &[("x-role", "view")], "").await;
+    assert_eq!(page.status, 403, "who may only look");
+    let page = site.ask("GET", &format!("/jobs/{address}/edit"), &[("x-role", "operate")], "").await.body;
+    assert!(!page.contains("hunter2") && !page.contains("<textarea") && page.contains("hidden here"), "{page}");
+    let seen = page.split("name=\"seen\" value=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().to_owned();
+    let form = |priority| vec![("job", address.as_str()), ("seen", seen.as_str()), ("priority", priority), ("at", "now"), ("group", "vip")];
+    site.post("view", "/jobs/edit", &form("high")).await;
+    assert_eq!(site.post("operate", "/jobs/edit", &form("high")).await.status, 303);
+    assert_eq!(site.post("operate", "/jobs/edit", &form("low")).await.status, 409, "it is not as it was seen");
+    assert_eq!(site.post("operate", "/jobs/edit", &form("high")).await.status, 303, "it is so already");
+    assert_eq!(
+        site.post("operate", "/jobs/edit", &[("job", &*address), ("seen", &*seen), ("priority", "high"), ("at", "soon")]).await.status,
+        400
+    );
+    let copy = JobId::make().to_string();
+    for _ in 0..2 {
+        assert_eq!(site.post("operate", "/jobs/duplicate", &[("job", &*address), ("copy", &*copy), ("queue", "mail")]).await.status, 303);
+    }
+    let record = bed.client.inspector().show(&address.parse().unwrap()).await.unwrap();
+    assert_eq!((record.state, record.priority, record.group.as_ref().unwrap().as_str()), (JobState::Ready, Priority::High, "vip"));
+    assert_eq!(bed.client.inspector().stats("mail").await.unwrap().jobs(), 2, "the job and one copy");
+    let text = String::from_utf8(log.lock().unwrap().clone()).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("queue_dashboard::audit") && line.contains(&id)).collect();
+    assert_eq!(lines.len(), 3, "what was refused is no change: {lines:?}");
+    for field in ["who=\"ada\"", "role=\"operate\"", "action=\"edit\"", "what=\"time,priority,group\"", "answered=true"] {
+        assert!(lines[0].contains(field), "no {field}: {}", lines[0]);
+    }
+    assert!(lines[1].contains("action=\"duplicate\"") && lines[1].contains(&copy), "{}", lines[1]);
     assert!(!text.contains("hunter2"), "no parameter is logged");
 }
 

@@ -91,8 +91,25 @@ fn edits_and_copies(place: &Place) {
     assert_eq!((&dry["dry_run"], &dry["changes"][0]["after"]), (&true.into(), &r#"{"order_id":18}"#.into()), "{dry}");
     let seen = dry["seen"].as_str().unwrap();
     assert_eq!(place.json(&["jobs", "show", "orders/one"])["payload"]["order_id"], 17, "nothing was changed");
-    let text = place.ok(&["jobs", "edit", "one", "--payload", r#"{"order_id":18}"#, "--priority", "high", "--group", "acme", "--max-attempts", "3"]);
-    for line in [r#"payload: {"order_id":17} -> {"order_id":18}"#, "priority: normal -> high", "group: none -> acme", "max_attempts: that of its task -> 3"] {
+    let text = place.ok(&[
+        "jobs",
+        "edit",
+        "one",
+        "--payload",
+        r#"{"order_id":18}"#,
+        "--priority",
+        "high",
+        "--group",
+        "acme",
+        "--max-attempts",
+        "3",
+    ]);
+    for line in [
+        r#"payload: {"order_id":17} -> {"order_id":18}"#,
+        "priority: normal -> high",
+        "group: none -> acme",
+        "max_attempts: that of its task -> 3",
+    ] {
         assert!(text.contains(line), "{line}: {text}");
     }
     // Who has seen it as it was is told what has changed; what is so already is no conflict.
@@ -111,8 +128,8 @@ fn edits_and_copies(place: &Place) {
 
     place.ok(&["jobs", "edit", "orders/one", "--in", "0s", "--no-group"]);
     assert_eq!(place.json(&["jobs", "show", "orders/one"])["state"], "ready");
-    place.ok(&["jobs", "edit", "orders/one", "--at", "2130-01-31T08:00:00Z"]);
-    assert_eq!(place.json(&["jobs", "show", "orders/one"])["due_at"], "2130-01-31T08:00:00.000Z");
+    place.ok(&["jobs", "edit", "orders/one", "--at", "2090-01-31T08:00:00Z"]);
+    assert_eq!(place.json(&["jobs", "show", "orders/one"])["due_at"], "2090-01-31T08:00:00.000Z");
 
     for (code, arguments, problem) in [
         (2, &["orders/one"][..], "changes nothing; say --payload, --at or --in"),
@@ -198,7 +215,10 @@ async fn what_is_made_of_parameters_is_made_anew() {
 
     let given = charge::job("e".to_owned(), 5).unique_key("mine").group("vip").limit("stripe", Some("x")).delay(LATER);
     let given = given.enqueue(&client).await.unwrap();
-    let edited = inspector.edit(given.address(), &Edit::new().task(charge::definition()).payload_json(r#"{"account":"f","cents":6}"#)).await.unwrap();
+    let edited = inspector
+        .edit(given.address(), &Edit::new().task(charge::definition()).payload_json(r#"{"account":"f","cents":6}"#))
+        .await
+        .unwrap();
     assert_eq!(edited.changes.iter().map(|change| change.field).collect::<Vec<_>>(), ["payload"]);
     let wrong = Edit::new().task(charge::definition()).payload_json(r#"{"account":"f","cents":-6}"#);
     assert!(inspector.edit(given.address(), &wrong).await.unwrap_err().to_string().contains("`cents` does not fit `u64`"));

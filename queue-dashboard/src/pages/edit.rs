@@ -13,7 +13,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{Edit, Error, JobAddress, JobId, JobRecord, JobState, Priority, Registry};
+use queue_core::{Edit, Edited, Error, JobAddress, JobId, JobRecord, JobState, Priority, Registry};
 use serde_json::Value;
 
 use super::{
@@ -180,8 +180,11 @@ async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     }
     let answer = shared.inspector.edit(&address, &edit).await;
     shared.outdate().await;
-    let fields = answer.as_ref().map(|edited| edited.changes.iter().map(|change| change.field).collect::<Vec<_>>().join(",")).unwrap_or_default();
-    noted(viewer, "edit", &address, &fields, answer.as_ref().err());
+    let is_change = answer.as_ref().map_or(true, |edited| !edited.changes.is_empty());
+    if is_change {
+        let fields = |edited: &Edited| edited.changes.iter().map(|change| change.field).collect::<Vec<_>>().join(",");
+        noted(viewer, "edit", &address, &answer.as_ref().map(fields).unwrap_or_default(), answer.as_ref().err());
+    }
     let did = if answer?.changes.is_empty() { "edit-none" } else { "edit" };
     Ok(see_here(viewer, &format!("jobs/{address}?"), &query(&[("did", did)])))
 }
@@ -232,7 +235,7 @@ fn noted(viewer: &Viewer, action: &'static str, job: &JobAddress, what: &str, er
     );
     if !is_refused {
         let (who, role) = person(viewer);
-        let queue = &*job.queue;
-        tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, jobs = %job.id, what, answered = error.is_none(), "changed by a person");
+        let (queue, jobs) = (&*job.queue, job.id.to_string());
+        tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, jobs, what, answered = error.is_none(), "changed by a person");
     }
 }

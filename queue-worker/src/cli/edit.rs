@@ -111,7 +111,9 @@ pub(super) async fn edit(client: &Client, args: &EditArgs) -> Result<(), Failure
         let name = inspector.show(&address).await?.task.unwrap_or_default();
         match Registry::linked().get(&name) {
             Some(handler) => edit = edit.task(handler.task),
-            None => note(&format!("this program does not have the task `{name}`: the parameters are not checked, and group and limits stay")),
+            None => {
+                note(&format!("this program does not have the task `{name}`: the parameters are not checked, and group and limits stay"))
+            }
         }
         edit = edit.payload_json(json_of(payload)?);
     }
@@ -140,7 +142,8 @@ pub(super) async fn edit(client: &Client, args: &EditArgs) -> Result<(), Failure
 
 fn tell(edited: &Edited, args: &EditArgs) -> Result<(), Failure> {
     if args.format.json {
-        let changes = edited.changes.iter().map(|change| Line { field: change.field, before: &change.before, after: &change.after }).collect();
+        let changes =
+            edited.changes.iter().map(|change| Line { field: change.field, before: &change.before, after: &change.after }).collect();
         let (job, seen) = (edited.job.to_string(), edited.seen.to_string());
         return Ok(print_json(&Answer { job, dry_run: args.dry_run, changes, seen })?);
     }

@@ -70,7 +70,9 @@ pub(super) fn exit_of(error: &Error) -> Exit {
         Error::NoSuchJob(_) | Error::NoSuchSchedule(_) | Error::NotKept(_) | Error::NoDatabase { .. } | Error::Unserved { .. } => {
             Exit::NotFound
         }
-        Error::WrongState { .. } | Error::IdConflict(_) | Error::EditConflict { .. } | Error::KeyHeld { .. } | Error::GroupFull(_) => Exit::WrongState,
+        Error::WrongState { .. } | Error::IdConflict(_) | Error::EditConflict { .. } | Error::KeyHeld { .. } | Error::GroupFull(_) => {
+            Exit::WrongState
+        }
         Error::WrongType { .. } => Exit::Sick,
         Error::Unavailable { .. } | Error::BrokerFull { .. } => Exit::Unavailable,
         Error::Ambiguous { .. } | Error::Unknown(_) => Exit::Unknown,
