@@ -185,7 +185,8 @@ macro_rules! __conformance_cases {
                 an_edit_changes_the_limits
                 an_edited_job_rises_anew
                 an_edit_and_a_claim_exclude_each_other
-                an_inspector_says_why_it_does_not_edit
+                an_inspector_says_why_it_does_not_edit;
+            copies:
                 a_job_is_duplicated
                 a_copy_takes_the_key_where_it_is_free;
             changes:

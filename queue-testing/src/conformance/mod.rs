@@ -13,6 +13,7 @@ mod bed;
 pub mod bulk;
 mod cases;
 pub mod changes;
+pub mod copies;
 pub mod declared;
 pub mod drains;
 pub mod edits;

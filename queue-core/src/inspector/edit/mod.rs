@@ -268,10 +268,9 @@ impl Inspector {
         let plan = plan(job, &standing, edit)?;
         let problem = || Error::Decode { what: format!("job `{job}`"), problem: "it is unreadable".to_owned() };
         let seen = Seen::of(&standing.job).ok_or_else(problem)?;
-        if let Some(before) = edit.seen.as_ref().filter(|_| !plan.changes.is_empty()) {
-            if !before.differs(&seen, standing.now_ms).is_empty() {
-                return Err(conflict(job, before, &standing.job, standing.now_ms));
-            }
+        let differs = |before: &&Seen| !plan.changes.is_empty() && !before.differs(&seen, standing.now_ms).is_empty();
+        if let Some(before) = edit.seen.as_ref().filter(differs) {
+            return Err(conflict(job, before, &standing.job, standing.now_ms));
         }
         let edited = Edited { job: job.clone(), changes: plan.changes.clone(), seen };
         Ok((plan, standing, edited))

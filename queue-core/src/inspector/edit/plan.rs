@@ -206,7 +206,7 @@ fn new_key(task: Option<&TaskDef>, old: &Envelope<'_>, payload: &[u8], before: O
         None => {
             let problem = "cannot be changed here: the job has a unique key that is made of its parameters, and this program does not have the task; \
                            use the worker binary of your application";
-            Err(Error::invalid("payload", old.task.to_string(), problem))
+            Err(Error::invalid("payload", &*old.task, problem))
         }
     }
 }
