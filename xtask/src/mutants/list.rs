@@ -270,10 +270,12 @@ mutants! {
         "edit: what could not be read is forgotten": "    forget_unreadable({ id })\n" => "";
         "edit: a held job has another time": "elseif retimes then" => "elseif false then";
         "edit: the digest is computed anew": "  call('HSET', K.given, id, digest)\n" => "";
-        "edit: the line of an ordered group is freed": "    leave_groups({ id }, false)\n" => "";
-        "edit: the old key is given back": "      free_key(own_key)\n    end\n    put_rare" => "    end\n    put_rare";
-        "edit: a key that is held for a time goes along": "      put_rare('u', K.unique, key, '@' .. upto .. ':' .. term .. ':' .. id)\n" => "";
         "edit: a retry stays one": "if state == 'retry' and time > now then" => "if false then";
+    }
+    EDITS_REDIS "queue-core/src/redis/doors/edit.lua" {
+        "edit: the line of an ordered group is freed": "    leave_groups({ id }, false)\n" => "";
+        "edit: the old key is given back": "  if stored == id then\n    free_key(own)\n  end\n" => "";
+        "edit: a key that is held for a time goes along": "      put_rare('u', K.unique, key, '@' .. upto .. ':' .. term .. ':' .. id)\n" => "";
     }
     EDITS_SQLITE "queue-core/src/sqlite/doors/edit.rs" {
         "sqlite edit: what runs or has ended stays": "if state == JobState::Active || state.is_final() {" => "if false {";

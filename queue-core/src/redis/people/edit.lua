@@ -2,7 +2,7 @@
 -- ARGV: id, the feature bits that it needs then; as it was seen: envelope, priority, group or '', time or ''; as it is to be: envelope, priority, group
 -- or '', chain, cost, key or '' for the one that it has, time or '' for the one that it has, digest of a given id, whether its parameters change ('1').
 -- Answers: { 'yes' }, { 'wanted' }, { 'missing' }, { 'closed', state }, { 'differs' }, { 'held', the job that holds the key }, { 'full' }.
---- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/ready, doors/keys, people/shown, script/first_due
+--- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/edit, people/shown, script/first_due
 --- begin
 
 local id, needs, seen_body, seen_priority, seen_group, seen_at = unpack(ARGV, 1, 6)
@@ -81,36 +81,10 @@ elseif priority ~= job[3] then
   put_rare('p', K.priority, id, priority)
 end
 if regroups then
-  if group ~= own_group then
-    -- It may hold the line of the group that it leaves.
-    leave_groups({ id }, false)
-  end
-  call('HDEL', K.grouped, id)
-  call('HDEL', K.costs, id)
-  if group ~= '' or chain ~= NO_LIMITS then
-    note_group(id, group ~= '' and group or nil, chain, cost)
-  end
+  regroup(id, own_group, group, chain, cost)
 end
 if rekeys then
-  local _, hold, first = key_in(stored_key)
-  local stored = call('HGET', K.unique, own_key) or ''
-  local upto, term, holder = string.match(stored, '^@(%d+):(%d+):(.*)$')
-  put_rare('u', K.keyed, id, key .. hold .. ms(first))
-  call('HDEL', K.unique, key)
-  call('ZREM', K.within, key)
-  if hold == 'w' then
-    -- The new key is held for as long as the old one would have been.
-    if holder == id then
-      free_key(own_key)
-      put_rare('u', K.unique, key, '@' .. upto .. ':' .. term .. ':' .. id)
-      call('ZADD', K.within, upto, key)
-    end
-  else
-    if stored == id then
-      free_key(own_key)
-    end
-    put_rare('u', K.unique, key, id)
-  end
+  rekey(id, stored_key, key)
 end
 
 if leaves then

@@ -103,6 +103,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/admit"
         "doors/aging"
         "doors/back"
+        "doors/edit"
         "doors/end"
         "doors/groups"
         "doors/keys"

@@ -1,0 +1,36 @@
+-- edit: what a job that waits gives back and takes when it becomes another one. It stands in no line meanwhile.
+--- include doors/keys, doors/groups
+
+-- Another group, or other limits. It may hold the line of the group that it leaves.
+local function regroup(id, own_group, group, chain, cost)
+  if group ~= own_group then
+    leave_groups({ id }, false)
+  end
+  call('HDEL', K.grouped, id)
+  call('HDEL', K.costs, id)
+  if group ~= '' or chain ~= NO_LIMITS then
+    note_group(id, group ~= '' and group or nil, chain, cost)
+  end
+end
+
+-- Another key, which is free, in place of the one that is noted. One that was held for a time is held until the same time.
+local function rekey(id, noted, key)
+  local own, hold, first = key_in(noted)
+  local stored = call('HGET', K.unique, own) or ''
+  local upto, term, holder = string.match(stored, '^@(%d+):(%d+):(.*)$')
+  put_rare('u', K.keyed, id, key .. hold .. ms(first))
+  call('HDEL', K.unique, key)
+  call('ZREM', K.within, key)
+  if hold == 'w' then
+    if holder == id then
+      free_key(own)
+      put_rare('u', K.unique, key, '@' .. upto .. ':' .. term .. ':' .. id)
+      call('ZADD', K.within, upto, key)
+    end
+    return
+  end
+  if stored == id then
+    free_key(own)
+  end
+  put_rare('u', K.unique, key, id)
+end
