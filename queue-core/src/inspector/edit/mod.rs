@@ -224,7 +224,7 @@ impl Inspector {
             let request = request.clone();
             async move { broker.edit(&request).await }
         };
-        match self.ask(self.until(), ask).await? {
+        match self.repeat(self.until(), ask).await? {
             EditedJob::Yes | EditedJob::AsWanted => Ok(edited),
             EditedJob::Missing => Err(Error::NoSuchJob(job.to_string())),
             EditedJob::Held(holder) => Err(Error::KeyHeld { job: job.clone(), verb: "edit", holder }),
