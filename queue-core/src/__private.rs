@@ -99,6 +99,29 @@ pub fn default_of<T: Default>() -> T {
     T::default()
 }
 
+/// The address of the queue of a subscription, of `N` bytes.
+pub const fn subscription_address<const N: usize>(subscription: &str, topic: &str) -> [u8; N] {
+    let (subscription, topic) = (subscription.as_bytes(), topic.as_bytes());
+    let (mut address, mut at) = ([b'@'; N], 0);
+    while at < N {
+        if at < subscription.len() {
+            address[at] = subscription[at];
+        } else if at > subscription.len() {
+            address[at] = topic[at - subscription.len() - 1];
+        }
+        at += 1;
+    }
+    address
+}
+
+/// The bytes of names as a text.
+pub const fn text(bytes: &'static [u8]) -> &'static str {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(_) => panic!("names are ASCII"),
+    }
+}
+
 /// Ends a blocking handler.
 pub fn end<T: Task>(returned: T::Return, wants_result: &Wanted) -> Outcome {
     returned.end(wants_result.now())

@@ -23,6 +23,54 @@ pub fn check_name(field: &'static str, name: &str) -> Result<()> {
     }
 }
 
+/// Stands between the name of a subscription and its topic in an address.
+const OF_TOPIC: char = '@';
+
+/// Checks the address of a queue: a name, or `SUBSCRIPTION@TOPIC`.
+///
+/// # Errors
+/// [`Error::Invalid`] naming the part that does not fit.
+pub fn check_queue(queue: &str) -> Result<()> {
+    match queue.split_once(OF_TOPIC) {
+        None => check_name("queue", queue),
+        Some((subscription, topic)) => {
+            check_name("subscription", subscription)?;
+            check_name("topic", topic)
+        }
+    }
+}
+
+/// Checks what producers register with: a queue, or a topic as [`topic_address`] writes it.
+///
+/// # Errors
+/// [`Error::Invalid`] naming the part that does not fit.
+pub fn check_address(address: &str) -> Result<()> {
+    match topic_at(address) {
+        Some(topic) => check_name("topic", topic),
+        None => check_queue(address),
+    }
+}
+
+/// The address of a topic's log, `@TOPIC`: events are enqueued there.
+pub fn topic_address(topic: &str) -> String {
+    format!("{OF_TOPIC}{topic}")
+}
+
+/// The topic at an address that [`topic_address`] has written.
+pub fn topic_at(address: &str) -> Option<&str> {
+    address.strip_prefix(OF_TOPIC)
+}
+
+/// The address of the queue of a subscription, `SUBSCRIPTION@TOPIC`.
+pub fn subscription_address(subscription: &str, topic: &str) -> String {
+    format!("{subscription}{OF_TOPIC}{topic}")
+}
+
+/// The subscription and the topic of a queue that is one's.
+pub fn subscription_at(queue: &str) -> Option<(&str, &str)> {
+    queue.split_once(OF_TOPIC).filter(|(subscription, _)| !subscription.is_empty())
+}
+
 /// Checks an id that an application gives: a name in which `@ : + %` may stand, too, for mail addresses, composed ids, and whatever
 /// is percent-encoded.
 fn check_id(id: &str) -> Result<()> {
@@ -191,7 +239,7 @@ impl FromStr for JobAddress {
         let Some((queue, id)) = text.split_once('/') else {
             return Err(Error::invalid("job", text, "has no `/`; write QUEUE/ID"));
         };
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         Ok(JobAddress { queue: queue.into(), id: id.parse()? })
     }
 }

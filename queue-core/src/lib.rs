@@ -127,6 +127,7 @@ pub mod address;
 #[doc(hidden)]
 pub mod alarm;
 mod any_json;
+mod begin;
 pub mod broker;
 #[doc(hidden)]
 pub mod client;
@@ -139,6 +140,8 @@ mod draft;
 #[doc(hidden)]
 pub mod envelope;
 mod error;
+#[doc(hidden)]
+pub mod event;
 mod failure;
 mod fingerprint;
 mod group;
@@ -181,16 +184,20 @@ mod test_context;
 mod text;
 mod unique;
 
+#[doc = include_str!("docs/event.md")]
+pub use queue_macros::Event;
 #[doc = include_str!("docs/derive.md")]
 pub use queue_macros::Task;
+#[doc = include_str!("docs/subscribe.md")]
+pub use queue_macros::subscribe;
 #[doc = include_str!("docs/task.md")]
 pub use queue_macros::task;
 
 #[doc(inline)]
 pub use self::broker::{
-    Aging, Audit, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName,
+    Aging, Audit, Begin, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName,
     GroupOrder, GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, OnConflict, Priority, QueueStats, Rate,
-    RuleOf, UniqueKey,
+    Retention, RuleOf, Trimmed, UniqueKey,
     history::{FailureKind, History, HistoryRow, HistorySpan, RunCounts, Times},
 };
 #[doc(inline)]
@@ -198,17 +205,19 @@ pub use queue_calendar::{CatchUp, Overlap};
 
 pub use self::{
     address::{JobAddress, JobId},
-    client::{Client, EnqueueAllError, Handle, Job, JobResult, Pending, ProgressWatch, RawJob, Stored},
+    client::{Client, EnqueueAllError, Handle, Job, JobResult, Pending, ProgressWatch, PublishAllError, Published, RawJob, Stored},
     context::{Data, JobContext},
     draft::Draft,
     error::{Cause, Error, Result},
+    event::{Event, Publication},
     failure::Failure,
     fingerprint::Fingerprint,
     handler::{DataNeed, Handler},
     inject::Inject,
     inspector::{
-        AttemptError, ClearGroup, Cleared, Duplicated, Edit, EditChange, Edited, Filter, Follow, GroupPage, Inspector, JobLog, JobRecord,
-        LimitInfo, LimitKeyInfo, LogLine, Page, Progress, Reason, Running, Seen, StoredGroup, UnreadableBy, Walk, WorkerRecord,
+        AttemptError, ClearGroup, Cleared, Duplicated, Edit, EditChange, Edited, EventInfo, Filter, Follow, GroupPage, Inspector, JobLog,
+        JobRecord, LimitInfo, LimitKeyInfo, LogLine, Page, Progress, Reason, Running, Seen, StoredGroup, SubscriptionInfo, TopicInfo,
+        UnreadableBy, Walk, WorkerRecord,
     },
     io::BoxFuture,
     key::UniqueDef,

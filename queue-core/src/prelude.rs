@@ -2,11 +2,12 @@
 
 pub use std::time::Duration;
 
-pub use queue_macros::{Task, task};
+pub use queue_macros::{Event, Task, subscribe, task};
 
 pub use crate::{
     client::{Client, Handle, Job, JobResult},
     context::{Data, JobContext},
+    event::Event,
     handler::Handler,
     outcome::Outcome,
     priority::Priority,

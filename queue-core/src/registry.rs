@@ -1,6 +1,9 @@
 //! The tasks that a program knows, by name.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use crate::{
     handler::{HandlerDef, Runnable},
@@ -21,6 +24,8 @@ type Clash = (&'static HandlerDef, &'static HandlerDef, &'static str);
 #[derive(Clone, Default)]
 pub struct Registry {
     handlers: BTreeMap<&'static str, &'static HandlerDef>,
+    /// Functions of subscriptions, by queue and type of event: several subscriptions have functions of one type.
+    subscribers: BTreeMap<(&'static str, &'static str), &'static HandlerDef>,
     clashes: Vec<Clash>,
 }
 
@@ -46,20 +51,30 @@ impl Registry {
 
     fn add(&mut self, handler: &'static HandlerDef) {
         let task = handler.task;
+        if task.subscription.is_some() {
+            let known = *self.subscribers.entry((task.queue, task.name)).or_insert(handler);
+            self.note_clash(known, handler, task.name);
+            return;
+        }
         for name in std::iter::once(task.name).chain(task.aliases.iter().copied()) {
             match self.handlers.get(name) {
-                // By address: what one `macro_rules!` declares twice has one name, file and line.
-                Some(other) if !std::ptr::eq(other.task, task) => {
-                    let clash = if place(other.task) <= place(task) { (*other, handler, name) } else { (handler, *other, name) };
-                    if !self.clashes.iter().any(|known| same(*known, clash)) {
-                        self.clashes.push(clash);
-                    }
-                }
-                Some(_) => {}
+                Some(other) => self.note_clash(other, handler, name),
                 None => {
                     self.handlers.insert(name, handler);
                 }
             }
+        }
+    }
+
+    /// Notes that two tasks claim a name, unless they are one.
+    fn note_clash(&mut self, other: &'static HandlerDef, handler: &'static HandlerDef, name: &'static str) {
+        // By address: what one `macro_rules!` declares twice has one name, file and line.
+        if std::ptr::eq(other.task, handler.task) {
+            return;
+        }
+        let clash = if place(other.task) <= place(handler.task) { (other, handler, name) } else { (handler, other, name) };
+        if !self.clashes.iter().any(|known| same(*known, clash)) {
+            self.clashes.push(clash);
         }
     }
 
@@ -68,9 +83,15 @@ impl Registry {
         self.handlers.get(name).copied()
     }
 
-    /// The handlers, sorted by the name of their task, each once.
+    /// The functions of subscriptions, sorted by queue and type of event.
+    pub fn subscribers(&self) -> impl Iterator<Item = &'static HandlerDef> {
+        self.subscribers.values().copied()
+    }
+
+    /// The handlers, sorted by the name of their task, each once, and then the [subscribers](Self::subscribers).
     pub fn handlers(&self) -> impl Iterator<Item = &'static HandlerDef> {
-        self.handlers.iter().filter(|(name, handler)| **name == handler.task.name).map(|(_, handler)| *handler)
+        let tasks = self.handlers.iter().filter(|(name, handler)| **name == handler.task.name).map(|(_, handler)| *handler);
+        tasks.chain(self.subscribers())
     }
 
     /// The tasks, sorted by name, each once.
@@ -78,9 +99,10 @@ impl Registry {
         self.handlers().map(|handler| handler.task)
     }
 
-    /// All names and aliases, sorted.
+    /// All names and aliases of tasks, and the types of event that subscriptions know, sorted.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.handlers.keys().copied()
+        let names: BTreeSet<&'static str> = self.handlers.keys().copied().chain(self.subscribers.keys().map(|(_, event)| *event)).collect();
+        names.into_iter()
     }
 
     /// Names that two tasks claim, one message each, sorted, naming both places.

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{error::Result, group::GroupRule, key::UniqueDef, limit::LimitDef, outcome::TaskReturn, priority::Priority};
+use crate::{begin::Begin, error::Result, group::GroupRule, key::UniqueDef, limit::LimitDef, outcome::TaskReturn, priority::Priority};
 
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -120,6 +120,8 @@ pub struct TaskDef {
     pub group_rule: GroupRule,
     /// The limits that its jobs are subject to.
     pub limits: &'static [LimitDef],
+    /// The subscription whose events it handles, if it is a function of one.
+    pub subscription: Option<SubscriptionDef>,
     /// The schedules that it declares.
     pub schedules: &'static [ScheduleDef],
     /// The payload's parameters, in the order of the function.
@@ -150,6 +152,7 @@ impl TaskDef {
             group: None,
             group_rule: GroupRule::made(None, None, None),
             limits: &[],
+            subscription: None,
             schedules: &[],
             params: &[],
             payload_from_json,
@@ -179,6 +182,17 @@ pub struct ScheduleDef {
     pub pause_after_dead: u32,
     /// The encoded parameters of its jobs.
     pub payload: fn() -> Result<Vec<u8>>,
+}
+
+/// The subscription of a function with `#[subscribe]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubscriptionDef {
+    /// Its name.
+    pub name: &'static str,
+    /// The topic.
+    pub topic: &'static str,
+    /// Where it begins if it does not exist yet.
+    pub begin: Begin,
 }
 
 /// A payload parameter of a task.

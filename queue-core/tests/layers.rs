@@ -20,6 +20,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "address",
             "alarm",
             "any_json",
+            "begin",
             "codec",
             "digest",
             "envelope",
@@ -40,7 +41,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
     ("a task", &["key", "payload", "task"]),
     ("the broker contract", &["broker", "observe"]),
     ("the brokers", &["redis", "sqlite"]),
-    ("client and inspector", &["client", "draft", "inspector", "schedule"]),
+    ("client and inspector", &["client", "draft", "event", "inspector", "schedule"]),
     (
         "running a job",
         &["__fuzz", "__private", "context", "handler", "inject", "middleware", "parameter", "prelude", "registry", "test_context"],

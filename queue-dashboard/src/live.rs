@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::{
     guard::Viewer,
-    pages::{Content, failures, group, groups, job, jobs, limit, limits, overview, queues, schedule, schedules, workers},
+    pages::{Content, failures, group, groups, job, jobs, limit, limits, overview, queues, schedule, schedules, topic, topics, workers},
     params::Params,
     problem::Problem,
     shared::{BEAT, Shared},
@@ -58,6 +58,8 @@ enum Kind {
     Group,
     Limits,
     Limit,
+    Topics,
+    Topic,
     Workers,
 }
 
@@ -92,6 +94,8 @@ pub(crate) async fn stream(
         "group" => Kind::Group,
         "limits" => Kind::Limits,
         "limit" => Kind::Limit,
+        "topics" => Kind::Topics,
+        "topic" => Kind::Topic,
         "workers" => Kind::Workers,
         _ => return Problem::not_found("There is no such page.").page(&viewer),
     };
@@ -129,8 +133,8 @@ impl Watcher {
                 Err(problem) => (problem.text, true),
             };
             let pause = match self.kind {
-                Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group | Kind::Limit => LIST_BEAT,
-                Kind::Schedules | Kind::Groups | Kind::Limits | Kind::Failures => SCHEDULES_BEAT,
+                Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group | Kind::Limit | Kind::Topic => LIST_BEAT,
+                Kind::Schedules | Kind::Groups | Kind::Limits | Kind::Topics | Kind::Failures => SCHEDULES_BEAT,
                 _ if html.len() > LARGE => LIST_BEAT,
                 _ => BEAT,
             };
@@ -169,6 +173,8 @@ impl Watcher {
                 Kind::Group => group::content(shared, viewer, params).await,
                 Kind::Limits => limits::content(shared, viewer, params).await,
                 Kind::Limit => limit::content(shared, viewer, params).await,
+                Kind::Topics => topics::content(shared, viewer, params).await,
+                Kind::Topic => topic::content(shared, viewer, params).await,
                 Kind::Workers => workers::content(shared, viewer, params).await,
             }
         };

@@ -17,7 +17,7 @@ use crate::{
     live,
     pages::{
         act, act_groups, act_limits, act_schedules, edit, failures, group, groups, history, job, jobs, limit, limits, overview, queues,
-        schedule, schedules, sign_in, workers,
+        schedule, schedules, sign_in, topic, topics, workers,
     },
     problem::Problem,
     role::Role,
@@ -47,6 +47,8 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/group", view, group::page),
         reads("/limits", view, limits::page),
         reads("/limit", view, limit::page),
+        reads("/topics", view, topics::page),
+        reads("/topic", view, topic::page),
         reads("/workers", view, workers::page),
         reads("/history", view, history::page),
         reads("/live/{page}", view, live::stream),

@@ -498,6 +498,12 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
     scene.bed.grouped(long, 12).await;
     scene.bed.client.inspector().because("unpaid").pause_group("mail", &GroupName::new(long).unwrap()).await.unwrap();
     scene.bed.limited("an-account-with-a-name-that-has-no-end-in-sight@example.com").await;
+    let topic = "a-topic-with-a-name-that-is-as-long-as-they-are";
+    let payload = format!(r#"{{"note":"{}"}}"#, "a long text without an end in sight ".repeat(9));
+    let event = queue_core::Publication::from_json(topic, "an.event.with-a-name-that-is-long", &payload).unwrap();
+    event.group(long).publish(&scene.bed.client).await.unwrap();
+    let subscribe = async |name| scene.bed.client.inspector().subscribe(topic, name, queue_core::Begin::Start).await.unwrap();
+    assert!(subscribe("a-subscription-with-a-name-that-is-long").await && subscribe("mail").await);
     let url = scene.url.clone();
     browse(|browser| {
         for (width, height) in [(375, 812), (820, 1100), (1280, 900)] {
@@ -525,6 +531,8 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
                     "/group?queue=mail&group=idle",
                     "/limits",
                     "/limit?queue=pay&limit=stripe",
+                    "/topics",
+                    "/topic?topic=a-topic-with-a-name-that-is-as-long-as-they-are",
                     "/none",
                 ] {
                     browser.open(&format!("{url}{page}"));

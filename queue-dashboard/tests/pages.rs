@@ -33,6 +33,7 @@ on_brokers! {
     groups_are_listed_by_what_waits_and_paged_without_losing_one
     a_limit_says_who_holds_it_and_is_set
     limits_are_paged_without_losing_one
+    a_topic_says_how_far_its_subscriptions_are
     failures_that_are_alike_are_one_row_and_are_acted_on_together
     the_history_tells_what_workers_did_in_each_span
     a_first_visit_is_less_than_sixty_kilobytes
@@ -49,6 +50,7 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         ("/groups", "No group has jobs."),
         ("/groups?queue=mail", "No group in mail has jobs"),
         ("/limits", "No queue has a limit."),
+        ("/topics", "No topic yet"),
         ("/failures", "No run is known to have failed"),
         ("/failures?queue=mail", "No run of mail is known to have failed"),
         ("/workers", "No worker."),
@@ -66,6 +68,8 @@ async fn every_page_has_an_empty_state(bed: Bed) {
         "/group?queue=mail&group=acme",
         "/limit",
         "/limit?queue=mail&limit=x",
+        "/topic",
+        "/topic?topic=orders",
         "/nothing",
     ] {
         assert_eq!(site.get(path).await.status, 404, "{path}");
@@ -196,6 +200,8 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
     bed.enqueue("one", None).await;
     let nightly = bed.schedule("nightly", "0 3 * * *").await;
     bed.client.schedules().run_now(&nightly).await.unwrap();
+    queue_core::Publication::from_json("orders", "OrderPaid", r#"{"order":17}"#).unwrap().publish(&bed.client).await.unwrap();
+    bed.client.inspector().subscribe("orders", "billing", queue_core::Begin::Start).await.unwrap();
     bed.limited("acct_17").await;
     for base in ["/", "/q", "/a/b"] {
         let site = Site::mounted(queue_dashboard::router(bed.client.clone()), base).await;
@@ -212,6 +218,8 @@ async fn links_follow_the_place_where_it_is_mounted(bed: Bed) {
             "/group?queue=mail&group=acme",
             "/limits",
             "/limit?queue=pay&limit=stripe",
+            "/topics",
+            "/topic?topic=orders",
             "/workers",
             "/history",
         ] {
@@ -572,6 +580,7 @@ async fn every_page_is_made_with_the_rights_of_the_dashboard_on_redis() {
     common::send_mail::job("a".to_owned(), None, None).id("one").enqueue(&producer).await.unwrap();
     let job = common::send_mail::job("a".to_owned(), None, None);
     producer.schedules().upsert(Schedule::cron("nightly", "0 3 * * *").job(job)).await.unwrap();
+    queue_core::Publication::from_json("orders", "OrderPaid", r#"{"order":17}"#).unwrap().publish(&producer).await.unwrap();
     let client = Client::connect(&format!("{}?namespace=acl", queue_tests::roles::url(&server, "dashboard"))).await.unwrap();
     let site = Site::mounted(queue_dashboard::router(client).read_only(), "/queue").await;
     for path in [
@@ -583,6 +592,8 @@ async fn every_page_is_made_with_the_rights_of_the_dashboard_on_redis() {
         "/failures",
         "/schedules",
         "/schedules/mail/nightly",
+        "/topics",
+        "/topic?topic=orders",
         "/workers",
         "/history",
     ] {
@@ -675,6 +686,36 @@ async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
     assert_eq!((stats.count(JobState::Ready), stats.total(queue_core::broker::Counter::Cancelled)), (1, 3), "the other group has its job");
     let none = site.post("operate", "/groups/pause", &[("queue", "mail")]).await;
     assert_eq!(none.status, 404, "{}", none.body);
+}
+
+async fn a_topic_says_how_far_its_subscriptions_are(bed: Bed) {
+    let inspector = bed.client.inspector();
+    inspector.subscribe("orders", "billing", queue_core::Begin::Start).await.unwrap();
+    for n in 0..60 {
+        let json = format!(r#"{{"order":{n},"password":"hunter2"}}"#);
+        queue_core::Publication::from_json("orders", "OrderPaid", &json).unwrap().group("ada").publish(&bed.client).await.unwrap();
+    }
+    let site = bed.site().await;
+    let list = site.get("/topics").await.body;
+    for text in [">orders<", "data-label=\"events\">60<", ">stands<"] {
+        assert!(list.contains(text), "no `{text}`: {list}");
+    }
+    let page = site.get("/topic?topic=orders").await.body;
+    for text in [
+        ">billing<",
+        "data-label=\"behind\">60<",
+        "stands: no worker serves it",
+        "OrderPaid",
+        ">ada<",
+        "&quot;order&quot;: 0",
+        "any number",
+    ] {
+        assert!(page.contains(text) || page.contains(&text.replace("&quot;", "&#34;")), "no `{text}`: {page}");
+    }
+    assert!(!page.contains("hunter2"), "{page}");
+    let next = page.split("rel=\"next\"").next().unwrap().rsplit("topic?").next().unwrap().split('"').next().unwrap().replace("&#38;", "&");
+    let rest = site.get(&format!("/topic?{}", next.replace("&amp;", "&"))).await.body;
+    assert_eq!(rest.matches("data-label=\"type\"").count(), 10, "{rest}");
 }
 
 async fn a_limit_says_who_holds_it_and_is_set(bed: Bed) {

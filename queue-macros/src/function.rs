@@ -79,7 +79,7 @@ fn misplaced(mut function: ItemFn, place: &str) -> TokenStream {
     quote!(#[allow(dead_code, unused, clippy::all, reason = "its mistake is told, the rest can wait")] #function #error)
 }
 
-fn with_item(item: &impl ToTokens, error: &Error) -> TokenStream {
+pub(crate) fn with_item(item: &impl ToTokens, error: &Error) -> TokenStream {
     let error = error.to_compile_error();
     quote!(#item #error)
 }
@@ -144,12 +144,12 @@ fn task(function: &ItemFn, task_name: String, options: &Options, params: &[Param
     }
 }
 
-fn attributes<'a>(function: &'a ItemFn, name: &str) -> Vec<&'a Attribute> {
+pub(crate) fn attributes<'a>(function: &'a ItemFn, name: &str) -> Vec<&'a Attribute> {
     function.attrs.iter().filter(|attribute| attribute.path().is_ident(name)).collect()
 }
 
 /// `options` is `None` when they are wrong: then nobody knows whether the function was meant to block.
-fn check(function: &ItemFn, options: Option<&Options>, problems: &mut Problems) {
+pub(crate) fn check(function: &ItemFn, options: Option<&Options>, problems: &mut Problems) {
     let signature = &function.sig;
     match (&signature.asyncness, options.map(|options| options.blocking)) {
         (None, Some(None)) => problems.add(

@@ -50,6 +50,28 @@ impl Group {
         Ok(group)
     }
 
+    /// `ordered` of a subscription, which may have a `group(..)` as well.
+    pub(crate) fn ordered(key: &Ident, group: Option<Self>) -> Result<Self> {
+        let group = group.unwrap_or(Group { by: None, cap: None, max_size: None, order: None });
+        if group.cap.is_some() || group.order.is_some() {
+            return Err(Error::new(key.span(), "contradicts `group(..)`, which says another order or a cap; leave one of the two out"));
+        }
+        Ok(Group { order: Some(Ident::new("Ordered", key.span())), ..group })
+    }
+
+    /// `group(..)` of a subscription: the publisher says which group an event has.
+    pub(crate) fn of_subscription(key: &Ident, input: ParseStream, before: Option<&Self>) -> Result<Self> {
+        let group = Self::parse(key, input)?;
+        if group.by.is_some() || group.max_size.is_some() {
+            let problem = "the publisher gives an event its group, with `.group(..)`, and none is refused: leave out `by` and `max_size`";
+            return Err(Error::new(key.span(), problem));
+        }
+        match before {
+            Some(_) => Group::ordered(key, Some(group)),
+            None => Ok(group),
+        }
+    }
+
     fn options(&mut self, group: &Ident, input: ParseStream) -> Result<()> {
         let (mut seen, mut cap) = (Vec::new(), None);
         while !input.is_empty() {

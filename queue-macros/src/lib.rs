@@ -1,12 +1,14 @@
-//! `#[task]` and `#[derive(Task)]` of [queue-core](https://docs.rs/queue-core), where they are documented and re-exported. The glossary in
+//! `#[task]`, `#[derive(Task)]`, `#[subscribe]` and `#[derive(Event)]` of [queue-core](https://docs.rs/queue-core), where they are documented and re-exported. The glossary in
 //! `docs/README.md` of the repository says what the words mean.
 //!
 //! Each mistake is told once, at the token that has to change: the macros check what can be seen in the syntax, and route
 //! every requirement on a type through exactly one expression that carries the span of that type.
 
 mod derive;
+mod event;
 mod expand;
 mod fallback;
+mod from;
 mod function;
 mod group;
 mod limit;
@@ -15,6 +17,7 @@ mod params;
 mod place;
 mod problems;
 mod schedule;
+mod subscribe;
 mod suggest;
 mod unique;
 
@@ -30,4 +33,16 @@ pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_derive(Task, attributes(task, default, inject))]
 pub fn derive_task(item: TokenStream) -> TokenStream {
     derive::expand(item.into()).into()
+}
+
+/// Turns a struct into a type of event. See `queue_core::Event`.
+#[proc_macro_derive(Event, attributes(event, default))]
+pub fn derive_event(item: TokenStream) -> TokenStream {
+    event::expand(item.into()).into()
+}
+
+/// Turns a function into one of a subscription. See `queue_core::subscribe`.
+#[proc_macro_attribute]
+pub fn subscribe(options: TokenStream, item: TokenStream) -> TokenStream {
+    subscribe::expand(options.into(), &item.into()).into()
 }

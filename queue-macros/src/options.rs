@@ -11,7 +11,7 @@ use syn::{
     parse::{Parse, ParseStream, Parser},
 };
 
-use crate::{group::Group, limit::Limit, schedule::Schedule, suggest::nearest, unique::Unique};
+use crate::{from::From, group::Group, limit::Limit, schedule::Schedule, suggest::nearest, unique::Unique};
 
 const KNOWN: [&str; 16] = [
     "name",
@@ -84,6 +84,10 @@ pub(crate) struct Options {
     pub group: Option<Group>,
     pub limits: Vec<Limit>,
     krate: Option<Path>,
+    /// Where a subscription begins.
+    pub from: Option<From>,
+    /// Whether the options are those of `#[subscribe(...)]`.
+    subscribes: bool,
 }
 
 impl Options {
@@ -92,8 +96,17 @@ impl Options {
         Self::parser.parse2(tokens)
     }
 
+    /// None yet, of `#[subscribe(...)]`.
+    pub(crate) fn of_subscription() -> Self {
+        Options { subscribes: true, ..Options::default() }
+    }
+
     fn parser(input: ParseStream) -> Result<Self> {
-        let mut options = Options::default();
+        Options::default().read(input)
+    }
+
+    pub(crate) fn read(self, input: ParseStream) -> Result<Self> {
+        let mut options = self;
         let mut seen: Vec<String> = Vec::new();
         while !input.is_empty() {
             let key = input.call(Ident::parse_any)?;
@@ -112,7 +125,13 @@ impl Options {
     }
 
     fn option(&mut self, key: &Ident, name: &str, input: ParseStream) -> Result<()> {
+        if self.subscribes {
+            From::refuse(key, name)?;
+        }
         match name {
+            "from" if self.subscribes => self.from = Some(From::parse(&value(key, input, "\"start\"")?)?),
+            "ordered" if self.subscribes => self.group = Some(Group::ordered(key, self.group.take())?),
+            "group" if self.subscribes => self.group = Some(Group::of_subscription(key, input, self.group.as_ref())?),
             "name" => self.name = Some(checked_name(&value(key, input, "\"mail.send\"")?)?),
             "queue" => self.queue = Some(checked_name(&value(key, input, "\"mail\"")?)?),
             "alias" => {
@@ -297,7 +316,7 @@ pub(crate) fn checked_name(text: &LitStr) -> Result<String> {
     if is_name(&value) { Ok(value) } else { Err(Error::new(text.span(), "a name has 1 to 128 letters, digits, `.`, `_` or `-`")) }
 }
 
-fn is_name(value: &str) -> bool {
+pub(crate) fn is_name(value: &str) -> bool {
     (1..=128).contains(&value.len()) && value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
 }
 

@@ -36,26 +36,32 @@ use std::{
 use async_trait::async_trait;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
-    address::check_name,
+    address::{check_address, check_queue, subscription_address, subscription_at, topic_at},
     alarm::Alarm,
     broker::{
         AgingSet, Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
-        Durability, DynBroker, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect,
-        JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered,
-        Remarks, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit,
-        StoredLimitKey, StoredPage, StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        Durability, DynBroker, ENTRIES_READ, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet,
+        Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
+        Register, Registered, Remarks, Retention, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule,
+        Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits,
+        Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report, StoredHistory},
         sealed,
     },
 };
 use tokio::time::Instant;
 
-use crate::{Clock, conformance::Storage, model::Model};
+use crate::{
+    Clock,
+    conformance::Storage,
+    model::{Model, Topic},
+};
 
 /// Handles on one memory; a clone is another process on the same.
 #[derive(Clone)]
 pub struct MemoryBroker {
     queues: Arc<Mutex<BTreeMap<String, Queue>>>,
+    topics: Arc<Mutex<BTreeMap<String, Topic>>>,
     clock: Clock,
 }
 
@@ -83,7 +89,7 @@ impl MemoryBroker {
 
     /// An empty one with this clock.
     pub fn with_clock(clock: Clock) -> MemoryBroker {
-        MemoryBroker { queues: Arc::default(), clock }
+        MemoryBroker { queues: Arc::default(), topics: Arc::default(), clock }
     }
 
     /// The broker's clock.
@@ -110,6 +116,18 @@ impl MemoryBroker {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Queue>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn topics(&self) -> MutexGuard<'_, BTreeMap<String, Topic>> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the workers of a subscription that there is something to read.
+    fn tell(&self, subscription: &str, topic: &str) {
+        let now = self.clock.now_ms();
+        if let Some(queue) = self.lock().get_mut(&subscription_address(subscription, topic)) {
+            announce(&mut queue.listeners, now, now);
+        }
     }
 
     /// One transition, at one time, and then the announcement of what it brought.
@@ -197,7 +215,7 @@ impl Broker for MemoryBroker {
     }
 
     async fn register(&self, request: &Register) -> Result<Registered> {
-        check_name("queue", &request.queue)?;
+        check_address(&request.queue)?;
         let name = self.transition(&request.queue, |model| model.register(request, fastrand::u64(..)));
         self.lock().entry(request.queue.to_string()).or_default().registered = true;
         Ok(name)
@@ -205,7 +223,18 @@ impl Broker for MemoryBroker {
 
     async fn enqueue(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         bounded("jobs", request.jobs.len())?;
-        self.transition(&request.queue, |model| model.enqueue(request))
+        let Some(topic) = topic_at(&request.queue) else { return self.transition(&request.queue, |model| model.enqueue(request)) };
+        let answers = self.transition(&request.queue, |model| model.number(request))?;
+        if let Some(events) = answers {
+            let names = {
+                let mut topics = self.topics();
+                let of = topics.entry(topic.to_owned()).or_default();
+                of.publish(events, self.clock.now_ms());
+                of.names()
+            };
+            names.iter().for_each(|name| self.tell(name, topic));
+        }
+        Ok(vec![Enqueued::Stored; request.jobs.len()])
     }
 
     async fn enqueue_confirmed(&self, request: &Enqueue, _: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)> {
@@ -223,11 +252,22 @@ impl Broker for MemoryBroker {
     async fn turn(&self, turn: &Turn) -> Result<TurnAnswer> {
         bounded("finishes", turn.finishes.len())?;
         bounded("claim", turn.claim)?;
-        self.transition(&turn.queue, |model| model.turn(turn, None))
+        let Some((subscription, topic)) = subscription_at(&turn.queue) else {
+            return self.transition(&turn.queue, |model| model.turn(turn, None));
+        };
+        let mut topics = self.topics();
+        self.transition(&turn.queue, |model| {
+            let is_new = model.is_next(turn);
+            let more = is_new && topics.get_mut(topic).is_some_and(|topic| topic.feed(subscription, model, turn.claim));
+            let mut answer = model.turn(turn, None)?;
+            answer.more |= more;
+            Ok(answer)
+        })
     }
 
     async fn has_work(&self, queue: &str) -> Result<bool> {
-        Ok(self.read(queue, Model::has_work))
+        // A subscription may have something to read.
+        Ok(subscription_at(queue).is_some() || self.read(queue, Model::has_work))
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
@@ -315,13 +355,24 @@ impl Broker for MemoryBroker {
         hints
     }
 
+    async fn subscribe(&self, request: &Subscribe) -> Result<bool> {
+        request.check()?;
+        let made = self.topics().entry(request.topic.to_string()).or_default().subscribe(request, self.clock.now_ms());
+        self.tell(&request.name, &request.topic);
+        Ok(made)
+    }
+
+    async fn trim_topic(&self, topic: &str) -> Result<Trimmed> {
+        Ok(self.topics().get_mut(topic).map(|topic| topic.trim(self.clock.now_ms())).unwrap_or_default())
+    }
+
     fn __sealed(&self, _: sealed::Seal) {}
 }
 
 #[async_trait]
 impl Inspect for MemoryBroker {
     async fn queues(&self) -> Result<Vec<String>> {
-        Ok(self.lock().iter().filter(|(_, queue)| queue.registered).map(|(name, _)| name.clone()).collect())
+        Ok(self.lock().iter().filter(|(name, queue)| queue.registered && topic_at(name).is_none()).map(|(name, _)| name.clone()).collect())
     }
 
     async fn stats(&self, queue: &str) -> Result<QueueStats> {
@@ -431,8 +482,31 @@ impl Inspect for MemoryBroker {
         Ok(set)
     }
 
+    async fn topics(&self) -> Result<Vec<String>> {
+        Ok(MemoryBroker::topics(self).keys().cloned().collect())
+    }
+
+    async fn topic(&self, topic: &str) -> Result<Option<StoredTopic>> {
+        Ok(MemoryBroker::topics(self).get(topic).map(|of| of.show(topic, self.clock.now_ms())))
+    }
+
+    async fn read_topic(&self, topic: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredEvent>> {
+        let limit = limit.clamp(1, ENTRIES_READ);
+        Ok(MemoryBroker::topics(self).get(topic).map(|of| of.read(after, limit)).unwrap_or_default())
+    }
+
+    async fn set_retention(&self, topic: &str, retention: Retention) -> Result<()> {
+        retention.check()?;
+        MemoryBroker::topics(self).entry(topic.to_owned()).or_default().set_retention(retention);
+        Ok(())
+    }
+
+    async fn unsubscribe(&self, topic: &str, subscription: &str) -> Result<bool> {
+        Ok(MemoryBroker::topics(self).get_mut(topic).is_some_and(|of| of.unsubscribe(subscription)))
+    }
+
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         self.transition(queue, |model| model.set_paused(paused));
         Ok(())
     }

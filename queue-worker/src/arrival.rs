@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use queue_core::{
+    Error,
     broker::{Durability, DynBroker},
     inspector::{declare_groups, declare_limits as declare},
 };
@@ -70,6 +71,18 @@ async fn declare_once(shared: &Shared) -> queue_core::Result<()> {
     }
     for (queue, rule) in &shared.groups {
         declare_groups(&shared.broker, queue, &release, rule).await?;
+    }
+    for subscription in &shared.subscriptions {
+        let (topic, begin) = (&*subscription.topic, subscription.begin.stored());
+        match shared.broker.subscribe(subscription).await {
+            Ok(false) => {}
+            Ok(true) => tracing::info!(topic, subscription = &*subscription.name, begin, "a subscription was made"),
+            // What it has taken is worked off, which makes room. The declarer tries again.
+            Err(error @ Error::BrokerFull { .. }) => {
+                tracing::warn!(topic, subscription = &*subscription.name, %error, "the subscription is declared when there is room");
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

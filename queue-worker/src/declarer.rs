@@ -75,6 +75,21 @@ impl Pass for Declarer {
                 Err(_) => self.failed = true,
             }
         }
+        // A failover may have lost one that was just made.
+        for subscription in &shared.subscriptions {
+            match tokio::time::timeout(CALL_PATIENCE, shared.broker.subscribe(subscription)).await {
+                Ok(Ok(false)) => {}
+                Ok(Ok(true)) => {
+                    let (topic, begin) = (&*subscription.topic, subscription.begin.stored());
+                    tracing::warn!(topic, subscription = &*subscription.name, begin, "a subscription was gone, and was made again");
+                }
+                Ok(Err(error)) => {
+                    self.failed = true;
+                    tracing::debug!(topic = &*subscription.topic, subscription = &*subscription.name, %error, "it is declared later");
+                }
+                Err(_) => self.failed = true,
+            }
+        }
         for queue in &shared.queues {
             let Some(every) = shared.aging.get(&**queue) else { continue };
             match tokio::time::timeout(CALL_PATIENCE, declare_aging(&shared.broker, queue, &release, *every)).await {

@@ -14,7 +14,7 @@ use std::{
 use futures_util::FutureExt;
 use queue_core::{
     Client,
-    broker::{Condition, DynBroker, ProcessId, WorkerInfo},
+    broker::{Condition, DynBroker, ProcessId, Subscribe, WorkerInfo},
     context::{Environment, LeaseClock},
     handler::HandlerDef,
     middleware::Stack,
@@ -70,6 +70,7 @@ pub(crate) struct Plan {
     pub(crate) groups: GroupRules,
     /// How often jobs of its queues rise that wait, as its code declares it.
     pub(crate) aging: BTreeMap<&'static str, Duration>,
+    pub(crate) subscriptions: Vec<Subscribe>,
 }
 
 /// What all parts of a running worker share.
@@ -84,6 +85,10 @@ pub(crate) struct Shared {
     pub(crate) environment: Arc<Environment>,
     pub(crate) middleware: Stack,
     pub(crate) tasks: HashMap<&'static str, Known>,
+    /// The functions of subscriptions, by queue and type of event.
+    pub(crate) subscribers: HashMap<&'static str, HashMap<&'static str, Known>>,
+    /// The subscriptions that they are of.
+    pub(crate) subscriptions: Vec<Subscribe>,
     pub(crate) queues: Vec<Arc<str>>,
     /// Until when somebody waits for a job of each, as far as is known: results are brought of jobs that are not kept.
     pub(crate) watched: Vec<LeaseClock>,
@@ -133,6 +138,11 @@ impl Shared {
     fn new(plan: &Plan, info: WorkerInfo, release: &str) -> Self {
         let (broker, registry) = (plan.client.broker().clone(), &plan.registry);
         let known = |name| registry.get(name).map(|handler| (name, Known { handler, name: handler.task.name.into() }));
+        let mut subscribers = HashMap::<_, HashMap<_, _>>::new();
+        for handler in registry.subscribers() {
+            let task = handler.task;
+            subscribers.entry(task.queue).or_default().insert(task.name, Known { handler, name: task.name.into() });
+        }
         let (scribe, told) = Desk::new();
         let environment = Arc::new(plan.environment.telling(told));
         Shared {
@@ -143,6 +153,8 @@ impl Shared {
             environment,
             middleware: plan.middleware.clone(),
             tasks: registry.names().filter_map(known).collect(),
+            subscribers,
+            subscriptions: plan.subscriptions.clone(),
             queues: plan.queues.iter().map(|queue| queue.name.as_str().into()).collect(),
             watched: plan.queues.iter().map(|_| LeaseClock::default()).collect(),
             has_schedules: plan.queues.iter().map(|_| AtomicBool::new(false)).collect(),
@@ -184,8 +196,14 @@ impl Shared {
             limits: Limits::new(),
             groups: GroupRules::new(),
             aging: BTreeMap::new(),
+            subscriptions: Vec::new(),
         };
         Arc::new(Shared::new(&plan, WorkerInfo::default(), "alone"))
+    }
+
+    /// The task of a job in a queue. In that of a subscription it is the function for this type of event, or else a task that was enqueued there by name.
+    pub(crate) fn known(&self, queue: &str, task: &str) -> Option<&Known> {
+        self.subscribers.get(queue).and_then(|events| events.get(task)).or_else(|| self.tasks.get(task))
     }
 
     /// The broker has answered.

@@ -2,12 +2,13 @@
 //! did, and brings back the next ticks of schedules that a wrong clock has set far ahead.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use queue_core::{
-    broker::{Audit, BuryReason, Damage},
+    broker::{Audit, BuryReason, Damage, subscription_at, topic_address},
     schedule::clamp,
 };
 
@@ -94,6 +95,39 @@ impl Janitor {
         }
     }
 
+    /// Removes what the topics of its subscriptions do not keep, and producers that have published nothing for long.
+    async fn trim(&self, topic: &str, round: &mut Round) {
+        for _ in 0..CALLS {
+            match self.shared.broker.trim_topic(topic).await {
+                Ok(trimmed) => {
+                    round.removed += usize::try_from(trimmed.entries).unwrap_or(usize::MAX);
+                    if trimmed.lost > 0 {
+                        tracing::warn!(
+                            topic,
+                            lost = trimmed.lost,
+                            "subscriptions were too far behind: events are gone that they have not read; `topics show` tells whose"
+                        );
+                    }
+                    if !trimmed.more {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    round.failed += 1;
+                    tracing::debug!(topic, %error, "the log of the topic is trimmed in the next round");
+                    return;
+                }
+            }
+        }
+        match self.shared.broker.sweep(&topic_address(topic), &self.shared.settings.sweep).await {
+            Ok(swept) => round.removed += swept.producers,
+            Err(error) => {
+                round.failed += 1;
+                tracing::debug!(topic, %error, "the producers of the topic are swept in the next round");
+            }
+        }
+    }
+
     async fn repair(&self, queue: &str, round: &mut Round) {
         match self.shared.broker.audit(queue, Audit { repair: true, thorough: false }).await {
             Ok(damages) => {
@@ -137,6 +171,11 @@ impl Pass for Janitor {
                     self.clamp(at, &mut round).await;
                 }
             }
+        }
+        let queues = self.shared.queues.clone();
+        let topics: BTreeSet<&str> = queues.iter().filter_map(|queue| subscription_at(queue)).map(|(_, topic)| topic).collect();
+        for topic in topics {
+            self.trim(topic, &mut round).await;
         }
         self.rounds += 1;
         round

@@ -156,6 +156,10 @@ struct AboutLimits;
 struct AboutEdits;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/topics.md")]
+struct AboutTopics;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/failures.md")]
 struct AboutFailures;
 

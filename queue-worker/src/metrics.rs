@@ -4,6 +4,7 @@
 //! are those of the worker, at most [`MOST_TASKS`] tasks of a queue, limits have names (`limits.rs`), and outcomes, verbs and states have few values each.
 
 mod limits;
+mod subscriptions;
 
 use std::{
     collections::HashMap,
@@ -18,7 +19,7 @@ use queue_core::{
     observe::{CallOutcome, Observe},
 };
 
-use self::limits::LimitGauges;
+use self::{limits::LimitGauges, subscriptions::SubscriptionGauges};
 use crate::{
     duty::{Pass, Supervisor},
     engine::Shared,
@@ -44,13 +45,16 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const METRICS: [Metric; 20] = [
+pub(crate) const METRICS: [Metric; 23] = [
     ("queue_jobs", Kind::Gauge, &["queue", "state"], "jobs in this state"),
     ("queue_oldest_ready_seconds", Kind::Gauge, &["queue"], "age of the oldest ready job; 0 if none is ready, or it is not known"),
     ("queue_workers", Kind::Gauge, &["queue"], "workers that serve the queue"),
     ("queue_paused", Kind::Gauge, &["queue"], "1 while the queue is paused"),
     ("queue_limit_held", Kind::Gauge, &["queue", "limit"], "slots of a limit that are held, of all its keys"),
     ("queue_limit_waiting", Kind::Gauge, &["queue", "limit", "reason"], "jobs that wait for a limit, for a slot or for its rate"),
+    ("queue_subscription_behind", Kind::Gauge, &["queue"], "events that a subscription has not read"),
+    ("queue_subscription_lag_seconds", Kind::Gauge, &["queue"], "age of the oldest event that a subscription has not read"),
+    ("queue_subscription_lost", Kind::Gauge, &["queue"], "events that were gone before a subscription read them"),
     ("queue_events_total", Kind::Counter, &["queue", "event"], "what has happened in the queue since it exists, as the broker counts"),
     ("queue_starts_total", Kind::Counter, &["queue", "task"], "runs whose handler began"),
     ("queue_finishes_total", Kind::Counter, &["queue", "task", "outcome"], "deliveries that have ended, by outcome"),
@@ -196,10 +200,12 @@ struct QueueMetrics {
     workers: Gauge,
     paused: Gauge,
     limits: LimitGauges,
+    subscription: Option<SubscriptionGauges>,
 }
 
 impl QueueMetrics {
     fn new(queue: &str) -> Self {
+        let subscription = SubscriptionGauges::of(queue);
         let queue = queue.to_owned();
         QueueMetrics {
             depths: DEPTHS.map(|state| metrics::gauge!("queue_jobs", "queue" => queue.clone(), "state" => state.name())),
@@ -209,6 +215,7 @@ impl QueueMetrics {
             workers: metrics::gauge!("queue_workers", "queue" => queue.clone()),
             paused: metrics::gauge!("queue_paused", "queue" => queue),
             limits: LimitGauges::default(),
+            subscription,
         }
     }
 }
@@ -242,6 +249,9 @@ impl Pass for Gauges {
             handles.workers.set(stats.workers as f64);
             handles.paused.set(f64::from(u8::from(stats.paused)));
             handles.limits.read(&self.shared, queue).await;
+            if let Some(subscription) = &handles.subscription {
+                subscription.read(&self.shared.broker).await;
+            }
         }
         prometheus::keep_up();
         read

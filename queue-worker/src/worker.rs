@@ -352,6 +352,7 @@ impl Worker {
         let limits = self.limits().map_err(WorkerError::Setup)?;
         let groups = self.group_rules().map_err(WorkerError::Setup)?;
         let aging = self.aging().map_err(WorkerError::Setup)?;
+        let subscriptions = self.subscriptions().map_err(WorkerError::Setup)?;
         let queues = self.served();
         self.tell_what_is_odd(&queues);
         let client = metrics::observed(&self.client);
@@ -369,6 +370,7 @@ impl Worker {
             limits,
             groups,
             aging,
+            subscriptions,
         };
         let (control, stage) = Control::new();
         let stopping = async {

@@ -10,9 +10,9 @@ use futures_util::FutureExt;
 use queue_core::{
     HistorySpan, JobId,
     broker::{
-        Audit, Change, Confirm, CrashRule, Durability, DynBroker, EditJob, Enqueue, Extend, GroupList, GroupRule, JobState, LimitKeys,
-        NewJob, PartyName, ProcessId, Register, Remarks, RuleOf, ScheduleList, SeenJob, SetAging, SetGroup, SetLimit, SetSchedule,
-        SweepLimits, Turn, UniqueKey, history::Report,
+        Audit, Begin, Change, Confirm, CrashRule, Durability, DynBroker, EditJob, Enqueue, Extend, GroupList, GroupRule, JobState,
+        LimitKeys, NewJob, PartyName, ProcessId, Register, Remarks, Retention, RuleOf, ScheduleList, SeenJob, SetAging, SetGroup, SetLimit,
+        SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -109,6 +109,13 @@ async fn every_verb_is_counted_by_its_name() {
     broker.set_limit(&SetLimit::new(QUEUE, "stripe", Vec::new(), Vec::new())).await.unwrap();
     broker.set_aging(&SetAging::new(QUEUE, Vec::new(), Vec::new())).await.unwrap();
     broker.set_paused(QUEUE, false).await.unwrap();
+    broker.subscribe(&Subscribe::new("orders", "billing", Begin::Now)).await.unwrap();
+    broker.topics().await.unwrap();
+    broker.topic("orders").await.unwrap();
+    broker.read_topic("orders", None, 1).await.unwrap();
+    broker.set_retention("orders", Retention::default()).await.unwrap();
+    broker.trim_topic("orders").await.unwrap();
+    broker.unsubscribe("orders", "billing").await.unwrap();
     broker.audit(QUEUE, Audit { repair: false, thorough: true }).await.unwrap();
     broker.audit_queues(false).await.unwrap();
 

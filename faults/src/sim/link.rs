@@ -16,7 +16,7 @@ use queue_core::{
     broker::{
         Broker, BrokerInfo, CALL_DEADLINE, Change, Changed, Confirm, Confirmed, CrashRule, DueSchedules, Enqueue, Enqueued, Extend,
         Extended, Hints, Inspect, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, SetSchedule,
-        StoredJob, SweepLimits, Swept, Turn, TurnAnswer, history::Report,
+        StoredJob, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, history::Report,
     },
     delegate_broker, delegate_inspect,
 };
@@ -234,6 +234,16 @@ impl Broker for Link {
     async fn remark(&self, remarks: &Remarks) -> Result<Vec<bool>> {
         let (broker, remarks) = (self.broker.clone(), remarks.clone());
         self.call(async move { broker.remark(&remarks).await }).await
+    }
+
+    async fn subscribe(&self, request: &Subscribe) -> Result<bool> {
+        let (broker, request) = (self.broker.clone(), request.clone());
+        self.call(async move { broker.subscribe(&request).await }).await
+    }
+
+    async fn trim_topic(&self, topic: &str) -> Result<Trimmed> {
+        let (broker, topic) = (self.broker.clone(), topic.to_owned());
+        self.call(async move { broker.trim_topic(&topic).await }).await
     }
 
     fn watch_hints(&self, queue: &str) -> Hints {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    address::check_name,
+    address::check_queue,
     codec,
     error::{Error, Result},
 };
@@ -146,7 +146,7 @@ impl SetAging {
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar.
     pub fn check(&self) -> Result<()> {
-        check_name("queue", &self.queue)
+        check_queue(&self.queue)
     }
 }
 

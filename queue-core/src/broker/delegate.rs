@@ -84,6 +84,8 @@ macro_rules! delegate_broker {
             fn watch_hints['a](queue: &'a str) -> $crate::broker::Hints;
             async remark['a](remarks: &'a $crate::broker::Remarks) -> $crate::Result<Vec<bool>>;
             fn remark_hints['a, 'b](queue: &'a str, id: &'b $crate::JobId) -> $crate::broker::Hints;
+            async subscribe['a](request: &'a $crate::broker::Subscribe) -> $crate::Result<bool>;
+            async trim_topic['a](topic: &'a str) -> $crate::Result<$crate::broker::Trimmed>;
             fn __sealed[](seal: $crate::broker::sealed::Seal) -> ();
         }
     };
@@ -117,6 +119,11 @@ macro_rules! delegate_inspect {
             async limit_keys['a, 'b](queue: &'a str, which: &'b $crate::broker::LimitKeys) -> $crate::Result<Vec<$crate::broker::StoredLimitKey>>;
             async set_limit['a](request: &'a $crate::broker::SetLimit) -> $crate::Result<$crate::broker::LimitSet>;
             async set_aging['a](request: &'a $crate::broker::SetAging) -> $crate::Result<$crate::broker::AgingSet>;
+            async topics[]() -> $crate::Result<Vec<String>>;
+            async topic['a](topic: &'a str) -> $crate::Result<Option<$crate::broker::StoredTopic>>;
+            async read_topic['a, 'b](topic: &'a str, after: Option<&'b str>, limit: usize) -> $crate::Result<Vec<$crate::broker::StoredEvent>>;
+            async set_retention['a](topic: &'a str, retention: $crate::broker::Retention) -> $crate::Result<()>;
+            async unsubscribe['a, 'b](topic: &'a str, subscription: &'b str) -> $crate::Result<bool>;
             async set_paused['a](queue: &'a str, paused: bool) -> $crate::Result<()>;
             async audit['a](queue: &'a str, how: $crate::broker::Audit) -> $crate::Result<Vec<$crate::broker::Damage>>;
             async audit_queues[](repair: bool) -> $crate::Result<Vec<$crate::broker::Damage>>;
@@ -185,6 +192,8 @@ macro_rules! __delegate_listed {
     ($how:ident watch_hints [watch_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident remark [remark $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident remark_hints [remark_hints $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident subscribe [subscribe $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident trim_topic [trim_topic $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident queues [queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident workers [workers $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
@@ -206,6 +215,11 @@ macro_rules! __delegate_listed {
     ($how:ident limit_keys [limit_keys $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident set_limit [set_limit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident set_aging [set_aging $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident topics [topics $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident topic [topic $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident read_topic [read_topic $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident set_retention [set_retention $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident unsubscribe [unsubscribe $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident set_paused [set_paused $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit [audit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit_queues [audit_queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::MAX_ITEMS;
 use crate::{
-    address::{JobId, check_name},
+    address::{JobId, check_queue},
     error::{Error, Result},
     group::{GroupName, GroupRule, RuleOf},
 };
@@ -99,7 +99,7 @@ impl SetGroup {
     /// # Errors
     /// [`Error::Invalid`] for a queue outside the grammar, and for a rule that cannot be.
     pub fn check(&self) -> Result<()> {
-        check_name("queue", &self.queue)?;
+        check_queue(&self.queue)?;
         if self.record.is_some() != (self.of == RuleOf::Declared) {
             let problem = "is what workers declare, with the releases that do; set the rule of all groups, `*`, which goes over it";
             return Err(Error::invalid("rule", self.of.to_string(), problem));

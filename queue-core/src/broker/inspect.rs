@@ -6,8 +6,8 @@ use async_trait::async_trait;
 
 use super::{
     AgingSet, Audit, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage, GroupSet, KeyHolder,
-    LimitKey, LimitKeys, LimitSet, Priority, QueueStats, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing, StoredLimit,
-    StoredLimitKey, StoredRemarks, UniqueKey, WorkerRecord, failed_releases,
+    LimitKey, LimitKeys, LimitSet, Priority, QueueStats, Retention, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing,
+    StoredEvent, StoredLimit, StoredLimitKey, StoredRemarks, StoredTopic, UniqueKey, WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };
@@ -337,6 +337,21 @@ pub trait Inspect: Send + Sync {
     /// # Errors
     /// `FeatureUnknown` while a lane of an older library is registered; `BrokerFull`.
     async fn set_aging(&self, request: &SetAging) -> Result<AgingSet>;
+
+    /// The names of all topics to which something was published or somebody subscribed, sorted.
+    async fn topics(&self) -> Result<Vec<String>>;
+
+    /// A topic with its subscriptions; `None` if there is nothing of it.
+    async fn topic(&self, topic: &str) -> Result<Option<StoredTopic>>;
+
+    /// Entries of the log of a topic behind this position, or from the oldest on, at most `limit` and [`ENTRIES_READ`](super::ENTRIES_READ).
+    async fn read_topic(&self, topic: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredEvent>>;
+
+    /// Sets what a topic keeps. What is `None` stays as it is.
+    async fn set_retention(&self, topic: &str, retention: Retention) -> Result<()>;
+
+    /// Removes a subscription: it reads nothing any more, and nothing waits for it. What it has taken stays in its queue. False: there is none.
+    async fn unsubscribe(&self, topic: &str, subscription: &str) -> Result<bool>;
 
     /// Stops or resumes claiming from a queue; enqueues and endings continue.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::MAX_ITEMS;
 use crate::{
-    address::{JobId, check_name},
+    address::{JobId, check_name, check_queue},
     codec,
     error::{Error, Result},
     limit::{LimitKey, LimitRule},
@@ -150,7 +150,7 @@ impl SetLimit {
     /// # Errors
     /// [`Error::Invalid`] for names outside the grammar.
     pub fn check(&self) -> Result<()> {
-        check_name("queue", &self.queue)?;
+        check_queue(&self.queue)?;
         check_name("limit", &self.name)
     }
 

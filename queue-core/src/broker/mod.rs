@@ -45,6 +45,7 @@ mod schedule;
 mod standing;
 mod stats;
 mod sweep;
+mod topic;
 mod turn;
 mod worker;
 
@@ -56,7 +57,7 @@ pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
     aging::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, limit::*,
-    party::*, remark::*, schedule::*, standing::*, stats::*, sweep::*, turn::*, worker::*,
+    party::*, remark::*, schedule::*, standing::*, stats::*, sweep::*, topic::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{group::*, limit::*, priority::Priority, unique::*};
@@ -113,6 +114,8 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// A replay (`seq` = last) returns the stored answers and writes nothing. A given id that exists is answered, not stored. Then the
     /// [key](NewJob::unique) is asked for: a job whose key another one holds is skipped, changes that one, or waits for it as `held`.
     /// Jobs of one request are looked at in order, so that they see the keys of those before them.
+    ///
+    /// At the [address of a topic](topic_address) the jobs are events: each is appended to the log of the topic, and answered `Stored`.
     /// The client also calls this on the application's threads, in any runtime or in none.
     ///
     /// # Errors
@@ -137,6 +140,9 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
     /// R5).
     ///
     /// An ending whose tag no longer stands is stale: it changes nothing, and its position is in [`TurnAnswer::stale`].
+    /// In the queue of a [subscription](Subscribe) it first reads on in the log of the topic, while fewer jobs could start than [`Turn::claim`] asks for and fewer than
+    /// [`MOST_TAKEN`] have not ended, and makes a job of each entry. A full broker does without that, and carries out the rest.
+    ///
     /// A replay (`seq` = last) writes nothing and returns the same stale positions and deliveries. In a replay, a delivery whose tag no
     /// longer stands is [`void`](Delivery::void).
     ///
@@ -227,6 +233,17 @@ pub trait Broker: Inspect + Debug + Send + Sync + 'static {
 
     /// Announcements that the handler of this job has told something, if somebody [watches](Self::watch) the job. A hint may be lost or wrong.
     fn remark_hints(&self, queue: &str, id: &JobId) -> Hints;
+
+    /// Makes a [subscription](Subscribe), or notes which types of event its workers know. True: it was made. One that exists keeps its cursor, whatever the request
+    /// says of its begin.
+    ///
+    /// # Errors
+    /// `BrokerFull`, and then nothing was changed.
+    async fn subscribe(&self, request: &Subscribe) -> Result<bool>;
+
+    /// One bounded step of removing what the [retention](Retention) of a topic does not keep: the oldest entries of its log, at most [`TRIM_STEP`]. An entry that a
+    /// subscription has not read stays for as long as the limit of the lag says. If it goes nevertheless, that subscription has lost it, which is counted.
+    async fn trim_topic(&self, topic: &str) -> Result<Trimmed>;
 
     #[doc(hidden)]
     fn __sealed(&self, _: sealed::Seal);

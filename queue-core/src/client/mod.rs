@@ -2,6 +2,7 @@
 
 mod bulk;
 mod callers;
+mod events;
 mod handle;
 mod job;
 mod limits;
@@ -24,6 +25,7 @@ use std::{
 
 pub use self::{
     bulk::EnqueueAllError,
+    events::{PublishAllError, Published},
     handle::{Handle, JobResult, Stored},
     job::{Job, RawJob},
     progress::ProgressWatch,

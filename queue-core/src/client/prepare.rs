@@ -7,7 +7,7 @@ use std::{
 
 use super::{limits, unique};
 use crate::{
-    address::{JobAddress, JobId, check_name},
+    address::{JobAddress, JobId, check_address, check_queue},
     broker::{Due, GroupName, LONGEST, NewJob, Priority},
     draft::{Draft, EnqueueStack, Options},
     envelope::Envelope,
@@ -61,8 +61,11 @@ pub(super) fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, o
     } else {
         limits::of(task, limits, payload, group.as_ref(), options.limits.take())?
     };
-    let queue = options.queue.as_deref().unwrap_or(queue);
-    check_name("queue", queue)?;
+    let queue = match options.queue.as_deref() {
+        Some(queue) => check_queue(queue).map(|()| queue)?,
+        // It may be the address of a topic.
+        None => check_address(queue).map(|()| queue)?,
+    };
     let id = options.id.as_deref().map_or_else(|| Ok(JobId::make()), JobId::given)?;
     let due = match options.due {
         Due::After(delay) => {

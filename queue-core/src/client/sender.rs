@@ -13,7 +13,7 @@ use std::{
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -29,6 +29,7 @@ use super::{
     producer::{Answer, Failure, Fate, Producer, Route},
 };
 use crate::{
+    address::topic_at,
     broker::{Enqueue, MAX_BYTES, MAX_ITEMS, NewJob, after, on_broker},
     error::{Error, Result},
 };
@@ -57,8 +58,9 @@ impl Client {
             deadline: *deadline,
             confirm: *confirm,
             met: Arc::default(),
-            served_only: *served_only,
-            told: Arc::default(),
+            // Nobody serves a topic: an event is kept for those who subscribe later.
+            served_only: *served_only && topic_at(queue).is_none(),
+            told: Arc::new(AtomicBool::new(topic_at(queue).is_some())),
         };
         let made = Sender::new(route);
         senders.insert(queue.clone(), made.clone());

@@ -8,7 +8,7 @@ use std::{
 
 use super::Inspector;
 use crate::{
-    address::check_name,
+    address::check_queue,
     broker::{Aging, AgingRecord, AgingSet, DynBroker, SetAging},
     error::{Error, Result},
 };
@@ -38,7 +38,7 @@ impl Inspector {
     /// [`Error::Invalid`] for a name outside the grammar, and for a time below 1 ms or over a year. [`Error::FeatureUnknown`] while a worker of an older
     /// release serves the queue.
     pub async fn set_aging(&self, queue: &str, aging: Aging) -> Result<Option<Duration>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         AgingRecord::default().set(aging)?;
         let queue: Arc<str> = queue.into();
         self.run(move |broker| async move { change(&broker, &queue, |record| record.set(aging)).await.map(|(_, every)| every) }).await

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Filter, Inspector, Page, walk::page_of};
 use crate::{
-    address::{JobAddress, JobId, check_name},
+    address::{JobAddress, JobId, check_queue},
     broker::{Change, Changed, JobState, KeyHolder, MAX_ITEMS, UniqueKey},
     error::{Error, Result},
 };
@@ -50,7 +50,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
     pub async fn key_holder(&self, queue: &str, key: UniqueKey) -> Result<Option<KeyHolder>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let queue = queue.to_owned();
         self.run_until(self.until(), |broker| async move { broker.key_holder(&queue, &key).await }).await
     }
@@ -61,7 +61,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
     pub async fn release_key(&self, queue: &str, key: UniqueKey) -> Result<Option<KeyHolder>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let queue = queue.to_owned();
         self.run_until(self.until(), |broker| async move { broker.release_key(&queue, &key).await }).await
     }
@@ -92,7 +92,7 @@ impl Inspector {
     }
 
     async fn change_until(&self, until: Instant, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         if ids.len() > MAX_ITEMS {
             return Err(Error::invalid("ids", ids.len().to_string(), format!("are more than {MAX_ITEMS} at once")));
         }
@@ -129,7 +129,7 @@ impl Inspector {
     // until nothing in it changes. Workers that claim meanwhile move jobs up behind the walk's back: so there is another walk until none is
     // left, or two walks have changed nothing.
     pub async fn change_matching(&self, queue: &str, change: Change, state: JobState, filter: &Filter) -> Result<u64> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let there = self.stats(queue).await?.count(state);
         let (mut left, mut fruitless) = (there, 0);
         loop {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Inspector;
 use crate::{
-    address::{JobAddress, JobId, check_name},
+    address::{JobAddress, JobId, check_queue},
     broker::{Due, Enqueue, Enqueued, JobLimits, JobState, NewJob, ProcessId, Register, StoredJob, Unique},
     envelope::{ENVELOPE_VERSION, Envelope, stamp},
     error::{Error, Result},
@@ -53,7 +53,7 @@ impl Inspector {
     /// cannot be decoded; [`Error::Invalid`] for a name of a queue outside the grammar; those of an enqueue.
     pub async fn duplicate(&self, job: &JobAddress, queue: Option<&str>, id: JobId) -> Result<Duplicated> {
         let into = queue.unwrap_or(&job.queue);
-        check_name("queue", into)?;
+        check_queue(into)?;
         let copy = JobAddress { queue: into.into(), id };
         let until = self.until();
         let stored = self.stored(until, job).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;

@@ -11,7 +11,7 @@ use super::{
     clear::{ClearGroup, Cleared},
 };
 use crate::{
-    address::{JobId, check_name},
+    address::{JobId, check_queue},
     broker::{DynBroker, GroupList, GroupName, GroupPage, GroupRule, GroupSet, GroupsRecord, RuleOf, SetGroup, StoredGroup},
     error::{Error, Result},
 };
@@ -155,7 +155,7 @@ impl Inspector {
     }
 
     async fn group_page(&self, queue: &str, which: GroupList) -> Result<GroupPage> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let queue = queue.to_owned();
         self.ask(self.until(), move |broker| {
             let (queue, which) = (queue.clone(), which.clone());

@@ -8,7 +8,7 @@ use std::{
 
 use super::Inspector;
 use crate::{
-    address::{JobAddress, check_name},
+    address::{JobAddress, check_name, check_queue},
     broker::{DynBroker, LimitKey, LimitKeys, LimitRecord, LimitRule, LimitSet, SetLimit, StoredLimit, StoredLimitKey},
     error::{Error, Result},
 };
@@ -199,7 +199,7 @@ impl Inspector {
     }
 
     async fn stored_limits(&self, queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let (queue, name) = (queue.to_owned(), name.map(str::to_owned));
         self.ask(self.until(), move |broker| {
             let (queue, name) = (queue.clone(), name.clone());
@@ -209,7 +209,7 @@ impl Inspector {
     }
 
     async fn stored_keys(&self, queue: &str, which: LimitKeys) -> Result<Vec<StoredLimitKey>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let queue = queue.to_owned();
         self.ask(self.until(), move |broker| {
             let (queue, which) = (queue.clone(), which.clone());

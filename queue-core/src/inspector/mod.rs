@@ -1,5 +1,6 @@
 //! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `change` is
 //! what people do to jobs, `edit` changes one that waits, `duplicate` copies one, `clear` cancels those of a group, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them.
+//! `topics` shows topics and their subscriptions.
 
 mod aging;
 mod change;
@@ -13,6 +14,7 @@ mod limits;
 mod reason;
 mod record;
 mod remarks;
+mod topics;
 mod walk;
 mod why;
 mod workers;
@@ -29,6 +31,7 @@ pub use self::{
     reason::Reason,
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
     remarks::{Follow, JobLog, LogLine, Progress},
+    topics::{EventInfo, SubscriptionInfo, TopicInfo},
     walk::Walk,
     why::waiting_in,
 };
@@ -39,7 +42,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    address::{JobAddress, JobId, check_name},
+    address::{JobAddress, JobId, check_queue},
     broker::{Audit, Condition, Damage, Durability, DynBroker, JobState, QueueStats, StoredJob, after, on_broker, on_broker_until},
     client::until_ended,
     error::{Error, Result},
@@ -113,7 +116,7 @@ impl Inspector {
     /// # Errors
     /// Those of the broker.
     pub async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let (queue, broker) = (queue.to_owned(), self.broker.clone());
         // No deadline: it is a long series of calls, each of which ends.
         on_broker(&self.broker, async move { broker.audit(&queue, how).await }).await?
@@ -134,7 +137,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar, here and below.
     pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let queue = queue.to_owned();
         self.ask(self.until(), move |broker| {
             let queue = queue.clone();
@@ -152,7 +155,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range.
     pub async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<Page> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         if !(1..=500).contains(&limit) {
             return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));
         }
@@ -252,7 +255,7 @@ impl Inspector {
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let queue = queue.to_owned();
         self.run(|broker| async move { broker.set_paused(&queue, paused).await }).await
     }

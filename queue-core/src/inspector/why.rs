@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{Inspector, JobRecord, Reason, record::time};
 use crate::{
-    address::{JobAddress, JobId, check_name},
+    address::{JobAddress, JobId, check_queue},
     broker::{DynBroker, GroupLine, GroupOrder, JobState, Line, MAX_ITEMS, QueueStats, Standing, StoredLimitKey, WorkerRecord},
     error::{Error, Result},
 };
@@ -44,7 +44,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar, and for too many ids; those of the broker.
     pub async fn why_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let (of, ids) = (queue.to_owned(), ids.to_vec());
         let ask = move |broker: DynBroker| {
             let (of, ids) = (of.clone(), ids.clone());

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::Inspector;
 use crate::{
-    address::check_name,
+    address::check_queue,
     broker::{
         DynBroker, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
@@ -31,7 +31,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar.
     pub async fn workers_of(&self, queue: &str) -> Result<Vec<WorkerRecord>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         Ok(WorkerRecord::merged(self.workers_until(self.until(), queue.to_owned()).await?))
     }
 
@@ -68,7 +68,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar.
     pub async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let queue = queue.to_owned();
         let ask = move |broker: DynBroker| {
             let queue = queue.clone();
@@ -98,7 +98,7 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar.
     pub async fn failures(&self, queue: &str) -> Result<Vec<FailureKind>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let queue = queue.to_owned();
         let ask = move |broker: DynBroker| {
             let queue = queue.clone();

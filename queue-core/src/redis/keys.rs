@@ -76,6 +76,9 @@ pub(in crate::redis) enum Kind {
     Watched,
     Progress,
     Logs,
+    Log,
+    Topic,
+    Subscriptions,
     Hint,
 }
 
@@ -153,6 +156,9 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Watched,
     Kind::Progress,
     Kind::Logs,
+    Kind::Log,
+    Kind::Topic,
+    Kind::Subscriptions,
 ];
 
 impl Kind {
@@ -228,6 +234,9 @@ impl Kind {
             Kind::Watched => "watched",
             Kind::Progress => "progress",
             Kind::Logs => "logs",
+            Kind::Log => "log",
+            Kind::Topic => "topic",
+            Kind::Subscriptions => "subscriptions",
             Kind::Hint => "hint",
         }
     }
@@ -272,6 +281,7 @@ impl Kind {
             | Kind::Watched => "zset",
             Kind::Fenced | Kind::Declared => "set",
             Kind::Hint => "channel",
+            Kind::Log => "stream",
             Kind::Meta
             | Kind::Jobs
             | Kind::Active
@@ -310,8 +320,15 @@ impl Kind {
             | Kind::States
             | Kind::Ticked
             | Kind::Progress
-            | Kind::Logs => "hash",
+            | Kind::Logs
+            | Kind::Topic
+            | Kind::Subscriptions => "hash",
         }
+    }
+
+    /// Whether it belongs to a topic: all queues of its tag have it in common.
+    fn is_of_topic(self) -> bool {
+        matches!(self, Kind::Log | Kind::Topic | Kind::Subscriptions)
     }
 
     fn suffix(self) -> &'static str {

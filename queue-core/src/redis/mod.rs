@@ -20,6 +20,7 @@ mod people;
 mod remark;
 mod schedule;
 mod script;
+mod topic;
 mod turn;
 mod values;
 
@@ -41,14 +42,15 @@ use self::{
     values::number,
 };
 use crate::{
-    address::{JobId, check_name},
+    address::{JobId, check_queue},
     alarm::Alarm,
     broker::{
         AgingSet, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability,
         EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder,
-        LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, ScheduleAnswer,
-        ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing, StoredJob, StoredLimit, StoredLimitKey,
-        StoredPage, StoredRemarks, SweepLimits, Swept, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, Retention,
+        ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing, StoredEvent, StoredJob,
+        StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer,
+        UniqueKey, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report},
         sealed,
     },
@@ -253,6 +255,14 @@ impl Broker for RedisBroker {
         self.announcements.remarks_of(queue, id)
     }
 
+    async fn subscribe(&self, request: &Subscribe) -> Result<bool> {
+        topic::subscribe(self, request).await
+    }
+
+    async fn trim_topic(&self, topic: &str) -> Result<Trimmed> {
+        topic::trim(self, topic).await
+    }
+
     fn __sealed(&self, _: sealed::Seal) {}
 }
 
@@ -315,7 +325,7 @@ impl Inspect for RedisBroker {
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         audit::audit(self, queue, how).await
     }
 
@@ -345,6 +355,26 @@ impl Inspect for RedisBroker {
 
     async fn set_aging(&self, request: &SetAging) -> Result<AgingSet> {
         people::set_aging(self, request).await
+    }
+
+    async fn topics(&self) -> Result<Vec<String>> {
+        topic::list(self).await
+    }
+
+    async fn topic(&self, topic: &str) -> Result<Option<StoredTopic>> {
+        topic::show(self, topic).await
+    }
+
+    async fn read_topic(&self, topic: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredEvent>> {
+        topic::read(self, topic, after, limit).await
+    }
+
+    async fn set_retention(&self, topic: &str, retention: Retention) -> Result<()> {
+        topic::set_retention(self, topic, retention).await
+    }
+
+    async fn unsubscribe(&self, topic: &str, subscription: &str) -> Result<bool> {
+        topic::unsubscribe(self, topic, subscription).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

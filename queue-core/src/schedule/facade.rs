@@ -123,7 +123,7 @@ impl Schedules {
     /// # Errors
     /// Those of the broker.
     pub async fn page(&self, queue: &str, offset: u64, limit: usize) -> Result<(Vec<ScheduleRecord>, Option<u64>)> {
-        crate::address::check_name("queue", queue)?;
+        crate::address::check_queue(queue)?;
         let queue: Arc<str> = queue.into();
         let of = queue.clone();
         let page = self.run(move |broker| async move { broker.schedules(&of, &ScheduleList::All { offset, limit }).await }).await?;

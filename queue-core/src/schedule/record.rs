@@ -15,7 +15,7 @@ use super::{
     rules::ReadRules,
 };
 use crate::{
-    address::{JobAddress, check_name, serde_as_text},
+    address::{JobAddress, check_name, check_queue, serde_as_text},
     broker::{ScheduleBody, ScheduleDefinition, ScheduleState, StoredSchedule},
     envelope::Envelope,
     error::{Error, Result},
@@ -38,7 +38,7 @@ impl ScheduleAddress {
     /// # Errors
     /// [`Error::Invalid`] for names outside the grammar.
     pub fn new(queue: &str, name: &str) -> Result<Self> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         check_name("schedule", name)?;
         Ok(ScheduleAddress { queue: queue.into(), name: name.to_owned() })
     }

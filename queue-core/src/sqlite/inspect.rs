@@ -2,13 +2,13 @@
 
 use async_trait::async_trait;
 
-use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups, history, limits, people, remark, schedule};
+use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups, history, limits, people, remark, schedule, topic};
 use crate::{
-    address::{JobId, check_name},
+    address::{JobId, check_queue},
     broker::{
         AgingSet, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder,
-        LimitKeys, LimitSet, MAX_ITEMS, QueueStats, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing, StoredJob,
-        StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, UniqueKey, WorkerRecord,
+        LimitKeys, LimitSet, MAX_ITEMS, QueueStats, Retention, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing,
+        StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
     error::Result,
@@ -89,7 +89,7 @@ impl Inspect for SqliteBroker {
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let (queue, database) = (queue.to_owned(), if how.repair { self.writer() } else { self.reader() });
         database.call(Commit::Soon, move |tx| audit::audit(tx, &queue, how)).await
     }
@@ -121,8 +121,32 @@ impl Inspect for SqliteBroker {
         people::set_aging(self.writer(), request).await
     }
 
+    async fn topics(&self) -> Result<Vec<String>> {
+        self.reader().call(Commit::Soon, topic::list).await
+    }
+
+    async fn topic(&self, topic: &str) -> Result<Option<StoredTopic>> {
+        let topic = topic.to_owned();
+        self.reader().call(Commit::Soon, move |tx| topic::show(tx, &topic)).await
+    }
+
+    async fn read_topic(&self, topic: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredEvent>> {
+        let (topic, after) = (topic.to_owned(), after.map(str::to_owned));
+        self.reader().call(Commit::Soon, move |tx| topic::read(tx, &topic, after.as_deref(), limit)).await
+    }
+
+    async fn set_retention(&self, topic: &str, retention: Retention) -> Result<()> {
+        let topic = topic.to_owned();
+        self.writer().call(Commit::Synced, move |tx| topic::set_retention(tx, &topic, retention)).await
+    }
+
+    async fn unsubscribe(&self, topic: &str, subscription: &str) -> Result<bool> {
+        let (topic, subscription) = (topic.to_owned(), subscription.to_owned());
+        self.writer().call(Commit::Synced, move |tx| topic::unsubscribe(tx, &topic, &subscription)).await
+    }
+
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         let queue = queue.to_owned();
         self.writer().call(Commit::Synced, move |tx| people::set_paused(tx, &queue, paused)).await
     }

@@ -19,6 +19,7 @@ mod limits;
 mod people;
 mod remark;
 mod schedule;
+mod topic;
 mod turn;
 
 use std::{
@@ -41,12 +42,12 @@ use self::connection::{
     writer::Writer,
 };
 use crate::{
-    address::{JobId, check_name},
+    address::{JobId, check_address},
     alarm::Alarm,
     broker::{
         Broker, BrokerInfo, Condition, Confirm, Confirmed, CrashRule, DueSchedules, Durability, Enqueue, Enqueued, Extend, Extended, Hints,
-        MAX_ITEMS, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, SetSchedule, StoredJob,
-        SweepLimits, Swept, Trouble, Turn, TurnAnswer, history::Report, sealed,
+        MAX_ITEMS, OverdueLane, OverdueLanes, Reclaimed, Register, Registered, Remarks, ScheduleAnswer, SetSchedule, StoredJob, Subscribe,
+        SweepLimits, Swept, Trimmed, Trouble, Turn, TurnAnswer, history::Report, sealed,
     },
     error::{Error, Result},
     io::{BoxFuture, IoThread},
@@ -219,7 +220,7 @@ impl Broker for SqliteBroker {
     }
 
     async fn register(&self, request: &Register) -> Result<Registered> {
-        check_name("queue", &request.queue)?;
+        check_address(&request.queue)?;
         let (request, nonce) = (request.clone(), fastrand::u64(..));
         self.writer().call_until(request.until, Commit::Soon, move |tx| lease::register(tx, &request, nonce)).await
     }
@@ -340,6 +341,17 @@ impl Broker for SqliteBroker {
 
     fn remark_hints(&self, queue: &str, id: &JobId) -> Hints {
         self.listeners.of(&remarks_of(queue, id))
+    }
+
+    async fn subscribe(&self, request: &Subscribe) -> Result<bool> {
+        request.check()?;
+        let request = request.clone();
+        self.writer().call(Commit::Synced, move |tx| topic::subscribe(tx, &request)).await
+    }
+
+    async fn trim_topic(&self, topic: &str) -> Result<Trimmed> {
+        let topic = topic.to_owned();
+        self.writer().call(Commit::Soon, move |tx| topic::trim(tx, &topic)).await
     }
 
     fn __sealed(&self, _: sealed::Seal) {}

@@ -20,6 +20,8 @@ pub(crate) mod queues;
 pub(crate) mod schedule;
 pub(crate) mod schedules;
 pub(crate) mod sign_in;
+pub(crate) mod topic;
+pub(crate) mod topics;
 pub(crate) mod workers;
 
 use std::time::SystemTime;

@@ -2,6 +2,7 @@
 #![deny(warnings)]
 #![allow(unreachable_pub, reason = "tasks are declared as applications declare them")]
 
+mod events;
 mod names;
 mod shapes;
 mod unique;

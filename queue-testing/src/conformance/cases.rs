@@ -31,6 +31,23 @@ macro_rules! __conformance_cases {
                 an_answer_is_bounded_in_bytes
                 a_job_over_the_bound_of_bytes_travels_alone
                 an_envelope_comes_back_byte_for_byte;
+            topics:
+                each_subscription_gets_each_event
+                a_subscription_begins_where_it_was_asked_to
+                a_publish_that_is_sent_again_appends_once
+                a_turn_reads_no_more_than_it_asks_for
+                a_turn_that_is_sent_again_reads_nothing
+                a_failure_concerns_one_subscription
+                events_of_a_group_stay_in_order
+                an_event_with_a_given_id_is_one_job
+                a_paused_subscription_reads_nothing
+                a_removed_subscription_reads_nothing
+                a_subscription_takes_a_bounded_number_of_events
+                a_trim_keeps_what_a_subscription_has_not_read
+                what_a_subscription_has_lost_is_counted
+                a_topic_is_listed_and_read
+                a_publish_is_announced_to_each_subscription
+                a_subscription_is_sound;
             limits:
                 a_limit_holds_for_each_key
                 a_job_that_waits_for_a_limit_is_passed

@@ -38,6 +38,7 @@ pub mod slots;
 pub mod standings;
 pub mod stories;
 pub mod times;
+pub mod topics;
 pub mod turns;
 pub mod unique;
 pub mod unreadables;

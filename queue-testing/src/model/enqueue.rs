@@ -36,6 +36,18 @@ impl Model {
         Ok(answers)
     }
 
+    /// The events of an enqueue at the address of a topic, unless they were answered before.
+    pub fn number<'a>(&mut self, request: &'a Enqueue) -> Result<Option<&'a [NewJob]>> {
+        let now = self.now;
+        let producer = self.producers.get_mut(&request.producer).ok_or_else(|| forgotten(&request.producer))?;
+        if request.seq < producer.seq {
+            return Err(Error::Old { name: request.producer.to_string(), seq: request.seq });
+        }
+        let is_new = request.seq > producer.seq;
+        (producer.seq, producer.seen) = (request.seq, now);
+        Ok(is_new.then_some(&request.jobs))
+    }
+
     fn store(&mut self, new: &NewJob) -> Enqueued {
         let known = match self.jobs.get(&new.id) {
             // The record of a job that nobody wanted gives way.

@@ -18,6 +18,7 @@ mod people;
 mod remarks;
 mod schedule;
 mod standing;
+mod topic;
 mod turn;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -30,12 +31,15 @@ use queue_core::{
     },
 };
 
-pub use self::doors::{Job, JobKey, Jobs, Place, Ready};
 use self::{
     doors::{Groups, Held, Limits},
     enqueue::Producer,
     lease::Lane,
     schedule::Schedules,
+};
+pub use self::{
+    doors::{Job, JobKey, Jobs, Place, Ready},
+    topic::Topic,
 };
 
 /// A queue.

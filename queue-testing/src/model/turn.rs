@@ -57,6 +57,11 @@ impl Model {
         Ok(answer)
     }
 
+    /// Whether this turn would be carried out, and not answered again or refused.
+    pub fn is_next(&self, turn: &Turn) -> bool {
+        self.lanes.get(&turn.lane).is_some_and(|lane| !lane.fenced && turn.seq == lane.seq + 1)
+    }
+
     /// Whether a job waits for anything, or for a lane.
     pub fn has_work(&self) -> bool {
         let waits = |place: &Place| matches!(place, Place::Ready | Place::Scheduled(_) | Place::Retry(_) | Place::Parked(_));

@@ -15,7 +15,7 @@ use queue_core::{
     broker::{JobState, LogLevel, Priority},
 };
 
-use super::{groups::GroupsCommand, jobs::JobsCommand, limits::LimitsCommand, schedules::SchedulesCommand};
+use super::{groups::GroupsCommand, jobs::JobsCommand, limits::LimitsCommand, schedules::SchedulesCommand, topics::TopicsCommand};
 
 /// Run background jobs, and administer them.
 #[derive(Debug, Parser)]
@@ -127,6 +127,16 @@ Exit codes:
     Limits {
         #[command(subcommand)]
         command: LimitsCommand,
+    },
+    /// List topics and how far their subscriptions are; publish and read events; set what is kept
+    #[command(after_help = "Examples:
+  {bin} topics list
+  {bin} topics show orders
+  {bin} topics publish orders OrderPaid '{\"order\":17}'
+  {bin} topics subscribe billing@orders --from start")]
+    Topics {
+        #[command(subcommand)]
+        command: TopicsCommand,
     },
     /// Copy a SQLite database into a new file, while workers and applications use it
     #[cfg(feature = "sqlite")]

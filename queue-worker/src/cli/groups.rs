@@ -3,7 +3,7 @@
 use std::{str::FromStr, time::Duration};
 
 use clap::Subcommand;
-use queue_core::{Cleared, Client, GroupName, GroupOrder, GroupPage, GroupRule, RuleOf, StoredGroup, address::check_name};
+use queue_core::{Cleared, Client, GroupName, GroupOrder, GroupPage, GroupRule, RuleOf, StoredGroup, address::check_queue};
 use serde::Serialize;
 
 use super::{
@@ -142,7 +142,7 @@ pub(super) struct SetArgs {
 }
 
 fn queue(name: &str) -> Result<String, queue_core::Error> {
-    check_name("queue", name).map(|()| name.to_owned())
+    check_queue(name).map(|()| name.to_owned())
 }
 
 /// A group or its rule, as JSON.

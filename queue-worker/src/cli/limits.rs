@@ -3,7 +3,10 @@
 use std::{str::FromStr, time::SystemTime};
 
 use clap::Subcommand;
-use queue_core::{Client, LimitInfo, LimitKeyInfo, LimitRule, Rate, address::check_name};
+use queue_core::{
+    Client, LimitInfo, LimitKeyInfo, LimitRule, Rate,
+    address::{check_name, check_queue},
+};
 use serde::Serialize;
 
 use super::{
@@ -88,14 +91,14 @@ impl FromStr for Named {
             value: text.to_owned(),
             problem: "is no queue and limit; write them as `orders/stripe`".to_owned(),
         })?;
-        check_name("queue", queue)?;
+        check_queue(queue)?;
         check_name("limit", limit)?;
         Ok(Named { queue: queue.to_owned(), limit: limit.to_owned() })
     }
 }
 
 fn queue(name: &str) -> Result<String, queue_core::Error> {
-    check_name("queue", name).map(|()| name.to_owned())
+    check_queue(name).map(|()| name.to_owned())
 }
 
 /// A limit, as JSON.

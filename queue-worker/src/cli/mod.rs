@@ -28,6 +28,7 @@ mod show;
 mod status;
 mod tasks;
 #[cfg(feature = "otel")]
+mod topics;
 mod traces;
 mod work;
 mod workers;
@@ -75,6 +76,7 @@ use crate::Worker;
 /// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
 /// | `groups list`, `show`, `set`, `pause`, `resume` | looks at groups and sets their rules |
 /// | `limits list`, `show`, `set`, `remove` | looks at limits, who holds them, and sets them at run time |
+/// | `topics list`, `show`, `publish`, `read`, `subscribe`, `unsubscribe`, `set`, `trim` | looks at topics and how far their subscriptions are, publishes and reads events, and sets what is kept |
 /// | `schedules list`, `show`, `next`, `add`, `pause`, `resume`, `run`, `backfill`, `remove` | looks at schedules and changes them |
 /// | `dashboard` | serves a dashboard for browsers (feature `dashboard`) |
 ///
@@ -172,6 +174,7 @@ where
         }
         Command::Schedules { command } => schedules::schedules(&look().await?, command).await?,
         Command::Limits { command } => limits::limits(&look().await?, command).await?,
+        Command::Topics { command } => topics::topics(&look().await?, command).await?,
         Command::Groups { command } => groups::groups(&look().await?, command).await?,
         Command::Queues { command } => queues::queues(&look().await?, command).await?,
         #[cfg(feature = "sqlite")]

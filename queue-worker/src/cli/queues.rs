@@ -155,7 +155,7 @@ pub(super) async fn chosen(client: &Client, queue: Option<&str>) -> Result<Vec<S
 
 /// The same names, if all of them exist: nothing is done for some when one is misspelt.
 async fn known(client: &Client, names: Vec<String>) -> Result<Vec<String>, Failure> {
-    names.iter().try_for_each(|name| queue_core::address::check_name("queue", name))?;
+    names.iter().try_for_each(|name| queue_core::address::check_queue(name))?;
     let queues = match client.inspector().queues().await {
         Ok(queues) => queues,
         // In a cluster their own server may answer all the same.

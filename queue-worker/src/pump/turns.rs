@@ -138,7 +138,7 @@ impl Pump {
         turn.keep = shared.settings.sweep.keep;
         if claim > 0 && state.parked && state.resumed.is_none_or(|last| last.elapsed() >= RESUME) {
             state.resumed = Some(now());
-            turn.resume = names_to_resume(&shared);
+            turn.resume = names_to_resume(&shared, &turn.queue);
             turn.release = Some(shared.release.clone());
         }
         lane.in_flight = true;
@@ -165,9 +165,10 @@ impl Pump {
     }
 }
 
-/// The task names that this worker takes parked jobs of; another part of them each time where they are too many for one turn.
-fn names_to_resume(shared: &Shared) -> Vec<Arc<str>> {
-    let mut names: Vec<Arc<str>> = shared.tasks.keys().map(|name| Arc::from(*name)).collect();
+/// The names of tasks and types of event of which this worker takes parked jobs in a queue; another part of them each time where they are too many for one turn.
+fn names_to_resume(shared: &Shared, queue: &str) -> Vec<Arc<str>> {
+    let events = shared.subscribers.get(queue).into_iter().flat_map(|events| events.keys().copied());
+    let mut names: Vec<Arc<str>> = shared.tasks.keys().copied().chain(events).map(Arc::from).collect();
     if names.len() > RESUME_NAMES {
         fastrand::shuffle(&mut names);
         names.truncate(RESUME_NAMES);

@@ -27,7 +27,7 @@ impl Run {
 
     /// Finds the task. A job of one that is not known here is parked.
     pub(super) fn find(&self, envelope: &Envelope<'_>, delivery: &Delivery) -> Result<&Known, Ending> {
-        self.shared.tasks.get(envelope.task.as_ref()).ok_or_else(|| {
+        self.shared.known(&self.queue, &envelope.task).ok_or_else(|| {
             let (job, task) = (address(&self.queue, &delivery.id), &*envelope.task);
             tracing::warn!(%job, task, "parked: no task of this name is known here; a worker that knows it takes the job back");
             Ending::Park { task: task.to_owned() }

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{Backoff, GroupRule, LimitRule, Schedule, address::check_name, outcome::error_text, schedule::Prepared};
+use queue_core::{
+    Backoff, GroupRule, LimitRule, Schedule, address::check_queue, broker::Subscribe, outcome::error_text, schedule::Prepared,
+    task::SubscriptionDef,
+};
 
 use super::Worker;
 use crate::{error::WorkerError, identity};
@@ -80,7 +83,7 @@ impl Worker {
         }
         problems.extend(identity::release(self.release.as_deref()).as_deref().and_then(identity::problem));
         for queue in &self.queues {
-            if let Err(error) = check_name("queue", &queue.name) {
+            if let Err(error) = check_queue(&queue.name) {
                 problems.push(error.to_string());
             }
             if queue.weight == 0 {
@@ -105,6 +108,7 @@ impl Worker {
         problems.extend(self.limits().err().into_iter().flatten());
         problems.extend(self.group_rules().err().into_iter().flatten());
         problems.extend(self.aging().err().into_iter().flatten());
+        problems.extend(self.subscriptions().err().into_iter().flatten());
         if problems.is_empty() { Ok(()) } else { Err(WorkerError::Setup(problems)) }
     }
 
@@ -140,6 +144,29 @@ impl Worker {
             }
         }
         if problems.is_empty() { Ok(said.into_iter().map(|(queue, (_, every))| (queue, every)).collect()) } else { Err(problems) }
+    }
+
+    /// The subscriptions of its functions, with the types of event that they know, or which functions do not agree on where theirs begins.
+    pub(super) fn subscriptions(&self) -> Result<Vec<Subscribe>, Vec<String>> {
+        let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
+        let (mut said, mut problems) = (BTreeMap::<&str, Subscribe>::new(), Vec::new());
+        for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
+            let Some(SubscriptionDef { name, topic, begin, .. }) = task.subscription else { continue };
+            let known = said.entry(task.queue).or_insert_with(|| Subscribe::new(topic, name, begin));
+            if known.begin != begin {
+                problems.push(format!(
+                    "subscription `{}`: a function says that it begins at `{}`, and that for `{}` ({}:{}) says `{}`; let them agree",
+                    task.queue,
+                    known.begin.stored(),
+                    task.name,
+                    task.file,
+                    task.line,
+                    begin.stored()
+                ));
+            }
+            known.types.push(task.name.to_owned());
+        }
+        if problems.is_empty() { Ok(said.into_values().collect()) } else { Err(problems) }
     }
 
     /// The schedules that it declares, or what is wrong with them: an expression, a time zone that this machine does not know, two of one name.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queue_core::{Counter, Error, Inspector, JobState};
+use queue_core::{Counter, Error, Inspector, JobState, broker::subscription_at};
 
 use super::{Stopped, Worker};
 use crate::error::WorkerError;
@@ -54,12 +54,23 @@ async fn idle(inspector: Inspector, queues: Vec<String>) {
     }
 }
 
+/// Whether this is the queue of a subscription that has something to read.
+async fn has_to_read(inspector: &Inspector, queue: &str) -> Result<bool, Error> {
+    let Some((name, topic)) = subscription_at(queue) else { return Ok(false) };
+    let topic = inspector.topic(topic).await?;
+    let subscription = topic.iter().flat_map(|topic| &topic.subscriptions).find(|subscription| subscription.name == name);
+    Ok(subscription.is_some_and(|subscription| !subscription.paused && subscription.behind != Some(0)))
+}
+
 /// How many jobs were ever enqueued, if none is ready or running.
 async fn looked(inspector: &Inspector, queues: &[String]) -> Result<Option<u64>, Error> {
     let mut enqueued = 0;
     for queue in queues {
         let stats = inspector.stats(queue).await?;
         if stats.count(JobState::Active) > 0 || (stats.count(JobState::Ready) > 0 && !stats.paused) {
+            return Ok(None);
+        }
+        if has_to_read(inspector, queue).await? {
             return Ok(None);
         }
         enqueued += stats.total(Counter::Enqueued) + stats.total(Counter::Requeued);

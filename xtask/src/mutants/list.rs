@@ -47,6 +47,9 @@ const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
 const LIMITS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::limits", "on_redis::rates"];
 const LIMITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::limits", "on_sqlite_file::rates"];
 const LIMITS: &[&str] = &["-p", "queue-tests", "--test", "limits"];
+const TOPICS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::topics"];
+const TOPICS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::topics"];
+const TOPICS: &[&str] = &["-p", "queue-tests", "--test", "topics"];
 const TICKS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::schedules"];
 const TICKS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::schedules"];
 const SCHEDULES: &[&str] = &["-p", "queue-tests", "--test", "schedules", "--", "redis"];
@@ -973,6 +976,33 @@ mutants! {
         "sqlite groups: a slot is given back with the run": "tx.sql(GIVE)?.execute(params![queue.key, name, id])? > 0" => "false";
         "sqlite groups: one of a largest size takes no more": "Ok(depth(tx, queue, &name)? >= most)" => "Ok(false)";
         "sqlite groups: one that is full is out of the turns": "room(tx, queue, name, rule)? == 0" => "false";
+    }
+    TOPICS_REDIS "queue-core/src/redis/topic/feed.lua" {
+        "topics: a subscription reads no further than it may": "math.min(C.most_taken - taken, " => "math.min(";
+        "topics: it reads no more than can start": "wanted - startable()" => "wanted";
+        "topics: what was read is not read again": "of.cursor = entries[#entries][1]" => "of.cursor = of.cursor";
+        "topics: a paused one reads nothing": "not of or has('h') and head[5] == '1'" => "not of";
+    }
+    TOPICS_REDIS "queue-core/src/redis/topic/event.lua" {
+        "topics: a given id is one job": "not (is_given and call('HEXISTS', K.given, id) == 1)" => "true";
+        "topics: an event has its group": "if group and group ~= '' and #group <= 256 then" => "if false then";
+    }
+    TOPICS "queue-core/src/redis/topic/event.lua" {
+        "topics: what nobody can read is a dead letter": "if problem then" => "if false then";
+    }
+    TOPICS_REDIS "queue-core/src/redis/topic/trim.lua" {
+        "topics: what a subscription has not read stays": "stays = not is_over or #waiting > 0 and old <= lag" => "stays = not is_over";
+        "topics: what is lost is counted": "lost, of.lost, of.cursor, of.changed = lost + 1, of.lost + 1, id, true" => "lost, of.cursor, of.changed = lost + 1, id, true";
+    }
+    TOPICS_REDIS "queue-core/src/redis/topic/publish.lua" {
+        "topics: each subscription is told": "redis.pcall('SPUBLISH'" => "tostring('SPUBLISH'";
+    }
+    TOPICS_SQLITE "queue-core/src/sqlite/topic/feed.rs" {
+        "topics: on SQLite it reads no more than can start": "could_start < turn.claim" => "true";
+        "topics: on SQLite it reads no further than it may": "taken < MOST_TAKEN && read < TRIM_STEP" => "read < TRIM_STEP";
+    }
+    TOPICS "queue-worker/src/worker/check.rs" {
+        "topics: functions of one subscription agree": "known.begin != begin" => "false";
     }
     LIMITS_REDIS "queue-core/src/redis/doors/limits.lua" {
         "limits: one that has no free slot lets nothing start": "if state.left <= 0 then" => "if false then";

@@ -23,7 +23,7 @@ pub use self::{
 };
 use super::ProcessId;
 use crate::{
-    address::check_name,
+    address::check_queue,
     error::{Error, Result},
 };
 
@@ -87,7 +87,7 @@ impl Report {
     /// # Errors
     /// [`Error::Invalid`] for a queue's name outside the grammar, for more tasks than [`TASKS`], and for more failures than [`KINDS_REPORTED`].
     pub fn check(&self) -> Result<()> {
-        check_name("queue", &self.queue)?;
+        check_queue(&self.queue)?;
         for (field, there, most) in [("tasks", self.tasks.len(), TASKS), ("failures", self.failures.len(), KINDS_REPORTED)] {
             if there > most {
                 return Err(Error::invalid(field, there.to_string(), format!("are more than the {most} of one report")));

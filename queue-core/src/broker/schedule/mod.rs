@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::NewJob;
 use crate::{
-    address::{JobId, check_name},
+    address::{JobId, check_name, check_queue},
     error::{Error, Result},
 };
 pub use definition::{Declaration, ScheduleBody, ScheduleDefinition};
@@ -157,7 +157,7 @@ impl SetSchedule {
     /// # Errors
     /// [`Error::Invalid`] for names outside the grammar, and for more jobs than [`TICK_JOBS`].
     pub fn check(&self) -> Result<()> {
-        check_name("queue", &self.queue)?;
+        check_queue(&self.queue)?;
         check_name("schedule", &self.name)?;
         match self.jobs.len() {
             0..=TICK_JOBS => Ok(()),

@@ -10,7 +10,7 @@ use std::{
 use redis::{Cmd, Value};
 
 use crate::{
-    address::JobId,
+    address::{JobId, topic_at},
     broker::{Confirm, Confirmed, Due, Durability, Enqueue, Enqueued, GroupName, Hold, JobLimits, NewJob, OnConflict, Priority, Unique},
     error::{Error, Result},
     redis::{
@@ -21,6 +21,7 @@ use crate::{
             ENQUEUES, Script,
             bits::{Bit, Bits, PROFILES},
         },
+        topic,
         values::{FOREVER, array, bytes, ms, next, number, strange},
     },
 };
@@ -102,7 +103,9 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
     let mut sent = pin!(sent);
     let begun = poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await;
     // Now it is on its way. A given id may exist already, and bring nothing.
-    if request.jobs.iter().any(|job| job.due == Due::Now && !job.id.is_given() && job.unique.is_none()) {
+    if topic_at(&request.queue).is_none()
+        && request.jobs.iter().any(|job| job.due == Due::Now && !job.id.is_given() && job.unique.is_none())
+    {
         broker.announcements.expect(&request.queue);
     }
     let answer = match begun {
@@ -117,7 +120,7 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
 }
 
 async fn send(broker: &RedisBroker, request: &Enqueue, whole: bool) -> Result<Value> {
-    let (script, call) = call_of(request, whole, &broker.keys);
+    let (script, call) = call_of(request, whole, &broker.keys)?;
     broker.io.clocked(broker.servers.script_until(request.until, Purpose::Requests, &request.queue, script, call)).await
 }
 
@@ -140,7 +143,7 @@ pub(in crate::redis) async fn enqueue_confirmed(
     // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
     let then = confirm(how, request.until);
     let (answers, then) = loop {
-        let (script, call) = call_of(request, whole, &broker.keys);
+        let (script, call) = call_of(request, whole, &broker.keys)?;
         let sent = broker.servers.script_then(request.until, Purpose::Confirmed, &request.queue, script, call, &then);
         let (answer, then) = broker.io.clocked(sent).await?;
         match enqueued(answer, request.jobs.len())? {
@@ -173,7 +176,10 @@ fn needs(request: &Enqueue) -> Bits {
 }
 
 /// An enqueue, and the script that it calls: the `whole` one, or the smaller one if it will do.
-fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> (&'static Script, Cmd) {
+fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> Result<(&'static Script, Cmd)> {
+    if topic_at(&request.queue).is_some() {
+        return topic::publish(request, keys);
+    }
     let ready = request.jobs.iter().all(|job| Part::of(job) == Part::Ready(Priority::Normal.number()));
     let script: &Script = if ready && !whole { &ENQUEUES[0] } else { &ENQUEUES[1] };
     let bytes: usize = request.jobs.iter().map(|job| job.id.as_bytes().len() + job.envelope.len()).sum();
@@ -183,7 +189,7 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> (&'static Script, Cmd
         for job in &request.jobs {
             call.arg(job.id.as_bytes()).arg(&job.envelope);
         }
-        return (script, call);
+        return Ok((script, call));
     }
     let (mut named, mut limited): (Option<&GroupName>, Option<&JobLimits>) = (None, None);
     for part in request.jobs.chunk_by(Part::has_both) {
@@ -246,7 +252,7 @@ fn call_of(request: &Enqueue, whole: bool, keys: &Keys) -> (&'static Script, Cmd
             }
         }
     }
-    (script, call)
+    Ok((script, call))
 }
 
 fn with_key(call: &mut Cmd, job: &NewJob) {

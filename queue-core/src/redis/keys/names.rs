@@ -28,7 +28,7 @@ impl Keys {
         for part in [&self.namespace, ":{", tag_of(queue), "}"] {
             key.push_str(part);
         }
-        if let Some((own, _)) = queue.split_once(TAGGED) {
+        if let Some((own, _)) = queue.split_once(TAGGED).filter(|_| !kind.is_of_topic()) {
             key.extend([TAGGED]);
             key.push_str(own);
         }

@@ -24,3 +24,14 @@ fn queues_of_one_tag_share_a_slot_and_no_key() {
     }
     assert_eq!(keys.queue_of_channel("queue:{orders}billing:hint"), None);
 }
+
+#[test]
+fn the_log_of_a_topic_is_that_of_all_its_subscriptions() {
+    let keys = Keys::new("queue");
+    for address in ["@orders", "billing@orders", "mail@orders"] {
+        assert_eq!(keys.of(address, Kind::Log), "queue:{orders}:log");
+        assert_eq!(keys.of(address, Kind::Subscriptions), "queue:{orders}:subscriptions");
+    }
+    assert_eq!(keys.of("@orders", Kind::Producers), "queue:{orders}@:producers");
+    assert_eq!(keys.of("orders", Kind::Producers), "queue:{orders}:producers", "a queue may have the name of a topic");
+}

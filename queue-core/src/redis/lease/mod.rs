@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 pub(in crate::redis) use self::gone::gone;
 pub(in crate::redis) use self::sweep::sweep;
 use crate::{
-    address::check_name,
+    address::check_address,
     broker::{Ahead, Extend, Extended, OverdueLane, OverdueLanes, Party, PartyName, Register, Registered},
     error::Result,
     redis::{
@@ -24,7 +24,7 @@ use crate::{
 
 /// R1.
 pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register) -> Result<Registered> {
-    check_name("queue", &request.queue)?;
+    check_address(&request.queue)?;
     let mut call = REGISTER.call(&broker.keys, &request.queue);
     call.arg(request.process.to_string()).arg(format!("{:016x}", fastrand::u64(..)));
     match &request.party {

@@ -1,6 +1,7 @@
 //! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
 
 mod edit;
+mod queues;
 mod record;
 mod standing;
 mod workers;
@@ -10,16 +11,15 @@ use std::collections::HashSet;
 use redis::Value;
 
 use crate::{
-    address::{JobId, check_name},
+    address::{JobId, check_queue, subscription_at},
     broker::{AgingRecord, AgingSet, Change, Changed, JobState, KeyHolder, LAST, QueueStats, SetAging, StoredJob, StoredPage, UniqueKey},
     envelope::Envelope,
     error::Result,
     redis::{
-        RedisBroker, bounded,
-        connection::servers::Purpose,
-        groups,
+        RedisBroker, bounded, groups,
         keys::{Kind, READY},
         script::{AGING, CANCEL, DELETE, KEY, PAUSE, PROMOTE, RELEASE_KEY, REQUEUE, SHOW, STATS, Script, WATCH},
+        topic,
         values::{array, bytes, next, number, strange, text},
     },
 };
@@ -28,6 +28,7 @@ use crate::{
 pub(in crate::redis) use self::record::{failures, kept_until, record};
 pub(in crate::redis) use self::{
     edit::edit,
+    queues::{queues, registered},
     standing::standing,
     workers::{worker_records, workers},
 };
@@ -116,7 +117,7 @@ pub(in crate::redis) async fn key_holder(broker: &RedisBroker, queue: &str, key:
 }
 
 pub(in crate::redis) async fn set_paused(broker: &RedisBroker, queue: &str, paused: bool) -> Result<()> {
-    check_name("queue", queue)?;
+    check_queue(queue)?;
     let mut call = PAUSE.call(&broker.keys, queue);
     call.arg(u8::from(paused));
     broker.script(queue, &PAUSE, call).await.map(drop)
@@ -137,15 +138,6 @@ pub(in crate::redis) async fn set_aging(broker: &RedisBroker, request: &SetAging
             }
         }
     }
-}
-
-pub(in crate::redis) async fn queues(broker: &RedisBroker) -> Result<Vec<String>> {
-    let registry = broker.keys.queues();
-    // A producer asks for it beside its enqueue, and needs no second connection for that.
-    let names = broker.servers.command(Purpose::Requests, &registry, redis::cmd("SMEMBERS").arg(&registry)).await?;
-    let mut names: Vec<String> = array(names)?.into_iter().map(text).collect::<Result<_>>()?;
-    names.sort_unstable();
-    Ok(names)
 }
 
 pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result<QueueStats> {
@@ -183,7 +175,11 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
 pub(in crate::redis) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<StoredJob>> {
     let records = records(broker, queue, ids).await?;
     let records = ids.iter().zip(records).map(|(id, value)| record::record(id, value));
-    records.filter_map(Result::transpose).collect()
+    let mut records: Vec<StoredJob> = records.filter_map(Result::transpose).collect::<Result<_>>()?;
+    if subscription_at(queue).is_some() {
+        records.iter_mut().for_each(|record| record.envelope = topic::readable(&record.envelope).into_owned());
+    }
+    Ok(records)
 }
 
 /// One of them, for whose end somebody waits.

@@ -8,20 +8,21 @@ use super::{
 };
 use crate::{
     broker::{
-        BACKFILL_REMEMBERED, CLOCK_MOVED, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES,
-        LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_WATCHED, PLACES_LOOKED_AT, SHARE_COUNTED, STOPPED, TURN_COST, UNREADABLE_RELEASES,
-        WATCHED, WATCHED_KEEP, WorkerInfo,
+        BACKFILL_REMEMBERED, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED,
+        LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, PLACES_LOOKED_AT,
+        SHARE_COUNTED, STOPPED, TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
+    envelope::PAYLOAD_MAX,
     limit::gcra::{DEBT_PERIODS, LONGEST_DEBT_US},
-    redis::{SCHEMA, values::FOREVER},
+    redis::{SCHEMA, enqueue::LARGE, values::FOREVER},
 };
 
 /// How long the record of a job is kept that has ended without being run: a day.
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 38] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 44] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -69,6 +70,13 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 38] {
         ("tasks_named", TASKS_NAMED.to_string()),
         ("releases_named", RELEASES_NAMED.to_string()),
         ("jobs_named", JOBS_NAMED.to_string()),
+        // Of topics.
+        ("most_taken", MOST_TAKEN.to_string()),
+        ("most_payload", PAYLOAD_MAX.to_string()),
+        ("large", LARGE.to_string()),
+        ("trim_step", TRIM_STEP.to_string()),
+        ("default_age", DEFAULT_AGE.as_millis().to_string()),
+        ("default_lag", DEFAULT_LAG.as_millis().to_string()),
         // A bit that this library does not know, and one that this variant of a script does without.
         ("unknown", format!("'[^{}]'", Bits::ALL.letters())),
         ("uncovered", format!("'[^{}]'", bits.letters())),
@@ -173,6 +181,13 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "script/rare"
         "script/schema"
         "script/tools"
+        "topic/event"
+        "topic/feed"
+        "topic/publish"
+        "topic/show"
+        "topic/subscribe"
+        "topic/subscription"
+        "topic/trim"
         "turn/acks"
         "turn/answer"
         "turn/claim"
@@ -254,6 +269,11 @@ scripts! {
     SCHEDULES: "schedule/list", "flags=no-writes";
     SET_SCHEDULE: "schedule/set", "";
     CHANGE_SCHEDULE: "schedule/set", "flags=allow-oom";
+    PUBLISH: "topic/publish", "";
+    SUBSCRIBE: "topic/subscribe", "";
+    FEED: "topic/feed", "";
+    TOPIC: "topic/show", "flags=no-writes";
+    TRIM_TOPIC: "topic/trim", "flags=allow-oom";
     TYPES: "audit/types", "flags=no-writes";
     ASIDE: "audit/aside", "flags=allow-oom";
 }

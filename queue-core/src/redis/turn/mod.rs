@@ -7,11 +7,12 @@ mod answer;
 mod known;
 mod request;
 
-use std::time::Instant;
+use std::{borrow::Cow, time::Instant};
 
 use self::known::Known;
 pub(in crate::redis) use self::known::KnownQueues;
 use crate::{
+    address::subscription_at,
     broker::{Turn, TurnAnswer},
     error::{Error, Result},
     redis::{
@@ -22,12 +23,17 @@ use crate::{
             TURNS,
             bits::{PROFILES, smallest},
         },
+        topic,
         values::number,
     },
 };
 
 /// Whether anything waits in a queue.
 pub(in crate::redis) async fn has_work(broker: &RedisBroker, queue: &str) -> Result<bool> {
+    if subscription_at(queue).is_some() {
+        // The log of its topic may have what it has not read, which a turn finds out.
+        return Ok(true);
+    }
     use Kind::{Line, Parked, Ready0, Ready1, Ready2, Ready3, Retry, Scheduled, Suspect};
     let mut command = redis::cmd("EXISTS");
     for kind in [Ready0, Ready1, Ready2, Ready3, Suspect, Scheduled, Retry, Parked, Line] {
@@ -39,6 +45,7 @@ pub(in crate::redis) async fn has_work(broker: &RedisBroker, queue: &str) -> Res
 /// Takes a turn. A small variant of the script answers with nothing, and has changed nothing, where it takes all of it; that repeats the
 /// answer to a turn that either has taken already.
 pub(in crate::redis) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<TurnAnswer> {
+    let more_in_log = topic::feed(broker, turn).await;
     let all = PROFILES.len() - 1;
     let mut profile = smallest(broker.known.bits(&turn.queue).and(request::needs(turn))).max(broker.known.least());
     loop {
@@ -46,13 +53,24 @@ pub(in crate::redis) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<
         let sent = Instant::now();
         let value = broker.servers.script(Purpose::Requests, &turn.queue, &TURNS[profile], call).await?;
         match answer::turn(value, &positions)? {
-            Some((answer, bits)) => {
+            Some((mut answer, bits)) => {
+                answer.more |= more_in_log;
+                if subscription_at(&turn.queue).is_some() {
+                    answer.deliveries.iter_mut().for_each(|delivery| make_readable(&mut delivery.envelope));
+                }
                 broker.known.note(&turn.queue, Known::from(bits, &answer, sent));
                 return Ok(told(broker, turn, answer, sent));
             }
             None if profile < all => profile = all,
             None => return Err(Error::Internal("a turn of the profile `all` has no answer".to_owned())),
         }
+    }
+}
+
+/// The payload of an event that another program has added may be JSON.
+fn make_readable(envelope: &mut Vec<u8>) {
+    if let Cow::Owned(readable) = topic::readable(envelope) {
+        *envelope = readable;
     }
 }
 

@@ -29,6 +29,8 @@
 //! | `queue_ticked` | jobs of schedules that have not ended |
 //! | `queue_watched` | jobs for whose end somebody waits, and until when |
 //! | `queue_remarks` | what handlers have told of jobs: progress and log |
+//! | `queue_topics`, `queue_log` | a row per topic: how many entries were added, what it keeps; a row per entry of its log |
+//! | `queue_subscriptions` | a row per subscription: its cursor |
 //! | `queue_backfilled` | ids of jobs that a backfill or a person made, for a day |
 //!
 //! `queue_jobs` is read through one index, `(queue, state, rank, pos)`, whose last two columns mean what the state needs:
@@ -64,12 +66,13 @@ use crate::error::{Error, Result};
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
 
 /// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
-const ASIDE: [&str; 5] = [
+const ASIDE: [&str; 6] = [
     include_str!("migrations/history.sql"),
     include_str!("migrations/keys.sql"),
     include_str!("migrations/schedules.sql"),
     include_str!("migrations/watched.sql"),
     include_str!("migrations/remarks.sql"),
+    include_str!("migrations/topics.sql"),
 ];
 
 /// Tables that the first job or rule of a group makes, together with [`WITH_GROUPS`]. A file without groups has none of them.

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, params};
 
 use crate::{
-    address::JobId,
+    address::{JobId, topic_at},
     broker::{Enqueue, Enqueued, NewJob},
     error::Error,
     sqlite::{
@@ -17,6 +17,7 @@ use crate::{
             groups, keys, ready,
             row::{CANCELLED, EXPIRED},
         },
+        topic,
     },
 };
 
@@ -37,6 +38,11 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
             Some(Bytes(stored)) => read(&stored, request.jobs.len()).ok_or_else(forgotten)?,
             None => vec![Enqueued::Stored; request.jobs.len()],
         });
+    }
+    if topic_at(&request.queue).is_some() {
+        topic::publish(tx, &queue, &request.jobs)?;
+        tx.sql(ANSWERED)?.execute(params![queue.key, name, request.seq, None::<Vec<u8>>, tx.now])?;
+        return Ok(vec![Enqueued::Stored; request.jobs.len()]);
     }
     let mut answers = Vec::with_capacity(request.jobs.len());
     let mut earliest: Option<i64> = None;
@@ -80,6 +86,14 @@ fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, before: Option<Before
     }
     *earliest = Some(earliest.map_or(at, |earliest| earliest.min(at)));
     Ok(Enqueued::Stored)
+}
+
+/// Stores an event of the log of a topic as a job of a subscription. A line that is full does not refuse it: it would be lost. False: its id is known.
+pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, event: &NewJob) -> Result<bool, Failed> {
+    match existing(tx, queue, event)? {
+        Known::Not(None) => ready::store(tx, queue, event, tx.now),
+        Known::Not(Some(_)) | Known::As(_) => Ok(false),
+    }
 }
 
 /// What is known of the id of a new job.

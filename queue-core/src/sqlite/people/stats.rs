@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub(crate) fn queues(tx: &mut Tx<'_>) -> Result<Vec<String>, Failed> {
-    const QUEUES: &str = "SELECT name FROM queue_queues ORDER BY name";
+    const QUEUES: &str = "SELECT name FROM queue_queues WHERE name NOT LIKE '@%' ORDER BY name";
     let mut names = tx.sql(QUEUES)?;
     Ok(names.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }

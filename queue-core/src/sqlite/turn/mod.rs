@@ -20,6 +20,7 @@ use crate::{
             tx::{Failed, Tx, after},
         },
         doors::{aging, ready, row::Tag},
+        topic,
     },
 };
 
@@ -48,6 +49,7 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
         }
     }
     queue.claim = tx.now.max(queue.last_claim() + 1);
+    let more_in_log = !queue.paused && topic::feed(tx, &queue, turn)?;
     let deliveries = if queue.paused {
         Vec::new()
     } else {
@@ -59,6 +61,7 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     tx.sql(sql!("answered.sql"))?.execute(params![lane, turn.seq, kept, after(tx.now, turn.lease)])?;
     tx.save(&queue)?;
     let mut answer = answer::outlook(tx, &queue)?;
+    answer.more |= more_in_log;
     (answer.stale, answer.deliveries) = (stale, deliveries);
     Ok(answer)
 }

@@ -1,0 +1,85 @@
+//! An order is paid, and several parts of a shop hear of it: `cargo run -p events`.
+//!
+//! Billing, mail and statistics subscribe to the topic `orders`. Mail is down while the orders are paid, and hears of all of them when it is back. At last an audit is
+//! added, which reads from the start. Each has its own retries: billing fails once for one of the orders, and nobody else hears of that.
+
+mod subscribers;
+
+use std::{collections::BTreeMap, process::ExitCode, sync::Arc, time::Duration};
+
+use queue_core::{Client, prelude::*};
+use queue_worker::Worker;
+
+use crate::subscribers::{Book, OrderCancelled, OrderPaid, audit, bill, refund, remember, send_mail};
+
+/// How many orders are paid.
+const ORDERS: u64 = 5;
+
+/// Nobody waits for longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    // Without a queue of its own it uses a file that ends with it.
+    let folder = tempfile::tempdir()?;
+    let url = std::env::var("QUEUE_URL").unwrap_or_else(|_| format!("sqlite://{}", folder.path().join("queue.db").display()));
+    let client = Client::connect(&url).await?;
+    let book = Arc::new(Book::default());
+
+    println!("Billing and statistics run. Mail has run before, and is down now.");
+    client.inspector().subscribe("orders", "mail", queue_core::Begin::Now).await?;
+    let worker = || Worker::new(client.clone()).registry(queue_core::Registry::empty()).data(book.clone());
+    let shop = worker().register::<bill>().register::<refund>().register::<remember>();
+    shop.run(async {
+        publish(&client).await;
+        book.wait(|heard| heard["billing"] == ORDERS + 1 && heard["statistics"] == ORDERS, PATIENCE).await;
+    })
+    .await?;
+    tell(&client, &book).await?;
+
+    println!("\nMail is back.");
+    let mail = worker().register::<send_mail>();
+    mail.run(book.wait(|heard| heard["mail"] == ORDERS, PATIENCE)).await?;
+    tell(&client, &book).await?;
+
+    println!("\nAn audit is added, which reads from the start.");
+    let audit = worker().register::<audit>();
+    audit.run(book.wait(|heard| heard["audit"] == ORDERS, PATIENCE)).await?;
+    tell(&client, &book).await
+}
+
+/// All orders are paid, and one of them is cancelled afterwards.
+async fn publish(client: &Client) {
+    let paid = (1..=ORDERS).map(|order| OrderPaid { order, customer: "ada".to_owned(), cents: 100 * order });
+    let published = match client.publish_all(paid).await {
+        Ok(published) => published,
+        Err(error) => return eprintln!("error: {error}"),
+    };
+    println!("Published {} events; the first is {}.", published.len(), published[0].id);
+    // An event of a group is handled after those of this group before it, where a subscription asks for that.
+    if let Err(error) = (OrderCancelled { order: 1 }).event().group("order-1").header("by", "ada").publish(client).await {
+        eprintln!("error: {error}");
+    }
+}
+
+/// Who has heard of how many events, and how far each subscription is.
+async fn tell(client: &Client, book: &Book) -> Result<(), Box<dyn std::error::Error>> {
+    let heard: BTreeMap<&str, u64> = book.heard();
+    let topic = client.inspector().topic("orders").await?.ok_or("nothing was published")?;
+    println!("{:12} {:>6} {:>7} {:>5}", "subscription", "heard", "behind", "open");
+    for of in &topic.subscriptions {
+        let behind = of.behind.map_or_else(|| "?".to_owned(), |behind| behind.to_string());
+        println!("{:12} {:>6} {behind:>7} {:>5}", of.name, heard.get(of.name.as_str()).copied().unwrap_or_default(), of.open);
+    }
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! The example, as somebody runs it.
+
+use std::process::Command;
+
+#[test]
+fn each_hears_of_each_order_whoever_was_down_or_came_later() {
+    let ended = Command::new(env!("CARGO_BIN_EXE_events")).env_remove("QUEUE_URL").output().unwrap();
+    let (said, errors) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert!(ended.status.success(), "{errors}");
+    let rows: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
+    let last = |name: &str| rows.iter().rev().find(|row| row.first() == Some(&name)).cloned().unwrap_or_default();
+    assert_eq!(last("billing")[..3], ["billing", "6", "0"], "{said}");
+    for name in ["mail", "audit"] {
+        assert_eq!(last(name)[1], "5", "{said}");
+    }
+    assert!(rows.contains(&vec!["mail", "0", "6", "0"]), "it waited for mail: {said}");
+    assert!(said.contains("billing: order 1 is refunded, cancelled by ada"), "{said}");
+}

@@ -1,0 +1,44 @@
+//! Where a subscription to a topic begins.
+
+/// Where a new subscription begins to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// At the next event.
+    Now,
+    /// At the oldest event in the log.
+    Start,
+    /// At the first event of this time or later, in broker milliseconds since 1970.
+    AtMs(i64),
+}
+
+impl Begin {
+    /// As it is stored: `now`, `start`, or the milliseconds.
+    pub fn stored(&self) -> String {
+        match self {
+            Begin::Now => "now".to_owned(),
+            Begin::Start => "start".to_owned(),
+            Begin::AtMs(at) => at.max(&0).to_string(),
+        }
+    }
+
+    /// Reads what is stored. What is none of these is the start: no event is missed.
+    pub fn of_stored(text: &str) -> Self {
+        match text {
+            "now" => Begin::Now,
+            text => text.parse().map_or(Begin::Start, Begin::AtMs),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_of_a_begin_is_read_again() {
+        for begin in [Begin::Now, Begin::Start, Begin::AtMs(1_700_000_000_000)] {
+            assert_eq!(Begin::of_stored(&begin.stored()), begin);
+        }
+        assert_eq!(Begin::of_stored("nonsense"), Begin::Start, "no event is missed");
+    }
+}

@@ -1,0 +1,277 @@
+//! Topics: logs of events, and the subscriptions that are fed from them.
+//!
+//! A topic has a log. Events are appended to it by [`Broker::enqueue`](super::Broker::enqueue) at the [address](topic_address) of the topic, under the same
+//! producer names and numbers as jobs, so that an event whose answer was lost is appended once.
+//!
+//! A subscription is a queue, `SUBSCRIPTION@TOPIC`, with a cursor in the log. A [turn](super::Broker::turn) that claims jobs of it first reads on in the log, while fewer
+//! jobs could start than it asks for, and makes a job of each entry. From then on the job is like every other.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use crate::{
+    address::{JobId, check_name},
+    error::{Error, Result},
+};
+pub use crate::{
+    address::{subscription_address, subscription_at, topic_address, topic_at},
+    begin::Begin,
+};
+
+/// Most jobs of a subscription that have not ended. While there are as many, it reads no further.
+pub const MOST_TAKEN: usize = 10_000;
+
+/// Most entries that one call of [`Inspect::read_topic`](super::Inspect::read_topic) gives.
+pub const ENTRIES_READ: usize = 100;
+
+/// Most entries that one call of [`Broker::trim_topic`](super::Broker::trim_topic) looks at.
+pub const TRIM_STEP: usize = 500;
+
+/// How long a topic keeps an event if nothing was said of it.
+pub const DEFAULT_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// For how long a topic waits for its slowest subscription if nothing was said of it.
+pub const DEFAULT_LAG: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Makes a subscription, or says which types of event its workers know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Subscribe {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The name of the subscription.
+    pub name: Arc<str>,
+    /// Where it begins, if it does not exist yet.
+    pub begin: Begin,
+    /// The types of event that its workers know. None: nothing is said of them, and what was said before holds.
+    pub types: Vec<String>,
+}
+
+impl Subscribe {
+    /// A subscription to a topic.
+    pub fn new(topic: impl Into<Arc<str>>, name: impl Into<Arc<str>>, begin: Begin) -> Self {
+        Subscribe { topic: topic.into(), name: name.into(), begin, types: Vec::new() }
+    }
+
+    /// The same with the types that its workers know.
+    #[must_use]
+    pub fn types(mut self, types: Vec<String>) -> Self {
+        self.types = types;
+        self
+    }
+
+    /// For brokers: whether it can be taken.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for names outside the grammar.
+    pub fn check(&self) -> Result<()> {
+        check_name("topic", &self.topic)?;
+        check_name("subscription", &self.name)?;
+        self.types.iter().try_for_each(|event| check_name("event", event))
+    }
+}
+
+/// What a topic keeps. A field of `None` was not said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Events older than this may go.
+    pub age: Option<Duration>,
+    /// Events beyond this number may go, the oldest first.
+    pub count: Option<u64>,
+    /// For so long an event waits for subscriptions that have not read it.
+    pub lag: Option<Duration>,
+}
+
+impl Retention {
+    /// How old an event may be that goes, and whether it goes.
+    pub fn age(&self) -> Duration {
+        self.age.unwrap_or(DEFAULT_AGE)
+    }
+
+    /// For how long an event waits for subscriptions.
+    pub fn lag(&self) -> Duration {
+        self.lag.unwrap_or(DEFAULT_LAG)
+    }
+
+    /// What holds when these fields are said as well.
+    #[must_use]
+    pub fn with(self, said: Retention) -> Retention {
+        Retention { age: said.age.or(self.age), count: said.count.or(self.count), lag: said.lag.or(self.lag) }
+    }
+
+    /// For brokers: whether an event that is so old may go, of a log that would still have `left` events with it, if subscriptions wait for it or not.
+    pub fn drops(&self, old: Duration, left: u64, waited_for: bool) -> bool {
+        let over = old > self.age() || self.count.is_some_and(|most| left > most);
+        over && (!waited_for || old > self.lag())
+    }
+
+    /// For brokers: whether it can be taken.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a count of 0, or times beyond a hundred years.
+    pub fn check(&self) -> Result<()> {
+        if self.count == Some(0) {
+            return Err(Error::invalid("count", "0", "would keep nothing; use 1 or more"));
+        }
+        for (field, time) in [("age", self.age), ("lag", self.lag)] {
+            if let Some(time) = time.filter(|time| *time > super::LONGEST) {
+                return Err(Error::invalid(field, format!("{time:?}"), "is more than a hundred years"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a [trim](super::Broker::trim_topic) has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Trimmed {
+    /// Entries that are gone.
+    pub entries: u64,
+    /// How often a subscription had not read one of them.
+    pub lost: u64,
+    /// Whether more may go.
+    pub more: bool,
+}
+
+impl Trimmed {
+    /// What was done.
+    pub fn new(entries: u64, lost: u64, more: bool) -> Self {
+        Trimmed { entries, lost, more }
+    }
+}
+
+/// A topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredTopic {
+    /// Its name.
+    pub name: String,
+    /// The broker's time, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// How many events are in its log.
+    pub entries: u64,
+    /// How many were ever added.
+    pub added: u64,
+    /// When the oldest event of the log was added.
+    pub first_ms: Option<i64>,
+    /// What it keeps.
+    pub retention: Retention,
+    /// Its subscriptions, by name.
+    pub subscriptions: Vec<StoredSubscription>,
+}
+
+impl StoredTopic {
+    /// A topic without subscriptions.
+    pub fn new(name: impl Into<String>, now_ms: i64) -> Self {
+        let retention = Retention::default();
+        StoredTopic { name: name.into(), now_ms, entries: 0, added: 0, first_ms: None, retention, subscriptions: Vec::new() }
+    }
+}
+
+/// A subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredSubscription {
+    /// Its name.
+    pub name: String,
+    /// The position of the last entry that it has read.
+    pub cursor: String,
+    /// Where it began.
+    pub begin: Begin,
+    /// When it was made, in broker milliseconds since 1970.
+    pub made_ms: i64,
+    /// The types of event that its workers know.
+    pub types: Vec<String>,
+    /// How many entries it has not read. `None`: it began at a time on Redis and has not come to the end of the log since.
+    pub behind: Option<u64>,
+    /// When the oldest entry was added that it has not read.
+    pub next_ms: Option<i64>,
+    /// How many entries were gone before it read them.
+    pub lost: u64,
+}
+
+impl StoredSubscription {
+    /// One that has just begun.
+    pub fn new(name: impl Into<String>, cursor: impl Into<String>, begin: Begin, made_ms: i64) -> Self {
+        let (name, cursor) = (name.into(), cursor.into());
+        StoredSubscription { name, cursor, begin, made_ms, types: Vec::new(), behind: Some(0), next_ms: None, lost: 0 }
+    }
+
+    /// How old the oldest entry is that it has not read; zero if it has read all.
+    pub fn lag(&self, now_ms: i64) -> Duration {
+        let age = self.next_ms.map_or(0, |next| now_ms.saturating_sub(next));
+        Duration::from_millis(u64::try_from(age).unwrap_or(0))
+    }
+}
+
+/// An entry of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredEvent {
+    /// Where it is in the log: [`Inspect::read_topic`](super::Inspect::read_topic) goes on behind it.
+    pub position: String,
+    /// When it was added, in broker milliseconds since 1970.
+    pub at_ms: i64,
+    /// The id that its jobs have. `None` for an entry that another program has added without one.
+    pub id: Option<JobId>,
+    /// Its type, empty if the entry has none.
+    pub event: String,
+    /// Its group.
+    pub group: Option<String>,
+    /// Its payload: MessagePack, or JSON if another program has added it.
+    pub payload: Vec<u8>,
+    /// Its headers.
+    pub headers: BTreeMap<String, String>,
+}
+
+impl StoredEvent {
+    /// An entry with nothing but its position and time.
+    pub fn new(position: impl Into<String>, at_ms: i64) -> Self {
+        StoredEvent {
+            position: position.into(),
+            at_ms,
+            id: None,
+            event: String::new(),
+            group: None,
+            payload: Vec::new(),
+            headers: BTreeMap::new(),
+        }
+    }
+
+    /// For brokers: the entry that an enqueue at the address of a topic has brought.
+    pub fn of_envelope(position: impl Into<String>, at_ms: i64, id: JobId, group: Option<&super::GroupName>, envelope: &[u8]) -> Self {
+        let mut event = StoredEvent::new(position, at_ms);
+        event.id = Some(id);
+        event.group = group.map(ToString::to_string);
+        if let Ok(envelope) = crate::envelope::Envelope::decode(envelope) {
+            event.event = envelope.task.into_owned();
+            event.payload = envelope.payload.to_vec();
+            event.headers = envelope.headers;
+        }
+        event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    #[test]
+    fn an_event_that_a_subscription_waits_for_goes_when_the_limit_of_its_lag_is_over() {
+        let kept = Retention { age: Some(DAY), count: Some(10), lag: Some(3 * DAY) };
+        assert!(!kept.drops(DAY, 10, false), "it is neither too old nor one too many");
+        assert!(kept.drops(2 * DAY, 1, false) && kept.drops(Duration::ZERO, 11, false));
+        assert!(!kept.drops(2 * DAY, 11, true) && kept.drops(4 * DAY, 11, true));
+        assert!(!Retention::default().drops(6 * DAY, 1_000_000, false) && Retention::default().drops(8 * DAY, 1, true));
+    }
+
+    #[test]
+    fn names_and_bounds_are_checked() {
+        assert!(Subscribe::new("orders", "bill@ing", Begin::Now).check().is_err());
+        assert!(Subscribe::new("orders", "billing", Begin::Now).types(vec!["Order Paid".into()]).check().is_err());
+        assert!(Retention { count: Some(0), ..Retention::default() }.check().is_err());
+        assert!(Retention { age: Some(super::super::LONGEST + DAY), ..Retention::default() }.check().is_err());
+    }
+}

@@ -1,0 +1,130 @@
+//! Events: what is published to a topic, and what subscriptions are functions of.
+
+use std::fmt;
+
+use crate::{
+    client::{Client, Published},
+    draft::Options,
+    error::{Error, Result},
+    outcome::Outcome,
+    payload::PayloadWriter,
+    task::ParamDef,
+};
+
+/// A type of event. `#[derive(Event)]` implements it.
+///
+/// ```
+/// use queue_core::prelude::*;
+///
+/// #[derive(Event)]
+/// #[event(topic = "orders")]
+/// struct OrderPaid {
+///     order: u64,
+///     customer: String,
+/// }
+///
+/// # async fn example() -> queue_core::Result<()> {
+/// # let queue = Client::connect("sqlite://:memory:").await?;
+/// queue.publish(OrderPaid { order: 17, customer: "ada".to_owned() }).await?;
+/// OrderPaid { order: 18, customer: "ada".to_owned() }.event().group("ada").header("tenant", "7").publish(&queue).await?;
+/// # Ok(()) }
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an event",
+    note = "put `#[derive(Event)]` and `#[event(topic = \"...\")]` on a struct with named fields"
+)]
+pub trait Event: Sized + Send + 'static {
+    /// The topic to which it is published.
+    const TOPIC: &'static str;
+
+    /// The name of its type, which the entries of the log carry.
+    const TYPE: &'static str;
+
+    /// Its fields.
+    #[doc(hidden)]
+    const PARAMS: &'static [ParamDef];
+
+    /// Encodes its fields.
+    #[doc(hidden)]
+    fn write(&self) -> PayloadWriter;
+
+    /// Decodes its fields.
+    #[doc(hidden)]
+    fn read(payload: &[u8]) -> std::result::Result<Self, Outcome>;
+
+    /// Encodes a JSON object with its fields.
+    #[doc(hidden)]
+    fn payload_from_json(json: &str) -> Result<Vec<u8>>;
+
+    /// The event with options, to be [published](Publication::publish).
+    fn event(self) -> Publication {
+        Publication {
+            topic: Self::TOPIC.to_owned(),
+            event: Self::TYPE.to_owned(),
+            payload: self.write().finish(Self::TYPE),
+            options: Options::default(),
+        }
+    }
+}
+
+/// An event on its way to its topic: made by [`Event::event`], adjusted here, appended to the log by [`publish`](Self::publish).
+#[must_use = "an event is published by `.publish(&client).await`"]
+pub struct Publication {
+    pub(crate) topic: String,
+    pub(crate) event: String,
+    pub(crate) payload: Result<Vec<u8>>,
+    pub(crate) options: Options,
+}
+
+impl Publication {
+    /// An event whose type is known by its name only, with this payload: a MessagePack map by field.
+    pub fn raw(topic: impl Into<String>, event: impl Into<String>, payload: Vec<u8>) -> Self {
+        Publication { topic: topic.into(), event: event.into(), payload: Ok(payload), options: Options::default() }
+    }
+
+    /// The same from a JSON object with its fields.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is no JSON object.
+    pub fn from_json(topic: impl Into<String>, event: impl Into<String>, json: &str) -> Result<Self> {
+        let object: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(json).map_err(|problem| Error::invalid("payload", json, format!("is no JSON object: {problem}")))?;
+        let event = event.into();
+        let encoded = crate::codec::encode(&object).map_err(|problem| Error::Encode { task: event.clone(), problem })?;
+        Ok(Publication::raw(topic, event, encoded))
+    }
+
+    /// Puts the event into a group, of 1 to 256 bytes: an order, a customer. Subscriptions that are `ordered` handle the events of one group in the order in which they
+    /// were published, one at a time.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.options.group = Some(group.into());
+        self
+    }
+
+    /// Adds a header, which handlers read with `ctx.header(name)`.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.options.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// Gives the event an id of the application's: each subscription has it once, however often it is published, until 24 hours after it was handled there.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.options.id = Some(id.into());
+        self
+    }
+
+    /// Appends the event to the log of its topic: see [`Client::publish`].
+    ///
+    /// # Errors
+    /// Those of [`Client::publish`].
+    pub async fn publish(self, client: &Client) -> Result<Published> {
+        client.publish_event(self).await
+    }
+}
+
+impl fmt::Debug for Publication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publication").field("topic", &self.topic).field("event", &self.event).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,268 @@
+//! Topics: what they hold, and how far their subscriptions are.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use super::Inspector;
+use crate::{
+    address::{JobId, check_name, subscription_address},
+    broker::{Begin, ENTRIES_READ, JobState, MOST_TAKEN, QueueStats, Retention, StoredEvent, StoredSubscription, Subscribe, Trimmed},
+    error::{Error, Result},
+    payload,
+};
+
+/// A topic, as people read it. From [`Inspector::topic`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopicInfo {
+    /// Its name.
+    pub name: String,
+    /// How many events are in its log.
+    pub events: u64,
+    /// How many were ever added.
+    pub added: u64,
+    /// When the oldest event of the log was added.
+    pub first: Option<SystemTime>,
+    /// What it keeps.
+    pub retention: Retention,
+    /// Its subscriptions, by name.
+    pub subscriptions: Vec<SubscriptionInfo>,
+}
+
+/// A subscription, as people read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubscriptionInfo {
+    /// Its name.
+    pub name: String,
+    /// Its queue, `SUBSCRIPTION@TOPIC`.
+    pub queue: String,
+    /// Where it began.
+    pub begin: Begin,
+    /// When it was made.
+    pub made: SystemTime,
+    /// The types of event that its workers know.
+    pub types: Vec<String>,
+    /// How many events it has not read. `None`: that is not known before it has come to the end of the log for the first time.
+    pub behind: Option<u64>,
+    /// How old the oldest event is that it has not read.
+    pub lag: Duration,
+    /// How many events were gone before it read them.
+    pub lost: u64,
+    /// How many of those that it has read have not ended.
+    pub open: u64,
+    /// How many of them are parked: no worker of it knows their type.
+    pub parked: u64,
+    /// How many of them are dead.
+    pub dead: u64,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// How many workers serve it.
+    pub workers: u64,
+}
+
+impl SubscriptionInfo {
+    fn new(topic: &str, now_ms: i64, stored: StoredSubscription, stats: &QueueStats) -> Self {
+        let open = [JobState::Scheduled, JobState::Ready, JobState::Active, JobState::Retry, JobState::Parked, JobState::Held];
+        SubscriptionInfo {
+            queue: subscription_address(&stored.name, topic),
+            lag: stored.lag(now_ms),
+            begin: stored.begin,
+            made: time(stored.made_ms),
+            types: stored.types,
+            behind: stored.behind,
+            lost: stored.lost,
+            open: open.into_iter().map(|state| stats.count(state)).sum(),
+            parked: stats.count(JobState::Parked),
+            dead: stats.count(JobState::Dead),
+            paused: stats.paused,
+            workers: stats.workers,
+            name: stored.name,
+        }
+    }
+
+    /// Why it reads no further although there are events, if there is a reason.
+    pub fn stands_because(&self) -> Option<String> {
+        if self.behind == Some(0) {
+            return None;
+        }
+        if self.paused {
+            return Some("it is paused".to_owned());
+        }
+        if self.open >= MOST_TAKEN as u64 {
+            let parked =
+                if self.parked > 0 { format!(", {} of them of types that no worker of it knows", self.parked) } else { String::new() };
+            return Some(format!("{} events that it has read have not ended{parked}; it reads no further than {MOST_TAKEN}", self.open));
+        }
+        (self.workers == 0).then(|| "no worker serves it".to_owned())
+    }
+}
+
+/// An event of a log, as people read it. From [`Inspector::events`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventInfo {
+    /// Where it is in the log.
+    pub position: String,
+    /// When it was added.
+    pub at: SystemTime,
+    /// The id that its jobs have; `None` if another program has added it without one.
+    pub id: Option<JobId>,
+    /// Its type, empty if it has none.
+    pub event: String,
+    /// Its group.
+    pub group: Option<String>,
+    /// Its headers.
+    pub headers: BTreeMap<String, String>,
+    /// Its payload as JSON, or why that cannot be read.
+    pub payload: std::result::Result<String, String>,
+}
+
+impl From<StoredEvent> for EventInfo {
+    fn from(stored: StoredEvent) -> Self {
+        let is_json = stored.payload.first() == Some(&b'{');
+        let payload = if is_json {
+            serde_json::from_slice::<serde_json::Value>(&stored.payload)
+                .map(|value| value.to_string())
+                .map_err(|problem| problem.to_string())
+        } else {
+            payload::to_json(&stored.payload)
+        };
+        EventInfo {
+            position: stored.position,
+            at: time(stored.at_ms),
+            id: stored.id,
+            event: stored.event,
+            group: stored.group,
+            headers: stored.headers,
+            payload,
+        }
+    }
+}
+
+impl Inspector {
+    /// The topics to which something was published or somebody subscribed, by name.
+    ///
+    /// # Errors
+    /// Those of the broker, here and below.
+    pub async fn topics(&self) -> Result<Vec<TopicInfo>> {
+        let mut topics = Vec::new();
+        for name in self.ask(self.until(), |broker| async move { broker.topics().await }).await? {
+            topics.extend(self.topic(&name).await?);
+        }
+        Ok(topics)
+    }
+
+    /// A topic with its subscriptions; `None` if there is nothing of it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name outside the grammar, here and below.
+    pub async fn topic(&self, topic: &str) -> Result<Option<TopicInfo>> {
+        check_name("topic", topic)?;
+        let name = topic.to_owned();
+        let asked = self.ask(self.until(), move |broker| {
+            let name = name.clone();
+            async move { broker.topic(&name).await }
+        });
+        let Some(stored) = asked.await? else { return Ok(None) };
+        let mut subscriptions = Vec::with_capacity(stored.subscriptions.len());
+        for subscription in stored.subscriptions {
+            let stats = self.stats(&subscription_address(&subscription.name, topic)).await?;
+            subscriptions.push(SubscriptionInfo::new(topic, stored.now_ms, subscription, &stats));
+        }
+        let (events, added, first) = (stored.entries, stored.added, stored.first_ms.map(time));
+        Ok(Some(TopicInfo { name: stored.name, events, added, first, retention: stored.retention, subscriptions }))
+    }
+
+    /// Events of the log of a topic behind this position, or from the oldest on, at most `limit` (1 to 100).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a limit out of range, and for a position that is none of this log.
+    pub async fn events(&self, topic: &str, after: Option<&str>, limit: usize) -> Result<Vec<EventInfo>> {
+        check_name("topic", topic)?;
+        if !(1..=ENTRIES_READ).contains(&limit) {
+            return Err(Error::invalid("limit", limit.to_string(), format!("is not between 1 and {ENTRIES_READ}")));
+        }
+        let (topic, after) = (topic.to_owned(), after.map(str::to_owned));
+        let asked = self.ask(self.until(), move |broker| {
+            let (topic, after) = (topic.clone(), after.clone());
+            async move { broker.read_topic(&topic, after.as_deref(), limit).await }
+        });
+        Ok(asked.await?.into_iter().map(EventInfo::from).collect())
+    }
+
+    /// Makes a subscription before its first worker does. False: it exists, and goes on where it is.
+    ///
+    /// ```
+    /// use queue_core::{Begin, prelude::*};
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let client = Client::connect("sqlite://:memory:").await?;
+    /// assert!(client.inspector().subscribe("orders", "billing", Begin::Start).await?);
+    /// assert!(!client.inspector().subscribe("orders", "billing", Begin::Now).await?);
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BrokerFull`].
+    pub async fn subscribe(&self, topic: &str, subscription: &str, begin: Begin) -> Result<bool> {
+        let request = Subscribe::new(topic, subscription, begin);
+        request.check()?;
+        self.run(move |broker| async move { broker.subscribe(&request).await }).await
+    }
+
+    /// Removes a subscription: nothing waits for it any more. Events that it has read stay in its queue. False: there is none.
+    ///
+    /// # Errors
+    /// [`Error::Config`] while a worker serves it, which would make it again.
+    pub async fn unsubscribe(&self, topic: &str, subscription: &str) -> Result<bool> {
+        check_name("topic", topic)?;
+        check_name("subscription", subscription)?;
+        let queue = subscription_address(subscription, topic);
+        let workers = self.stats(&queue).await?.workers;
+        if workers > 0 {
+            let problem = format!(
+                "{workers} of its workers would make the subscription `{queue}` again; stop them, or pause it with `queues pause {queue}`"
+            );
+            return Err(Error::Config(problem));
+        }
+        let (topic, subscription) = (topic.to_owned(), subscription.to_owned());
+        self.run(move |broker| async move { broker.unsubscribe(&topic, &subscription).await }).await
+    }
+
+    /// Sets what a topic keeps. What is `None` stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what would keep nothing.
+    pub async fn set_retention(&self, topic: &str, retention: Retention) -> Result<()> {
+        check_name("topic", topic)?;
+        retention.check()?;
+        let topic = topic.to_owned();
+        self.run(move |broker| async move { broker.set_retention(&topic, retention).await }).await
+    }
+
+    /// Removes what a topic does not keep, now, in bounded steps. Workers of its subscriptions do so by themselves.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn trim_topic(&self, topic: &str) -> Result<Trimmed> {
+        check_name("topic", topic)?;
+        let mut all = Trimmed::default();
+        loop {
+            let topic = topic.to_owned();
+            let step = self.run(move |broker| async move { broker.trim_topic(&topic).await }).await?;
+            all.entries += step.entries;
+            all.lost += step.lost;
+            if !step.more {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+fn time(ms: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}

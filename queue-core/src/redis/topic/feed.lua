@@ -1,0 +1,62 @@
+-- Reads on in the log of a topic for one of its subscriptions, and makes a job of each entry, while fewer jobs could start than are wanted.
+-- ARGV: name of the subscription, how many jobs are wanted.
+-- Answers: 1 if there is more to read for it.
+--- include script/prelude, script/clock, script/bits, doors/end, doors/back, doors/ready, topic/subscription, topic/event
+
+local name, wanted = ARGV[1], tonumber(ARGV[2])
+local of = subscription_of(name)
+if not of or has('h') and head[5] == '1' then
+  return 0
+end
+
+-- How many jobs could start: those of a group that may be served count as one.
+local function startable()
+  local ready = call('EXISTS', K.turns) == 1 and call('ZCARD', K.turns) or 0
+  for _, list in pairs(LISTS) do
+    ready = ready + call('LLEN', list)
+  end
+  return ready
+end
+
+local taken = call('HLEN', K.jobs) - call('HLEN', K.records) - call('ZCARD', K.dead)
+local read, bytes, enqueued, more, woken = 0, 0, 0, false, false
+while true do
+  local room = math.min(C.most_taken - taken, wanted - startable(), C.trim_step - read)
+  if room <= 0 or bytes >= C.max_bytes then
+    -- Where it has taken as many as it may, only an ending makes room.
+    more = taken < C.most_taken
+    break
+  end
+  -- Nobody knows how large the first entries are; the others are taken to be as these.
+  local asked = math.min(room, read == 0 and 16 or math.max(math.floor((C.max_bytes - bytes) * read / math.max(bytes, 1)), 1))
+  local entries = call('XRANGE', K.log, '(' .. of.cursor, '+', 'COUNT', ms(asked))
+  if #entries > 0 then
+    if read == 0 then
+      count_lost(of, length_of_log())
+    end
+    local stored, size = take(entries, of.types)
+    woken = push(stored, false) or woken
+    read, bytes, taken, enqueued = read + #entries, bytes + size, taken + #stored, enqueued + #stored
+    of.cursor = entries[#entries][1]
+    of.position = of.position and of.position + #entries
+  end
+  if #entries < asked then
+    if not of.position then
+      -- At the end of the log its place in it is known.
+      local _, added = length_of_log()
+      of.position, read = added, math.max(read, 1)
+    end
+    break
+  end
+end
+if read > 0 then
+  put_subscription(name, of)
+  if not head[1] then
+    call('HSET', K.meta, 'schema', C.schema)
+  end
+  count('enqueued', enqueued)
+  if woken then
+    hint()
+  end
+end
+return more and call('XRANGE', K.log, '(' .. of.cursor, '+', 'COUNT', '1')[1] and 1 or 0

@@ -1,0 +1,30 @@
+-- R12 for events: appends them to the log of a topic, and tells its subscriptions.
+-- ARGV: producer, seq, then of each event its type, group or '', payload, headers as a MessagePack map or '', id, and of a given id its digest or ''.
+-- Nothing: all are in the log.
+--- include script/prelude, script/schema, script/clock, enqueue/sequence
+
+for at = 3, #ARGV, 6 do
+  local fields = { 'type', ARGV[at], 'payload', ARGV[at + 2], 'id', ARGV[at + 4] }
+  for behind, name in pairs({ [1] = 'key', [3] = 'headers', [5] = 'digest' }) do
+    if ARGV[at + behind] ~= '' then
+      fields[#fields + 1], fields[#fields + 2] = name, ARGV[at + behind]
+    end
+  end
+  call('XADD', K.log, '*', unpack(fields))
+end
+call('HSET', K.producers, ARGV[1], ARGV[2])
+
+-- The channel of a subscription differs from that of the topic in the name before the colon.
+local names, channels = call('HKEYS', K.subscriptions), string.sub(K.meta, 1, -6)
+for _, name in ipairs(names) do
+  redis.pcall('SPUBLISH', channels .. name .. ':hint', '@' .. ms(micros))
+end
+if #names == 0 then
+  -- No worker trims the log of a topic without subscriptions.
+  local settings = call('HMGET', K.topic, 'age', 'count')
+  call('XTRIM', K.log, 'MINID', '~', ms(math.max(now - (settings[1] and whole(settings[1]) or C.default_age), 0)), 'LIMIT', '500')
+  if settings[2] then
+    call('XTRIM', K.log, 'MAXLEN', '~', ms(whole(settings[2])), 'LIMIT', '500')
+  end
+end
+return false

@@ -1,0 +1,21 @@
+-- A topic. Answers: now, how many entries the log has and how many were ever added, the id of the first or '', age, count and lag of its retention or '',
+-- then of each subscription its name, what is stored of it, how many entries it has not read or '', how many are lost, and the id of the next or ''.
+--- include script/prelude, script/schema, script/clock, topic/subscription
+
+local length, added = length_of_log()
+local first = call('XRANGE', K.log, '-', '+', 'COUNT', '1')[1]
+local settings = call('HMGET', K.topic, 'age', 'count', 'lag')
+local answer = { ms(now), ms(length), ms(added), first and first[1] or '', settings[1] or '', settings[2] or '', settings[3] or '' }
+for _, name in ipairs(call('HKEYS', K.subscriptions)) do
+  local of = subscription_of(name)
+  if of then
+    count_lost(of, length, added)
+    local following = call('XRANGE', K.log, '(' .. of.cursor, '+', 'COUNT', '1')[1]
+    answer[#answer + 1] = name
+    answer[#answer + 1] = call('HGET', K.subscriptions, name)
+    answer[#answer + 1] = not following and '0' or of.position and ms(added - of.position) or ''
+    answer[#answer + 1] = ms(of.lost)
+    answer[#answer + 1] = following and following[1] or ''
+  end
+end
+return answer

@@ -1,0 +1,70 @@
+-- One step of removing what the retention of a topic does not keep. An entry that a subscription has not read stays, unless it is older than the limit of the lag.
+-- Answers: how many entries are gone, how often a subscription had not read one of them, and 1 if more may go.
+--- include script/prelude, script/schema, script/clock, topic/subscription
+
+local settings = call('HMGET', K.topic, 'age', 'count', 'lag')
+local age = settings[1] and whole(settings[1]) or C.default_age
+local most = settings[2] and whole(settings[2]) or FOREVER
+local lag = settings[3] and whole(settings[3]) or C.default_lag
+
+local length, added = length_of_log()
+local subscriptions = {}
+for _, name in ipairs(call('HKEYS', K.subscriptions)) do
+  local of = subscription_of(name)
+  if of then
+    local before = of.lost
+    count_lost(of, length, added)
+    of.name, of.changed = name, of.lost > before
+    subscriptions[#subscriptions + 1] = of
+  end
+end
+
+local function parts(id)
+  local at, seq = string.match(id, '^(%d+)%-(%d+)$')
+  return tonumber(at), tonumber(seq)
+end
+
+-- The subscriptions that have not read an entry.
+local function waiting_for(id)
+  local at, seq = parts(id)
+  local waiting = {}
+  for _, of in ipairs(subscriptions) do
+    local read_at, read_seq = parts(of.cursor)
+    if read_at < at or read_at == at and read_seq < seq then
+      waiting[#waiting + 1] = of
+    end
+  end
+  return waiting
+end
+
+local gone, lost, bytes, stays = 0, 0, 0, false
+local from = '-'
+while gone < C.trim_step and bytes < C.max_bytes and not stays do
+  local entries = call('XRANGE', K.log, from, '+', 'COUNT', '50')
+  for _, entry in ipairs(entries) do
+    local id, old, waiting = entry[1], now - parts(entry[1]), waiting_for(entry[1])
+    local is_over = old > age or length - gone > most
+    stays = not is_over or #waiting > 0 and old <= lag
+    if stays then
+      break
+    end
+    gone, from = gone + 1, '(' .. id
+    for _, value in ipairs(entry[2]) do
+      bytes = bytes + #value
+    end
+    for _, of in ipairs(waiting) do
+      lost, of.lost, of.cursor, of.changed = lost + 1, of.lost + 1, id, true
+      of.position = of.position and of.position + 1
+    end
+  end
+  stays = stays or #entries < 50
+end
+if gone > 0 then
+  call('XTRIM', K.log, 'MAXLEN', '=', ms(length - gone))
+end
+for _, of in ipairs(subscriptions) do
+  if of.changed then
+    put_subscription(of.name, of)
+  end
+end
+return { gone, lost, stays and 0 or 1 }

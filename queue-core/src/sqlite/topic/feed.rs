@@ -1,0 +1,76 @@
+//! Reading on in a log: entries become jobs of a subscription, before a turn claims them.
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::{
+    address::{JobId, subscription_at, topic_address},
+    broker::{GroupName, MAX_BYTES, MOST_TAKEN, NewJob, TRIM_STEP, Turn},
+    sqlite::{
+        connection::{
+            lenient::{Bytes, Number},
+            tx::{Failed, Queue, Tx},
+        },
+        doors::{
+            groups,
+            row::{ACTIVE, CHAINED, HELD, LINED, LINED_SUSPECT, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
+        },
+        enqueue,
+    },
+};
+
+/// Makes jobs of entries while fewer could start than the turn wants. Gives whether there is more to read; in a queue that is no subscription's there is not.
+pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bool, Failed> {
+    const CURSOR: &str = "SELECT cursor FROM queue_subscriptions WHERE topic = ?1 AND name = ?2";
+    const READ_UP_TO: &str = "UPDATE queue_subscriptions SET cursor = ?3 WHERE topic = ?1 AND name = ?2";
+    const MORE: &str = "SELECT EXISTS (SELECT 1 FROM queue_log WHERE topic = ?1 AND seq > ?2)";
+    let Some((name, topic)) = subscription_at(&turn.queue).filter(|_| turn.claim > 0) else { return Ok(false) };
+    let Some(topic) = tx.queue(&topic_address(topic))?.map(|address| address.key) else { return Ok(false) };
+    let Some(Number(mut cursor)) = tx.sql(CURSOR)?.query_row(params![topic, name], |row| row.get(0)).optional()? else { return Ok(false) };
+    let (mut taken, mut read, mut bytes) = (taken(tx, queue)?, 0, 0);
+    let begun = cursor;
+    let mut could_start = startable(tx, queue, turn.claim)?;
+    while could_start < turn.claim && taken < MOST_TAKEN && read < TRIM_STEP && bytes < MAX_BYTES {
+        let Some((seq, event)) = entry_behind(tx, topic, cursor)? else { break };
+        (cursor, read, bytes) = (seq, read + 1, bytes + event.envelope.len());
+        if enqueue::feed(tx, queue, &event)? {
+            taken += 1;
+            could_start = if event.group.is_none() { could_start + 1 } else { startable(tx, queue, turn.claim)? };
+        }
+    }
+    if cursor > begun {
+        tx.sql(READ_UP_TO)?.execute(params![topic, name, cursor])?;
+    }
+    // Where it has taken as many as it may, only an ending makes room.
+    Ok(taken < MOST_TAKEN && tx.sql(MORE)?.query_row([topic, cursor], |row| row.get(0))?)
+}
+
+/// The entry behind a number, as a job.
+fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, NewJob)>, Failed> {
+    const NEXT: &str = "SELECT seq, id, grouped, digest, envelope FROM queue_log WHERE topic = ?1 AND seq > ?2 ORDER BY seq LIMIT 1";
+    let found = tx
+        .sql(NEXT)?
+        .query_row([topic, seq], |row| {
+            let (Bytes(id), Bytes(envelope)) = (row.get(1)?, row.get(4)?);
+            Ok((row.get(0)?, id, row.get::<_, Option<String>>(2)?, row.get::<_, Option<Number>>(3)?, envelope))
+        })
+        .optional()?;
+    let Some((seq, id, group, digest, envelope)) = found else { return Ok(None) };
+    let mut event = NewJob::new(JobId::from_bytes(&id)?, envelope);
+    event.group = group.and_then(|group| GroupName::new(group).ok());
+    event.digest = digest.map_or(0, |Number(digest)| digest.cast_unsigned());
+    Ok(Some((seq, event)))
+}
+
+/// How many jobs have not ended.
+fn taken(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<usize> {
+    const TAKEN: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    let states = params![queue.key, READY, SUSPECT, SCHEDULED, RETRY, ACTIVE, PARKED, HELD, LINED, LINED_SUSPECT, CHAINED];
+    tx.sql(TAKEN)?.query_row(states, |row| row.get(0))
+}
+
+/// How many jobs could start: `most` of those without a group at most, and of a group that may be served one.
+fn startable(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> Result<usize, Failed> {
+    const PLAIN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 LIMIT ?3)";
+    let plain: usize = tx.sql(PLAIN)?.query_row(params![queue.key, READY, most], |row| row.get(0))?;
+    Ok(plain + usize::try_from(groups::in_turn(tx, queue)?).unwrap_or(usize::MAX - plain))
+}

@@ -1,0 +1,132 @@
+//! The page of one topic: how far each subscription is, why one stands, and the newest part of the log that was asked for.
+
+use std::{sync::Arc, time::SystemTime};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use queue_core::{EventInfo, SubscriptionInfo, TopicInfo};
+
+use super::{Content, Stale, whole, written};
+use crate::{
+    format::{Moment, ago, number, short, span},
+    guard::Viewer,
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+};
+
+/// Events on one page.
+const PAGE: usize = 50;
+
+#[derive(Template)]
+#[template(path = "topic.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    topic: &'a str,
+    facts: Vec<(&'static str, String)>,
+    subscriptions: Vec<Subscription>,
+    events: Vec<Event>,
+    first: Option<String>,
+    next: Option<String>,
+}
+
+struct Subscription {
+    name: String,
+    /// The address of the list of its jobs.
+    jobs: String,
+    behind: String,
+    lag: String,
+    open: String,
+    dead: u64,
+    lost: u64,
+    workers: u64,
+    stands: Option<String>,
+}
+
+impl Subscription {
+    fn new(of: SubscriptionInfo) -> Self {
+        Subscription {
+            behind: of.behind.map_or_else(|| "?".to_owned(), number),
+            lag: if of.lag.is_zero() { "–".to_owned() } else { ago(of.lag) },
+            open: number(of.open),
+            dead: of.dead,
+            lost: of.lost,
+            workers: of.workers,
+            stands: of.stands_because(),
+            jobs: format!("jobs?{}", query(&[("queue", &of.queue)])),
+            name: of.name,
+        }
+    }
+}
+
+struct Event {
+    position: String,
+    at: Moment,
+    event: String,
+    group: String,
+    payload: String,
+}
+
+impl Event {
+    fn new(event: EventInfo, shared: &Shared, now: SystemTime) -> Self {
+        let payload = event.payload.and_then(|json| shared.settings.secrets.json(&json));
+        // On one line.
+        let payload = payload.map(|json| json.split_whitespace().collect::<Vec<_>>().join(" "));
+        Event {
+            position: event.position,
+            at: Moment::new(event.at, now),
+            event: event.event,
+            group: short(&event.group.unwrap_or_default(), 40),
+            payload: short(&payload.unwrap_or_else(|problem| format!("({problem})")), 120),
+        }
+    }
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+fn facts(topic: &TopicInfo) -> Vec<(&'static str, String)> {
+    let kept = &topic.retention;
+    vec![
+        ("Events", number(topic.events)),
+        ("Ever added", number(topic.added)),
+        ("Keeps for", span(kept.age())),
+        ("At most", kept.count.map_or_else(|| "any number".to_owned(), number)),
+        ("Waits for the slowest", span(kept.lag())),
+    ]
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
+    let none = || Problem::not_found("There is no such topic.");
+    let (name, after) = (params.text::<128>("topic"), params.text::<64>("after"));
+    let look = shared.look().await;
+    let _turn = shared.list_turn().await?;
+    let found = shared.inspector.topic(&name).await.map_err(|_| none())?.ok_or_else(none)?;
+    let asked = (!after.is_empty()).then_some(after.as_str());
+    let events = shared.inspector.events(&name, asked, PAGE).await?;
+    let here = |after: &str| query(&[("topic", &name), ("after", after)]);
+    let next = events.last().filter(|_| events.len() == PAGE).map(|last| here(&last.position));
+    let now = SystemTime::now();
+    let page = Page {
+        viewer,
+        stale: Stale::of(&look),
+        topic: &name,
+        facts: facts(&found),
+        subscriptions: found.subscriptions.into_iter().map(Subscription::new).collect(),
+        events: events.into_iter().map(|event| Event::new(event, shared, now)).collect(),
+        first: asked.map(|_| here("")),
+        next,
+    };
+    let live = Some(format!("/live/topic?{}", here(&after)));
+    Ok(Content { title: name.clone(), tab: "topics", html: written(&page)?, status: StatusCode::OK, live, told: None })
+}

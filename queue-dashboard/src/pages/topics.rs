@@ -1,0 +1,86 @@
+//! The page Topics: how many events each keeps, and how far its subscriptions are.
+
+use std::{sync::Arc, time::SystemTime};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use queue_core::TopicInfo;
+
+use super::{Content, Stale, whole, written};
+use crate::{
+    format::{Moment, ago, number},
+    guard::Viewer,
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+};
+
+/// Topics on one page.
+const PAGE: usize = 100;
+
+#[derive(Template)]
+#[template(path = "topics.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    rows: Vec<Row>,
+    /// How many topics are not shown.
+    more: usize,
+}
+
+struct Row {
+    topic: String,
+    /// The address of its page.
+    page: String,
+    events: String,
+    first: Option<Moment>,
+    subscriptions: usize,
+    /// The subscription that is furthest behind, and how old what it has not read is.
+    slowest: Option<(String, String)>,
+    stands: bool,
+    lost: u64,
+}
+
+impl Row {
+    fn new(topic: TopicInfo, now: SystemTime) -> Self {
+        let slowest = topic.subscriptions.iter().filter(|of| !of.lag.is_zero()).max_by_key(|of| of.lag);
+        Row {
+            page: of_topic(&topic.name),
+            events: number(topic.events),
+            first: topic.first.map(|first| Moment::new(first, now)),
+            subscriptions: topic.subscriptions.len(),
+            slowest: slowest.map(|of| (of.name.clone(), ago(of.lag))),
+            stands: topic.subscriptions.iter().any(|of| of.stands_because().is_some()),
+            lost: topic.subscriptions.iter().map(|of| of.lost).sum(),
+            topic: topic.name,
+        }
+    }
+}
+
+/// The address of the page of a topic, behind the base.
+pub(super) fn of_topic(topic: &str) -> String {
+    format!("topic?{}", query(&[("topic", topic)]))
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, _: &Params) -> Result<Content, Problem> {
+    let look = shared.look().await;
+    let _turn = shared.list_turn().await?;
+    let (topics, now) = (shared.inspector.topics().await?, SystemTime::now());
+    let more = topics.len().saturating_sub(PAGE);
+    let rows = topics.into_iter().take(PAGE).map(|topic| Row::new(topic, now)).collect();
+    let html = written(&Page { viewer, stale: Stale::of(&look), rows, more })?;
+    let live = Some("/live/topics".to_owned());
+    Ok(Content { title: "Topics".to_owned(), tab: "topics", html, status: StatusCode::OK, live, told: None })
+}

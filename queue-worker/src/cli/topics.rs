@@ -1,0 +1,318 @@
+//! `topics`: which there are, how far their subscriptions are, and what is in their logs.
+
+mod rows;
+
+use std::{
+    str::FromStr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use clap::Subcommand;
+use queue_core::{Begin, Client, EventInfo, Publication, Retention, TopicInfo, address::check_name};
+
+use self::rows::{event, row};
+use super::{
+    args::Format,
+    exit::{Failure, note},
+    output::{coarse, exact, print, print_json, relative, short, table, utc},
+};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TopicsCommand {
+    /// List the topics, how many events each keeps, and its slowest subscription
+    #[command(after_help = "Examples:
+  {bin} topics list
+  {bin} topics list --json | jq -r '.[].subscriptions[] | select(.lag_seconds > 60) | .queue'")]
+    List {
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Show a topic: what it keeps, and how far each subscription is
+    #[command(after_help = "Examples:
+  {bin} topics show orders")]
+    Show {
+        /// The topic
+        #[arg(value_parser = topic)]
+        topic: String,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Publish an event; prints its id
+    #[command(after_help = "Examples:
+  {bin} topics publish orders OrderPaid '{\"order\":17}'
+  {bin} topics publish orders OrderPaid '{\"order\":17}' --group order-17 --id order-17-paid")]
+    Publish(PublishArgs),
+    /// Print the events of a log, the oldest first
+    #[command(after_help = "Examples:
+  {bin} topics read orders
+  {bin} topics read orders --after 1700000000000-0 --limit 100
+  {bin} topics read orders --json | jq '.[].payload'")]
+    Read {
+        /// The topic
+        #[arg(value_parser = topic)]
+        topic: String,
+        /// Only those behind this position
+        #[arg(long, value_name = "POSITION")]
+        after: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=100))]
+        limit: u16,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Make a subscription before its first worker does
+    #[command(after_help = "Examples:
+  {bin} topics subscribe billing@orders --from start
+  {bin} topics subscribe billing@orders --from 2026-01-31T12:00:00Z
+
+One that exists goes on where it is.")]
+    Subscribe {
+        /// The subscription and the topic
+        #[arg(value_name = "SUBSCRIPTION@TOPIC")]
+        subscription: Named,
+        /// Where it begins: `start`, `now`, or a time
+        #[arg(long, value_name = "WHERE", value_parser = begin)]
+        from: Begin,
+    },
+    /// Remove a subscription that no worker serves: nothing waits for it any more
+    #[command(after_help = "Examples:
+  {bin} topics unsubscribe billing@orders
+
+Events that it has read stay in its queue; `jobs cancel --all --queue billing@orders` removes them.")]
+    Unsubscribe {
+        /// The subscription and the topic
+        #[arg(value_name = "SUBSCRIPTION@TOPIC")]
+        subscription: Named,
+    },
+    /// Set what a topic keeps
+    #[command(after_help = "Examples:
+  {bin} topics set orders --age 30days --count 1000000
+  {bin} topics set orders --lag 2days     a subscription that is further behind loses events")]
+    Set(SetArgs),
+    /// Remove now what a topic does not keep; workers of its subscriptions do so by themselves
+    #[command(after_help = "Examples:
+  {bin} topics trim orders")]
+    Trim {
+        /// The topic
+        #[arg(value_parser = topic)]
+        topic: String,
+        #[command(flatten)]
+        format: Format,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct PublishArgs {
+    /// The topic
+    #[arg(value_parser = topic)]
+    topic: String,
+    /// The type of the event
+    #[arg(value_name = "TYPE")]
+    event: String,
+    /// Its fields, a JSON object
+    #[arg(value_name = "JSON")]
+    payload: String,
+    /// Its group
+    #[arg(long)]
+    group: Option<String>,
+    /// An id of your own: each subscription has it once
+    #[arg(long)]
+    id: Option<String>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SetArgs {
+    /// The topic
+    #[arg(value_parser = topic)]
+    topic: String,
+    /// Events older than this may go
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    age: Option<Duration>,
+    /// Events beyond this number may go, the oldest first
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// For so long an event waits for subscriptions that have not read it
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    lag: Option<Duration>,
+}
+
+/// `billing@orders`.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    subscription: String,
+    topic: String,
+}
+
+impl FromStr for Named {
+    type Err = queue_core::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (subscription, topic) = text.split_once('@').ok_or_else(|| queue_core::Error::Invalid {
+            field: "subscription",
+            value: text.to_owned(),
+            problem: "is no subscription and topic; write them as `billing@orders`".to_owned(),
+        })?;
+        check_name("subscription", subscription)?;
+        check_name("topic", topic)?;
+        Ok(Named { subscription: subscription.to_owned(), topic: topic.to_owned() })
+    }
+}
+
+fn topic(name: &str) -> Result<String, queue_core::Error> {
+    check_name("topic", name).map(|()| name.to_owned())
+}
+
+fn begin(text: &str) -> Result<Begin, String> {
+    match text {
+        "now" => Ok(Begin::Now),
+        "start" => Ok(Begin::Start),
+        _ => {
+            let since = humantime::parse_rfc3339_weak(text).ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+            let ms = since.and_then(|since| i64::try_from(since.as_millis()).ok());
+            ms.map(Begin::AtMs).ok_or_else(|| "write `start`, `now`, or a time in UTC as `2026-01-31T12:00:00Z`".to_owned())
+        }
+    }
+}
+
+pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    match command {
+        TopicsCommand::List { format } => list(inspector.topics().await?, &format),
+        TopicsCommand::Show { topic, format } => match inspector.topic(&topic).await? {
+            Some(found) => show(found, &format),
+            None => Err(unknown(client, &topic).await),
+        },
+        TopicsCommand::Publish(args) => publish(client, args).await,
+        TopicsCommand::Read { topic, after, limit, format } => {
+            read(inspector.events(&topic, after.as_deref(), limit.into()).await?, &format)
+        }
+        TopicsCommand::Subscribe { subscription: Named { subscription, topic }, from } => {
+            let made = inspector.subscribe(&topic, &subscription, from).await?;
+            let what = if made { "is made" } else { "exists already, and goes on where it is" };
+            Ok(print(&format!("{subscription}@{topic} {what}"))?)
+        }
+        TopicsCommand::Unsubscribe { subscription: Named { subscription, topic } } => {
+            if inspector.unsubscribe(&topic, &subscription).await? {
+                return Ok(print(&format!("{subscription}@{topic} is removed; the events that it has read stay in its queue"))?);
+            }
+            Err(queue_core::Error::Config(format!("topic `{topic}` has no subscription `{subscription}`; see `topics show {topic}`"))
+                .into())
+        }
+        TopicsCommand::Set(SetArgs { topic, age, count, lag }) => {
+            let said = Retention { age, count, lag };
+            if said == Retention::default() {
+                return Err(queue_core::Error::Config("nothing to set: say --age, --count or --lag".to_owned()).into());
+            }
+            inspector.set_retention(&topic, said).await?;
+            let kept = inspector.topic(&topic).await?.map(|topic| topic.retention).unwrap_or(said);
+            Ok(print(&format!("{topic}: {}", keeps(&kept)))?)
+        }
+        TopicsCommand::Trim { topic, format } => {
+            let trimmed = inspector.trim_topic(&topic).await?;
+            if format.json {
+                return Ok(print_json(&serde_json::json!({ "removed": trimmed.entries, "lost": trimmed.lost }))?);
+            }
+            let lost = if trimmed.lost > 0 { format!("; subscriptions have lost {} by that", trimmed.lost) } else { String::new() };
+            Ok(print(&format!("{topic}: {} events removed{lost}", trimmed.entries))?)
+        }
+    }
+}
+
+async fn unknown(client: &Client, topic: &str) -> Failure {
+    let known = client.broker().topics().await.unwrap_or_default();
+    let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    let there = if names.is_empty() { "there is none".to_owned() } else { format!("there are {}", names.join(", ")) };
+    queue_core::Error::Config(format!("no topic `{topic}`; {there}")).into()
+}
+
+fn keeps(kept: &Retention) -> String {
+    let count = kept.count.map(|count| format!(", and {count} at most")).unwrap_or_default();
+    format!("keeps events for {}{count}; waits {} for slow subscriptions", exact(kept.age()), exact(kept.lag()))
+}
+
+fn list(topics: Vec<TopicInfo>, format: &Format) -> Result<(), Failure> {
+    if format.json {
+        return Ok(print_json(&topics.into_iter().map(row).collect::<Vec<_>>())?);
+    }
+    if topics.is_empty() {
+        note("there are no topics: publish an event, or subscribe to one");
+        return Ok(());
+    }
+    let rows = topics.into_iter().map(|topic| {
+        let slowest = topic.subscriptions.iter().max_by_key(|subscription| subscription.lag);
+        let slowest = slowest.map(|of| if of.lag.is_zero() { "-".to_owned() } else { format!("{} ({})", of.name, coarse(of.lag)) });
+        let lost: u64 = topic.subscriptions.iter().map(|subscription| subscription.lost).sum();
+        let [events, added, subscriptions, lost] =
+            [topic.events, topic.added, topic.subscriptions.len() as u64, lost].map(|n| n.to_string());
+        [topic.name, events, added, subscriptions, slowest.unwrap_or_default(), lost]
+    });
+    Ok(print(&table(["topic", "#events", "#added", "#subscriptions", "slowest", "#lost"], rows))?)
+}
+
+fn show(topic: TopicInfo, format: &Format) -> Result<(), Failure> {
+    if format.json {
+        return Ok(print_json(&row(topic))?);
+    }
+    let now = SystemTime::now();
+    let first = topic.first.map(|first| relative(first, now)).unwrap_or_else(|| "-".to_owned());
+    let lines = [
+        ("topic", topic.name.clone()),
+        ("events", format!("{} of {} that were ever added", topic.events, topic.added)),
+        ("oldest", first),
+        ("retention", keeps(&topic.retention)),
+    ];
+    let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:9}  {value}")).collect();
+    print(&text.join("\n"))?;
+    if topic.subscriptions.is_empty() {
+        note("it has no subscriptions");
+        return Ok(());
+    }
+    let mut told = Vec::new();
+    let rows: Vec<_> = topic
+        .subscriptions
+        .into_iter()
+        .map(|of| {
+            told.extend(of.stands_because().map(|why| format!("{} stands: {why}", of.name)));
+            let behind = of.behind.map_or_else(|| "?".to_owned(), |behind| behind.to_string());
+            let [open, dead, lost, workers] = [of.open, of.dead, of.lost, of.workers].map(|n| n.to_string());
+            [of.name, behind, coarse(of.lag), open, dead, lost, workers, short(&of.types.join(", "), 40)]
+        })
+        .collect();
+    print(&format!("\n{}", table(["subscription", "#behind", "#lag", "#open", "#dead", "#lost", "#workers", "types"], rows)))?;
+    for line in told {
+        note(&line);
+    }
+    Ok(())
+}
+
+async fn publish(client: &Client, args: PublishArgs) -> Result<(), Failure> {
+    let mut event = Publication::from_json(args.topic, args.event, &args.payload)?;
+    if let Some(group) = args.group {
+        event = event.group(group);
+    }
+    if let Some(id) = args.id {
+        event = event.id(id);
+    }
+    let published = event.publish(client).await?;
+    if args.format.json {
+        return Ok(print_json(&serde_json::json!({ "topic": &*published.topic, "id": published.id.to_string() }))?);
+    }
+    Ok(print(&published.id.to_string())?)
+}
+
+fn read(events: Vec<EventInfo>, format: &Format) -> Result<(), Failure> {
+    if format.json {
+        return Ok(print_json(&events.into_iter().map(event).collect::<Vec<_>>())?);
+    }
+    if events.is_empty() {
+        note("there are no events there");
+        return Ok(());
+    }
+    let rows = events.into_iter().map(|event| {
+        let payload = event.payload.unwrap_or_else(|problem| format!("({problem})"));
+        [event.position, utc(event.at).unwrap_or_default(), event.event, event.group.unwrap_or_default(), short(&payload, 60)]
+    });
+    Ok(print(&table(["position", "added", "type", "group", "payload"], rows))?)
+}

@@ -1,0 +1,252 @@
+//! Events and subscriptions as applications write them, with real workers and servers.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use queue_core::{Begin, JobState, Publication, Registry, Retention, prelude::*};
+use queue_tests::{
+    patience::until,
+    server::{Kind, Server},
+};
+use queue_worker::{Worker, WorkerError};
+
+#[derive(Event)]
+#[event(topic = "shop", name = "order.paid")]
+struct OrderPaid {
+    order: u64,
+    #[default]
+    coupon: Option<String>,
+}
+
+#[derive(Event)]
+#[event(topic = "shop", name = "order.sent")]
+struct OrderSent {
+    order: u64,
+}
+
+/// What each function has heard, in order.
+#[derive(Default)]
+struct Heard(Mutex<BTreeMap<&'static str, Vec<u64>>>);
+
+impl Heard {
+    fn note(&self, who: &'static str, order: u64) {
+        self.0.lock().unwrap().entry(who).or_default().push(order);
+    }
+
+    fn of(&self, who: &str) -> Vec<u64> {
+        self.0.lock().unwrap().get(who).cloned().unwrap_or_default()
+    }
+}
+
+#[subscribe(name = "billing", from = "start", ordered, max_attempts = 3, backoff(base = "1ms", max = "1ms"))]
+async fn bill(event: OrderPaid, ctx: JobContext, heard: Data<Arc<Heard>>) -> Result<(), String> {
+    if event.coupon.as_deref() == Some("broken") || event.order == 7 && ctx.attempt() == 1 {
+        return Err("the bank says no".to_owned());
+    }
+    heard.note("bill", event.order);
+    Ok(())
+}
+
+#[subscribe(name = "billing", from = "start", ordered)]
+async fn ship(heard: Data<Arc<Heard>>, event: OrderSent) {
+    heard.note("ship", event.order);
+}
+
+#[subscribe(name = "mail", from = "now", blocking)]
+fn send_mail(event: OrderPaid, heard: Data<Arc<Heard>>) {
+    heard.note("mail", event.order);
+}
+
+#[subscribe(name = "mail", from = "start")]
+async fn disagrees(_event: OrderSent) {}
+
+fn worker(client: &Client, heard: &Arc<Heard>) -> Worker {
+    Worker::new(client.clone()).registry(Registry::empty()).data(heard.clone()).lease(Duration::from_secs(2))
+}
+
+fn paid(order: u64) -> OrderPaid {
+    OrderPaid { order, coupon: None }
+}
+
+/// Runs a worker until this holds.
+async fn work_until<F: Future<Output = bool> + Send>(worker: Worker, holds: impl Fn() -> F + Send + Sync) {
+    worker.run(until("the events are handled", &holds)).await.unwrap();
+}
+
+async fn each_function_hears_of_its_events(client: Client) {
+    let heard = Arc::new(Heard::default());
+    client.publish_all((1..=3).map(paid)).await.unwrap();
+    OrderSent { order: 1 }.event().group("one").header("by", "truck").publish(&client).await.unwrap();
+    let both = worker(&client, &heard).register::<bill>().register::<ship>();
+    work_until(both, async || heard.of("bill").len() == 3 && heard.of("ship") == [1]).await;
+    assert_eq!(heard.of("bill"), [1, 2, 3]);
+
+    // One begins now, and one was down meanwhile.
+    client.inspector().subscribe("shop", "mail", Begin::Now).await.unwrap();
+    client.publish(paid(7)).await.unwrap();
+    work_until(worker(&client, &heard).register::<send_mail>(), async || heard.of("mail") == [7]).await;
+    assert_eq!(heard.of("bill").len(), 3);
+    work_until(worker(&client, &heard).register::<bill>(), async || heard.of("bill").len() == 4).await;
+    let topic = client.inspector().topic("shop").await.unwrap().unwrap();
+    let names: Vec<&str> = topic.subscriptions.iter().map(|subscription| subscription.name.as_str()).collect();
+    assert_eq!((names, topic.added, topic.subscriptions[0].behind), (vec!["billing", "mail"], 5, Some(0)));
+}
+
+async fn a_type_that_no_release_knows_waits_for_one_that_does(client: Client) {
+    let heard = Arc::new(Heard::default());
+    OrderSent { order: 4 }.event().publish(&client).await.unwrap();
+    client.publish(paid(5)).await.unwrap();
+    let inspector = client.inspector();
+    let parked = async || inspector.stats("billing@shop").await.unwrap().count(JobState::Parked) == 1;
+    work_until(worker(&client, &heard).register::<bill>(), async || heard.of("bill") == [5] && parked().await).await;
+    work_until(worker(&client, &heard).register::<bill>().register::<ship>(), async || heard.of("ship") == [4]).await;
+}
+
+async fn what_fails_for_good_is_a_dead_letter_of_its_subscription(client: Client) {
+    let heard = Arc::new(Heard::default());
+    client.inspector().subscribe("shop", "mail", Begin::Start).await.unwrap();
+    let broken = OrderPaid { order: 9, coupon: Some("broken".to_owned()) }.event().id("order-9-paid");
+    let published = broken.publish(&client).await.unwrap();
+    let dead = async || client.inspector().stats("billing@shop").await.unwrap().count(JobState::Dead) == 1;
+    let both = worker(&client, &heard).register::<bill>().register::<send_mail>();
+    work_until(both, async || heard.of("mail") == [9] && dead().await).await;
+    let letter = client.inspector().show(&format!("billing@shop/{}", published.id).parse().unwrap()).await.unwrap();
+    assert_eq!((letter.failures, letter.task.as_deref()), (3, Some("order.paid")));
+    assert!(letter.payload_json().unwrap().contains("\"coupon\":\"broken\""));
+}
+
+macro_rules! on_brokers {
+    ($($case:ident)*) => {
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let folder = tempfile::tempdir().unwrap();
+                let client = queue_core::Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap();
+                super::$case(client).await;
+            })*
+        }
+        mod on_redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let server = super::Server::start(super::Kind::Redis);
+                super::$case(queue_core::Client::connect(&server.url()).await.unwrap()).await;
+            })*
+        }
+    };
+}
+
+on_brokers! {
+    each_function_hears_of_its_events
+    a_type_that_no_release_knows_waits_for_one_that_does
+    what_fails_for_good_is_a_dead_letter_of_its_subscription
+}
+
+#[tokio::test]
+async fn functions_of_one_subscription_agree_on_where_it_begins() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let odd = worker(&client, &Arc::default()).register::<send_mail>().register::<disagrees>();
+    let Err(WorkerError::Setup(problems)) = odd.check() else { panic!("it is refused") };
+    assert!(
+        problems.iter().any(|problem| problem.contains("subscription `mail@shop`") && problem.contains("let them agree")),
+        "{problems:?}"
+    );
+}
+
+/// Entries that `redis-cli` has added are events like all others, and one that nobody can read stops nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_programs_publish_with_xadd() {
+    let server = Server::start(Kind::Redis);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let heard = Arc::new(Heard::default());
+    client.inspector().subscribe("shop", "billing", Begin::Now).await.unwrap();
+    let add = |fields: &[&str]| server.command(&[&["XADD", "queue:{shop}:log", "*"][..], fields].concat());
+    add(&["payload", r#"{"order": 11}"#, "type", "order.paid"]);
+    add(&["payload", "{broken", "type", "order.paid"]);
+    add(&["nothing", "of ours"]);
+    add(&["payload", "plain text", "type", "order.paid"]);
+    // One type is known, so that it has to be none.
+    add(&["payload", r#"{"order": 12, "coupon": null}"#, "key", "twelve"]);
+    let dead = async || client.inspector().stats("billing@shop").await.unwrap().count(JobState::Dead) == 3;
+    work_until(worker(&client, &heard).register::<bill>(), async || heard.of("bill").len() == 2 && dead().await).await;
+    // One has a group, and the other none: they have no order.
+    let mut orders = heard.of("bill");
+    orders.sort_unstable();
+    assert_eq!(orders, [11, 12]);
+    let letters = client.inspector().list("billing@shop", JobState::Dead, 0, 10).await.unwrap();
+    let why: Vec<&str> = letters.jobs.iter().map(|letter| letter.errors[0].message.as_str()).collect();
+    assert!(
+        why.iter().any(|why| why.contains("no field `payload`")) && why.iter().any(|why| why.contains("neither a JSON object")),
+        "{why:?}"
+    );
+    let read = client.inspector().events("shop", None, 10).await.unwrap();
+    assert_eq!((read.len(), read[0].payload.as_deref()), (5, Ok(r#"{"order":11}"#)));
+
+    // What another program removes is counted as lost.
+    client.inspector().subscribe("shop", "mail", Begin::Start).await.unwrap();
+    server.command(&["XTRIM", "queue:{shop}:log", "MAXLEN", "1"]);
+    let topic = client.inspector().topic("shop").await.unwrap().unwrap();
+    let mail = topic.subscriptions.iter().find(|subscription| subscription.name == "mail").unwrap();
+    assert_eq!((mail.lost, mail.behind), (4, Some(1)));
+}
+
+/// A user who may only publish with `XADD` may do nothing else.
+#[tokio::test]
+async fn a_foreign_publisher_may_add_events_alone() {
+    let server = Server::start(Kind::Redis);
+    let line = include_str!("../../docs/acl/foreign.acl");
+    let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+    assert!(server.command(&[&["ACL", "SETUSER"][..], &words[..]].concat()).starts_with("+OK"));
+    let url = server.url().replace("redis://", "redis://queue-foreign:change-me@");
+    let mut connection = queue_tests::server::connect(&url).await;
+    let mut send = async |words: &[&str]| {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async::<redis::Value>(&mut connection).await
+    };
+    send(&["XADD", "queue:{shop}:log", "*", "payload", "{}", "type", "order.paid"]).await.unwrap();
+    for refused in
+        [&["XRANGE", "queue:{shop}:log", "-", "+"][..], &["XADD", "queue:{shop}:jobs", "*", "a", "b"], &["DEL", "queue:{shop}:log"]]
+    {
+        assert_eq!(send(refused).await.unwrap_err().code(), Some("NOPERM"), "{refused:?}");
+    }
+}
+
+/// The server is full: what has begun ends, and the subscription reads on when there is room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_stops_the_reading_and_not_the_endings() {
+    let server = Server::start(Kind::Redis);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let heard = Arc::new(Heard::default());
+    client.inspector().subscribe("shop", "mail", Begin::Now).await.unwrap();
+    client.publish_all((1..=3).map(paid)).await.unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert!(client.with_deadline(Duration::from_secs(1)).publish(paid(4)).await.is_err());
+    let running = worker(&client, &heard).register::<send_mail>();
+    work_until(running, async || {
+        let topic = client.inspector().topic("shop").await.unwrap().unwrap();
+        if topic.subscriptions[0].workers > 0 && heard.of("mail").is_empty() {
+            // It has looked, and has read nothing.
+            server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+        }
+        heard.of("mail").len() == 3
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_published_is_refused_with_a_way_out() {
+    let client = Client::connect("sqlite://:memory:").await.unwrap();
+    let refused = async |event: Publication| event.publish(&client).await.unwrap_err().to_string();
+    assert!(refused(Publication::raw("a b", "paid", vec![0x80])).await.contains("topic `a b`"));
+    assert!(refused(Publication::raw("shop", "a b", vec![0x80])).await.contains("event `a b`"));
+    assert!(refused(paid(1).event().group("")).await.contains("group"));
+    assert!(Publication::from_json("shop", "paid", "[1]").unwrap_err().to_string().contains("is no JSON object"));
+    let inspector = client.inspector();
+    assert!(inspector.set_retention("shop", Retention { count: Some(0), ..Retention::default() }).await.is_err());
+    // A producer of jobs has no way into the log, and a topic is no queue.
+    client.publish(paid(1)).await.unwrap();
+    assert_eq!(inspector.queues().await.unwrap(), [""; 0]);
+}
