@@ -83,8 +83,7 @@ async fn a_person_filters_selects_acts_and_goes_back(scene: Scene) {
     let browser = browse(|browser| {
         browser.open(&url);
         assert!(browser.text().contains("mailbox is full"), "{}", browser.text());
-        browser.keys("gj");
-        browser.wait("location.pathname.endsWith('/jobs')");
+        browser.go("gj", "/jobs");
         assert_eq!(browser.count("[data-pick]"), 3, "without a state in the address, what has failed comes first");
         browser.keys("/");
         browser.wait("document.activeElement.name === 'text'");
@@ -168,8 +167,7 @@ async fn a_person_weighs_pauses_and_clears_a_group(scene: Scene) {
     let (url, acme) = (scene.url.clone(), GroupName::new("acme").unwrap());
     let browser = browse(|browser| {
         browser.open(&url);
-        browser.keys("gr");
-        browser.wait("location.pathname.endsWith('/groups')");
+        browser.go("gr", "/groups");
         browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
         let text = browser.text();
         assert!(text.contains("acme") && text.contains("1,200") && text.contains("100 %") && text.contains("in turn"), "{text}");
@@ -215,8 +213,7 @@ async fn a_person_sets_a_limit_and_takes_it_back(scene: Scene) {
     let url = scene.url.clone();
     let browser = browse(|browser| {
         browser.open(&url);
-        browser.keys("gl");
-        browser.wait("location.pathname.endsWith('/limits')");
+        browser.go("gl", "/limits");
         browser.wait_for_text("stripe");
         browser.click("tbody th a");
         browser.wait_for_text("acct_17");
@@ -293,8 +290,7 @@ async fn a_person_lets_all_run_again_that_failed_alike(scene: Scene) {
     let url = scene.url.clone();
     browse(|browser| {
         browser.open(&url);
-        browser.keys("gf");
-        browser.wait("location.pathname.endsWith('/failures')");
+        browser.go("gf", "/failures");
         browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
         browser.wait_for_text("order *: no stock");
         browser.click(&format!("[id$='-{}'] [formaction$='/jobs/requeue']", Fingerprint::of("order 1: no stock")));
@@ -314,8 +310,7 @@ async fn a_person_lists_pauses_runs_and_backfills_a_schedule(scene: Scene) {
     let url = scene.url.clone();
     let browser = browse(|browser| {
         browser.open(&url);
-        browser.keys("gs");
-        browser.wait("location.pathname.endsWith('/schedules')");
+        browser.go("gs", "/schedules");
         browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
         let text = browser.text();
         assert!(text.contains("mail/nightly") && text.contains("at 03:00") && text.contains("UTC") && text.contains("no worker"), "{text}");

@@ -131,6 +131,21 @@ impl Browser {
         self.of_session("POST", "/actions", &json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": actions }] }));
     }
 
+    /// Goes to the page at the end of an address by its keys. As a person does, it presses them again if the page took them one by one.
+    pub fn go(&self, keys: &str, end: &str) {
+        wait_for(&format!("the page {end} behind the keys `{keys}`"), || {
+            self.keys(keys);
+            let again = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < again {
+                if self.url().ends_with(end) {
+                    return Some(());
+                }
+                std::thread::sleep(Duration::from_millis(30));
+            }
+            None
+        });
+    }
+
     /// How many elements a CSS selector finds.
     pub fn count(&self, selector: &str) -> usize {
         let found = self.of_session("POST", "/elements", &json!({ "using": "css selector", "value": selector }));

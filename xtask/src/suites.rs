@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::run::{Counts, cargo, counts_of};
+use crate::run::{Counts, cargo, counts_of, patient_cargo};
 
 /// Those that take longest begin first, so that none of them runs alone at the end.
 const LONGEST: [&str; 7] = ["rows", "conformance", "corrupt", "chromium", "cluster_faults", "deadlines", "places"];
@@ -113,7 +113,7 @@ const DOCUMENTATION: &str = "examples in the documentation";
 
 /// The examples in the documentation, which `cargo` alone can run.
 fn documentation() -> Suite {
-    let mut command = cargo();
+    let mut command = patient_cargo();
     command.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast", "--"]);
     Suite { name: DOCUMENTATION.to_owned(), command }
 }

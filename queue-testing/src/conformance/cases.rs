@@ -70,6 +70,7 @@ macro_rules! __conformance_cases {
                 starts_are_spread_behind_a_burst
                 each_key_has_its_rate
                 a_job_counts_for_what_it_costs
+                a_costly_job_that_is_cancelled_holds_nobody_up
                 a_full_slot_charges_no_rate
                 a_release_refunds_and_a_crash_does_not
                 a_changed_rate_holds_at_once

@@ -82,6 +82,20 @@ pub async fn a_job_counts_for_what_it_costs(bed: Bed) {
     sound(&bed).await;
 }
 
+/// Nobody waits for a costly job that was cancelled: the next one costs less, and may start.
+pub async fn a_costly_job_that_is_cancelled_holds_nobody_up(bed: Bed) {
+    rate(&bed, "api", "1/1h", 10).await;
+    let of = key("api", "");
+    let costly = cost(&[of], 5);
+    let (id, mut lane) = (costly.id.clone(), bed.lane().await);
+    bed.producer().await.stored(vec![cost(&[of], 6), costly, cost(&[of], 4)]).await;
+    assert_eq!(claim_all(&mut lane, 20).await.len(), 1);
+    assert!(claim_all(&mut lane, 20).await.is_empty(), "the costly one waits, and is not overtaken");
+    bed.broker.cancel(&bed.queue, &[id]).await.expect("it can be cancelled");
+    assert_eq!(claim_all(&mut lane, 20).await.len(), 1);
+    sound(&bed).await;
+}
+
 /// A slot that is not free charges nothing.
 pub async fn a_full_slot_charges_no_rate(bed: Bed) {
     rate(&bed, "api", "1/1h", 2).await;

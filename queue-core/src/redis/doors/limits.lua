@@ -309,10 +309,14 @@ local function limits()
     return call('ZRANGEBYLEX', K.line, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
   end
 
-  -- A job has left its chain.
+  -- A job has left its chain. If that is shut, its key may have waited for this job, and lets others start that cost less.
   function L.leave(group, digit, chain)
+    local place = place_of(group .. digit .. chain) or ''
     if not has_jobs(group, digit, chain) then
       L.remove(group, digit, chain)
+    end
+    if byte(place) == 115 then -- 's'
+      L.loosen({ string.sub(place, 2, 17) })
     end
   end
 

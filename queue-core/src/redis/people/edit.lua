@@ -61,10 +61,6 @@ local leaves = retimes and state ~= 'held' or state == 'ready' and (priority ~= 
 if leaves then
   unwait(id)
   count('.replaced', 1)
-  if state == 'ready' and own_chain ~= NO_LIMITS then
-    -- The next of its chain may cost less, and start.
-    limits().loosen(limits().keys_of(own_chain))
-  end
   if state == 'parked' then
     forget_unreadable({ id })
   end

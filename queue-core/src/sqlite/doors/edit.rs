@@ -66,11 +66,6 @@ pub(crate) fn edit(tx: &mut Tx<'_>, queue: &Queue<'_>, request: &EditJob) -> Res
         // Beside the line at first, until all is noted of it.
         tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, SCHEDULED, tx.now])?;
         groups::review_of(tx, queue, id)?;
-        if state == JobState::Ready {
-            // The next of its chain may cost less, and start.
-            let limited = limits::of(tx, queue, id)?;
-            limited.iter().flat_map(|limited| &limited.keys).try_for_each(|key| limits::loosen(tx, queue, key))?;
-        }
     } else if let Some(at) = request.at_ms.filter(|_| retimes) {
         tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, HELD, at])?;
     }

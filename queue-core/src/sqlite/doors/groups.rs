@@ -297,7 +297,7 @@ pub(crate) fn is_out_of_turn(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rus
 }
 
 /// A job has come to another place of its line: a chain may be left without a job.
-pub(super) fn tidy_chains(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+pub(super) fn tidy_chains(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     match limits::of(tx, queue, id)?.zip(of(tx, queue, id)?) {
         Some((limited, name)) => limits::left(tx, queue, &name, &limited),
         None => Ok(()),

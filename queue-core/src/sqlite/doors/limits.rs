@@ -131,14 +131,19 @@ pub(super) fn drop_empty(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite
     Ok(is_empty)
 }
 
-/// A job has left the line: its chain may be empty.
-pub(super) fn left(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], limited: &Limited) -> rusqlite::Result<()> {
-    const CHAINS: &str = "SELECT chain FROM queue_chains WHERE queue = ?1 AND name = ?2 AND keys = ?3";
-    let chains: Vec<i64> = tx
-        .sql(CHAINS)?
-        .query_map(params![queue.key, name, limited.stored], |row| Ok(row.get::<_, Number>(0)?.0))?
-        .collect::<rusqlite::Result<_>>()?;
-    chains.into_iter().try_for_each(|chain| drop_empty(tx, queue, chain).map(drop))
+/// A job has left the line: its chain may be empty. If that is shut, its key may have waited for this job, and lets others start that cost less.
+pub(super) fn left(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8], limited: &Limited) -> rusqlite::Result<()> {
+    const CHAINS: &str = "SELECT chain, shut FROM queue_chains WHERE queue = ?1 AND name = ?2 AND keys = ?3";
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Option<Bytes>>(1)?.map(|Bytes(key)| key)));
+    let chains: Vec<(i64, Option<Vec<u8>>)> =
+        tx.sql(CHAINS)?.query_map(params![queue.key, name, limited.stored], read)?.collect::<rusqlite::Result<_>>()?;
+    for (chain, shut) in chains {
+        drop_empty(tx, queue, chain)?;
+        if let Some(key) = shut.and_then(|key| LimitKey::from_bytes(&key)) {
+            loosen(tx, queue, &key)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a group has a chain that is open.

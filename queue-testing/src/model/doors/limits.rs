@@ -168,12 +168,22 @@ impl Model {
         is_loose(id) || alike.find(|(_, other)| *other == id || !is_loose(other)).is_some_and(|(_, first)| first == id)
     }
 
-    /// A job that could start now, if there is one.
+    /// A job that could start now, if there is one, and waits for no other.
     pub fn could_start(&self, suspects: bool) -> Option<JobId> {
         if self.paused {
             return None;
         }
-        self.ready.page(0).chain(self.groups.page()).find(|id| self.may_start(id, suspects)).cloned()
+        self.ready.page(0).chain(self.groups.page()).find(|id| self.may_start(id, suspects) && !self.may_wait_for_another(id)).cloned()
+    }
+
+    /// Whether a job that costs more waits for the rate of one of its keys: a broker may keep the key for that one, so that it does not starve.
+    fn may_wait_for_another(&self, id: &JobId) -> bool {
+        let Some(limits) = &self.jobs[id].limits else { return false };
+        let waits = |cost, key| self.key_until(key, cost).is_some_and(|until| until < i64::MAX);
+        self.ready.page(0).chain(self.groups.page()).filter(|other| *other != id).any(|other| {
+            let others = self.jobs[other].limits.as_ref();
+            others.is_some_and(|others| others.keys().iter().any(|key| limits.keys().contains(key) && waits(others.cost, key)))
+        })
     }
 
     /// When a limit lets a job start that waits for it.
