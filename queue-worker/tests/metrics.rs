@@ -22,6 +22,13 @@ async fn metered(fails: bool, probe: Data<Probe>) -> Result<(), String> {
 #[task(queue = "ticking", limit(name = "ticks", concurrency = 1))]
 async fn ticking() {}
 
+#[derive(Event)]
+#[event(topic = "happenings")]
+struct Happened {}
+
+#[subscribe(name = "audit", from = "start")]
+async fn hear(_event: Happened) {}
+
 /// The rows of the page: name, and kind and labels.
 fn page() -> BTreeMap<String, (String, BTreeSet<String>)> {
     let rows = include_str!("../../docs/metrics.md").lines().filter(|line| line.starts_with("| `queue_"));
@@ -71,6 +78,9 @@ async fn what_the_page_lists_is_what_a_worker_tells() {
             r#"queue_broker_reconnects_total 0"#,
             r#"queue_limit_held{queue="ticking",limit="ticks"} 0"#,
             r#"queue_limit_waiting{queue="ticking",limit="ticks",reason="limit_full"} 0"#,
+            r#"queue_subscription_behind{queue="audit@happenings"} 0"#,
+            r#"queue_subscription_lag_seconds{queue="audit@happenings"} 0"#,
+            r#"queue_subscription_lost{queue="audit@happenings"} 0"#,
             r#"queue_schedule_ticks_total{queue="ticking"} 1"#,
             r#"queue_schedule_skipped_total{queue="ticking"} 0"#,
             r#"queue_schedule_lateness_seconds_count{queue="ticking"} 1"#,

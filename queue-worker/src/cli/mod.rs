@@ -27,8 +27,8 @@ mod schedules;
 mod show;
 mod status;
 mod tasks;
-#[cfg(feature = "otel")]
 mod topics;
+#[cfg(feature = "otel")]
 mod traces;
 mod work;
 mod workers;
