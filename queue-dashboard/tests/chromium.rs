@@ -531,6 +531,8 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
                     "/none",
                 ] {
                     browser.open(&format!("{url}{page}"));
+                    // On a busy machine the driver may answer before the page is there.
+                    browser.wait("document.readyState === 'complete' && document.querySelector('h1')");
                     assert_eq!(browser.script(READABLE), "", "{page} at {width} pixels, {}", if dark { "dark" } else { "light" });
                 }
             }
