@@ -82,7 +82,7 @@ async fn on_sqlite(folder: &Path) -> Readings {
     drained(&url(&folder.join("limited.db")), n, usual).await
 }
 
-/// How fast so many jobs with limits are drained, beside the same without, and whether their limit holds.
+/// Jobs per second of one worker that drains `n` jobs with limits, beside `usual`; and whether the limit held.
 async fn drained(url: &str, n: usize, usual: f64) -> Readings {
     let client = Client::connect(url).await?;
     client.enqueue_all((0..n).map(|number| limited::job((number % KEYS) as u64, hundred_bytes()))).await?;
