@@ -71,6 +71,7 @@ macro_rules! __conformance_cases {
                 each_key_has_its_rate
                 a_job_counts_for_what_it_costs
                 a_costly_job_that_is_cancelled_holds_nobody_up
+                a_job_says_that_its_key_is_kept_for_one_that_costs_more
                 a_full_slot_charges_no_rate
                 a_release_refunds_and_a_crash_does_not
                 a_changed_rate_holds_at_once
@@ -330,6 +331,7 @@ macro_rules! __conformance_cases {
                 crashes_outside_the_window_start_a_new_count
                 a_finished_run_clears_the_crashes
                 a_turn_brings_one_suspect_at_most
+                a_suspect_that_was_cancelled_keeps_no_other_from_its_turn
                 a_process_that_lives_under_another_name_is_charged_nothing
                 a_parked_suspect_is_resumed_like_any_other_suspect
                 what_was_finished_in_time_is_not_reclaimed

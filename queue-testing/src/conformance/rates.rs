@@ -96,6 +96,38 @@ pub async fn a_costly_job_that_is_cancelled_holds_nobody_up(bed: Bed) {
     sound(&bed).await;
 }
 
+/// A key is kept for a job that costs more, so that those that cost less do not starve it: then they say that they wait for the key, and until when.
+pub async fn a_job_says_that_its_key_is_kept_for_one_that_costs_more(bed: Bed) {
+    rate(&bed, "api", "1/1h", 10).await;
+    let of = key("api", "");
+    let of_group = |group: &str, starts| {
+        let mut job = limited(group, &[of]);
+        job.limits = JobLimits::new(vec![of], starts).map(Box::new);
+        job
+    };
+    let (all, costly, cheap) = (of_group("a", 10), of_group("b", 5), of_group("c", 1));
+    let (costly_id, cheap_id) = (costly.id.clone(), cheap.id.clone());
+    let mut lane = bed.lane().await;
+    bed.producer().await.stored(vec![all]).await;
+    let took_all = lane.claim_one().await;
+    bed.producer().await.stored(vec![costly, cheap]).await;
+    assert!(claim_all(&mut lane, 20).await.is_empty());
+    // Room for the cheap one alone.
+    assert!(end_with(&mut lane, &took_all, ack(), Some(9), &[]).await);
+    if claim_all(&mut lane, 20).await.is_empty() {
+        let whys = bed.inspector().why_many(&bed.queue, &[costly_id.clone(), cheap_id.clone()]).await.expect("they can be asked");
+        let waits = |of: usize| whys[of].as_ref().expect("it waits").waiting.iter().find_map(|reason| reason.until());
+        assert!(waits(1).is_some() && waits(1) == waits(0), "{whys:?}");
+        assert_eq!(bed.inspector().waiting(&bed.queue).await.expect("a queue can be asked")["rate_limited"], 2);
+        assert!(until(&bed, of).await);
+    }
+    sound(&bed).await;
+    bed.broker.cancel(&bed.queue, &[costly_id]).await.expect("it can be cancelled");
+    let still_waits = bed.state(&cheap_id).await == Some(queue_core::JobState::Ready);
+    assert_eq!(claim_all(&mut lane, 20).await.len(), usize::from(still_waits));
+    sound(&bed).await;
+}
+
 /// A slot that is not free charges nothing.
 pub async fn a_full_slot_charges_no_rate(bed: Bed) {
     rate(&bed, "api", "1/1h", 2).await;

@@ -180,6 +180,28 @@ pub async fn a_turn_brings_one_suspect_at_most(bed: Bed) {
     }
 }
 
+/// A suspect that was cancelled before its turn takes the turn of no other.
+pub async fn a_suspect_that_was_cancelled_keeps_no_other_from_its_turn(bed: Bed) {
+    bed.put(3).await;
+    let mut lane = bed.dying_lane().await;
+    lane.claim(3).await;
+    bed.reclaim(&[&lane], RULE).await;
+    let mut lane = bed.lane().await;
+    super::eventually("all three are ready", async || {
+        let turn = lane.next();
+        lane.send(&turn).await;
+        (bed.depth(JobState::Ready).await == 3).then_some(())
+    })
+    .await;
+    let page = bed.broker.list(&bed.queue, JobState::Ready, 0, 3).await.expect("they can be listed");
+    let suspects: Vec<JobId> = page.jobs.into_iter().map(|job| job.id).collect();
+    bed.broker.cancel(&bed.queue, &suspects[..2]).await.expect("they can be cancelled");
+    bed.put(2).await;
+    let turn = lane.next().claim(2);
+    let answer = lane.send(&turn).await;
+    assert_eq!((answer.deliveries.len(), &answer.deliveries[0].id, answer.suspects), (2, &suspects[2], false));
+}
+
 /// A process whose lanes the broker forgot, and that goes on under new names: nothing has crashed.
 pub async fn a_process_that_lives_under_another_name_is_charged_nothing(bed: Bed) {
     let suspect = bed.put(1).await.remove(0);

@@ -313,7 +313,7 @@ impl Model {
         let may = |id: &JobId| self.held_back(id).is_none();
         answer.suspects = !self.paused && (self.ready.suspects().iter().any(may) || self.next_suspect().is_some());
         if self.limits.used {
-            answer.more = self.could_start(false).is_some();
+            answer.more = self.could_start(false).next().is_some();
         } else {
             answer.more = !self.paused && (self.ready.priorities().iter().any(|line| !line.is_empty()) || self.groups_wait());
         }

@@ -12,7 +12,7 @@ use queue_core::{
 use queue_testing::model::Model;
 
 /// What is wrong.
-pub(crate) type Check = Result<(), String>;
+pub(crate) type Check<T = ()> = Result<T, String>;
 
 pub(crate) fn same<T: PartialEq + Debug>(what: &str, model: &T, broker: &T) -> Check {
     if model == broker { Ok(()) } else { Err(format!("{what}: the model has\n  {model:?}\nand the broker\n  {broker:?}")) }

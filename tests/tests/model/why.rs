@@ -12,6 +12,9 @@ use super::compare::{Check, same};
 
 const HOUR_MS: i64 = 3_600_000;
 
+/// What the times of a broker, which counts in microseconds, and of the model may differ by.
+const SLACK_MS: i64 = 60_000;
+
 /// Most jobs of one turn.
 const ALL: usize = 500;
 
@@ -20,6 +23,7 @@ pub(crate) async fn same_standings(model: &Model, broker: &DynBroker, queue: &st
     let found = broker.standing(queue, ids).await.map_err(|error| error.to_string())?;
     let loose = model.has_limits();
     for ((id, known), found) in ids.iter().zip(model.standing(ids)).zip(found) {
+        let found = found.map(|found| without_kept_keys(model, known.as_ref(), found)).transpose()?;
         let face = |mut standing: Standing| {
             // Where a rate says when a job starts, a broker counts in microseconds: it is some hours away, to a millisecond.
             for limit in standing.line.iter_mut().flat_map(|line| &mut line.limits) {
@@ -40,6 +44,32 @@ pub(crate) async fn same_standings(model: &Model, broker: &DynBroker, queue: &st
         }
     }
     Ok(())
+}
+
+/// A job that was not claimed though it could start: the broker says which key it keeps for a job that costs more.
+pub(crate) async fn is_kept_back(model: &Model, broker: &DynBroker, queue: &str, ids: &[JobId]) -> Check {
+    for (known, found) in model.standing(ids).into_iter().zip(broker.standing(queue, ids).await.map_err(|error| error.to_string())?) {
+        let found = found.ok_or("a job that could start is gone")?;
+        let keys = |standing: &Standing| standing.line.as_ref().map_or(0, |line| line.limits.len());
+        let said = keys(&found);
+        if said == keys(&without_kept_keys(model, known.as_ref(), found.clone())?) {
+            return Err(format!("{} could start, was not claimed, and the broker does not say why: {found:?}", found.job.id));
+        }
+    }
+    Ok(())
+}
+
+/// Where a job stands, without the keys that the broker keeps for others that cost more.
+fn without_kept_keys(model: &Model, known: Option<&Standing>, mut found: Standing) -> Check<Standing> {
+    let known = known.and_then(|known| known.line.as_ref()).map(|line| line.limits.iter().map(|limit| limit.key).collect::<Vec<_>>());
+    let Some((line, known)) = found.line.as_mut().zip(known) else { return Ok(found) };
+    for limit in line.limits.extract_if(.., |limit| !known.contains(&limit.key)) {
+        let latest = model.kept_until(&found.job.id, &limit.key);
+        if limit.until_ms.is_none_or(|until| latest.is_none_or(|latest| until > latest + SLACK_MS)) {
+            return Err(format!("{} is said to wait for {limit:?}, which is kept for nobody: {latest:?}", found.job.id));
+        }
+    }
+    Ok(found)
 }
 
 /// A claim of all that there is takes no job that waits for something else than its turn, and one of all but suspects takes those that wait for nothing

@@ -21,7 +21,7 @@ use crate::{
     compare::{Check, outcome, same, same_jobs, same_turn},
     edit,
     step::{End, Index, KEYS, LONG, New, Step, TASK},
-    why::{foresees, same_standings},
+    why::{foresees, is_kept_back, same_standings},
 };
 
 const RULE: CrashRule = CrashRule { max_crashes: 3, window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
@@ -343,11 +343,15 @@ impl World {
             // A broker knows when a job starts that waits for a rate if it has looked at the job, and looks again if it does not know.
             (known.next_due, found.next_due) = (None, None);
         }
-        same_turn(&known, &found, spurious)?;
-        if self.model.has_limits() && !replay && !found.more && found.deliveries.len() < turn.claim {
+        if self.model.has_limits() && !found.more {
+            // What could start and was left waits for jobs that cost more, and the broker says so.
             let had_suspect = found.deliveries.iter().any(|delivery| delivery.crashes > 0);
-            same("what could start and was not claimed", &self.model.could_start(turn.suspect && !had_suspect), &None)?;
+            let suspects = !replay && turn.suspect && !had_suspect && found.deliveries.len() < turn.claim;
+            let left: Vec<JobId> = self.model.could_start(suspects).cloned().collect();
+            is_kept_back(&self.model, &self.broker, &self.queue, &left).await?;
+            known.more = false;
         }
+        same_turn(&known, &found, spurious)?;
         if replay {
             return Ok(());
         }

@@ -144,6 +144,7 @@ mutants! {
     REDIS "queue-core/src/redis/turn/claim.lua" {
         "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then";
         "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true";
+        "turn: a suspect that was cancelled takes the turn of no other": "if passed == 0 or #ids > before then" => "if true then";
         "turn: who may have no suspect gets none": "local may_suspect = ARGV[7] == '1'" => "local may_suspect = true";
     }
     REDIS_NOTES "queue-core/src/redis/turn/claim.lua" {
@@ -1016,6 +1017,7 @@ mutants! {
         "limits: a changed rate leaves as many starts ahead": "state.ahead, state.dirty = math.floor(state.ahead / (period / starts) * rule.step), true" => "state.dirty = true";
         "limits: what a run has really used is charged": "if starts and state.rule.step then" => "if false then";
         "limits: what a run has not used is given back": "- charge(state.rule, declared)\n" => "\n";
+        "limits: who waits for a job that costs more says so": "return at > now and not call('ZSCORE', K.roomy, key) and at or nil" => "return nil";
         "limits: each key that runs is held": "slots[at] = '\\255' .. key .. '\\0' .. id" => "slots[at] = slots[1]";
     }
     LIMITS_REDIS "queue-core/src/redis/doors/groups.lua" {
@@ -1056,6 +1058,7 @@ mutants! {
         "sqlite limits: a rate spreads starts": "wait > 0" => "wait < 0";
     }
     LIMITS_SQLITE "queue-core/src/sqlite/doors/limits.rs" {
+        "sqlite limits: who waits for a job that costs more says so": "if until.is_none() && shut_under == Some(*key) {" => "if false {";
         "sqlite limits: what waits for a key is let in when it has room": "is_waited_for(tx, queue, key)?" => "false";
     }
     CORE "queue-core/src/client/limits.rs" {

@@ -112,6 +112,12 @@ local function limits()
     end
   end
 
+  -- Until when the chains that are shut under a key wait though it lets jobs of cost 1 start: it is kept for one that costs more.
+  function L.kept_until(key)
+    local at = whole(call('ZSCORE', K.wake, key))
+    return at > now and not call('ZSCORE', K.roomy, key) and at or nil
+  end
+
   function L.cost_of(id)
     if L.has_costs == nil then
       L.has_costs = call('EXISTS', K.costs) == 1
@@ -323,6 +329,11 @@ local function limits()
   -- Whether a group has a chain that is open; whether one is.
   function L.has_open(group)
     return call('ZRANGEBYLEX', K.open, '[' .. group .. '!', '(' .. group .. '4', 'LIMIT', 0, 1)[1] and true or false
+  end
+
+  -- The key that a chain is shut under.
+  function L.shut_under(group, digit, chain)
+    return string.match(place_of(group .. digit .. chain) or '', '^s(' .. string.rep('.', 16) .. ')')
   end
 
   function L.is_open(group, digit, chain)

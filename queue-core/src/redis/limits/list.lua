@@ -13,7 +13,8 @@ local function waiting(name)
   local full, rated = 0, 0
   for _, member in ipairs(left > 0 and call('ZRANGEBYLEX', K.shut, '[' .. name, '(' .. name .. '\255', 'LIMIT', 0, left) or {}) do
     left = left - 1
-    local upto = limits().until_when(string.sub(member, 1, 16), 1)
+    local key = string.sub(member, 1, 16)
+    local upto = limits().until_when(key, 1) or limits().kept_until(key)
     local jobs = upto and limits().depth_of_shut(member) or 0
     if upto == FOREVER then
       full = full + jobs

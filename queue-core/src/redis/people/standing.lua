@@ -48,14 +48,15 @@ local function before_in_group(member)
   return up_to(group, digit) - call('ZLEXCOUNT', K.line, '[' .. member, '(' .. group .. digit .. chain .. '\255')
 end
 
-local function held_back_by(id, stored)
-  local found, chain = {}, chain_in(stored)
+local function held_back_by(id, member)
+  local group, _, _, chain, digit = parts_of(member)
+  local found = {}
   if #chain == 1 then
     return found
   end
-  local cost = limits().cost_of(id)
+  local cost, shut_under = limits().cost_of(id), digit and limits().shut_under(group, digit, chain)
   for _, key in ipairs(limits().keys_of(chain)) do
-    local upto = limits().until_when(key, cost)
+    local upto = limits().until_when(key, cost) or key == shut_under and limits().kept_until(key)
     if upto then
       local slots = { '[\255' .. key .. '\0', '(\255' .. key .. '\1' }
       local holders = call('ZRANGEBYLEX', K.holders, slots[1], slots[2], 'LIMIT', 0, C.holders_named)
@@ -72,7 +73,7 @@ end
 
 local function group_line(id, stored)
   local member, group = member_of(id, stored)
-  local limited, before = held_back_by(id, stored), before_in_group(member)
+  local limited, before = held_back_by(id, member), before_in_group(member)
   if group == NO_GROUP then
     if byte(member) == 255 then
       before = before + call('LLEN', LISTS[9])

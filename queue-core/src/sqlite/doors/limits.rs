@@ -195,12 +195,29 @@ pub(crate) fn holders(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlit
     Ok(ids.collect::<rusqlite::Result<Vec<_>>>()?.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())
 }
 
+/// The key under which the chain is shut in which a job stands.
+fn shut_under(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<LimitKey>> {
+    const SHUT: &str = "SELECT shut FROM queue_jobs JOIN queue_chains ON chain = rank WHERE queue_jobs.queue = ?1 AND id = ?2 AND state = ?3 AND shut IS NOT NULL";
+    let shut: Option<Bytes> = tx.sql(SHUT)?.query_row(params![queue.key, id, CHAINED], |row| row.get(0)).optional()?;
+    Ok(shut.and_then(|Bytes(key)| LimitKey::from_bytes(&key)))
+}
+
+/// Until when the chains that are shut under a key wait though it lets jobs of cost 1 start: it is kept for one that costs more.
+pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<Option<Until>> {
+    const WAKE: &str = "SELECT at FROM queue_wakes WHERE queue = ?1 AND key = ?2 AND at > ?3";
+    tx.sql(WAKE)?.query_row(params![queue.key, key.as_bytes(), tx.now], |row| Ok(Until::At(row.get::<_, Number>(0)?.0))).optional()
+}
+
 /// The keys that let a job not start now.
 pub(crate) fn held_back_by(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Vec<StoredLimitKey>> {
     let Some(limited) = of(tx, queue, id)? else { return Ok(Vec::new()) };
-    let (mut ledger, mut found) = (Ledger::default(), Vec::new());
+    let (mut ledger, mut found, shut_under) = (Ledger::default(), Vec::new(), shut_under(tx, queue, id)?);
     for key in &limited.keys {
-        let Some(until) = ledger.until(tx, queue, key, limited.cost)? else { continue };
+        let mut until = ledger.until(tx, queue, key, limited.cost)?;
+        if until.is_none() && shut_under == Some(*key) {
+            until = kept_until(tx, queue, key)?;
+        }
+        let Some(until) = until else { continue };
         let mut stored = StoredLimitKey::new(*key, rule(tx, queue, key)?);
         stored.held = u64::try_from(held(tx, queue, key)?).unwrap_or_default();
         stored.holders = holders(tx, queue, key)?;

@@ -37,7 +37,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, name: Option<&str>) -> Result<V
         let held: u64 = tx.sql(HELD)?.query_row(params![queue.key, first, last], |row| row.get(0))?;
         let (mut full, mut rated) = (0, 0);
         for (key, jobs) in waiting(tx, &queue, &first, &last)? {
-            match Ledger::default().until(tx, &queue, &key, 1)? {
+            match until(tx, &queue, &mut Ledger::default(), &key)? {
                 Some(Until::Slot) => full += jobs,
                 Some(Until::At(_)) => rated += jobs,
                 None => {}
@@ -100,11 +100,19 @@ fn stored_key(tx: &Tx<'_>, queue: &Queue<'_>, key: LimitKey) -> Result<StoredLim
     stored.next = next.and_then(|Bytes(id)| JobId::from_bytes(&id).ok());
     let mut ledger = Ledger::default();
     ledger.leave_slots_out(tx, queue, &key)?;
-    stored.until_ms = ledger.until(tx, queue, &key, 1)?.and_then(|until| match until {
+    stored.until_ms = until(tx, queue, &mut ledger, &key)?.and_then(|until| match until {
         Until::At(at) => Some(at),
         Until::Slot => None,
     });
     Ok(stored)
+}
+
+/// Until when a key lets none of the jobs start that wait for it.
+fn until(tx: &Tx<'_>, queue: &Queue<'_>, ledger: &mut Ledger, key: &LimitKey) -> Result<Option<Until>, Failed> {
+    Ok(match ledger.until(tx, queue, key, 1)? {
+        None => limits::kept_until(tx, queue, key)?,
+        until => until,
+    })
 }
 
 /// What a limit may add to the file.

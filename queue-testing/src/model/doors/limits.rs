@@ -168,22 +168,17 @@ impl Model {
         is_loose(id) || alike.find(|(_, other)| *other == id || !is_loose(other)).is_some_and(|(_, first)| first == id)
     }
 
-    /// A job that could start now, if there is one, and waits for no other.
-    pub fn could_start(&self, suspects: bool) -> Option<JobId> {
-        if self.paused {
-            return None;
-        }
-        self.ready.page(0).chain(self.groups.page()).find(|id| self.may_start(id, suspects) && !self.may_wait_for_another(id)).cloned()
+    /// The jobs that could start now.
+    pub fn could_start(&self, suspects: bool) -> impl Iterator<Item = &JobId> {
+        let line = (!self.paused).then(|| self.ready.page(0).chain(self.groups.page()));
+        line.into_iter().flatten().filter(move |id| self.may_start(id, suspects))
     }
 
-    /// Whether a job that costs more waits for the rate of one of its keys: a broker may keep the key for that one, so that it does not starve.
-    fn may_wait_for_another(&self, id: &JobId) -> bool {
-        let Some(limits) = &self.jobs[id].limits else { return false };
-        let waits = |cost, key| self.key_until(key, cost).is_some_and(|until| until < i64::MAX);
-        self.ready.page(0).chain(self.groups.page()).filter(|other| *other != id).any(|other| {
-            let others = self.jobs[other].limits.as_ref();
-            others.is_some_and(|others| others.keys().iter().any(|key| limits.keys().contains(key) && waits(others.cost, key)))
-        })
+    /// Until when a broker may keep a key for others that cost more, and wait for the rate: so that they do not starve. `None`: there is no such job.
+    pub fn kept_until(&self, id: &JobId, key: &LimitKey) -> Option<i64> {
+        let others = self.ready.page(0).chain(self.groups.page()).filter(|other| *other != id);
+        let costs = others.filter_map(|other| self.jobs[other].limits.as_ref()).filter(|others| others.keys().contains(key));
+        costs.filter_map(|others| self.key_until(key, others.cost)).filter(|until| *until < i64::MAX).max()
     }
 
     /// When a limit lets a job start that waits for it.
