@@ -99,6 +99,15 @@ pub(super) const ROWS: &[Row] = &[
         expect: taken_back,
     },
     Row {
+        number: "M78",
+        name: "workers are killed at full speed, while each of a thousand keys of a limit lets one job run",
+        grade: Grade::S,
+        columns: BOTH,
+        setup: many_keys,
+        harm: |bed| killed(bed, 20),
+        expect: taken_back,
+    },
+    Row {
         number: "M77",
         name: "workers are killed, while handlers say that they have used more of a rate than was charged",
         grade: Grade::S,
@@ -163,6 +172,14 @@ fn limited() -> Setup {
     let setup = grouped();
     let terms = Terms { turns: false, ..setup.terms };
     Setup { concurrency: Setup::default().concurrency, mix: Mix { limited: true, ..setup.mix }, terms, ..setup }
+}
+
+/// Short jobs, each with one of many keys that let one job run.
+fn many_keys() -> Setup {
+    let mix = Mix { groups: 1_000, limited: true, ..Mix::plain(1) };
+    let setup = Setup::default();
+    let terms = Terms { groups: Some((mix.groups, 1)), turns: false, ..setup.terms };
+    Setup { workers: 3, jobs: 8_000, mix, terms, ..setup }
 }
 
 /// Each job has a limit with a rate, and its run has used three times of what it was charged.
