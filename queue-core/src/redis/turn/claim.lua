@@ -58,7 +58,7 @@ end
 -- Jobs that are parked under a name: of a task that this worker knows, or of one and releases that could not read them. A suspect is one here too; those that are passed over stay parked.
 local function claim_parked(task, may_suspect)
   local room = wanted - #ids
-  local found = parked_of(task, has('c') and room + 100 or room)
+  local found = parked_of(task, (has('c') or has('g')) and room + 100 or room)
   if has('g') then
     found = wait_for_their_groups(task, found, may_suspect, room)
   end

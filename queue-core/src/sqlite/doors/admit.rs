@@ -29,6 +29,9 @@ use crate::{
 /// Names of sets of releases that could not read jobs of one task, at most, that one turn looks at.
 const PARKED_NAMES: usize = 32;
 
+/// Jobs that are parked under one name and that one turn looks at beside those that it has room for, where jobs have groups: these wait for their turn.
+const PARKED_BESIDE: usize = 100;
+
 /// What one turn claims, and the room that it still has.
 pub(crate) struct Admission {
     tag: Tag,
@@ -110,27 +113,31 @@ impl Admission {
 
     /// Takes jobs that are parked under a name. A suspect is one here too: at most one, if `suspects`; those that are passed over stay parked.
     fn take_parked_under(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, suspects: bool) -> Result<(), Failed> {
+        let (room, beside) = (self.left, if tx.grouped() { PARKED_BESIDE } else { 0 });
         let mut parked = tx.sql(sql!("admit_parked_ids.sql"))?;
         let found: Vec<(Value, u32)> = parked
-            .query_map(params![queue.key, task, suspects && !self.has_suspect(), self.left], |row| {
+            .query_map(params![queue.key, task, suspects && !self.has_suspect(), room + beside], |row| {
                 Ok((row.get(0)?, row.get::<_, Count>(1)?.0))
             })?
             .collect::<rusqlite::Result<_>>()?;
-        let mut grouped = Vec::new();
+        let (mut grouped, mut is_full) = (Vec::new(), false);
         for (id, crashes) in found {
             if groups::of(tx, queue, &id)?.is_some() {
-                ready::unpark_from(tx, queue, task, &id)?;
-                grouped.push(id);
+                if grouped.len() < room {
+                    ready::unpark_from(tx, queue, task, &id)?;
+                    grouped.push(id);
+                }
                 continue;
             }
-            if crashes > 0 && self.has_suspect() {
+            if is_full || crashes > 0 && self.has_suspect() {
                 continue;
             }
             let waiting = tx.sql(sql!("admit_parked.sql"))?.query_row(params![queue.key, id, PARKED], Waiting::read).optional()?;
             // An entry without its job goes as well.
             if let Some(waiting) = waiting {
                 if !self.look(&waiting) {
-                    break;
+                    is_full = true;
+                    continue;
                 }
                 self.admit(tx, queue, waiting)?;
             }
