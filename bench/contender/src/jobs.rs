@@ -57,13 +57,13 @@ impl Jobs {
     }
 
     /// Before the jobs that are to be waited for are enqueued or worked on.
-    pub(crate) fn want(&self, n: usize) {
+    pub fn want(&self, n: usize) {
         self.seen.store(0, Ordering::Relaxed);
         self.wanted.store(n, Ordering::Relaxed);
     }
 
     /// Waits until they have run, or the worker has failed.
-    pub(crate) async fn all(&self, patience: Duration) -> Result<(), Error> {
+    pub async fn all(&self, patience: Duration) -> Result<(), Error> {
         let waited = tokio::time::timeout(patience, self.all.notified()).await;
         let failure = self.failure.lock().expect("no holder panics").clone();
         let (seen, wanted) = (self.seen.load(Ordering::Relaxed), self.wanted.load(Ordering::Relaxed));

@@ -17,6 +17,8 @@ mod list;
 mod rpoplpush;
 mod streams;
 
+pub(crate) use streams::Streams;
+
 use std::time::Duration;
 
 use queue_contender::Error;

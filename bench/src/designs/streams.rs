@@ -33,7 +33,7 @@ static CLEANER: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("st
 type Entry = (String, Option<Vec<String>>);
 
 #[derive(Clone)]
-pub(super) struct Streams(MultiplexedConnection);
+pub(crate) struct Streams(MultiplexedConnection);
 
 impl Contender for Streams {
     const ABOUT: About = About {

@@ -17,6 +17,7 @@ mod process;
 mod scale;
 mod schedules;
 mod sqlite;
+mod topics;
 mod unique;
 mod watching;
 
@@ -30,6 +31,7 @@ pub(crate) fn all() -> Vec<Figure> {
         unique::figures(),
         groups::figures(),
         limits::figures(),
+        topics::figures(),
         latency::figures(),
         lateness::figures(),
         schedules::figures(),
