@@ -170,6 +170,9 @@ pub async fn an_edit_keeps_the_place_in_the_line_if_it_can(bed: Bed) {
     edit(&bed, &jobs[1], |edit| edit.priority = Priority::High).await;
     let mut lane = bed.lane().await;
     assert_eq!(ids(&mut lane, 4).await, [high, jobs[1].clone(), jobs[0].clone(), jobs[2].clone()]);
+    let grouped = groups::put(&bed, "a", 2).await;
+    edit(&bed, &grouped[0], payload("new")).await;
+    assert_eq!(ids(&mut lane, 2).await, grouped);
     sound(&bed).await;
 }
 
@@ -412,6 +415,26 @@ pub async fn an_edit_changes_the_limits(bed: Bed) {
     assert!(super::limits::claim_all(&mut lane, 5).await.is_empty(), "its limit is taken");
     lane.ack(&first).await;
     assert_eq!(super::limits::claim_all(&mut lane, 5).await.len(), 1);
+    sound(&bed).await;
+}
+
+/// Jobs that wait behind one whose key has no room wait no longer when that one gets another key.
+pub async fn an_edit_of_the_limits_frees_those_behind(bed: Bed) {
+    let rate = "1/1h".parse().expect("it is a rate");
+    super::limits::set(&bed, "api", |rule| (rule.rate, rule.burst) = (Some(rate), Some(10))).await;
+    let of = |key: &str, cost| {
+        let mut job = limited("", &[]);
+        job.limits = JobLimits::new(vec![limit_key("api", key)], cost).map(Box::new);
+        job
+    };
+    let costly = of("a", 5);
+    let id = costly.id.clone();
+    bed.producer().await.stored(vec![of("a", 6), costly, of("a", 4)]).await;
+    let mut lane = bed.lane().await;
+    assert_eq!(super::limits::claim_all(&mut lane, 5).await.len(), 1);
+    assert!(super::limits::claim_all(&mut lane, 5).await.is_empty(), "the costly one waits, and is not overtaken");
+    edit(&bed, &id, |edit| edit.limits = JobLimits::new(vec![limit_key("api", "b")], 5).map(Box::new)).await;
+    assert_eq!(super::limits::claim_all(&mut lane, 5).await.len(), 2);
     sound(&bed).await;
 }
 

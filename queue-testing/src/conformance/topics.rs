@@ -248,6 +248,9 @@ pub async fn a_subscription_takes_a_bounded_number_of_events(bed: Bed) {
         claimed += answer.deliveries.len();
         more = answer.more;
     }
+    // Nor does it if a worker asks all the same.
+    let turn = lane.next().claim(500);
+    claimed += lane.send(&turn).await.deliveries.len();
     assert_eq!(claimed, 1, "the group has one slot");
     assert_eq!(subscription(&bed, "billing").await.behind, Some(500));
     let stats = bed.broker.stats(&queue).await.expect("statistics can be read");
@@ -327,8 +330,10 @@ pub async fn a_publish_is_announced_to_each_subscription(bed: Bed) {
     for name in ["billing", "mail"] {
         subscribe(&bed, name, Begin::Now).await;
         let mut lane = lane(&bed, name).await;
-        let hints = bed.broker.hints(&lane.queue);
+        let mut hints = bed.broker.hints(&lane.queue);
         lane.claim(1).await;
+        // Who begins to listen is told to look.
+        while tokio::time::timeout(Duration::from_millis(300), hints.next()).await.is_ok() {}
         heard.push((lane, hints));
     }
     let mut publisher = publisher(&bed).await;

@@ -267,7 +267,7 @@ impl Servers {
 
     /// The server of a queue, as far as is known.
     pub(in crate::redis) fn endpoint(&self, queue: &str) -> Option<Arc<Endpoint>> {
-        self.topology.node(queue).ok().map(|node| node.endpoint.clone())
+        self.topology.node(tag_of(queue)).ok().map(|node| node.endpoint.clone())
     }
 
     /// Tells when a queue may have moved to another server.
