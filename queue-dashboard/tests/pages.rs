@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::{Bed, Site, Stream, encode};
 use queue_core::{
     Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, Schedule,
-    broker::{Ending, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn},
+    broker::{Ending, Extend, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerLoad},
     client::RawJob,
 };
 use queue_tests::server::{Kind, Server};
@@ -26,6 +26,7 @@ on_brokers! {
     a_queue_is_paused_and_resumed
     a_job_says_why_it_does_not_run
     a_worker_that_is_not_heard_of_is_silent
+    a_worker_shows_what_it_uses
     a_schedule_is_paused_run_and_backfilled
     schedules_say_what_keeps_their_jobs_from_running
     schedules_are_paged_without_losing_one
@@ -84,6 +85,19 @@ async fn a_worker_that_is_not_heard_of_is_silent(bed: Bed) {
     let site = bed.site().await;
     let page = eventually(&site, "/workers", "class=\"gone\"").await;
     assert!(page.contains("0 live, 1 silent") && page.contains(r#"<span class="late">over</span>"#), "{page}");
+}
+
+async fn a_worker_shows_what_it_uses(bed: Bed) {
+    let (broker, term) = (bed.client.broker(), Duration::from_secs(600));
+    let lane = broker.register(&Register::lane("mail", ProcessId::random(), term)).await.unwrap().name;
+    let site = bed.site().await;
+    let page = eventually(&site, "/workers", "1 live").await;
+    let unknown = ["slots", "memory", "CPU"].map(|name| format!(r#"data-label="{name}">unknown<"#));
+    assert!(unknown.iter().all(|cell| page.contains(cell)), "{page}");
+    let load = WorkerLoad::new(3, 64).using(Some(48_234_496), Some(1_257));
+    broker.extend(&[Extend::new("mail", lane, 0, term).saying(load)]).await.remove(0).unwrap();
+    let page = eventually(&site, "/workers", "3 of 64").await;
+    assert!(page.contains(">46.0 MiB<") && page.contains(">125 %<") && !unknown.iter().any(|cell| page.contains(cell)), "{page}");
 }
 
 async fn a_job_says_why_it_does_not_run(bed: Bed) {

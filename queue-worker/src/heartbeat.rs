@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 
 use queue_core::{
     Error,
-    broker::{Extend, Extended},
+    broker::{Extend, Extended, WorkerLoad},
 };
 
 use crate::{engine::Shared, lane::LaneId, pump::QueueState, time::now};
@@ -19,20 +19,30 @@ pub(crate) struct Beat {
 }
 
 /// A beat for every lane that holds something, or has a turn on its way: that one may have been carried out, and its reply
-/// lost with the jobs that it brought. An idle lane may lapse: it registers again when it is needed.
-pub(crate) fn due(queues: &[QueueState], shared: &Shared) -> Vec<(LaneId, u32, Extend)> {
+/// lost with the jobs that it brought. An idle lane may lapse: it registers again when it is needed. One lane, the speaker, beats in any case, and
+/// says what the worker uses.
+pub(crate) fn due(queues: &[QueueState], shared: &Shared, speaker: Option<LaneId>, load: WorkerLoad) -> Vec<(LaneId, u32, Extend)> {
     let mut beats = Vec::new();
     for (queue, state) in queues.iter().enumerate() {
         for (lane, entry) in state.lanes.iter().enumerate() {
+            let id = LaneId { queue, lane };
             if let Some(name) = &entry.name
-                && (entry.held > 0 || entry.in_flight || !entry.finishes.is_empty())
+                && (entry.is_used() || speaker == Some(id))
             {
                 let extend = Extend::new(state.name.clone(), name.clone(), entry.answered, shared.settings.lease);
-                beats.push((LaneId { queue, lane }, entry.generation, extend));
+                let extend = if speaker == Some(id) { extend.saying(load) } else { extend };
+                beats.push((id, entry.generation, extend));
             }
         }
     }
     beats
+}
+
+/// The lane that speaks for the worker: the one that has done so last, as long as it is registered, else the first that is.
+pub(crate) fn speaker(queues: &[QueueState], last: Option<LaneId>) -> Option<LaneId> {
+    let is_named = |id: &LaneId| queues[id.queue].lanes[id.lane].name.is_some();
+    let lanes = |(queue, state): (usize, &QueueState)| (0..state.lanes.len()).map(move |lane| LaneId { queue, lane }).collect::<Vec<_>>();
+    last.filter(is_named).or_else(|| queues.iter().enumerate().flat_map(lanes).find(is_named))
 }
 
 /// Sends the beats of one tick. Its answers say from when on the renewed leases count.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::PartyName;
+use super::{PartyName, WorkerLoad};
 use crate::address::JobId;
 
 /// A beat of one lane: renews its lease.
@@ -17,12 +17,21 @@ pub struct Extend {
     pub answered: u64,
     /// The lease ends this long after the broker has handled the beat.
     pub lease: Duration,
+    /// What its worker uses. The broker stores it in place of what the worker has said before, until its last lane in this queue goes.
+    pub load: Option<WorkerLoad>,
 }
 
 impl Extend {
     /// A beat that lets the lease end after `lease` from now.
     pub fn new(queue: impl Into<Arc<str>>, lane: PartyName, answered: u64, lease: Duration) -> Self {
-        Extend { queue: queue.into(), lane, answered, lease }
+        Extend { queue: queue.into(), lane, answered, lease, load: None }
+    }
+
+    /// The same, with what its worker uses. A worker says so with one of its lanes.
+    #[must_use]
+    pub fn saying(mut self, load: WorkerLoad) -> Self {
+        self.load = Some(load);
+        self
     }
 }
 

@@ -35,7 +35,7 @@ pub use self::{
     walk::Walk,
     why::waiting_in,
 };
-pub use crate::broker::{GroupPage, StoredGroup, WorkerRecord};
+pub use crate::broker::{GroupPage, StoredGroup, WorkerLoad, WorkerRecord};
 
 use std::{sync::Arc, time::Duration};
 

@@ -58,6 +58,7 @@ pub(in crate::redis) enum Kind {
     Terms,
     Knows,
     Workers,
+    Loads,
     Fenced,
     Gone,
     Producers,
@@ -138,6 +139,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Terms,
     Kind::Knows,
     Kind::Workers,
+    Kind::Loads,
     Kind::Fenced,
     Kind::Gone,
     Kind::Producers,
@@ -216,6 +218,7 @@ impl Kind {
             Kind::Terms => "terms",
             Kind::Knows => "knows",
             Kind::Workers => "workers",
+            Kind::Loads => "loads",
             Kind::Fenced => "fenced",
             Kind::Gone => "gone",
             Kind::Producers => "producers",
@@ -309,6 +312,7 @@ impl Kind {
             | Kind::Lanes
             | Kind::Knows
             | Kind::Workers
+            | Kind::Loads
             | Kind::Gone
             | Kind::Producers
             | Kind::Counters

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use queue_core::{
     Error,
-    broker::{Audit, ProcessId, Register, SweepLimits, TASKS_MAX, WorkerInfo, WorkerRecord},
+    broker::{Audit, ProcessId, Register, SweepLimits, TASKS_MAX, WorkerInfo, WorkerLoad, WorkerRecord},
 };
 
 use super::bed::{Bed, LONG, Lane, SHORT, ack, eventually};
@@ -139,6 +139,55 @@ pub async fn a_beat_makes_the_newest_lease_of_a_worker_younger(bed: Bed) {
     assert!(young.lease_age < old.lease_age + Duration::from_secs(5) && young.lease_left > LONG - Duration::from_secs(5), "{young:?}");
     lane.claim(0).await;
     assert_eq!(workers(&bed).await.remove(0).since, old.since);
+}
+
+/// A beat of one lane says what its worker uses. It stands until another says so; other beats and turns change nothing of it.
+pub async fn a_worker_is_listed_with_what_it_said_last_that_it_uses(bed: Bed) {
+    let process = ProcessId::random();
+    let mut lane = bed.lane_saying(process, LONG, info("v42")).await;
+    let other = bed.lane_saying(process, LONG, info("v42")).await;
+    let stranger = bed.lane().await;
+    let load = async || {
+        let listed = workers(&bed).await;
+        assert!(listed.iter().all(|worker| worker.id == process || worker.load.is_none()), "{listed:?}");
+        listed.into_iter().find(|worker| worker.id == process).expect("it is listed").load
+    };
+    assert_eq!(load().await, None, "it has said nothing yet");
+    let said = WorkerLoad::new(3, 64).using(Some(48_234_496), Some(1_250));
+    assert!(bed.broker.extend(&[lane.beat(LONG).saying(said), stranger.beat(LONG)]).await.iter().all(Result::is_ok));
+    let what = |load: WorkerLoad| (load.memory, load.cpu_millis, load.busy, load.slots);
+    let told = load().await.expect("it has said so");
+    assert!(told.age < Duration::from_secs(60), "{told:?}");
+    assert_eq!(what(told), what(said));
+    wait_for_another_time(&bed).await;
+    lane.claim(0).await;
+    assert!(bed.broker.extend(&[lane.beat(LONG), other.beat(LONG)]).await.iter().all(Result::is_ok));
+    let older = load().await.expect("it stands");
+    assert!(older.age > Duration::ZERO && what(older) == what(said), "{older:?}");
+    // Through another lane, and with less that is known.
+    assert!(bed.broker.extend(&[other.beat(LONG).saying(WorkerLoad::new(0, 64))]).await[0].is_ok());
+    let told = load().await.expect("it has said so again");
+    assert_eq!(what(told), (None, None, 0, 64));
+    assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
+}
+
+/// Nothing that it has said is left of a worker that is gone, and one that was forgotten says nothing.
+pub async fn what_a_worker_uses_goes_with_its_last_lane(bed: Bed) {
+    let process = ProcessId::random();
+    let first = bed.lane_saying(process, SHORT, info("v42")).await;
+    let second = bed.lane_saying(process, SHORT, info("v42")).await;
+    let beat = |lane: &Lane| lane.beat(SHORT).saying(WorkerLoad::new(1, 2));
+    assert!(bed.broker.extend(&[beat(&first)]).await[0].is_ok());
+    bed.fence(&[&first]).await;
+    assert!(workers(&bed).await[0].load.is_some(), "it has another lane");
+    bed.fence(&[&second]).await;
+    for lane in [&first, &second] {
+        assert!(matches!(bed.broker.extend(&[beat(lane)]).await[0], Err(Error::Forgotten(_))));
+    }
+    assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
+    let _again = bed.lane_saying(process, LONG, info("v42")).await;
+    let again = workers(&bed).await.remove(0);
+    assert_eq!((again.id, again.load), (process, None));
 }
 
 /// Until it is fenced, a worker whose lease is over is listed, and does not count.

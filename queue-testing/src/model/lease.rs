@@ -43,6 +43,10 @@ impl Model {
         let found = self.lanes.get_mut(&beat.lane).filter(|lane| !lane.fenced && lane.seq >= beat.answered);
         let lane = found.ok_or_else(|| forgotten(&beat.lane))?;
         lane.deadline = deadline;
+        if let Some(load) = &beat.load {
+            self.loads.insert(beat.lane.process().to_owned(), load.stored(self.now));
+        }
+        let lane = &self.lanes[&beat.lane];
         Ok(Extended::new(lane.gone.iter().cloned().collect()))
     }
 
@@ -116,6 +120,7 @@ impl Model {
     fn deregister(&mut self, lane: &PartyName) {
         if !self.lanes.iter().any(|(name, other)| name.process() == lane.process() && !other.fenced) {
             self.workers.remove(lane.process());
+            self.loads.remove(lane.process());
         }
     }
 

@@ -60,6 +60,8 @@ pub struct Model {
     lanes: BTreeMap<PartyName, Lane>,
     /// The records of the workers that have a lane which is not fenced, by the id of their process.
     workers: BTreeMap<String, Vec<u8>>,
+    /// What they use, as they have said last.
+    loads: BTreeMap<String, Vec<u8>>,
     producers: BTreeMap<PartyName, Producer>,
     /// Who holds which key.
     keys: BTreeMap<UniqueKey, Held>,

@@ -7,7 +7,7 @@ use std::{
 
 use queue_core::{
     JobId,
-    broker::{Change, Changed, GroupName, HEADS, JobState, LaneLease, QueueStats, WorkerRecord},
+    broker::{Change, Changed, GroupName, HEADS, JobState, LaneLease, QueueStats, StoredWorker, WorkerRecord},
     envelope::Envelope,
 };
 
@@ -97,7 +97,10 @@ impl Model {
             let term_ms = i64::try_from(lane.term.as_millis()).unwrap_or(i64::MAX);
             LaneLease { process: name.process().to_owned(), deadline_ms: lane.deadline, term_ms }
         });
-        WorkerRecord::of_lanes(queue, self.now, lanes, |process| self.workers.get(process).cloned())
+        WorkerRecord::of_lanes(queue, self.now, lanes, |process| {
+            let [record, load] = [&self.workers, &self.loads].map(|stored| stored.get(process).cloned());
+            StoredWorker { record, load }
+        })
     }
 
     /// Depth and counters.

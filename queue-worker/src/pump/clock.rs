@@ -12,6 +12,7 @@ use crate::{
     config::CANCEL_GRACE,
     heartbeat::{self, Beat},
     letters::address,
+    metrics,
     time::now,
     tuning::{POLL, POLL_SHARE, POLLED_TOGETHER},
 };
@@ -33,7 +34,10 @@ impl Pump {
         }
         if now >= self.beat_at {
             self.beat_at = now + self.shared.settings.beat();
-            let due = heartbeat::due(&self.queues, &self.shared);
+            self.speaker = heartbeat::speaker(&self.queues, self.speaker);
+            let load = self.usage.load(self.slots.len() - self.free.len(), self.slots.len(), now);
+            metrics::used(&load);
+            let due = heartbeat::due(&self.queues, &self.shared, self.speaker, load);
             // A beat that is still waited for is not doubled: it ends at its deadline.
             if due.is_empty() {
                 self.silent = None;
@@ -88,7 +92,10 @@ impl Pump {
             }
             match answer {
                 Ok(extended) => {
-                    lane.lease.set((sent + self.shared.settings.lease).max(lane.lease.until()));
+                    // An idle lane is kept by its turns, which also say what is new in its queue.
+                    if lane.is_used() {
+                        lane.lease.set((sent + self.shared.settings.lease).max(lane.lease.until()));
+                    }
                     for (job, claim) in extended.cancelled {
                         self.cancel(CancelCause::Cancelled, |held| held.lane == id && held.claim == claim && held.id == job);
                     }

@@ -49,6 +49,7 @@ use crate::{
     tallies::Ran,
     time::now,
     tuning::{EVENTS, LANES, POLL},
+    usage::Usage,
     worker::Stopped,
 };
 
@@ -169,6 +170,9 @@ pub(crate) struct Pump {
     /// Polls of calm queues: which, and whether it is still calm.
     looks: FuturesUnordered<BoxFuture<'static, (usize, bool)>>,
     beat_at: Instant,
+    /// The lane that says what the worker uses.
+    speaker: Option<LaneId>,
+    usage: Usage,
     tick_at: Instant,
     stopping: Option<Stopping>,
     stopped: Stopped,
@@ -228,6 +232,8 @@ impl Pump {
             refused: None,
             looks: FuturesUnordered::new(),
             beat_at: now + shared.settings.beat(),
+            speaker: None,
+            usage: Usage::begin(now),
             tick_at: now + shared.settings.tick(),
             stopping: None,
             stopped: Stopped::default(),

@@ -50,6 +50,9 @@ pub(in crate::redis) async fn extend(broker: &RedisBroker, lanes: &[Extend]) -> 
 async fn extend_one(broker: &RedisBroker, lane: &Extend) -> Result<Extended> {
     let mut call = EXTEND.call(&broker.keys, &lane.queue);
     call.arg(lane.lane.as_str()).arg(lane.answered).arg(ms(lane.lease));
+    if let Some(load) = &lane.load {
+        call.arg(load.encoded());
+    }
     // The list is a hint, and one that cannot be read is no reason to let the lease run out.
     Ok(Extended::new(gone::gone(broker.script(&lane.queue, &EXTEND, call).await?).unwrap_or_default()))
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use redis::Value;
 
 use crate::{
-    broker::{LaneLease, MAX_ITEMS, PartyName, TASKS_BYTES, WorkerRecord},
+    broker::{LaneLease, MAX_ITEMS, PartyName, StoredWorker, TASKS_BYTES, WorkerRecord},
     error::Result,
     redis::{
         RedisBroker,
@@ -40,8 +40,13 @@ pub(in crate::redis) async fn workers(broker: &RedisBroker, queue: &str) -> Resu
         }
     }
     let ids: BTreeSet<Vec<u8>> = lanes.iter().map(|lane| lane.process.clone().into_bytes()).collect();
+    let loads = stored(broker, queue, Kind::Loads, ids.iter().cloned(), MAX_ITEMS).await?;
     let records = worker_records(broker, queue, ids).await?;
-    Ok(WorkerRecord::of_lanes(queue, now_ms, lanes, |id| records.get(id.as_bytes()).cloned()))
+    let of = |id: &str| {
+        let [record, load] = [&records, &loads].map(|stored| stored.get(id.as_bytes()).cloned());
+        StoredWorker { record, load }
+    };
+    Ok(WorkerRecord::of_lanes(queue, now_ms, lanes, of))
 }
 
 /// The records of these workers, of those that have one.
@@ -50,15 +55,26 @@ pub(in crate::redis) async fn worker_records(
     queue: &str,
     ids: impl IntoIterator<Item = Vec<u8>>,
 ) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
-    let (ids, mut records) = (ids.into_iter().collect::<Vec<_>>(), HashMap::new());
-    for ids in ids.chunks(RECORDS) {
-        let mut command = broker.keys.on("HMGET", queue, Kind::Workers);
+    stored(broker, queue, Kind::Workers, ids, RECORDS).await
+}
+
+/// What a hash has of these workers, read in steps of so many.
+async fn stored(
+    broker: &RedisBroker,
+    queue: &str,
+    kind: Kind,
+    ids: impl IntoIterator<Item = Vec<u8>>,
+    step: usize,
+) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+    let (ids, mut stored) = (ids.into_iter().collect::<Vec<_>>(), HashMap::new());
+    for ids in ids.chunks(step) {
+        let mut command = broker.keys.on("HMGET", queue, kind);
         let found = array(broker.read(queue, command.arg(ids)).await?)?;
-        for (id, record) in ids.iter().zip(found) {
-            if record != Value::Nil {
-                records.insert(id.clone(), bytes(record)?);
+        for (id, value) in ids.iter().zip(found) {
+            if value != Value::Nil {
+                stored.insert(id.clone(), bytes(value)?);
             }
         }
     }
-    Ok(records)
+    Ok(stored)
 }

@@ -17,6 +17,7 @@ use crate::{
 
 pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed> {
     const GONE: &str = "SELECT id, claim FROM queue_gone WHERE lane = ?1 LIMIT 500";
+    const LOAD: &str = "INSERT OR REPLACE INTO queue_loads (queue, process, load) VALUES (?1, ?2, ?3)";
     let forgotten = || Error::Forgotten(lane.lane.as_str().to_owned());
     let queue = tx.queue(&lane.queue)?.ok_or_else(forgotten)?;
     let lane_key: i64 = tx
@@ -24,6 +25,9 @@ pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed>
         .query_row(params![queue.key, lane.lane.as_str(), lane.answered, after(tx.now, lane.lease)], |row| row.get(0))
         .optional()?
         .ok_or_else(forgotten)?;
+    if let Some(load) = &lane.load {
+        tx.sql(LOAD)?.execute(params![queue.key, lane.lane.process(), load.stored(tx.now)])?;
+    }
     let mut gone = tx.sql(GONE)?;
     let mut rows = gone.query([lane_key])?;
     let mut cancelled = Vec::new();
