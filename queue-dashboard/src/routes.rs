@@ -17,7 +17,7 @@ use crate::{
     live,
     pages::{
         act, act_groups, act_limits, act_schedules, edit, failures, group, groups, history, job, jobs, limit, limits, overview, queues,
-        schedule, schedules, sign_in, topic, topics, workers,
+        schedule, schedules, sign_in, topic, topics, worker, workers,
     },
     problem::Problem,
     role::Role,
@@ -50,6 +50,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/topics", view, topics::page),
         reads("/topic", view, topic::page),
         reads("/workers", view, workers::page),
+        reads("/worker", view, worker::page),
         reads("/history", view, history::page),
         reads("/live/{page}", view, live::stream),
         // They hold nothing of anybody's, and the page that asks for the token needs them.

@@ -27,6 +27,7 @@ on_brokers! {
     a_job_says_why_it_does_not_run
     a_worker_that_is_not_heard_of_is_silent
     a_worker_shows_what_it_uses
+    a_worker_shows_what_runs_on_it
     a_schedule_is_paused_run_and_backfilled
     schedules_say_what_keeps_their_jobs_from_running
     schedules_are_paged_without_losing_one
@@ -98,6 +99,34 @@ async fn a_worker_shows_what_it_uses(bed: Bed) {
     broker.extend(&[Extend::new("mail", lane, 0, term).saying(load)]).await.remove(0).unwrap();
     let page = eventually(&site, "/workers", "3 of 64").await;
     assert!(page.contains(">46.0 MiB<") && page.contains(">125 %<") && !unknown.iter().any(|cell| page.contains(cell)), "{page}");
+}
+
+async fn a_worker_shows_what_runs_on_it(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let (broker, lease, process) = (bed.client.broker(), Duration::from_secs(600), ProcessId::random());
+    let lane = broker.register(&Register::lane("mail", process, lease)).await.unwrap().name;
+    let site = bed.site().await;
+    let path = format!("/worker?id={process}");
+    let list = eventually(&site, "/workers", &path).await;
+    assert!(list.contains("1 live"), "{list}");
+    assert!(eventually(&site, &path, "No job runs on it").await.contains(">unknown<"));
+    let job = broker.turn(&Turn::new("mail", lane.clone(), 1, lease).claim(1)).await.unwrap().deliveries.remove(0);
+    let mut told = JobRemarks::new(job.id.clone(), job.claim, 1);
+    told.progress = Some(ProgressNow::new(1, Some(0.25), "<b>first</b> token=s1", None));
+    let mut remarks = Remarks::new("mail", lane.clone());
+    remarks.jobs.push(told);
+    assert_eq!(broker.remark(&remarks).await.unwrap(), [true]);
+    let page = site.get(&path).await.body;
+    for text in ["/jobs/mail/one", "send_mail", r#"<progress max="1000" value="250""#, "25 %", "&#60;b&#62;first&#60;/b&#62; token=•"] {
+        assert!(page.contains(text), "no `{text}`: {page}");
+    }
+    assert!(!page.contains("token=s1"), "{page}");
+    let mut stream = Stream::open(&site, &format!("/live{path}")).await;
+    let (name, data) = stream.event().await.expect("the stream goes on");
+    assert!(name == "page" && data.contains("25 %"), "{name}: {data}");
+    for unknown in ["/worker", "/worker?id=web-1", "/worker?id=0123456789abcdef"] {
+        assert_eq!(site.get(unknown).await.status, 404, "{unknown}");
+    }
 }
 
 async fn a_job_says_why_it_does_not_run(bed: Bed) {

@@ -22,6 +22,7 @@ pub(crate) mod schedules;
 pub(crate) mod sign_in;
 pub(crate) mod topic;
 pub(crate) mod topics;
+pub(crate) mod worker;
 pub(crate) mod workers;
 
 use std::time::SystemTime;

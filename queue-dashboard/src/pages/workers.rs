@@ -62,17 +62,17 @@ struct Row {
 }
 
 /// What a worker uses, as it has said itself.
-struct Load {
-    busy: String,
-    slots: String,
-    memory: String,
+pub(super) struct Load {
+    pub(super) busy: String,
+    pub(super) slots: String,
+    pub(super) memory: String,
     /// Of one core.
-    cpu: String,
-    said: String,
+    pub(super) cpu: String,
+    pub(super) said: String,
 }
 
 impl Load {
-    fn new(load: &WorkerLoad) -> Self {
+    pub(super) fn new(load: &WorkerLoad) -> Self {
         let unknown = || "unknown".to_owned();
         Load {
             busy: number(load.busy),

@@ -68,7 +68,7 @@ use crate::Worker;
 /// | `tasks` | lists the tasks in this program and their parameters |
 /// | `enqueue TASK --args JSON` | stores a job |
 /// | `status` | prints the depth of every queue, and how many workers it has |
-/// | `workers` | lists the workers: host, process, release, queues |
+/// | `workers` | lists the workers: host, process, release, queues, what they use; `workers show` says what runs on one |
 /// | `failures` | lists how runs have failed, alike ones as one |
 /// | `doctor` | checks the broker, and looks through the queues for damage |
 /// | `jobs list`, `show`, `wait`, `logs`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |
@@ -158,7 +158,8 @@ where
             enqueue::enqueue(&Client::connect(&url_or_env()?).await?, job, &args).await?;
         }
         Command::Status(args) => status::status(&look().await?, &args).await?,
-        Command::Workers(args) => workers::workers(&look().await?, &args).await?,
+        Command::Workers { list, command: None } => workers::workers(&look().await?, &list).await?,
+        Command::Workers { command: Some(command), .. } => workers::obey(&look().await?, &command).await?,
         Command::Failures(args) => failures::failures(&look().await?, &args, &args::program()).await?,
         Command::Doctor(args) => return doctor::doctor(&look().await?, &args).await,
         Command::Jobs { command } => {

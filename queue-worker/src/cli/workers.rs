@@ -1,15 +1,40 @@
-//! `workers`: which workers there are.
+//! `workers`: which workers there are; `workers show`: what runs on one.
 
 use std::time::SystemTime;
 
-use queue_core::{Client, WorkerLoad, WorkerRecord, broker::bytes};
+use clap::Subcommand;
+use queue_core::{
+    Client, JobRecord, WorkerJobs, WorkerLoad, WorkerRecord,
+    broker::{ProcessId, bytes},
+};
 
 use super::{
-    args::QueueArgs,
-    exit::{Failure, note},
-    output::{coarse, print, print_json, relative, short, table},
+    args::{Format, QueueArgs},
+    exit::{Exit, Failure, note},
+    logs,
+    output::{coarse, plain, print, print_json, relative, short, table},
     queues::{self, Unreadable},
 };
+
+#[derive(Debug, Subcommand)]
+pub(super) enum WorkersCommand {
+    /// Show a worker, and the jobs that run on it, with their progress
+    #[command(after_help = "Examples:
+  {bin} workers show 5f0c3a9d2b7e6418
+  {bin} workers show 5f0c3a9d2b7e6418 --json | jq -r '.jobs[].job'")]
+    Show {
+        /// Its id, as `workers` prints it
+        worker: ProcessId,
+        #[command(flatten)]
+        format: Format,
+    },
+}
+
+/// Most jobs of a worker that are shown.
+const SHOWN: usize = 100;
+
+/// Most workers that an error names.
+const ALIVE: usize = 10;
 
 /// Most queues of a worker that a table names.
 const NAMED: usize = 3;
@@ -76,6 +101,78 @@ pub(super) async fn workers(client: &Client, args: &QueueArgs) -> Result<(), Fai
         ))?;
     }
     Unreadable::tell(&unreadable)
+}
+
+pub(super) async fn obey(client: &Client, command: &WorkersCommand) -> Result<(), Failure> {
+    match command {
+        WorkersCommand::Show { worker, format } => show(client, *worker, format).await,
+    }
+}
+
+/// The worker of an id, or those that are alive.
+async fn known(client: &Client, id: ProcessId) -> Result<WorkerRecord, Failure> {
+    let workers = client.inspector().workers().await?;
+    if let Some(worker) = workers.iter().find(|worker| worker.id == id) {
+        return Ok(worker.clone());
+    }
+    let alive: Vec<String> = workers.iter().filter(|worker| !worker.lease_left.is_zero()).map(|worker| worker.id.to_string()).collect();
+    let way_out = match alive.len() {
+        0 => "no worker is alive".to_owned(),
+        all => {
+            let more = if all > ALIVE { format!(" and {} more; `workers` lists them", all - ALIVE) } else { String::new() };
+            format!("alive are {}{more}", alive[..all.min(ALIVE)].join(", "))
+        }
+    };
+    Err(Failure::new(Exit::NotFound, format!("there is no worker {id}: {way_out}")))
+}
+
+async fn show(client: &Client, id: ProcessId, format: &Format) -> Result<(), Failure> {
+    let worker = known(client, id).await?;
+    let held = client.inspector().jobs_of_worker(&worker, SHOWN).await?;
+    if format.json {
+        return Ok(print_json(&serde_json::json!({ "worker": worker, "jobs": held.jobs, "is_whole": held.is_whole }))?);
+    }
+    Ok(print(&text(&worker, &held, SystemTime::now()))?)
+}
+
+fn text(worker: &WorkerRecord, held: &WorkerJobs, now: SystemTime) -> String {
+    let [id, host, pid, release, queues, tasks, _, busy, memory, cpu, since, heard] = cells(worker, now);
+    let facts = [
+        ("worker", id),
+        ("host", host),
+        ("pid", pid),
+        ("release", release),
+        ("queues", queues),
+        ("tasks", tasks),
+        ("slots", busy),
+        ("memory", memory),
+        ("cpu", cpu),
+        ("since", since),
+        ("heard", heard),
+    ];
+    let mut lines: Vec<String> =
+        facts.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("{name:<9}{}", plain(value))).collect();
+    lines.push(String::new());
+    if held.jobs.is_empty() {
+        lines.push("no job runs on it".to_owned());
+    } else {
+        lines.push(table(["job", "task", "#attempt", "runs for", "progress"], held.jobs.iter().map(|job| job_cells(job, now))));
+    }
+    if !held.is_whole {
+        lines.push("it may hold more jobs, which are not shown".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn job_cells(job: &JobRecord, now: SystemTime) -> [String; 5] {
+    let since = job.running.as_ref().map(|running| now.duration_since(running.since).unwrap_or_default());
+    [
+        job.address.to_string(),
+        job.task.clone().unwrap_or_else(|| "(unreadable)".to_owned()),
+        (job.failures + 1).to_string(),
+        since.map_or_else(String::new, coarse),
+        job.progress.as_ref().map_or_else(String::new, |progress| short(&logs::told(progress), 60)),
+    ]
 }
 
 #[cfg(test)]
