@@ -173,8 +173,11 @@ pub fn names(bytes: &[u8]) {
 /// Records of workers. One that is damaged hides no worker.
 pub fn workers(bytes: &[u8]) {
     let lane = LaneLease { process: "0123456789abcdef".to_owned(), deadline_ms: 31_000, term_ms: 30_000 };
-    let found =
-        WorkerRecord::of_lanes("mail", 1_000, [lane], |_| StoredWorker { record: Some(bytes.to_vec()), load: Some(bytes.to_vec()) });
+    let found = WorkerRecord::of_lanes("mail", 1_000, [lane], |_| StoredWorker {
+        record: Some(bytes.to_vec()),
+        load: Some(bytes.to_vec()),
+        asked: Some(bytes.to_vec()),
+    });
     assert_eq!(found.len(), 1);
     if WorkerInfo::is_damaged(bytes) {
         assert!(found[0].since.is_none() && found[0].tasks.is_empty(), "a damaged record says something");

@@ -23,7 +23,9 @@ use tokio::{
 
 use crate::{
     guard::Viewer,
-    pages::{Content, failures, group, groups, job, jobs, limit, limits, overview, queues, schedule, schedules, topic, topics, worker, workers},
+    pages::{
+        Content, failures, group, groups, job, jobs, limit, limits, overview, queues, schedule, schedules, topic, topics, worker, workers,
+    },
     params::Params,
     problem::Problem,
     shared::{BEAT, Shared},

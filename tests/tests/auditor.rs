@@ -401,7 +401,7 @@ async fn records_of_workers_in_a_sqlite_file_are_mended() {
     other.execute("UPDATE queue_workers SET record = x'7374' WHERE process = ?1", [damaged]).unwrap();
     other.execute("INSERT INTO queue_workers SELECT queue, 'theirs', record FROM queue_workers LIMIT 1", []).unwrap();
     // As a library leaves it that knows no loads.
-    other.execute("INSERT INTO queue_loads SELECT queue, 'left', x'01' FROM queue_workers LIMIT 1", []).unwrap();
+    other.execute("INSERT INTO queue_loads (queue, process, load) SELECT queue, 'left', x'01' FROM queue_workers LIMIT 1", []).unwrap();
     let known = async || {
         let workers = broker.workers(QUEUE).await.unwrap();
         assert_eq!(workers.len(), 3, "all are listed");

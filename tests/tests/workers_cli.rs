@@ -1,8 +1,10 @@
 //! Workers, as a person looks at them and asks them: on the command line.
 
 use std::{
-    process::{Command, Output},
-    time::Duration,
+    fs::File,
+    path::PathBuf,
+    process::{Child, Command, Output},
+    time::{Duration, Instant},
 };
 
 use queue_core::{
@@ -18,6 +20,7 @@ use tempfile::TempDir;
 
 on_servers! {
     a_person_sees_what_runs_on_a_worker
+    a_person_asks_workers_to_be_quiet_and_to_stop
 }
 
 const TERM: Duration = Duration::from_secs(600);
@@ -68,6 +71,119 @@ async fn a_person_sees_what_runs_on_a_worker_on_sqlite() {
 async fn a_person_sees_what_runs_on_a_worker(kind: Kind) {
     let server = Server::start(kind);
     sees_what_runs(&Place { url: server.url(), ..Place::sqlite() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_asks_workers_to_be_quiet_and_to_stop_on_sqlite() {
+    asks(&Place::sqlite());
+}
+
+async fn a_person_asks_workers_to_be_quiet_and_to_stop(kind: Kind) {
+    let server = Server::start(kind);
+    asks(&Place { url: server.url(), ..Place::sqlite() });
+}
+
+/// A worker of a release, which is killed in the end if it has not stopped.
+struct Working {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Working {
+    fn start(place: &Place, release: &str) -> Working {
+        let log = place.folder.join(format!("{release}.log"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
+        command
+            .args(["work"])
+            .current_dir(&place.folder)
+            .env("QUEUE_URL", &place.url)
+            .env("SHOP_NAME", "Ada")
+            .env("QUEUE_RELEASE", release);
+        command.env("RUST_LOG", "info").stdout(File::create(&log).unwrap()).stderr(File::create(log.with_extension("err")).unwrap());
+        Working { process: command.spawn().unwrap(), log }
+    }
+
+    fn said(&self) -> String {
+        [self.log.clone(), self.log.with_extension("err")].map(|log| std::fs::read_to_string(log).unwrap()).concat()
+    }
+
+    /// How it has ended.
+    fn ended(&mut self) -> Option<i32> {
+        self.process.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    let mut look = look;
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "it never comes: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn asks(place: &Place) {
+    let [mut old, mut new] = ["v41", "v42"].map(|release| Working::start(place, release));
+    let listed = || place.json(&["workers"]).as_array().unwrap().clone();
+    // Before the first worker registers a SQLite file has no queue, and before its first beat a worker cannot be asked.
+    let known = until("both workers have said what they use", || {
+        let output = place.run(&["workers", "--json"]);
+        let rows: Value = serde_json::from_slice(&output.stdout).ok()?;
+        let rows = rows.as_array()?.clone();
+        (rows.len() == 2 && rows.iter().all(|row| row["mode"] == "works")).then_some(rows)
+    });
+    let id = |release: &str| known.iter().find(|row| row["release"] == release).unwrap()["worker"].as_str().unwrap().to_owned();
+    let (first, second) = (id("v41"), id("v42"));
+    // Its task fails in its only attempt.
+    let enqueue = |id: &str| place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":17}"#, "--id", id]);
+    let state = |id: &str| place.json(&["jobs", "show", &format!("orders/{id}")])["state"].as_str().unwrap().to_owned();
+
+    let refused = place.refused(2, &["workers", "quiet", "--release", "v41"]);
+    assert!(refused.contains("--yes") && refused.contains(&first) && !refused.contains(&second), "{refused}");
+    let refused = place.refused(3, &["workers", "quiet", "--release", "v40", "--yes"]);
+    assert!(refused.contains("no such worker is alive") && refused.contains(&first), "{refused}");
+    assert!(place.refused(2, &["workers", "quiet"]).contains("WORKER"));
+    assert!(place.refused(3, &["workers", "stop", "0123456789abcdef"]).contains(&second));
+
+    // It is confirmed, and shown in each of its queues for longer than the leases of lanes that send no turns.
+    assert_eq!(place.ok(&["workers", "quiet", "--release", "v41", "--yes"]), format!("{first} quiet\n"));
+    assert_eq!(place.ok(&["workers", "quiet", &first]), format!("{first} quiet\n"), "it is idempotent");
+    assert!(old.said().contains("asked to claim nothing") && old.said().contains("with the command line"), "{}", old.said());
+    assert_eq!(place.ok(&["workers", "quiet", &second, "--no-wait"]), format!("{second} was asked: quiet\n"));
+    until("both are quiet", || listed().iter().all(|row| row["mode"] == "quiet").then_some(()));
+    assert!(place.ok(&["workers"]).matches(" quiet").count() == 2);
+    enqueue("waits");
+    let why = until("the job waits for them", || {
+        let why = place.json(&["jobs", "why", "orders/waits"]);
+        (why[0]["reason"] == "workers_quiet").then_some(why)
+    });
+    assert_eq!(why[0]["workers"], 2, "{why}");
+    assert_eq!(state("waits"), "ready");
+
+    // One claims again, and the other is stopped, as by a signal.
+    assert_eq!(place.ok(&["workers", "resume", &second]), format!("{second} works\n"));
+    until("the job is run", || (state("waits") == "dead").then_some(()));
+    let stopped = place.ok(&["workers", "stop", &first]);
+    assert!(stopped == format!("{first} stops\n") || stopped == format!("{first} has left\n"), "{stopped}");
+    assert_eq!(until("it ends", || old.ended()), 0, "{}", old.said());
+    assert!(old.said().contains("asked to stop"), "{}", old.said());
+    enqueue("next");
+    until("the other one goes on", || (state("next") == "dead").then_some(()));
+    assert_eq!(new.ended(), None);
+    let gone = place.run(&["workers", "quiet", &first]);
+    assert!([Some(3), Some(0)].contains(&gone.status.code()), "it has left, or its lease is not over yet");
+    assert!(place.ok(&["workers", "stop", "--queue", "orders", "--release", "v42", "--yes"]).contains(&second));
+    assert_eq!(until("it ends", || new.ended()), 0, "{}", new.said());
 }
 
 async fn sees_what_runs(place: &Place) {

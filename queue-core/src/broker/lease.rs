@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{PartyName, WorkerLoad};
+use super::{PartyName, WorkerAsk, WorkerLoad};
 use crate::address::JobId;
 
 /// A beat of one lane: renews its lease.
@@ -41,12 +41,21 @@ impl Extend {
 pub struct Extended {
     /// The lane's jobs that were cancelled, with their claim numbers. This is a hint: each delivery still needs its ending.
     pub cancelled: Vec<(JobId, u64)>,
+    /// What was asked last of the worker, for a beat that [says](Extend::saying) what that uses. It comes with every such beat.
+    pub asked: Option<WorkerAsk>,
 }
 
 impl Extended {
     /// An answer with these cancelled jobs.
     pub fn new(cancelled: Vec<(JobId, u64)>) -> Self {
-        Extended { cancelled }
+        Extended { cancelled, asked: None }
+    }
+
+    /// The same, with what was asked of the worker.
+    #[must_use]
+    pub fn asking(mut self, asked: Option<WorkerAsk>) -> Self {
+        self.asked = asked;
+        self
     }
 }
 

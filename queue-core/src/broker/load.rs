@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::between;
+use super::{WorkerMode, between};
 use crate::codec;
 
 /// The first element of a load as stored.
@@ -23,12 +23,16 @@ pub struct WorkerLoad {
     pub busy: u64,
     /// How many slots it has: its concurrency.
     pub slots: u64,
+    /// How it works.
+    pub mode: WorkerMode,
+    /// The number of the last request that it has taken in; 0 before the first. See [`WorkerAsk`](super::WorkerAsk).
+    pub heard: u64,
     /// How long ago it said so, by the broker's clock.
     pub age: Duration,
 }
 
 /// A load as stored: a MessagePack array. The broker's time is the last element, so that a broker can append it.
-type Stored = (u64, Option<u64>, Option<u64>, u64, u64, i64);
+type Stored = (u64, Option<u64>, Option<u64>, u64, u64, u8, u64, i64);
 
 impl WorkerLoad {
     /// So many slots, of which so many are busy. Of its process nothing is known.
@@ -43,6 +47,13 @@ impl WorkerLoad {
         self
     }
 
+    /// With how it works, and the last request that it has taken in.
+    #[must_use]
+    pub fn working(mut self, mode: WorkerMode, heard: u64) -> Self {
+        (self.mode, self.heard) = (mode, heard);
+        self
+    }
+
     /// The CPU that it uses, in cores.
     #[allow(clippy::cast_precision_loss, reason = "no process uses so many cores")]
     pub fn cores(&self) -> Option<f64> {
@@ -51,7 +62,7 @@ impl WorkerLoad {
 
     /// As stored, up to the last element: the time follows.
     pub fn encoded(&self) -> Vec<u8> {
-        let stored: Stored = (VERSION, self.memory, self.cpu_millis, self.busy, self.slots, 0);
+        let stored: Stored = (VERSION, self.memory, self.cpu_millis, self.busy, self.slots, self.mode.number(), self.heard, 0);
         let mut encoded = codec::encode(&stored).expect("numbers can be encoded");
         // The time: a zero is one byte.
         encoded.pop();
@@ -67,8 +78,9 @@ impl WorkerLoad {
 
     /// What is stored of a worker, read at this time. What is damaged, or of a newer library, says nothing.
     pub(super) fn read(stored: &[u8], now_ms: i64) -> Option<Self> {
-        let (version, memory, cpu_millis, busy, slots, at_ms): Stored = codec::decode(stored).ok()?;
-        (version == VERSION).then(|| WorkerLoad { memory, cpu_millis, busy, slots, age: between(at_ms, now_ms) })
+        let (version, memory, cpu_millis, busy, slots, mode, heard, at_ms): Stored = codec::decode(stored).ok()?;
+        let mode = WorkerMode::of_number(mode).filter(|_| version == VERSION)?;
+        Some(WorkerLoad { memory, cpu_millis, busy, slots, mode, heard, age: between(at_ms, now_ms) })
     }
 }
 
@@ -78,7 +90,8 @@ mod tests {
 
     #[test]
     fn a_load_comes_back_as_it_was_said() {
-        let loads = [WorkerLoad::new(0, 64), WorkerLoad::new(3, 8).using(Some(1 << 40), Some(1_500)), WorkerLoad::new(u64::MAX, 1)];
+        let busy = WorkerLoad::new(3, 8).using(Some(1 << 40), Some(1_500)).working(WorkerMode::Quiet, u64::MAX);
+        let loads = [WorkerLoad::new(0, 64), busy, WorkerLoad::new(u64::MAX, 1).working(WorkerMode::Stops, 1)];
         for load in loads {
             let stored = load.stored(1_700_000_000_000);
             assert!(stored.starts_with(&load.encoded()));
@@ -89,13 +102,18 @@ mod tests {
 
     #[test]
     fn the_form_of_a_load_is_what_the_documents_say() {
-        assert_eq!(WorkerLoad::new(2, 4).using(Some(5), None).stored(6), b"\x96\x01\x05\xc0\x02\x04\x06");
+        assert_eq!(
+            WorkerLoad::new(2, 4).using(Some(5), None).working(WorkerMode::Quiet, 9).stored(6),
+            b"\x98\x01\x05\xc0\x02\x04\x01\x09\x06"
+        );
     }
 
     #[test]
     fn what_is_damaged_or_of_a_newer_library_says_nothing() {
         let whole = WorkerLoad::new(2, 4).stored(6);
-        for other in [&b""[..], b"theirs", &whole[..whole.len() - 1], &[&whole[..], b"\x01"].concat(), b"\x96\x02\x05\xc0\x02\x04\x06"] {
+        for other in
+            [&b""[..], b"theirs", &whole[..whole.len() - 1], &[&whole[..], b"\x01"].concat(), b"\x98\x02\x05\xc0\x02\x04\x01\x09\x06"]
+        {
             assert_eq!(WorkerLoad::read(other, 10), None, "{other:?}");
         }
     }

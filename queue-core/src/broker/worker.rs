@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use super::{ProcessId, WorkerLoad};
+use super::{ProcessId, WorkerAsk, WorkerLoad, WorkerMode};
 use crate::{codec, text::cut};
 
 /// Most names of tasks in a record. Further tasks are only counted.
@@ -122,6 +122,10 @@ pub struct WorkerRecord {
     pub lease_left: Duration,
     /// What it uses, as it has said last. It says so in one of its queues. `None`: nothing was heard of it, or not in the queues that were read.
     pub load: Option<WorkerLoad>,
+    /// The queue in which it has said so: where it hears what it is [asked](crate::Inspector::ask_worker).
+    pub speaks_in: Option<String>,
+    /// What it was asked last. It has taken that in if its [load](WorkerLoad::heard) says so.
+    pub asked: Option<WorkerAsk>,
 }
 
 /// What is stored of a worker in a queue.
@@ -131,6 +135,8 @@ pub struct StoredWorker {
     pub record: Option<Vec<u8>>,
     /// Its [load](WorkerLoad).
     pub load: Option<Vec<u8>>,
+    /// What it was [asked](WorkerAsk).
+    pub asked: Option<Vec<u8>>,
 }
 
 /// A lane, as a broker tells of it for a list of workers.
@@ -170,6 +176,7 @@ impl WorkerRecord {
         let stored = worker.record.as_deref().and_then(decode);
         let since = stored.as_ref().and_then(|stored| u64::try_from(stored.6).ok()).map(Duration::from_millis);
         let (_, host, pid, release, tasks, task_count, _) = stored.unwrap_or_default();
+        let load = worker.load.as_deref().and_then(|load| WorkerLoad::read(load, now_ms));
         WorkerRecord {
             id,
             host,
@@ -182,8 +189,20 @@ impl WorkerRecord {
             lanes: 0,
             lease_age: Duration::MAX,
             lease_left: Duration::ZERO,
-            load: worker.load.as_deref().and_then(|load| WorkerLoad::read(load, now_ms)),
+            speaks_in: load.map(|_| queue.to_owned()),
+            load,
+            asked: worker.asked.as_deref().and_then(WorkerAsk::decoded),
         }
+    }
+
+    /// How it works, as it has said itself. A worker that has said nothing works.
+    pub fn mode(&self) -> WorkerMode {
+        self.load.map(|load| load.mode).unwrap_or_default()
+    }
+
+    /// What it was asked and has not taken in.
+    pub fn unheard(&self) -> Option<&WorkerAsk> {
+        self.asked.as_ref().filter(|ask| self.load.is_some_and(|load| load.heard < ask.number))
     }
 
     /// Joins what several queues say of the same workers: one record for each id, sorted by host, process number and id.
@@ -202,7 +221,10 @@ impl WorkerRecord {
             worker.lanes += record.lanes;
             worker.lease_age = worker.lease_age.min(record.lease_age);
             worker.lease_left = worker.lease_left.max(record.lease_left);
-            worker.load = worker.load.into_iter().chain(record.load).min_by_key(|load| load.age);
+            if record.load.is_some_and(|load| worker.load.is_none_or(|known| load.age < known.age)) {
+                (worker.load, worker.speaks_in) = (record.load, record.speaks_in.take());
+            }
+            worker.asked = worker.asked.take().into_iter().chain(record.asked.take()).max_by_key(|ask| ask.number);
             worker.queues.append(&mut record.queues);
         }
         let mut workers: Vec<WorkerRecord> = workers.into_values().collect();
@@ -225,7 +247,8 @@ mod tests {
 
     fn one(record: &[u8]) -> WorkerRecord {
         let lane = LaneLease { process: ProcessId::random().to_string(), deadline_ms: 31_000, term_ms: 30_000 };
-        WorkerRecord::of_lanes("mail", 4_000, [lane], |_| StoredWorker { record: Some(record.to_vec()), load: None }).remove(0)
+        WorkerRecord::of_lanes("mail", 4_000, [lane], |_| StoredWorker { record: Some(record.to_vec()), ..StoredWorker::default() })
+            .remove(0)
     }
 
     #[test]
@@ -284,7 +307,7 @@ mod tests {
             let info = WorkerInfo::new("web-1", 1, "v42", ["t"]);
             let lane = LaneLease { process: format!("{:016x}", 5), deadline_ms: since_ms + 30_000, term_ms: 30_000 };
             let load = WorkerLoad::new(since_ms.unsigned_abs(), 4_000).stored(since_ms);
-            let stored = StoredWorker { record: record.then(|| info.stored(since_ms)), load: Some(load) };
+            let stored = StoredWorker { record: record.then(|| info.stored(since_ms)), load: Some(load), asked: None };
             WorkerRecord::of_lanes(queue, 10_000, [lane], |_| stored.clone()).remove(0)
         };
         let lane = LaneLease { process: format!("{:016x}", 4), deadline_ms: 1, term_ms: 1 };
@@ -297,5 +320,6 @@ mod tests {
         assert_eq!(worker.lease_age, Duration::from_secs(7));
         let load = worker.load.expect("it has said what it uses");
         assert_eq!((load.busy, load.age), (3_000, Duration::from_secs(7)), "what was said last");
+        assert_eq!(worker.speaks_in.as_deref(), Some("b"));
     }
 }

@@ -59,6 +59,7 @@ pub(in crate::redis) enum Kind {
     Knows,
     Workers,
     Loads,
+    Asked,
     Fenced,
     Gone,
     Producers,
@@ -140,6 +141,7 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Knows,
     Kind::Workers,
     Kind::Loads,
+    Kind::Asked,
     Kind::Fenced,
     Kind::Gone,
     Kind::Producers,
@@ -219,6 +221,7 @@ impl Kind {
             Kind::Knows => "knows",
             Kind::Workers => "workers",
             Kind::Loads => "loads",
+            Kind::Asked => "asked",
             Kind::Fenced => "fenced",
             Kind::Gone => "gone",
             Kind::Producers => "producers",
@@ -313,6 +316,7 @@ impl Kind {
             | Kind::Knows
             | Kind::Workers
             | Kind::Loads
+            | Kind::Asked
             | Kind::Gone
             | Kind::Producers
             | Kind::Counters

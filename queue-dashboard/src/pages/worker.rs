@@ -9,11 +9,12 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::{JobRecord, broker::ProcessId};
+use queue_core::{JobRecord, WorkerMode, WorkerRecord, broker::ProcessId};
 
 use super::{
     Content, Stale,
     job::{Bar, bar},
+    jobs::Told,
     whole,
     workers::Load,
     written,
@@ -38,8 +39,13 @@ const QUEUES: usize = 60;
 struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
+    id: String,
     name: String,
     is_live: bool,
+    badge: Option<String>,
+    /// Whether it claims, as it has said last or was asked.
+    works: bool,
+    can_be_asked: bool,
     facts: Vec<(&'static str, String)>,
     queues: Vec<String>,
     more_queues: usize,
@@ -78,9 +84,37 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
     }
 }
 
+pub(super) fn none() -> Problem {
+    Problem::not_found("There is no such worker. It has stopped, and its list of jobs has gone with it.")
+}
+
+/// The worker that is meant.
+pub(super) fn named(params: &Params) -> Result<ProcessId, Problem> {
+    params.get("id").and_then(|id| id.parse().ok()).ok_or_else(none)
+}
+
+/// What was done to it.
+fn told(params: &Params) -> Option<Told> {
+    let did = match params.get("did")? {
+        "quiet" => "The worker is asked to claim nothing. It hears of it with its next beat, within about 5 s.",
+        "works" => "The worker is asked to claim again. It hears of it with its next beat, within about 5 s.",
+        "stops" => "The worker is asked to stop. It hears of it with its next beat, within about 5 s.",
+        _ => return None,
+    };
+    Some(Told { text: did.to_owned(), is_good: true })
+}
+
+/// The state in which it is, or to which it was asked to go, as a badge.
+pub(super) fn badge(worker: &WorkerRecord) -> Option<String> {
+    match (worker.unheard(), worker.mode()) {
+        (Some(ask), _) => Some(format!("asked: {}", ask.mode)),
+        (None, WorkerMode::Works) => None,
+        (None, mode) => Some(mode.to_string()),
+    }
+}
+
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
-    let none = || Problem::not_found("There is no such worker. It has stopped, and its list of jobs has gone with it.");
-    let id: ProcessId = params.get("id").and_then(|id| id.parse().ok()).ok_or_else(none)?;
+    let id = named(params)?;
     let look = shared.look().await;
     let known = look.snapshot.as_ref().and_then(|snapshot| snapshot.details.workers.iter().find(|worker| worker.id == id));
     let worker = known.ok_or_else(none)?;
@@ -101,8 +135,12 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let page = Page {
         viewer,
         stale: Stale::of(&look),
+        id: id.to_string(),
         name: name(worker),
         is_live: !worker.lease_left.is_zero(),
+        badge: badge(worker),
+        works: worker.unheard().map_or(worker.mode(), |ask| ask.mode) == WorkerMode::Works,
+        can_be_asked: worker.load.is_some() && !worker.lease_left.is_zero() && worker.mode() != WorkerMode::Stops,
         facts,
         more_queues: worker.queues.len() - queues.len(),
         queues,
@@ -111,5 +149,5 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let live = format!("/live/worker?{}", query(&[("id", &id.to_string())]));
     let (title, html) = (name(worker), written(&page)?);
-    Ok(Content { title, tab: "workers", html, status: StatusCode::OK, live: Some(live), told: None })
+    Ok(Content { title, tab: "workers", html, status: StatusCode::OK, live: Some(live), told: told(params) })
 }

@@ -11,7 +11,7 @@ use axum::{
 };
 use queue_core::{WorkerLoad, WorkerRecord, broker::bytes};
 
-use super::{Content, Stale, whole, written};
+use super::{Content, Stale, whole, worker::badge, written};
 use crate::{
     format::{Moment, ago, number, short, span},
     guard::Viewer,
@@ -56,6 +56,7 @@ struct Row {
     left: String,
     is_live: bool,
     load: Option<Load>,
+    badge: Option<String>,
     holds: Option<String>,
     /// Since when the first job that it holds runs.
     runs_since: Option<Moment>,
@@ -102,6 +103,7 @@ impl Row {
             left: span(worker.lease_left),
             is_live: !worker.lease_left.is_zero(),
             load: worker.load.as_ref().map(Load::new),
+            badge: badge(worker),
             holds: snapshot.details.holds.get(&worker.id).map(|(jobs, _)| number(*jobs)),
             runs_since: snapshot.details.holds.get(&worker.id).map(|(_, since)| Moment::new(*since, now)),
         }

@@ -4,7 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use queue_core::{
     Error,
-    broker::{Audit, ProcessId, Register, SweepLimits, TASKS_MAX, WorkerInfo, WorkerLoad, WorkerRecord},
+    broker::{
+        AskWorker, Audit, ProcessId, Register, SweepLimits, TASKS_MAX, WorkerAsk, WorkerAsked, WorkerInfo, WorkerLoad, WorkerMode,
+        WorkerRecord,
+    },
 };
 
 use super::bed::{Bed, LONG, Lane, SHORT, ack, eventually};
@@ -188,6 +191,76 @@ pub async fn what_a_worker_uses_goes_with_its_last_lane(bed: Bed) {
     let _again = bed.lane_saying(process, LONG, info("v42")).await;
     let again = workers(&bed).await.remove(0);
     assert_eq!((again.id, again.load), (process, None));
+}
+
+/// Asks a worker in the queue of the test.
+async fn ask(bed: &Bed, process: ProcessId, number: u64, mode: WorkerMode) -> WorkerAsked {
+    let request = AskWorker::new(bed.queue.clone(), process, WorkerAsk::new(number, mode, "ada"));
+    bed.broker.ask_worker(&request).await.expect("a worker can be asked")
+}
+
+/// A beat that says what a worker uses, and what it hears.
+async fn hears(bed: &Bed, lane: &Lane, heard: u64) -> Option<WorkerAsk> {
+    let beat = lane.beat(LONG).saying(WorkerLoad::new(0, 64).working(WorkerMode::Quiet, heard));
+    bed.broker.extend(&[beat]).await.remove(0).expect("the lease is renewed").asked
+}
+
+/// What a worker is asked comes with the answer to each beat that says what it uses, and with no other.
+pub async fn a_worker_hears_what_it_is_asked_with_its_next_beat(bed: Bed) {
+    let (process, other) = (ProcessId::random(), ProcessId::random());
+    let lane = bed.lane_saying(process, LONG, info("v42")).await;
+    let stranger = bed.lane_saying(other, LONG, info("v42")).await;
+    assert_eq!(ask(&bed, process, 1, WorkerMode::Quiet).await, WorkerAsked::Absent, "it has said nothing yet");
+    assert_eq!((hears(&bed, &lane, 0).await, hears(&bed, &stranger, 0).await), (None, None));
+    assert_eq!(ask(&bed, process, 1, WorkerMode::Quiet).await, WorkerAsked::Stored);
+    let asked = Some(WorkerAsk::new(1, WorkerMode::Quiet, "ada"));
+    let of = async |id| workers(&bed).await.into_iter().find(|worker| worker.id == id).expect("it is listed");
+    let worker = of(process).await;
+    assert_eq!((worker.asked.as_ref(), worker.unheard(), worker.speaks_in.as_deref()), (asked.as_ref(), asked.as_ref(), Some(&*bed.queue)));
+    assert_eq!(bed.broker.extend(&[lane.beat(LONG)]).await.remove(0).unwrap().asked, None, "this beat does not speak for the worker");
+    assert_eq!((hears(&bed, &stranger, 0).await, hears(&bed, &lane, 0).await), (None, asked.clone()));
+    assert_eq!(hears(&bed, &lane, 1).await, asked, "it comes each time, and counts once");
+    let worker = of(process).await;
+    assert_eq!((worker.mode(), worker.unheard(), worker.asked.as_ref()), (WorkerMode::Quiet, None, asked.as_ref()));
+    assert_eq!(of(other).await.asked, None);
+    assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
+}
+
+/// A request has a number. One with a smaller number, or another one with the same, is told so and changes nothing.
+pub async fn the_latest_request_to_a_worker_counts(bed: Bed) {
+    let process = ProcessId::random();
+    let lane = bed.lane_saying(process, LONG, info("v42")).await;
+    hears(&bed, &lane, 0).await;
+    for (number, mode, answer, heard) in [
+        (2, WorkerMode::Quiet, WorkerAsked::Stored, (2, WorkerMode::Quiet)),
+        (2, WorkerMode::Quiet, WorkerAsked::Stored, (2, WorkerMode::Quiet)),
+        (2, WorkerMode::Stops, WorkerAsked::Stale, (2, WorkerMode::Quiet)),
+        (1, WorkerMode::Works, WorkerAsked::Stale, (2, WorkerMode::Quiet)),
+        (3, WorkerMode::Works, WorkerAsked::Stored, (3, WorkerMode::Works)),
+        (9, WorkerMode::Stops, WorkerAsked::Stored, (9, WorkerMode::Stops)),
+    ] {
+        assert_eq!(ask(&bed, process, number, mode).await, answer, "{number} {mode}");
+        assert_eq!(hears(&bed, &lane, 0).await.map(|ask| (ask.number, ask.mode)), Some(heard));
+    }
+    let worker = workers(&bed).await.remove(0);
+    assert_eq!(bed.inspector().ask_worker(&worker, WorkerMode::Works, "ada").await.unwrap(), 10);
+    // Whoever has looked before is not the last.
+    assert_eq!(bed.inspector().ask_worker(&worker, WorkerMode::Quiet, "ada").await.unwrap(), 11);
+    assert_eq!(hears(&bed, &lane, 0).await.map(|ask| (ask.number, ask.mode)), Some((11, WorkerMode::Quiet)));
+}
+
+/// Nothing is left of a request to a worker that is gone: not for those that come after it, and not for itself if it registers again.
+pub async fn a_request_goes_with_its_worker(bed: Bed) {
+    let process = ProcessId::random();
+    let lane = bed.lane_saying(process, SHORT, info("v42")).await;
+    assert!(bed.broker.extend(&[lane.beat(SHORT).saying(WorkerLoad::new(1, 2))]).await[0].is_ok());
+    assert_eq!(ask(&bed, process, 1, WorkerMode::Stops).await, WorkerAsked::Stored);
+    bed.fence(&[&lane]).await;
+    assert_eq!(ask(&bed, process, 2, WorkerMode::Stops).await, WorkerAsked::Absent);
+    assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
+    let again = bed.lane_saying(process, LONG, info("v42")).await;
+    assert_eq!(hears(&bed, &again, 0).await, None);
+    assert_eq!(workers(&bed).await[0].asked, None);
 }
 
 /// Until it is fenced, a worker whose lease is over is listed, and does not count.

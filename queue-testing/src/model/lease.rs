@@ -46,8 +46,9 @@ impl Model {
         if let Some(load) = &beat.load {
             self.loads.insert(beat.lane.process().to_owned(), load.stored(self.now));
         }
+        let asked = beat.load.as_ref().and_then(|_| self.asked.get(beat.lane.process()).cloned());
         let lane = &self.lanes[&beat.lane];
-        Ok(Extended::new(lane.gone.iter().cloned().collect()))
+        Ok(Extended::new(lane.gone.iter().cloned().collect()).asking(asked))
     }
 
     /// A lane was seen to have this deadline: what its last beat came to.
@@ -121,6 +122,7 @@ impl Model {
         if !self.lanes.iter().any(|(name, other)| name.process() == lane.process() && !other.fenced) {
             self.workers.remove(lane.process());
             self.loads.remove(lane.process());
+            self.asked.remove(lane.process());
         }
     }
 

@@ -74,13 +74,7 @@ pub(super) enum Command {
   {bin} workers --queue orders
   {bin} workers --json | jq -r '.[].release' | sort | uniq -c    how far a deployment is
   {bin} workers show 5f0c3a9d2b7e6418                             what runs on one of them")]
-    #[command(args_conflicts_with_subcommands = true)]
-    Workers {
-        #[command(flatten)]
-        list: QueueArgs,
-        #[command(subcommand)]
-        command: Option<super::workers::WorkersCommand>,
-    },
+    Workers(super::workers::WorkersArgs),
     /// List how runs have failed: failures that differ in numbers, ids and quoted values alone are one kind
     #[command(after_help = "Examples:
   {bin} failures

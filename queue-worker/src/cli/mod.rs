@@ -158,8 +158,7 @@ where
             enqueue::enqueue(&Client::connect(&url_or_env()?).await?, job, &args).await?;
         }
         Command::Status(args) => status::status(&look().await?, &args).await?,
-        Command::Workers { list, command: None } => workers::workers(&look().await?, &list).await?,
-        Command::Workers { command: Some(command), .. } => workers::obey(&look().await?, &command).await?,
+        Command::Workers(args) => workers::workers(&look().await?, &args).await?,
         Command::Failures(args) => failures::failures(&look().await?, &args, &args::program()).await?,
         Command::Doctor(args) => return doctor::doctor(&look().await?, &args).await,
         Command::Jobs { command } => {

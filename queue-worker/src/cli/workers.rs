@@ -1,13 +1,16 @@
-//! `workers`: which workers there are; `workers show`: what runs on one.
+//! `workers`: which workers there are; `workers show`: what runs on one; `ask` has what they are asked.
+
+mod ask;
 
 use std::time::SystemTime;
 
 use clap::Subcommand;
 use queue_core::{
-    Client, JobRecord, WorkerJobs, WorkerLoad, WorkerRecord,
+    Client, JobRecord, WorkerJobs, WorkerLoad, WorkerMode, WorkerRecord,
     broker::{ProcessId, bytes},
 };
 
+use self::ask::AskArgs;
 use super::{
     args::{Format, QueueArgs},
     exit::{Exit, Failure, note},
@@ -16,8 +19,17 @@ use super::{
     queues::{self, Unreadable},
 };
 
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct WorkersArgs {
+    #[command(flatten)]
+    list: QueueArgs,
+    #[command(subcommand)]
+    command: Option<WorkersCommand>,
+}
+
 #[derive(Debug, Subcommand)]
-pub(super) enum WorkersCommand {
+enum WorkersCommand {
     /// Show a worker, and the jobs that run on it, with their progress
     #[command(after_help = "Examples:
   {bin} workers show 5f0c3a9d2b7e6418
@@ -28,6 +40,22 @@ pub(super) enum WorkersCommand {
         #[command(flatten)]
         format: Format,
     },
+    /// Ask workers to claim nothing: they go on with what runs, and stay registered
+    #[command(after_help = "Examples:
+  {bin} workers quiet 5f0c3a9d2b7e6418
+  {bin} workers quiet --release v41            which these are
+  {bin} workers quiet --release v41 --yes      before they are replaced by others")]
+    Quiet(AskArgs),
+    /// Ask quiet workers to claim again
+    #[command(after_help = "Examples:
+  {bin} workers resume 5f0c3a9d2b7e6418
+  {bin} workers resume --all --yes")]
+    Resume(AskArgs),
+    /// Ask workers to stop, as SIGTERM does: what runs may end within their grace time
+    #[command(after_help = "Examples:
+  {bin} workers stop 5f0c3a9d2b7e6418
+  {bin} workers stop --queue orders --release v41 --yes --no-wait")]
+    Stop(AskArgs),
 }
 
 /// Most jobs of a worker that are shown.
@@ -39,7 +67,7 @@ const ALIVE: usize = 10;
 /// Most queues of a worker that a table names.
 const NAMED: usize = 3;
 
-fn cells(worker: &WorkerRecord, now: SystemTime) -> [String; 12] {
+fn cells(worker: &WorkerRecord, now: SystemTime) -> [String; 13] {
     let over = if worker.lease_left.is_zero() { ", lease over" } else { "" };
     [
         worker.id.to_string(),
@@ -52,6 +80,7 @@ fn cells(worker: &WorkerRecord, now: SystemTime) -> [String; 12] {
         worker.load.map_or_else(unknown, |load| format!("{}/{}", load.busy, load.slots)),
         memory(worker.load),
         cpu(worker.load),
+        mode(worker),
         worker.since.map_or_else(String::new, |since| relative(since, now)),
         format!("{} ago{over}", coarse(worker.lease_age)),
     ]
@@ -63,6 +92,15 @@ fn unknown() -> String {
 
 fn memory(load: Option<WorkerLoad>) -> String {
     load.and_then(|load| load.memory).map_or_else(unknown, bytes)
+}
+
+/// How it works, and what it was asked and has not taken in. Most work: a table says nothing of them.
+fn mode(worker: &WorkerRecord) -> String {
+    let mode = Some(worker.mode()).filter(|mode| *mode != WorkerMode::Works).map(|mode| mode.to_string()).unwrap_or_default();
+    match worker.unheard() {
+        Some(ask) => format!("{mode}{}asked: {}", if mode.is_empty() { "" } else { ", " }, ask.mode),
+        None => mode,
+    }
 }
 
 /// In cores.
@@ -77,7 +115,14 @@ fn named(queues: &[String]) -> String {
     if more.is_empty() { first } else { format!("{first} and {} more", more.len()) }
 }
 
-pub(super) async fn workers(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
+pub(super) async fn workers(client: &Client, args: &WorkersArgs) -> Result<(), Failure> {
+    match &args.command {
+        None => list(client, &args.list).await,
+        Some(command) => obey(client, command).await,
+    }
+}
+
+async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
     let queues = queues::chosen(client, args.queue.as_deref()).await?;
     let (records, unreadable) = queues::of_each(queues, async |queue| inspector.workers_of(queue).await).await?;
@@ -86,7 +131,9 @@ pub(super) async fn workers(client: &Client, args: &QueueArgs) -> Result<(), Fai
         // It may have said so in another of its queues. What cannot be read there is told where that queue is asked for.
         let elsewhere = inspector.workers().await.unwrap_or_default();
         for worker in workers.iter_mut().filter(|worker| worker.load.is_none()) {
-            worker.load = elsewhere.iter().find(|other| other.id == worker.id).and_then(|other| other.load);
+            if let Some(other) = elsewhere.iter().find(|other| other.id == worker.id) {
+                (worker.load, worker.speaks_in, worker.asked) = (other.load, other.speaks_in.clone(), other.asked.clone());
+            }
         }
     }
     if args.format.json {
@@ -96,38 +143,46 @@ pub(super) async fn workers(client: &Client, args: &QueueArgs) -> Result<(), Fai
     } else {
         let now = SystemTime::now();
         print(&table(
-            ["worker", "host", "#pid", "release", "queues", "#tasks", "#lanes", "#busy", "#memory", "#cpu", "since", "heard"],
+            ["worker", "host", "#pid", "release", "queues", "#tasks", "#lanes", "#busy", "#memory", "#cpu", "mode", "since", "heard"],
             workers.iter().map(|worker| cells(worker, now)),
         ))?;
     }
     Unreadable::tell(&unreadable)
 }
 
-pub(super) async fn obey(client: &Client, command: &WorkersCommand) -> Result<(), Failure> {
+async fn obey(client: &Client, command: &WorkersCommand) -> Result<(), Failure> {
     match command {
         WorkersCommand::Show { worker, format } => show(client, *worker, format).await,
+        WorkersCommand::Quiet(args) => ask::ask(client, args, WorkerMode::Quiet).await,
+        WorkersCommand::Resume(args) => ask::ask(client, args, WorkerMode::Works).await,
+        WorkersCommand::Stop(args) => ask::ask(client, args, WorkerMode::Stops).await,
     }
 }
 
 /// The worker of an id, or those that are alive.
-async fn known(client: &Client, id: ProcessId) -> Result<WorkerRecord, Failure> {
-    let workers = client.inspector().workers().await?;
-    if let Some(worker) = workers.iter().find(|worker| worker.id == id) {
-        return Ok(worker.clone());
-    }
-    let alive: Vec<String> = workers.iter().filter(|worker| !worker.lease_left.is_zero()).map(|worker| worker.id.to_string()).collect();
-    let way_out = match alive.len() {
+fn known(workers: &[WorkerRecord], id: ProcessId) -> Result<WorkerRecord, Failure> {
+    let found = workers.iter().find(|worker| worker.id == id).cloned();
+    found.ok_or_else(|| Failure::new(Exit::NotFound, format!("there is no worker {id}: {}", missing(workers))))
+}
+
+fn alive(workers: &[WorkerRecord]) -> impl Iterator<Item = &WorkerRecord> {
+    workers.iter().filter(|worker| !worker.lease_left.is_zero())
+}
+
+/// Those that there are instead.
+fn missing(workers: &[WorkerRecord]) -> String {
+    let alive: Vec<String> = alive(workers).map(|worker| worker.id.to_string()).collect();
+    match alive.len() {
         0 => "no worker is alive".to_owned(),
         all => {
             let more = if all > ALIVE { format!(" and {} more; `workers` lists them", all - ALIVE) } else { String::new() };
             format!("alive are {}{more}", alive[..all.min(ALIVE)].join(", "))
         }
-    };
-    Err(Failure::new(Exit::NotFound, format!("there is no worker {id}: {way_out}")))
+    }
 }
 
 async fn show(client: &Client, id: ProcessId, format: &Format) -> Result<(), Failure> {
-    let worker = known(client, id).await?;
+    let worker = known(&client.inspector().workers().await?, id)?;
     let held = client.inspector().jobs_of_worker(&worker, SHOWN).await?;
     if format.json {
         return Ok(print_json(&serde_json::json!({ "worker": worker, "jobs": held.jobs, "is_whole": held.is_whole }))?);
@@ -136,7 +191,7 @@ async fn show(client: &Client, id: ProcessId, format: &Format) -> Result<(), Fai
 }
 
 fn text(worker: &WorkerRecord, held: &WorkerJobs, now: SystemTime) -> String {
-    let [id, host, pid, release, queues, tasks, _, busy, memory, cpu, since, heard] = cells(worker, now);
+    let [id, host, pid, release, queues, tasks, _, busy, memory, cpu, mode, since, heard] = cells(worker, now);
     let facts = [
         ("worker", id),
         ("host", host),
@@ -147,6 +202,7 @@ fn text(worker: &WorkerRecord, held: &WorkerJobs, now: SystemTime) -> String {
         ("slots", busy),
         ("memory", memory),
         ("cpu", cpu),
+        ("mode", mode),
         ("since", since),
         ("heard", heard),
     ];

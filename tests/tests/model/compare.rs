@@ -154,7 +154,7 @@ async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check
     }
     let said = |load: WorkerLoad| (load.busy, load.slots);
     let workers = |workers: Vec<WorkerRecord>| {
-        workers.into_iter().map(|worker| (worker.id, worker.release, worker.lanes, worker.load.map(said))).collect::<Vec<_>>()
+        workers.into_iter().map(|worker| (worker.id, worker.release, worker.lanes, worker.load.map(said), worker.asked)).collect::<Vec<_>>()
     };
     let listed = broker.workers(queue).await.map_err(|error| error.to_string())?;
     same("workers", &workers(model.workers(queue)), &workers(listed))?;

@@ -20,7 +20,7 @@ const STEP: usize = 25;
 pub(super) async fn find(pass: &Pass<'_>, lanes: &[Vec<u8>]) -> Result<Vec<Damage>> {
     let (broker, queue) = (pass.broker, pass.queue);
     let mut recorded = BTreeSet::new();
-    for kind in [Kind::Workers, Kind::Loads] {
+    for kind in [Kind::Workers, Kind::Loads, Kind::Asked] {
         let ids = array(broker.read(queue, &broker.keys.on("HKEYS", queue, kind)).await?)?;
         for id in ids {
             recorded.insert(bytes(id)?);

@@ -26,6 +26,7 @@ local function deregister(lanes)
     if not stay[worker_of(lane)] then
       call('HDEL', K.workers, worker_of(lane))
       call('HDEL', K.loads, worker_of(lane))
+      call('HDEL', K.asked, worker_of(lane))
     end
   end
 end
