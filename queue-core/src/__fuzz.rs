@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     __private::{Param, PayloadReader, PayloadWriter, json_object},
     address::{JobAddress, JobId, check_name},
-    broker::{BuryReason, JobState, LaneLease, WorkerInfo, WorkerRecord},
+    broker::{BuryReason, JobState, LaneLease, StoredWorker, WorkerInfo, WorkerRecord},
     codec,
     envelope::{ERROR_MAX, Envelope},
     outcome::Outcome,
@@ -173,7 +173,11 @@ pub fn names(bytes: &[u8]) {
 /// Records of workers. One that is damaged hides no worker.
 pub fn workers(bytes: &[u8]) {
     let lane = LaneLease { process: "0123456789abcdef".to_owned(), deadline_ms: 31_000, term_ms: 30_000 };
-    let found = WorkerRecord::of_lanes("mail", 1_000, [lane], |_| Some(bytes.to_vec()));
+    let found = WorkerRecord::of_lanes("mail", 1_000, [lane], |_| StoredWorker {
+        record: Some(bytes.to_vec()),
+        load: Some(bytes.to_vec()),
+        asked: Some(bytes.to_vec()),
+    });
     assert_eq!(found.len(), 1);
     if WorkerInfo::is_damaged(bytes) {
         assert!(found[0].since.is_none() && found[0].tasks.is_empty(), "a damaged record says something");

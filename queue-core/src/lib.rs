@@ -217,7 +217,7 @@ pub use self::{
     inspector::{
         AttemptError, ClearGroup, Cleared, Duplicated, Edit, EditChange, Edited, EventInfo, Filter, Follow, GroupPage, Inspector, JobLog,
         JobRecord, LimitInfo, LimitKeyInfo, LogLine, Page, Progress, Reason, Running, Seen, StoredGroup, SubscriptionInfo, TopicInfo,
-        UnreadableBy, Walk, WorkerRecord,
+        UnreadableBy, Walk, WorkerAsk, WorkerJobs, WorkerLoad, WorkerMode, WorkerRecord,
     },
     io::BoxFuture,
     key::UniqueDef,

@@ -23,7 +23,9 @@ use tokio::{
 
 use crate::{
     guard::Viewer,
-    pages::{Content, failures, group, groups, job, jobs, limit, limits, overview, queues, schedule, schedules, topic, topics, workers},
+    pages::{
+        Content, failures, group, groups, job, jobs, limit, limits, overview, queues, schedule, schedules, topic, topics, worker, workers,
+    },
     params::Params,
     problem::Problem,
     shared::{BEAT, Shared},
@@ -61,6 +63,7 @@ enum Kind {
     Topics,
     Topic,
     Workers,
+    Worker,
 }
 
 struct Watcher {
@@ -97,6 +100,7 @@ pub(crate) async fn stream(
         "topics" => Kind::Topics,
         "topic" => Kind::Topic,
         "workers" => Kind::Workers,
+        "worker" => Kind::Worker,
         _ => return Problem::not_found("There is no such page.").page(&viewer),
     };
     let Ok(permit) = shared.streams.clone().try_acquire_owned() else { return Problem::busy().page(&viewer) };
@@ -176,6 +180,7 @@ impl Watcher {
                 Kind::Topics => topics::content(shared, viewer, params).await,
                 Kind::Topic => topic::content(shared, viewer, params).await,
                 Kind::Workers => workers::content(shared, viewer, params).await,
+                Kind::Worker => worker::content(shared, viewer, params).await,
             }
         };
         content.boxed()

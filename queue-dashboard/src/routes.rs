@@ -16,8 +16,8 @@ use crate::{
     guard::Viewer,
     live,
     pages::{
-        act, act_groups, act_limits, act_schedules, edit, failures, group, groups, history, job, jobs, limit, limits, overview, queues,
-        schedule, schedules, sign_in, topic, topics, workers,
+        act, act_groups, act_limits, act_schedules, act_workers, edit, failures, group, groups, history, job, jobs, limit, limits,
+        overview, queues, schedule, schedules, sign_in, topic, topics, worker, workers,
     },
     problem::Problem,
     role::Role,
@@ -50,6 +50,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/topics", view, topics::page),
         reads("/topic", view, topic::page),
         reads("/workers", view, workers::page),
+        reads("/worker", view, worker::page),
         reads("/history", view, history::page),
         reads("/live/{page}", view, live::stream),
         // They hold nothing of anybody's, and the page that asks for the token needs them.
@@ -77,6 +78,9 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
             changes("/groups/drain", Some(Role::Operate), act_groups::drain),
             changes("/groups/cancel", Some(Role::Operate), act_groups::cancel),
             changes("/limits/set", Some(Role::Operate), act_limits::set),
+            changes("/workers/quiet", Some(Role::Operate), act_workers::quiet),
+            changes("/workers/resume", Some(Role::Operate), act_workers::resume),
+            changes("/workers/stop", Some(Role::Operate), act_workers::stop),
             changes("/limits/remove", Some(Role::Operate), act_limits::remove),
         ]);
     }

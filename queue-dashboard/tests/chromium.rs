@@ -9,7 +9,12 @@ use std::{
 
 use axum::{Router, http::request::Parts};
 use common::{Bed, send_mail};
-use queue_core::{Edit, Fingerprint, GroupName, JobState, Outcome, observe::Calls, prelude::*};
+use queue_core::{
+    Edit, Fingerprint, GroupName, JobState, Outcome,
+    broker::{Extend, JobRemarks, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerInfo, WorkerLoad, WorkerMode},
+    observe::Calls,
+    prelude::*,
+};
 use queue_dashboard::{Person, Role};
 use queue_tests::browser::Browser;
 use tokio::net::TcpListener;
@@ -38,6 +43,7 @@ in_chromium! {
     an_open_page_changes_and_keeps_what_is_selected
     a_person_lists_pauses_runs_and_backfills_a_schedule
     a_person_weighs_pauses_and_clears_a_group
+    a_person_asks_a_worker_to_claim_nothing_and_to_stop
     a_person_sets_a_limit_and_takes_it_back
     a_person_edits_a_job_that_waits_and_copies_it
     a_person_lets_all_run_again_that_failed_alike
@@ -66,6 +72,31 @@ impl Scene {
 
     async fn count(&self, state: JobState) -> u64 {
         self.bed.client.inspector().stats("mail").await.unwrap().count(state)
+    }
+}
+
+const LONG_QUEUE: &str = "a-queue-with-a-name-that-is-as-long-as-names-of-queues-can-be-in-real-life";
+
+/// A lease that no test outlives.
+const LEASE: Duration = Duration::from_secs(600);
+
+impl Scene {
+    /// A worker that runs a job, and tells how far that is. Gives the path of its page.
+    async fn busy_worker(&self) -> String {
+        let (broker, process) = (self.bed.client.broker(), ProcessId::random());
+        let long = "a-release-with-a-name-that-is-as-long-as-they-are-0123456789abcdef";
+        let info = WorkerInfo::new("a-host-with-a-name-that-is-long.example.com", 4711, long, ["send"]);
+        let lane = broker.register(&Register::lane(LONG_QUEUE, process, LEASE).with_info(info)).await.unwrap().name;
+        let turn = Turn::new(LONG_QUEUE, lane.clone(), 1, LEASE).claim(1);
+        let job = broker.turn(&turn).await.unwrap().deliveries.pop().expect("a job waits");
+        let mut told = JobRemarks::new(job.id.clone(), job.claim, 1);
+        told.progress = Some(ProgressNow::new(1, Some(0.25), "a long message without an end in sight ".repeat(5), None));
+        let mut remarks = Remarks::new(LONG_QUEUE, lane.clone());
+        remarks.jobs.push(told);
+        broker.remark(&remarks).await.unwrap();
+        let load = WorkerLoad::new(1, 8).using(Some(48_234_496), Some(12_570)).working(WorkerMode::Quiet, 1);
+        broker.extend(&[Extend::new(LONG_QUEUE, lane, 1, LEASE).saying(load)]).await.remove(0).unwrap();
+        format!("/worker?id={process}")
     }
 }
 
@@ -206,6 +237,41 @@ async fn a_person_weighs_pauses_and_clears_a_group(scene: Scene) {
         assert_eq!(browser.complaints(), [""; 0]);
     });
     assert_eq!((scene.count(JobState::Ready).await, scene.count(JobState::Cancelled).await), (2, 1_200));
+}
+
+async fn a_person_asks_a_worker_to_claim_nothing_and_to_stop(scene: Scene) {
+    let broker = scene.bed.client.broker();
+    let process = ProcessId::random();
+    let lane = broker.register(&Register::lane("mail", process, LEASE)).await.unwrap().name;
+    let beat = async |mode, heard| {
+        let load = WorkerLoad::new(2, 8).using(Some(48_234_496), Some(1_257)).working(mode, heard);
+        broker.extend(&[Extend::new("mail", lane.clone(), 0, LEASE).saying(load)]).await.remove(0).unwrap().asked.map(|ask| ask.mode)
+    };
+    assert_eq!(beat(WorkerMode::Works, 0).await, None);
+    let url = scene.url.clone();
+    let browser = browse(|browser| {
+        browser.open(&url);
+        browser.go("gw", "/workers");
+        browser.wait_for_text("46.0 MiB");
+        browser.click("tbody th a");
+        browser.wait_for_text("2 of 8");
+        browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
+        browser.click("[formaction$='/workers/quiet']");
+        browser.wait_for_text("The worker is asked to claim nothing.");
+        browser.wait_for_text("asked: quiet");
+        browser
+    });
+    assert_eq!(beat(WorkerMode::Quiet, 1).await, Some(WorkerMode::Quiet));
+    // What it says is seen without a click.
+    tokio::task::block_in_place(|| {
+        browser.wait("document.querySelector(\"[formaction$='/workers/resume']\") && !document.body.textContent.includes('asked: quiet')");
+        browser.click("[formaction$='/workers/stop']");
+        browser.wait_for_text("Stop the worker");
+        browser.click("button.danger");
+        browser.wait_for_text("The worker is asked to stop.");
+        assert_eq!(browser.complaints(), [""; 0]);
+    });
+    assert_eq!(beat(WorkerMode::Stops, 2).await, Some(WorkerMode::Stops));
 }
 
 async fn a_person_sets_a_limit_and_takes_it_back(scene: Scene) {
@@ -476,11 +542,7 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
     }
     scene.bed.work_until(JobState::Dead, 3).await;
     scene.bed.enqueue("waits", None).await;
-    send_mail::job("a".to_owned(), None, None)
-        .queue("a-queue-with-a-name-that-is-as-long-as-names-of-queues-can-be-in-real-life")
-        .enqueue(&scene.bed.client)
-        .await
-        .unwrap();
+    send_mail::job("a".to_owned(), None, None).queue(LONG_QUEUE).enqueue(&scene.bed.client).await.unwrap();
     scene.bed.client.inspector().pause("mail").await.unwrap();
     let nightly = scene.bed.schedule("nightly-report-of-a-customer-with-a-long-name-in-a-queue", "*/7 3-5,8,9 L JAN-MAR,JUL *").await;
     scene.bed.client.schedules().run_now(&nightly).await.unwrap();
@@ -499,6 +561,7 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
     event.group(long).publish(&scene.bed.client).await.unwrap();
     let subscribe = async |name| scene.bed.client.inspector().subscribe(topic, name, queue_core::Begin::Start).await.unwrap();
     assert!(subscribe("a-subscription-with-a-name-that-is-long").await && subscribe("mail").await);
+    let of_worker = scene.busy_worker().await;
     let url = scene.url.clone();
     browse(|browser| {
         for (width, height) in [(375, 812), (820, 1100), (1280, 900)] {
@@ -514,6 +577,7 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
                     "/jobs/mail/waits/edit",
                     "/jobs/mail/waits/duplicate",
                     "/workers",
+                    &of_worker,
                     "/history",
                     "/failures",
                     "/schedules",

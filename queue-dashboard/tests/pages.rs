@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::{Bed, Site, Stream, encode};
 use queue_core::{
     Client, Fingerprint, GroupName, GroupOrder, JobState, LogLevel, Schedule,
-    broker::{Ending, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn},
+    broker::{Ending, Extend, Finish, JobRemarks, LineNow, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerLoad, WorkerMode},
     client::RawJob,
 };
 use queue_tests::server::{Kind, Server};
@@ -26,6 +26,9 @@ on_brokers! {
     a_queue_is_paused_and_resumed
     a_job_says_why_it_does_not_run
     a_worker_that_is_not_heard_of_is_silent
+    a_worker_shows_what_it_uses
+    a_worker_shows_what_runs_on_it
+    a_worker_is_asked_to_claim_nothing_and_to_stop
     a_schedule_is_paused_run_and_backfilled
     schedules_say_what_keeps_their_jobs_from_running
     schedules_are_paged_without_losing_one
@@ -84,6 +87,82 @@ async fn a_worker_that_is_not_heard_of_is_silent(bed: Bed) {
     let site = bed.site().await;
     let page = eventually(&site, "/workers", "class=\"gone\"").await;
     assert!(page.contains("0 live, 1 silent") && page.contains(r#"<span class="late">over</span>"#), "{page}");
+}
+
+async fn a_worker_shows_what_it_uses(bed: Bed) {
+    let (broker, term) = (bed.client.broker(), Duration::from_secs(600));
+    let lane = broker.register(&Register::lane("mail", ProcessId::random(), term)).await.unwrap().name;
+    let site = bed.site().await;
+    let page = eventually(&site, "/workers", "1 live").await;
+    let unknown = ["slots", "memory", "CPU"].map(|name| format!(r#"data-label="{name}">unknown<"#));
+    assert!(unknown.iter().all(|cell| page.contains(cell)), "{page}");
+    let load = WorkerLoad::new(3, 64).using(Some(48_234_496), Some(1_257));
+    broker.extend(&[Extend::new("mail", lane, 0, term).saying(load)]).await.remove(0).unwrap();
+    let page = eventually(&site, "/workers", "3 of 64").await;
+    assert!(page.contains(">46.0 MiB<") && page.contains(">125 %<") && !unknown.iter().any(|cell| page.contains(cell)), "{page}");
+}
+
+async fn a_worker_shows_what_runs_on_it(bed: Bed) {
+    bed.enqueue("one", None).await;
+    let (broker, lease, process) = (bed.client.broker(), Duration::from_secs(600), ProcessId::random());
+    let lane = broker.register(&Register::lane("mail", process, lease)).await.unwrap().name;
+    let site = bed.site().await;
+    let path = format!("/worker?id={process}");
+    let list = eventually(&site, "/workers", &path).await;
+    assert!(list.contains("1 live"), "{list}");
+    assert!(eventually(&site, &path, "No job runs on it").await.contains(">unknown<"));
+    let job = broker.turn(&Turn::new("mail", lane.clone(), 1, lease).claim(1)).await.unwrap().deliveries.remove(0);
+    let mut told = JobRemarks::new(job.id.clone(), job.claim, 1);
+    told.progress = Some(ProgressNow::new(1, Some(0.25), "<b>first</b> token=s1", None));
+    let mut remarks = Remarks::new("mail", lane.clone());
+    remarks.jobs.push(told);
+    assert_eq!(broker.remark(&remarks).await.unwrap(), [true]);
+    let page = site.get(&path).await.body;
+    for text in ["/jobs/mail/one", "send_mail", r#"<progress max="1000" value="250""#, "25 %", "&#60;b&#62;first&#60;/b&#62; token=•"] {
+        assert!(page.contains(text), "no `{text}`: {page}");
+    }
+    assert!(!page.contains("token=s1"), "{page}");
+    let mut stream = Stream::open(&site, &format!("/live{path}")).await;
+    let (name, data) = stream.event().await.expect("the stream goes on");
+    assert!(name == "page" && data.contains("25 %"), "{name}: {data}");
+    for unknown in ["/worker", "/worker?id=web-1", "/worker?id=0123456789abcdef"] {
+        assert_eq!(site.get(unknown).await.status, 404, "{unknown}");
+    }
+}
+
+async fn a_worker_is_asked_to_claim_nothing_and_to_stop(bed: Bed) {
+    let (broker, lease, process) = (bed.client.broker(), Duration::from_secs(600), ProcessId::random());
+    let lane = broker.register(&Register::lane("mail", process, lease)).await.unwrap().name;
+    let site = bed.site().await;
+    let (id, path) = (process.to_string(), format!("/worker?id={process}"));
+    let page = eventually(&site, &path, "No job runs on it").await;
+    assert!(!page.contains("/workers/quiet"), "it has said nothing yet: {page}");
+    assert_eq!(site.post("operate", "/workers/quiet", &[("id", &id)]).await.status, 400);
+    let beat = async |mode, heard| {
+        let load = WorkerLoad::new(0, 8).working(mode, heard);
+        broker.extend(&[Extend::new("mail", lane.clone(), 0, lease).saying(load)]).await.remove(0).unwrap().asked
+    };
+    assert_eq!(beat(WorkerMode::Works, 0).await, None);
+    eventually(&site, &path, "/workers/quiet").await;
+    assert_eq!(site.post("view", "/workers/quiet", &[("id", &id)]).await.status, 403);
+    let shown = site.post("operate", "/workers/quiet", &[("id", &id)]).await;
+    assert_eq!(shown.status, 303);
+    let asked = beat(WorkerMode::Quiet, 1).await.expect("it is asked");
+    assert_eq!((asked.number, asked.mode), (1, WorkerMode::Quiet));
+    assert!(asked.by.ends_with("with the dashboard"), "{}", asked.by);
+    let page = eventually(&site, &path, ">quiet<").await;
+    assert!(page.contains("/workers/resume") && !page.contains("/workers/quiet"), "{page}");
+    eventually(&site, "/workers", ">quiet<").await;
+    let question = site.post("operate", "/workers/stop", &[("id", &id)]).await;
+    assert!(question.status == 200 && question.body.contains("Stop the worker"), "{}", question.body);
+    assert_eq!(beat(WorkerMode::Quiet, 1).await.unwrap().number, 1, "nothing was done before the question is answered");
+    assert_eq!(site.post("operate", "/workers/stop", &[("id", &id), ("sure", "yes")]).await.status, 303);
+    assert_eq!(beat(WorkerMode::Quiet, 1).await.map(|ask| (ask.number, ask.mode)), Some((2, WorkerMode::Stops)));
+    eventually(&site, &path, ">asked: stops<").await;
+    beat(WorkerMode::Stops, 2).await;
+    let page = eventually(&site, &path, ">stops<").await;
+    assert!(!page.contains("/workers/stop") && !page.contains("/workers/resume"), "nothing takes it back: {page}");
+    assert_eq!(site.post("operate", "/workers/stop", &[("id", "0123456789abcdef")]).await.status, 404);
 }
 
 async fn a_job_says_why_it_does_not_run(bed: Bed) {

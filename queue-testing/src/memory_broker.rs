@@ -39,12 +39,12 @@ use queue_core::{
     address::{check_address, check_queue, subscription_address, subscription_at, topic_at},
     alarm::Alarm,
     broker::{
-        AgingSet, Announcer, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
-        Durability, DynBroker, ENTRIES_READ, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet,
-        Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed,
-        Register, Registered, Remarks, Retention, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule,
-        Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits,
-        Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerRecord,
+        AgingSet, Announcer, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage,
+        DueSchedules, Durability, DynBroker, ENTRIES_READ, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage,
+        GroupSet, Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats,
+        Reclaimed, Register, Registered, Remarks, Retention, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit,
+        SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe,
+        SweepLimits, Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -503,6 +503,10 @@ impl Inspect for MemoryBroker {
 
     async fn unsubscribe(&self, topic: &str, subscription: &str) -> Result<bool> {
         Ok(MemoryBroker::topics(self).get_mut(topic).is_some_and(|of| of.unsubscribe(subscription)))
+    }
+
+    async fn ask_worker(&self, request: &AskWorker) -> Result<WorkerAsked> {
+        Ok(self.transition(&request.queue, |model| model.ask_worker(request)))
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

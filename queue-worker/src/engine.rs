@@ -110,6 +110,8 @@ pub(crate) struct Shared {
     pub(crate) finished: AtomicU64,
     /// Whether the worker was told to stop: nothing is started any more.
     pub(crate) stopping: AtomicBool,
+    /// Whether a person has asked it to claim nothing.
+    pub(crate) quiet: AtomicBool,
     /// Whether the broker was in reach once, so that work could begin.
     pub(crate) reached: AtomicBool,
     /// When the broker last answered.
@@ -166,6 +168,7 @@ impl Shared {
             stuck: AtomicUsize::new(0),
             finished: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
+            quiet: AtomicBool::new(false),
             reached: AtomicBool::new(false),
             contact: LeaseClock::default(),
             pulse: LeaseClock::default(),

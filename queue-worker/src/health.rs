@@ -27,6 +27,8 @@ struct State<'a> {
     last_contact_ms: u128,
     /// Whether the broker refuses new jobs for lack of room. Those at hand are claimed and finished, so that the worker is well.
     full: bool,
+    /// Whether a person has asked the worker to claim nothing.
+    quiet: bool,
     /// What is wrong with the broker, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
@@ -82,6 +84,7 @@ impl<'a> State<'a> {
             finished: shared.finished.load(Ordering::Relaxed),
             last_contact_ms: shared.contact.until().elapsed().as_millis(),
             full: condition.is_full(),
+            quiet: shared.quiet.load(Ordering::Relaxed),
             trouble: condition.trouble.as_ref().map(ToString::to_string),
             used_bytes: condition.used,
             limit_bytes: condition.limit,

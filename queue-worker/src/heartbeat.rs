@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 
 use queue_core::{
     Error,
-    broker::{Extend, Extended},
+    broker::{Extend, Extended, WorkerLoad, WorkerMode},
 };
 
 use crate::{engine::Shared, lane::LaneId, pump::QueueState, time::now};
@@ -15,24 +15,47 @@ use crate::{engine::Shared, lane::LaneId, pump::QueueState, time::now};
 pub(crate) struct Beat {
     pub(crate) lane: LaneId,
     pub(crate) generation: u32,
+    /// How the worker works, if it was a beat that says so.
+    pub(crate) said: Option<WorkerMode>,
     pub(crate) answer: Result<Extended, Error>,
 }
 
 /// A beat for every lane that holds something, or has a turn on its way: that one may have been carried out, and its reply
-/// lost with the jobs that it brought. An idle lane may lapse: it registers again when it is needed.
-pub(crate) fn due(queues: &[QueueState], shared: &Shared) -> Vec<(LaneId, u32, Extend)> {
+/// lost with the jobs that it brought. An idle lane may lapse: it registers again when it is needed. One lane, the speaker, beats in any case, and
+/// says what the worker uses: `speakers` has its number, by queue.
+pub(crate) fn due(queues: &[QueueState], shared: &Shared, speakers: &[Option<usize>], load: WorkerLoad) -> Vec<(LaneId, u32, Extend)> {
     let mut beats = Vec::new();
     for (queue, state) in queues.iter().enumerate() {
         for (lane, entry) in state.lanes.iter().enumerate() {
+            let (id, speaks) = (LaneId { queue, lane }, speakers[queue] == Some(lane));
             if let Some(name) = &entry.name
-                && (entry.held > 0 || entry.in_flight || !entry.finishes.is_empty())
+                && (entry.is_used() || speaks)
             {
                 let extend = Extend::new(state.name.clone(), name.clone(), entry.answered, shared.settings.lease);
-                beats.push((LaneId { queue, lane }, entry.generation, extend));
+                let extend = if speaks { extend.saying(load) } else { extend };
+                beats.push((id, entry.generation, extend));
             }
         }
     }
     beats
+}
+
+/// The lane that speaks for the worker: the one that has done so last, as long as it is registered, else the first that is.
+pub(crate) fn speaker(queues: &[QueueState], last: Option<LaneId>) -> Option<LaneId> {
+    let is_named = |id: &LaneId| queues[id.queue].lanes[id.lane].name.is_some();
+    let lanes = |(queue, state): (usize, &QueueState)| (0..state.lanes.len()).map(move |lane| LaneId { queue, lane }).collect::<Vec<_>>();
+    last.filter(is_named).or_else(|| queues.iter().enumerate().flat_map(lanes).find(is_named))
+}
+
+/// The lanes that speak, by queue: the speaker's, and one of every queue in which the worker has to be known not to work, or has last said so. Its
+/// idle lanes there would lapse, as it sends no turns.
+pub(crate) fn speakers(queues: &[QueueState], speaker: Option<LaneId>, mode: WorkerMode) -> Vec<Option<usize>> {
+    let of = |(queue, state): (usize, &QueueState)| match speaker {
+        Some(speaker) if speaker.queue == queue => Some(speaker.lane),
+        _ if mode == WorkerMode::Works && state.said == WorkerMode::Works => None,
+        _ => state.lanes.iter().position(|lane| lane.name.is_some()),
+    };
+    queues.iter().enumerate().map(of).collect()
 }
 
 /// Sends the beats of one tick. Its answers say from when on the renewed leases count.
@@ -40,8 +63,11 @@ pub(crate) async fn send(shared: Arc<Shared>, beats: Vec<(LaneId, u32, Extend)>)
     let sent = now();
     let requests: Vec<Extend> = beats.iter().map(|(_, _, extend)| extend.clone()).collect();
     let answers = shared.broker.extend(&requests).await;
-    let beats: Vec<Beat> =
-        beats.into_iter().zip(answers).map(|((lane, generation, _), answer)| Beat { lane, generation, answer }).collect();
+    let beats: Vec<Beat> = beats
+        .into_iter()
+        .zip(answers)
+        .map(|((lane, generation, extend), answer)| Beat { lane, generation, said: extend.load.map(|load| load.mode), answer })
+        .collect();
     if beats.iter().any(|beat| beat.answer.is_ok()) {
         shared.heard();
     }

@@ -49,6 +49,11 @@ impl Lane {
         self.name.is_some() && self.lease.until() > now()
     }
 
+    /// Whether it holds something, or may: its lease has to stand.
+    pub(crate) fn is_used(&self) -> bool {
+        self.held > 0 || self.in_flight || !self.finishes.is_empty()
+    }
+
     /// Starts over: the broker has forgotten it.
     pub(crate) fn forget(&mut self) {
         self.lost |= self.is_leased();

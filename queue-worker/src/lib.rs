@@ -104,6 +104,7 @@ mod tallies;
 mod ticker;
 mod time;
 mod tuning;
+mod usage;
 mod worker;
 
 #[cfg(feature = "cli")]

@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const METRICS: [Metric; 23] = [
+pub(crate) const METRICS: [Metric; 26] = [
     ("queue_jobs", Kind::Gauge, &["queue", "state"], "jobs in this state"),
     ("queue_oldest_ready_seconds", Kind::Gauge, &["queue"], "age of the oldest ready job; 0 if none is ready, or it is not known"),
     ("queue_workers", Kind::Gauge, &["queue"], "workers that serve the queue"),
@@ -68,6 +68,9 @@ pub(crate) const METRICS: [Metric; 23] = [
     ("queue_enqueue_refused_total", Kind::Counter, &["reason"], "enqueues of this process that the broker refused or did not answer"),
     ("queue_broker_calls_total", Kind::Counter, &["verb", "outcome"], "calls to the broker, by outcome"),
     ("queue_broker_call_seconds", Kind::Histogram, &["verb"], "how long calls to the broker took"),
+    ("queue_worker_memory_bytes", Kind::Gauge, &[], "resident memory of this process; not told where the system does not tell it"),
+    ("queue_worker_cpu_cores", Kind::Gauge, &[], "CPU that this process uses, in cores, since the beat before"),
+    ("queue_worker_slots", Kind::Gauge, &["state"], "slots of this worker, those that hold a job and those that are free"),
     ("queue_broker_reconnects_total", Kind::Counter, &[], "outages of the broker that are over"),
 ];
 
@@ -128,6 +131,19 @@ pub(crate) fn ticked(queue: &str, late: &[Duration], skipped: u64) {
     metrics::counter!("queue_schedule_skipped_total", "queue" => queue.to_owned()).increment(skipped);
     let seconds = metrics::histogram!("queue_schedule_lateness_seconds", "queue" => queue.to_owned());
     late.iter().for_each(|late| seconds.record(*late));
+}
+
+/// What the worker uses, as it says with a beat.
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
+pub(crate) fn used(load: &broker::WorkerLoad) {
+    if let Some(memory) = load.memory {
+        metrics::gauge!("queue_worker_memory_bytes").set(memory as f64);
+    }
+    if let Some(cores) = load.cores() {
+        metrics::gauge!("queue_worker_cpu_cores").set(cores);
+    }
+    metrics::gauge!("queue_worker_slots", "state" => "busy").set(load.busy as f64);
+    metrics::gauge!("queue_worker_slots", "state" => "free").set(load.slots.saturating_sub(load.busy) as f64);
 }
 
 /// The broker answers again. It is rare.

@@ -26,6 +26,8 @@ pub(crate) fn ticked(_: &str, _: &[std::time::Duration], _: u64) {}
 
 pub(crate) fn reconnected() {}
 
+pub(crate) fn used(_: &queue_core::broker::WorkerLoad) {}
+
 pub(crate) fn observed(client: &Client) -> Client {
     client.clone()
 }

@@ -581,9 +581,10 @@ fn lists_workers(place: &Place, url: &str) {
     // One that serves all queues, and one that was not told its release.
     let workers = [start(&[], "v42"), start(&["--queue", "orders"], "")];
     let queues = |row: &Value| row["queues"].as_array().unwrap().iter().map(|queue| queue.as_str().unwrap().to_owned()).collect::<Vec<_>>();
-    let rows = wait_for("both workers to be in all their queues", || {
+    let rows = wait_for("both workers to be in all their queues, and to say what they use", || {
         let rows = json(&["workers"]).as_array().unwrap().clone();
-        (rows.iter().map(|row| queues(row).len()).sum::<usize>() == 4).then_some(rows)
+        let have_said = rows.iter().all(|row| row["cpu"].is_number());
+        (have_said && rows.iter().map(|row| queues(row).len()).sum::<usize>() == 4).then_some(rows)
     });
     let row = |worker: &Working| {
         let found: Vec<&Value> = rows.iter().filter(|row| row["pid"] == worker.0.id()).collect();
@@ -599,11 +600,21 @@ fn lists_workers(place: &Place, url: &str) {
         assert!(row["since"].as_str().is_some_and(|since| since.starts_with("20") && since.ends_with('Z')), "{row}");
         assert!(row["lease_age_ms"].as_u64() < Some(30_000) && row["lease_left_ms"].as_u64() > Some(0), "{row}");
         assert!(row["lanes"].as_u64() >= Some(queues(row).len() as u64), "{row}");
+        assert_eq!((&row["busy"], &row["slots"]), (&0.into(), &64.into()), "{row}");
+        assert!(row["load_age_ms"].as_u64() < Some(30_000) && row["cpu"].as_f64() < Some(1.0), "an idle worker: {row}");
+        if cfg!(target_os = "linux") {
+            assert!((1 << 20..1 << 34).contains(&row["memory"].as_u64().unwrap()), "{row}");
+        }
     }
     let table = at(&["workers"]);
     assert!(table.lines().count() == 3 && table.contains("greetings, orders, slow") && table.contains("v42"), "{table}");
     assert!(!table.contains("lease over") && table.contains(" ago"), "{table}");
-    assert_eq!(json(&["workers", "--queue", "greetings"]).as_array().unwrap().len(), 1);
+    assert!(table.matches("0/64").count() == 2 && (table.contains(" MiB") || table.contains("unknown")), "{table}");
+    // Each says what it uses in one of its queues, and people see it in all of them.
+    for (queue, workers) in [("greetings", 1), ("orders", 2), ("slow", 1)] {
+        let rows = json(&["workers", "--queue", queue]).as_array().unwrap().clone();
+        assert!(rows.len() == workers && rows.iter().all(|row| row["slots"] == 64), "{queue}: {rows:?}");
+    }
     assert_eq!(place.run(&["workers", "--queue", "order", "--url", url]).code, 3);
     let counted = json(&["status"]);
     for (queue, workers) in [("orders", 2), ("greetings", 1)] {

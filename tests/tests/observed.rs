@@ -10,9 +10,9 @@ use futures_util::FutureExt;
 use queue_core::{
     HistorySpan, JobId,
     broker::{
-        Audit, Begin, Change, Confirm, CrashRule, Durability, DynBroker, EditJob, Enqueue, Extend, GroupList, GroupRule, JobState,
-        LimitKeys, NewJob, PartyName, ProcessId, Register, Remarks, Retention, RuleOf, ScheduleList, SeenJob, SetAging, SetGroup, SetLimit,
-        SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey, history::Report,
+        AskWorker, Audit, Begin, Change, Confirm, CrashRule, Durability, DynBroker, EditJob, Enqueue, Extend, GroupList, GroupRule,
+        JobState, LimitKeys, NewJob, PartyName, ProcessId, Register, Remarks, Retention, RuleOf, ScheduleList, SeenJob, SetAging, SetGroup,
+        SetLimit, SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey, WorkerAsk, WorkerMode, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -108,6 +108,8 @@ async fn every_verb_is_counted_by_its_name() {
     broker.limit_keys(QUEUE, &LimitKeys::These(Vec::new())).await.unwrap();
     broker.set_limit(&SetLimit::new(QUEUE, "stripe", Vec::new(), Vec::new())).await.unwrap();
     broker.set_aging(&SetAging::new(QUEUE, Vec::new(), Vec::new())).await.unwrap();
+    let ask = WorkerAsk::new(1, WorkerMode::Quiet, "ada");
+    broker.ask_worker(&AskWorker::new(QUEUE, ProcessId::random(), ask)).await.unwrap();
     broker.set_paused(QUEUE, false).await.unwrap();
     broker.subscribe(&Subscribe::new("orders", "billing", Begin::Now)).await.unwrap();
     broker.topics().await.unwrap();

@@ -99,6 +99,7 @@ macro_rules! delegate_inspect {
         $crate::__delegate! { [$($how)*]
             async queues[]() -> $crate::Result<Vec<String>>;
             async workers['a](queue: &'a str) -> $crate::Result<Vec<$crate::broker::WorkerRecord>>;
+            async ask_worker['a](request: &'a $crate::broker::AskWorker) -> $crate::Result<$crate::broker::WorkerAsked>;
             async stats['a](queue: &'a str) -> $crate::Result<$crate::broker::QueueStats>;
             async history['a](queue: &'a str, span: $crate::broker::history::HistorySpan)
                 -> $crate::Result<$crate::broker::history::History>;
@@ -197,6 +198,7 @@ macro_rules! __delegate_listed {
     ($how:ident __sealed [__sealed $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident queues [queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident workers [workers $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident ask_worker [ask_worker $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident stats [stats $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident history [history $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident failures [failures $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };

@@ -5,9 +5,9 @@ use std::{fmt, str::FromStr, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    AgingSet, Audit, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage, GroupSet, KeyHolder,
-    LimitKey, LimitKeys, LimitSet, Priority, QueueStats, Retention, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing,
-    StoredEvent, StoredLimit, StoredLimitKey, StoredRemarks, StoredTopic, UniqueKey, WorkerRecord, failed_releases,
+    AgingSet, AskWorker, Audit, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage, GroupSet,
+    KeyHolder, LimitKey, LimitKeys, LimitSet, Priority, QueueStats, Retention, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit,
+    Standing, StoredEvent, StoredLimit, StoredLimitKey, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked, WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };
@@ -352,6 +352,10 @@ pub trait Inspect: Send + Sync {
 
     /// Removes a subscription: it reads nothing any more, and nothing waits for it. What it has taken stays in its queue. False: there is none.
     async fn unsubscribe(&self, topic: &str, subscription: &str) -> Result<bool>;
+
+    /// Asks something of a worker that has said in this queue, with a beat, what it uses. It hears of it with its next beat of that kind. The request goes with the
+    /// last lane of the worker in this queue. Works on a full broker.
+    async fn ask_worker(&self, request: &AskWorker) -> Result<WorkerAsked>;
 
     /// Stops or resumes claiming from a queue; enqueues and endings continue.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::PartyName;
+use super::{PartyName, WorkerAsk, WorkerLoad};
 use crate::address::JobId;
 
 /// A beat of one lane: renews its lease.
@@ -17,12 +17,21 @@ pub struct Extend {
     pub answered: u64,
     /// The lease ends this long after the broker has handled the beat.
     pub lease: Duration,
+    /// What its worker uses. The broker stores it in place of what the worker has said before, until its last lane in this queue goes.
+    pub load: Option<WorkerLoad>,
 }
 
 impl Extend {
     /// A beat that lets the lease end after `lease` from now.
     pub fn new(queue: impl Into<Arc<str>>, lane: PartyName, answered: u64, lease: Duration) -> Self {
-        Extend { queue: queue.into(), lane, answered, lease }
+        Extend { queue: queue.into(), lane, answered, lease, load: None }
+    }
+
+    /// The same, with what its worker uses. A worker says so with one of its lanes.
+    #[must_use]
+    pub fn saying(mut self, load: WorkerLoad) -> Self {
+        self.load = Some(load);
+        self
     }
 }
 
@@ -32,12 +41,21 @@ impl Extend {
 pub struct Extended {
     /// The lane's jobs that were cancelled, with their claim numbers. This is a hint: each delivery still needs its ending.
     pub cancelled: Vec<(JobId, u64)>,
+    /// What was asked last of the worker, for a beat that [says](Extend::saying) what that uses. It comes with every such beat.
+    pub asked: Option<WorkerAsk>,
 }
 
 impl Extended {
     /// An answer with these cancelled jobs.
     pub fn new(cancelled: Vec<(JobId, u64)>) -> Self {
-        Extended { cancelled }
+        Extended { cancelled, asked: None }
+    }
+
+    /// The same, with what was asked of the worker.
+    #[must_use]
+    pub fn asking(mut self, asked: Option<WorkerAsk>) -> Self {
+        self.asked = asked;
+        self
     }
 }
 

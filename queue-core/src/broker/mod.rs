@@ -24,6 +24,7 @@
 //! the rules, and `docs/README.md` the glossary.
 
 mod aging;
+mod ask;
 mod audit;
 mod calls;
 mod change;
@@ -39,6 +40,7 @@ pub mod history;
 mod inspect;
 mod lease;
 mod limit;
+mod load;
 mod party;
 mod remark;
 mod schedule;
@@ -56,8 +58,8 @@ use async_trait::async_trait;
 pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
-    aging::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, limit::*,
-    party::*, remark::*, schedule::*, standing::*, stats::*, sweep::*, topic::*, turn::*, worker::*,
+    aging::*, ask::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*,
+    limit::*, load::*, party::*, remark::*, schedule::*, standing::*, stats::*, sweep::*, topic::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{group::*, limit::*, priority::Priority, unique::*};

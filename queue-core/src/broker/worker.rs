@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use super::ProcessId;
+use super::{ProcessId, WorkerAsk, WorkerLoad, WorkerMode};
 use crate::{codec, text::cut};
 
 /// Most names of tasks in a record. Further tasks are only counted.
@@ -120,6 +120,23 @@ pub struct WorkerRecord {
     pub lease_age: Duration,
     /// How long its newest lease stands from now on, by the broker's clock. Zero: it is over, and the worker has stopped or is out of reach.
     pub lease_left: Duration,
+    /// What it uses, as it has said last. It says so in one of its queues. `None`: nothing was heard of it, or not in the queues that were read.
+    pub load: Option<WorkerLoad>,
+    /// The queue in which it has said so: where it hears what it is [asked](crate::Inspector::ask_worker).
+    pub speaks_in: Option<String>,
+    /// What it was asked last. It has taken that in if its [load](WorkerLoad::heard) says so.
+    pub asked: Option<WorkerAsk>,
+}
+
+/// What is stored of a worker in a queue.
+#[derive(Clone, Debug, Default)]
+pub struct StoredWorker {
+    /// Its record.
+    pub record: Option<Vec<u8>>,
+    /// Its [load](WorkerLoad).
+    pub load: Option<Vec<u8>>,
+    /// What it was [asked](WorkerAsk).
+    pub asked: Option<Vec<u8>>,
 }
 
 /// A lane, as a broker tells of it for a list of workers.
@@ -134,19 +151,19 @@ pub struct LaneLease {
 }
 
 impl WorkerRecord {
-    /// The workers of a queue, for brokers: one for each process that has a lane. `record` gives the stored record of a process. A worker
+    /// The workers of a queue, for brokers: one for each process that has a lane. `stored` gives what is stored of a process. A worker
     /// whose record is missing or damaged is told of without what the record says.
     pub fn of_lanes(
         queue: &str,
         now_ms: i64,
         lanes: impl IntoIterator<Item = LaneLease>,
-        record: impl Fn(&str) -> Option<Vec<u8>>,
+        stored: impl Fn(&str) -> StoredWorker,
     ) -> Vec<WorkerRecord> {
         let mut workers: BTreeMap<ProcessId, WorkerRecord> = BTreeMap::new();
         for lane in lanes {
             // Another name than ours: no worker has it.
             let Ok(id) = lane.process.parse() else { continue };
-            let worker = workers.entry(id).or_insert_with(|| WorkerRecord::read(id, queue, record(&lane.process).as_deref()));
+            let worker = workers.entry(id).or_insert_with(|| WorkerRecord::read(id, queue, now_ms, &stored(&lane.process)));
             worker.lanes += 1;
             let renewed_ms = lane.deadline_ms.saturating_sub(lane.term_ms);
             worker.lease_age = worker.lease_age.min(between(renewed_ms, now_ms));
@@ -155,10 +172,11 @@ impl WorkerRecord {
         workers.into_values().collect()
     }
 
-    fn read(id: ProcessId, queue: &str, record: Option<&[u8]>) -> WorkerRecord {
-        let stored = record.and_then(decode);
+    fn read(id: ProcessId, queue: &str, now_ms: i64, worker: &StoredWorker) -> WorkerRecord {
+        let stored = worker.record.as_deref().and_then(decode);
         let since = stored.as_ref().and_then(|stored| u64::try_from(stored.6).ok()).map(Duration::from_millis);
         let (_, host, pid, release, tasks, task_count, _) = stored.unwrap_or_default();
+        let load = worker.load.as_deref().and_then(|load| WorkerLoad::read(load, now_ms));
         WorkerRecord {
             id,
             host,
@@ -171,7 +189,20 @@ impl WorkerRecord {
             lanes: 0,
             lease_age: Duration::MAX,
             lease_left: Duration::ZERO,
+            speaks_in: load.map(|_| queue.to_owned()),
+            load,
+            asked: worker.asked.as_deref().and_then(WorkerAsk::decoded),
         }
+    }
+
+    /// How it works, as it has said itself. A worker that has said nothing works.
+    pub fn mode(&self) -> WorkerMode {
+        self.load.map(|load| load.mode).unwrap_or_default()
+    }
+
+    /// What it was asked and has not taken in.
+    pub fn unheard(&self) -> Option<&WorkerAsk> {
+        self.asked.as_ref().filter(|ask| self.load.is_some_and(|load| load.heard < ask.number))
     }
 
     /// Joins what several queues say of the same workers: one record for each id, sorted by host, process number and id.
@@ -190,6 +221,10 @@ impl WorkerRecord {
             worker.lanes += record.lanes;
             worker.lease_age = worker.lease_age.min(record.lease_age);
             worker.lease_left = worker.lease_left.max(record.lease_left);
+            if record.load.is_some_and(|load| worker.load.is_none_or(|known| load.age < known.age)) {
+                (worker.load, worker.speaks_in) = (record.load, record.speaks_in.take());
+            }
+            worker.asked = worker.asked.take().into_iter().chain(record.asked.take()).max_by_key(|ask| ask.number);
             worker.queues.append(&mut record.queues);
         }
         let mut workers: Vec<WorkerRecord> = workers.into_values().collect();
@@ -202,7 +237,7 @@ impl WorkerRecord {
     }
 }
 
-fn between(from_ms: i64, to_ms: i64) -> Duration {
+pub(super) fn between(from_ms: i64, to_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(to_ms.saturating_sub(from_ms)).unwrap_or(0))
 }
 
@@ -212,7 +247,8 @@ mod tests {
 
     fn one(record: &[u8]) -> WorkerRecord {
         let lane = LaneLease { process: ProcessId::random().to_string(), deadline_ms: 31_000, term_ms: 30_000 };
-        WorkerRecord::of_lanes("mail", 4_000, [lane], |_| Some(record.to_vec())).remove(0)
+        WorkerRecord::of_lanes("mail", 4_000, [lane], |_| StoredWorker { record: Some(record.to_vec()), ..StoredWorker::default() })
+            .remove(0)
     }
 
     #[test]
@@ -260,25 +296,30 @@ mod tests {
     #[test]
     fn the_newest_lease_counts() {
         let lane = |deadline_ms| LaneLease { process: format!("{:016x}", 5), deadline_ms, term_ms: 30_000 };
-        let workers = WorkerRecord::of_lanes("mail", 40_000, [lane(31_000), lane(60_000), lane(45_000)], |_| None);
+        let workers = WorkerRecord::of_lanes("mail", 40_000, [lane(31_000), lane(60_000), lane(45_000)], |_| StoredWorker::default());
         assert_eq!((workers.len(), workers[0].lanes), (1, 3));
         assert_eq!((workers[0].lease_age, workers[0].lease_left), (Duration::from_secs(10), Duration::from_secs(20)));
     }
 
     #[test]
     fn what_several_queues_say_of_a_worker_is_joined() {
-        let of = |queue: &str, since_ms, record: bool| {
+        let of = |queue: &str, since_ms: i64, record: bool| {
             let info = WorkerInfo::new("web-1", 1, "v42", ["t"]);
             let lane = LaneLease { process: format!("{:016x}", 5), deadline_ms: since_ms + 30_000, term_ms: 30_000 };
-            WorkerRecord::of_lanes(queue, 10_000, [lane], |_| record.then(|| info.stored(since_ms))).remove(0)
+            let load = WorkerLoad::new(since_ms.unsigned_abs(), 4_000).stored(since_ms);
+            let stored = StoredWorker { record: record.then(|| info.stored(since_ms)), load: Some(load), asked: None };
+            WorkerRecord::of_lanes(queue, 10_000, [lane], |_| stored.clone()).remove(0)
         };
-        let other =
-            WorkerRecord::of_lanes("mail", 10_000, [LaneLease { process: format!("{:016x}", 4), deadline_ms: 1, term_ms: 1 }], |_| None);
+        let lane = LaneLease { process: format!("{:016x}", 4), deadline_ms: 1, term_ms: 1 };
+        let other = WorkerRecord::of_lanes("mail", 10_000, [lane], |_| StoredWorker::default());
         let merged = WorkerRecord::merged([of("z", 1_000, false), of("b", 3_000, true), of("a", 2_000, true)].into_iter().chain(other));
         assert_eq!(merged.len(), 2);
         let worker = &merged[1];
         assert_eq!((worker.queues.join(" "), worker.release.as_str(), worker.lanes), ("a b z".to_owned(), "v42", 3));
         assert_eq!(worker.since, Some(UNIX_EPOCH + Duration::from_secs(2)));
         assert_eq!(worker.lease_age, Duration::from_secs(7));
+        let load = worker.load.expect("it has said what it uses");
+        assert_eq!((load.busy, load.age), (3_000, Duration::from_secs(7)), "what was said last");
+        assert_eq!(worker.speaks_in.as_deref(), Some("b"));
     }
 }

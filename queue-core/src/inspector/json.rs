@@ -1,5 +1,7 @@
 //! The JSON form of the record of a job or a worker, which the command line prints and which a dashboard may serve.
 
+mod worker;
+
 use std::{
     collections::BTreeMap,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -11,7 +13,7 @@ use serde_json::Value;
 use super::{AttemptError, JobLog, JobRecord, LogLine, Progress, Reason, Running, UnreadableBy};
 use crate::{
     address::{JobAddress, JobId},
-    broker::{BuryReason, GroupName, JobState, LogLevel, Priority, ProcessId, WorkerRecord, history::FailureKind},
+    broker::{BuryReason, GroupName, JobState, LogLevel, Priority, ProcessId, history::FailureKind},
     error::Error,
     fingerprint::Fingerprint,
 };
@@ -216,40 +218,6 @@ impl Serialize for Running {
     }
 }
 
-impl Serialize for WorkerRecord {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Json<'a> {
-            worker: ProcessId,
-            host: &'a str,
-            pid: u32,
-            release: &'a str,
-            queues: &'a [String],
-            tasks: &'a [String],
-            task_count: u64,
-            lanes: u64,
-            #[serde(serialize_with = "utc")]
-            since: Option<SystemTime>,
-            lease_age_ms: u64,
-            lease_left_ms: u64,
-        }
-        Json {
-            worker: self.id,
-            host: &self.host,
-            pid: self.pid,
-            release: &self.release,
-            queues: &self.queues,
-            tasks: &self.tasks,
-            task_count: self.task_count,
-            lanes: self.lanes,
-            since: self.since,
-            lease_age_ms: ms(self.lease_age),
-            lease_left_ms: ms(self.lease_left),
-        }
-        .serialize(serializer)
-    }
-}
-
 fn problem(error: Error) -> String {
     match error {
         Error::Decode { problem, .. } => problem,
@@ -279,7 +247,7 @@ mod tests {
     use super::*;
     use crate::{
         address::JobId,
-        broker::{Failure, LaneLease, StoredJob, WorkerInfo},
+        broker::{Failure, StoredJob},
         codec,
         envelope::Envelope,
     };
@@ -298,19 +266,6 @@ mod tests {
 
     fn at(ms: u64) -> Option<SystemTime> {
         Some(UNIX_EPOCH + Duration::from_millis(ms))
-    }
-
-    #[test]
-    fn a_worker_is_printed_in_full() {
-        let lane = LaneLease { process: "00000000000000ff".to_owned(), deadline_ms: 31_000, term_ms: 30_000 };
-        let info = WorkerInfo::new("web-1", 4711, "v42", ["orders.close"]);
-        let worker = WorkerRecord::of_lanes("orders", 4_000, [lane], |_| Some(info.stored(1_700_000_000_123))).remove(0);
-        let expected = serde_json::json!({
-            "worker": "00000000000000ff", "host": "web-1", "pid": 4711, "release": "v42", "queues": ["orders"],
-            "tasks": ["orders.close"], "task_count": 1, "lanes": 1, "since": "2023-11-14T22:13:20.123Z",
-            "lease_age_ms": 3_000, "lease_left_ms": 27_000,
-        });
-        assert_eq!(serde_json::to_value(&worker).unwrap(), expected);
     }
 
     #[test]

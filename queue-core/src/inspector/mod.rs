@@ -1,14 +1,16 @@
 //! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `change` is
-//! what people do to jobs, `edit` changes one that waits, `duplicate` copies one, `clear` cancels those of a group, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them.
+//! what people do to jobs, `edit` changes one that waits, `duplicate` copies one, `clear` cancels those of a group, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them, `held` what one of them runs, `ask` asks it to stop.
 //! `topics` shows topics and their subscriptions.
 
 mod aging;
+mod ask;
 mod change;
 mod clear;
 mod duplicate;
 mod edit;
 mod filter;
 mod groups;
+mod held;
 mod json;
 mod limits;
 mod reason;
@@ -27,6 +29,7 @@ pub use self::{
     edit::{Edit, EditChange, Edited, Seen},
     filter::Filter,
     groups::declare_groups,
+    held::WorkerJobs,
     limits::{LimitInfo, LimitKeyInfo, declare_limits},
     reason::Reason,
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
@@ -35,7 +38,7 @@ pub use self::{
     walk::Walk,
     why::waiting_in,
 };
-pub use crate::broker::{GroupPage, StoredGroup, WorkerRecord};
+pub use crate::broker::{GroupPage, StoredGroup, WorkerAsk, WorkerLoad, WorkerMode, WorkerRecord};
 
 use std::{sync::Arc, time::Duration};
 

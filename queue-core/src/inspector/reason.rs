@@ -53,6 +53,11 @@ pub enum Reason {
     QueuePaused,
     /// No worker that is up serves its queue.
     NoWorker,
+    /// All workers that are up and serve its queue were asked to claim nothing, or stop.
+    WorkersQuiet {
+        /// How many they are.
+        workers: u64,
+    },
     /// Its group is paused.
     GroupPaused {
         /// The group.
@@ -130,7 +135,7 @@ pub enum Reason {
 
 impl Reason {
     /// All [names](Self::name).
-    pub const NAMES: [&str; 17] = [
+    pub const NAMES: [&str; 18] = [
         "not_due",
         "retry",
         "key_held",
@@ -138,6 +143,7 @@ impl Reason {
         "unreadable",
         "queue_paused",
         "no_worker",
+        "workers_quiet",
         "group_paused",
         "group_full",
         "out_of_order",
@@ -160,6 +166,7 @@ impl Reason {
             Reason::Unreadable { .. } => "unreadable",
             Reason::QueuePaused => "queue_paused",
             Reason::NoWorker => "no_worker",
+            Reason::WorkersQuiet { .. } => "workers_quiet",
             Reason::GroupPaused { .. } => "group_paused",
             Reason::GroupFull { .. } => "group_full",
             Reason::OutOfOrder { .. } => "out_of_order",
@@ -225,6 +232,12 @@ impl fmt::Display for Reason {
             Reason::Unreadable { releases, .. } => write!(f, "its parameters cannot be read by release {}", releases.join(", ")),
             Reason::QueuePaused => f.write_str("its queue is paused"),
             Reason::NoWorker => f.write_str("no worker that is up serves its queue"),
+            Reason::WorkersQuiet { workers: 1 } => {
+                f.write_str("the one worker that serves its queue is quiet: it was asked to claim nothing, or stops")
+            }
+            Reason::WorkersQuiet { workers } => {
+                write!(f, "all {workers} workers that serve its queue are quiet: they were asked to claim nothing, or stop")
+            }
             Reason::GroupPaused { group } => write!(f, "its group `{group}` is paused"),
             Reason::GroupFull { group, cap: 0, .. } => write!(f, "its group `{group}` is closed: its cap is 0"),
             Reason::GroupFull { group, cap, running, .. } => write!(f, "its group `{group}` is at its cap: {running} of {cap} run"),
@@ -317,6 +330,7 @@ impl Serialize for Reason {
                 map.serialize_entry("key", key)?;
                 map.serialize_entry("rate", &rate.map(|rate| rate.to_string()))?;
             }
+            Reason::WorkersQuiet { workers } => map.serialize_entry("workers", workers)?,
             Reason::Suspect { jobs } => map.serialize_entry("jobs", jobs)?,
             Reason::Behind { jobs, groups } => {
                 map.serialize_entry("jobs", jobs)?;

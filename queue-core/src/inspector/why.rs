@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{Inspector, JobRecord, Reason, record::time};
 use crate::{
     address::{JobAddress, JobId, check_queue},
-    broker::{DynBroker, GroupLine, GroupOrder, JobState, Line, MAX_ITEMS, QueueStats, Standing, StoredLimitKey, WorkerRecord},
+    broker::{DynBroker, GroupLine, GroupOrder, JobState, Line, MAX_ITEMS, QueueStats, Standing, StoredLimitKey, WorkerMode, WorkerRecord},
     error::{Error, Result},
 };
 
@@ -192,6 +192,9 @@ fn without_worker(job: &JobRecord, workers: &[WorkerRecord]) -> Option<Reason> {
     let mut up = workers.iter().filter(|worker| is_up(worker));
     if up.clone().next().is_none() {
         return Some(Reason::NoWorker);
+    }
+    if up.clone().all(|worker| worker.mode() != WorkerMode::Works) {
+        return Some(Reason::WorkersQuiet { workers: up.count() as u64 });
     }
     (!up.any(knows)).then(|| no_worker_for_task(job, workers))
 }

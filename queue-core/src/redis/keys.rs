@@ -58,6 +58,8 @@ pub(in crate::redis) enum Kind {
     Terms,
     Knows,
     Workers,
+    Loads,
+    Asked,
     Fenced,
     Gone,
     Producers,
@@ -138,6 +140,8 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Terms,
     Kind::Knows,
     Kind::Workers,
+    Kind::Loads,
+    Kind::Asked,
     Kind::Fenced,
     Kind::Gone,
     Kind::Producers,
@@ -216,6 +220,8 @@ impl Kind {
             Kind::Terms => "terms",
             Kind::Knows => "knows",
             Kind::Workers => "workers",
+            Kind::Loads => "loads",
+            Kind::Asked => "asked",
             Kind::Fenced => "fenced",
             Kind::Gone => "gone",
             Kind::Producers => "producers",
@@ -309,6 +315,8 @@ impl Kind {
             | Kind::Lanes
             | Kind::Knows
             | Kind::Workers
+            | Kind::Loads
+            | Kind::Asked
             | Kind::Gone
             | Kind::Producers
             | Kind::Counters

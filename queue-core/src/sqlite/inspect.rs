@@ -6,9 +6,10 @@ use super::{SqliteBroker, audit, bounded, connection::operation::Commit, groups,
 use crate::{
     address::{JobId, check_queue},
     broker::{
-        AgingSet, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState, KeyHolder,
-        LimitKeys, LimitSet, MAX_ITEMS, QueueStats, Retention, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing,
-        StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerRecord,
+        AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState,
+        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, QueueStats, Retention, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit,
+        Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked,
+        WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
     error::Result,
@@ -38,6 +39,12 @@ impl Inspect for SqliteBroker {
     async fn workers(&self, queue: &str) -> Result<Vec<WorkerRecord>> {
         let queue = queue.to_owned();
         self.reader().call(Commit::Soon, move |tx| people::workers(tx, &queue)).await
+    }
+
+    async fn ask_worker(&self, request: &AskWorker) -> Result<WorkerAsked> {
+        request.check()?;
+        let request = request.clone();
+        self.writer().call(Commit::Synced, move |tx| people::ask_worker(tx, &request)).await
     }
 
     async fn list(&self, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {

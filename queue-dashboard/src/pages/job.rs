@@ -65,11 +65,11 @@ struct Page<'a> {
 }
 
 /// How far a job is.
-struct Bar {
+pub(super) struct Bar {
     /// Of a thousand; nothing if the handler told no number.
-    of_1000: Option<u32>,
-    percent: String,
-    message: String,
+    pub(super) of_1000: Option<u32>,
+    pub(super) percent: String,
+    pub(super) message: String,
     value: Option<String>,
     when: Moment,
     attempt: u32,
@@ -167,7 +167,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
     Ok(Content { title, tab: "jobs", html: written(&page)?, status: StatusCode::OK, live: Some(live), told: Told::of(params) })
 }
 
-fn bar(progress: &Progress, secrets: &Secrets, now: SystemTime) -> Bar {
+pub(super) fn bar(progress: &Progress, secrets: &Secrets, now: SystemTime) -> Bar {
     let shown = |json: String| secrets.json(&json).map_or_else(|problem| format!("(unreadable: {problem})"), |json| cut(json, JSON_MAX));
     Bar {
         of_1000: progress.fraction.map(|fraction| (fraction * 1000.0) as u32),

@@ -5,6 +5,7 @@ mod act_all;
 pub(crate) mod act_groups;
 pub(crate) mod act_limits;
 pub(crate) mod act_schedules;
+pub(crate) mod act_workers;
 mod chart;
 pub(crate) mod edit;
 pub(crate) mod failures;
@@ -22,6 +23,7 @@ pub(crate) mod schedules;
 pub(crate) mod sign_in;
 pub(crate) mod topic;
 pub(crate) mod topics;
+pub(crate) mod worker;
 pub(crate) mod workers;
 
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! The page Workers: where they run, which release they are, and when the broker last heard of them.
+//! The page Workers: where they run, which release they are, what they use, and when the broker last heard of them.
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
@@ -9,9 +9,9 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use queue_core::WorkerRecord;
+use queue_core::{WorkerLoad, WorkerRecord, broker::bytes};
 
-use super::{Content, Stale, whole, written};
+use super::{Content, Stale, whole, worker::badge, written};
 use crate::{
     format::{Moment, ago, number, short, span},
     guard::Viewer,
@@ -55,9 +55,34 @@ struct Row {
     heard: String,
     left: String,
     is_live: bool,
+    load: Option<Load>,
+    badge: Option<String>,
     holds: Option<String>,
     /// Since when the first job that it holds runs.
     runs_since: Option<Moment>,
+}
+
+/// What a worker uses, as it has said itself.
+pub(super) struct Load {
+    pub(super) busy: String,
+    pub(super) slots: String,
+    pub(super) memory: String,
+    /// Of one core.
+    pub(super) cpu: String,
+    pub(super) said: String,
+}
+
+impl Load {
+    pub(super) fn new(load: &WorkerLoad) -> Self {
+        let unknown = || "unknown".to_owned();
+        Load {
+            busy: number(load.busy),
+            slots: number(load.slots),
+            memory: load.memory.map_or_else(unknown, bytes),
+            cpu: load.cpu_millis.map_or_else(unknown, |millis| format!("{} %", millis / 10)),
+            said: ago(load.age),
+        }
+    }
 }
 
 impl Row {
@@ -77,6 +102,8 @@ impl Row {
             heard: ago(worker.lease_age),
             left: span(worker.lease_left),
             is_live: !worker.lease_left.is_zero(),
+            load: worker.load.as_ref().map(Load::new),
+            badge: badge(worker),
             holds: snapshot.details.holds.get(&worker.id).map(|(jobs, _)| number(*jobs)),
             runs_since: snapshot.details.holds.get(&worker.id).map(|(_, since)| Moment::new(*since, now)),
         }

@@ -318,6 +318,11 @@ macro_rules! __conformance_cases {
                 a_producer_is_no_worker
                 a_worker_with_many_tasks_is_listed_with_their_number
                 a_beat_makes_the_newest_lease_of_a_worker_younger
+                a_worker_is_listed_with_what_it_said_last_that_it_uses
+                what_a_worker_uses_goes_with_its_last_lane
+                a_worker_hears_what_it_is_asked_with_its_next_beat
+                the_latest_request_to_a_worker_counts
+                a_request_goes_with_its_worker
                 a_worker_whose_lease_is_over_is_listed_and_not_counted
                 the_last_lane_of_a_worker_takes_its_record
                 a_worker_that_registers_again_is_listed_again

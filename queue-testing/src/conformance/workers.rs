@@ -4,7 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use queue_core::{
     Error,
-    broker::{Audit, ProcessId, Register, SweepLimits, TASKS_MAX, WorkerInfo, WorkerRecord},
+    broker::{
+        AskWorker, Audit, ProcessId, Register, SweepLimits, TASKS_MAX, WorkerAsk, WorkerAsked, WorkerInfo, WorkerLoad, WorkerMode,
+        WorkerRecord,
+    },
 };
 
 use super::bed::{Bed, LONG, Lane, SHORT, ack, eventually};
@@ -139,6 +142,125 @@ pub async fn a_beat_makes_the_newest_lease_of_a_worker_younger(bed: Bed) {
     assert!(young.lease_age < old.lease_age + Duration::from_secs(5) && young.lease_left > LONG - Duration::from_secs(5), "{young:?}");
     lane.claim(0).await;
     assert_eq!(workers(&bed).await.remove(0).since, old.since);
+}
+
+/// A beat of one lane says what its worker uses. It stands until another says so; other beats and turns change nothing of it.
+pub async fn a_worker_is_listed_with_what_it_said_last_that_it_uses(bed: Bed) {
+    let process = ProcessId::random();
+    let mut lane = bed.lane_saying(process, LONG, info("v42")).await;
+    let other = bed.lane_saying(process, LONG, info("v42")).await;
+    let stranger = bed.lane().await;
+    let load = async || {
+        let listed = workers(&bed).await;
+        assert!(listed.iter().all(|worker| worker.id == process || worker.load.is_none()), "{listed:?}");
+        listed.into_iter().find(|worker| worker.id == process).expect("it is listed").load
+    };
+    assert_eq!(load().await, None, "it has said nothing yet");
+    let said = WorkerLoad::new(3, 64).using(Some(48_234_496), Some(1_250));
+    assert!(bed.broker.extend(&[lane.beat(LONG).saying(said), stranger.beat(LONG)]).await.iter().all(Result::is_ok));
+    let what = |load: WorkerLoad| (load.memory, load.cpu_millis, load.busy, load.slots);
+    let told = load().await.expect("it has said so");
+    assert!(told.age < Duration::from_secs(60), "{told:?}");
+    assert_eq!(what(told), what(said));
+    wait_for_another_time(&bed).await;
+    lane.claim(0).await;
+    assert!(bed.broker.extend(&[lane.beat(LONG), other.beat(LONG)]).await.iter().all(Result::is_ok));
+    let older = load().await.expect("it stands");
+    assert!(older.age > Duration::ZERO && what(older) == what(said), "{older:?}");
+    // Through another lane, and with less that is known.
+    assert!(bed.broker.extend(&[other.beat(LONG).saying(WorkerLoad::new(0, 64))]).await[0].is_ok());
+    let told = load().await.expect("it has said so again");
+    assert_eq!(what(told), (None, None, 0, 64));
+    assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
+}
+
+/// Nothing that it has said is left of a worker that is gone, and one that was forgotten says nothing.
+pub async fn what_a_worker_uses_goes_with_its_last_lane(bed: Bed) {
+    let process = ProcessId::random();
+    let first = bed.lane_saying(process, SHORT, info("v42")).await;
+    let second = bed.lane_saying(process, SHORT, info("v42")).await;
+    let beat = |lane: &Lane| lane.beat(SHORT).saying(WorkerLoad::new(1, 2));
+    assert!(bed.broker.extend(&[beat(&first)]).await[0].is_ok());
+    bed.fence(&[&first]).await;
+    assert!(workers(&bed).await[0].load.is_some(), "it has another lane");
+    bed.fence(&[&second]).await;
+    for lane in [&first, &second] {
+        assert!(matches!(bed.broker.extend(&[beat(lane)]).await[0], Err(Error::Forgotten(_))));
+    }
+    assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
+    let _again = bed.lane_saying(process, LONG, info("v42")).await;
+    let again = workers(&bed).await.remove(0);
+    assert_eq!((again.id, again.load), (process, None));
+}
+
+/// Asks a worker in the queue of the test.
+async fn ask(bed: &Bed, process: ProcessId, number: u64, mode: WorkerMode) -> WorkerAsked {
+    let request = AskWorker::new(bed.queue.clone(), process, WorkerAsk::new(number, mode, "ada"));
+    bed.broker.ask_worker(&request).await.expect("a worker can be asked")
+}
+
+/// A beat that says what a worker uses, and what it hears.
+async fn hears(bed: &Bed, lane: &Lane, heard: u64) -> Option<WorkerAsk> {
+    let beat = lane.beat(LONG).saying(WorkerLoad::new(0, 64).working(WorkerMode::Quiet, heard));
+    bed.broker.extend(&[beat]).await.remove(0).expect("the lease is renewed").asked
+}
+
+/// What a worker is asked comes with the answer to each beat that says what it uses, and with no other.
+pub async fn a_worker_hears_what_it_is_asked_with_its_next_beat(bed: Bed) {
+    let (process, other) = (ProcessId::random(), ProcessId::random());
+    let lane = bed.lane_saying(process, LONG, info("v42")).await;
+    let stranger = bed.lane_saying(other, LONG, info("v42")).await;
+    assert_eq!(ask(&bed, process, 1, WorkerMode::Quiet).await, WorkerAsked::Absent, "it has said nothing yet");
+    assert_eq!((hears(&bed, &lane, 0).await, hears(&bed, &stranger, 0).await), (None, None));
+    assert_eq!(ask(&bed, process, 1, WorkerMode::Quiet).await, WorkerAsked::Stored);
+    let asked = Some(WorkerAsk::new(1, WorkerMode::Quiet, "ada"));
+    let of = async |id| workers(&bed).await.into_iter().find(|worker| worker.id == id).expect("it is listed");
+    let worker = of(process).await;
+    assert_eq!((worker.asked.as_ref(), worker.unheard(), worker.speaks_in.as_deref()), (asked.as_ref(), asked.as_ref(), Some(&*bed.queue)));
+    assert_eq!(bed.broker.extend(&[lane.beat(LONG)]).await.remove(0).unwrap().asked, None, "this beat does not speak for the worker");
+    assert_eq!((hears(&bed, &stranger, 0).await, hears(&bed, &lane, 0).await), (None, asked.clone()));
+    assert_eq!(hears(&bed, &lane, 1).await, asked, "it comes each time, and counts once");
+    let worker = of(process).await;
+    assert_eq!((worker.mode(), worker.unheard(), worker.asked.as_ref()), (WorkerMode::Quiet, None, asked.as_ref()));
+    assert_eq!(of(other).await.asked, None);
+    assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
+}
+
+/// A request has a number. One with a smaller number, or another one with the same, is told so and changes nothing.
+pub async fn the_latest_request_to_a_worker_counts(bed: Bed) {
+    let process = ProcessId::random();
+    let lane = bed.lane_saying(process, LONG, info("v42")).await;
+    hears(&bed, &lane, 0).await;
+    for (number, mode, answer, heard) in [
+        (2, WorkerMode::Quiet, WorkerAsked::Stored, (2, WorkerMode::Quiet)),
+        (2, WorkerMode::Quiet, WorkerAsked::Stored, (2, WorkerMode::Quiet)),
+        (2, WorkerMode::Stops, WorkerAsked::Stale, (2, WorkerMode::Quiet)),
+        (1, WorkerMode::Works, WorkerAsked::Stale, (2, WorkerMode::Quiet)),
+        (3, WorkerMode::Works, WorkerAsked::Stored, (3, WorkerMode::Works)),
+        (9, WorkerMode::Stops, WorkerAsked::Stored, (9, WorkerMode::Stops)),
+    ] {
+        assert_eq!(ask(&bed, process, number, mode).await, answer, "{number} {mode}");
+        assert_eq!(hears(&bed, &lane, 0).await.map(|ask| (ask.number, ask.mode)), Some(heard));
+    }
+    let worker = workers(&bed).await.remove(0);
+    assert_eq!(bed.inspector().ask_worker(&worker, WorkerMode::Works, "ada").await.unwrap(), 10);
+    // Whoever has looked before is not the last.
+    assert_eq!(bed.inspector().ask_worker(&worker, WorkerMode::Quiet, "ada").await.unwrap(), 11);
+    assert_eq!(hears(&bed, &lane, 0).await.map(|ask| (ask.number, ask.mode)), Some((11, WorkerMode::Quiet)));
+}
+
+/// Nothing is left of a request to a worker that is gone: not for those that come after it, and not for itself if it registers again.
+pub async fn a_request_goes_with_its_worker(bed: Bed) {
+    let process = ProcessId::random();
+    let lane = bed.lane_saying(process, SHORT, info("v42")).await;
+    assert!(bed.broker.extend(&[lane.beat(SHORT).saying(WorkerLoad::new(1, 2))]).await[0].is_ok());
+    assert_eq!(ask(&bed, process, 1, WorkerMode::Stops).await, WorkerAsked::Stored);
+    bed.fence(&[&lane]).await;
+    assert_eq!(ask(&bed, process, 2, WorkerMode::Stops).await, WorkerAsked::Absent);
+    assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
+    let again = bed.lane_saying(process, LONG, info("v42")).await;
+    assert_eq!(hears(&bed, &again, 0).await, None);
+    assert_eq!(workers(&bed).await[0].asked, None);
 }
 
 /// Until it is fenced, a worker whose lease is over is listed, and does not count.

@@ -43,7 +43,12 @@ impl Model {
         let found = self.lanes.get_mut(&beat.lane).filter(|lane| !lane.fenced && lane.seq >= beat.answered);
         let lane = found.ok_or_else(|| forgotten(&beat.lane))?;
         lane.deadline = deadline;
-        Ok(Extended::new(lane.gone.iter().cloned().collect()))
+        if let Some(load) = &beat.load {
+            self.loads.insert(beat.lane.process().to_owned(), load.stored(self.now));
+        }
+        let asked = beat.load.as_ref().and_then(|_| self.asked.get(beat.lane.process()).cloned());
+        let lane = &self.lanes[&beat.lane];
+        Ok(Extended::new(lane.gone.iter().cloned().collect()).asking(asked))
     }
 
     /// A lane was seen to have this deadline: what its last beat came to.
@@ -116,6 +121,8 @@ impl Model {
     fn deregister(&mut self, lane: &PartyName) {
         if !self.lanes.iter().any(|(name, other)| name.process() == lane.process() && !other.fenced) {
             self.workers.remove(lane.process());
+            self.loads.remove(lane.process());
+            self.asked.remove(lane.process());
         }
     }
 

@@ -26,7 +26,7 @@ use std::{collections::BTreeMap, time::Duration};
 use queue_core::{
     Fingerprint, JobId,
     broker::{
-        JobState, LOST_AT, MOST_WATCHED, PartyName, ProcessId, Register, Registered, UniqueKey, WATCHED,
+        JobState, LOST_AT, MOST_WATCHED, PartyName, ProcessId, Register, Registered, UniqueKey, WATCHED, WorkerAsk,
         history::{FailureKind, HistoryUnit, Tally},
     },
 };
@@ -60,6 +60,10 @@ pub struct Model {
     lanes: BTreeMap<PartyName, Lane>,
     /// The records of the workers that have a lane which is not fenced, by the id of their process.
     workers: BTreeMap<String, Vec<u8>>,
+    /// What they use, as they have said last.
+    loads: BTreeMap<String, Vec<u8>>,
+    /// What they were asked last.
+    asked: BTreeMap<String, WorkerAsk>,
     producers: BTreeMap<PartyName, Producer>,
     /// Who holds which key.
     keys: BTreeMap<UniqueKey, Held>,

@@ -7,7 +7,9 @@ use std::{
 
 use queue_core::{
     JobId,
-    broker::{Change, Changed, GroupName, HEADS, JobState, LaneLease, QueueStats, WorkerRecord},
+    broker::{
+        AskWorker, Change, Changed, GroupName, HEADS, JobState, LaneLease, QueueStats, StoredWorker, WorkerAsk, WorkerAsked, WorkerRecord,
+    },
     envelope::Envelope,
 };
 
@@ -91,13 +93,29 @@ impl Model {
         }
     }
 
+    /// Something is asked of a worker that has said what it uses.
+    pub fn ask_worker(&mut self, request: &AskWorker) -> WorkerAsked {
+        let worker = request.process.to_string();
+        if !self.loads.contains_key(&worker) {
+            return WorkerAsked::Absent;
+        }
+        if self.asked.get(&worker).is_some_and(|ask| ask.number >= request.ask.number && *ask != request.ask) {
+            return WorkerAsked::Stale;
+        }
+        self.asked.insert(worker, request.ask.clone());
+        WorkerAsked::Stored
+    }
+
     /// The workers that have a lane in this queue, which is named like this.
     pub fn workers(&self, queue: &str) -> Vec<WorkerRecord> {
         let lanes = self.lanes.iter().filter(|(_, lane)| !lane.fenced).map(|(name, lane)| {
             let term_ms = i64::try_from(lane.term.as_millis()).unwrap_or(i64::MAX);
             LaneLease { process: name.process().to_owned(), deadline_ms: lane.deadline, term_ms }
         });
-        WorkerRecord::of_lanes(queue, self.now, lanes, |process| self.workers.get(process).cloned())
+        WorkerRecord::of_lanes(queue, self.now, lanes, |process| {
+            let [record, load] = [&self.workers, &self.loads].map(|stored| stored.get(process).cloned());
+            StoredWorker { record, load, asked: self.asked.get(process).map(WorkerAsk::encoded) }
+        })
     }
 
     /// Depth and counters.

@@ -68,12 +68,13 @@ pub(super) enum Command {
   {bin} status --queue orders
   {bin} status --json | jq '.queues[] | {queue, ready: .jobs.ready}'")]
     Status(QueueArgs),
-    /// List the workers: where they run, which release they are, and when the broker last heard of them
+    /// List the workers: where they run, which release they are, what they use, and when the broker last heard of them
     #[command(after_help = "Examples:
   {bin} workers
   {bin} workers --queue orders
-  {bin} workers --json | jq -r '.[].release' | sort | uniq -c    how far a deployment is")]
-    Workers(QueueArgs),
+  {bin} workers --json | jq -r '.[].release' | sort | uniq -c    how far a deployment is
+  {bin} workers show 5f0c3a9d2b7e6418                             what runs on one of them")]
+    Workers(super::workers::WorkersArgs),
     /// List how runs have failed: failures that differ in numbers, ids and quoted values alone are one kind
     #[command(after_help = "Examples:
   {bin} failures

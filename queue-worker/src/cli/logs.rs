@@ -77,7 +77,7 @@ fn text(line: &LogLine) -> String {
 }
 
 /// How far, and in which words.
-fn told(progress: &Progress) -> String {
+pub(super) fn told(progress: &Progress) -> String {
     let parts = [
         progress.fraction.map(|fraction| format!("{:.0} %", (fraction * 100.0).floor())),
         Some(plain(&progress.message)).filter(|message| !message.is_empty()),

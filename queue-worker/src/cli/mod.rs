@@ -68,7 +68,7 @@ use crate::Worker;
 /// | `tasks` | lists the tasks in this program and their parameters |
 /// | `enqueue TASK --args JSON` | stores a job |
 /// | `status` | prints the depth of every queue, and how many workers it has |
-/// | `workers` | lists the workers: host, process, release, queues |
+/// | `workers` | lists the workers: host, process, release, queues, what they use; `workers show` says what runs on one |
 /// | `failures` | lists how runs have failed, alike ones as one |
 /// | `doctor` | checks the broker, and looks through the queues for damage |
 /// | `jobs list`, `show`, `wait`, `logs`, `requeue`, `promote`, `cancel`, `delete` | looks at jobs and repairs |

@@ -1,20 +1,73 @@
-//! `workers`: which workers there are.
+//! `workers`: which workers there are; `workers show`: what runs on one; `ask` has what they are asked.
+
+mod ask;
 
 use std::time::SystemTime;
 
-use queue_core::{Client, WorkerRecord};
+use clap::Subcommand;
+use queue_core::{
+    Client, JobRecord, WorkerJobs, WorkerLoad, WorkerMode, WorkerRecord,
+    broker::{ProcessId, bytes},
+};
 
+use self::ask::AskArgs;
 use super::{
-    args::QueueArgs,
-    exit::{Failure, note},
-    output::{coarse, print, print_json, relative, short, table},
+    args::{Format, QueueArgs},
+    exit::{Exit, Failure, note},
+    logs,
+    output::{coarse, plain, print, print_json, relative, short, table},
     queues::{self, Unreadable},
 };
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct WorkersArgs {
+    #[command(flatten)]
+    list: QueueArgs,
+    #[command(subcommand)]
+    command: Option<WorkersCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum WorkersCommand {
+    /// Show a worker, and the jobs that run on it, with their progress
+    #[command(after_help = "Examples:
+  {bin} workers show 5f0c3a9d2b7e6418
+  {bin} workers show 5f0c3a9d2b7e6418 --json | jq -r '.jobs[].job'")]
+    Show {
+        /// Its id, as `workers` prints it
+        worker: ProcessId,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Ask workers to claim nothing: they go on with what runs, and stay registered
+    #[command(after_help = "Examples:
+  {bin} workers quiet 5f0c3a9d2b7e6418
+  {bin} workers quiet --release v41            which these are
+  {bin} workers quiet --release v41 --yes      before they are replaced by others")]
+    Quiet(AskArgs),
+    /// Ask quiet workers to claim again
+    #[command(after_help = "Examples:
+  {bin} workers resume 5f0c3a9d2b7e6418
+  {bin} workers resume --all --yes")]
+    Resume(AskArgs),
+    /// Ask workers to stop, as SIGTERM does: what runs may end within their grace time
+    #[command(after_help = "Examples:
+  {bin} workers stop 5f0c3a9d2b7e6418
+  {bin} workers stop --queue orders --release v41 --yes --no-wait")]
+    Stop(AskArgs),
+}
+
+/// Most jobs of a worker that are shown.
+const SHOWN: usize = 100;
+
+/// Most workers that an error names.
+const ALIVE: usize = 10;
 
 /// Most queues of a worker that a table names.
 const NAMED: usize = 3;
 
-fn cells(worker: &WorkerRecord, now: SystemTime) -> [String; 9] {
+fn cells(worker: &WorkerRecord, now: SystemTime) -> [String; 13] {
     let over = if worker.lease_left.is_zero() { ", lease over" } else { "" };
     [
         worker.id.to_string(),
@@ -24,9 +77,35 @@ fn cells(worker: &WorkerRecord, now: SystemTime) -> [String; 9] {
         named(&worker.queues),
         worker.task_count.to_string(),
         worker.lanes.to_string(),
+        worker.load.map_or_else(unknown, |load| format!("{}/{}", load.busy, load.slots)),
+        memory(worker.load),
+        cpu(worker.load),
+        mode(worker),
         worker.since.map_or_else(String::new, |since| relative(since, now)),
         format!("{} ago{over}", coarse(worker.lease_age)),
     ]
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+fn memory(load: Option<WorkerLoad>) -> String {
+    load.and_then(|load| load.memory).map_or_else(unknown, bytes)
+}
+
+/// How it works, and what it was asked and has not taken in. Most work: a table says nothing of them.
+fn mode(worker: &WorkerRecord) -> String {
+    let mode = Some(worker.mode()).filter(|mode| *mode != WorkerMode::Works).map(|mode| mode.to_string()).unwrap_or_default();
+    match worker.unheard() {
+        Some(ask) => format!("{mode}{}asked: {}", if mode.is_empty() { "" } else { ", " }, ask.mode),
+        None => mode,
+    }
+}
+
+/// In cores.
+fn cpu(load: Option<WorkerLoad>) -> String {
+    load.and_then(|load| load.cores()).map_or_else(unknown, |cores| format!("{cores:.2}"))
 }
 
 /// The first of some queues, and how many more there are.
@@ -36,11 +115,27 @@ fn named(queues: &[String]) -> String {
     if more.is_empty() { first } else { format!("{first} and {} more", more.len()) }
 }
 
-pub(super) async fn workers(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
+pub(super) async fn workers(client: &Client, args: &WorkersArgs) -> Result<(), Failure> {
+    match &args.command {
+        None => list(client, &args.list).await,
+        Some(command) => obey(client, command).await,
+    }
+}
+
+async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
     let queues = queues::chosen(client, args.queue.as_deref()).await?;
     let (records, unreadable) = queues::of_each(queues, async |queue| inspector.workers_of(queue).await).await?;
-    let workers = WorkerRecord::merged(records.into_iter().flat_map(|(_, workers)| workers));
+    let mut workers = WorkerRecord::merged(records.into_iter().flat_map(|(_, workers)| workers));
+    if args.queue.is_some() && workers.iter().any(|worker| worker.load.is_none()) {
+        // It may have said so in another of its queues. What cannot be read there is told where that queue is asked for.
+        let elsewhere = inspector.workers().await.unwrap_or_default();
+        for worker in workers.iter_mut().filter(|worker| worker.load.is_none()) {
+            if let Some(other) = elsewhere.iter().find(|other| other.id == worker.id) {
+                (worker.load, worker.speaks_in, worker.asked) = (other.load, other.speaks_in.clone(), other.asked.clone());
+            }
+        }
+    }
     if args.format.json {
         print_json(&workers)?;
     } else if workers.is_empty() {
@@ -48,11 +143,92 @@ pub(super) async fn workers(client: &Client, args: &QueueArgs) -> Result<(), Fai
     } else {
         let now = SystemTime::now();
         print(&table(
-            ["worker", "host", "#pid", "release", "queues", "#tasks", "#lanes", "since", "heard"],
+            ["worker", "host", "#pid", "release", "queues", "#tasks", "#lanes", "#busy", "#memory", "#cpu", "mode", "since", "heard"],
             workers.iter().map(|worker| cells(worker, now)),
         ))?;
     }
     Unreadable::tell(&unreadable)
+}
+
+async fn obey(client: &Client, command: &WorkersCommand) -> Result<(), Failure> {
+    match command {
+        WorkersCommand::Show { worker, format } => show(client, *worker, format).await,
+        WorkersCommand::Quiet(args) => ask::ask(client, args, WorkerMode::Quiet).await,
+        WorkersCommand::Resume(args) => ask::ask(client, args, WorkerMode::Works).await,
+        WorkersCommand::Stop(args) => ask::ask(client, args, WorkerMode::Stops).await,
+    }
+}
+
+/// The worker of an id, or those that are alive.
+fn known(workers: &[WorkerRecord], id: ProcessId) -> Result<WorkerRecord, Failure> {
+    let found = workers.iter().find(|worker| worker.id == id).cloned();
+    found.ok_or_else(|| Failure::new(Exit::NotFound, format!("there is no worker {id}: {}", missing(workers))))
+}
+
+fn alive(workers: &[WorkerRecord]) -> impl Iterator<Item = &WorkerRecord> {
+    workers.iter().filter(|worker| !worker.lease_left.is_zero())
+}
+
+/// Those that there are instead.
+fn missing(workers: &[WorkerRecord]) -> String {
+    let alive: Vec<String> = alive(workers).map(|worker| worker.id.to_string()).collect();
+    match alive.len() {
+        0 => "no worker is alive".to_owned(),
+        all => {
+            let more = if all > ALIVE { format!(" and {} more; `workers` lists them", all - ALIVE) } else { String::new() };
+            format!("alive are {}{more}", alive[..all.min(ALIVE)].join(", "))
+        }
+    }
+}
+
+async fn show(client: &Client, id: ProcessId, format: &Format) -> Result<(), Failure> {
+    let worker = known(&client.inspector().workers().await?, id)?;
+    let held = client.inspector().jobs_of_worker(&worker, SHOWN).await?;
+    if format.json {
+        return Ok(print_json(&serde_json::json!({ "worker": worker, "jobs": held.jobs, "is_whole": held.is_whole }))?);
+    }
+    Ok(print(&text(&worker, &held, SystemTime::now()))?)
+}
+
+fn text(worker: &WorkerRecord, held: &WorkerJobs, now: SystemTime) -> String {
+    let [id, host, pid, release, queues, tasks, _, busy, memory, cpu, mode, since, heard] = cells(worker, now);
+    let facts = [
+        ("worker", id),
+        ("host", host),
+        ("pid", pid),
+        ("release", release),
+        ("queues", queues),
+        ("tasks", tasks),
+        ("slots", busy),
+        ("memory", memory),
+        ("cpu", cpu),
+        ("mode", mode),
+        ("since", since),
+        ("heard", heard),
+    ];
+    let mut lines: Vec<String> =
+        facts.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("{name:<9}{}", plain(value))).collect();
+    lines.push(String::new());
+    if held.jobs.is_empty() {
+        lines.push("no job runs on it".to_owned());
+    } else {
+        lines.push(table(["job", "task", "#attempt", "runs for", "progress"], held.jobs.iter().map(|job| job_cells(job, now))));
+    }
+    if !held.is_whole {
+        lines.push("it may hold more jobs, which are not shown".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn job_cells(job: &JobRecord, now: SystemTime) -> [String; 5] {
+    let since = job.running.as_ref().map(|running| now.duration_since(running.since).unwrap_or_default());
+    [
+        job.address.to_string(),
+        job.task.clone().unwrap_or_else(|| "(unreadable)".to_owned()),
+        (job.failures + 1).to_string(),
+        since.map_or_else(String::new, coarse),
+        job.progress.as_ref().map_or_else(String::new, |progress| short(&logs::told(progress), 60)),
+    ]
 }
 
 #[cfg(test)]

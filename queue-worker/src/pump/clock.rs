@@ -5,13 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use queue_core::context::CancelCause;
+use queue_core::{
+    broker::{WorkerAsk, WorkerMode},
+    context::CancelCause,
+};
 
 use super::{Pump, far, reason::Reason};
 use crate::{
     config::CANCEL_GRACE,
     heartbeat::{self, Beat},
     letters::address,
+    metrics,
     time::now,
     tuning::{POLL, POLL_SHARE, POLLED_TOGETHER},
 };
@@ -33,7 +37,11 @@ impl Pump {
         }
         if now >= self.beat_at {
             self.beat_at = now + self.shared.settings.beat();
-            let due = heartbeat::due(&self.queues, &self.shared);
+            self.speaker = heartbeat::speaker(&self.queues, self.speaker);
+            let load = self.usage.load(self.slots.len() - self.free.len(), self.slots.len(), now).working(self.mode(), self.heard);
+            metrics::used(&load);
+            let speakers = heartbeat::speakers(&self.queues, self.speaker, load.mode);
+            let due = heartbeat::due(&self.queues, &self.shared, &speakers, load);
             // A beat that is still waited for is not doubled: it ends at its deadline.
             if due.is_empty() {
                 self.silent = None;
@@ -80,15 +88,24 @@ impl Pump {
     }
 
     pub(super) fn beats_ended(&mut self, sent: Instant, beats: Vec<Beat>) {
-        let (lanes, mut unanswered) = (beats.len(), None);
-        for Beat { lane: id, generation, answer } in beats {
+        let (lanes, mut unanswered, mut asked) = (beats.len(), None, None);
+        let turns = self.mode == WorkerMode::Works;
+        for Beat { lane: id, generation, said, answer } in beats {
+            if let (Some(mode), true) = (said, answer.is_ok()) {
+                self.queues[id.queue].said = mode;
+            }
             let lane = &mut self.queues[id.queue].lanes[id.lane];
             if lane.generation != generation {
                 continue;
             }
             match answer {
                 Ok(extended) => {
-                    lane.lease.set((sent + self.shared.settings.lease).max(lane.lease.until()));
+                    // An idle lane is kept by its turns, which also say what is new in its queue.
+                    if lane.is_used() || !turns {
+                        lane.lease.set((sent + self.shared.settings.lease).max(lane.lease.until()));
+                    }
+                    // It may have been asked in several queues, in each of which it has spoken.
+                    asked = asked.into_iter().chain(extended.asked).max_by_key(|ask: &WorkerAsk| ask.number);
                     for (job, claim) in extended.cancelled {
                         self.cancel(CancelCause::Cancelled, |held| held.lane == id && held.claim == claim && held.id == job);
                     }
@@ -99,6 +116,9 @@ impl Pump {
                     *count += 1;
                 }
             }
+        }
+        if let Some(ask) = asked {
+            self.asked(&ask);
         }
         // One line, however many lanes there are.
         match unanswered {

@@ -5,10 +5,11 @@
 //! answered. While turns are in flight, endings gather; so batches grow with the load, and at low load nothing waits for more than
 //! the answer to another turn.
 //!
-//! `turns` sends turns, `endings` says what fits into one, `answers` takes in what they bring, `shares` divides the free slots among the queues, `pace` says how much a turn has to carry,
+//! `ask` is what people ask of the worker, `turns` sends turns, `endings` says what fits into one, `answers` takes in what they bring, `shares` divides the free slots among the queues, `pace` says how much a turn has to carry,
 //! `reason` why a queue is asked, `suspects` which queue may run one, `clock` is what happens by itself as time passes, `stop` is the end.
 
 mod answers;
+mod ask;
 mod clock;
 mod endings;
 mod pace;
@@ -31,7 +32,7 @@ use futures_util::{
 };
 use queue_core::{
     JobContext, JobId,
-    broker::{Ending, Finish},
+    broker::{Ending, Finish, WorkerMode},
     context::CancelCause,
 };
 use tokio::sync::{mpsc, watch};
@@ -49,6 +50,7 @@ use crate::{
     tallies::Ran,
     time::now,
     tuning::{EVENTS, LANES, POLL},
+    usage::Usage,
     worker::Stopped,
 };
 
@@ -118,6 +120,8 @@ pub(crate) struct QueueState {
     workers: usize,
     parked: bool,
     resumed: Option<Instant>,
+    /// How the worker works, as it has last said in this queue.
+    pub(crate) said: WorkerMode,
 }
 
 impl QueueState {
@@ -169,6 +173,12 @@ pub(crate) struct Pump {
     /// Polls of calm queues: which, and whether it is still calm.
     looks: FuturesUnordered<BoxFuture<'static, (usize, bool)>>,
     beat_at: Instant,
+    /// The lane that says what the worker uses.
+    speaker: Option<LaneId>,
+    usage: Usage,
+    /// How people have asked it to work, and the number of the last request that it has taken in.
+    mode: WorkerMode,
+    heard: u64,
     tick_at: Instant,
     stopping: Option<Stopping>,
     stopped: Stopped,
@@ -202,6 +212,7 @@ impl Pump {
             workers: 0,
             parked: false,
             resumed: None,
+            said: WorkerMode::Works,
         });
         let queues: Vec<QueueState> = queues.collect();
         Pump {
@@ -228,6 +239,10 @@ impl Pump {
             refused: None,
             looks: FuturesUnordered::new(),
             beat_at: now + shared.settings.beat(),
+            speaker: None,
+            usage: Usage::begin(now),
+            mode: WorkerMode::Works,
+            heard: 0,
             tick_at: now + shared.settings.tick(),
             stopping: None,
             stopped: Stopped::default(),

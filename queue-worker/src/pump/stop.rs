@@ -6,7 +6,10 @@ use std::{
 };
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use queue_core::{broker::Turn, context::CancelCause};
+use queue_core::{
+    broker::{Turn, WorkerMode},
+    context::CancelCause,
+};
 
 use super::Pump;
 use crate::{
@@ -36,7 +39,7 @@ impl Pump {
     pub(super) fn look_at_stage(&mut self) {
         let stage = *self.stage.borrow_and_update();
         let gone = self.stage.has_changed().is_err();
-        if stage == Stage::Running && !gone {
+        if stage == Stage::Running && !gone && self.mode != WorkerMode::Stops {
             return;
         }
         let now = now();

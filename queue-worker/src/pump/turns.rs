@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use queue_core::broker::{PartyName, Turn};
+use queue_core::broker::{PartyName, Turn, WorkerMode};
 
 use super::{Pump, answers::TurnDone, shares::served};
 use crate::{
@@ -22,7 +22,7 @@ impl Pump {
         self.introduce(now);
         self.pace.begin(now);
         let free = self.free.len().saturating_sub(self.reserved);
-        if self.stopping.is_none() && free > 0 && self.pace.goes(free, usize::MAX, true, &mut self.sharing_waits, now) {
+        if self.mode() == WorkerMode::Works && free > 0 && self.pace.goes(free, usize::MAX, true, &mut self.sharing_waits, now) {
             for (queue, share) in self.shares(free) {
                 if !self.send_claims(queue, share, now) && self.shared.settings.strict_order {
                     break;

@@ -27,6 +27,7 @@ const COLUMNS: &[(&str, &[&str])] = &[
     ),
     ("queue_lanes", &["process", "seq", "deadline", "fenced", "answer"]),
     ("queue_workers", &["record"]),
+    ("queue_loads", &["load", "number", "asked"]),
     ("queue_gone", &["id"]),
     ("queue_producers", &["seq", "seen", "answers"]),
     ("queue_remembered", &["digest", "ended"]),

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use queue_core::{
     JobId,
-    broker::{CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, NewJob, PartyName, Priority, ProcessId, Register, Turn},
+    broker::{
+        CrashRule, Delivery, Due, DynBroker, Ending, Enqueue, Extend, NewJob, PartyName, Priority, ProcessId, Register, Turn, WorkerLoad,
+    },
     envelope::Envelope,
     redis::RedisBroker,
 };
@@ -143,8 +145,8 @@ impl Case {
         Enqueue::new(self.queue.clone(), self.scene.producer.clone(), self.scene.stored + 1, jobs)
     }
 
-    pub(crate) fn beat(&self) -> queue_core::broker::Extend {
-        queue_core::broker::Extend::new(self.queue.clone(), self.scene.lane.clone(), self.scene.answered, LONG)
+    pub(crate) fn beat(&self) -> Extend {
+        Extend::new(self.queue.clone(), self.scene.lane.clone(), self.scene.answered, LONG).saying(WorkerLoad::new(1, 2))
     }
 }
 
@@ -253,6 +255,8 @@ impl Scene {
         broker.reclaim(&queue, &RULE).await.expect("a sweep is answered");
         let mut lane = builder.lane(LONG).await;
         builder.turn(&mut lane, LONG, 0, None).await;
+        let beat = Extend::new(builder.queue.as_str(), lane.name.clone(), lane.answered, LONG).saying(WorkerLoad::new(1, 2));
+        builder.broker.extend(&[beat]).await.remove(0).expect("a beat is taken");
         // A lane that is fenced and not swept, and one whose lease is over.
         let mut fenced = builder.lane(SHORT).await;
         builder.claimed(&mut fenced, SHORT, "fenced", job("fenced")).await;

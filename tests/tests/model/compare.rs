@@ -6,7 +6,8 @@ use futures_util::future::join_all;
 use queue_core::{
     Error, JobId, LimitKey,
     broker::{
-        BuryReason, Counter, DynBroker, GroupName, JobState, Priority, StoredJob, StoredRemarks, TurnAnswer, UniqueKey, WorkerRecord,
+        BuryReason, Counter, DynBroker, GroupName, JobState, Priority, StoredJob, StoredRemarks, TurnAnswer, UniqueKey, WorkerLoad,
+        WorkerRecord,
     },
 };
 use queue_testing::model::Model;
@@ -151,8 +152,10 @@ async fn same_lists(model: &mut Model, broker: &DynBroker, queue: &str) -> Check
     for state in JobState::ALL {
         same(&format!("depth of {state}"), &known.count(state), &found.count(state))?;
     }
-    let workers =
-        |workers: Vec<WorkerRecord>| workers.into_iter().map(|worker| (worker.id, worker.release, worker.lanes)).collect::<Vec<_>>();
+    let said = |load: WorkerLoad| (load.busy, load.slots);
+    let workers = |workers: Vec<WorkerRecord>| {
+        workers.into_iter().map(|worker| (worker.id, worker.release, worker.lanes, worker.load.map(said), worker.asked)).collect::<Vec<_>>()
+    };
     let listed = broker.workers(queue).await.map_err(|error| error.to_string())?;
     same("workers", &workers(model.workers(queue)), &workers(listed))?;
     same("aging", &known.aging, &found.aging)?;

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use proptest::{collection::vec, option, prelude::*};
 use queue_core::{
     GroupOrder, GroupRule,
-    broker::{BuryReason, Change, Ending, Hold, OnConflict, Priority},
+    broker::{BuryReason, Change, Ending, Hold, OnConflict, Priority, WorkerMode},
 };
 
 use crate::edit::{self, Wanted};
@@ -53,6 +53,8 @@ pub(crate) enum Step {
     TurnOff { lane: Index, by: i64 },
     /// A lane gives a sign of life.
     Beat { lane: Index },
+    /// Something is asked of the worker of a lane.
+    Ask { lane: Index, number: u64, mode: WorkerMode },
     /// The handler of a delivery tells something; `stray`: of any lane's.
     Remark { lane: Index, delivery: Index, stray: bool, progress: Option<u8>, first: u64, lines: Vec<String> },
     /// A lane's lease runs out.
@@ -103,6 +105,10 @@ pub(crate) struct New {
 /// Of a worker.
 fn release() -> impl Strategy<Value = &'static str> {
     prop_oneof![Just("v1"), Just("v2"), Just("v3")]
+}
+
+fn mode() -> impl Strategy<Value = WorkerMode> {
+    prop_oneof![Just(WorkerMode::Works), Just(WorkerMode::Quiet), Just(WorkerMode::Stops)]
 }
 
 /// The key of a job, one of a few, and how it is held.
@@ -269,6 +275,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => index().prop_map(|lane| Step::TurnAgain { lane }),
         1 => (index(), prop_oneof![Just(-1), Just(1)]).prop_map(|(lane, by)| Step::TurnOff { lane, by }),
         2 => index().prop_map(|lane| Step::Beat { lane }),
+        1 => (index(), 1..4u64, mode()).prop_map(|(lane, number, mode)| Step::Ask { lane, number, mode }),
         4 => remark(),
         3 => index().prop_map(|lane| Step::Lapse { lane }),
         3 => index().prop_map(|suspect| Step::Fence { suspect }),

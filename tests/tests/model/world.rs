@@ -9,9 +9,10 @@ use std::{
 use queue_core::{
     JobId, LimitKey, LimitRule, LogLevel,
     broker::{
-        Aging, AgingRecord, AgingSet, CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName, GroupsRecord,
-        JobLimits, JobRemarks, KeyHolder, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, ProcessId, ProgressNow, Reclaimed,
-        Register, Remarks, RuleOf, SetAging, SetGroup, SetLimit, StoredGroup, StoredLimit, Turn, Unique, UniqueKey, Used, WorkerInfo,
+        Aging, AgingRecord, AgingSet, AskWorker, CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName,
+        GroupsRecord, JobLimits, JobRemarks, KeyHolder, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, ProcessId, ProgressNow,
+        Reclaimed, Register, Remarks, RuleOf, SetAging, SetGroup, SetLimit, StoredGroup, StoredLimit, Turn, Unique, UniqueKey, Used,
+        WorkerAsk, WorkerInfo, WorkerLoad,
     },
     envelope::Envelope,
 };
@@ -117,6 +118,12 @@ impl World {
                 }
             }
             Step::Beat { lane } => self.beat(lane.index(self.lanes.len()), LONG).await?,
+            Step::Ask { lane, number, mode } => {
+                let process = self.lanes[lane.index(self.lanes.len())].name.process().parse().expect("a lane is of a process");
+                let ask = AskWorker::new(self.queue.clone(), process, WorkerAsk::new(*number, *mode, "ada"));
+                let found = self.broker.ask_worker(&ask).await.map_err(|error| error.to_string())?;
+                same("ask", &self.model.ask_worker(&ask), &found)?;
+            }
             Step::Remark { lane, delivery, stray, progress, first, lines } => {
                 let lane = lane.get(&self.lanes).name.clone();
                 self.remark(lane, *delivery, *stray, *progress, *first, lines).await?;
@@ -368,13 +375,16 @@ impl World {
     }
 
     async fn beat(&mut self, lane: usize, lease: Duration) -> Check {
+        // Some of them say what their worker uses.
+        let says = lane.is_multiple_of(2);
         let lane = &self.lanes[lane];
         let beat = Extend::new(self.queue.clone(), lane.name.clone(), lane.answered, lease);
+        let beat = if says { beat.saying(WorkerLoad::new(lane.answered % 8, 8)) } else { beat };
         let found = self.broker.extend(std::slice::from_ref(&beat)).await.pop().expect("an answer for each lane");
         let sorted = |extended: queue_core::broker::Extended| {
             let mut cancelled = extended.cancelled;
             cancelled.sort();
-            cancelled
+            (cancelled, extended.asked)
         };
         same("beat", &outcome(self.model.extend(&beat)).map(sorted), &outcome(found).map(sorted))
     }

@@ -43,6 +43,9 @@ const EDITS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--
 const EDITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::edits"];
 const AGING_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::aging"];
 const AGING_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::aging"];
+const WORKERS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::workers"];
+const WORKERS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::workers"];
+const WORKERS_CLI: &[&str] = &["-p", "queue-tests", "--test", "workers_cli", "--", "sqlite"];
 const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
 const LIMITS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::limits", "on_redis::rates"];
 const LIMITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::limits", "on_sqlite_file::rates"];
@@ -324,6 +327,31 @@ mutants! {
     REDIS "queue-core/src/redis/lease/extend.lua" {
         "extend: a lane must be known": "if not entry or tonumber" => "if entry and tonumber";
         "extend: lost turns are noticed": "tonumber(string.match(entry, '^%d+') or -1) < tonumber(ARGV[2])" => "false";
+        "extend: a worker hears what it is asked": "if type(asked) == 'string' then" => "if false then";
+    }
+    WORKERS_REDIS "queue-core/src/redis/people/ask_worker.lua" {
+        "ask: a worker that has said nothing is not asked": "if call('HEXISTS', K.loads, ARGV[1]) == 0 then" => "if false then";
+        "ask: an older request changes nothing": "whole(known[2] or '') >= tonumber(ARGV[2])" => "false";
+        "ask: the same request is stored again": "if stored ~= ARGV[3] and known" => "if known";
+    }
+    WORKERS_REDIS "queue-core/src/redis/lease/deregister.lua" {
+        "deregister: what a worker uses goes with it": "call('HDEL', K.loads, worker_of(lane))" => "call('HDEL', K.loads, '')";
+        "deregister: what it was asked goes with it": "call('HDEL', K.asked, worker_of(lane))" => "call('HDEL', K.asked, '')";
+    }
+    WORKERS_SQLITE "queue-core/src/sqlite/people/workers.rs" {
+        "sqlite ask: an older request changes nothing": "AND (number < ?3 OR asked = ?4)" => "AND ?3 NOT NULL";
+    }
+    WORKERS_SQLITE "queue-core/src/sqlite/lease/deregister_load.sql" {
+        "sqlite deregister: what a worker uses goes with its last lane alone": "AND NOT fenced)" => "AND fenced AND lane = 0)";
+    }
+    WORKERS_CLI "queue-worker/src/pump/turns.rs" {
+        "worker: a quiet worker claims nothing": "if self.mode() == WorkerMode::Works && free > 0" => "if self.stopping.is_none() && free > 0";
+    }
+    WORKERS_CLI "queue-worker/src/pump/stop.rs" {
+        "worker: it stops when it is asked to": " && self.mode != WorkerMode::Stops" => "";
+    }
+    WORKERS_CLI "queue-core/src/inspector/why.rs" {
+        "why: a job waits for quiet workers": "if up.clone().all(|worker| worker.mode() != WorkerMode::Works) {" => "if false {";
     }
     REDIS "queue-core/src/redis/lease/fence.lua" {
         "fence: only the lease that was seen": "whole(deadline) == tonumber(ARGV[i + 1])" => "true";

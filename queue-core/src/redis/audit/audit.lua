@@ -186,10 +186,13 @@ elseif what == 'records' then
   -- Records of workers that have no lane.
   local stay = with_lanes()
   for i = 3, #ARGV do
-    if not stay[ARGV[i]] and call('HEXISTS', K.workers, ARGV[i]) == 1 then
+    local stored = call('HEXISTS', K.workers, ARGV[i]) + call('HEXISTS', K.loads, ARGV[i]) + call('HEXISTS', K.asked, ARGV[i])
+    if not stay[ARGV[i]] and stored > 0 then
       found(ARGV[i])
       if repairs then
         call('HDEL', K.workers, ARGV[i])
+        call('HDEL', K.loads, ARGV[i])
+        call('HDEL', K.asked, ARGV[i])
       end
     end
   end

@@ -1,6 +1,6 @@
 //! Looking for records of workers without a lane, and for workers without a record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Pass;
 use crate::{
@@ -19,8 +19,14 @@ const STEP: usize = 25;
 /// The damage of a queue that has these lanes. It is repaired, if that is asked for.
 pub(super) async fn find(pass: &Pass<'_>, lanes: &[Vec<u8>]) -> Result<Vec<Damage>> {
     let (broker, queue) = (pass.broker, pass.queue);
-    let recorded = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Workers)).await?)?;
-    let recorded: Vec<Vec<u8>> = recorded.into_iter().map(bytes).collect::<Result<_>>()?;
+    let mut recorded = BTreeSet::new();
+    for kind in [Kind::Workers, Kind::Loads, Kind::Asked] {
+        let ids = array(broker.read(queue, &broker.keys.on("HKEYS", queue, kind)).await?)?;
+        for id in ids {
+            recorded.insert(bytes(id)?);
+        }
+    }
+    let recorded: Vec<Vec<u8>> = recorded.into_iter().collect();
     let mut damages = Vec::new();
     for ids in recorded.chunks(super::STEP) {
         damages.extend(told(DamageKind::RecordWithoutLane, pass.ask("records", ids).await?));

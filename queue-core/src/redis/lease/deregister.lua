@@ -1,4 +1,4 @@
--- How a lane goes, whatever the reason: all that is stored of it goes too, and with the last lane of a worker the worker's record.
+-- How a lane goes, whatever the reason: all that is stored of it goes too, and with the last lane of a worker what is stored of the worker.
 --- include script/tools
 
 -- The worker of a lane: the first part of its name.
@@ -25,6 +25,8 @@ local function deregister(lanes)
   for _, lane in ipairs(lanes) do
     if not stay[worker_of(lane)] then
       call('HDEL', K.workers, worker_of(lane))
+      call('HDEL', K.loads, worker_of(lane))
+      call('HDEL', K.asked, worker_of(lane))
     end
   end
 end

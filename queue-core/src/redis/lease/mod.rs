@@ -6,19 +6,20 @@ mod sweep;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redis::Value;
 
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) use self::gone::gone;
 pub(in crate::redis) use self::sweep::sweep;
 use crate::{
     address::check_address,
-    broker::{Ahead, Extend, Extended, OverdueLane, OverdueLanes, Party, PartyName, Register, Registered},
+    broker::{Ahead, Extend, Extended, OverdueLane, OverdueLanes, Party, PartyName, Register, Registered, WorkerAsk},
     error::Result,
     redis::{
         RedisBroker, bounded,
         connection::servers::Purpose,
         script::{EXTEND, FENCE, OVERDUE, REGISTER, bits::Bits},
-        values::{array, ms, next, number, text},
+        values::{array, bytes, ms, next, number, text},
     },
 };
 
@@ -50,8 +51,19 @@ pub(in crate::redis) async fn extend(broker: &RedisBroker, lanes: &[Extend]) -> 
 async fn extend_one(broker: &RedisBroker, lane: &Extend) -> Result<Extended> {
     let mut call = EXTEND.call(&broker.keys, &lane.queue);
     call.arg(lane.lane.as_str()).arg(lane.answered).arg(ms(lane.lease));
+    if let Some(load) = &lane.load {
+        call.arg(load.encoded());
+    }
+    let (gone, asked) = match broker.script(&lane.queue, &EXTEND, call).await? {
+        Value::Array(both) => {
+            let mut both = both.into_iter();
+            let (gone, asked) = (next(&mut both)?, bytes(next(&mut both)?)?);
+            (gone, WorkerAsk::decoded(&asked))
+        }
+        gone => (gone, None),
+    };
     // The list is a hint, and one that cannot be read is no reason to let the lease run out.
-    Ok(Extended::new(gone::gone(broker.script(&lane.queue, &EXTEND, call).await?).unwrap_or_default()))
+    Ok(Extended::new(gone::gone(gone).unwrap_or_default()).asking(asked))
 }
 
 /// R7, first check.

@@ -30,7 +30,7 @@ pub(in crate::redis) use self::{
     edit::edit,
     queues::{queues, registered},
     standing::standing,
-    workers::{worker_records, workers},
+    workers::{ask_worker, worker_records, workers},
 };
 
 /// Jobs that are requeued together: their envelopes pass through here.

@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 use redis::Value;
 
 use crate::{
-    broker::{LaneLease, MAX_ITEMS, PartyName, TASKS_BYTES, WorkerRecord},
+    broker::{AskWorker, LaneLease, MAX_ITEMS, PartyName, StoredWorker, TASKS_BYTES, WorkerAsked, WorkerRecord},
     error::Result,
     redis::{
         RedisBroker,
         keys::Kind,
-        script::WORKERS,
+        script::{ASK_WORKER, WORKERS},
         values::{array, bytes, next, number, text},
     },
 };
@@ -40,8 +40,25 @@ pub(in crate::redis) async fn workers(broker: &RedisBroker, queue: &str) -> Resu
         }
     }
     let ids: BTreeSet<Vec<u8>> = lanes.iter().map(|lane| lane.process.clone().into_bytes()).collect();
+    let loads = stored(broker, queue, Kind::Loads, ids.iter().cloned(), MAX_ITEMS).await?;
+    let asked = stored(broker, queue, Kind::Asked, ids.iter().cloned(), MAX_ITEMS).await?;
     let records = worker_records(broker, queue, ids).await?;
-    Ok(WorkerRecord::of_lanes(queue, now_ms, lanes, |id| records.get(id.as_bytes()).cloned()))
+    let of = |id: &str| {
+        let [record, load, asked] = [&records, &loads, &asked].map(|stored| stored.get(id.as_bytes()).cloned());
+        StoredWorker { record, load, asked }
+    };
+    Ok(WorkerRecord::of_lanes(queue, now_ms, lanes, of))
+}
+
+pub(in crate::redis) async fn ask_worker(broker: &RedisBroker, request: &AskWorker) -> Result<WorkerAsked> {
+    request.check()?;
+    let mut call = ASK_WORKER.call(&broker.keys, &request.queue);
+    call.arg(request.process.to_string()).arg(request.ask.number).arg(request.ask.encoded());
+    Ok(match number::<i64>(broker.script(&request.queue, &ASK_WORKER, call).await?)? {
+        1 => WorkerAsked::Stored,
+        0 => WorkerAsked::Stale,
+        _ => WorkerAsked::Absent,
+    })
 }
 
 /// The records of these workers, of those that have one.
@@ -50,15 +67,26 @@ pub(in crate::redis) async fn worker_records(
     queue: &str,
     ids: impl IntoIterator<Item = Vec<u8>>,
 ) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
-    let (ids, mut records) = (ids.into_iter().collect::<Vec<_>>(), HashMap::new());
-    for ids in ids.chunks(RECORDS) {
-        let mut command = broker.keys.on("HMGET", queue, Kind::Workers);
+    stored(broker, queue, Kind::Workers, ids, RECORDS).await
+}
+
+/// What a hash has of these workers, read in steps of so many.
+async fn stored(
+    broker: &RedisBroker,
+    queue: &str,
+    kind: Kind,
+    ids: impl IntoIterator<Item = Vec<u8>>,
+    step: usize,
+) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+    let (ids, mut stored) = (ids.into_iter().collect::<Vec<_>>(), HashMap::new());
+    for ids in ids.chunks(step) {
+        let mut command = broker.keys.on("HMGET", queue, kind);
         let found = array(broker.read(queue, command.arg(ids)).await?)?;
-        for (id, record) in ids.iter().zip(found) {
-            if record != Value::Nil {
-                records.insert(id.clone(), bytes(record)?);
+        for (id, value) in ids.iter().zip(found) {
+            if value != Value::Nil {
+                stored.insert(id.clone(), bytes(value)?);
             }
         }
     }
-    Ok(records)
+    Ok(stored)
 }

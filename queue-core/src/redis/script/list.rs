@@ -149,6 +149,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "limits/review"
         "limits/set"
         "people/aging"
+        "people/ask_worker"
         "people/cancel"
         "people/delete"
         "people/edit"
@@ -242,6 +243,7 @@ scripts! {
     EDIT: "people/edit", "";
     AGING: "people/aging", "";
     PAUSE: "people/pause", "flags=allow-oom";
+    ASK_WORKER: "people/ask_worker", "flags=allow-oom";
     KEY: "people/key", "flags=no-writes";
     RELEASE_KEY: "people/release_key", "flags=allow-oom";
     GROUPS: "groups/list", "flags=no-writes";

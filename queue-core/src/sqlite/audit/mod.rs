@@ -74,12 +74,15 @@ fn leases(tx: &Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>)
 
 /// Records of workers without a lane, and workers whose record is missing or damaged.
 fn workers(tx: &Tx<'_>, queue: &Queue<'_>, how: Audit, damages: &mut Vec<Damage>) -> Result<(), Failed> {
-    const REMOVE: &str = "DELETE FROM queue_workers WHERE queue = ?1 AND process = ?2";
+    const REMOVE: [&str; 2] =
+        ["DELETE FROM queue_workers WHERE queue = ?1 AND process = ?2", "DELETE FROM queue_loads WHERE queue = ?1 AND process = ?2"];
     const STORE: &str = "INSERT OR REPLACE INTO queue_workers (queue, process, record) VALUES (?1, ?2, ?3)";
     for (worker, _) in &rows(tx, sql!("record_without_lane.sql"), queue, 0)? {
         damages.push(Damage { kind: DamageKind::RecordWithoutLane, subject: shown(worker) });
         if how.repair {
-            tx.sql(REMOVE)?.execute(params![queue.key, worker])?;
+            for remove in REMOVE {
+                tx.sql(remove)?.execute(params![queue.key, worker])?;
+            }
         }
     }
     let records = people::worker_records(tx, queue)?;

@@ -8,6 +8,7 @@
 //! | `queue_parked` | the parked jobs by task |
 //! | `queue_lanes` | a row per lane: sequence, last answer, deadline |
 //! | `queue_workers` | a row per worker with a lane: its record |
+//! | `queue_loads` | a row per worker with a lane: what it uses, and what it was asked |
 //! | `queue_gone` | jobs that were cancelled under a lane |
 //! | `queue_producers` | a row per producer: sequence, last answers |
 //! | `queue_keyed` | a row per job that was enqueued with a key: the key, and how it is held |
@@ -66,13 +67,14 @@ use crate::error::{Error, Result};
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
 
 /// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
-const ASIDE: [&str; 6] = [
+const ASIDE: [&str; 7] = [
     include_str!("migrations/history.sql"),
     include_str!("migrations/keys.sql"),
     include_str!("migrations/schedules.sql"),
     include_str!("migrations/watched.sql"),
     include_str!("migrations/remarks.sql"),
     include_str!("migrations/topics.sql"),
+    include_str!("migrations/loads.sql"),
 ];
 
 /// Tables that the first job or rule of a group makes, together with [`WITH_GROUPS`]. A file without groups has none of them.

@@ -3,11 +3,11 @@
 use rusqlite::{OptionalExtension, params};
 
 use crate::{
-    broker::{Extend, Extended},
+    broker::{Extend, Extended, WorkerAsk},
     error::Error,
     sqlite::{
         connection::{
-            lenient::Number,
+            lenient::{Bytes, Number},
             statement::sql,
             tx::{Failed, Tx, after},
         },
@@ -17,6 +17,8 @@ use crate::{
 
 pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed> {
     const GONE: &str = "SELECT id, claim FROM queue_gone WHERE lane = ?1 LIMIT 500";
+    const LOAD: &str = "INSERT INTO queue_loads (queue, process, load) VALUES (?1, ?2, ?3)
+        ON CONFLICT DO UPDATE SET load = excluded.load RETURNING ifnull(asked, x'')";
     let forgotten = || Error::Forgotten(lane.lane.as_str().to_owned());
     let queue = tx.queue(&lane.queue)?.ok_or_else(forgotten)?;
     let lane_key: i64 = tx
@@ -24,6 +26,11 @@ pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed>
         .query_row(params![queue.key, lane.lane.as_str(), lane.answered, after(tx.now, lane.lease)], |row| row.get(0))
         .optional()?
         .ok_or_else(forgotten)?;
+    let mut asked = None;
+    if let Some(load) = &lane.load {
+        let Bytes(stored) = tx.sql(LOAD)?.query_row(params![queue.key, lane.lane.process(), load.stored(tx.now)], |row| row.get(0))?;
+        asked = WorkerAsk::decoded(&stored);
+    }
     let mut gone = tx.sql(GONE)?;
     let mut rows = gone.query([lane_key])?;
     let mut cancelled = Vec::new();
@@ -33,5 +40,5 @@ pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed>
             cancelled.push((id, row.get::<_, Number>(1)?.0.cast_unsigned()));
         }
     }
-    Ok(Extended::new(cancelled))
+    Ok(Extended::new(cancelled).asking(asked))
 }

@@ -25,5 +25,6 @@ pub(crate) fn fence(tx: &mut Tx<'_>, queue: &str, overdue: &[OverdueLane]) -> Re
 
 /// A lane of this worker is one no more: with the last of them goes the worker's record.
 fn deregister(tx: &Tx<'_>, queue: &Queue<'_>, process: &str) -> rusqlite::Result<()> {
+    tx.sql(sql!("deregister_load.sql"))?.execute(params![queue.key, process])?;
     tx.sql(sql!("deregister.sql"))?.execute(params![queue.key, process]).map(drop)
 }

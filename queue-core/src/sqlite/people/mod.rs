@@ -30,7 +30,7 @@ pub(crate) use self::{
     show::{show, watch},
     standing::standing,
     stats::{oldest_of, queues, stats},
-    workers::{worker_records, workers},
+    workers::{ask_worker, worker_records, workers},
 };
 
 /// One answer per id, in order.

@@ -1,0 +1,161 @@
+//! What people ask of a worker: to claim nothing, to claim again, or to stop.
+
+use std::{fmt, sync::Arc};
+
+use super::ProcessId;
+use crate::{
+    codec,
+    error::{Error, Result},
+    text::cut,
+};
+
+/// The first element of a request as stored.
+const VERSION: u64 = 1;
+
+/// Longest name of who asks, in bytes; a longer one is cut.
+const BY_MAX: usize = 256;
+
+/// How a worker works, or is asked to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WorkerMode {
+    /// It claims jobs and runs them.
+    #[default]
+    Works,
+    /// It claims nothing, and goes on with what runs. It stays registered.
+    Quiet,
+    /// It stops: it claims nothing, what runs may end within its grace time, and then it leaves.
+    Stops,
+}
+
+impl WorkerMode {
+    const ALL: [WorkerMode; 3] = [WorkerMode::Works, WorkerMode::Quiet, WorkerMode::Stops];
+
+    /// The word for it everywhere: `works`, `quiet` or `stops`.
+    pub fn name(self) -> &'static str {
+        match self {
+            WorkerMode::Works => "works",
+            WorkerMode::Quiet => "quiet",
+            WorkerMode::Stops => "stops",
+        }
+    }
+
+    /// As stored.
+    pub(super) fn number(self) -> u8 {
+        self as u8
+    }
+
+    pub(super) fn of_number(number: u8) -> Option<Self> {
+        WorkerMode::ALL.into_iter().find(|mode| mode.number() == number)
+    }
+}
+
+impl fmt::Display for WorkerMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl serde::Serialize for WorkerMode {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// What a worker is asked for. The latest counts, which has the largest number; a worker takes each in once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerAsk {
+    /// Grows with each request to this worker.
+    pub number: u64,
+    /// How it is to work.
+    pub mode: WorkerMode,
+    /// Who asks, for the log of the worker.
+    pub by: String,
+}
+
+impl WorkerAsk {
+    /// A request. A name over 256 bytes is cut.
+    pub fn new(number: u64, mode: WorkerMode, by: &str) -> Self {
+        WorkerAsk { number, mode, by: cut(by.to_owned(), BY_MAX) }
+    }
+
+    /// As stored: a MessagePack array.
+    pub fn encoded(&self) -> Vec<u8> {
+        codec::encode(&(VERSION, self.number, self.mode.number(), &self.by)).expect("texts and numbers can be encoded")
+    }
+
+    /// What is stored. What is damaged, or of a newer library, asks for nothing.
+    pub fn decoded(stored: &[u8]) -> Option<Self> {
+        let (version, number, mode, by): (u64, u64, u8, String) = codec::decode(stored).ok()?;
+        let mode = WorkerMode::of_number(mode).filter(|_| version == VERSION)?;
+        Some(WorkerAsk { number, mode, by })
+    }
+}
+
+/// A request to a worker.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AskWorker {
+    /// The queue in which the worker has said last what it uses.
+    pub queue: Arc<str>,
+    /// The worker.
+    pub process: ProcessId,
+    /// What it is asked for.
+    pub ask: WorkerAsk,
+}
+
+impl AskWorker {
+    /// A request to a worker that has spoken in this queue.
+    pub fn new(queue: impl Into<Arc<str>>, process: ProcessId, ask: WorkerAsk) -> Self {
+        AskWorker { queue: queue.into(), process, ask }
+    }
+
+    /// # Errors
+    /// [`Error::Invalid`] for the number 0, which no request has.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.ask.number == 0 {
+            return Err(Error::invalid("number", "0", "is the number of no request; begin with 1"));
+        }
+        Ok(())
+    }
+}
+
+/// What became of a request to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorkerAsked {
+    /// It is stored, and the worker hears of it with its next beat. So is one that was stored before, and is sent again.
+    Stored,
+    /// Another request has this number, or a larger one.
+    Stale,
+    /// The worker has said nothing in this queue, or has left it.
+    Absent,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_comes_back_as_it_was_asked() {
+        for mode in WorkerMode::ALL {
+            let ask = WorkerAsk::new(7, mode, "ada");
+            assert_eq!(WorkerAsk::decoded(&ask.encoded()), Some(ask));
+        }
+        assert_eq!(WorkerAsk::new(1, WorkerMode::Quiet, &"x".repeat(999)).by.len(), BY_MAX);
+    }
+
+    #[test]
+    fn the_form_of_a_request_is_what_the_documents_say() {
+        assert_eq!(WorkerAsk::new(3, WorkerMode::Stops, "ada").encoded(), b"\x94\x01\x03\x02\xa3ada");
+    }
+
+    #[test]
+    fn what_is_damaged_or_of_a_newer_library_asks_for_nothing() {
+        let whole = WorkerAsk::new(3, WorkerMode::Stops, "ada").encoded();
+        for other in [&b""[..], b"theirs", &whole[..whole.len() - 1], b"\x94\x02\x03\x02\xa3ada", b"\x94\x01\x03\x09\xa3ada"] {
+            assert_eq!(WorkerAsk::decoded(other), None, "{other:?}");
+        }
+    }
+}

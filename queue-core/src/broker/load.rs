@@ -1,0 +1,120 @@
+//! What a worker says with its beats: what its process uses, and how many of its slots are busy.
+
+use std::time::Duration;
+
+use super::{WorkerMode, between};
+use crate::codec;
+
+/// The first element of a load as stored.
+const VERSION: u64 = 1;
+
+/// What a worker uses, as it says itself with one lane about every fifth second ([`Extend::saying`](super::Extend::saying)).
+///
+/// Memory and CPU are those of its whole process. Several workers in one process each tell all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerLoad {
+    /// Resident memory of its process, in bytes. `None`: its system does not tell.
+    pub memory: Option<u64>,
+    /// CPU time that its process has used since the beat before, in thousandths of one core: 1,500 is one core and a half. `None`: its system
+    /// does not tell, or there was no beat before.
+    pub cpu_millis: Option<u64>,
+    /// How many of its slots hold a job.
+    pub busy: u64,
+    /// How many slots it has: its concurrency.
+    pub slots: u64,
+    /// How it works.
+    pub mode: WorkerMode,
+    /// The number of the last request that it has taken in; 0 before the first. See [`WorkerAsk`](super::WorkerAsk).
+    pub heard: u64,
+    /// How long ago it said so, by the broker's clock.
+    pub age: Duration,
+}
+
+/// A load as stored: a MessagePack array. The broker's time is the last element, so that a broker can append it.
+type Stored = (u64, Option<u64>, Option<u64>, u64, u64, u8, u64, i64);
+
+impl WorkerLoad {
+    /// So many slots, of which so many are busy. Of its process nothing is known.
+    pub fn new(busy: u64, slots: u64) -> Self {
+        WorkerLoad { busy, slots, ..WorkerLoad::default() }
+    }
+
+    /// With what its process uses.
+    #[must_use]
+    pub fn using(mut self, memory: Option<u64>, cpu_millis: Option<u64>) -> Self {
+        (self.memory, self.cpu_millis) = (memory, cpu_millis);
+        self
+    }
+
+    /// With how it works, and the last request that it has taken in.
+    #[must_use]
+    pub fn working(mut self, mode: WorkerMode, heard: u64) -> Self {
+        (self.mode, self.heard) = (mode, heard);
+        self
+    }
+
+    /// The CPU that it uses, in cores.
+    #[allow(clippy::cast_precision_loss, reason = "no process uses so many cores")]
+    pub fn cores(&self) -> Option<f64> {
+        self.cpu_millis.map(|millis| millis as f64 / 1000.0)
+    }
+
+    /// As stored, up to the last element: the time follows.
+    pub fn encoded(&self) -> Vec<u8> {
+        let stored: Stored = (VERSION, self.memory, self.cpu_millis, self.busy, self.slots, self.mode.number(), self.heard, 0);
+        let mut encoded = codec::encode(&stored).expect("numbers can be encoded");
+        // The time: a zero is one byte.
+        encoded.pop();
+        encoded
+    }
+
+    /// As stored, with the broker's time in milliseconds since 1970.
+    pub fn stored(&self, now_ms: i64) -> Vec<u8> {
+        let mut stored = self.encoded();
+        codec::encode_into(&mut stored, &now_ms).expect("a number can be encoded");
+        stored
+    }
+
+    /// What is stored of a worker, read at this time. What is damaged, or of a newer library, says nothing.
+    pub(super) fn read(stored: &[u8], now_ms: i64) -> Option<Self> {
+        let (version, memory, cpu_millis, busy, slots, mode, heard, at_ms): Stored = codec::decode(stored).ok()?;
+        let mode = WorkerMode::of_number(mode).filter(|_| version == VERSION)?;
+        Some(WorkerLoad { memory, cpu_millis, busy, slots, mode, heard, age: between(at_ms, now_ms) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_comes_back_as_it_was_said() {
+        let busy = WorkerLoad::new(3, 8).using(Some(1 << 40), Some(1_500)).working(WorkerMode::Quiet, u64::MAX);
+        let loads = [WorkerLoad::new(0, 64), busy, WorkerLoad::new(u64::MAX, 1).working(WorkerMode::Stops, 1)];
+        for load in loads {
+            let stored = load.stored(1_700_000_000_000);
+            assert!(stored.starts_with(&load.encoded()));
+            let read = WorkerLoad::read(&stored, 1_700_000_002_000);
+            assert_eq!(read, Some(WorkerLoad { age: Duration::from_secs(2), ..load }));
+        }
+    }
+
+    #[test]
+    fn the_form_of_a_load_is_what_the_documents_say() {
+        assert_eq!(
+            WorkerLoad::new(2, 4).using(Some(5), None).working(WorkerMode::Quiet, 9).stored(6),
+            b"\x98\x01\x05\xc0\x02\x04\x01\x09\x06"
+        );
+    }
+
+    #[test]
+    fn what_is_damaged_or_of_a_newer_library_says_nothing() {
+        let whole = WorkerLoad::new(2, 4).stored(6);
+        for other in
+            [&b""[..], b"theirs", &whole[..whole.len() - 1], &[&whole[..], b"\x01"].concat(), b"\x98\x02\x05\xc0\x02\x04\x01\x09\x06"]
+        {
+            assert_eq!(WorkerLoad::read(other, 10), None, "{other:?}");
+        }
+    }
+}

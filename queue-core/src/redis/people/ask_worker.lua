@@ -1,0 +1,14 @@
+-- Asks something of a worker that has said in this queue what it uses. ARGV: worker, number of the request, the request.
+-- Answers 1, 0 if there is another request with this number or a larger one, -1 if the worker has said nothing here.
+--- include script/prelude, script/clock, script/schema
+
+if call('HEXISTS', K.loads, ARGV[1]) == 0 then
+  return -1
+end
+local stored = call('HGET', K.asked, ARGV[1])
+local known = unpacked(stored)
+if stored ~= ARGV[3] and known and whole(known[2] or '') >= tonumber(ARGV[2]) then
+  return 0
+end
+call('HSET', K.asked, ARGV[1], ARGV[3])
+return 1

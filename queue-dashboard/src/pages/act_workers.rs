@@ -1,0 +1,75 @@
+//! What a person asks of a worker: to claim nothing, to claim again, or to stop. The worker hears of it with its next beat. Each request is a
+//! line of the audit log.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use queue_core::WorkerMode;
+
+use super::{
+    Content,
+    act::{Answer, person, see_here, told},
+    whole, worker, written,
+};
+use crate::{
+    guard::{Form, Viewer},
+    params::{Params, query},
+    problem::Problem,
+    problems::name,
+    shared::Shared,
+};
+
+pub(crate) async fn quiet(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(ask(&shared, &viewer, &form.0, WorkerMode::Quiet).await, &viewer)
+}
+
+pub(crate) async fn resume(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(ask(&shared, &viewer, &form.0, WorkerMode::Works).await, &viewer)
+}
+
+pub(crate) async fn stop(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(ask(&shared, &viewer, &form.0, WorkerMode::Stops).await, &viewer)
+}
+
+#[derive(Template)]
+#[template(path = "confirm_worker.html")]
+struct Confirm<'a> {
+    viewer: &'a Viewer,
+    name: String,
+    id: String,
+}
+
+async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: WorkerMode) -> Answer {
+    let worker = shared.inspector.worker(worker::named(form)?).await?.ok_or_else(worker::none)?;
+    let id = worker.id.to_string();
+    if mode == WorkerMode::Stops && form.get("sure") != Some("yes") {
+        let html = written(&Confirm { viewer, name: name(&worker), id })?;
+        let content = Content { title: "Stop a worker?".to_owned(), tab: "workers", html, status: StatusCode::OK, live: None, told: None };
+        return Ok(whole(shared, viewer, &content));
+    }
+    if worker.load.is_none() {
+        return Err(Problem::invalid(
+            "The worker has said nothing yet: it has just begun, or its release cannot be asked. Nothing was changed.",
+        ));
+    }
+    let (who, role) = person(viewer);
+    let asked = shared.inspector.ask_worker(&worker, mode, &format!("{who} with the dashboard")).await;
+    let (action, answered) = (mode.name(), asked.is_ok());
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action, worker = id, answered, "a worker was asked by a person");
+    asked?;
+    shared.outdate().await;
+    Ok(see_here(viewer, &format!("worker?{}", query(&[("id", &id)])), &query(&[("did", mode.name())])))
+}

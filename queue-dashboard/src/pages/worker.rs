@@ -1,0 +1,153 @@
+//! The page of one worker: what it uses, and the jobs that run on it.
+
+use std::{sync::Arc, time::SystemTime};
+
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use queue_core::{JobRecord, WorkerMode, WorkerRecord, broker::ProcessId};
+
+use super::{
+    Content, Stale,
+    job::{Bar, bar},
+    jobs::Told,
+    whole,
+    workers::Load,
+    written,
+};
+use crate::{
+    format::{Moment, ago, short, short_id},
+    guard::Viewer,
+    params::{Params, query},
+    problem::Problem,
+    problems::name,
+    shared::Shared,
+};
+
+/// Most jobs that are shown.
+const JOBS: usize = 100;
+
+/// Most queues that are named.
+const QUEUES: usize = 60;
+
+#[derive(Template)]
+#[template(path = "worker.html")]
+struct Page<'a> {
+    viewer: &'a Viewer,
+    stale: Option<Stale>,
+    id: String,
+    name: String,
+    is_live: bool,
+    badge: Option<String>,
+    /// Whether it claims, as it has said last or was asked.
+    works: bool,
+    can_be_asked: bool,
+    facts: Vec<(&'static str, String)>,
+    queues: Vec<String>,
+    more_queues: usize,
+    jobs: Vec<Row>,
+    is_whole: bool,
+}
+
+struct Row {
+    address: String,
+    id: String,
+    queue: String,
+    task: String,
+    attempt: u64,
+    since: Option<Moment>,
+    progress: Option<Bar>,
+}
+
+impl Row {
+    fn new(shared: &Shared, job: &JobRecord, now: SystemTime) -> Self {
+        Row {
+            address: job.address.to_string(),
+            id: short_id(&job.address.id.to_string()),
+            queue: job.address.queue.to_string(),
+            task: job.task.as_deref().map_or_else(|| "(cannot be decoded)".to_owned(), |task| short(task, 60)),
+            attempt: u64::from(job.failures) + 1,
+            since: job.running.as_ref().map(|running| Moment::new(running.since, now)),
+            progress: job.progress.as_ref().map(|progress| bar(progress, &shared.settings.secrets, now)),
+        }
+    }
+}
+
+pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
+    match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
+        Ok(content) => whole(&shared, &viewer, &content),
+        Err(problem) => problem.page(&viewer),
+    }
+}
+
+pub(super) fn none() -> Problem {
+    Problem::not_found("There is no such worker. It has stopped, and its list of jobs has gone with it.")
+}
+
+/// The worker that is meant.
+pub(super) fn named(params: &Params) -> Result<ProcessId, Problem> {
+    params.get("id").and_then(|id| id.parse().ok()).ok_or_else(none)
+}
+
+/// What was done to it.
+fn told(params: &Params) -> Option<Told> {
+    let did = match params.get("did")? {
+        "quiet" => "The worker is asked to claim nothing. It hears of it with its next beat, within about 5 s.",
+        "works" => "The worker is asked to claim again. It hears of it with its next beat, within about 5 s.",
+        "stops" => "The worker is asked to stop. It hears of it with its next beat, within about 5 s.",
+        _ => return None,
+    };
+    Some(Told { text: did.to_owned(), is_good: true })
+}
+
+/// The state in which it is, or to which it was asked to go, as a badge.
+pub(super) fn badge(worker: &WorkerRecord) -> Option<String> {
+    match (worker.unheard(), worker.mode()) {
+        (Some(ask), _) => Some(format!("asked: {}", ask.mode)),
+        (None, WorkerMode::Works) => None,
+        (None, mode) => Some(mode.to_string()),
+    }
+}
+
+pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
+    let id = named(params)?;
+    let look = shared.look().await;
+    let known = look.snapshot.as_ref().and_then(|snapshot| snapshot.details.workers.iter().find(|worker| worker.id == id));
+    let worker = known.ok_or_else(none)?;
+    let held = shared.inspector.jobs_of_worker(worker, JOBS).await?;
+    let (now, load) = (SystemTime::now(), worker.load.as_ref().map(Load::new));
+    let said = |of: fn(&Load) -> String| load.as_ref().map_or_else(|| "unknown".to_owned(), of);
+    let facts = vec![
+        ("Id", id.to_string()),
+        ("Release", if worker.release.is_empty() { "unknown".to_owned() } else { short(&worker.release, 60) }),
+        ("Slots", said(|load| format!("{} of {}", load.busy, load.slots))),
+        ("Memory", said(|load| load.memory.clone())),
+        ("CPU", said(|load| load.cpu.clone())),
+        ("Said so", said(|load| load.said.clone())),
+        ("Up since", worker.since.map_or_else(|| "unknown".to_owned(), |since| Moment::new(since, now).relative)),
+        ("Last heard", ago(worker.lease_age)),
+    ];
+    let queues: Vec<String> = worker.queues.iter().take(QUEUES).cloned().collect();
+    let page = Page {
+        viewer,
+        stale: Stale::of(&look),
+        id: id.to_string(),
+        name: name(worker),
+        is_live: !worker.lease_left.is_zero(),
+        badge: badge(worker),
+        works: worker.unheard().map_or(worker.mode(), |ask| ask.mode) == WorkerMode::Works,
+        can_be_asked: worker.load.is_some() && !worker.lease_left.is_zero() && worker.mode() != WorkerMode::Stops,
+        facts,
+        more_queues: worker.queues.len() - queues.len(),
+        queues,
+        jobs: held.jobs.iter().map(|job| Row::new(shared, job, now)).collect(),
+        is_whole: held.is_whole,
+    };
+    let live = format!("/live/worker?{}", query(&[("id", &id.to_string())]));
+    let (title, html) = (name(worker), written(&page)?);
+    Ok(Content { title, tab: "workers", html, status: StatusCode::OK, live: Some(live), told: told(params) })
+}

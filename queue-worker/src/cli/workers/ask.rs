@@ -1,0 +1,166 @@
+//! `workers quiet`, `workers resume` and `workers stop`: asks workers, and waits until they have taken it in.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use queue_core::{
+    Client, WorkerMode, WorkerRecord,
+    broker::{ProcessId, WorkerAsked},
+};
+
+use super::{alive, known, missing, named};
+use crate::cli::{
+    args::duration,
+    exit::{Exit, Failure, note},
+    output::{print, short},
+};
+
+/// Between two looks whether they have.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// Between two lines of progress.
+const TOLD: Duration = Duration::from_secs(5);
+
+/// Most workers that a question names.
+const NAMED: usize = 20;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AskArgs {
+    /// Their ids, as `workers` prints them
+    #[arg(value_name = "WORKER", required_unless_present_any = ["all", "release", "queue"], conflicts_with_all = ["all", "release", "queue"])]
+    workers: Vec<ProcessId>,
+    /// All workers that are alive
+    #[arg(long)]
+    all: bool,
+    /// All workers that serve this queue
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    /// All workers of this release, as after a deployment of the next one
+    #[arg(long, value_name = "RELEASE")]
+    release: Option<String>,
+    /// Ask all of them; without it they are only listed
+    #[arg(long, short)]
+    yes: bool,
+    /// Do not wait until they have taken it in
+    #[arg(long)]
+    no_wait: bool,
+    /// Wait at most so long
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, conflicts_with = "no_wait")]
+    timeout: Duration,
+}
+
+/// What became of a request.
+struct Asked {
+    worker: WorkerRecord,
+    number: u64,
+}
+
+pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    let chosen = chosen(client, args, mode).await?;
+    let by = person();
+    let mut asked = BTreeMap::new();
+    for worker in chosen {
+        if worker.speaks_in.is_none() {
+            let text = format!(
+                "worker {} has said nothing yet: it has just begun, or its release cannot be asked; try again in 5 s, or send it SIGTERM",
+                worker.id
+            );
+            return Err(Failure::new(Exit::WrongState, text));
+        }
+        let number = inspector.ask_worker(&worker, mode, &by).await?;
+        asked.insert(worker.id, Asked { worker, number });
+    }
+    if args.no_wait {
+        return asked.values().try_for_each(|asked| Ok(print(&format!("{} was asked: {mode}", asked.worker.id))?));
+    }
+    wait(client, asked, args.timeout, mode, &by).await
+}
+
+/// Those that are meant. Of all of some kind nothing is asked before a person has seen which they are.
+async fn chosen(client: &Client, args: &AskArgs, mode: WorkerMode) -> Result<Vec<WorkerRecord>, Failure> {
+    let workers = client.inspector().workers().await?;
+    if !args.workers.is_empty() {
+        return args.workers.iter().map(|id| known(&workers, *id)).collect();
+    }
+    let is_meant = |worker: &&WorkerRecord| {
+        args.queue.as_ref().is_none_or(|queue| worker.queues.contains(queue))
+            && args.release.as_ref().is_none_or(|release| worker.release == *release)
+    };
+    let meant: Vec<WorkerRecord> = alive(&workers).filter(is_meant).cloned().collect();
+    if meant.is_empty() {
+        return Err(Failure::new(Exit::NotFound, format!("no such worker is alive: {}", missing(&workers))));
+    }
+    if !args.yes {
+        let some: Vec<String> = meant.iter().take(NAMED).map(line).collect();
+        let more = if meant.len() > NAMED { format!("\n  and {} more", meant.len() - NAMED) } else { String::new() };
+        let (count, what) = (meant.len(), mode.name());
+        let text = format!("add --yes to ask {count} of them ({what}):\n  {}{more}", some.join("\n  "));
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    Ok(meant)
+}
+
+fn line(worker: &WorkerRecord) -> String {
+    format!("{} {} {} ({})", worker.id, worker.host, short(&worker.release, 40), named(&worker.queues))
+}
+
+/// Until each has taken it in, or has left.
+async fn wait(client: &Client, mut open: BTreeMap<ProcessId, Asked>, timeout: Duration, mode: WorkerMode, by: &str) -> Result<(), Failure> {
+    let (inspector, end, mut told) = (client.inspector(), Instant::now() + timeout, Instant::now());
+    let mut left = Vec::new();
+    while !open.is_empty() {
+        let now: BTreeMap<ProcessId, WorkerRecord> = inspector.workers().await?.into_iter().map(|worker| (worker.id, worker)).collect();
+        let (mut done, mut again) = (Vec::new(), Vec::new());
+        for (id, Asked { number, .. }) in &open {
+            match now.get(id).filter(|worker| !worker.lease_left.is_zero()) {
+                None => done.push((*id, false)),
+                Some(worker) if worker.load.is_some_and(|load| load.heard >= *number) => done.push((*id, true)),
+                // It speaks in another queue now, or the broker has lost what was stored.
+                Some(worker) if worker.asked.as_ref().is_none_or(|ask| ask.number < *number) => again.push((worker.clone(), *number)),
+                Some(_) => {}
+            }
+        }
+        for (worker, number) in again {
+            if inspector.ask_again(&worker, number, mode, by).await? == WorkerAsked::Stale {
+                return Err(Failure::new(Exit::WrongState, format!("worker {} was asked for something else meanwhile", worker.id)));
+            }
+        }
+        for (id, heard) in done {
+            open.remove(&id);
+            match (heard, mode) {
+                (true, _) => print(&format!("{id} {mode}"))?,
+                (false, WorkerMode::Stops) => print(&format!("{id} has left"))?,
+                (false, _) => left.push(id.to_string()),
+            }
+        }
+        if open.is_empty() {
+            break;
+        }
+        if Instant::now() >= end {
+            let ids: Vec<String> = open.keys().map(ToString::to_string).collect();
+            let text = format!(
+                "not taken in within {timeout:?} by {}: the request stands as long as the broker has it; look with `workers`",
+                ids.join(", ")
+            );
+            return Err(Failure::new(Exit::Unavailable, text));
+        }
+        if told.elapsed() >= TOLD {
+            told = Instant::now();
+            note(&format!("{} of them have not taken it in yet", open.len()));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::NotFound, format!("has left before it has taken it in: {}", left.join(", "))))
+}
+
+/// Who asks, for the log of the worker.
+fn person() -> String {
+    let name = ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    format!("{} with the command line", name.unwrap_or_else(|| "somebody".to_owned()))
+}

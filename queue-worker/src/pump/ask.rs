@@ -1,0 +1,42 @@
+//! What people ask of the worker: to claim nothing, to claim again, or to stop. It hears of it with a beat.
+
+use std::sync::atomic::Ordering;
+
+use queue_core::broker::{WorkerAsk, WorkerMode};
+
+use super::{Pump, reason::Reason};
+use crate::time::now;
+
+impl Pump {
+    /// How the worker works now.
+    pub(super) fn mode(&self) -> WorkerMode {
+        if self.stopping.is_some() { WorkerMode::Stops } else { self.mode }
+    }
+
+    /// Takes in what was asked last. A request comes with every beat that says what the worker uses, and counts once. Nothing takes a stop back.
+    pub(super) fn asked(&mut self, ask: &WorkerAsk) {
+        if ask.number <= self.heard {
+            return;
+        }
+        self.heard = ask.number;
+        // Who has asked hears of it at once.
+        self.beat_at = now();
+        let by = ask.by.as_str();
+        match ask.mode {
+            _ if self.mode() == WorkerMode::Stops => {
+                tracing::info!(by, asked = %ask.mode, "the worker was asked for something while it stops")
+            }
+            mode if mode == self.mode => {}
+            WorkerMode::Quiet => tracing::info!(by, "the worker was asked to claim nothing: running jobs go on, and it stays registered"),
+            WorkerMode::Works => {
+                tracing::info!(by, "the worker was asked to claim again");
+                self.queues.iter_mut().for_each(|queue| queue.work.ask(Reason::Clock));
+            }
+            _ => tracing::info!(by, "the worker was asked to stop: no new jobs; running jobs may end within the grace time"),
+        }
+        if self.mode() != WorkerMode::Stops {
+            self.mode = ask.mode;
+            self.shared.quiet.store(ask.mode == WorkerMode::Quiet, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What this process uses: its resident memory and its CPU time. Where the system does not tell, it is unknown.
+
+use std::time::{Duration, Instant};
+
+use queue_core::broker::WorkerLoad;
+
+/// Between two looks the CPU share is that of the time between them.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    /// When the CPU time was read last, and what it was.
+    last: Option<(Instant, Duration)>,
+}
+
+impl Usage {
+    /// The first look, at this time.
+    pub(crate) fn begin(now: Instant) -> Self {
+        Usage { last: cpu_time().map(|used| (now, used)) }
+    }
+
+    /// A worker's load at this time, of whose slots so many are busy.
+    pub(crate) fn load(&mut self, busy: usize, slots: usize, now: Instant) -> WorkerLoad {
+        let used = cpu_time();
+        let millis =
+            self.last.zip(used).and_then(|((then, before), used)| millis(used.saturating_sub(before), now.saturating_duration_since(then)));
+        self.last = used.map(|used| (now, used));
+        WorkerLoad::new(busy as u64, slots as u64).using(memory(), millis)
+    }
+}
+
+/// Thousandths of one core. `None` for no time.
+fn millis(used: Duration, passed: Duration) -> Option<u64> {
+    let millis = used.as_micros().saturating_mul(1000).checked_div(passed.as_micros())?;
+    u64::try_from(millis).ok()
+}
+
+/// The CPU time that this process has used, of all its threads.
+fn cpu_time() -> Option<Duration> {
+    #[cfg(unix)]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+    }
+    #[cfg(not(unix))]
+    None
+}
+
+/// The resident memory of this process, in bytes: the kernel makes this file when it is read, so that no disk is waited for.
+fn memory() -> Option<u64> {
+    if cfg!(target_os = "linux") { resident(&std::fs::read_to_string("/proc/self/status").ok()?) } else { None }
+}
+
+/// What `/proc/self/status` says of it, in its own kilobytes of 1,024.
+fn resident(status: &str) -> Option<u64> {
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix("kB")?;
+    kilobytes.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_resident_memory_is_read_from_what_the_kernel_says() {
+        assert_eq!(resident("Name:\tworker\nVmHWM:\t  9000 kB\nVmRSS:\t    4300 kB\nThreads:\t4\n"), Some(4300 * 1024));
+        for other in ["", "VmRSS:\n", "VmRSS:\t4300 pages\n", "VmRSS:\tmany kB\n", "VmRSS:\t18446744073709551615 kB\n"] {
+            assert_eq!(resident(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_share_of_cpu_is_what_was_used_of_the_time_that_passed() {
+        let of = |used, passed| millis(Duration::from_millis(used), Duration::from_millis(passed));
+        assert_eq!((of(2_500, 5_000), of(7_500, 5_000), of(0, 5_000), of(5, 0)), (Some(500), Some(1_500), Some(0), None));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_process_uses_memory_and_from_the_second_look_on_cpu() {
+        let (mut usage, began) = (Usage { last: None }, Instant::now());
+        let first = usage.load(1, 4, began);
+        assert_eq!((first.busy, first.slots, first.cpu_millis), (1, 4, None));
+        assert!(first.memory.is_some_and(|bytes| bytes > 100_000), "{first:?}");
+        while cpu_time().unwrap() < usage.last.unwrap().1 + Duration::from_millis(20) {}
+        let millis = usage.load(1, 4, Instant::now()).cpu_millis.expect("there was a look before");
+        assert!(millis > 0, "it has done nothing else");
+    }
+}

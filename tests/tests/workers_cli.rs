@@ -1,0 +1,236 @@
+//! Workers, as a person looks at them and asks them: on the command line.
+
+use std::{
+    fs::File,
+    path::PathBuf,
+    process::{Child, Command, Output},
+    time::{Duration, Instant},
+};
+
+use queue_core::{
+    Client, JobId,
+    broker::{Extend, JobRemarks, ProcessId, ProgressNow, Register, Remarks, Turn, WorkerInfo, WorkerLoad},
+};
+use queue_tests::{
+    on_servers,
+    server::{Kind, Server},
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+on_servers! {
+    a_person_sees_what_runs_on_a_worker
+    a_person_asks_workers_to_be_quiet_and_to_stop
+}
+
+const TERM: Duration = Duration::from_secs(600);
+
+/// Where a command line looks for its workers.
+struct Place {
+    _folder: TempDir,
+    folder: std::path::PathBuf,
+    url: String,
+}
+
+impl Place {
+    fn sqlite() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", folder.path().join("queue.db").display());
+        Place { folder: folder.path().to_owned(), _folder: folder, url }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
+        command.args(arguments).current_dir(&self.folder).env_remove("RUST_LOG").env("QUEUE_URL", &self.url);
+        tokio::task::block_in_place(|| command.output().unwrap())
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(&[arguments, &["--json"]].concat())).unwrap()
+    }
+
+    fn refused(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        error
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_sees_what_runs_on_a_worker_on_sqlite() {
+    sees_what_runs(&Place::sqlite()).await;
+}
+
+async fn a_person_sees_what_runs_on_a_worker(kind: Kind) {
+    let server = Server::start(kind);
+    sees_what_runs(&Place { url: server.url(), ..Place::sqlite() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_asks_workers_to_be_quiet_and_to_stop_on_sqlite() {
+    asks(&Place::sqlite());
+}
+
+async fn a_person_asks_workers_to_be_quiet_and_to_stop(kind: Kind) {
+    let server = Server::start(kind);
+    asks(&Place { url: server.url(), ..Place::sqlite() });
+}
+
+/// A worker of a release, which is killed in the end if it has not stopped.
+struct Working {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Working {
+    fn start(place: &Place, release: &str) -> Working {
+        let log = place.folder.join(format!("{release}.log"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
+        command
+            .args(["work"])
+            .current_dir(&place.folder)
+            .env("QUEUE_URL", &place.url)
+            .env("SHOP_NAME", "Ada")
+            .env("QUEUE_RELEASE", release);
+        command.env("RUST_LOG", "info").stdout(File::create(&log).unwrap()).stderr(File::create(log.with_extension("err")).unwrap());
+        Working { process: command.spawn().unwrap(), log }
+    }
+
+    fn said(&self) -> String {
+        [self.log.clone(), self.log.with_extension("err")].map(|log| std::fs::read_to_string(log).unwrap()).concat()
+    }
+
+    /// How it has ended.
+    fn ended(&mut self) -> Option<i32> {
+        self.process.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    let mut look = look;
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "it never comes: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn asks(place: &Place) {
+    let [mut old, mut new] = ["v41", "v42"].map(|release| Working::start(place, release));
+    let listed = || place.json(&["workers"]).as_array().unwrap().clone();
+    // Before the first worker registers a SQLite file has no queue, and before its first beat a worker cannot be asked.
+    let known = until("both workers have said what they use", || {
+        let output = place.run(&["workers", "--json"]);
+        let rows: Value = serde_json::from_slice(&output.stdout).ok()?;
+        let rows = rows.as_array()?.clone();
+        (rows.len() == 2 && rows.iter().all(|row| row["mode"] == "works")).then_some(rows)
+    });
+    let id = |release: &str| known.iter().find(|row| row["release"] == release).unwrap()["worker"].as_str().unwrap().to_owned();
+    let (first, second) = (id("v41"), id("v42"));
+    // Its task fails in its only attempt.
+    let enqueue = |id: &str| place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":17}"#, "--id", id]);
+    let state = |id: &str| place.json(&["jobs", "show", &format!("orders/{id}")])["state"].as_str().unwrap().to_owned();
+
+    let refused = place.refused(2, &["workers", "quiet", "--release", "v41"]);
+    assert!(refused.contains("--yes") && refused.contains(&first) && !refused.contains(&second), "{refused}");
+    let refused = place.refused(3, &["workers", "quiet", "--release", "v40", "--yes"]);
+    assert!(refused.contains("no such worker is alive") && refused.contains(&first), "{refused}");
+    assert!(place.refused(2, &["workers", "quiet"]).contains("WORKER"));
+    assert!(place.refused(3, &["workers", "stop", "0123456789abcdef"]).contains(&second));
+
+    // It is confirmed, and shown in each of its queues for longer than the leases of lanes that send no turns.
+    assert_eq!(place.ok(&["workers", "quiet", "--release", "v41", "--yes"]), format!("{first} quiet\n"));
+    assert_eq!(place.ok(&["workers", "quiet", &first]), format!("{first} quiet\n"), "it is idempotent");
+    assert!(old.said().contains("asked to claim nothing") && old.said().contains("with the command line"), "{}", old.said());
+    assert_eq!(place.ok(&["workers", "quiet", &second, "--no-wait"]), format!("{second} was asked: quiet\n"));
+    until("both are quiet", || listed().iter().all(|row| row["mode"] == "quiet").then_some(()));
+    assert!(place.ok(&["workers"]).matches(" quiet").count() == 2);
+    enqueue("waits");
+    let why = until("the job waits for them", || {
+        let why = place.json(&["jobs", "why", "orders/waits"]);
+        (why[0]["reason"] == "workers_quiet").then_some(why)
+    });
+    assert_eq!(why[0]["workers"], 2, "{why}");
+    assert_eq!(state("waits"), "ready");
+
+    // One claims again, and the other is stopped, as by a signal.
+    assert_eq!(place.ok(&["workers", "resume", &second]), format!("{second} works\n"));
+    until("the job is run", || (state("waits") == "dead").then_some(()));
+    let stopped = place.ok(&["workers", "stop", &first]);
+    assert!(stopped == format!("{first} stops\n") || stopped == format!("{first} has left\n"), "{stopped}");
+    assert_eq!(until("it ends", || old.ended()), 0, "{}", old.said());
+    assert!(old.said().contains("asked to stop"), "{}", old.said());
+    enqueue("next");
+    until("the other one goes on", || (state("next") == "dead").then_some(()));
+    assert_eq!(new.ended(), None);
+    let gone = place.run(&["workers", "quiet", &first]);
+    assert!([Some(3), Some(0)].contains(&gone.status.code()), "it has left, or its lease is not over yet");
+    assert!(place.ok(&["workers", "stop", "--queue", "orders", "--release", "v42", "--yes"]).contains(&second));
+    assert_eq!(until("it ends", || new.ended()), 0, "{}", new.said());
+}
+
+async fn sees_what_runs(place: &Place) {
+    let client = Client::connect(&place.url).await.unwrap();
+    let broker = client.broker();
+    let none = ProcessId::random().to_string();
+    let refused = place.refused(3, &["workers", "show", &none]);
+    assert!(refused.contains(&format!("there is no worker {none}: no worker is alive")), "{refused}");
+    for id in ["import", "waits", "other"] {
+        place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":17}"#, "--id", id]);
+    }
+    let lane = async |process, release| {
+        let info = WorkerInfo::new("web-1", 4711, release, ["close_order"]);
+        broker.register(&Register::lane("orders", process, TERM).with_info(info)).await.unwrap().name
+    };
+    let (process, stranger) = (ProcessId::random(), ProcessId::random());
+    let lanes = [lane(process, "v42").await, lane(stranger, "v41").await, lane(process, "v42").await];
+    let mut claims = Vec::new();
+    for lane in &lanes {
+        let job = broker.turn(&Turn::new("orders", lane.clone(), 1, TERM).claim(1)).await.unwrap().deliveries.remove(0);
+        claims.push(job.claim);
+    }
+    let mut told = JobRemarks::new(JobId::given("import").unwrap(), claims[0], 1);
+    told.progress = Some(ProgressNow::new(1, Some(0.405), "reading \u{1b}[31mpage 3", None));
+    let mut remarks = Remarks::new("orders", lanes[0].clone());
+    remarks.jobs.push(told);
+    assert_eq!(broker.remark(&remarks).await.unwrap(), [true]);
+    let load = WorkerLoad::new(2, 8).using(Some(48_234_496), Some(1_250));
+    broker.extend(&[Extend::new("orders", lanes[0].clone(), 1, TERM).saying(load)]).await.remove(0).unwrap();
+
+    let shown = place.json(&["workers", "show", &process.to_string()]);
+    let jobs = shown["jobs"].as_array().unwrap();
+    let ids: Vec<&str> = jobs.iter().map(|job| job["job"].as_str().unwrap()).collect();
+    assert_eq!((ids, &shown["is_whole"]), (vec!["orders/import", "orders/other"], &true.into()), "the first claimed first: {shown}");
+    assert_eq!((&shown["worker"]["release"], &shown["worker"]["slots"]), (&"v42".into(), &8.into()));
+    assert_eq!(jobs[0]["progress"]["fraction"], 0.405, "{shown}");
+    assert!(jobs[1]["progress"].is_null(), "{shown}");
+    let text = place.ok(&["workers", "show", &process.to_string()]);
+    for part in ["web-1", "4711", "v42", "2/8", "46.0 MiB", "1.25", "orders/import", "close_order", "40 % reading", "orders/other"] {
+        assert!(text.contains(part), "no `{part}`: {text}");
+    }
+    assert!(!text.contains('\u{1b}') && !text.contains("orders/waits"), "that one is another worker's: {text}");
+    let other = place.json(&["workers", "show", &stranger.to_string()]);
+    assert_eq!((other["jobs"].as_array().unwrap().len(), &other["worker"]["memory"]), (1, &Value::Null));
+
+    let refused = place.refused(3, &["workers", "show", &none]);
+    assert!(refused.contains(&process.to_string()) && refused.contains(&stranger.to_string()), "{refused}");
+    let refused = place.refused(2, &["workers", "show", "web-1"]);
+    assert!(refused.contains("16 digits and letters"), "{refused}");
+}
