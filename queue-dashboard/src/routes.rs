@@ -16,8 +16,8 @@ use crate::{
     guard::Viewer,
     live,
     pages::{
-        act, act_groups, act_limits, act_schedules, edit, failures, group, groups, history, job, jobs, limit, limits, overview, queues,
-        schedule, schedules, sign_in, topic, topics, workers,
+        act, act_groups, act_limits, act_schedules, act_topics, edit, failures, group, groups, history, job, jobs, limit, limits, overview,
+        queues, schedule, schedules, sign_in, topic, topics, workers,
     },
     problem::Problem,
     role::Role,
@@ -78,6 +78,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
             changes("/groups/cancel", Some(Role::Operate), act_groups::cancel),
             changes("/limits/set", Some(Role::Operate), act_limits::set),
             changes("/limits/remove", Some(Role::Operate), act_limits::remove),
+            changes("/topics/rewind", Some(Role::Operate), act_topics::rewind),
         ]);
     }
     if signs_in {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 
 use super::{
     AgingSet, Audit, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage, GroupSet, KeyHolder,
-    LimitKey, LimitKeys, LimitSet, Priority, QueueStats, Retention, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, Standing,
-    StoredEvent, StoredLimit, StoredLimitKey, StoredRemarks, StoredTopic, UniqueKey, WorkerRecord, failed_releases,
+    LimitKey, LimitKeys, LimitSet, Priority, QueueStats, Retention, Rewind, Rewound, ScheduleList, SchedulePage, SetAging, SetGroup,
+    SetLimit, Standing, StoredEvent, StoredLimit, StoredLimitKey, StoredRemarks, StoredTopic, UniqueKey, WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };
@@ -352,6 +352,12 @@ pub trait Inspect: Send + Sync {
 
     /// Removes a subscription: it reads nothing any more, and nothing waits for it. What it has taken stays in its queue. False: there is none.
     async fn unsubscribe(&self, topic: &str, subscription: &str) -> Result<bool>;
+
+    /// One bounded step of a [rewind](super::Rewind) of a subscription.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a mark that is no position of this log.
+    async fn rewind(&self, request: &Rewind) -> Result<Rewound>;
 
     /// Stops or resumes claiming from a queue; enqueues and endings continue.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;

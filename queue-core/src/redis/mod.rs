@@ -47,8 +47,8 @@ use crate::{
     broker::{
         AgingSet, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability,
         EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder,
-        LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, Retention,
-        ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing, StoredEvent, StoredJob,
+        LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, Retention, Rewind,
+        Rewound, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing, StoredEvent, StoredJob,
         StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer,
         UniqueKey, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report},
@@ -375,6 +375,10 @@ impl Inspect for RedisBroker {
 
     async fn unsubscribe(&self, topic: &str, subscription: &str) -> Result<bool> {
         topic::unsubscribe(self, topic, subscription).await
+    }
+
+    async fn rewind(&self, request: &Rewind) -> Result<Rewound> {
+        topic::rewind(self, request).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

@@ -156,6 +156,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/pause"
         "people/promote"
         "people/release_key"
+        "people/remove"
         "people/requeue"
         "people/show"
         "people/shown"
@@ -181,9 +182,11 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "script/rare"
         "script/schema"
         "script/tools"
+        "topic/entry"
         "topic/event"
         "topic/feed"
         "topic/publish"
+        "topic/rewind"
         "topic/show"
         "topic/subscribe"
         "topic/subscription"
@@ -274,6 +277,7 @@ scripts! {
     FEED: "topic/feed", "";
     TOPIC: "topic/show", "flags=no-writes";
     TRIM_TOPIC: "topic/trim", "flags=allow-oom";
+    REWIND: "topic/rewind", "flags=allow-oom";
     TYPES: "audit/types", "flags=no-writes";
     ASIDE: "audit/aside", "flags=allow-oom";
 }
