@@ -30,6 +30,31 @@ impl Begin {
     }
 }
 
+/// What a subscription does with an event of a type that none of its workers knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unknown {
+    /// It is parked until a release knows its type.
+    #[default]
+    Park,
+    /// It is passed over, and counted.
+    Skip,
+}
+
+impl Unknown {
+    /// As it is stored: `park` or `skip`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unknown::Park => "park",
+            Unknown::Skip => "skip",
+        }
+    }
+
+    /// Reads what is stored. What is none of these is parked: no event is missed.
+    pub fn of_stored(text: &str) -> Self {
+        if text == "skip" { Unknown::Skip } else { Unknown::Park }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,15 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{begin::Begin, error::Result, group::GroupRule, key::UniqueDef, limit::LimitDef, outcome::TaskReturn, priority::Priority};
+use crate::{
+    begin::{Begin, Unknown},
+    error::Result,
+    group::GroupRule,
+    key::UniqueDef,
+    limit::LimitDef,
+    outcome::TaskReturn,
+    priority::Priority,
+};
 
 /// The queue of a task that names none.
 pub const DEFAULT_QUEUE: &str = "default";
@@ -193,6 +201,8 @@ pub struct SubscriptionDef {
     pub topic: &'static str,
     /// Where it begins if it does not exist yet.
     pub begin: Begin,
+    /// What becomes of events of types that none of its functions knows.
+    pub unknown: Unknown,
 }
 
 /// A payload parameter of a task.

@@ -16,8 +16,8 @@ use crate::{
     guard::Viewer,
     live,
     pages::{
-        act, act_groups, act_limits, act_schedules, act_workers, edit, failures, group, groups, history, job, jobs, limit, limits,
-        overview, queues, schedule, schedules, sign_in, topic, topics, worker, workers,
+        act, act_groups, act_limits, act_schedules, act_topics, act_workers, edit, failures, group, groups, history, job, jobs, limit,
+        limits, overview, queues, schedule, schedules, sign_in, topic, topics, worker, workers,
     },
     problem::Problem,
     role::Role,
@@ -82,6 +82,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
             changes("/workers/resume", Some(Role::Operate), act_workers::resume),
             changes("/workers/stop", Some(Role::Operate), act_workers::stop),
             changes("/limits/remove", Some(Role::Operate), act_limits::remove),
+            changes("/topics/rewind", Some(Role::Operate), act_topics::rewind),
         ]);
     }
     if signs_in {

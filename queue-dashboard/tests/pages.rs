@@ -792,6 +792,15 @@ async fn a_topic_says_how_far_its_subscriptions_are(bed: Bed) {
         assert!(page.contains(text) || page.contains(&text.replace("&quot;", "&#34;")), "no `{text}`: {page}");
     }
     assert!(!page.contains("hunter2"), "{page}");
+    let form = [("topic", "orders"), ("subscription", "billing"), ("to", "now")];
+    assert_eq!(site.post("view", "/topics/rewind", &form).await.status, 403);
+    let sure = site.post("operate", "/topics/rewind", &form).await.body;
+    assert!(sure.contains("Rewind billing to now?") && sure.contains("0 events of orders"), "{sure}");
+    let done = site.post("operate", "/topics/rewind", &[&form[..], &[("sure", "yes")]].concat()).await;
+    assert_eq!(done.status, 303, "{}", done.body);
+    assert!(site.get("/topic?topic=orders").await.body.contains("data-label=\"behind\">0<"));
+    let nobody = [("topic", "orders"), ("subscription", "nobody"), ("to", "now"), ("sure", "yes")];
+    assert!(site.post("operate", "/topics/rewind", &nobody).await.body.contains("has no subscription"));
     let next = page.split("rel=\"next\"").next().unwrap().rsplit("topic?").next().unwrap().split('"').next().unwrap().replace("&#38;", "&");
     let rest = site.get(&format!("/topic?{}", next.replace("&amp;", "&"))).await.body;
     assert_eq!(rest.matches("data-label=\"type\"").count(), 10, "{rest}");

@@ -52,12 +52,31 @@ impl Options {
     }
 }
 
+impl Options {
+    /// What becomes of events of unknown types, as a value of queue-core.
+    pub(crate) fn unknown(&self, core: &TokenStream) -> TokenStream {
+        if self.skips { quote!(#core::broker::Unknown::Skip) } else { quote!(#core::broker::Unknown::Park) }
+    }
+}
+
 impl From {
     /// The error for an option that a subscription does not have.
     pub(crate) fn refuse(key: &Ident, option: &str) -> Result<()> {
         match NOT_OF_SUBSCRIPTIONS.iter().find(|(other, _)| *other == option) {
             Some((_, problem)) => Err(Error::new(key.span(), problem)),
             None => Ok(()),
+        }
+    }
+
+    /// `skip` or `park`.
+    pub(crate) fn skips(text: &LitStr) -> Result<bool> {
+        match &*text.value() {
+            "skip" => Ok(true),
+            "park" => Ok(false),
+            other => {
+                let problem = format!("`{other}` is nothing that can be done with an event of an unknown type; write \"park\" or \"skip\"");
+                Err(Error::new(text.span(), problem))
+            }
         }
     }
 

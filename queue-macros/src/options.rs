@@ -86,6 +86,8 @@ pub(crate) struct Options {
     krate: Option<Path>,
     /// Where a subscription begins.
     pub from: Option<From>,
+    /// Whether events of types that it does not know are passed over.
+    pub skips: bool,
     /// Whether the options are those of `#[subscribe(...)]`.
     subscribes: bool,
 }
@@ -129,6 +131,7 @@ impl Options {
             From::refuse(key, name)?;
         }
         match name {
+            "unknown" if self.subscribes => self.skips = From::skips(&value(key, input, "\"skip\"")?)?,
             "from" if self.subscribes => self.from = Some(From::parse(&value(key, input, "\"start\"")?)?),
             "ordered" if self.subscribes => self.group = Some(Group::ordered(key, self.group.take())?),
             "group" if self.subscribes => self.group = Some(Group::of_subscription(key, input, self.group.as_ref())?),

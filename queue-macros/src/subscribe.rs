@@ -52,6 +52,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
     let event_type = &params[event].ty;
     let of_event = quote_spanned!(event_type.span()=> <#event_type as #core::Event>);
     let (subscription, begin) = (options.name.as_deref().unwrap_or_default(), options.begin(&core));
+    let unknown = options.unknown(&core);
     let assignments = options.assignments(&core, subscription);
     let return_type: Type = match &function.sig.output {
         ReturnType::Default => parse_quote!(()),
@@ -126,6 +127,7 @@ fn subscriber(function: &ItemFn, options: &Options, params: &[Param], event: usi
                     name: #subscription,
                     topic: __QUEUE_TOPIC,
                     begin: #begin,
+                    unknown: #unknown,
                 });
                 def.params = #of_event::PARAMS;
                 def.file = ::core::file!();
@@ -180,6 +182,7 @@ mod tests {
             ("name = \"billing\"", "from = \\\"start\\\""),
             ("from = \"now\"", "name = \\\"billing\\\""),
             ("name = \"billing\", from = \"yesterday\"", "is no time"),
+            ("name = \"billing\", from = \"now\", unknown = \"drop\"", "write \\\"park\\\" or \\\"skip\\\""),
         ] {
             let (count, text) = problems(options, BILL);
             assert_eq!(count, 1, "{text}");

@@ -42,9 +42,9 @@ use queue_core::{
         AgingSet, Announcer, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage,
         DueSchedules, Durability, DynBroker, ENTRIES_READ, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage,
         GroupSet, Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats,
-        Reclaimed, Register, Registered, Remarks, Retention, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit,
-        SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe,
-        SweepLimits, Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
+        Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, ScheduleAnswer, ScheduleList, SchedulePage, SetAging,
+        SetGroup, SetLimit, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks,
+        StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -507,6 +507,19 @@ impl Inspect for MemoryBroker {
 
     async fn ask_worker(&self, request: &AskWorker) -> Result<WorkerAsked> {
         Ok(self.transition(&request.queue, |model| model.ask_worker(request)))
+    }
+
+    async fn rewind(&self, request: &Rewind) -> Result<Rewound> {
+        request.check()?;
+        let queue = subscription_address(&request.name, &request.topic);
+        let mut topics = MemoryBroker::topics(self);
+        let Some(topic) = topics.get_mut(&*request.topic) else { return Ok(Rewound::Nobody) };
+        let done = self.transition(&queue, |model| topic.rewind(request, model));
+        drop(topics);
+        if matches!(done, Ok(Rewound::Ended)) {
+            self.tell(&request.name, &request.topic);
+        }
+        done
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

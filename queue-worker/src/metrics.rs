@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 }
 
 /// All of them.
-pub(crate) const METRICS: [Metric; 26] = [
+pub(crate) const METRICS: [Metric; 27] = [
     ("queue_jobs", Kind::Gauge, &["queue", "state"], "jobs in this state"),
     ("queue_oldest_ready_seconds", Kind::Gauge, &["queue"], "age of the oldest ready job; 0 if none is ready, or it is not known"),
     ("queue_workers", Kind::Gauge, &["queue"], "workers that serve the queue"),
@@ -55,6 +55,7 @@ pub(crate) const METRICS: [Metric; 26] = [
     ("queue_subscription_behind", Kind::Gauge, &["queue"], "events that a subscription has not read"),
     ("queue_subscription_lag_seconds", Kind::Gauge, &["queue"], "age of the oldest event that a subscription has not read"),
     ("queue_subscription_lost", Kind::Gauge, &["queue"], "events that were gone before a subscription read them"),
+    ("queue_subscription_skipped", Kind::Gauge, &["queue"], "events that a subscription has passed over, as it knew not their type"),
     ("queue_events_total", Kind::Counter, &["queue", "event"], "what has happened in the queue since it exists, as the broker counts"),
     ("queue_starts_total", Kind::Counter, &["queue", "task"], "runs whose handler began"),
     ("queue_finishes_total", Kind::Counter, &["queue", "task", "outcome"], "deliveries that have ended, by outcome"),

@@ -11,8 +11,8 @@ use queue_core::{
     HistorySpan, JobId,
     broker::{
         AskWorker, Audit, Begin, Change, Confirm, CrashRule, Durability, DynBroker, EditJob, Enqueue, Extend, GroupList, GroupRule,
-        JobState, LimitKeys, NewJob, PartyName, ProcessId, Register, Remarks, Retention, RuleOf, ScheduleList, SeenJob, SetAging, SetGroup,
-        SetLimit, SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey, WorkerAsk, WorkerMode, history::Report,
+        JobState, LimitKeys, NewJob, PartyName, ProcessId, Register, Remarks, Retention, Rewind, RewindStep, RuleOf, ScheduleList, SeenJob,
+        SetAging, SetGroup, SetLimit, SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey, WorkerAsk, WorkerMode, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -117,6 +117,7 @@ async fn every_verb_is_counted_by_its_name() {
     broker.read_topic("orders", None, 1).await.unwrap();
     broker.set_retention("orders", Retention::default()).await.unwrap();
     broker.trim_topic("orders").await.unwrap();
+    broker.rewind(&Rewind::new("orders", "billing", RewindStep::Look(Begin::Now.into()))).await.unwrap();
     broker.unsubscribe("orders", "billing").await.unwrap();
     broker.audit(QUEUE, Audit { repair: false, thorough: true }).await.unwrap();
     broker.audit_queues(false).await.unwrap();

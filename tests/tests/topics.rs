@@ -63,6 +63,9 @@ fn send_mail(event: OrderPaid, heard: Data<Arc<Heard>>) {
 #[subscribe(name = "mail", from = "start")]
 async fn disagrees(_event: OrderSent) {}
 
+#[subscribe(name = "mail", from = "now", unknown = "skip")]
+async fn skips(_event: OrderSent) {}
+
 fn worker(client: &Client, heard: &Arc<Heard>) -> Worker {
     Worker::new(client.clone()).registry(Registry::empty()).data(heard.clone()).lease(Duration::from_secs(2))
 }
@@ -124,6 +127,35 @@ async fn what_fails_for_good_is_a_dead_letter_of_its_subscription(client: Client
     assert!(letter.payload_json().unwrap().contains("\"coupon\":\"broken\""));
 }
 
+/// One subscription is rewound while its workers read and the log is trimmed. It misses nothing, and the other one hears of nothing.
+async fn trims_and_rewinds_beside_workers_lose_nothing(client: Client) {
+    const ROUNDS: u64 = 6;
+    const EVENTS: u64 = 40;
+    let (heard, inspector) = (Arc::new(Heard::default()), client.inspector());
+    for name in ["billing", "mail"] {
+        inspector.subscribe("shop", name, Begin::Start).await.unwrap();
+    }
+    inspector.set_retention("shop", Retention { count: Some(20), ..Retention::default() }).await.unwrap();
+    let publisher = client.clone();
+    let people = tokio::spawn(async move {
+        for round in 1..=ROUNDS {
+            publisher.publish_all((0..EVENTS).map(|n| paid(1000 * round + n))).await.unwrap();
+            inspector.trim_topic("shop").await.unwrap();
+            if round % 2 == 0 {
+                let mut rewinding = inspector.rewind("shop", "billing", Begin::Start);
+                while rewinding.step().await.unwrap() {}
+            }
+        }
+    });
+    let is_whole = |who: &str| heard.of(who).into_iter().collect::<std::collections::BTreeSet<_>>().len() as u64 == ROUNDS * EVENTS;
+    let both = worker(&client, &heard).register::<bill>().register::<send_mail>();
+    work_until(both, async || people.is_finished() && is_whole("bill") && is_whole("mail")).await;
+    people.await.unwrap();
+    assert_eq!(heard.of("mail").len() as u64, ROUNDS * EVENTS, "each once");
+    let topic = client.inspector().topic("shop").await.unwrap().unwrap();
+    assert!(topic.subscriptions.iter().all(|of| of.lost == 0 && !of.rewinding), "{topic:?}");
+}
+
 macro_rules! on_brokers {
     ($($case:ident)*) => {
         mod on_sqlite {
@@ -148,6 +180,7 @@ on_brokers! {
     each_function_hears_of_its_events
     a_type_that_no_release_knows_waits_for_one_that_does
     what_fails_for_good_is_a_dead_letter_of_its_subscription
+    trims_and_rewinds_beside_workers_lose_nothing
 }
 
 #[tokio::test]
@@ -159,6 +192,9 @@ async fn functions_of_one_subscription_agree_on_where_it_begins() {
         problems.iter().any(|problem| problem.contains("subscription `mail@shop`") && problem.contains("let them agree")),
         "{problems:?}"
     );
+    let odd = worker(&client, &Arc::default()).register::<send_mail>().register::<skips>();
+    let Err(WorkerError::Setup(problems)) = odd.check() else { panic!("it is refused") };
+    assert!(problems.iter().any(|problem| problem.contains("a function says `unknown = \"")), "{problems:?}");
 }
 
 /// Entries that `redis-cli` has added are events like all others, and one that nobody can read stops nobody.
@@ -190,12 +226,28 @@ async fn other_programs_publish_with_xadd() {
     let read = client.inspector().events("shop", None, 10).await.unwrap();
     assert_eq!((read.len(), read[0].payload.as_deref()), (5, Ok(r#"{"order":11}"#)));
 
+    // A time that fits into no id of a job is a dead letter, and holds nobody up.
+    server.command(&["XADD", "queue:{shop}:log", "281474976710656-0", "payload", r#"{"order": 13}"#, "type", "order.paid"]);
+    add(&["payload", r#"{"order": 14}"#, "type", "order.paid", "id", "=order-14-paid"]);
+    let dead = async || client.inspector().stats("billing@shop").await.unwrap().count(JobState::Dead) == 4;
+    work_until(worker(&client, &heard).register::<bill>(), async || heard.of("bill").len() == 3 && dead().await).await;
+    assert!(heard.of("bill").contains(&14));
+    server.command(&["XTRIM", "queue:{shop}:log", "MAXLEN", "5"]);
+    let letters = client.inspector().list("billing@shop", JobState::Dead, 0, 10).await.unwrap();
+    assert!(letters.jobs.iter().any(|letter| letter.errors[0].message.contains("the id of its entry is too large")));
+
     // What another program removes is counted as lost.
     client.inspector().subscribe("shop", "mail", Begin::Start).await.unwrap();
     server.command(&["XTRIM", "queue:{shop}:log", "MAXLEN", "1"]);
     let topic = client.inspector().topic("shop").await.unwrap().unwrap();
     let mail = topic.subscriptions.iter().find(|subscription| subscription.name == "mail").unwrap();
     assert_eq!((mail.lost, mail.behind), (4, Some(1)));
+
+    // None can follow the largest id.
+    assert!(!topic.is_closed);
+    server.command(&["XADD", "queue:{shop}:log", "18446744073709551615-18446744073709551615", "payload", "{}"]);
+    assert!(client.inspector().topic("shop").await.unwrap().unwrap().is_closed);
+    assert!(client.publish(paid(15)).await.is_err());
 }
 
 /// A user who may only publish with `XADD` may do nothing else.

@@ -59,13 +59,40 @@ fn a_person_publishes_reads_and_subscribes() {
     assert!(text.contains("2 of 2 that were ever added") && text.contains("billing"), "{text}");
     assert!(ok(&folder, &["topics", "list"]).contains("orders"));
 
+    let set = ok(&folder, &["topics", "set", "orders", "--bytes", "1GiB"]);
+    assert!(set.contains("about 1.0 GiB"), "{set}");
+    assert_eq!(json(&folder, &["topics", "show", "orders"])["bytes_limit"], 1_u64 << 30);
     let set = ok(&folder, &["topics", "set", "orders", "--count", "1", "--lag", "0s"]);
-    assert!(set.contains("and 1 at most; waits 0s for slow subscriptions"), "{set}");
+    assert!(set.contains("and 1 at most, and about 1.0 GiB; waits 0s for slow subscriptions"), "{set}");
     let trimmed = json(&folder, &["topics", "trim", "orders"]);
     assert_eq!((&trimmed["removed"], &trimmed["lost"]), (&1.into(), &1.into()));
     assert_eq!(json(&folder, &["topics", "show", "orders"])["subscriptions"][0]["lost"], 1);
+    let told = ok(&folder, &["doctor"]);
+    assert!(told.contains("billing@orders: 1 events were gone before it read them"), "{told}");
     assert!(ok(&folder, &["topics", "unsubscribe", "billing@orders"]).contains("is removed"));
     assert!(refused(&folder, &["topics", "unsubscribe", "billing@orders"]).contains("has no subscription `billing`"));
+}
+
+#[test]
+fn a_person_rewinds_a_subscription() {
+    let folder = bed();
+    ok(&folder, &["topics", "subscribe", "billing@orders", "--from", "now"]);
+    for order in 1..4 {
+        ok(&folder, &["topics", "publish", "orders", "OrderPaid", &format!(r#"{{"order":{order}}}"#)]);
+    }
+    let rewind = |to: &str, how: &str| json(&folder, &["topics", "rewind", "billing@orders", "--to", to, how]);
+    let looked = rewind("start", "--dry-run");
+    assert_eq!((&looked["again"], &looked["cancelled"], &looked["dry_run"]), (&0.into(), &0.into(), &true.into()));
+    let error = refused(&folder, &["topics", "rewind", "billing@orders", "--to", "start"]);
+    assert!(error.contains("say --yes to do it") && error.contains("0 events again"), "{error}");
+    let behind = || json(&folder, &["topics", "show", "orders"])["subscriptions"][0].clone();
+    assert_eq!(behind()["behind"], 3);
+    assert_eq!(rewind("now", "--yes")["again"], 0);
+    assert_eq!((&behind()["behind"], &behind()["from"]), (&0.into(), &"now".into()));
+    assert_eq!(rewind("2", "--yes")["again"], 2);
+    assert_eq!((&behind()["behind"], &behind()["rewinding"]), (&2.into(), &false.into()));
+    let text = ok(&folder, &["topics", "rewind", "billing@orders", "--to", "start", "--yes"]);
+    assert!(text.contains("billing@orders reads 1 event again; 0 jobs cancelled"), "{text}");
 }
 
 #[test]
@@ -76,8 +103,11 @@ fn what_cannot_be_is_refused_with_a_way_out() {
         (&["subscribe", "billing", "--from", "now"], "write them as `billing@orders`"),
         (&["subscribe", "billing@orders", "--from", "yesterday"], "write `start`, `now`, or a time"),
         (&["publish", "orders", "OrderPaid", "17"], "is no JSON object"),
-        (&["set", "orders"], "nothing to set: say --age, --count or --lag"),
+        (&["set", "orders"], "nothing to set: say --age, --count, --bytes or --lag"),
+        (&["set", "orders", "--bytes", "many"], "as `1GiB`"),
         (&["set", "orders", "--count", "0"], "would keep nothing"),
+        (&["rewind", "billing@orders", "--to", "yesterday"], "or a position that `topics read` has printed"),
+        (&["rewind", "billing@orders", "--to", "now", "--yes"], "topic `orders` has no subscription `billing`"),
         (&["read", "orders", "--after", "first"], "is none of this log"),
     ] {
         let error = refused(&folder, &[&["topics"], arguments].concat());

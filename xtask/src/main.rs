@@ -1,9 +1,10 @@
 //! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask api`, `cargo xtask bench`,
-//! `cargo xtask gate`, `cargo xtask faults`, `cargo xtask mutants`, `cargo xtask screenshots`.
+//! `cargo xtask gate`, `cargo xtask faults`, `cargo xtask foreign`, `cargo xtask mutants`, `cargo xtask screenshots`.
 
 mod api;
 mod bench;
 mod faults;
+mod foreign;
 mod gate;
 mod mutants;
 mod peers;
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "Examples:
   cargo xtask bench failover                    behind sentinels and in a cluster: some twenty minutes
   cargo xtask gate --accept                     what a job costs now is what it may cost
   cargo xtask faults --row M4                   one row of the fault matrix, on every broker
+  cargo xtask foreign                           programs in Python and Node publish events
   cargo xtask mutants fence                     safeguards whose name has this in it
   cargo xtask screenshots                       the dashboard, in target/screenshots";
 
@@ -51,6 +53,8 @@ enum Command {
     Gate(gate::Arguments),
     /// Lets everything fail around real processes, and checks that no promise is broken.
     Faults(faults::Arguments),
+    /// Lets programs in Python and Node publish events, which a subscription handles.
+    Foreign,
     /// Takes one safeguard out at a time, and shows that a test fails without it.
     Mutants(mutants::Arguments),
     /// Makes pictures of the dashboard: every page, at three sizes, in light and in dark.
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::main(&arguments),
         Command::Gate(arguments) => gate::main(&arguments),
         Command::Faults(arguments) => faults::main(&arguments),
+        Command::Foreign => foreign::main(),
         Command::Mutants(arguments) => mutants::main(&arguments),
         Command::Screenshots(arguments) => screenshots::main(&arguments),
     }

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 
 use super::{
     AgingSet, AskWorker, Audit, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage, GroupSet,
-    KeyHolder, LimitKey, LimitKeys, LimitSet, Priority, QueueStats, Retention, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit,
-    Standing, StoredEvent, StoredLimit, StoredLimitKey, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked, WorkerRecord, failed_releases,
+    KeyHolder, LimitKey, LimitKeys, LimitSet, Priority, QueueStats, Retention, Rewind, Rewound, ScheduleList, SchedulePage, SetAging,
+    SetGroup, SetLimit, Standing, StoredEvent, StoredLimit, StoredLimitKey, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked,
+    WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };
@@ -356,6 +357,12 @@ pub trait Inspect: Send + Sync {
     /// Asks something of a worker that has said in this queue, with a beat, what it uses. It hears of it with its next beat of that kind. The request goes with the
     /// last lane of the worker in this queue. Works on a full broker.
     async fn ask_worker(&self, request: &AskWorker) -> Result<WorkerAsked>;
+
+    /// One bounded step of a [rewind](super::Rewind) of a subscription.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a mark that is no position of this log.
+    async fn rewind(&self, request: &Rewind) -> Result<Rewound>;
 
     /// Stops or resumes claiming from a queue; enqueues and endings continue.
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;

@@ -14,7 +14,7 @@ use crate::{
 };
 pub use crate::{
     address::{subscription_address, subscription_at, topic_address, topic_at},
-    begin::Begin,
+    begin::{Begin, Unknown},
 };
 
 /// Most jobs of a subscription that have not ended. While there are as many, it reads no further.
@@ -44,12 +44,21 @@ pub struct Subscribe {
     pub begin: Begin,
     /// The types of event that its workers know. None: nothing is said of them, and what was said before holds.
     pub types: Vec<String>,
+    /// What becomes of events of other types. `None`: nothing is said of that, and what was said before holds.
+    pub unknown: Option<Unknown>,
 }
 
 impl Subscribe {
     /// A subscription to a topic.
     pub fn new(topic: impl Into<Arc<str>>, name: impl Into<Arc<str>>, begin: Begin) -> Self {
-        Subscribe { topic: topic.into(), name: name.into(), begin, types: Vec::new() }
+        Subscribe { topic: topic.into(), name: name.into(), begin, types: Vec::new(), unknown: None }
+    }
+
+    /// The same with what becomes of events of types that they do not know.
+    #[must_use]
+    pub fn unknown(mut self, unknown: Unknown) -> Self {
+        self.unknown = Some(unknown);
+        self
     }
 
     /// The same with the types that its workers know.
@@ -77,6 +86,8 @@ pub struct Retention {
     pub age: Option<Duration>,
     /// Events beyond this number may go, the oldest first.
     pub count: Option<u64>,
+    /// Events may go while the log has more bytes than that, the oldest first. The size of a log is known about, not exactly.
+    pub bytes: Option<u64>,
     /// For so long an event waits for subscriptions that have not read it.
     pub lag: Option<Duration>,
 }
@@ -95,22 +106,31 @@ impl Retention {
     /// What holds when these fields are said as well.
     #[must_use]
     pub fn with(self, said: Retention) -> Retention {
-        Retention { age: said.age.or(self.age), count: said.count.or(self.count), lag: said.lag.or(self.lag) }
+        Retention {
+            age: said.age.or(self.age),
+            count: said.count.or(self.count),
+            bytes: said.bytes.or(self.bytes),
+            lag: said.lag.or(self.lag),
+        }
     }
 
-    /// For brokers: whether an event that is so old may go, of a log that would still have `left` events with it, if subscriptions wait for it or not.
-    pub fn drops(&self, old: Duration, left: u64, waited_for: bool) -> bool {
-        let over = old > self.age() || self.count.is_some_and(|most| left > most);
+    /// For brokers: whether an event that is so old may go, of a log that would still have `left` events and their `bytes` with it, if subscriptions wait for it or not.
+    pub fn drops(&self, old: Duration, left: u64, bytes: u64, waited_for: bool) -> bool {
+        let is_large = self.bytes.is_some_and(|most| bytes > most);
+        let over = old > self.age() || self.count.is_some_and(|most| left > most) || is_large;
         over && (!waited_for || old > self.lag())
     }
 
     /// For brokers: whether it can be taken.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a count of 0, or times beyond a hundred years.
+    /// [`Error::Invalid`] for a count or bytes of 0, or times beyond a hundred years.
     pub fn check(&self) -> Result<()> {
         if self.count == Some(0) {
             return Err(Error::invalid("count", "0", "would keep nothing; use 1 or more"));
+        }
+        if self.bytes == Some(0) {
+            return Err(Error::invalid("bytes", "0", "would keep nothing; use 1 or more"));
         }
         for (field, time) in [("age", self.age), ("lag", self.lag)] {
             if let Some(time) = time.filter(|time| *time > super::LONGEST) {
@@ -152,6 +172,10 @@ pub struct StoredTopic {
     pub entries: u64,
     /// How many were ever added.
     pub added: u64,
+    /// About how many bytes the log has.
+    pub bytes: u64,
+    /// Whether no event can be added any more: another program has added one with the largest id that there is.
+    pub is_closed: bool,
     /// When the oldest event of the log was added.
     pub first_ms: Option<i64>,
     /// What it keeps.
@@ -164,7 +188,17 @@ impl StoredTopic {
     /// A topic without subscriptions.
     pub fn new(name: impl Into<String>, now_ms: i64) -> Self {
         let retention = Retention::default();
-        StoredTopic { name: name.into(), now_ms, entries: 0, added: 0, first_ms: None, retention, subscriptions: Vec::new() }
+        StoredTopic {
+            name: name.into(),
+            now_ms,
+            entries: 0,
+            added: 0,
+            bytes: 0,
+            is_closed: false,
+            first_ms: None,
+            retention,
+            subscriptions: Vec::new(),
+        }
     }
 }
 
@@ -182,19 +216,37 @@ pub struct StoredSubscription {
     pub made_ms: i64,
     /// The types of event that its workers know.
     pub types: Vec<String>,
+    /// What becomes of events of other types.
+    pub unknown: Unknown,
+    /// How many entries it has passed over, because no worker of it knew their type.
+    pub skipped: u64,
     /// How many entries it has not read. `None`: it began at a time on Redis and has not come to the end of the log since.
     pub behind: Option<u64>,
     /// When the oldest entry was added that it has not read.
     pub next_ms: Option<i64>,
     /// How many entries were gone before it read them.
     pub lost: u64,
+    /// Whether a [rewind](super::Rewind) of it is under way: it reads nothing until that has ended.
+    pub rewinding: bool,
 }
 
 impl StoredSubscription {
     /// One that has just begun.
     pub fn new(name: impl Into<String>, cursor: impl Into<String>, begin: Begin, made_ms: i64) -> Self {
         let (name, cursor) = (name.into(), cursor.into());
-        StoredSubscription { name, cursor, begin, made_ms, types: Vec::new(), behind: Some(0), next_ms: None, lost: 0 }
+        StoredSubscription {
+            name,
+            cursor,
+            begin,
+            made_ms,
+            types: Vec::new(),
+            unknown: Unknown::Park,
+            skipped: 0,
+            behind: Some(0),
+            next_ms: None,
+            lost: 0,
+            rewinding: false,
+        }
     }
 
     /// How old the oldest entry is that it has not read; zero if it has read all.
@@ -260,11 +312,11 @@ mod tests {
 
     #[test]
     fn an_event_that_a_subscription_waits_for_goes_when_the_limit_of_its_lag_is_over() {
-        let kept = Retention { age: Some(DAY), count: Some(10), lag: Some(3 * DAY) };
-        assert!(!kept.drops(DAY, 10, false), "it is neither too old nor one too many");
-        assert!(kept.drops(2 * DAY, 1, false) && kept.drops(Duration::ZERO, 11, false));
-        assert!(!kept.drops(2 * DAY, 11, true) && kept.drops(4 * DAY, 11, true));
-        assert!(!Retention::default().drops(6 * DAY, 1_000_000, false) && Retention::default().drops(8 * DAY, 1, true));
+        let kept = Retention { age: Some(DAY), count: Some(10), bytes: Some(1000), lag: Some(3 * DAY) };
+        assert!(!kept.drops(DAY, 10, 1000, false), "it is neither too old nor one too many");
+        assert!(kept.drops(2 * DAY, 1, 1, false) && kept.drops(Duration::ZERO, 11, 1, false) && kept.drops(Duration::ZERO, 1, 1001, false));
+        assert!(!kept.drops(2 * DAY, 11, 1, true) && kept.drops(4 * DAY, 11, 1, true));
+        assert!(!Retention::default().drops(6 * DAY, 1_000_000, u64::MAX, false) && Retention::default().drops(8 * DAY, 1, 1, true));
     }
 
     #[test]

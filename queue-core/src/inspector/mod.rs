@@ -1,6 +1,6 @@
 //! What people do with jobs and queues: inspect, repair, pause. `record` is a job as people read it, `json` the printed form of records. `change` is
 //! what people do to jobs, `edit` changes one that waits, `duplicate` copies one, `clear` cancels those of a group, `walk` goes through all jobs of a state, `why` says why a job does not run, `workers` lists who runs them, `held` what one of them runs, `ask` asks it to stop.
-//! `topics` shows topics and their subscriptions.
+//! `topics` shows topics and their subscriptions, `rewind` lets a subscription begin again.
 
 mod aging;
 mod ask;
@@ -16,6 +16,7 @@ mod limits;
 mod reason;
 mod record;
 mod remarks;
+mod rewind;
 mod topics;
 mod walk;
 mod why;
@@ -34,6 +35,7 @@ pub use self::{
     reason::Reason,
     record::{AttemptError, JobRecord, Page, Running, UnreadableBy},
     remarks::{Follow, JobLog, LogLine, Progress},
+    rewind::{RewindPreview, Rewinding},
     topics::{EventInfo, SubscriptionInfo, TopicInfo},
     walk::Walk,
     why::waiting_in,

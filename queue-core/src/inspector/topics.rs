@@ -8,7 +8,9 @@ use std::{
 use super::Inspector;
 use crate::{
     address::{JobId, check_name, subscription_address},
-    broker::{Begin, ENTRIES_READ, JobState, MOST_TAKEN, QueueStats, Retention, StoredEvent, StoredSubscription, Subscribe, Trimmed},
+    broker::{
+        Begin, ENTRIES_READ, JobState, MOST_TAKEN, QueueStats, Retention, StoredEvent, StoredSubscription, Subscribe, Trimmed, Unknown,
+    },
     error::{Error, Result},
     payload,
 };
@@ -23,6 +25,10 @@ pub struct TopicInfo {
     pub events: u64,
     /// How many were ever added.
     pub added: u64,
+    /// About how many bytes its log has.
+    pub bytes: u64,
+    /// Whether no event can be added any more: another program has added one with the largest id that there is.
+    pub is_closed: bool,
     /// When the oldest event of the log was added.
     pub first: Option<SystemTime>,
     /// What it keeps.
@@ -45,6 +51,10 @@ pub struct SubscriptionInfo {
     pub made: SystemTime,
     /// The types of event that its workers know.
     pub types: Vec<String>,
+    /// What becomes of events of other types.
+    pub unknown: Unknown,
+    /// How many events it has passed over, because none of its workers knew their type.
+    pub skipped: u64,
     /// How many events it has not read. `None`: that is not known before it has come to the end of the log for the first time.
     pub behind: Option<u64>,
     /// How old the oldest event is that it has not read.
@@ -59,6 +69,8 @@ pub struct SubscriptionInfo {
     pub dead: u64,
     /// Whether it is paused.
     pub paused: bool,
+    /// Whether a [rewind](Inspector::rewind) of it is under way: it reads nothing until that has ended.
+    pub rewinding: bool,
     /// How many workers serve it.
     pub workers: u64,
 }
@@ -72,12 +84,15 @@ impl SubscriptionInfo {
             begin: stored.begin,
             made: time(stored.made_ms),
             types: stored.types,
+            unknown: stored.unknown,
+            skipped: stored.skipped,
             behind: stored.behind,
             lost: stored.lost,
             open: open.into_iter().map(|state| stats.count(state)).sum(),
             parked: stats.count(JobState::Parked),
             dead: stats.count(JobState::Dead),
             paused: stats.paused,
+            rewinding: stored.rewinding,
             workers: stats.workers,
             name: stored.name,
         }
@@ -85,6 +100,12 @@ impl SubscriptionInfo {
 
     /// Why it reads no further although there are events, if there is a reason.
     pub fn stands_because(&self) -> Option<String> {
+        if self.rewinding {
+            return Some(format!(
+                "a rewind is under way; if nobody runs it any more, run it again: `topics rewind {} --to ..`",
+                self.queue
+            ));
+        }
         if self.behind == Some(0) {
             return None;
         }
@@ -172,8 +193,9 @@ impl Inspector {
             let stats = self.stats(&subscription_address(&subscription.name, topic)).await?;
             subscriptions.push(SubscriptionInfo::new(topic, stored.now_ms, subscription, &stats));
         }
-        let (events, added, first) = (stored.entries, stored.added, stored.first_ms.map(time));
-        Ok(Some(TopicInfo { name: stored.name, events, added, first, retention: stored.retention, subscriptions }))
+        let is_closed = stored.is_closed;
+        let (events, added, bytes, first) = (stored.entries, stored.added, stored.bytes, stored.first_ms.map(time));
+        Ok(Some(TopicInfo { name: stored.name, events, added, bytes, is_closed, first, retention: stored.retention, subscriptions }))
     }
 
     /// Events of the log of a topic behind this position, or from the oldest on, at most `limit` (1 to 100).

@@ -48,9 +48,9 @@ use crate::{
         AgingSet, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
         Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState,
         KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks,
-        Retention, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing, StoredEvent, StoredJob,
-        StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer,
-        UniqueKey, WorkerAsked, WorkerRecord,
+        Retention, Rewind, Rewound, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing,
+        StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept,
+        Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report},
         sealed,
     },
@@ -379,6 +379,10 @@ impl Inspect for RedisBroker {
 
     async fn ask_worker(&self, request: &AskWorker) -> Result<WorkerAsked> {
         people::ask_worker(self, request).await
+    }
+
+    async fn rewind(&self, request: &Rewind) -> Result<Rewound> {
+        topic::rewind(self, request).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

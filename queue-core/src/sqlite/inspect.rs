@@ -7,9 +7,9 @@ use crate::{
     address::{JobId, check_queue},
     broker::{
         AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState,
-        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, QueueStats, Retention, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit,
-        Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked,
-        WorkerRecord,
+        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, QueueStats, Retention, Rewind, Rewound, ScheduleList, SchedulePage, SetAging, SetGroup,
+        SetLimit, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, UniqueKey,
+        WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
     error::Result,
@@ -150,6 +150,12 @@ impl Inspect for SqliteBroker {
     async fn unsubscribe(&self, topic: &str, subscription: &str) -> Result<bool> {
         let (topic, subscription) = (topic.to_owned(), subscription.to_owned());
         self.writer().call(Commit::Synced, move |tx| topic::unsubscribe(tx, &topic, &subscription)).await
+    }
+
+    async fn rewind(&self, request: &Rewind) -> Result<Rewound> {
+        request.check()?;
+        let request = request.clone();
+        self.writer().call(Commit::Synced, move |tx| topic::rewind(tx, &request)).await
     }
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {

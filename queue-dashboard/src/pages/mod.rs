@@ -5,6 +5,7 @@ mod act_all;
 pub(crate) mod act_groups;
 pub(crate) mod act_limits;
 pub(crate) mod act_schedules;
+pub(crate) mod act_topics;
 pub(crate) mod act_workers;
 mod chart;
 pub(crate) mod edit;

@@ -11,7 +11,7 @@ use axum::{
 };
 use queue_core::{EventInfo, SubscriptionInfo, TopicInfo};
 
-use super::{Content, Stale, whole, written};
+use super::{Content, Stale, Told, whole, written};
 use crate::{
     format::{Moment, ago, number, short, span},
     guard::Viewer,
@@ -47,6 +47,8 @@ struct Subscription {
     lost: u64,
     workers: u64,
     stands: Option<String>,
+    /// How many events it has passed over.
+    skipped: Option<String>,
 }
 
 impl Subscription {
@@ -59,6 +61,7 @@ impl Subscription {
             lost: of.lost,
             workers: of.workers,
             stands: of.stands_because(),
+            skipped: (of.skipped > 0).then(|| number(of.skipped)),
             jobs: format!("jobs?{}", query(&[("queue", &of.queue)])),
             name: of.name,
         }
@@ -88,6 +91,20 @@ impl Event {
     }
 }
 
+/// What a change has done that led here.
+fn told(params: &Params) -> Option<Told> {
+    if params.get("did") != Some("rewound") {
+        return None;
+    }
+    let [n, cancelled, left] = ["n", "cancelled", "left"].map(|name| params.number::<0, { u64::MAX }>(name).get());
+    let events = if n == 1 { "event is" } else { "events are" };
+    let rest = if left > 0 { " It goes on: until it has ended, the subscription reads nothing." } else { "" };
+    Some(Told {
+        text: format!("{} {events} read again, and {} waiting jobs were cancelled.{rest}", number(n), number(cancelled)),
+        is_good: true,
+    })
+}
+
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
         Ok(content) => whole(&shared, &viewer, &content),
@@ -100,8 +117,10 @@ fn facts(topic: &TopicInfo) -> Vec<(&'static str, String)> {
     vec![
         ("Events", number(topic.events)),
         ("Ever added", number(topic.added)),
+        ("Bytes, about", number(topic.bytes)),
         ("Keeps for", span(kept.age())),
         ("At most", kept.count.map_or_else(|| "any number".to_owned(), number)),
+        ("Bytes at most", kept.bytes.map_or_else(|| "any number".to_owned(), number)),
         ("Waits for the slowest", span(kept.lag())),
     ]
 }
@@ -128,5 +147,5 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         next,
     };
     let live = Some(format!("/live/topic?{}", here(&after)));
-    Ok(Content { title: name.clone(), tab: "topics", html: written(&page)?, status: StatusCode::OK, live, told: None })
+    Ok(Content { title: name.clone(), tab: "topics", html: written(&page)?, status: StatusCode::OK, live, told: told(params) })
 }

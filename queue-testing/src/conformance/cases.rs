@@ -48,6 +48,22 @@ macro_rules! __conformance_cases {
                 a_topic_is_listed_and_read
                 a_publish_is_announced_to_each_subscription
                 a_subscription_is_sound;
+            retained:
+                a_log_keeps_about_so_many_bytes
+                what_a_subscription_does_not_know_is_passed_over
+                no_type_is_forgotten_where_others_are_passed_over;
+            rewinds:
+                a_rewind_reads_again_what_has_ended
+                a_rewind_to_the_start_cancels_nothing
+                a_rewind_passes_over_what_runs
+                a_rewind_begins_at_its_mark
+                a_rewind_ahead_passes_over_what_was_not_read
+                a_rewind_beyond_what_is_kept_begins_at_the_oldest
+                half_a_rewind_reads_nothing
+                a_rewind_is_taken_over_by_the_next
+                the_log_waits_for_a_subscription_that_is_rewound
+                a_rewind_goes_through_a_log_in_steps
+                a_rewound_subscription_is_sound;
             limits:
                 a_limit_holds_for_each_key
                 a_job_that_waits_for_a_limit_is_passed

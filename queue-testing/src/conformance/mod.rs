@@ -33,6 +33,8 @@ pub mod reclaims;
 pub mod records;
 pub mod remarks;
 pub mod requeues;
+pub mod retained;
+pub mod rewinds;
 pub mod schedules;
 pub mod slots;
 pub mod standings;

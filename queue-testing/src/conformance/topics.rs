@@ -14,7 +14,7 @@ use queue_core::{
 use super::bed::{Bed, Lane, Producer, eventually, nack};
 
 /// An event with a number.
-fn event(n: u8) -> NewJob {
+pub(super) fn event(n: u8) -> NewJob {
     // The map that a handler would read: {"n": n}.
     let payload = [0x81, 0xa1, b'n', 0xcc, n];
     let mut event = NewJob::new(JobId::make(), Envelope::new("suite.event", &payload).encode().expect("it is small"));
@@ -28,36 +28,36 @@ fn number(delivery: &Delivery) -> u8 {
     *envelope.payload.last().expect("it has a number")
 }
 
-fn numbers(deliveries: &[Delivery]) -> Vec<u8> {
+pub(super) fn numbers(deliveries: &[Delivery]) -> Vec<u8> {
     deliveries.iter().map(number).collect()
 }
 
-async fn publisher(bed: &Bed) -> Producer {
+pub(super) async fn publisher(bed: &Bed) -> Producer {
     Producer::on(&bed.broker, &topic_address(&bed.queue)).await
 }
 
-async fn publish(bed: &Bed, events: impl IntoIterator<Item = u8>) {
+pub(super) async fn publish(bed: &Bed, events: impl IntoIterator<Item = u8>) {
     publisher(bed).await.stored(events.into_iter().map(event).collect()).await;
 }
 
-async fn subscribe(bed: &Bed, name: &str, begin: Begin) -> bool {
+pub(super) async fn subscribe(bed: &Bed, name: &str, begin: Begin) -> bool {
     bed.broker.subscribe(&Subscribe::new(bed.queue.clone(), name, begin)).await.expect("a subscription can be made")
 }
 
 /// A lane in the queue of a subscription.
-async fn lane(bed: &Bed, name: &str) -> Lane {
+pub(super) async fn lane(bed: &Bed, name: &str) -> Lane {
     Lane::on(&bed.broker, &subscription_address(name, &bed.queue)).await
 }
 
-async fn topic(bed: &Bed) -> StoredTopic {
+pub(super) async fn topic(bed: &Bed) -> StoredTopic {
     bed.broker.topic(&bed.queue).await.expect("a topic can be looked at").expect("it exists")
 }
 
-async fn subscription(bed: &Bed, name: &str) -> StoredSubscription {
+pub(super) async fn subscription(bed: &Bed, name: &str) -> StoredSubscription {
     topic(bed).await.subscriptions.into_iter().find(|subscription| subscription.name == name).expect("it is there")
 }
 
-async fn keep(bed: &Bed, retention: Retention) {
+pub(super) async fn keep(bed: &Bed, retention: Retention) {
     bed.broker.set_retention(&bed.queue, retention).await.expect("the retention can be set");
 }
 
@@ -313,7 +313,7 @@ pub async fn a_topic_is_listed_and_read(bed: Bed) {
     assert!(!queues.iter().any(|queue| queue.contains('@') && queue.starts_with('@')), "{queues:?}");
     let stored = topic(&bed).await;
     assert_eq!((stored.entries, stored.added, stored.first_ms.is_some()), (3, 3, true));
-    assert_eq!(stored.retention, Retention { age: Some(Duration::from_secs(60)), count: Some(9), lag: None });
+    assert_eq!(stored.retention, Retention { age: Some(Duration::from_secs(60)), count: Some(9), bytes: None, lag: None });
     let billing = &stored.subscriptions[0];
     assert_eq!((billing.behind, billing.begin, &billing.types[..]), (Some(3), Begin::Start, &["suite.event".to_owned()][..]));
     assert!(billing.next_ms == stored.first_ms && billing.lag(stored.now_ms) <= Duration::from_secs(60));

@@ -76,7 +76,7 @@ impl Model {
     }
 
     /// Removes a job that is not active.
-    fn delete(&mut self, id: &JobId) -> bool {
+    pub(super) fn delete(&mut self, id: &JobId) -> bool {
         if self.jobs.get(id).is_none_or(|job| job.place().state() == JobState::Active) {
             return false;
         }

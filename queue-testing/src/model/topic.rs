@@ -1,9 +1,17 @@
 //! Topics: a log of events, and how far each subscription has read. The queues of the subscriptions are models of their own.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use queue_core::broker::{
-    Begin, MOST_TAKEN, NewJob, Retention, StoredEvent, StoredSubscription, StoredTopic, Subscribe, TRIM_STEP, Trimmed,
+use queue_core::{
+    JobId,
+    broker::{
+        Begin, MOST_TAKEN, Mark, NewJob, Retention, Rewind, RewindStep, Rewound, StoredEvent, StoredSubscription, StoredTopic, Subscribe,
+        TRIM_STEP, Trimmed, Unknown,
+    },
+    envelope::Envelope,
 };
 
 use super::{Model, Place};
@@ -26,6 +34,16 @@ struct Subscription {
     made: i64,
     begin: Begin,
     types: Vec<String>,
+    unknown: Unknown,
+    skipped: u64,
+    /// A rewind of it is under way: whose it is, and how far it had read.
+    rewind: Option<(String, u64)>,
+}
+
+impl Subscription {
+    fn knows(&self, event: &NewJob) -> bool {
+        Envelope::decode(&event.envelope).is_ok_and(|envelope| self.types.iter().any(|known| *known == envelope.task))
+    }
 }
 
 impl Topic {
@@ -48,18 +66,33 @@ impl Topic {
     /// True: it was made.
     pub fn subscribe(&mut self, request: &Subscribe, now: i64) -> bool {
         if let Some(known) = self.subscriptions.get_mut(&*request.name) {
+            known.unknown = request.unknown.unwrap_or(known.unknown);
             if !request.types.is_empty() {
+                // Where others are passed over, no type is forgotten.
+                let before = if known.unknown == Unknown::Skip { std::mem::take(&mut known.types) } else { Vec::new() };
                 known.types.clone_from(&request.types);
+                if known.unknown == Unknown::Skip {
+                    known.types = before.into_iter().chain(std::mem::take(&mut known.types)).collect::<BTreeSet<_>>().into_iter().collect();
+                }
             }
             return false;
         }
-        let gone = self.log.keys().next().map_or(self.added, |first| first - 1);
+        let gone = self.gone();
         let cursor = match request.begin {
             Begin::Now => self.added,
             Begin::Start => gone,
             Begin::AtMs(from) => self.log.iter().filter(|(_, (at, _))| *at < from).map(|(seq, _)| *seq).max().unwrap_or(gone),
         };
-        let subscription = Subscription { cursor, lost: 0, made: now, begin: request.begin, types: request.types.clone() };
+        let subscription = Subscription {
+            cursor,
+            lost: 0,
+            made: now,
+            begin: request.begin,
+            types: request.types.clone(),
+            unknown: request.unknown.unwrap_or_default(),
+            skipped: 0,
+            rewind: None,
+        };
         self.subscriptions.insert(request.name.to_string(), subscription);
         true
     }
@@ -67,6 +100,76 @@ impl Topic {
     /// False: there is none.
     pub fn unsubscribe(&mut self, name: &str) -> bool {
         self.subscriptions.remove(name).is_some()
+    }
+
+    /// One step of a rewind of a subscription whose queue this is.
+    ///
+    /// # Errors
+    /// [`queue_core::Error::Invalid`] for a mark that is no position.
+    pub fn rewind(&mut self, request: &Rewind, queue: &mut Model) -> queue_core::Result<Rewound> {
+        let number = |position: &str| position.parse::<u64>().map_err(|_| Rewind::unknown(position));
+        let entries = |log: &BTreeMap<u64, (i64, NewJob)>, after: u64, upto: u64| -> Vec<(u64, JobId)> {
+            let there = log.range(after + 1..).take_while(|(seq, _)| **seq <= upto).take(TRIM_STEP);
+            there.map(|(seq, (_, event))| (*seq, event.id.clone())).collect()
+        };
+        let passed = |entries: &[(u64, JobId)]| {
+            let next = entries.last().filter(|_| entries.len() == TRIM_STEP).map(|(seq, _)| seq.to_string());
+            Rewound::Passed { entries: entries.len() as u64, next }
+        };
+        let found = match &request.step {
+            RewindStep::Look(mark) | RewindStep::Begin(mark, _) => Some(self.find(mark)?),
+            _ => None,
+        };
+        let Some(subscription) = self.subscriptions.get_mut(&*request.name) else { return Ok(Rewound::Nobody) };
+        let upto = subscription.rewind.as_ref().map_or(0, |(_, upto)| *upto).max(subscription.cursor);
+        let is_other = |token: &String| subscription.rewind.as_ref().is_none_or(|(known, _)| known != token);
+        Ok(match (&request.step, found) {
+            (RewindStep::End(..), _) if subscription.rewind.is_none() => Rewound::Ended,
+            (RewindStep::Forget(_, token) | RewindStep::End(token, _), _) if is_other(token) => Rewound::Other,
+            (RewindStep::Look(_), Some((from, _, is_short))) => Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short },
+            (RewindStep::Begin(_, token), Some((from, begin, is_short))) => {
+                (subscription.cursor, subscription.begin, subscription.rewind) = (from, begin, Some((token.clone(), upto)));
+                Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short }
+            }
+            (RewindStep::Count(after, upto), _) => passed(&entries(&self.log, number(after)?, number(upto)?)),
+            (RewindStep::Forget(after, _), _) => {
+                let entries = entries(&self.log, number(after)?, upto);
+                entries.iter().for_each(|(_, id)| queue.forget_event(id));
+                passed(&entries)
+            }
+            _ => {
+                subscription.rewind = None;
+                Rewound::Ended
+            }
+        })
+    }
+
+    /// The cursor before a mark, where a subscription begins then, and whether entries of it are gone.
+    fn find(&self, mark: &Mark) -> queue_core::Result<(u64, Begin, bool)> {
+        let (gone, first) = (self.gone(), self.log.values().next().map(|(at, _)| *at));
+        Ok(match mark {
+            Mark::At(Begin::Start) => (gone, Begin::Start, false),
+            Mark::At(Begin::Now) => (self.added, Begin::Now, false),
+            Mark::At(begin @ Begin::AtMs(from)) => {
+                let before = self.log.iter().filter(|(_, (at, _))| at < from).map(|(seq, _)| *seq).max();
+                (before.unwrap_or(gone), *begin, gone > 0 && first.is_none_or(|first| *from < first))
+            }
+            Mark::Event(position) => {
+                let seq: u64 = position.parse().map_err(|_| Rewind::unknown(position))?;
+                let begin = self.log.get(&seq).map_or(if seq > self.added { Begin::Now } else { Begin::Start }, |(at, _)| Begin::AtMs(*at));
+                (seq.saturating_sub(1).clamp(gone, self.added), begin, seq <= gone)
+            }
+        })
+    }
+
+    /// How many bytes the log has.
+    fn bytes(&self) -> u64 {
+        self.log.values().map(|(_, event)| (event.id.as_bytes().len() + event.envelope.len()) as u64).sum()
+    }
+
+    /// How many entries are no longer in the log.
+    fn gone(&self) -> u64 {
+        self.log.keys().next().map_or(self.added, |first| first - 1)
     }
 
     /// What it keeps from now on.
@@ -80,7 +183,7 @@ impl Topic {
         while let Some((seq, (at, _))) = self.log.first_key_value() {
             let (seq, old) = (*seq, Duration::from_millis(u64::try_from(now - at).unwrap_or(0)));
             let waited_for = self.subscriptions.values().any(|subscription| subscription.cursor < seq);
-            if !self.retention.drops(old, self.log.len() as u64, waited_for) {
+            if !self.retention.drops(old, self.log.len() as u64, self.bytes(), waited_for) {
                 return trimmed;
             }
             if trimmed.entries == TRIM_STEP as u64 {
@@ -101,12 +204,15 @@ impl Topic {
     pub fn show(&self, name: &str, now: i64) -> StoredTopic {
         let mut stored = StoredTopic::new(name, now);
         (stored.entries, stored.added, stored.retention) = (self.log.len() as u64, self.added, self.retention);
+        stored.bytes = self.bytes();
         stored.first_ms = self.log.values().next().map(|(at, _)| *at);
         for (name, of) in &self.subscriptions {
             let mut subscription = StoredSubscription::new(name, of.cursor.to_string(), of.begin, of.made);
             subscription.types.clone_from(&of.types);
             subscription.behind = Some(self.added - of.cursor);
             subscription.lost = of.lost;
+            (subscription.unknown, subscription.skipped) = (of.unknown, of.skipped);
+            subscription.rewinding = of.rewind.is_some();
             subscription.next_ms = self.log.range(of.cursor + 1..).next().map(|(_, (at, _))| *at);
             stored.subscriptions.push(subscription);
         }
@@ -124,11 +230,17 @@ impl Topic {
 
     /// Reads on for a subscription whose queue this is, while fewer jobs could start than are wanted. True: there is more to read.
     pub fn feed(&mut self, name: &str, queue: &mut Model, wanted: usize) -> bool {
-        let Some(subscription) = self.subscriptions.get_mut(name).filter(|_| wanted > 0 && !queue.paused) else { return false };
+        let Some(subscription) = self.subscriptions.get_mut(name).filter(|of| wanted > 0 && !queue.paused && of.rewind.is_none()) else {
+            return false;
+        };
         while queue.taken() < MOST_TAKEN && queue.startable() < wanted {
             let Some((seq, (_, event))) = self.log.range(subscription.cursor + 1..).next() else { return false };
             subscription.cursor = *seq;
-            queue.feed(event);
+            if subscription.unknown == Unknown::Skip && !subscription.knows(event) {
+                subscription.skipped += 1;
+            } else {
+                queue.feed(event);
+            }
         }
         queue.taken() < MOST_TAKEN && self.log.range(subscription.cursor + 1..).next().is_some()
     }
@@ -140,6 +252,13 @@ impl Model {
         if !self.jobs.contains_key(&event.id) && !self.remembered.contains_key(&event.id) {
             self.arrive(event, self.now);
             self.count("enqueued", 1);
+        }
+    }
+
+    /// Nothing is known of an event any more, unless its job is active.
+    fn forget_event(&mut self, id: &JobId) {
+        if !self.delete(id) && !self.jobs.contains_key(id) {
+            self.remembered.remove(id);
         }
     }
 

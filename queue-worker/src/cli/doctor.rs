@@ -1,5 +1,7 @@
 //! `doctor`: what is wrong, and what to do about it.
 
+mod topics;
+
 use std::{
     process::ExitCode,
     sync::Arc,
@@ -96,6 +98,12 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
             advised => advised?,
         }
         match schedules(client, queue, &mut problems).await {
+            Err(Error::WrongType { .. }) => {}
+            advised => advised?,
+        }
+    }
+    if args.queue.is_none() {
+        match topics::advise(&inspector, &mut problems).await {
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
         }

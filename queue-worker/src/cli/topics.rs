@@ -1,5 +1,6 @@
 //! `topics`: which there are, how far their subscriptions are, and what is in their logs.
 
+mod rewind;
 mod rows;
 
 use std::{
@@ -10,7 +11,10 @@ use std::{
 use clap::Subcommand;
 use queue_core::{Begin, Client, EventInfo, Publication, Retention, TopicInfo, address::check_name};
 
-use self::rows::{event, row};
+use self::{
+    rewind::{RewindArgs, rewind},
+    rows::{event, row},
+};
 use super::{
     args::Format,
     exit::{Failure, note},
@@ -84,9 +88,19 @@ Events that it has read stay in its queue; `jobs cancel --all --queue billing@or
         #[arg(value_name = "SUBSCRIPTION@TOPIC")]
         subscription: Named,
     },
+    /// Let a subscription begin again at a mark: it reads each event from there on, also those that it has handled
+    #[command(after_help = "Examples:
+  {bin} topics rewind billing@orders --to start --dry-run                 how many events and jobs that concerns
+  {bin} topics rewind billing@orders --to 2026-01-31T12:00:00Z --yes
+  {bin} topics rewind billing@orders --to 1700000000000-0 --yes            the event at this position is the first
+  {bin} topics rewind billing@orders --to now --yes                        what it has not handled is passed over
+
+Jobs of it that wait are cancelled, but for a rewind to the start; those that run go on. Meanwhile it reads nothing. If it is stopped, run it again.")]
+    Rewind(RewindArgs),
     /// Set what a topic keeps
     #[command(after_help = "Examples:
   {bin} topics set orders --age 30days --count 1000000
+  {bin} topics set orders --bytes 1GiB
   {bin} topics set orders --lag 2days     a subscription that is further behind loses events")]
     Set(SetArgs),
     /// Remove now what a topic does not keep; workers of its subscriptions do so by themselves
@@ -133,6 +147,9 @@ pub(super) struct SetArgs {
     /// Events beyond this number may go, the oldest first
     #[arg(long, value_name = "N")]
     count: Option<u64>,
+    /// Events may go while the log is larger, the oldest first; about
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    bytes: Option<u64>,
     /// For so long an event waits for subscriptions that have not read it
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lag: Option<Duration>,
@@ -162,6 +179,24 @@ impl FromStr for Named {
 
 fn topic(name: &str) -> Result<String, queue_core::Error> {
     check_name("topic", name).map(|()| name.to_owned())
+}
+
+/// A number of bytes, with a unit or without.
+fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = ["", "KiB", "MiB", "GiB", "TiB"].iter().position(|known| *known == unit.trim());
+    let known = number.parse::<u64>().ok().zip(shift).and_then(|(number, shift)| number.checked_mul(1 << (10 * shift)));
+    known.ok_or_else(|| "write a number of bytes, or one of KiB, MiB, GiB or TiB, as `1GiB`".to_owned())
+}
+
+fn size(bytes: u64) -> String {
+    let unit = ["KiB", "MiB", "GiB", "TiB"].into_iter().zip(1_u32..).filter(|(_, power)| bytes >= 1 << (10 * power)).last();
+    #[expect(clippy::cast_precision_loss, reason = "a person reads two digits of it")]
+    unit.map_or_else(
+        || format!("{bytes} bytes"),
+        |(unit, power)| format!("{:.1} {unit}", bytes as f64 / f64::from(1 << 10_u32).powi(power.cast_signed())),
+    )
 }
 
 fn begin(text: &str) -> Result<Begin, String> {
@@ -200,10 +235,11 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
             Err(queue_core::Error::Config(format!("topic `{topic}` has no subscription `{subscription}`; see `topics show {topic}`"))
                 .into())
         }
-        TopicsCommand::Set(SetArgs { topic, age, count, lag }) => {
-            let said = Retention { age, count, lag };
+        TopicsCommand::Rewind(args) => rewind(client, args).await,
+        TopicsCommand::Set(SetArgs { topic, age, count, bytes, lag }) => {
+            let said = Retention { age, count, bytes, lag };
             if said == Retention::default() {
-                return Err(queue_core::Error::Config("nothing to set: say --age, --count or --lag".to_owned()).into());
+                return Err(queue_core::Error::Config("nothing to set: say --age, --count, --bytes or --lag".to_owned()).into());
             }
             inspector.set_retention(&topic, said).await?;
             let kept = inspector.topic(&topic).await?.map(|topic| topic.retention).unwrap_or(said);
@@ -229,7 +265,8 @@ async fn unknown(client: &Client, topic: &str) -> Failure {
 
 fn keeps(kept: &Retention) -> String {
     let count = kept.count.map(|count| format!(", and {count} at most")).unwrap_or_default();
-    format!("keeps events for {}{count}; waits {} for slow subscriptions", exact(kept.age()), exact(kept.lag()))
+    let bytes = kept.bytes.map(|bytes| format!(", and about {}", size(bytes))).unwrap_or_default();
+    format!("keeps events for {}{count}{bytes}; waits {} for slow subscriptions", exact(kept.age()), exact(kept.lag()))
 }
 
 fn list(topics: Vec<TopicInfo>, format: &Format) -> Result<(), Failure> {
@@ -259,7 +296,7 @@ fn show(topic: TopicInfo, format: &Format) -> Result<(), Failure> {
     let first = topic.first.map(|first| relative(first, now)).unwrap_or_else(|| "-".to_owned());
     let lines = [
         ("topic", topic.name.clone()),
-        ("events", format!("{} of {} that were ever added", topic.events, topic.added)),
+        ("events", format!("{} of {} that were ever added, about {}", topic.events, topic.added, size(topic.bytes))),
         ("oldest", first),
         ("retention", keeps(&topic.retention)),
     ];
@@ -274,6 +311,9 @@ fn show(topic: TopicInfo, format: &Format) -> Result<(), Failure> {
         .subscriptions
         .into_iter()
         .map(|of| {
+            if of.skipped > 0 {
+                told.push(format!("{} has passed over {} events of types that it did not know", of.name, of.skipped));
+            }
             told.extend(of.stands_because().map(|why| format!("{} stands: {why}", of.name)));
             let behind = of.behind.map_or_else(|| "?".to_owned(), |behind| behind.to_string());
             let [open, dead, lost, workers] = [of.open, of.dead, of.lost, of.workers].map(|n| n.to_string());

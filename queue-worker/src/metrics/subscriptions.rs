@@ -10,6 +10,7 @@ pub(super) struct SubscriptionGauges {
     behind: Gauge,
     lag: Gauge,
     lost: Gauge,
+    skipped: Gauge,
 }
 
 impl SubscriptionGauges {
@@ -22,6 +23,7 @@ impl SubscriptionGauges {
             behind: metrics::gauge!("queue_subscription_behind", "queue" => queue.to_owned()),
             lag: metrics::gauge!("queue_subscription_lag_seconds", "queue" => queue.to_owned()),
             lost: metrics::gauge!("queue_subscription_lost", "queue" => queue.to_owned()),
+            skipped: metrics::gauge!("queue_subscription_skipped", "queue" => queue.to_owned()),
         })
     }
 
@@ -36,5 +38,7 @@ impl SubscriptionGauges {
         self.lag.set(subscription.lag(topic.now_ms).as_secs_f64());
         #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
         self.lost.set(subscription.lost as f64);
+        #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
+        self.skipped.set(subscription.skipped as f64);
     }
 }

@@ -146,13 +146,14 @@ impl Worker {
         if problems.is_empty() { Ok(said.into_iter().map(|(queue, (_, every))| (queue, every)).collect()) } else { Err(problems) }
     }
 
-    /// The subscriptions of its functions, with the types of event that they know, or which functions do not agree on where theirs begins.
+    /// The subscriptions of its functions, with the types of event that they know, or which functions do not agree on where theirs begins and what it does with
+    /// other types.
     pub(super) fn subscriptions(&self) -> Result<Vec<Subscribe>, Vec<String>> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let (mut said, mut problems) = (BTreeMap::<&str, Subscribe>::new(), Vec::new());
         for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
-            let Some(SubscriptionDef { name, topic, begin, .. }) = task.subscription else { continue };
-            let known = said.entry(task.queue).or_insert_with(|| Subscribe::new(topic, name, begin));
+            let Some(SubscriptionDef { name, topic, begin, unknown }) = task.subscription else { continue };
+            let known = said.entry(task.queue).or_insert_with(|| Subscribe::new(topic, name, begin).unknown(unknown));
             if known.begin != begin {
                 problems.push(format!(
                     "subscription `{}`: a function says that it begins at `{}`, and that for `{}` ({}:{}) says `{}`; let them agree",
@@ -162,6 +163,17 @@ impl Worker {
                     task.file,
                     task.line,
                     begin.stored()
+                ));
+            }
+            if known.unknown != Some(unknown) {
+                problems.push(format!(
+                    "subscription `{}`: a function says `unknown = \"{}\"`, and that for `{}` ({}:{}) says `{}`; let them agree",
+                    task.queue,
+                    known.unknown.unwrap_or_default().name(),
+                    task.name,
+                    task.file,
+                    task.line,
+                    unknown.name()
                 ));
             }
             known.types.push(task.name.to_owned());

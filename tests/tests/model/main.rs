@@ -8,8 +8,11 @@
 mod compare;
 mod edit;
 mod step;
+mod topics;
 mod why;
 mod world;
+
+use std::fmt::Debug;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use queue_core::broker::DynBroker;
@@ -18,8 +21,13 @@ use queue_tests::{
     server::Kind,
     storages::{Server, SqliteMemory},
 };
+use tokio::runtime::Runtime;
 
-use self::{step::story, world::World};
+use self::{
+    step::story,
+    topics::{tell, topic_story},
+    world::World,
+};
 
 /// Most steps of a story.
 const STEPS: usize = 60;
@@ -54,18 +62,23 @@ fn the_model_does_what_the_model_does() {
     compare(Memory::new());
 }
 
-fn compare(mut storage: impl Storage) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("QUEUE_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let cases = number("QUEUE_TEST_CASES").and_then(|cases| u32::try_from(cases).ok()).unwrap_or(64);
-    println!("seed {seed}; QUEUE_TEST_SEED={seed} tells these stories again");
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, max_shrink_time: 120_000, ..Config::default() };
-    let mut runner = TestRunner::new_with_rng(config, rng);
+#[test]
+fn sqlite_does_with_topics_what_the_model_does() {
+    compare_topics(SqliteMemory::new());
+}
 
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be started");
+#[test]
+fn redis_does_with_topics_what_the_model_does() {
+    compare_topics(Server::new(Kind::Redis));
+}
+
+#[test]
+fn valkey_does_with_topics_what_the_model_does() {
+    compare_topics(Server::new(Kind::Valkey));
+}
+
+fn compare(mut storage: impl Storage) {
+    let (runtime, mut runner, seed) = teller();
     let broker: DynBroker = runtime.block_on(storage.open());
     let told = runner.run(&story(STEPS), |story| {
         runtime.block_on(async {
@@ -76,6 +89,33 @@ fn compare(mut storage: impl Storage) {
             Ok(())
         })
     });
+    judge(told, seed);
+}
+
+fn compare_topics(mut storage: impl Storage) {
+    let (runtime, mut runner, seed) = teller();
+    let (broker, memory): (DynBroker, DynBroker) = (runtime.block_on(storage.open()), runtime.block_on(Memory::new().open()));
+    let told = runner.run(&topic_story(STEPS), |story| {
+        runtime.block_on(async { tell(memory.clone(), broker.clone(), &story).await.map_err(TestCaseError::fail) })
+    });
+    judge(told, seed);
+}
+
+/// Who tells stories, by which seed.
+fn teller() -> (Runtime, TestRunner, u64) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seed = number("QUEUE_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let cases = number("QUEUE_TEST_CASES").and_then(|cases| u32::try_from(cases).ok()).unwrap_or(64);
+    println!("seed {seed}; QUEUE_TEST_SEED={seed} tells these stories again");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, max_shrink_time: 120_000, ..Config::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be started");
+    (runtime, TestRunner::new_with_rng(config, rng), seed)
+}
+
+fn judge<T: Debug>(told: Result<(), TestError<Vec<T>>>, seed: u64) {
     match told {
         Ok(()) => {}
         Err(TestError::Fail(reason, story)) => {

@@ -52,6 +52,10 @@ const LIMITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "
 const LIMITS: &[&str] = &["-p", "queue-tests", "--test", "limits"];
 const TOPICS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::topics"];
 const TOPICS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::topics"];
+const RETAINED_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::retained"];
+const RETAINED_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::retained"];
+const REWINDS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::rewinds"];
+const REWINDS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::rewinds"];
 const TOPICS: &[&str] = &["-p", "queue-tests", "--test", "topics"];
 const TICKS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::schedules"];
 const TICKS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::schedules"];
@@ -297,8 +301,8 @@ mutants! {
         "promote: it leaves its place": "    unwait(id)\n" => "";
         "promote: who waits hears of it": "if back(early, false) then" => "back(early, false)\nif false then";
     }
-    REDIS "queue-core/src/redis/people/delete.lua" {
-        "delete: an active job stays": "and call('HEXISTS', K.active, id) == 0 then" => "then";
+    REDIS "queue-core/src/redis/people/remove.lua" {
+        "delete: an active job stays": "or call('HEXISTS', K.active, id) == 1 then" => "then";
     }
     REDIS "queue-core/src/redis/enqueue/kinds.lua" {
         "enqueue: a given id exists once": "if known then\n    return known == digest" => "if false then\n    return known == digest";
@@ -370,7 +374,7 @@ mutants! {
         "workers: a worker with two lanes counts once": "seen[worker] and workers or workers + 1" => "workers + 1";
     }
     AUDITOR "queue-core/src/redis/audit/audit.lua" {
-        "audit: a record with a lane is no damage": "not stay[ARGV[i]] and call('HEXISTS', K.workers, ARGV[i]) == 1" => "call('HEXISTS', K.workers, ARGV[i]) == 1";
+        "audit: a record with a lane is no damage": "not stay[ARGV[i]] and stored > 0" => "stored > 0";
         "audit: only a record that was seen to be damaged is replaced": "(call('HGET', K.workers, worker) or '') == ARGV[i + 1]" => "false";
     }
     CORE "queue-core/src/broker/worker.rs" {
@@ -640,7 +644,7 @@ mutants! {
         "reclaim: a lane is forgotten after a whole scan": "complete && all <= RECLAIM_ITEMS" => "true";
     }
     CORRUPT "queue-core/src/redis/lease/mod.rs" {
-        "other hands: a beat outlives what cannot be read": "gone::gone(broker.script(&lane.queue, &EXTEND, call).await?).unwrap_or_default()" => "gone::gone(broker.script(&lane.queue, &EXTEND, call).await?)?";
+        "other hands: a beat outlives what cannot be read": "gone::gone(gone).unwrap_or_default()" => "gone::gone(gone)?";
     }
     REDIS_FAULTS "queue-core/src/redis/connection/link.rs" {
         "link: a demoted master is left at once": "if error.kind() == redis::ErrorKind::Server(ServerErrorKind::ReadOnly) {" => "if false {";
@@ -1006,11 +1010,48 @@ mutants! {
         "sqlite groups: one of a largest size takes no more": "Ok(depth(tx, queue, &name)? >= most)" => "Ok(false)";
         "sqlite groups: one that is full is out of the turns": "room(tx, queue, name, rule)? == 0" => "false";
     }
+    RETAINED_REDIS "queue-core/src/redis/topic/event.lua" {
+        "topics: what is not known is passed over": "if of.unknown == 'skip' and fields.type and" => "if false and";
+    }
+    RETAINED_REDIS "queue-core/src/redis/topic/subscribe.lua" {
+        "topics: no type is forgotten": "of.types = of.unknown == 'skip' and both(of.types, types) or types" => "of.types = types";
+    }
+    RETAINED_REDIS "queue-core/src/redis/topic/trim.lua" {
+        "topics: a log keeps about so many bytes": "most = size > whole(settings[4]) and math" => "most = false and math";
+    }
+    TOPICS "queue-core/src/redis/topic/event.lua" {
+        "topics: an id that does not fit is a dead letter": "or not fits and 'the id" => "or false and 'the id";
+    }
+    RETAINED_SQLITE "queue-core/src/sqlite/topic/feed.rs" {
+        "topics: on SQLite what is not known is passed over": "if skips && !types" => "if false && !types";
+    }
+    RETAINED_SQLITE "queue-core/src/sqlite/topic/mod.rs" {
+        "topics: on SQLite no type is forgotten": "known.split(',').chain(types.split(','))" => "types.split(',')";
+        "topics: on SQLite what is trimmed is no longer counted": "size -= if goes { *bytes } else { 0 };" => "size -= i64::from(goes) * i64::from(*bytes < 0);";
+    }
+    REWINDS_REDIS "queue-core/src/redis/topic/feed.lua" {
+        "rewinds: half of one reads nothing": "if not of or of.token or" => "if not of or";
+    }
+    REWINDS_REDIS "queue-core/src/redis/topic/rewind.lua" {
+        "rewinds: what was read is let go of": "if not remove(id) and call('HEXISTS', K.jobs, id) == 0 then" => "if false then";
+        "rewinds: another one takes over": "elseif of.token ~= (step == 'end' and mark or ARGV[4]) then" => "elseif false then";
+        "rewinds: a step looks at so many entries": "while more and passed < C.trim_step and size" => "while more and size";
+        "rewinds: what was read before half of one is let go of": "if not of.token or is_behind(of.cursor, of.upto) then" => "if true then";
+        "rewinds: the place in the log is known": "of.position = of.upto_position - whole(ARGV[4])" => "of.position = nil";
+    }
+    REWINDS_SQLITE "queue-core/src/sqlite/topic/rewind.rs" {
+        "rewinds: on SQLite what was read is let go of": "people::remove(tx, queue, id)?" => "true";
+        "rewinds: on SQLite another one takes over": "if under_way.as_ref() != Some(token)" => "if false";
+        "rewinds: on SQLite what was read before half of one is let go of": "upto.map_or(cursor, |Number(upto)| upto.max(cursor))" => "cursor";
+    }
+    REWINDS_SQLITE "queue-core/src/sqlite/topic/feed.rs" {
+        "rewinds: on SQLite half of one reads nothing": " AND name = ?2 AND rewind IS NULL" => " AND name = ?2";
+    }
     TOPICS_REDIS "queue-core/src/redis/topic/feed.lua" {
         "topics: a subscription reads no further than it may": "math.min(C.most_taken - taken, " => "math.min(";
         "topics: it reads no more than can start": "wanted - startable()" => "wanted";
         "topics: what was read is not read again": "of.cursor = entries[#entries][1]" => "of.cursor = of.cursor";
-        "topics: a paused one reads nothing": "not of or has('h') and head[5] == '1'" => "not of";
+        "topics: a paused one reads nothing": "of.token or has('h') and head[5] == '1'" => "of.token";
     }
     TOPICS_REDIS "queue-core/src/redis/topic/event.lua" {
         "topics: a given id is one job": "not (is_given and call('HEXISTS', K.given, id) == 1)" => "true";

@@ -157,6 +157,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/pause"
         "people/promote"
         "people/release_key"
+        "people/remove"
         "people/requeue"
         "people/show"
         "people/shown"
@@ -182,9 +183,11 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "script/rare"
         "script/schema"
         "script/tools"
+        "topic/entry"
         "topic/event"
         "topic/feed"
         "topic/publish"
+        "topic/rewind"
         "topic/show"
         "topic/subscribe"
         "topic/subscription"
@@ -276,6 +279,7 @@ scripts! {
     FEED: "topic/feed", "";
     TOPIC: "topic/show", "flags=no-writes";
     TRIM_TOPIC: "topic/trim", "flags=allow-oom";
+    REWIND: "topic/rewind", "flags=allow-oom";
     TYPES: "audit/types", "flags=no-writes";
     ASIDE: "audit/aside", "flags=allow-oom";
 }

@@ -1,28 +1,5 @@
 -- Entries of a log become jobs. Other programs may have added them: what cannot be read is a dead letter, with its bytes, and holds nobody up.
-
--- A number in so many bytes, the high byte first.
-local function bytes_of(number, width)
-  local text = ''
-  for _ = 1, width do
-    text, number = string.char(number % 256) .. text, math.floor(number / 256)
-  end
-  return text
-end
-
--- The time of an entry, and an id in the form of a UUIDv7 that no other entry of the log has.
-local function made_id(entry)
-  local at, seq = string.match(entry, '^(%d+)%-(%d+)$')
-  at, seq = tonumber(at), tonumber(seq)
-  if at < 2 ^ 48 and seq < FOREVER then
-    return bytes_of(at, 6) .. '\112\0\128' .. bytes_of(seq, 7), at
-  end
-  -- It does not fit: a digest takes its place.
-  local digest = string.gsub(string.sub(redis.sha1hex(entry), 1, 14), '%x%x', function(hex)
-    return string.char(tonumber(hex, 16))
-  end)
-  at = math.min(at, 2 ^ 48 - 1)
-  return bytes_of(at, 6) .. '\112\1\128' .. digest, at
-end
+--- include topic/entry
 
 -- A text as MessagePack writes binary data.
 local function binary(text)
@@ -58,22 +35,23 @@ local function problem_of(event, payload)
   end
 end
 
--- Makes jobs of entries. Gives the ids of those that are to be pushed, and how many bytes the entries had.
-local function take(entries, types)
+-- Makes jobs of entries, but of those that the subscription passes over. Gives the ids of those that are to be pushed, and how many bytes the entries had.
+local function take(entries, of)
+  local types, known = of.types, {}
+  for event in string.gmatch(types, '[^,]+') do
+    known[event] = true
+  end
   local ids, bodies, dead, seen, size = {}, {}, {}, {}, 0
   for _, entry in ipairs(entries) do
-    local fields = {}
-    for at = 1, #entry[2], 2 do
-      fields[entry[2][at]] = entry[2][at + 1]
-      size = size + #entry[2][at + 1]
-    end
-    local id, at = made_id(entry[1])
-    id = fields.id and is_id(fields.id) and fields.id or id
+    local id, at, fields, bytes, fits = read_entry(entry)
+    size = size + bytes
     local is_given = byte(id) == 61 -- '='
-    if not seen[id] and call('HEXISTS', K.jobs, id) == 0 and not (is_given and call('HEXISTS', K.given, id) == 1) then
+    if of.unknown == 'skip' and fields.type and not known[fields.type] then
+      of.skipped = of.skipped + 1
+    elseif not seen[id] and call('HEXISTS', K.jobs, id) == 0 and not (is_given and call('HEXISTS', K.given, id) == 1) then
       seen[id] = true
       local event = fields.type or types ~= '-' and not string.find(types, ',', 1, true) and types or nil
-      local problem = problem_of(event, fields.payload)
+      local problem = problem_of(event, fields.payload) or not fits and 'the id of its entry is too large: its time or its number fits into no id of a job' or nil
       local shown = event and string.find(string.sub(event, 1, 128), '^[%w._-]+$') and string.sub(event, 1, 128) or 'unreadable'
       bodies[#bodies + 1], bodies[#bodies + 2] = id, envelope_of(shown, at, fields.payload or '', fields.headers or '')
       if #bodies[#bodies] > C.large then

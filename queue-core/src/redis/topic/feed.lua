@@ -5,7 +5,7 @@
 
 local name, wanted = ARGV[1], tonumber(ARGV[2])
 local of = subscription_of(name)
-if not of or has('h') and head[5] == '1' then
+if not of or of.token or has('h') and head[5] == '1' then
   return 0
 end
 
@@ -34,7 +34,7 @@ while true do
     if read == 0 then
       count_lost(of, length_of_log())
     end
-    local stored, size = take(entries, of.types)
+    local stored, size = take(entries, of)
     woken = push(stored, false) or woken
     read, bytes, taken, enqueued = read + #entries, bytes + size, taken + #stored, enqueued + #stored
     of.cursor = entries[#entries][1]

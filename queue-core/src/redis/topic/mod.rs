@@ -1,16 +1,18 @@
 //! Topics: a stream for the log, and a hash with the cursors of its subscriptions. All of it, and the queues of the subscriptions, are in the slot of the topic.
 
 mod foreign;
+mod rewind;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use redis::{Cmd, Value};
 
-pub(in crate::redis) use self::foreign::readable;
+pub(in crate::redis) use self::{foreign::readable, rewind::rewind};
 use crate::{
     address::{JobId, check_name, subscription_at, topic_address, topic_at},
     broker::{
         Begin, ENTRIES_READ, Enqueue, GroupName, NewJob, Retention, StoredEvent, StoredSubscription, StoredTopic, Subscribe, Trimmed, Turn,
+        Unknown,
     },
     codec,
     envelope::Envelope,
@@ -75,7 +77,7 @@ pub(in crate::redis) async fn subscribe(broker: &RedisBroker, request: &Subscrib
     let address = topic_address(&request.topic);
     broker.list_queue(&address, None).await?;
     let mut call = SUBSCRIBE.call(&broker.keys, &address);
-    call.arg(&*request.name).arg(request.begin.stored()).arg(request.types.join(","));
+    call.arg(&*request.name).arg(request.begin.stored()).arg(request.types.join(",")).arg(request.unknown.map_or("", Unknown::name));
     Ok(number::<i64>(broker.script(&address, &SUBSCRIBE, call).await?)? == 1)
 }
 
@@ -89,7 +91,7 @@ pub(in crate::redis) async fn unsubscribe(broker: &RedisBroker, topic: &str, sub
 pub(in crate::redis) async fn set_retention(broker: &RedisBroker, topic: &str, retention: Retention) -> Result<()> {
     let address = checked(topic)?;
     retention.check()?;
-    let said = [("age", retention.age.map(ms)), ("count", retention.count), ("lag", retention.lag.map(ms))];
+    let said = [("age", retention.age.map(ms)), ("count", retention.count), ("bytes", retention.bytes), ("lag", retention.lag.map(ms))];
     let mut command = broker.keys.on("HSET", &address, Kind::Topic);
     for (field, value) in said.into_iter().filter_map(|(field, value)| Some((field, value?))) {
         command.arg(field).arg(value);
@@ -119,16 +121,21 @@ pub(in crate::redis) async fn show(broker: &RedisBroker, topic: &str) -> Result<
     let mut stored = StoredTopic::new(topic, number(next(&mut values)?)?);
     stored.entries = number(next(&mut values)?)?;
     stored.added = number(next(&mut values)?)?;
+    stored.bytes = number(next(&mut values)?)?;
+    // Whatever is added gets a larger one.
+    stored.is_closed = words(next(&mut values)?)? == format!("{0}-{0}", u64::MAX);
     stored.first_ms = time_of(&words(next(&mut values)?)?);
     let mut setting = || Ok::<_, Error>(words(next(&mut values)?)?.parse::<u64>().ok());
-    let (age, count, lag) = (setting()?, setting()?, setting()?);
-    stored.retention = Retention { age: age.map(Duration::from_millis), count, lag: lag.map(Duration::from_millis) };
+    let (age, count, lag, bytes) = (setting()?, setting()?, setting()?, setting()?);
+    stored.retention = Retention { age: age.map(Duration::from_millis), count, bytes, lag: lag.map(Duration::from_millis) };
     while let Some(name) = values.next() {
         let (name, record) = (text(name)?, words(next(&mut values)?)?);
         let fields: Vec<&str> = record.split(' ').collect();
-        let [cursor, _, _, made, begin, types] = fields[..] else { return Err(strange("a subscription")) };
+        let [cursor, _, _, made, begin, types, unknown, skipped, rewind] = fields[..] else { return Err(strange("a subscription")) };
         let mut subscription = StoredSubscription::new(name, cursor, Begin::of_stored(begin), made.parse().unwrap_or(0));
         subscription.types = types.split(',').filter(|event| *event != "-").map(str::to_owned).collect();
+        (subscription.unknown, subscription.skipped) = (Unknown::of_stored(unknown), skipped.parse().unwrap_or(0));
+        subscription.rewinding = rewind != "-";
         subscription.behind = words(next(&mut values)?)?.parse().ok();
         subscription.lost = number(next(&mut values)?)?;
         subscription.next_ms = time_of(&words(next(&mut values)?)?);

@@ -21,10 +21,16 @@ for _, name in ipairs(names) do
 end
 if #names == 0 then
   -- No worker trims the log of a topic without subscriptions.
-  local settings = call('HMGET', K.topic, 'age', 'count')
+  local settings = call('HMGET', K.topic, 'age', 'count', 'bytes')
   call('XTRIM', K.log, 'MINID', '~', ms(math.max(now - (settings[1] and whole(settings[1]) or C.default_age), 0)), 'LIMIT', '500')
   if settings[2] then
     call('XTRIM', K.log, 'MAXLEN', '~', ms(whole(settings[2])), 'LIMIT', '500')
+  end
+  if settings[3] then
+    local size, most = call('MEMORY', 'USAGE', K.log, 'SAMPLES', '100') or 0, whole(settings[3])
+    if size > most then
+      call('XTRIM', K.log, 'MAXLEN', '~', ms(math.floor(call('XLEN', K.log) * most / size)), 'LIMIT', '500')
+    end
   end
 end
 return false

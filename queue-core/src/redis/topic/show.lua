@@ -1,11 +1,14 @@
--- A topic. Answers: now, how many entries the log has and how many were ever added, the id of the first or '', age, count and lag of its retention or '',
+-- A topic. Answers: now, how many entries the log has, how many were ever added, about how many bytes it has, the last id that was given or '', the id of the first or '', age, count, lag and bytes of its retention or '',
 -- then of each subscription its name, what is stored of it, how many entries it has not read or '', how many are lost, and the id of the next or ''.
 --- include script/prelude, script/schema, script/clock, topic/subscription
 
-local length, added = length_of_log()
+local length, added, last = length_of_log()
 local first = call('XRANGE', K.log, '-', '+', 'COUNT', '1')[1]
-local settings = call('HMGET', K.topic, 'age', 'count', 'lag')
-local answer = { ms(now), ms(length), ms(added), first and first[1] or '', settings[1] or '', settings[2] or '', settings[3] or '' }
+local settings = call('HMGET', K.topic, 'age', 'count', 'lag', 'bytes')
+local answer = { ms(now), ms(length), ms(added), ms(size_of_log()), last or '', first and first[1] or '' }
+for at = 1, 4 do
+  answer[#answer + 1] = settings[at] or ''
+end
 for _, name in ipairs(call('HKEYS', K.subscriptions)) do
   local of = subscription_of(name)
   if of then

@@ -1,18 +1,36 @@
 -- Makes a subscription, or notes which types of event its workers know.
--- ARGV: name; its begin: 'now', 'start' or a time in ms; types joined by commas, or '' to leave them.
+-- ARGV: name; its begin: 'now', 'start' or a time in ms; types joined by commas, or '' to leave them; what
+-- becomes of events of other types, or '' to leave that.
 -- Answers: 1 it was made, 0 it was there.
 --- include script/prelude, script/schema, script/clock, topic/subscription
 
-local name, begin, types = ARGV[1], ARGV[2], ARGV[3]
+local name, begin, types, unknown_types = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- Of a subscription that passes over what it does not know no type is forgotten: workers of an older release know fewer.
+local function both(known, said)
+  local types, seen = {}, { ['-'] = true }
+  for event in string.gmatch(known .. ',' .. said, '[^,]+') do
+    if not seen[event] then
+      seen[event], types[#types + 1] = true, event
+    end
+  end
+  table.sort(types)
+  return table.concat(types, ',')
+end
+
 local of = subscription_of(name)
 if of then
-  if types ~= '' and types ~= of.types then
-    of.types = types
+  local before = { of.types, of.unknown }
+  of.unknown = unknown_types ~= '' and unknown_types or of.unknown
+  if types ~= '' then
+    of.types = of.unknown == 'skip' and both(of.types, types) or types
+  end
+  if of.types ~= before[1] or of.unknown ~= before[2] then
     put_subscription(name, of)
   end
   return 0
 end
-of = { cursor = '0-0', lost = 0, made = ms(now), begin = begin, types = types ~= '' and types or '-' }
+of = { cursor = '0-0', lost = 0, made = ms(now), begin = begin, types = types ~= '' and types or '-',
+  unknown = unknown_types ~= '' and unknown_types or 'park', skipped = 0 }
 local length, added = length_of_log()
 if begin == 'start' then
   of.position = added - length

@@ -1,19 +1,46 @@
--- Subscriptions of a topic, as `subscriptions` has them: `CURSOR POSITION LOST MADE BEGIN TYPES`. The cursor is the id of the last entry that was read, the
--- position how many entries had been added to the log by then (`?`: not known), and the types are joined by commas (`-`: none).
+-- Subscriptions of a topic, as `subscriptions` has them: `CURSOR POSITION LOST MADE BEGIN TYPES UNKNOWN SKIPPED REWIND`. The cursor is the id of the last entry that was read, the
+-- position how many entries had been added to the log by then (`?`: not known), and the types are joined by commas (`-`: none). Unknown is what
+-- becomes of events of other types, `park` or `skip`, and skipped is how many were passed over by that. While a rewind is under way it is
+-- `TOKEN/UPTO/POSITION`: whose it is, and the cursor that there was before, with its position; else `-`.
 
 -- Nothing: there is none of this name.
 local function subscription_of(name)
   local stored = call('HGET', K.subscriptions, name) or ''
-  local cursor, position, lost, made, begin, types = string.match(stored, '^(%d+%-%d+) (%S+) (%d+) (%d+) (%S+) (%S+)$')
-  return cursor and { cursor = cursor, position = tonumber(position), lost = whole(lost), made = made, begin = begin, types = types }
+  local cursor, position, lost, made, begin, types, unknown_types, skipped, rewind =
+    string.match(stored, '^(%d+%-%d+) (%S+) (%d+) (%d+) (%S+) (%S+) (%l+) (%d+) (%S+)$')
+  if not cursor then
+    return nil
+  end
+  local token, upto, upto_position = string.match(rewind, '^([%w-]+)/(%d+%-%d+)/(%S+)$')
+  return {
+    cursor = cursor, position = tonumber(position), lost = whole(lost), made = made, begin = begin, types = types,
+    unknown = unknown_types, skipped = whole(skipped),
+    token = token, upto = upto, upto_position = tonumber(upto_position),
+  }
 end
 
 local function put_subscription(name, of)
-  local position = of.position and ms(of.position) or '?'
-  call('HSET', K.subscriptions, name, table.concat({ of.cursor, position, ms(of.lost), of.made, of.begin, of.types }, ' '))
+  local function told(position)
+    return position and ms(position) or '?'
+  end
+  local rewind = of.token and table.concat({ of.token, of.upto, told(of.upto_position) }, '/') or '-'
+  local words = { of.cursor, told(of.position), ms(of.lost), of.made, of.begin, of.types, of.unknown, ms(of.skipped), rewind }
+  call('HSET', K.subscriptions, name, table.concat(words, ' '))
 end
 
--- How many entries the log has, and how many were ever added.
+-- Whether an entry, or a cursor, lies behind another.
+local function is_behind(one, other)
+  local at, seq = string.match(one, '^(%d+)%-(%d+)$')
+  local other_at, other_seq = string.match(other, '^(%d+)%-(%d+)$')
+  at, other_at = tonumber(at), tonumber(other_at)
+  if at ~= other_at then
+    return at > other_at
+  end
+  -- Numbers of 64 bits, which a double does not hold.
+  return #seq > #other_seq or #seq == #other_seq and seq > other_seq
+end
+
+-- How many entries the log has, how many were ever added, and the last id that was given.
 local function length_of_log()
   if call('EXISTS', K.log) == 0 then
     return 0, 0
@@ -22,7 +49,12 @@ local function length_of_log()
   for at = 1, #info, 2 do
     told[info[at]] = info[at + 1]
   end
-  return told.length, told['entries-added'] or told.length
+  return told.length, told['entries-added'] or told.length, told['last-generated-id']
+end
+
+-- About how many bytes the log has, in the memory of the server.
+local function size_of_log()
+  return call('MEMORY', 'USAGE', K.log, 'SAMPLES', '500') or 0
 end
 
 -- Counts what was removed from the log, by whatever program, before the subscription had read it.

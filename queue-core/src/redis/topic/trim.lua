@@ -2,12 +2,17 @@
 -- Answers: how many entries are gone, how often a subscription had not read one of them, and 1 if more may go.
 --- include script/prelude, script/schema, script/clock, topic/subscription
 
-local settings = call('HMGET', K.topic, 'age', 'count', 'lag')
+local settings = call('HMGET', K.topic, 'age', 'count', 'lag', 'bytes')
 local age = settings[1] and whole(settings[1]) or C.default_age
 local most = settings[2] and whole(settings[2]) or FOREVER
 local lag = settings[3] and whole(settings[3]) or C.default_lag
 
 local length, added = length_of_log()
+if settings[4] then
+  -- The bytes stand for a number of entries of the size that they have on average.
+  local size = size_of_log()
+  most = size > whole(settings[4]) and math.min(most, math.floor(length * whole(settings[4]) / size)) or most
+end
 local subscriptions = {}
 for _, name in ipairs(call('HKEYS', K.subscriptions)) do
   local of = subscription_of(name)
@@ -19,18 +24,11 @@ for _, name in ipairs(call('HKEYS', K.subscriptions)) do
   end
 end
 
-local function parts(id)
-  local at, seq = string.match(id, '^(%d+)%-(%d+)$')
-  return tonumber(at), tonumber(seq)
-end
-
 -- The subscriptions that have not read an entry.
 local function waiting_for(id)
-  local at, seq = parts(id)
   local waiting = {}
   for _, of in ipairs(subscriptions) do
-    local read_at, read_seq = parts(of.cursor)
-    if read_at < at or read_at == at and read_seq < seq then
+    if is_behind(id, of.cursor) then
       waiting[#waiting + 1] = of
     end
   end
@@ -42,7 +40,7 @@ local from = '-'
 while gone < C.trim_step and bytes < C.max_bytes and not stays do
   local entries = call('XRANGE', K.log, from, '+', 'COUNT', '50')
   for _, entry in ipairs(entries) do
-    local id, old, waiting = entry[1], now - parts(entry[1]), waiting_for(entry[1])
+    local id, old, waiting = entry[1], now - tonumber(string.match(entry[1], '^%d+')), waiting_for(entry[1])
     local is_over = old > age or length - gone > most
     stays = not is_over or #waiting > 0 and old <= lag
     if stays then
@@ -54,7 +52,7 @@ while gone < C.trim_step and bytes < C.max_bytes and not stays do
     end
     for _, of in ipairs(waiting) do
       lost, of.lost, of.cursor, of.changed = lost + 1, of.lost + 1, id, true
-      of.position = of.position and of.position + 1
+      of.position, of.upto_position = of.position and of.position + 1, nil
     end
   end
   stays = stays or #entries < 50

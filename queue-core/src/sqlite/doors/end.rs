@@ -278,7 +278,8 @@ fn remember(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, digest: i64) 
     Ok(())
 }
 
-fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+/// A given id may be used again.
+pub(crate) fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const FORGET: &str = "DELETE FROM queue_remembered WHERE queue = ?1 AND id = ?2";
     let forgotten = tx.sql(FORGET)?.execute(params![queue.key, id])?;
     tx.count(queue.key, ".remembered", -i64::try_from(forgotten).unwrap_or(0));

@@ -17,15 +17,20 @@ use crate::{
 };
 
 pub(super) fn delete(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
+    Ok(if remove(tx, queue, id)? { Changed::Yes } else { Changed::No })
+}
+
+/// False: there is none of this id, or it is active.
+pub(crate) fn remove(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<bool, Failed> {
     let found: Option<(i64, i64)> =
         tx.sql(sql!("delete.sql"))?.query_row(params![queue.key, id, ACTIVE], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     match found {
-        None => return Ok(Changed::No),
+        None => return Ok(false),
         Some((state @ (DONE | DEAD | CANCELLED | EXPIRED), bytes)) => end::delete_record(tx, queue, id, state, bytes)?,
         Some((state, _)) => {
             let job = ready::leave(tx, queue, id, state)?;
             end::delete(tx, queue, job)?;
         }
     }
-    Ok(Changed::Yes)
+    Ok(true)
 }

@@ -4,10 +4,11 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::{
     address::{JobId, subscription_at, topic_address},
-    broker::{GroupName, MAX_BYTES, MOST_TAKEN, NewJob, TRIM_STEP, Turn},
+    broker::{GroupName, MAX_BYTES, MOST_TAKEN, NewJob, TRIM_STEP, Turn, Unknown},
+    envelope::Envelope,
     sqlite::{
         connection::{
-            lenient::{Bytes, Number},
+            lenient::{Bytes, Number, Words},
             tx::{Failed, Queue, Tx},
         },
         doors::{
@@ -20,28 +21,43 @@ use crate::{
 
 /// Makes jobs of entries while fewer could start than the turn wants. Gives whether there is more to read; in a queue that is no subscription's there is not.
 pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bool, Failed> {
-    const CURSOR: &str = "SELECT cursor FROM queue_subscriptions WHERE topic = ?1 AND name = ?2";
-    const READ_UP_TO: &str = "UPDATE queue_subscriptions SET cursor = ?3 WHERE topic = ?1 AND name = ?2";
+    const CURSOR: &str = "SELECT cursor, unknown, types FROM queue_subscriptions WHERE topic = ?1 AND name = ?2 AND rewind IS NULL";
+    const READ_UP_TO: &str = "UPDATE queue_subscriptions SET cursor = ?3, skipped = skipped + ?4 WHERE topic = ?1 AND name = ?2";
     const MORE: &str = "SELECT EXISTS (SELECT 1 FROM queue_log WHERE topic = ?1 AND seq > ?2)";
     let Some((name, topic)) = subscription_at(&turn.queue).filter(|_| turn.claim > 0) else { return Ok(false) };
     let Some(topic) = tx.queue(&topic_address(topic))?.map(|address| address.key) else { return Ok(false) };
-    let Some(Number(mut cursor)) = tx.sql(CURSOR)?.query_row(params![topic, name], |row| row.get(0)).optional()? else { return Ok(false) };
-    let (mut taken, mut read, mut bytes) = (taken(tx, queue)?, 0, 0);
-    let begun = cursor;
+    let found = tx.sql(CURSOR)?.query_row(params![topic, name], |row| {
+        let (Number(cursor), Words(unknown), Words(types)) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok((cursor, Unknown::of_stored(&unknown) == Unknown::Skip, types))
+    });
+    let Some((mut cursor, skips, types)) = found.optional()? else { return Ok(false) };
     let mut could_start = startable(tx, queue, turn.claim)?;
+    if could_start >= turn.claim {
+        // Nothing is read, and nobody has to know how many it has taken: where it may take no more, a turn that finds too little to start says so.
+        return Ok(tx.sql(MORE)?.query_row([topic, cursor], |row| row.get(0))?);
+    }
+    let (mut taken, mut read, mut bytes, mut skipped) = (taken(tx, queue)?, 0, 0, 0);
+    let begun = cursor;
     while could_start < turn.claim && taken < MOST_TAKEN && read < TRIM_STEP && bytes < MAX_BYTES {
         let Some((seq, event)) = entry_behind(tx, topic, cursor)? else { break };
         (cursor, read, bytes) = (seq, read + 1, bytes + event.envelope.len());
-        if enqueue::feed(tx, queue, &event)? {
+        if skips && !types.split(',').any(|known| is_of(&event, known)) {
+            skipped += 1;
+        } else if enqueue::feed(tx, queue, &event)? {
             taken += 1;
             could_start = if event.group.is_none() { could_start + 1 } else { startable(tx, queue, turn.claim)? };
         }
     }
     if cursor > begun {
-        tx.sql(READ_UP_TO)?.execute(params![topic, name, cursor])?;
+        tx.sql(READ_UP_TO)?.execute(params![topic, name, cursor, skipped])?;
     }
     // Where it has taken as many as it may, only an ending makes room.
     Ok(taken < MOST_TAKEN && tx.sql(MORE)?.query_row([topic, cursor], |row| row.get(0))?)
+}
+
+/// Whether an event is of this type.
+fn is_of(event: &NewJob, known: &str) -> bool {
+    Envelope::decode(&event.envelope).is_ok_and(|envelope| envelope.task == known)
 }
 
 /// The entry behind a number, as a job.
@@ -61,10 +77,10 @@ fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, NewJob
     Ok(Some((seq, event)))
 }
 
-/// How many jobs have not ended.
+/// How many jobs have not ended, at most as many as there may be.
 fn taken(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<usize> {
-    const TAKEN: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-    let states = params![queue.key, READY, SUSPECT, SCHEDULED, RETRY, ACTIVE, PARKED, HELD, LINED, LINED_SUSPECT, CHAINED];
+    const TAKEN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) LIMIT ?12)";
+    let states = params![queue.key, READY, SUSPECT, SCHEDULED, RETRY, ACTIVE, PARKED, HELD, LINED, LINED_SUSPECT, CHAINED, MOST_TAKEN];
     tx.sql(TAKEN)?.query_row(states, |row| row.get(0))
 }
 

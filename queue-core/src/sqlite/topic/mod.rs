@@ -2,16 +2,18 @@
 //! from 1 within their topic.
 
 mod feed;
+mod rewind;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use rusqlite::{OptionalExtension, Row, params};
 
-pub(crate) use self::feed::feed;
+pub(crate) use self::{feed::feed, rewind::rewind};
 use crate::{
     address::{JobId, check_name, subscription_address, topic_address, topic_at},
     broker::{
         Begin, ENTRIES_READ, GroupName, NewJob, Retention, StoredEvent, StoredSubscription, StoredTopic, Subscribe, TRIM_STEP, Trimmed,
+        Unknown,
     },
     error::Error,
     sqlite::connection::{
@@ -23,14 +25,15 @@ use crate::{
 /// Appends the events of an enqueue to the log of the topic at this address, and tells its subscriptions.
 pub(crate) fn publish(tx: &mut Tx<'_>, address: &Queue<'_>, events: &[NewJob]) -> Result<(), Failed> {
     const APPEND: &str = "INSERT INTO queue_log (topic, seq, at, id, grouped, digest, envelope) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    let mut seq = added(tx, address.key)?;
+    let (mut seq, mut size) = (added(tx, address.key)?, 0);
     for event in events {
         seq += 1;
+        size += size_of(event.id.as_bytes().len(), event.envelope.len());
         let group = event.group.as_ref().map(GroupName::as_str);
         let digest = event.id.is_given().then(|| event.digest.cast_signed());
         tx.sql(APPEND)?.execute(params![address.key, seq, tx.now, event.id.as_bytes(), group, digest, event.envelope])?;
     }
-    tx.sql("UPDATE queue_topics SET added = ?2 WHERE topic = ?1")?.execute(params![address.key, seq])?;
+    tx.sql("UPDATE queue_topics SET added = ?2, size = size + ?3 WHERE topic = ?1")?.execute(params![address.key, seq, size])?;
     let topic = topic_at(address.name).unwrap_or_default();
     let subscriptions = subscriptions(tx, address.key)?;
     for (name, ..) in &subscriptions {
@@ -43,10 +46,20 @@ pub(crate) fn publish(tx: &mut Tx<'_>, address: &Queue<'_>, events: &[NewJob]) -
     Ok(())
 }
 
+/// The bytes of an entry, of its id and its envelope. What the table needs besides is not counted.
+fn size_of(id: usize, envelope: usize) -> i64 {
+    i64::try_from(id + envelope).unwrap_or(i64::MAX)
+}
+
 /// How many entries were ever added. The row of the topic is made if it is missing.
 fn added(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<i64> {
     tx.sql("INSERT OR IGNORE INTO queue_topics (topic) VALUES (?1)")?.execute([topic])?;
     tx.sql("SELECT added FROM queue_topics WHERE topic = ?1")?.query_row([topic], |row| row.get::<_, Number>(0)).map(|Number(added)| added)
+}
+
+/// How many bytes the log has.
+fn size(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<i64> {
+    tx.sql("SELECT size FROM queue_topics WHERE topic = ?1")?.query_row([topic], |row| row.get::<_, Number>(0)).map(|Number(size)| size)
 }
 
 /// Names and cursors.
@@ -56,14 +69,31 @@ fn subscriptions(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<Vec<(String, i64)>
 }
 
 pub(crate) fn subscribe(tx: &mut Tx<'_>, request: &Subscribe) -> Result<bool, Failed> {
-    const KNOWN: &str = "UPDATE queue_subscriptions SET types = iif(?3 = '', types, ?3) WHERE topic = ?1 AND name = ?2";
-    const MAKE: &str = "INSERT INTO queue_subscriptions (topic, name, cursor, made, begin, types) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    const FIND: &str = "SELECT types, unknown FROM queue_subscriptions WHERE topic = ?1 AND name = ?2";
+    const KNOWN: &str = "UPDATE queue_subscriptions SET types = ?3, unknown = ?4 WHERE topic = ?1 AND name = ?2";
+    const MAKE: &str =
+        "INSERT INTO queue_subscriptions (topic, name, cursor, made, begin, types, unknown) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     const BEFORE: &str = "SELECT max(seq) FROM queue_log WHERE topic = ?1 AND at < ?2";
     const GONE: &str = "SELECT min(seq) - 1 FROM queue_log WHERE topic = ?1";
     let address = topic_address(&request.topic);
     let topic = tx.queue_made(&address)?;
     let (added, types) = (added(tx, topic.key)?, request.types.join(","));
-    if tx.sql(KNOWN)?.execute(params![topic.key, &*request.name, types])? > 0 {
+    let found =
+        tx.sql(FIND)?.query_row(params![topic.key, &*request.name], |row| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Words>(1)?.0)));
+    if let Some((known, unknown)) = found.optional()? {
+        let now = request.unknown.unwrap_or(Unknown::of_stored(&unknown));
+        let types = match now {
+            _ if types.is_empty() => known.clone(),
+            Unknown::Park => types,
+            // No type is forgotten: workers of an older release know fewer.
+            Unknown::Skip => {
+                let all: BTreeSet<&str> = known.split(',').chain(types.split(',')).filter(|event| !event.is_empty()).collect();
+                all.into_iter().collect::<Vec<_>>().join(",")
+            }
+        };
+        if types != known || now.name() != unknown {
+            tx.sql(KNOWN)?.execute(params![topic.key, &*request.name, types, now.name()])?;
+        }
         return Ok(false);
     }
     // Behind what is gone already: it is not lost to a subscription that has not asked for it.
@@ -73,7 +103,15 @@ pub(crate) fn subscribe(tx: &mut Tx<'_>, request: &Subscribe) -> Result<bool, Fa
         Begin::Start => gone,
         Begin::AtMs(at) => tx.sql(BEFORE)?.query_row(params![topic.key, at], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(gone),
     };
-    tx.sql(MAKE)?.execute(params![topic.key, &*request.name, cursor, tx.now, request.begin.stored(), types])?;
+    tx.sql(MAKE)?.execute(params![
+        topic.key,
+        &*request.name,
+        cursor,
+        tx.now,
+        request.begin.stored(),
+        types,
+        request.unknown.unwrap_or_default().name()
+    ])?;
     tx.hint(&subscription_address(&request.name, &request.topic), tx.now);
     Ok(true)
 }
@@ -85,7 +123,7 @@ pub(crate) fn unsubscribe(tx: &mut Tx<'_>, topic: &str, subscription: &str) -> R
 }
 
 pub(crate) fn set_retention(tx: &mut Tx<'_>, topic: &str, said: Retention) -> Result<(), Failed> {
-    const SET: &str = "UPDATE queue_topics SET age = ifnull(?2, age), most = ifnull(?3, most), lag = ifnull(?4, lag) WHERE topic = ?1";
+    const SET: &str = "UPDATE queue_topics SET age = ifnull(?2, age), most = ifnull(?3, most), lag = ifnull(?4, lag), bytes = ifnull(?5, bytes) WHERE topic = ?1";
     check_name("topic", topic)?;
     said.check()?;
     let address = topic_address(topic);
@@ -95,7 +133,8 @@ pub(crate) fn set_retention(tx: &mut Tx<'_>, topic: &str, said: Retention) -> Re
         topic.key,
         said.age.map(ms),
         said.count.map(|most| i64::try_from(most).unwrap_or(i64::MAX)),
-        said.lag.map(ms)
+        said.lag.map(ms),
+        said.bytes.map(|most| i64::try_from(most).unwrap_or(i64::MAX)),
     ])?;
     Ok(())
 }
@@ -111,9 +150,10 @@ fn retention(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<Retention> {
             age: time(row.get(0)?).map(Duration::from_millis),
             count: time(row.get(1)?),
             lag: time(row.get(2)?).map(Duration::from_millis),
+            bytes: time(row.get(3)?),
         })
     };
-    let stored = tx.sql("SELECT age, most, lag FROM queue_topics WHERE topic = ?1")?.query_row([topic], read).optional()?;
+    let stored = tx.sql("SELECT age, most, lag, bytes FROM queue_topics WHERE topic = ?1")?.query_row([topic], read).optional()?;
     Ok(stored.unwrap_or_default())
 }
 
@@ -127,25 +167,33 @@ pub(crate) fn trim(tx: &mut Tx<'_>, topic: &str) -> Result<Trimmed, Failed> {
 
 /// One step of removing what the retention does not keep.
 fn step(tx: &Tx<'_>, topic: i64) -> Result<Trimmed, Failed> {
-    const OLDEST: &str = "SELECT seq, at FROM queue_log WHERE topic = ?1 ORDER BY seq LIMIT ?2";
+    const OLDEST: &str = "SELECT seq, at, length(id) + length(envelope) FROM queue_log WHERE topic = ?1 ORDER BY seq LIMIT ?2";
     const REMOVE: &str = "DELETE FROM queue_log WHERE topic = ?1 AND seq <= ?2";
     const LOSE: &str = "UPDATE queue_subscriptions SET lost = lost + ?3 - max(cursor, ?2), cursor = ?3 WHERE topic = ?1 AND cursor < ?3";
     let (kept, subscriptions, added) = (retention(tx, topic)?, subscriptions(tx, topic)?, added(tx, topic)?);
-    let oldest: Vec<(i64, i64)> = tx
+    const SIZE: &str = "UPDATE queue_topics SET size = max(size - ?2, 0) WHERE topic = ?1";
+    let oldest: Vec<(i64, i64, i64)> = tx
         .sql(OLDEST)?
-        .query_map(params![topic, TRIM_STEP], |row| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0)))?
+        .query_map(params![topic, TRIM_STEP], |row| {
+            Ok((row.get::<_, Number>(0)?.0, row.get::<_, Number>(1)?.0, row.get::<_, Number>(2)?.0))
+        })?
         .collect::<rusqlite::Result<_>>()?;
-    let drops = |(seq, at): &&(i64, i64)| {
+    let mut size = size(tx, topic)?;
+    let begun = size;
+    let mut drops = |(seq, at, bytes): &(i64, i64, i64)| {
         let old = Duration::from_millis(u64::try_from(tx.now.saturating_sub(*at)).unwrap_or(0));
         let left = u64::try_from(added - seq + 1).unwrap_or(0);
-        kept.drops(old, left, subscriptions.iter().any(|(_, cursor)| cursor < seq))
+        let goes = kept.drops(old, left, size.max(0).unsigned_abs(), subscriptions.iter().any(|(_, cursor)| cursor < seq));
+        size -= if goes { *bytes } else { 0 };
+        goes
     };
-    let gone = oldest.iter().take_while(drops).count();
-    let Some((last, _)) = gone.checked_sub(1).map(|at| oldest[at]) else { return Ok(Trimmed::default()) };
+    let gone = oldest.iter().take_while(|entry| drops(entry)).count();
+    let Some((last, ..)) = gone.checked_sub(1).map(|at| oldest[at]) else { return Ok(Trimmed::default()) };
     let before = oldest[0].0 - 1;
     let lost: i64 = subscriptions.iter().map(|(_, cursor)| (last - cursor.max(&before)).max(0)).sum();
     tx.sql(LOSE)?.execute(params![topic, before, last])?;
     tx.sql(REMOVE)?.execute(params![topic, last])?;
+    tx.sql(SIZE)?.execute(params![topic, begun - size])?;
     Ok(Trimmed::new(gone as u64, lost.unsigned_abs(), gone == TRIM_STEP))
 }
 
@@ -157,7 +205,7 @@ pub(crate) fn list(tx: &mut Tx<'_>) -> Result<Vec<String>, Failed> {
 
 pub(crate) fn show(tx: &mut Tx<'_>, topic: &str) -> Result<Option<StoredTopic>, Failed> {
     const LOG: &str = "SELECT count(*), min(at) FROM queue_log WHERE topic = ?1";
-    const SUBSCRIPTIONS: &str = "SELECT name, cursor, lost, made, begin, types FROM queue_subscriptions WHERE topic = ?1 ORDER BY name";
+    const SUBSCRIPTIONS: &str = "SELECT name, cursor, lost, made, begin, types, rewind IS NOT NULL, unknown, skipped FROM queue_subscriptions WHERE topic = ?1 ORDER BY name";
     const NEXT: &str = "SELECT at FROM queue_log WHERE topic = ?1 AND seq > ?2 ORDER BY seq LIMIT 1";
     const ADDED: &str = "SELECT added FROM queue_topics WHERE topic = ?1";
     let Some(key) = tx.queue(&topic_address(topic))?.map(|address| address.key) else { return Ok(None) };
@@ -165,6 +213,7 @@ pub(crate) fn show(tx: &mut Tx<'_>, topic: &str) -> Result<Option<StoredTopic>, 
     (stored.entries, stored.first_ms) = tx.sql(LOG)?.query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let Some(Number(added)) = tx.sql(ADDED)?.query_row([key], |row| row.get(0)).optional()? else { return Ok(None) };
     stored.added = added.max(0).unsigned_abs();
+    stored.bytes = size(tx, key)?.max(0).unsigned_abs();
     stored.retention = retention(tx, key)?;
     let mut found = tx.sql(SUBSCRIPTIONS)?;
     let mut rows = found.query([key])?;
@@ -175,6 +224,9 @@ pub(crate) fn show(tx: &mut Tx<'_>, topic: &str) -> Result<Option<StoredTopic>, 
         subscription.types = types.split(',').filter(|event| !event.is_empty()).map(str::to_owned).collect();
         subscription.behind = Some((added - cursor).max(0).unsigned_abs());
         subscription.lost = lost.max(0).unsigned_abs();
+        subscription.rewinding = row.get(6)?;
+        let (Words(unknown), Number(skipped)) = (row.get(7)?, row.get(8)?);
+        (subscription.unknown, subscription.skipped) = (Unknown::of_stored(&unknown), skipped.max(0).unsigned_abs());
         subscription.next_ms = tx.sql(NEXT)?.query_row([key, cursor], |row| row.get(0)).optional()?;
         stored.subscriptions.push(subscription);
     }

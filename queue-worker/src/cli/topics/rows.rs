@@ -16,9 +16,11 @@ pub(super) struct Row {
     topic: String,
     events: u64,
     added: u64,
+    bytes: u64,
     first: Option<String>,
     age_seconds: u64,
     count: Option<u64>,
+    bytes_limit: Option<u64>,
     lag_limit_seconds: u64,
     subscriptions: Vec<Subscription>,
 }
@@ -36,7 +38,10 @@ struct Subscription {
     lost: u64,
     workers: u64,
     paused: bool,
+    rewinding: bool,
     types: Vec<String>,
+    unknown: &'static str,
+    skipped: u64,
     stands_because: Option<String>,
 }
 
@@ -76,7 +81,10 @@ fn subscription(of: SubscriptionInfo) -> Subscription {
         lost: of.lost,
         workers: of.workers,
         paused: of.paused,
+        rewinding: of.rewinding,
         types: of.types,
+        unknown: of.unknown.name(),
+        skipped: of.skipped,
     }
 }
 
@@ -85,9 +93,11 @@ pub(super) fn row(topic: TopicInfo) -> Row {
         topic: topic.name,
         events: topic.events,
         added: topic.added,
+        bytes: topic.bytes,
         first: topic.first.and_then(utc),
         age_seconds: topic.retention.age().as_secs(),
         count: topic.retention.count,
+        bytes_limit: topic.retention.bytes,
         lag_limit_seconds: topic.retention.lag().as_secs(),
         subscriptions: topic.subscriptions.into_iter().map(subscription).collect(),
     }

@@ -1,8 +1,10 @@
 CREATE TABLE IF NOT EXISTS queue_topics (
     topic INTEGER PRIMARY KEY,
     added INTEGER NOT NULL DEFAULT 0,
+    size INTEGER NOT NULL DEFAULT 0,
     age INTEGER,
     most INTEGER,
+    bytes INTEGER,
     lag INTEGER
 );
 CREATE TABLE IF NOT EXISTS queue_log (
@@ -23,5 +25,9 @@ CREATE TABLE IF NOT EXISTS queue_subscriptions (
     made INTEGER NOT NULL,
     begin TEXT NOT NULL,
     types TEXT NOT NULL,
+    unknown TEXT NOT NULL DEFAULT 'park',
+    skipped INTEGER NOT NULL DEFAULT 0,
+    rewind TEXT,
+    upto INTEGER,
     PRIMARY KEY (topic, name)
 ) WITHOUT ROWID;

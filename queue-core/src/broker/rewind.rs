@@ -1,0 +1,112 @@
+//! Rewinds: a subscription begins again at a mark in the log.
+//!
+//! While one is under way the subscription reads nothing. Who runs it takes the steps of [`RewindStep`] in their order, and between [`Begin`](RewindStep::Begin) and
+//! [`Forget`](RewindStep::Forget) cancels what waits in the queue. If its runner dies, the subscription waits for another rewind, which does all of it again.
+
+use std::sync::Arc;
+
+use crate::{
+    address::check_name,
+    begin::Begin,
+    error::{Error, Result},
+};
+
+/// Where a subscription begins again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Where a new one could begin: at the oldest event, the next one, or a time.
+    At(Begin),
+    /// At the event with this position, as [`Inspect::read_topic`](super::Inspect::read_topic) gives it.
+    Event(String),
+}
+
+impl From<Begin> for Mark {
+    fn from(begin: Begin) -> Self {
+        Mark::At(begin)
+    }
+}
+
+impl std::fmt::Display for Mark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Mark::At(begin) => f.write_str(&begin.stored()),
+            Mark::Event(position) => f.write_str(position),
+        }
+    }
+}
+
+/// One step of a rewind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rewind {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The name of the subscription.
+    pub name: Arc<str>,
+    /// Which step.
+    pub step: RewindStep,
+}
+
+/// What a step of a rewind does. A token is a name of this rewind that no other has: letters, digits and `-`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RewindStep {
+    /// Finds the mark, and changes nothing.
+    Look(Mark),
+    /// Sets the cursor to the mark: from now on the subscription reads nothing. A rewind that is under way is taken over.
+    Begin(Mark, String),
+    /// Counts entries behind a position, up to another one.
+    Count(String, String),
+    /// Lets go of the jobs of entries behind a position, up to the cursor that there was: all but those that are active are removed, and their ids are free.
+    Forget(String, String),
+    /// The subscription reads on, now that so many entries were forgotten.
+    End(String, u64),
+}
+
+impl Rewind {
+    /// A step.
+    pub fn new(topic: impl Into<Arc<str>>, name: impl Into<Arc<str>>, step: RewindStep) -> Self {
+        Rewind { topic: topic.into(), name: name.into(), step }
+    }
+
+    /// For brokers: whether it can be taken.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for names outside the grammar.
+    pub fn check(&self) -> Result<()> {
+        check_name("topic", &self.topic)?;
+        check_name("subscription", &self.name)
+    }
+
+    /// For brokers: a position that is none of this log.
+    pub fn unknown(position: &str) -> Error {
+        Error::invalid("position", position, "is none of this log; use one that `topics read` has printed")
+    }
+}
+
+/// What a step of a rewind has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rewound {
+    /// There is no such subscription.
+    Nobody,
+    /// Another rewind of it has taken over.
+    Other,
+    /// Where it begins, and the cursor that there was; `is_short`: entries of the mark are gone, or may be.
+    Mark {
+        /// The position of the entry before the first.
+        from: String,
+        /// The cursor that there was.
+        upto: String,
+        /// Whether the mark lies before the oldest entry, and some are gone.
+        is_short: bool,
+    },
+    /// Entries that were passed.
+    Passed {
+        /// How many.
+        entries: u64,
+        /// The position behind them, if there may be more.
+        next: Option<String>,
+    },
+    /// The subscription reads on.
+    Ended,
+}

@@ -1,0 +1,210 @@
+//! A subscription begins again at a mark, in bounded steps.
+
+use std::collections::VecDeque;
+
+use super::Inspector;
+use crate::{
+    address::{JobId, check_name, subscription_address},
+    broker::{Begin, Change, JobState, MAX_ITEMS, Mark, ProcessId, Rewind, RewindStep, Rewound},
+    error::{Error, Result},
+};
+
+/// States of jobs that wait.
+const WAITING: [JobState; 5] = [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Parked, JobState::Held];
+
+/// What a rewind would do. From [`Inspector::preview_rewind`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RewindPreview {
+    /// How many events that it has read would be read again.
+    pub again: u64,
+    /// How many jobs that wait would be cancelled.
+    pub waiting: u64,
+    /// Whether events of the mark are gone, or may be: it begins at the oldest then.
+    pub is_short: bool,
+}
+
+/// A rewind of a subscription, in steps of at most [`MAX_ITEMS`] jobs. From [`Inspector::rewind`].
+///
+/// While it is under way the subscription reads nothing. If it is dropped before its end, or its process dies, that stays so, and [`SubscriptionInfo::rewinding`] says it:
+/// another rewind then does all of it.
+///
+/// [`SubscriptionInfo::rewinding`]: crate::SubscriptionInfo::rewinding
+#[derive(Debug)]
+pub struct Rewinding {
+    inspector: Inspector,
+    topic: String,
+    subscription: String,
+    mark: Mark,
+    token: String,
+    begun: Option<(String, bool)>,
+    waiting: VecDeque<JobState>,
+    /// How many jobs of the first state may be cancelled.
+    left: Option<u64>,
+    cancelled: u64,
+    forgotten: u64,
+    ended: bool,
+}
+
+impl Rewinding {
+    /// How many jobs that waited it has cancelled so far.
+    pub fn cancelled(&self) -> u64 {
+        self.cancelled
+    }
+
+    /// How many events it has passed so far that will be read again.
+    pub fn again(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Whether events of the mark are gone, or may be, so that it begins at the oldest. Known after the first step.
+    pub fn is_short(&self) -> bool {
+        self.begun.as_ref().is_some_and(|(_, is_short)| *is_short)
+    }
+
+    /// The next step. False: it was the last.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if there is no such subscription, or another rewind has taken over; [`Error::Invalid`] for a mark that is none of this log. After an error of the
+    /// broker the next step tries again.
+    pub async fn step(&mut self) -> Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        let Some((position, is_short)) = self.begun.clone() else {
+            let begin = RewindStep::Begin(self.mark.clone(), self.token.clone());
+            if let Rewound::Mark { from, is_short, .. } = self.inspector.rewind_step(&self.topic, &self.subscription, begin).await? {
+                self.begun = Some((from, is_short));
+                if cancels_nothing(&self.mark, is_short) {
+                    self.waiting.clear();
+                }
+            }
+            return Ok(true);
+        };
+        if let Some(state) = self.waiting.front().copied() {
+            self.cancel(state).await?;
+            return Ok(true);
+        }
+        let forget = RewindStep::Forget(position, self.token.clone());
+        if let Rewound::Passed { entries, next } = self.inspector.rewind_step(&self.topic, &self.subscription, forget).await? {
+            self.forgotten += entries;
+            if let Some(next) = next {
+                self.begun = Some((next, is_short));
+                return Ok(true);
+            }
+        }
+        let end = RewindStep::End(self.token.clone(), self.forgotten);
+        // What was sent again, because its answer was lost, has ended it before.
+        self.inspector.rewind_step(&self.topic, &self.subscription, end).await?;
+        self.ended = true;
+        Ok(false)
+    }
+
+    /// At most as many as there were when it came to this state: jobs of events that are handled meanwhile may fail, and wait again.
+    async fn cancel(&mut self, state: JobState) -> Result<()> {
+        let queue = subscription_address(&self.subscription, &self.topic);
+        let left = match self.left {
+            Some(left) => left,
+            None => self.inspector.stats(&queue).await?.count(state),
+        };
+        let most = usize::try_from(left).map_or(MAX_ITEMS, |left| left.min(MAX_ITEMS));
+        let mut changed = 0;
+        if most > 0 {
+            let page = self.inspector.list(&queue, state, 0, most).await?;
+            let ids: Vec<JobId> = page.jobs.into_iter().map(|job| job.address.id).collect();
+            if !ids.is_empty() {
+                let answers = self.inspector.change_many(&queue, Change::Cancel, &ids).await?;
+                changed = answers.into_iter().filter(|answer| answer.done()).count() as u64;
+            }
+        }
+        self.cancelled += changed;
+        self.left = Some(left.saturating_sub(changed)).filter(|left| *left > 0 && changed > 0);
+        if self.left.is_none() {
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+}
+
+impl Inspector {
+    /// Lets a subscription begin again at a mark: the oldest event, the next one, a time, or the position of an event. It is then as if it had begun there: each event from
+    /// the mark on is read, also one that was handled before, jobs that wait are cancelled, and those that run go on. A rewind to the oldest event cancels none: those of
+    /// events that have left the log still wait, and the others are replaced.
+    ///
+    /// ```
+    /// use queue_core::{Begin, prelude::*};
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let client = Client::connect("sqlite://:memory:").await?;
+    /// let inspector = client.inspector();
+    /// inspector.subscribe("orders", "billing", Begin::Now).await?;
+    /// let mut rewinding = inspector.rewind("orders", "billing", Begin::Start);
+    /// while rewinding.step().await? {}
+    /// assert_eq!((rewinding.again(), rewinding.cancelled()), (0, 0));
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    pub fn rewind(&self, topic: &str, subscription: &str, to: impl Into<Mark>) -> Rewinding {
+        // Once more at the end, for what has come there meanwhile.
+        let waiting = WAITING.into_iter().chain([JobState::Ready]).collect();
+        Rewinding {
+            inspector: self.clone(),
+            topic: topic.to_owned(),
+            subscription: subscription.to_owned(),
+            mark: to.into(),
+            token: ProcessId::random().to_string(),
+            begun: None,
+            waiting,
+            left: None,
+            cancelled: 0,
+            forgotten: 0,
+            ended: false,
+        }
+    }
+
+    /// What a rewind would do; nothing is changed.
+    ///
+    /// # Errors
+    /// Those of [`Rewinding::step`].
+    pub async fn preview_rewind(&self, topic: &str, subscription: &str, to: impl Into<Mark>) -> Result<RewindPreview> {
+        let to = to.into();
+        let found = self.rewind_step(topic, subscription, RewindStep::Look(to.clone())).await?;
+        let Rewound::Mark { from, upto, is_short } = found else { return Err(nobody(topic, subscription)) };
+        let (mut again, mut from) = (0, Some(from));
+        while let Some(position) = from.take() {
+            let count = RewindStep::Count(position, upto.clone());
+            if let Rewound::Passed { entries, next } = self.rewind_step(topic, subscription, count).await? {
+                again += entries;
+                from = next;
+            }
+        }
+        let is_start = cancels_nothing(&to, is_short);
+        let stats = self.stats(&subscription_address(subscription, topic)).await?;
+        let waiting = if is_start { 0 } else { WAITING.into_iter().map(|state| stats.count(state)).sum() };
+        Ok(RewindPreview { again, waiting, is_short })
+    }
+
+    async fn rewind_step(&self, topic: &str, subscription: &str, step: RewindStep) -> Result<Rewound> {
+        check_name("topic", topic)?;
+        check_name("subscription", subscription)?;
+        let request = Rewind::new(topic, subscription, step);
+        match self.run(move |broker| async move { broker.rewind(&request).await }).await? {
+            Rewound::Nobody => Err(nobody(topic, subscription)),
+            Rewound::Other => {
+                let problem =
+                    format!("another rewind of `{subscription}@{topic}` has taken over, or ended this one; see `topics show {topic}`");
+                Err(Error::Config(problem))
+            }
+            done => Ok(done),
+        }
+    }
+}
+
+/// Nothing lies before the oldest event of the log but what has left it: jobs of such events still wait, and would not come back.
+fn cancels_nothing(mark: &Mark, is_short: bool) -> bool {
+    is_short || *mark == Mark::At(Begin::Start)
+}
+
+fn nobody(topic: &str, subscription: &str) -> Error {
+    Error::Config(format!("topic `{topic}` has no subscription `{subscription}`; see `topics show {topic}`"))
+}

@@ -1,0 +1,37 @@
+-- What an entry of a log says, and the id of the job that a subscription makes of it.
+
+-- A number in so many bytes, the high byte first.
+local function bytes_of(number, width)
+  local text = ''
+  for _ = 1, width do
+    text, number = string.char(number % 256) .. text, math.floor(number / 256)
+  end
+  return text
+end
+
+-- An id in the form of a UUIDv7 that no other entry of the log has, the time of the entry, and whether both fit into such an id.
+local function made_id(entry)
+  local at, seq = string.match(entry, '^(%d+)%-(%d+)$')
+  at, seq = tonumber(at), tonumber(seq)
+  if at < 2 ^ 48 and seq < FOREVER then
+    return bytes_of(at, 6) .. '\112\0\128' .. bytes_of(seq, 7), at, true
+  end
+  -- Its dead letter needs an id nevertheless: a digest takes its place.
+  local digest = string.gsub(string.sub(redis.sha1hex(entry), 1, 14), '%x%x', function(hex)
+    return string.char(tonumber(hex, 16))
+  end)
+  at = math.min(at, 2 ^ 48 - 1)
+  return bytes_of(at, 6) .. '\112\1\128' .. digest, at, false
+end
+
+-- The id of its job, its time, its fields, how many bytes they have, and whether it can have an id.
+local function read_entry(entry)
+  local fields, size = {}, 0
+  for at = 1, #entry[2], 2 do
+    fields[entry[2][at]] = entry[2][at + 1]
+    size = size + #entry[2][at + 1]
+  end
+  local id, at, fits = made_id(entry[1])
+  local is_own = fields.id and is_id(fields.id)
+  return is_own and fields.id or id, at, fields, size, is_own or fits
+end

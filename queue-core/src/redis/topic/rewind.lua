@@ -1,0 +1,83 @@
+-- Steps of a rewind of a subscription, see `broker/rewind.rs`. A position is the id of the entry before it.
+-- ARGV: name, step, then of a step
+--   look: position; of the first of all entries 'start', behind the last one 'now'. Changes nothing.
+--   begin: the same, a token, and the begin as it is stored.
+--   count: position, and up to where. Changes nothing.
+--   forget: position, token.
+--   end: token, and how many entries were forgotten.
+-- Answers: '' there is no such subscription, 'OTHER' another rewind has taken over; of look and begin the cursor that there will be, that which there was, and the first of all entries or '' with
+-- how many before it are gone; of count and forget how many entries there were, the position behind them, and 1 if there are more; of end nothing.
+--- include script/prelude, script/clock, script/bits, people/remove, topic/subscription, topic/entry, script/first_due
+
+local name, step, mark = ARGV[1], ARGV[2], ARGV[3]
+local of = subscription_of(name)
+if not of then
+  return ''
+end
+
+-- Where it begins, and its place in the log if that is known.
+local function place_of(asked, first, length, added)
+  local last = call('XREVRANGE', K.log, '+', '-', 'COUNT', '1')[1]
+  if asked == 'now' or asked ~= 'start' and last and is_behind(asked, last[1]) then
+    return last and last[1] or of.cursor, added
+  elseif asked == 'start' or not first then
+    return '0-0', added - length
+  end
+  return asked, is_behind(first, asked) and added - length or nil
+end
+
+-- Entries behind a position, up to another one: how many, the position behind them, and 1 if there may be more. Each is given to a function.
+local function step_through(position, upto, each)
+  local passed, size, more = 0, 0, is_behind(upto, position)
+  while more and passed < C.trim_step and size < C.max_bytes do
+    local entries = call('XRANGE', K.log, '(' .. position, upto, 'COUNT', '50')
+    for _, entry in ipairs(entries) do
+      local id, _, _, bytes = read_entry(entry)
+      each(id)
+      passed, size, position = passed + 1, size + bytes, entry[1]
+    end
+    more = #entries == 50
+  end
+  return { passed, position, more and 1 or 0 }
+end
+
+if step == 'look' or step == 'begin' then
+  local length, added = length_of_log()
+  local first = call('XRANGE', K.log, '-', '+', 'COUNT', '1')[1]
+  first = first and first[1]
+  if not of.token or is_behind(of.cursor, of.upto) then
+    of.upto, of.upto_position = of.cursor, of.position
+  end
+  of.cursor, of.position = place_of(mark, first, length, added)
+  if step == 'begin' then
+    of.token, of.begin = ARGV[4], ARGV[5]
+    put_subscription(name, of)
+  end
+  return { of.cursor, of.upto, first or '', added - length }
+elseif step == 'count' then
+  return step_through(mark, ARGV[4], tostring)
+elseif step == 'end' and not of.token then
+  -- It was sent again.
+  return { 0, '', 0 }
+elseif of.token ~= (step == 'end' and mark or ARGV[4]) then
+  return 'OTHER'
+elseif step == 'forget' then
+  local answer = step_through(mark, of.upto, function(id)
+    if not remove(id) and call('HEXISTS', K.jobs, id) == 0 then
+      free_id(id)
+    end
+  end)
+  look_due()
+  if opened then
+    hint()
+  end
+  return answer
+end
+-- Its place is that of the cursor that there was, but for the entries between.
+if not of.position and of.upto_position and is_behind(of.upto, of.cursor) then
+  of.position = of.upto_position - whole(ARGV[4])
+end
+of.token = nil
+put_subscription(name, of)
+hint()
+return { 0, '', 0 }

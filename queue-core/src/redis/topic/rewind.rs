@@ -1,0 +1,112 @@
+//! Rewinds of subscriptions.
+
+use redis::Value;
+
+use super::time_of;
+use crate::{
+    address::subscription_address,
+    broker::{Begin, Mark, Rewind, RewindStep, Rewound},
+    error::Result,
+    redis::{
+        RedisBroker,
+        script::REWIND,
+        values::{array, next, number, text, words},
+    },
+};
+
+/// The last number that an entry can have within its millisecond.
+const LAST: &str = "18446744073709551615";
+
+pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> Result<Rewound> {
+    request.check()?;
+    let queue = subscription_address(&request.name, &request.topic);
+    let mut call = REWIND.call(&broker.keys, &queue);
+    call.arg(&*request.name);
+    match &request.step {
+        RewindStep::Look(mark) => call.arg("look").arg(before(mark)?),
+        RewindStep::Begin(mark, token) => {
+            let begin = match mark {
+                Mark::At(begin) => *begin,
+                Mark::Event(position) => Begin::AtMs(time_of(position).ok_or_else(|| Rewind::unknown(position))?),
+            };
+            call.arg("begin").arg(before(mark)?).arg(token).arg(begin.stored())
+        }
+        RewindStep::Count(after, upto) => call.arg("count").arg(position(after)?).arg(position(upto)?),
+        RewindStep::Forget(after, token) => call.arg("forget").arg(position(after)?).arg(token),
+        RewindStep::End(token, entries) => call.arg("end").arg(token).arg(entries),
+    };
+    let answer = broker.script(&queue, &REWIND, call).await?;
+    if let Value::BulkString(told) = &answer {
+        return Ok(if told.is_empty() { Rewound::Nobody } else { Rewound::Other });
+    }
+    let mut values = array(answer)?.into_iter();
+    Ok(match &request.step {
+        RewindStep::Look(mark) | RewindStep::Begin(mark, _) => {
+            let (from, upto) = (text(next(&mut values)?)?, text(next(&mut values)?)?);
+            let (first, gone) = (words(next(&mut values)?)?, number::<u64>(next(&mut values)?)?);
+            Rewound::Mark { from, upto, is_short: gone > 0 && lies_before(mark, &first) }
+        }
+        RewindStep::Count(..) | RewindStep::Forget(..) => {
+            let (entries, position) = (number(next(&mut values)?)?, text(next(&mut values)?)?);
+            Rewound::Passed { entries, next: (number::<i64>(next(&mut values)?)? == 1).then_some(position) }
+        }
+        RewindStep::End(..) => Rewound::Ended,
+    })
+}
+
+/// The cursor before the first entry of a mark, or the word for it.
+fn before(mark: &Mark) -> Result<String> {
+    match mark {
+        Mark::At(Begin::AtMs(at)) if *at > 0 => Ok(format!("{}-{LAST}", at - 1)),
+        Mark::At(Begin::AtMs(_) | Begin::Start) => Ok("start".to_owned()),
+        Mark::At(Begin::Now) => Ok("now".to_owned()),
+        Mark::Event(position) => match parts(position).ok_or_else(|| Rewind::unknown(position))? {
+            (at, number) if number > 0 => Ok(format!("{at}-{}", number - 1)),
+            (0, _) => Ok("start".to_owned()),
+            (at, _) => Ok(format!("{}-{LAST}", at - 1)),
+        },
+    }
+}
+
+/// Whether a mark lies before the first of all entries, or before the end of an empty log.
+fn lies_before(mark: &Mark, first: &str) -> bool {
+    match mark {
+        Mark::At(Begin::AtMs(at)) => time_of(first).is_none_or(|first| *at < first),
+        Mark::At(_) => false,
+        Mark::Event(position) => parts(first).is_none_or(|first| parts(position) < Some(first)),
+    }
+}
+
+fn position(text: &str) -> Result<&str> {
+    parts(text).map(|_| text).ok_or_else(|| Rewind::unknown(text))
+}
+
+/// Both numbers of the id of an entry.
+fn parts(id: &str) -> Option<(u64, u64)> {
+    let (at, number) = id.split_once('-')?;
+    Some((at.parse().ok()?, number.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cursor_before_a_mark_is_that_of_the_entry_before() {
+        let event = |position: &str| before(&Mark::Event(position.to_owned())).ok();
+        assert_eq!(event("17-3").as_deref(), Some("17-2"));
+        assert_eq!(event("17-0").as_deref(), Some("16-18446744073709551615"));
+        assert_eq!(event("17-18446744073709551615").as_deref(), Some("17-18446744073709551614"), "no digit is lost");
+        assert_eq!(event("0-0").as_deref(), Some("start"));
+        assert_eq!(event("17"), None);
+        assert_eq!(before(&Begin::AtMs(17).into()).unwrap(), "16-18446744073709551615");
+        assert_eq!(before(&Begin::AtMs(0).into()).unwrap(), "start");
+    }
+
+    #[test]
+    fn a_mark_before_the_first_entry_lies_before_it() {
+        assert!(lies_before(&Mark::Event("17-3".to_owned()), "17-4") && !lies_before(&Mark::Event("17-4".to_owned()), "17-4"));
+        assert!(lies_before(&Begin::AtMs(16).into(), "17-4") && !lies_before(&Begin::AtMs(17).into(), "17-4"));
+        assert!(lies_before(&Begin::AtMs(16).into(), "") && !lies_before(&Begin::Start.into(), "17-4"));
+    }
+}

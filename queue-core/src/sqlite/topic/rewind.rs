@@ -1,0 +1,121 @@
+//! Rewinds of subscriptions.
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::{
+    address::{subscription_address, topic_address},
+    broker::{Begin, Mark, Rewind, RewindStep, Rewound, TRIM_STEP},
+    sqlite::{
+        connection::{
+            lenient::{Bytes, Number},
+            tx::{Failed, Queue, Tx},
+        },
+        doors::end,
+        people,
+    },
+};
+
+pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Failed> {
+    const FIND: &str = "SELECT cursor, rewind, upto FROM queue_subscriptions WHERE topic = ?1 AND name = ?2";
+    const BEGIN: &str = "UPDATE queue_subscriptions SET cursor = ?3, begin = ?4, rewind = ?5, upto = ?6 WHERE topic = ?1 AND name = ?2";
+    const END: &str = "UPDATE queue_subscriptions SET rewind = NULL, upto = NULL WHERE topic = ?1 AND name = ?2";
+    let Some(topic) = tx.queue(&topic_address(&request.topic))?.map(|address| address.key) else { return Ok(Rewound::Nobody) };
+    let name = &*request.name;
+    let found = tx
+        .sql(FIND)?
+        .query_row(params![topic, name], |row| {
+            let Number(cursor) = row.get(0)?;
+            Ok((cursor, row.get::<_, Option<String>>(1)?, row.get::<_, Option<Number>>(2)?))
+        })
+        .optional()?;
+    let Some((cursor, under_way, upto)) = found else { return Ok(Rewound::Nobody) };
+    // Whatever was read before an earlier rewind that has not ended is let go of as well.
+    let upto = upto.map_or(cursor, |Number(upto)| upto.max(cursor));
+    match &request.step {
+        RewindStep::Look(mark) => {
+            let (from, _, is_short) = find(tx, topic, mark)?;
+            Ok(Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short })
+        }
+        RewindStep::Begin(mark, token) => {
+            let (from, begin, is_short) = find(tx, topic, mark)?;
+            tx.sql(BEGIN)?.execute(params![topic, name, from, begin.stored(), token, upto])?;
+            Ok(Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short })
+        }
+        RewindStep::Count(after, upto) => {
+            let entries = entries(tx, topic, number(after)?, number(upto)?)?;
+            Ok(passed(&entries))
+        }
+        RewindStep::End(..) if under_way.is_none() => Ok(Rewound::Ended),
+        RewindStep::Forget(_, token) | RewindStep::End(token, _) if under_way.as_ref() != Some(token) => Ok(Rewound::Other),
+        RewindStep::Forget(after, _) => {
+            let entries = entries(tx, topic, number(after)?, upto)?;
+            let queue = subscription_address(name, &request.topic);
+            let mut queue = tx.queue_made(&queue)?;
+            for (_, id) in &entries {
+                forget(tx, &mut queue, id)?;
+            }
+            tx.save(&queue)?;
+            Ok(passed(&entries))
+        }
+        RewindStep::End(..) => {
+            tx.sql(END)?.execute(params![topic, name])?;
+            tx.hint(&subscription_address(name, &request.topic), tx.now);
+            Ok(Rewound::Ended)
+        }
+    }
+}
+
+/// The cursor before a mark, where the subscription has begun then, and whether entries of it are gone.
+fn find(tx: &Tx<'_>, topic: i64, mark: &Mark) -> Result<(i64, Begin, bool), Failed> {
+    const LOG: &str = "SELECT added, (SELECT min(seq) FROM queue_log WHERE topic = ?1), (SELECT at FROM queue_log WHERE topic = ?1 ORDER BY seq LIMIT 1) \
+         FROM queue_topics WHERE topic = ?1";
+    const BEFORE: &str = "SELECT max(seq) FROM queue_log WHERE topic = ?1 AND at < ?2";
+    const AT: &str = "SELECT at FROM queue_log WHERE topic = ?1 AND seq = ?2";
+    let (added, first, first_at) = tx
+        .sql(LOG)?
+        .query_row([topic], |row| Ok((row.get::<_, Number>(0)?.0, row.get::<_, Option<Number>>(1)?, row.get::<_, Option<Number>>(2)?)))
+        .optional()?
+        .unwrap_or_default();
+    let gone = first.map_or(added, |Number(first)| first - 1);
+    Ok(match mark {
+        Mark::At(Begin::Start) => (gone, Begin::Start, false),
+        Mark::At(Begin::Now) => (added, Begin::Now, false),
+        Mark::At(begin @ Begin::AtMs(at)) => {
+            let before = tx.sql(BEFORE)?.query_row(params![topic, at], |row| row.get::<_, Option<i64>>(0))?;
+            let is_short = gone > 0 && first_at.is_none_or(|Number(first)| *at < first);
+            (before.unwrap_or(gone), *begin, is_short)
+        }
+        Mark::Event(position) => {
+            let seq = number(position)?;
+            let at = tx.sql(AT)?.query_row([topic, seq], |row| row.get::<_, Number>(0)).optional()?;
+            let begin = at.map_or(if seq > added { Begin::Now } else { Begin::Start }, |Number(at)| Begin::AtMs(at));
+            (seq.saturating_sub(1).clamp(gone, added), begin, seq <= gone)
+        }
+    })
+}
+
+fn number(position: &str) -> Result<i64, Failed> {
+    position.parse().map_err(|_| Rewind::unknown(position).into())
+}
+
+/// Numbers and ids of entries behind a number, up to another one: those of one step.
+fn entries(tx: &Tx<'_>, topic: i64, after: i64, upto: i64) -> Result<Vec<(i64, Vec<u8>)>, Failed> {
+    const ENTRIES: &str = "SELECT seq, id FROM queue_log WHERE topic = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4";
+    let mut found = tx.sql(ENTRIES)?;
+    let entries = found.query_map(params![topic, after, upto, TRIM_STEP], |row| Ok((row.get(0)?, row.get::<_, Bytes>(1)?.0)))?;
+    Ok(entries.collect::<rusqlite::Result<_>>()?)
+}
+
+fn passed(entries: &[(i64, Vec<u8>)]) -> Rewound {
+    let next = entries.last().filter(|_| entries.len() == TRIM_STEP).map(|(seq, _)| seq.to_string());
+    Rewound::Passed { entries: entries.len() as u64, next }
+}
+
+/// Nothing is known of an event any more, unless its job is active.
+fn forget(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<(), Failed> {
+    const THERE: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2)";
+    if people::remove(tx, queue, id)? || tx.sql(THERE)?.query_row(params![queue.key, id], |row| row.get(0))? {
+        return Ok(());
+    }
+    Ok(end::forget_one(tx, queue, id)?)
+}

@@ -1,0 +1,130 @@
+//! What a person does to a subscription: a rewind. It goes on behind the page if it takes longer than a few seconds, and the page of the topic says so. It is a line of
+//! the audit log.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use askama::Template;
+use axum::{Extension, extract::State, http::StatusCode, response::Response};
+use queue_core::{Begin, Error, Mark, RewindPreview};
+
+use super::{
+    Content,
+    act::{Answer, person, see_here, told},
+    topics::of_topic,
+    whole, written,
+};
+use crate::{
+    format::number,
+    guard::{Form, Viewer},
+    params::{Params, query},
+    problem::Problem,
+    shared::Shared,
+};
+
+/// How long a person waits for a rewind.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn rewind(
+    State(shared): State<Arc<Shared>>,
+    Extension(viewer): Extension<Viewer>,
+    Extension(form): Extension<Form>,
+) -> Response {
+    told(rewound(&shared, &viewer, &form.0).await, &viewer)
+}
+
+#[derive(Template)]
+#[template(path = "confirm_rewind.html")]
+struct Confirm<'a> {
+    viewer: &'a Viewer,
+    topic: &'a str,
+    subscription: &'a str,
+    to: &'a str,
+    again: String,
+    waiting: String,
+    is_short: bool,
+    back_to: String,
+}
+
+/// `start`, `now`, a time in UTC as a form has it, or a position.
+fn mark(text: &str) -> Option<Mark> {
+    match text {
+        "start" => return Some(Begin::Start.into()),
+        "now" => return Some(Begin::Now.into()),
+        _ => {}
+    }
+    if text.contains(':') {
+        let at = humantime::parse_rfc3339_weak(text.trim_end_matches('Z')).ok()?;
+        let since = at.duration_since(std::time::UNIX_EPOCH).ok()?;
+        return i64::try_from(since.as_millis()).ok().map(|at| Begin::AtMs(at).into());
+    }
+    (!text.is_empty()).then(|| Mark::Event(text.to_owned()))
+}
+
+async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let (topic, subscription, to) = (form.text::<128>("topic"), form.text::<128>("subscription"), form.text::<64>("to"));
+    let Some(mark) = mark(&to) else {
+        return Err(Problem::invalid("Say where it begins again: start, now, a time in UTC as 2026-01-31T12:00:00, or a position."));
+    };
+    if form.get("sure") != Some("yes") {
+        let _turn = shared.list_turn().await?;
+        let RewindPreview { again, waiting, is_short, .. } = shared.inspector.preview_rewind(&topic, &subscription, mark).await?;
+        let (again, waiting, back_to) = (number(again), number(waiting), of_topic(&topic));
+        let confirm = Confirm { viewer, topic: &topic, subscription: &subscription, to: &to, again, waiting, is_short, back_to };
+        let (title, html) = (format!("Rewind {subscription}?"), written(&confirm)?);
+        return Ok(whole(shared, viewer, &Content { title, tab: "topics", html, status: StatusCode::OK, live: None, told: None }));
+    }
+    let mut rewinding = shared.inspector.clone().because(format!("a rewind to {to}")).rewind(&topic, &subscription, mark);
+    let end = Instant::now() + PATIENCE;
+    let ended = loop {
+        match rewinding.step().await {
+            Ok(true) if Instant::now() < end => {}
+            Ok(more) => break Ok(more),
+            Err(error) => break Err(error),
+        }
+    };
+    let (again, cancelled) = (rewinding.again(), rewinding.cancelled());
+    if !matches!(&ended, Err(Error::Invalid { .. } | Error::Config(_))) {
+        let ((who, role), answered) = (person(viewer), ended.is_ok());
+        let (topic, subscription) = (topic.as_str(), subscription.as_str());
+        tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "rewind", topic, subscription, to = ?to, changed = cancelled, answered, "changed by a person");
+    }
+    shared.outdate().await;
+    let goes_on = ended?;
+    if goes_on {
+        let name = format!("{subscription}@{topic}");
+        tokio::spawn(async move {
+            loop {
+                match rewinding.step().await {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(error) => {
+                        tracing::warn!(subscription = name, %error, "a rewind has stopped, and its subscription reads nothing: run it again");
+                        return;
+                    }
+                }
+            }
+        });
+    }
+    let left = u8::from(goes_on).to_string();
+    let told = query(&[("did", "rewound"), ("n", &again.to_string()), ("cancelled", &cancelled.to_string()), ("left", &left)]);
+    Ok(see_here(viewer, &of_topic(&topic), &told))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_as_a_form_has_it() {
+        assert_eq!(mark("start"), Some(Begin::Start.into()));
+        for time in ["2026-01-31T12:00:00", "2026-01-31T12:00:00Z", "2026-01-31 12:00:00"] {
+            assert_eq!(mark(time), Some(Begin::AtMs(1_769_860_800_000).into()), "{time}");
+        }
+        assert_eq!(mark("17-3"), Some(Mark::Event("17-3".to_owned())));
+        assert_eq!(mark("12:00"), None);
+        assert_eq!(mark(""), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! Rewinds: a subscription is as if it had begun at the mark, whatever it had done before, and nothing of that is lost on the way.
+
+use std::time::Duration;
+
+use queue_core::{
+    JobId, RewindPreview,
+    broker::{Audit, Begin, BuryReason, Ending, JobState, Mark, Retention, Rewind, RewindStep, Rewound, TRIM_STEP, subscription_address},
+};
+
+use super::{
+    bed::{Bed, eventually, nack},
+    topics::{event, keep, lane, numbers, publish, publisher, subscribe, subscription, topic},
+};
+
+/// To its end; how many events are read again, and how many jobs were cancelled.
+async fn rewind(bed: &Bed, to: impl Into<Mark>) -> (u64, u64) {
+    let mut rewinding = bed.inspector().rewind(&bed.queue, "billing", to);
+    while rewinding.step().await.expect("a rewind goes on") {}
+    (rewinding.again(), rewinding.cancelled())
+}
+
+async fn preview(bed: &Bed, to: impl Into<Mark>) -> RewindPreview {
+    bed.inspector().preview_rewind(&bed.queue, "billing", to).await.expect("it can be looked at")
+}
+
+async fn step(bed: &Bed, step: RewindStep) -> Rewound {
+    bed.broker.rewind(&Rewind::new(bed.queue.clone(), "billing", step)).await.expect("it is answered")
+}
+
+/// The positions of the log.
+async fn positions(bed: &Bed) -> Vec<String> {
+    let read = bed.broker.read_topic(&bed.queue, None, 100).await.expect("a log can be read");
+    read.into_iter().map(|event| event.position).collect()
+}
+
+/// Done, dead, waiting for a retry, ready: all of them are read again. A look before says how many.
+pub async fn a_rewind_reads_again_what_has_ended(bed: Bed) {
+    subscribe(&bed, "billing", Begin::Start).await;
+    let mut events: Vec<_> = (0..6).map(event).collect();
+    events[1].id = JobId::given("order-17-paid").expect("it is a name");
+    publisher(&bed).await.stored(events).await;
+    let mut lane = lane(&bed, "billing").await;
+    let claimed = lane.claim(5).await;
+    lane.ack(&claimed[..2]).await;
+    assert!(lane.end(&claimed[2], Ending::Ack { result: None, keep: Some(Duration::from_secs(600)) }).await);
+    let bury = Ending::Bury { reason: BuryReason::Buried, error: None };
+    assert!(lane.end(&claimed[3], bury).await);
+    assert!(lane.end(&claimed[4], nack(Duration::from_secs(600))).await);
+    let looked = preview(&bed, Begin::Start).await;
+    assert_eq!((looked.again, looked.waiting, looked.is_short), (5, 0, false));
+    assert_eq!(lane.claim(1).await.len(), 1, "a look changes nothing");
+    assert_eq!(rewind(&bed, Begin::Start).await, (6, 0));
+    let stored = subscription(&bed, "billing").await;
+    assert_eq!((stored.behind, stored.begin, stored.rewinding), (Some(6), Begin::Start, false));
+    // The one that runs is passed over.
+    assert_eq!(numbers(&lane.claim(10).await), [0, 1, 2, 3, 4]);
+}
+
+/// Events that have left the log cannot be read again: their jobs wait on, in a rewind to the oldest event. One to a mark cancels what lies before it.
+pub async fn a_rewind_to_the_start_cancels_nothing(bed: Bed) {
+    subscribe(&bed, "billing", Begin::Start).await;
+    publish(&bed, 0..4).await;
+    let mut lane = lane(&bed, "billing").await;
+    for failed in lane.claim(4).await {
+        assert!(lane.end(&failed, nack(Duration::from_secs(600))).await);
+    }
+    let last = positions(&bed).await.pop().expect("there are some");
+    keep(&bed, Retention { count: Some(2), ..Retention::default() }).await;
+    bed.broker.trim_topic(&bed.queue).await.expect("it is answered");
+    assert_eq!(preview(&bed, Begin::Start).await.waiting, 0);
+    assert_eq!(rewind(&bed, Begin::Start).await, (2, 0));
+    let queue = subscription_address("billing", &bed.queue);
+    assert_eq!(bed.broker.stats(&queue).await.expect("statistics can be read").count(JobState::Retry), 2);
+    assert_eq!(numbers(&lane.claim(10).await), [2, 3]);
+    assert_eq!(preview(&bed, Mark::Event(last.clone())).await.waiting, 2);
+    assert_eq!(rewind(&bed, Mark::Event(last)).await, (1, 2));
+}
+
+/// It is not claimed twice, whether it ends before the subscription comes to it or not.
+pub async fn a_rewind_passes_over_what_runs(bed: Bed) {
+    subscribe(&bed, "billing", Begin::Start).await;
+    publish(&bed, 0..3).await;
+    let mut lane = lane(&bed, "billing").await;
+    let running = lane.claim_one().await;
+    assert_eq!(rewind(&bed, Begin::Start).await, (1, 0));
+    assert_eq!(numbers(&lane.claim(10).await), [1, 2]);
+    assert!(lane.end(&running, nack(Duration::ZERO)).await, "its tag is still good");
+    assert_eq!(numbers(&[lane.wait_for_one().await]), [0]);
+}
+
+/// At a time, at an event, or at the next one. What lies before the mark is not read again.
+pub async fn a_rewind_begins_at_its_mark(bed: Bed) {
+    subscribe(&bed, "billing", Begin::Start).await;
+    let mut publisher = publisher(&bed).await;
+    publisher.stored(vec![event(1)]).await;
+    let later = eventually("the clock goes on", async || {
+        publisher.stored(vec![event(2)]).await;
+        let read = bed.broker.read_topic(&bed.queue, None, 100).await.expect("a log can be read");
+        let (first, last) = (read.first()?.at_ms, read.last()?.at_ms);
+        (last > first).then_some(last)
+    })
+    .await;
+    publisher.stored(vec![event(3)]).await;
+    let mut lane = lane(&bed, "billing").await;
+    let all = lane.claim(100).await;
+    lane.ack(&all).await;
+    assert_eq!(rewind(&bed, Begin::AtMs(later)).await.1, 0);
+    assert_eq!(subscription(&bed, "billing").await.behind, Some(2), "its place in the log is known");
+    let claimed = lane.claim(100).await;
+    assert_eq!(numbers(&claimed), [2, 3]);
+    lane.ack(&claimed).await;
+    let last = positions(&bed).await.pop().expect("there are some");
+    assert_eq!(rewind(&bed, Mark::Event(last)).await, (1, 0));
+    let claimed = lane.claim(100).await;
+    assert_eq!(numbers(&claimed), [3]);
+    lane.ack(&claimed).await;
+    assert_eq!(rewind(&bed, Begin::Now).await, (0, 0));
+    assert_eq!(lane.claim(100).await, []);
+    publisher.stored(vec![event(4)]).await;
+    assert_eq!(numbers(&lane.claim(100).await), [4]);
+    let strange = Rewind::new(bed.queue.clone(), "billing", RewindStep::Look(Mark::Event("first".to_owned())));
+    assert!(bed.broker.rewind(&strange).await.is_err());
+}
+
+/// What waits is cancelled, what was not read is not read, and neither is counted as lost.
+pub async fn a_rewind_ahead_passes_over_what_was_not_read(bed: Bed) {
+    let queue = subscription_address("billing", &bed.queue);
+    subscribe(&bed, "billing", Begin::Start).await;
+    publish(&bed, 0..8).await;
+    let mut lane = lane(&bed, "billing").await;
+    let claimed = lane.claim(2).await;
+    assert!(lane.end(&claimed[0], nack(Duration::from_secs(600))).await);
+    let looked = preview(&bed, Begin::Now).await;
+    assert_eq!((looked.again, looked.waiting), (0, 1));
+    assert_eq!(rewind(&bed, Begin::Now).await, (0, 1));
+    let stats = bed.broker.stats(&queue).await.expect("statistics can be read");
+    assert_eq!((stats.count(JobState::Retry), stats.count(JobState::Active), stats.count(JobState::Cancelled)), (0, 1, 1));
+    assert_eq!(lane.claim(10).await, []);
+    publish(&bed, [8]).await;
+    assert_eq!(numbers(&lane.claim(10).await), [8]);
+    assert_eq!(subscription(&bed, "billing").await.lost, 0);
+}
+
+/// And says so.
+pub async fn a_rewind_beyond_what_is_kept_begins_at_the_oldest(bed: Bed) {
+    subscribe(&bed, "billing", Begin::Start).await;
+    publish(&bed, 0..6).await;
+    let first = positions(&bed).await;
+    let mut lane = lane(&bed, "billing").await;
+    let claimed = lane.claim(10).await;
+    lane.ack(&claimed).await;
+    keep(&bed, Retention { count: Some(2), ..Retention::default() }).await;
+    bed.broker.trim_topic(&bed.queue).await.expect("it is answered");
+    assert!(!preview(&bed, Begin::Start).await.is_short, "the oldest is what was asked for");
+    assert!(!preview(&bed, Mark::Event(first[4].clone())).await.is_short, "it is the oldest");
+    for mark in [Mark::Event(first[1].clone()), Begin::AtMs(1).into()] {
+        let looked = preview(&bed, mark.clone()).await;
+        assert_eq!((looked.again, looked.is_short), (2, true), "{mark}");
+    }
+    assert_eq!(rewind(&bed, Mark::Event(first[1].clone())).await, (2, 0));
+    assert_eq!((subscription(&bed, "billing").await.behind, subscription(&bed, "billing").await.lost), (Some(2), 0));
+    assert_eq!(numbers(&lane.claim(10).await), [4, 5]);
+}
+
+/// Whoever ran it is gone. The subscription reads nothing until another one has ended.
+pub async fn half_a_rewind_reads_nothing(bed: Bed) {
+    subscribe(&bed, "billing", Begin::Start).await;
+    publish(&bed, 0..4).await;
+    let mut lane = lane(&bed, "billing").await;
+    let claimed = lane.claim(2).await;
+    lane.ack(&claimed).await;
+    let mut dropped = bed.inspector().rewind(&bed.queue, "billing", Begin::Start);
+    assert!(dropped.step().await.expect("it begins"));
+    drop(dropped);
+    assert_eq!(lane.claim(10).await, []);
+    assert!(subscription(&bed, "billing").await.rewinding);
+    assert!(!subscribe(&bed, "billing", Begin::Now).await, "it is there");
+    assert!(subscription(&bed, "billing").await.rewinding);
+    let shown = bed.inspector().topic(&bed.queue).await.expect("it is answered").expect("it exists");
+    assert!(shown.subscriptions[0].stands_because().is_some_and(|why| why.contains("a rewind is under way")));
+    // What was read before the first of them is let go of by the second.
+    assert_eq!(preview(&bed, Begin::Start).await.again, 2);
+    assert_eq!(rewind(&bed, Begin::Start).await, (2, 0));
+    assert_eq!(numbers(&lane.claim(10).await), [0, 1, 2, 3]);
+    assert!(!subscription(&bed, "billing").await.rewinding);
+}
+
+/// The first of two is told, and ends nothing.
+pub async fn a_rewind_is_taken_over_by_the_next(bed: Bed) {
+    subscribe(&bed, "billing", Begin::Start).await;
+    publish(&bed, 0..3).await;
+    let nobody = Rewind::new(bed.queue.clone(), "nobody", RewindStep::End("token".to_owned(), 0));
+    assert_eq!(bed.broker.rewind(&nobody).await.expect("it is answered"), Rewound::Nobody);
+    for token in ["one", "other"] {
+        let begun = step(&bed, RewindStep::Begin(Begin::Start.into(), token.to_owned())).await;
+        assert!(matches!(begun, Rewound::Mark { .. }), "{begun:?}");
+    }
+    let from = match step(&bed, RewindStep::Look(Begin::Start.into())).await {
+        Rewound::Mark { from, .. } => from,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(step(&bed, RewindStep::Forget(from, "one".to_owned())).await, Rewound::Other);
+    assert_eq!(step(&bed, RewindStep::End("one".to_owned(), 0)).await, Rewound::Other);
+    assert!(subscription(&bed, "billing").await.rewinding);
+    for _ in 0..2 {
+        assert_eq!(step(&bed, RewindStep::End("other".to_owned(), 0)).await, Rewound::Ended, "it may be sent again");
+    }
+    assert!(!subscription(&bed, "billing").await.rewinding);
+}
+
+/// From its beginning on nothing is trimmed that it is to read.
+pub async fn the_log_waits_for_a_subscription_that_is_rewound(bed: Bed) {
+    subscribe(&bed, "billing", Begin::Start).await;
+    publish(&bed, 0..5).await;
+    let mut lane = lane(&bed, "billing").await;
+    let claimed = lane.claim(10).await;
+    lane.ack(&claimed).await;
+    step(&bed, RewindStep::Begin(Begin::Start.into(), "token".to_owned())).await;
+    keep(&bed, Retention { count: Some(1), ..Retention::default() }).await;
+    assert_eq!(bed.broker.trim_topic(&bed.queue).await.expect("it is answered").entries, 0);
+    assert_eq!(rewind(&bed, Begin::Start).await, (5, 0));
+    assert_eq!(numbers(&lane.claim(10).await), [0, 1, 2, 3, 4]);
+    assert_eq!(bed.broker.trim_topic(&bed.queue).await.expect("it is answered").entries, 4);
+}
+
+/// No step looks at more entries than it may.
+pub async fn a_rewind_goes_through_a_log_in_steps(bed: Bed) {
+    subscribe(&bed, "billing", Begin::Start).await;
+    let many = TRIM_STEP + 20;
+    let mut publisher = publisher(&bed).await;
+    for _ in 0..2 {
+        publisher.stored((0..many / 2).map(|_| event(1)).collect()).await;
+    }
+    let mut lane = lane(&bed, "billing").await;
+    let mut left = many;
+    while left > 0 {
+        let claimed = lane.claim(100).await;
+        lane.ack(&claimed).await;
+        left -= claimed.len();
+    }
+    step(&bed, RewindStep::Begin(Begin::Start.into(), "token".to_owned())).await;
+    let begun = step(&bed, RewindStep::Look(Begin::Start.into())).await;
+    let Rewound::Mark { from, .. } = begun else { panic!("{begun:?}") };
+    match step(&bed, RewindStep::Forget(from, "token".to_owned())).await {
+        Rewound::Passed { entries, next: Some(_) } => assert!(entries <= TRIM_STEP as u64, "{entries}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(preview(&bed, Begin::Start).await.again, many as u64);
+    assert_eq!(rewind(&bed, Begin::Start).await, (many as u64, 0));
+    assert_eq!((subscription(&bed, "billing").await.behind, topic(&bed).await.entries), (Some(many as u64), many as u64));
+}
+
+/// Nothing is left of the jobs that were let go of.
+pub async fn a_rewound_subscription_is_sound(bed: Bed) {
+    let queue = subscription_address("billing", &bed.queue);
+    subscribe(&bed, "billing", Begin::Start).await;
+    let mut events: Vec<_> = (0..6).map(event).collect();
+    events.iter_mut().skip(2).for_each(|event| event.group = Some(super::groups::name("ada")));
+    publisher(&bed).await.stored(events).await;
+    let mut lane = lane(&bed, "billing").await;
+    let claimed = lane.claim(10).await;
+    assert!(lane.end(&claimed[0], nack(Duration::from_secs(600))).await);
+    lane.ack(&claimed[1..3]).await;
+    rewind(&bed, Begin::Start).await;
+    for queue in [queue.as_str(), &bed.queue] {
+        let damages = bed.broker.audit(queue, Audit { repair: false, thorough: true }).await.expect("a queue can be audited");
+        assert_eq!(damages, [], "{queue}");
+    }
+}

@@ -1,0 +1,42 @@
+//! What is wrong with topics.
+
+use queue_core::{Inspector, SubscriptionInfo, TopicInfo};
+
+use super::{Problem, WORTH_A_WORD};
+use crate::cli::output::coarse;
+
+pub(super) async fn advise(inspector: &Inspector, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
+    for topic in inspector.topics().await? {
+        problems.extend(closed(&topic));
+        problems.extend(topic.subscriptions.iter().filter_map(stands));
+        problems.extend(topic.subscriptions.iter().filter_map(|of| lost(&topic, of)));
+    }
+    Ok(())
+}
+
+fn closed(topic: &TopicInfo) -> Option<Problem> {
+    let problem = format!(
+        "topic {} takes no more events: another program has added an entry with the largest id that there is, and none can follow it",
+        topic.name
+    );
+    let way_out = "rename the key of its log, and `topics rewind` each subscription to `start`";
+    topic.is_closed.then(|| Problem::of_broker(problem, way_out))
+}
+
+fn stands(of: &SubscriptionInfo) -> Option<Problem> {
+    let queue = Some(of.queue.as_str());
+    if of.rewinding {
+        let way_out = "if nobody runs it any more, run `topics rewind` again: until then the subscription reads nothing";
+        return Some(Problem::advice(queue, "a rewind of it is under way", way_out));
+    }
+    let is_alone = of.workers == 0 && of.lag >= WORTH_A_WORD;
+    let problem = format!("no worker serves it, and the oldest event that it has not read is {} old", coarse(of.lag));
+    is_alone.then(|| Problem::advice(queue, problem, "start a worker, or `topics unsubscribe` if nobody needs it any more"))
+}
+
+fn lost(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
+    let problem = format!("{} events were gone before it read them, since it exists", of.lost);
+    let way_out =
+        format!("it was too far behind: start more workers, or let the log wait for longer with `topics set {} --lag`", topic.name);
+    (of.lost > 0).then(|| Problem::advice(Some(&of.queue), problem, way_out))
+}

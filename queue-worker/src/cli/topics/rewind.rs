@@ -1,0 +1,138 @@
+//! `topics rewind`: a subscription begins again.
+
+use std::time::{Duration, Instant};
+
+use queue_core::{Client, Mark, RewindPreview, Rewinding};
+use serde::Serialize;
+
+use super::{Named, begin};
+use crate::cli::{
+    args::Format,
+    exit::{Failure, note},
+    output::{print, print_json},
+};
+
+/// How often a person hears how far it is.
+const TOLD_EVERY: Duration = Duration::from_secs(2);
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct RewindArgs {
+    /// The subscription and the topic
+    #[arg(value_name = "SUBSCRIPTION@TOPIC")]
+    subscription: Named,
+    /// Where it begins again: `start`, `now`, a time, or a position that `topics read` has printed
+    #[arg(long, value_name = "WHERE", value_parser = mark)]
+    to: Mark,
+    /// Do it: without this nothing is changed
+    #[arg(long)]
+    yes: bool,
+    /// Say how many events it would read again and how many waiting jobs it would cancel; change nothing
+    #[arg(long, conflicts_with = "yes")]
+    dry_run: bool,
+    #[command(flatten)]
+    format: Format,
+}
+
+fn mark(text: &str) -> Result<Mark, String> {
+    let is_position = text.split('-').count() <= 2 && text.split('-').all(|part| part.parse::<u64>().is_ok());
+    if is_position {
+        return Ok(Mark::Event(text.to_owned()));
+    }
+    let problem =
+        |_| "write `start`, `now`, a time in UTC as `2026-01-31T12:00:00Z`, or a position that `topics read` has printed".to_owned();
+    begin(text).map(Mark::At).map_err(problem)
+}
+
+/// As JSON.
+#[derive(Serialize)]
+struct Answer {
+    subscription: String,
+    topic: String,
+    dry_run: bool,
+    again: u64,
+    cancelled: u64,
+    events_are_gone: bool,
+}
+
+pub(super) async fn rewind(client: &Client, args: RewindArgs) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    let Named { subscription, topic } = &args.subscription;
+    let answer = |again, cancelled, events_are_gone| Answer {
+        subscription: subscription.clone(),
+        topic: topic.clone(),
+        dry_run: !args.yes,
+        again,
+        cancelled,
+        events_are_gone,
+    };
+    let queue = format!("{subscription}@{topic}");
+    if !args.yes {
+        let RewindPreview { again, waiting, is_short, .. } = inspector.preview_rewind(topic, subscription, args.to.clone()).await?;
+        let told = format!("{queue} would read {} again; {} would be cancelled", events(again), jobs(waiting));
+        if !args.dry_run {
+            let problem = format!("{told}{}; say --yes to do it, or --dry-run to see it only", if is_short { SHORT } else { "" });
+            return Err(queue_core::Error::Config(problem).into());
+        }
+        if args.format.json {
+            return Ok(print_json(&answer(again, waiting, is_short))?);
+        }
+        print(&told)?;
+        return tell_short(is_short);
+    }
+    let mut rewinding = inspector.because(format!("a rewind to {}", args.to)).rewind(topic, subscription, args.to.clone());
+    if let Err(error) = run(&mut rewinding, &args.format).await {
+        note(&format!("{queue} reads nothing until a rewind of it has ended: run it again"));
+        return Err(error.into());
+    }
+    let (again, cancelled, is_short) = (rewinding.again(), rewinding.cancelled(), rewinding.is_short());
+    if args.format.json {
+        return Ok(print_json(&answer(again, cancelled, is_short))?);
+    }
+    print(&format!("{queue} reads {} again; {} cancelled", events(again), jobs(cancelled)))?;
+    tell_short(is_short)
+}
+
+async fn run(rewinding: &mut Rewinding, format: &Format) -> queue_core::Result<()> {
+    let mut told = Instant::now();
+    while rewinding.step().await? {
+        if told.elapsed() > TOLD_EVERY && !format.json {
+            told = Instant::now();
+            note(&format!("{} cancelled, {} so far", jobs(rewinding.cancelled()), events(rewinding.again())));
+        }
+    }
+    Ok(())
+}
+
+const SHORT: &str = "; events of the mark are no longer kept, and it begins at the oldest";
+
+fn tell_short(is_short: bool) -> Result<(), Failure> {
+    if is_short {
+        note(SHORT.trim_start_matches("; "));
+    }
+    Ok(())
+}
+
+fn events(n: u64) -> String {
+    format!("{n} {}", if n == 1 { "event" } else { "events" })
+}
+
+fn jobs(n: u64) -> String {
+    format!("{n} {}", if n == 1 { "job" } else { "jobs" })
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::Begin;
+
+    use super::*;
+
+    #[test]
+    fn a_mark_is_a_word_a_time_or_a_position() {
+        assert_eq!(mark("start"), Ok(Begin::Start.into()));
+        assert_eq!(mark("2026-01-31T12:00:00Z"), Ok(Begin::AtMs(1_769_860_800_000).into()));
+        for position in ["17", "1700000000000-0", "1700000000000-18446744073709551615"] {
+            assert_eq!(mark(position), Ok(Mark::Event(position.to_owned())));
+        }
+        assert!(mark("yesterday").is_err() && mark("17-").is_err());
+    }
+}

@@ -1,0 +1,256 @@
+//! Stories of a topic with two subscriptions: the same is done to a broker and to the memory broker, and both have the same events, jobs and cursors after every step.
+
+use std::{sync::Arc, time::Duration};
+
+use proptest::{collection::vec, option, prelude::*};
+use queue_core::{
+    Client, JobId,
+    broker::{
+        Begin, BuryReason, Delivery, DynBroker, Ending, Enqueue, Finish, GroupName, JobState, Mark, NewJob, PartyName, ProcessId, Register,
+        Retention, Subscribe, Turn, Unknown, subscription_address, topic_address,
+    },
+    envelope::Envelope,
+};
+
+use crate::compare::{Check, same};
+
+const NAMES: [&str; 2] = ["billing", "mail"];
+
+/// So many events of a story at most: those of one page, and fewer than a rewind passes in one step.
+const EVENTS: usize = 45;
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// One thing that somebody does with a topic.
+#[derive(Clone, Debug)]
+pub(crate) enum TopicStep {
+    /// Each event has one of a few given ids or a made one, one of a few groups or none, and a type that is known or not.
+    Publish {
+        events: Vec<(Option<u8>, Option<u8>, bool)>,
+    },
+    /// The worker of a subscription hands in what it has, as far as these endings go, and claims.
+    Turn {
+        of: usize,
+        claim: usize,
+        endings: Vec<u8>,
+    },
+    Subscribe {
+        of: usize,
+        start: bool,
+        skip: Option<bool>,
+    },
+    Unsubscribe {
+        of: usize,
+    },
+    Keep {
+        count: u64,
+        wait: bool,
+    },
+    Trim,
+    /// To the start, to the next one, or to an event; whoever runs it dies after so many steps, or it comes to its end.
+    Rewind {
+        of: usize,
+        to: Option<u8>,
+        now: bool,
+        steps: usize,
+    },
+    Pause {
+        of: usize,
+        paused: bool,
+    },
+}
+
+pub(crate) fn topic_story(most: usize) -> impl Strategy<Value = Vec<TopicStep>> {
+    let of = || 0..NAMES.len();
+    let event = (option::weighted(0.3, 0..3u8), option::weighted(0.4, 0..2u8), prop::bool::weighted(0.8));
+    let step = prop_oneof![
+        6 => vec(event, 1..4).prop_map(|events| TopicStep::Publish { events }),
+        10 => (of(), 0..5usize, vec(0..4u8, 0..4)).prop_map(|(of, claim, endings)| TopicStep::Turn { of, claim, endings }),
+        2 => (of(), any::<bool>(), option::of(any::<bool>())).prop_map(|(of, start, skip)| TopicStep::Subscribe { of, start, skip }),
+        1 => Just(TopicStep::Unsubscribe { of: 1 }),
+        1 => (1..8u64, any::<bool>()).prop_map(|(count, wait)| TopicStep::Keep { count, wait }),
+        2 => Just(TopicStep::Trim),
+        3 => (of(), option::of(any::<u8>()), any::<bool>(), 0..12usize).prop_map(|(of, to, now, steps)| TopicStep::Rewind { of, to, now, steps }),
+        1 => (of(), any::<bool>()).prop_map(|(of, paused)| TopicStep::Pause { of, paused }),
+    ];
+    let begun = NAMES.iter().enumerate().map(|(of, _)| TopicStep::Subscribe { of, start: true, skip: Some(of == 1) }).collect::<Vec<_>>();
+    vec(step, 1..=most).prop_map(move |steps| begun.iter().cloned().chain(steps).collect())
+}
+
+/// A broker, and who works with it.
+struct Side {
+    broker: DynBroker,
+    topic: Arc<str>,
+    producer: PartyName,
+    published: u64,
+    lanes: Vec<Lane>,
+}
+
+struct Lane {
+    queue: Arc<str>,
+    name: PartyName,
+    turns: u64,
+    held: Vec<Delivery>,
+}
+
+impl Lane {
+    fn next(&mut self) -> Turn {
+        self.turns += 1;
+        Turn::new(self.queue.clone(), self.name.clone(), self.turns, LONG)
+    }
+}
+
+/// A delivery, but for its times.
+fn face(delivery: &Delivery) -> (String, String, Vec<u8>) {
+    let envelope = Envelope::decode(&delivery.envelope).expect("it was encoded here");
+    (delivery.id.to_string(), envelope.task.to_string(), envelope.payload.to_vec())
+}
+
+/// What can be seen of a subscription: name, unread, lost, passed over, whether it has something to read, whether a rewind is under way.
+type Seen = (String, Option<u64>, u64, u64, bool, bool);
+
+/// How many events are in the log and were ever added, the subscriptions, and the jobs by queue and state.
+type Sight = (Option<(u64, u64)>, Vec<Seen>, Vec<Vec<String>>);
+
+impl Side {
+    async fn new(broker: DynBroker, topic: Arc<str>) -> Result<Side, queue_core::Error> {
+        let process = ProcessId::random();
+        let producer = broker.register(&Register::producer(topic_address(&topic), process)).await?.name;
+        let mut lanes = Vec::new();
+        for name in NAMES {
+            let queue: Arc<str> = subscription_address(name, &topic).into();
+            let name = broker.register(&Register::lane(queue.clone(), process, LONG)).await?.name;
+            lanes.push(Lane { queue, name, turns: 0, held: Vec::new() });
+        }
+        Ok(Side { broker, topic, producer, published: 0, lanes })
+    }
+
+    /// Does it. The answer is the same on both sides.
+    async fn act(&mut self, step: &TopicStep, events: &[NewJob]) -> Result<String, queue_core::Error> {
+        Ok(match step {
+            TopicStep::Publish { .. } => {
+                self.published += 1;
+                let request = Enqueue::new(topic_address(&self.topic), self.producer.clone(), self.published, events.to_vec());
+                format!("{:?}", self.broker.enqueue(&request).await?)
+            }
+            TopicStep::Turn { of, claim, endings } => {
+                let lane = &mut self.lanes[*of];
+                let handed = endings.len().min(lane.held.len());
+                let finishes = lane.held.drain(..handed).zip(endings).map(|(delivery, how)| Finish::new(&delivery, ending(*how))).collect();
+                // One after the other: one broker reads on before what is handed in has ended, and the other one behind that.
+                let stale = self.broker.turn(&lane.next().finish(finishes)).await?.stale;
+                let answer = self.broker.turn(&lane.next().claim(*claim)).await?;
+                let told = format!("{:?}, stale {stale:?}", answer.deliveries.iter().map(face).collect::<Vec<_>>());
+                lane.held.extend(answer.deliveries);
+                told
+            }
+            TopicStep::Subscribe { of, start, skip } => {
+                let mut request = Subscribe::new(self.topic.clone(), NAMES[*of], if *start { Begin::Start } else { Begin::Now });
+                if let Some(skip) = skip {
+                    request = request.unknown(if *skip { Unknown::Skip } else { Unknown::Park }).types(vec!["known".to_owned()]);
+                }
+                self.broker.subscribe(&request).await?.to_string()
+            }
+            TopicStep::Unsubscribe { of } => self.broker.unsubscribe(&self.topic, NAMES[*of]).await?.to_string(),
+            TopicStep::Keep { count, wait } => {
+                let lag = if *wait { LONG } else { Duration::ZERO };
+                self.broker.set_retention(&self.topic, Retention { count: Some(*count), lag: Some(lag), ..Retention::default() }).await?;
+                String::new()
+            }
+            TopicStep::Trim => format!("{:?}", self.broker.trim_topic(&self.topic).await?),
+            TopicStep::Rewind { of, to, now, steps } => {
+                let log = self.broker.read_topic(&self.topic, None, 100).await?;
+                let mark = match to {
+                    Some(at) if !log.is_empty() => Mark::Event(log[usize::from(*at) % log.len()].position.clone()),
+                    _ if *now => Begin::Now.into(),
+                    _ => Begin::Start.into(),
+                };
+                let inspector = Client::with_broker(self.broker.clone()).inspector();
+                let mut rewinding = inspector.rewind(&self.topic, NAMES[*of], mark);
+                for _ in 0..*steps {
+                    match rewinding.step().await {
+                        Ok(true) => {}
+                        Ok(false) => break,
+                        Err(error) => return Ok(error.to_string()),
+                    }
+                }
+                format!("{} again, {} cancelled, short {}", rewinding.again(), rewinding.cancelled(), rewinding.is_short())
+            }
+            TopicStep::Pause { of, paused } => {
+                self.broker.set_paused(&self.lanes[*of].queue, *paused).await?;
+                String::new()
+            }
+        })
+    }
+
+    /// What there is: how many events, each subscription, and each queue by state.
+    async fn seen(&self) -> Result<Sight, queue_core::Error> {
+        let topic = self.broker.topic(&self.topic).await?;
+        let subscriptions = topic
+            .iter()
+            .flat_map(|topic| &topic.subscriptions)
+            .map(|of| (of.name.clone(), of.behind, of.lost, of.skipped, of.next_ms.is_some(), of.rewinding));
+        let (counts, subscriptions) = (topic.as_ref().map(|topic| (topic.entries, topic.added)), subscriptions.collect());
+        let mut jobs = Vec::new();
+        for lane in &self.lanes {
+            for state in JobState::ALL {
+                let page = self.broker.list(&lane.queue, state, 0, 500).await?;
+                let mut ids: Vec<String> = page.jobs.iter().map(|job| job.id.to_string()).collect();
+                ids.sort();
+                jobs.push(ids);
+            }
+        }
+        Ok((counts, subscriptions, jobs))
+    }
+}
+
+fn ending(how: u8) -> Ending {
+    match how {
+        0 => Ending::Ack { result: None, keep: None },
+        1 => Ending::Ack { result: None, keep: Some(LONG) },
+        2 => Ending::Bury { reason: BuryReason::Buried, error: None },
+        _ => Ending::Nack { error: "no".to_owned(), delay: LONG },
+    }
+}
+
+fn event((id, group, known): &(Option<u8>, Option<u8>, bool)) -> NewJob {
+    let envelope = Envelope::new(if *known { "known" } else { "strange" }, &[0x80]).encode().expect("a small envelope can be encoded");
+    let id = id.map_or_else(JobId::make, |n| JobId::given(&format!("given-{n}")).expect("it is a name"));
+    let mut event = NewJob::new(id, envelope);
+    event.group = group.map(|group| GroupName::new(format!("group-{group}")).expect("it is a name"));
+    event
+}
+
+/// One story, on both sides.
+pub(crate) async fn tell(memory: DynBroker, broker: DynBroker, story: &[TopicStep]) -> Check {
+    let told = |error: queue_core::Error| error.to_string();
+    let topic: Arc<str> = format!("story-{:016x}", fastrand::u64(..)).into();
+    let mut model = Side::new(memory, topic.clone()).await.map_err(told)?;
+    let mut real = Side::new(broker, topic).await.map_err(told)?;
+    let mut published = 0;
+    for (n, step) in story.iter().enumerate() {
+        let events: Vec<NewJob> = match step {
+            TopicStep::Publish { events } => events.iter().map(event).collect(),
+            _ => Vec::new(),
+        };
+        if published + events.len() > EVENTS {
+            continue;
+        }
+        published += events.len();
+        if matches!(step, TopicStep::Trim) || !events.is_empty() {
+            // Whatever is there is older than no time at all.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let at = |what: &str| format!("step {}, {step:?}: {what}", n + 1);
+        let known = model.act(step, &events).await.map_err(told)?;
+        let found = real.act(step, &events).await.map_err(told)?;
+        same(&at("the answer"), &known, &found)?;
+        let (known, mut found) = (model.seen().await.map_err(told)?, real.seen().await.map_err(told)?);
+        // On Redis that is not known behind some marks.
+        for (known, found) in known.1.iter().zip(&mut found.1) {
+            found.1 = found.1.or(known.1);
+        }
+        same(&at("the topic"), &known, &found)?;
+    }
+    Ok(())
+}
