@@ -12,7 +12,7 @@ use queue_core::{
     broker::{
         Audit, Begin, Change, Confirm, CrashRule, Durability, DynBroker, EditJob, Enqueue, Extend, GroupList, GroupRule, JobState,
         LimitKeys, NewJob, PartyName, ProcessId, Register, Remarks, Retention, RuleOf, ScheduleList, SeenJob, SetAging, SetGroup, SetLimit,
-        SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey, history::Report,
+        SetPause, SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey, history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -108,7 +108,8 @@ async fn every_verb_is_counted_by_its_name() {
     broker.limit_keys(QUEUE, &LimitKeys::These(Vec::new())).await.unwrap();
     broker.set_limit(&SetLimit::new(QUEUE, "stripe", Vec::new(), Vec::new())).await.unwrap();
     broker.set_aging(&SetAging::new(QUEUE, Vec::new(), Vec::new())).await.unwrap();
-    broker.set_paused(QUEUE, false).await.unwrap();
+    broker.pauses(QUEUE).await.unwrap();
+    broker.set_pause(&SetPause::of_queue(QUEUE, false)).await.unwrap();
     broker.subscribe(&Subscribe::new("orders", "billing", Begin::Now)).await.unwrap();
     broker.topics().await.unwrap();
     broker.topic("orders").await.unwrap();

@@ -40,6 +40,7 @@ mod inspect;
 mod lease;
 mod limit;
 mod party;
+mod pause;
 mod remark;
 mod schedule;
 mod standing;
@@ -57,7 +58,7 @@ pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
     aging::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*, limit::*,
-    party::*, remark::*, schedule::*, standing::*, stats::*, sweep::*, topic::*, turn::*, worker::*,
+    party::*, pause::*, remark::*, schedule::*, standing::*, stats::*, sweep::*, topic::*, turn::*, worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{group::*, limit::*, priority::Priority, unique::*};

@@ -74,6 +74,8 @@ pub(in crate::redis) enum Kind {
     Ticked,
     Backfilled,
     Watched,
+    Pauses,
+    Resumes,
     Progress,
     Logs,
     Log,
@@ -154,6 +156,8 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Ticked,
     Kind::Backfilled,
     Kind::Watched,
+    Kind::Pauses,
+    Kind::Resumes,
     Kind::Progress,
     Kind::Logs,
     Kind::Log,
@@ -232,6 +236,8 @@ impl Kind {
             Kind::Ticked => "ticked",
             Kind::Backfilled => "backfilled",
             Kind::Watched => "watched",
+            Kind::Pauses => "pauses",
+            Kind::Resumes => "resumes",
             Kind::Progress => "progress",
             Kind::Logs => "logs",
             Kind::Log => "log",
@@ -278,7 +284,8 @@ impl Kind {
             | Kind::Rising
             | Kind::Ticks
             | Kind::Backfilled
-            | Kind::Watched => "zset",
+            | Kind::Watched
+            | Kind::Resumes => "zset",
             Kind::Fenced | Kind::Declared => "set",
             Kind::Hint => "channel",
             Kind::Log => "stream",
@@ -319,6 +326,7 @@ impl Kind {
             | Kind::Schedules
             | Kind::States
             | Kind::Ticked
+            | Kind::Pauses
             | Kind::Progress
             | Kind::Logs
             | Kind::Topic

@@ -47,8 +47,8 @@ use crate::{
     broker::{
         AgingSet, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules, Durability,
         EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState, KeyHolder,
-        LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks, Retention,
-        ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing, StoredEvent, StoredJob,
+        LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, Pauses, QueueStats, Reclaimed, Register, Registered, Remarks, Retention,
+        ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob,
         StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer,
         UniqueKey, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report},
@@ -377,7 +377,11 @@ impl Inspect for RedisBroker {
         topic::unsubscribe(self, topic, subscription).await
     }
 
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        people::set_paused(self, queue, paused).await
+    async fn pauses(&self, queue: &str) -> Result<Pauses> {
+        people::pauses(self, queue).await
+    }
+
+    async fn set_pause(&self, request: &SetPause) -> Result<()> {
+        people::set_pause(self, request).await
     }
 }

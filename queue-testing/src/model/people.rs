@@ -83,14 +83,6 @@ impl Model {
         true
     }
 
-    /// Stops claims, or lets them go on.
-    pub fn set_paused(&mut self, paused: bool) {
-        self.paused = paused;
-        if !paused {
-            self.announce(self.now);
-        }
-    }
-
     /// The workers that have a lane in this queue, which is named like this.
     pub fn workers(&self, queue: &str) -> Vec<WorkerRecord> {
         let lanes = self.lanes.iter().filter(|(_, lane)| !lane.fenced).map(|(name, lane)| {
