@@ -196,8 +196,8 @@ pub use queue_macros::task;
 #[doc(inline)]
 pub use self::broker::{
     Aging, Audit, Begin, BrokerInfo, BuryReason, Change, Changed, Condition, Confirmed, Counter, Damage, DamageKind, Durability, GroupName,
-    GroupOrder, GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, Mark, OnConflict, Priority, QueueStats,
-    Rate, Retention, RuleOf, Trimmed, UniqueKey, Unknown,
+    GroupOrder, GroupRule, Hold, JobState, KeyHolder, LimitDef, LimitKey, LimitRule, LogLevel, Mark, OnConflict, Pause, PauseOf, Pausing,
+    Priority, QueueStats, Rate, Retention, RuleOf, StoredPause, Trimmed, UniqueKey, Unknown,
     history::{FailureKind, History, HistoryRow, HistorySpan, RunCounts, Times},
 };
 #[doc(inline)]

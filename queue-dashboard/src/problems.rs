@@ -172,6 +172,8 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     let n = if *jobs < looked_at { *jobs } else { total.max(*jobs) };
     let of_them = if n < total { format!("{} of the last {}", number(n), number(looked_at)) } else { number(n) };
     let word = if n == 1 { "job" } else { "jobs" };
+    let of_queue = snapshot.queues.iter().find(|found| found.name == *queue);
+    let pause = of_queue.and_then(|found| found.paused_tasks.iter().find(|(name, _)| name == task)).map(|(_, pause)| pause);
     let task = if task.is_empty() { format!("{word} that cannot be decoded") } else { format!("{word} of the task `{task}`") };
     let (tone, text, way_out) = match state {
         JobState::Parked if !failed.is_empty() => {
@@ -182,6 +184,11 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
                 text,
                 "Deploy a release that reads their parameters: its workers take them. Without one they are buried after a day.",
             )
+        }
+        JobState::Parked if pause.is_some() => {
+            let pause = pause.map(ToString::to_string).unwrap_or_default();
+            let text = format!("Parked in `{queue}`: {of_them} {task}, which is {}.", short(&pause, 200));
+            (Tone::Warn, text, "Resume the task on the page Queues when its jobs may run.")
         }
         JobState::Parked => {
             let releases = releases(&snapshot.details.workers, queue);

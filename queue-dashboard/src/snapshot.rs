@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use queue_core::{
-    Condition, Counter, Durability, Error, Inspector, JobRecord, JobState, QueueStats, WorkerRecord,
+    Condition, Counter, Durability, Error, Inspector, JobRecord, JobState, Pause, PauseOf, QueueStats, StoredPause, WorkerRecord,
     broker::{LAST, ProcessId},
     inspector::waiting_in,
     outcome::error_text,
@@ -64,6 +64,8 @@ impl Unreadable {
 pub(crate) struct Queue {
     pub(crate) name: String,
     pub(crate) stats: QueueStats,
+    /// The tasks that are paused.
+    pub(crate) paused_tasks: Vec<(String, Pause)>,
 }
 
 /// What is not asked for with every snapshot.
@@ -95,6 +97,14 @@ pub(crate) struct Group {
     pub(crate) error: Option<String>,
 }
 
+fn tasks_of(pauses: Vec<StoredPause>) -> Vec<(String, Pause)> {
+    let of_task = |stored: StoredPause| match stored.of {
+        PauseOf::Task(task) => Some((task.to_string(), stored.pause)),
+        _ => None,
+    };
+    pauses.into_iter().filter_map(of_task).collect()
+}
+
 impl Snapshot {
     pub(crate) async fn take(inspector: &Inspector, last: Option<&Snapshot>) -> Result<Snapshot, Error> {
         let taken = Instant::now();
@@ -103,12 +113,12 @@ impl Snapshot {
         let (mut queues, mut unreadable, mut away) = (Vec::with_capacity(names.len()), Vec::new(), None);
         let mut calls = Vec::with_capacity(names.len());
         for name in &names {
-            calls.push(inspector.stats(name).boxed());
+            calls.push(async move { Ok((inspector.stats(name).await?, inspector.pauses(name).await?)) }.boxed());
         }
         let answers = together(calls).await;
-        for (name, stats) in names.into_iter().zip(answers) {
-            match stats {
-                Ok(stats) => queues.push(Queue { name, stats }),
+        for (name, answer) in names.into_iter().zip(answers) {
+            match answer {
+                Ok((stats, pauses)) => queues.push(Queue { name, stats, paused_tasks: tasks_of(pauses) }),
                 Err(error @ Error::WrongType { .. }) => unreadable.push(Unreadable::new(name, &error)),
                 Err(error @ Error::Unavailable { .. }) => {
                     unreadable.push(Unreadable::new(name, &error));

@@ -514,6 +514,21 @@ async fn a_queue_is_paused_and_resumed(bed: Bed) {
     let page = site.get("/queues?text=ma&did=pause").await.body;
     assert!(page.contains("Resume mail") && page.contains("The queue is paused."), "who has changed something sees it: {page}");
     assert!(site.get("").await.body.contains("The queue `mail` is paused"));
+    site.post("operate", "/queues/pause", &[("queue", "mail"), ("reason", "it <moves>"), ("until", "2h")]).await;
+    let pause = bed.client.inspector().stats("mail").await.unwrap().pause.expect("it is paused");
+    assert!(pause.reason.as_deref() == Some("it <moves>") && pause.by.is_some() && pause.until > pause.since, "{pause:?}");
+    let page = site.get("/queues").await.body;
+    assert!(page.contains("until 20") && page.contains("it &#60;moves&#62;"), "{page}");
+    let refused = site.post("operate", "/queues/pause", &[("queue", "mail"), ("until", "2001-01-01T00:00:00Z")]).await;
+    assert!(refused.body.contains("does not lie in the future"), "{}", refused.body);
+    let fields = [("queue", "mail"), ("task", "send"), ("reason", "the server is down")];
+    let answer = site.post("operate", "/queues/pause", &fields).await;
+    assert_eq!(answer.headers["location"].as_str(), "/queue/queues?did=pause-task");
+    let page = site.get("/queues").await.body;
+    assert!(page.contains("task send paused") && page.contains("Resume send") && page.contains("the server is down"), "{page}");
+    site.post("operate", "/queues/resume", &[("queue", "mail"), ("task", "send")]).await;
+    assert!(!site.get("/queues").await.body.contains("task send paused"));
+    assert_eq!(site.post("operate", "/queues/pause", &[("queue", "mail"), ("task", "no name")]).await.status, 400);
     site.post("operate", "/queues/resume", &[("queue", "mail")]).await;
     assert!(!bed.client.inspector().stats("mail").await.unwrap().paused);
     assert_eq!(site.post("operate", "/queues/pause", &[("queue", "none")]).await.status, 404);
@@ -737,8 +752,12 @@ async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
         }
     };
     let shown = post("/groups/pause", &[("reason", "unpaid")]).await;
-    assert!(shown.contains("The group is paused.") && shown.contains("Paused: unpaid."), "{shown}");
+    assert!(shown.contains("The group is paused.") && shown.contains(": unpaid."), "{shown}");
     assert!(now().await.rule.paused);
+    let shown = post("/groups/pause", &[("reason", "unpaid"), ("until", "2h")]).await;
+    assert!(shown.contains("Paused: until 20") && now().await.pause.is_some_and(|pause| pause.until.is_some()), "{shown}");
+    let shown = post("/groups/pause", &[("until", "soon")]).await;
+    assert!(shown.contains("The time `soon` cannot be read") && now().await.pause.is_some_and(|pause| pause.until.is_some()), "{shown}");
     let back = post("/groups/resume", &[("back", "groups?queue=mail&at=x")]).await;
     assert!(back.contains("<h1>Groups</h1>") && back.contains("The group goes on."), "back to the list: {back}");
 

@@ -36,15 +36,15 @@ use std::{
 use async_trait::async_trait;
 use queue_core::{
     BoxFuture, Error, JobId, Result,
-    address::{check_address, check_queue, subscription_address, subscription_at, topic_at},
+    address::{check_address, subscription_address, subscription_at, topic_at},
     alarm::Alarm,
     broker::{
         AgingSet, Announcer, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage,
         DueSchedules, Durability, DynBroker, ENTRIES_READ, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage,
-        GroupSet, Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats,
+        GroupSet, Hints, Inspect, JobState, KeyHolder, LAST, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, Pauses, QueueStats,
         Reclaimed, Register, Registered, Remarks, Retention, Rewind, Rewound, ScheduleAnswer, ScheduleList, SchedulePage, SetAging,
-        SetGroup, SetLimit, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks,
-        StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
+        SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage,
+        StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report, StoredHistory},
         sealed,
     },
@@ -522,10 +522,13 @@ impl Inspect for MemoryBroker {
         done
     }
 
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        check_queue(queue)?;
-        self.transition(queue, |model| model.set_paused(paused));
-        Ok(())
+    async fn pauses(&self, queue: &str) -> Result<Pauses> {
+        Ok(self.read(queue, Model::pauses))
+    }
+
+    async fn set_pause(&self, request: &SetPause) -> Result<()> {
+        request.check()?;
+        self.transition(&request.queue, |model| model.set_pause(request))
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {

@@ -145,6 +145,10 @@ struct AboutGroups;
 struct AboutOrder;
 
 #[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/operating.md")]
+struct AboutOperating;
+
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/why.md")]
 struct AboutWhy;
 

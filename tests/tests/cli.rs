@@ -110,6 +110,7 @@ fn help_has_examples_with_the_name_of_the_program() {
         &["jobs", "requeue", "--help"],
         &["jobs", "promote", "--help"],
         &["queues", "pause", "--help"],
+        &["tasks", "pause", "--help"],
         &["status", "--help"],
         &["workers", "--help"],
         &["failures", "--help"],
@@ -421,11 +422,13 @@ fn says_why(place: &Place, url: &str) {
     assert!(why.starts_with("it is not due yet; until in ") && why.ends_with("Z)"), "{why}");
     assert_eq!(at(&["jobs", "why", &second]), "no worker that is up serves its queue\nbehind at most 1 other");
     at(&["queues", "pause", "orders"]);
-    at(&["groups", "pause", "orders", "acme"]);
+    at(&["groups", "pause", "orders", "acme", "--reason", "unpaid", "--until", "2h"]);
     let reasons = json(&["jobs", "why", &first]);
     let names: Vec<&Value> = reasons.as_array().unwrap().iter().map(|reason| &reason["reason"]).collect();
     assert_eq!(names, ["queue_paused", "no_worker", "group_paused"]);
-    assert_eq!((&reasons[2]["group"], &reasons[2]["text"]), (&"acme".into(), &"its group `acme` is paused".into()));
+    let text = reasons[2]["text"].as_str().unwrap();
+    assert!(reasons[2]["group"] == "acme" && text.starts_with("its group `acme` is paused until ") && text.ends_with(": unpaid"), "{text}");
+    assert!(reasons[2]["until"] != Value::Null && reasons[2]["pause"]["reason"] == "unpaid", "{reasons}");
     // In lists, as a filter, in `show` and as counts.
     let rows = json(&["jobs", "list", "waiting=group_paused"]);
     assert_eq!(rows.as_array().unwrap().len(), 2);
@@ -433,7 +436,7 @@ fn says_why(place: &Place, url: &str) {
     let table = at(&["jobs", "list", "--queue", "orders"]);
     assert!(table.contains("waiting") && table.contains("queue paused") && table.contains("not due"), "{table}");
     let shown = at(&["jobs", "show", &second]);
-    assert!(shown.contains("waits     its queue is paused\n") && shown.contains("waits     behind at most 1 other\n"), "{shown}");
+    assert!(shown.contains("waits     its queue is paused") && shown.contains("waits     behind at most 1 other\n"), "{shown}");
     let status = json(&["status", "--queue", "orders"]);
     assert_eq!(status["queues"][0]["waiting"], serde_json::json!({"not_due": 1, "queue_paused": 2}));
     assert!(at(&["status"]).contains("orders waits: 2 queue paused"));
@@ -536,8 +539,45 @@ fn a_paused_queue_is_shown_and_resumed() {
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);
     assert_eq!(place.ok(&["queues", "pause", "greetings"]), "greetings is paused");
     assert_eq!(place.json(&["queues", "list", "--json"])[0]["paused"], true);
+    place.ok(&["queues", "pause", "greetings", "--reason", "it moves", "--until", "2h"]);
+    let shown = place.json(&["queues", "list", "--json"]);
+    let pause = &shown[0]["pause"];
+    assert!(pause["reason"] == "it moves" && pause["until"].as_str() > pause["since"].as_str(), "{shown}");
+    for command in [&["queues", "list"][..], &["status"]] {
+        let table = place.ok(command);
+        assert!(table.contains("until 20"), "{table}");
+    }
+    assert!(place.ok(&["queues", "list"]).contains(": it moves"));
+    assert!(place.run(&["doctor"]).stdout.contains("it is paused until 20"));
+    let refused = place.run(&["queues", "pause", "greetings", "--until", "2001-01-01T00:00:00Z"]);
+    assert!(refused.code != 0 && refused.stderr.contains("does not lie in the future by the broker's clock"), "{}", refused.stderr);
+    let refused = place.run(&["queues", "pause", "greetings", "--until", "soon"]);
+    assert!(refused.code == 2 && refused.stderr.contains("neither a time to wait nor a time"), "{}", refused.stderr);
+    let refused = place.run(&["queues", "pause", "greetings", "--reason", &"x".repeat(1025)]);
+    assert!(refused.code != 0 && refused.stderr.contains("has 1025 bytes; use at most 1024"), "{}", refused.stderr);
     place.ok(&["queues", "resume", "greetings"]);
     assert_eq!(place.json(&["queues", "list", "--json"])[0]["paused"], false);
+}
+
+#[test]
+fn a_paused_task_is_listed_and_its_jobs_come_back() {
+    let place = Place::new();
+    let job = place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);
+    assert_eq!(
+        place.ok(&["tasks", "pause", "greet", "--queue", "greetings", "--reason", "it is late", "--until", "2h"]),
+        "greetings greet is paused"
+    );
+    let rows = place.json(&["tasks", "list", "--json"]);
+    assert_eq!((&rows[0]["queue"], &rows[0]["task"], &rows[0]["parked"]), (&"greetings".into(), &"greet".into(), &0.into()));
+    assert_eq!(rows[0]["pause"]["reason"], "it is late");
+    let why = place.ok(&["jobs", "why", &job]);
+    assert!(why.starts_with("its task `greet` is paused until 20") && why.contains(": it is late"), "{why}");
+    assert!(place.ok(&["tasks", "list", "--queue", "greetings"]).contains("it is late"));
+    assert_eq!(place.ok(&["tasks", "resume", "greet", "--queue", "greetings"]), "greetings greet goes on");
+    assert_eq!(place.json(&["tasks", "list", "--json"]), serde_json::json!([]));
+    assert!(place.json(&["tasks", "--json"]).as_array().is_some_and(|tasks| !tasks.is_empty()), "what this program can run");
+    let refused = place.run(&["tasks", "pause", "greet", "--queue", "greeting"]);
+    assert!(refused.code == 3 && refused.stderr.contains("did you mean `greetings`?"), "{}", refused.stderr);
 }
 
 #[test]

@@ -12,7 +12,8 @@ use queue_core::{
     broker::{
         AskWorker, Audit, Begin, Change, Confirm, CrashRule, Durability, DynBroker, EditJob, Enqueue, Extend, GroupList, GroupRule,
         JobState, LimitKeys, NewJob, PartyName, ProcessId, Register, Remarks, Retention, Rewind, RewindStep, RuleOf, ScheduleList, SeenJob,
-        SetAging, SetGroup, SetLimit, SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey, WorkerAsk, WorkerMode, history::Report,
+        SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Subscribe, SweepLimits, Turn, UniqueKey, WorkerAsk, WorkerMode,
+        history::Report,
     },
     observe::{CallOutcome, Calls, Observe, VerbCalls, verbs},
     prelude::*,
@@ -110,7 +111,8 @@ async fn every_verb_is_counted_by_its_name() {
     broker.set_aging(&SetAging::new(QUEUE, Vec::new(), Vec::new())).await.unwrap();
     let ask = WorkerAsk::new(1, WorkerMode::Quiet, "ada");
     broker.ask_worker(&AskWorker::new(QUEUE, ProcessId::random(), ask)).await.unwrap();
-    broker.set_paused(QUEUE, false).await.unwrap();
+    broker.pauses(QUEUE).await.unwrap();
+    broker.set_pause(&SetPause::of_queue(QUEUE, false)).await.unwrap();
     broker.subscribe(&Subscribe::new("orders", "billing", Begin::Now)).await.unwrap();
     broker.topics().await.unwrap();
     broker.topic("orders").await.unwrap();

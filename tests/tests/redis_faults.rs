@@ -12,7 +12,7 @@ use queue_core::{
     Client, Error, JobId,
     broker::{
         Broker, Counter, CrashRule, Due, DynBroker, Ending, Enqueue, Extend, Inspect, JobState, NewJob, OverdueLane, ProcessId, Register,
-        Turn,
+        SetPause, Turn,
     },
     prelude::task,
     redis::RedisBroker,
@@ -153,8 +153,8 @@ async fn a_user_without_announcements_or_info_can_work(kind: Kind) {
     })
     .await;
     assert_eq!(later.status().await.unwrap(), Some(JobState::Active));
-    broker.set_paused("faults", true).await.unwrap();
-    broker.set_paused("faults", false).await.unwrap();
+    broker.set_pause(&SetPause::of_queue("faults", true)).await.unwrap();
+    broker.set_pause(&SetPause::of_queue("faults", false)).await.unwrap();
     // Keys that are not ours stay out of reach: what is denied says so.
     let elsewhere = Client::connect(&format!("{url}?namespace=other")).await.unwrap();
     let denied = note::job(3).enqueue(&elsewhere.with_deadline(Duration::from_secs(2))).await.unwrap_err();

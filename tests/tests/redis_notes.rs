@@ -6,7 +6,7 @@ use queue_core::{
     Error, JobId,
     broker::{
         Audit, Broker, BuryReason, Counter, Damage, DamageKind, Delivery, Due, Ending, Enqueue, Inspect, NewJob, PartyName, Priority,
-        ProcessId, Register, SweepLimits, Turn,
+        ProcessId, Register, SetPause, SweepLimits, Turn,
     },
 };
 use queue_testing::{
@@ -143,11 +143,11 @@ async fn bits_are_set_by_whoever_writes_and_cleared_by_housekeeping(kind: Kind) 
     scene.enqueue(2, vec![high, large]).await.unwrap();
     assert_eq!(scene.bits(), "afklpz");
     scene.broker.cancel("notes", &[high_id]).await.unwrap();
-    scene.broker.set_paused("notes", true).await.unwrap();
+    scene.broker.set_pause(&SetPause::of_queue("notes", true)).await.unwrap();
     assert_eq!(scene.bits(), "afhklptz");
     scene.housekeeping().await;
     assert_eq!(scene.bits(), "afhklptz", "all of it is still there");
-    scene.broker.set_paused("notes", false).await.unwrap();
+    scene.broker.set_pause(&SetPause::of_queue("notes", false)).await.unwrap();
     let all: Vec<JobId> = held.iter().map(|delivery| delivery.id.clone()).chain([large_id]).collect();
     scene.broker.delete("notes", &all).await.unwrap();
     assert_eq!(scene.claim(6, 1).await.len(), 0);
@@ -245,12 +245,12 @@ async fn a_paused_queue_lets_due_jobs_wait_whose_time_is_not_noted(kind: Kind) {
     let mut later = NewJob::new(JobId::make(), envelope("later"));
     later.due = Due::After(LEASE);
     scene.enqueue(1, vec![later]).await.unwrap();
-    scene.broker.set_paused("notes", true).await.unwrap();
+    scene.broker.set_pause(&SetPause::of_queue("notes", true)).await.unwrap();
     let moved = "redis.call('ZADD', KEYS[1], 1, redis.call('ZRANGE', KEYS[1], 0, 0)[1]) return redis.call('HDEL', KEYS[2], 'due')";
     scene.server.command(&["EVAL", moved, "2", "queue:{notes}:scheduled", "queue:{notes}:meta"]);
     assert_eq!(scene.claim(1, 1).await.len(), 0);
     assert_eq!(scene.server.command(&["ZCARD", "queue:{notes}:scheduled"]).trim_end(), ":1");
-    scene.broker.set_paused("notes", false).await.unwrap();
+    scene.broker.set_pause(&SetPause::of_queue("notes", false)).await.unwrap();
     assert_eq!(scene.claim(2, 1).await.len(), 1);
 }
 

@@ -126,7 +126,8 @@ macro_rules! delegate_inspect {
             async set_retention['a](topic: &'a str, retention: $crate::broker::Retention) -> $crate::Result<()>;
             async unsubscribe['a, 'b](topic: &'a str, subscription: &'b str) -> $crate::Result<bool>;
             async rewind['a](request: &'a $crate::broker::Rewind) -> $crate::Result<$crate::broker::Rewound>;
-            async set_paused['a](queue: &'a str, paused: bool) -> $crate::Result<()>;
+            async pauses['a](queue: &'a str) -> $crate::Result<$crate::broker::Pauses>;
+            async set_pause['a](request: &'a $crate::broker::SetPause) -> $crate::Result<()>;
             async audit['a](queue: &'a str, how: $crate::broker::Audit) -> $crate::Result<Vec<$crate::broker::Damage>>;
             async audit_queues[](repair: bool) -> $crate::Result<Vec<$crate::broker::Damage>>;
         }
@@ -224,7 +225,8 @@ macro_rules! __delegate_listed {
     ($how:ident set_retention [set_retention $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident unsubscribe [unsubscribe $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident rewind [rewind $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
-    ($how:ident set_paused [set_paused $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident pauses [pauses $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
+    ($how:ident set_pause [set_pause $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit [audit $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident audit_queues [audit_queues $($_rest:ident)*] $method:tt) => { $crate::__delegate_listed!(@listed $how $method); };
     ($how:ident $name:ident [$_other:ident $($rest:ident)*] $method:tt) => {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::MAX_ITEMS;
+use super::{MAX_ITEMS, Pause};
 use crate::{
     address::{JobId, check_queue},
     error::{Error, Result},
@@ -38,8 +38,6 @@ pub struct SetGroup {
     pub expected: GroupRule,
     /// The rule that is to hold. An empty one is removed.
     pub rule: GroupRule,
-    /// Why it pauses, if it does; `None`: as before.
-    pub reason: Option<Arc<str>>,
     /// Of [`RuleOf::Declared`], and of no other: what was read, which is compared, and what is to be stored. See [`GroupsRecord`].
     pub record: Option<(Arc<str>, Arc<str>)>,
 }
@@ -84,7 +82,7 @@ impl GroupsRecord {
 impl SetGroup {
     /// A change of a rule.
     pub fn new(queue: impl Into<Arc<str>>, of: RuleOf, expected: GroupRule, rule: GroupRule) -> Self {
-        SetGroup { queue: queue.into(), of, expected, rule, reason: None, record: None }
+        SetGroup { queue: queue.into(), of, expected, rule, record: None }
     }
 
     /// A change of what code declares of all groups: what was read, and what is to be stored.
@@ -125,17 +123,13 @@ impl SetGroup {
         matches!(self.of, RuleOf::Others | RuleOf::Declared)
     }
 
-    /// For brokers: what is stored where this is: the rule, and why it pauses, or who declares it. Empty: there is none.
+    /// For brokers: what is stored where this is: the rule, and what is said of its pause, or who declares it. Empty: there is none.
     pub fn stored_over(&self, stored: &str) -> String {
         if let Some((_, wanted)) = &self.record {
             return wanted.to_string();
         }
         let rule = if self.rule.is_empty() { String::new() } else { self.rule.stored() };
-        match &self.reason {
-            _ if !self.rule.paused => rule,
-            Some(reason) => rule + reason,
-            None => rule + &GroupRule::reason_of_stored(stored).unwrap_or_default(),
-        }
+        if self.rule.paused { rule + &GroupRule::reason_of_stored(stored).unwrap_or_default() } else { rule }
     }
 
     /// For brokers: the error where there are as many rules as there may be.
@@ -199,8 +193,8 @@ pub struct StoredGroup {
     pub active: u64,
     /// Its own rule.
     pub rule: GroupRule,
-    /// Why it is paused, if that was said.
-    pub paused_because: Option<String>,
+    /// If it is paused: by whom, since when, why and until when.
+    pub pause: Option<Pause>,
     /// Of an ordered group: the job that holds its line.
     pub held_by: Option<JobId>,
     /// How long ago its oldest ready job could start for the first time, as [`QueueStats::oldest`](super::QueueStats::oldest) says it of a queue.
@@ -210,13 +204,13 @@ pub struct StoredGroup {
 impl StoredGroup {
     /// A group of which nothing is known.
     pub fn new(name: GroupName) -> Self {
-        StoredGroup { name, ready: 0, active: 0, rule: GroupRule::default(), paused_because: None, held_by: None, oldest: None }
+        StoredGroup { name, ready: 0, active: 0, rule: GroupRule::default(), pause: None, held_by: None, oldest: None }
     }
 
-    /// For brokers: notes the rule as it is stored, with the reason of a pause.
+    /// For brokers: notes the rule as it is stored, with its pause.
     pub fn set_rule(&mut self, stored: &str) {
         self.rule = GroupRule::of_stored(stored);
-        self.paused_because = GroupRule::reason_of_stored(stored);
+        self.pause = Pause::of_rule(stored);
     }
 }
 

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 
 use super::{
     AgingSet, AskWorker, Audit, BuryReason, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupName, GroupPage, GroupSet,
-    KeyHolder, LimitKey, LimitKeys, LimitSet, Priority, QueueStats, Retention, Rewind, Rewound, ScheduleList, SchedulePage, SetAging,
-    SetGroup, SetLimit, Standing, StoredEvent, StoredLimit, StoredLimitKey, StoredRemarks, StoredTopic, UniqueKey, WorkerAsked,
-    WorkerRecord, failed_releases,
+    KeyHolder, LimitKey, LimitKeys, LimitSet, Pauses, Priority, QueueStats, Retention, Rewind, Rewound, ScheduleList, SchedulePage,
+    SetAging, SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredLimit, StoredLimitKey, StoredRemarks, StoredTopic, UniqueKey,
+    WorkerAsked, WorkerRecord, failed_releases,
     history::{FailureKind, History, HistorySpan},
     stored_release,
 };
@@ -30,7 +30,7 @@ pub enum JobState {
     Active,
     /// Failed, and waits for its backoff.
     Retry,
-    /// Waits for a worker that knows its task, or whose release can read it.
+    /// Waits for a worker that knows its task, or whose release can read it, or until its task goes on, which is paused.
     Parked,
     /// Waits until the job that holds its key has ended.
     Held,
@@ -364,8 +364,16 @@ pub trait Inspect: Send + Sync {
     /// [`Error::Invalid`] for a mark that is no position of this log.
     async fn rewind(&self, request: &Rewind) -> Result<Rewound>;
 
-    /// Stops or resumes claiming from a queue; enqueues and endings continue.
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()>;
+    /// What is paused in a queue, but for groups, whose pause stands with their rule.
+    async fn pauses(&self, queue: &str) -> Result<Pauses>;
+
+    /// Pauses a queue, a group or a task, or lets it go on; enqueues and endings continue. What is paused gets the new end and reason. When an end has come, the next turn
+    /// that is made after it ends the pause. [`next_due`](super::TurnAnswer::next_due) takes the end into account, so that idle lanes come in time.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an end that has passed by the broker's clock, and for one [rule](super::GROUP_RULES) of a group or one
+    /// [paused task](super::PAUSED_TASKS) too many; `FeatureUnknown` for an end, or a task, while a lane of an older library is registered.
+    async fn set_pause(&self, request: &SetPause) -> Result<()>;
 
     /// Searches a queue for damage that another program did, and repairs it if `how` allows, in bounded steps between which others work.
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>>;

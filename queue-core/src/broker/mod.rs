@@ -42,6 +42,7 @@ mod lease;
 mod limit;
 mod load;
 mod party;
+mod pause;
 mod remark;
 mod rewind;
 mod schedule;
@@ -60,7 +61,8 @@ pub(crate) use self::calls::{after, on_broker, on_broker_until};
 use self::history::Report;
 pub use self::{
     aging::*, ask::*, audit::*, change::*, condition::*, durability::*, edit::*, enqueue::*, group::*, hints::*, inspect::*, lease::*,
-    limit::*, load::*, party::*, remark::*, rewind::*, schedule::*, standing::*, stats::*, sweep::*, topic::*, turn::*, worker::*,
+    limit::*, load::*, party::*, pause::*, remark::*, rewind::*, schedule::*, standing::*, stats::*, sweep::*, topic::*, turn::*,
+    worker::*,
 };
 use crate::{address::JobId, alarm::Alarm, error::Result, io::BoxFuture};
 pub use crate::{group::*, limit::*, priority::Priority, unique::*};

@@ -1,6 +1,6 @@
 //! Where jobs stand: what a broker knows of why a job does not run yet.
 
-use super::{GroupName, StoredJob, StoredLimitKey};
+use super::{GroupName, Pause, StoredJob, StoredLimitKey};
 use crate::address::JobId;
 
 /// Most holders of slots that are named.
@@ -57,6 +57,8 @@ pub struct GroupLine {
     pub name: GroupName,
     /// Whether it is paused.
     pub paused: bool,
+    /// By whom, since when, why and until when, if it is.
+    pub pause: Option<Pause>,
     /// Its cap, if it has one.
     pub cap: Option<u32>,
     /// How many of its jobs run.
@@ -70,7 +72,7 @@ pub struct GroupLine {
 impl GroupLine {
     /// A group that is allowed everything.
     pub fn new(name: GroupName) -> Self {
-        GroupLine { name, paused: false, cap: None, running: 0, holders: Vec::new(), held_by: None }
+        GroupLine { name, paused: false, pause: None, cap: None, running: 0, holders: Vec::new(), held_by: None }
     }
 
     /// Whether as many of its jobs run as may.

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use super::JobState;
+use super::{JobState, Pause};
 use crate::{
     address::serde_as_text,
     error::{Error, Result},
@@ -17,8 +17,8 @@ use crate::{
 
 /// How many jobs a queue has in each state, and what has happened to its jobs. From [`Inspector::stats`](crate::Inspector::stats).
 ///
-/// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers`, `paused`, `aging_ms`, `lost_at`, and
-/// `oldest_ms`; the last three may be `null`.
+/// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers`, `paused`, `pause`, `aging_ms`, `lost_at`, and
+/// `oldest_ms`; the last four may be `null`.
 ///
 /// ```
 /// # use queue_core::prelude::*;
@@ -44,6 +44,8 @@ pub struct QueueStats {
     pub workers: u64,
     /// Whether it is paused.
     pub paused: bool,
+    /// By whom, since when, why and until when, if it is. [`Inspector::stats`](crate::Inspector::stats) says it, and a broker does not.
+    pub pause: Option<Pause>,
     /// How often its jobs rise by one priority while they wait; `None`: they do not.
     pub aging: Option<Duration>,
     /// When the broker was last found to have lost data of this queue, or to have gone back to an older copy of itself (a flush, a restored
@@ -115,12 +117,13 @@ impl Serialize for QueueStats {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let jobs: BTreeMap<_, _> = JobState::ALL.map(|state| (state, self.count(state))).into();
         let counters: BTreeMap<_, _> = Counter::ALL.map(|counter| (counter, self.total(counter))).into();
-        let mut fields = serializer.serialize_struct("QueueStats", 8)?;
+        let mut fields = serializer.serialize_struct("QueueStats", 9)?;
         fields.serialize_field("jobs", &jobs)?;
         fields.serialize_field("counters", &counters)?;
         fields.serialize_field("lanes", &self.lanes)?;
         fields.serialize_field("workers", &self.workers)?;
         fields.serialize_field("paused", &self.paused)?;
+        fields.serialize_field("pause", &self.pause)?;
         fields.serialize_field("aging_ms", &self.aging.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX)))?;
         fields.serialize_field("lost_at", &self.lost_at.map(|at| humantime::format_rfc3339_millis(at).to_string()))?;
         let oldest_ms = self.oldest.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));

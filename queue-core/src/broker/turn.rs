@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
-use super::{KeepLimits, PartyName, TEXT_MAX, Used};
+use super::{KeepLimits, PartyName, PauseOf, TEXT_MAX, Used};
 use crate::{
     address::{JobId, serde_as_text},
     error::{Error, Result},
@@ -281,12 +281,16 @@ pub struct TurnAnswer {
     pub more: bool,
     /// Whether `ready` has suspects (false while the queue is paused).
     pub suspects: bool,
-    /// How long until the earliest job of `scheduled` and `retry` is due.
+    /// How long until the earliest job of `scheduled` and `retry` is due, or a pause in the queue ends. While the queue is paused: until that pause ends.
     pub next_due: Option<Duration>,
     /// Whether any job is parked.
     pub parked: bool,
     /// Whether the queue is paused: endings count, and nothing is claimed.
     pub paused: bool,
+    /// What this turn has found paused although its end had come, and has let go on. Not in a replay.
+    pub resumed: Vec<PauseOf>,
+    /// Jobs that this turn has claimed and parked at once, as their tasks are paused. They were not started, and nothing is charged. Not in a replay.
+    pub aside: Vec<JobId>,
     /// How many lanes are registered with the queue, so that lanes can share polls. Zero in a replay.
     pub lanes: usize,
 }

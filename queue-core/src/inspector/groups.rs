@@ -63,11 +63,10 @@ impl Inspector {
             let mut rule = expected;
             change(&mut rule);
             rule.check(of)?;
-            if rule == expected && (self.reason.is_none() || !rule.paused) {
+            if rule == expected {
                 return Ok(rule);
             }
-            let mut request = SetGroup::new(queue, of.clone(), expected, rule);
-            request.reason.clone_from(&self.reason);
+            let request = SetGroup::new(queue, of.clone(), expected, rule);
             // One that was carried out and is sent again finds what it wanted at the next round.
             if self.run(|broker| async move { broker.set_group(&request).await }).await? == GroupSet::Set {
                 return Ok(rule);
@@ -91,23 +90,6 @@ impl Inspector {
             }
         }
         Err(Error::Internal(format!("others change what is declared of the groups of queue `{queue}` all the time")))
-    }
-
-    /// Stops claims of a group: its jobs wait, and those that run go on. The reason that was given with [`because`](Self::because) is told until it goes
-    /// on.
-    ///
-    /// # Errors
-    /// Those of [`set_group_rule`](Self::set_group_rule).
-    pub async fn pause_group(&self, queue: &str, group: &GroupName) -> Result<()> {
-        self.set_group_rule(queue, &RuleOf::Group(group.clone()), |rule| rule.paused = true).await.map(drop)
-    }
-
-    /// Lets the jobs of a group be claimed again.
-    ///
-    /// # Errors
-    /// Those of [`set_group_rule`](Self::set_group_rule).
-    pub async fn resume_group(&self, queue: &str, group: &GroupName) -> Result<()> {
-        self.set_group_rule(queue, &RuleOf::Group(group.clone()), |rule| rule.paused = false).await.map(drop)
     }
 
     /// The next jobs of a group that are ready, at most `limit` (1 to 500), in the order in which they will start; suspects last.

@@ -13,6 +13,7 @@ mod groups;
 mod held;
 mod json;
 mod limits;
+mod pauses;
 mod reason;
 mod record;
 mod remarks;
@@ -48,7 +49,7 @@ use tokio::time::Instant;
 
 use crate::{
     address::{JobAddress, JobId, check_queue},
-    broker::{Audit, Condition, Damage, Durability, DynBroker, JobState, QueueStats, StoredJob, after, on_broker, on_broker_until},
+    broker::{Audit, Condition, Damage, Durability, DynBroker, JobState, StoredJob, after, on_broker, on_broker_until},
     client::until_ended,
     error::{Error, Result},
     text::cut,
@@ -76,7 +77,7 @@ impl Inspector {
     }
 
     /// The same inspector, whose cancels have this reason: the record of each cancelled job has it as its
-    /// [`note`](JobRecord::note). A group that it pauses [has it](StoredGroup::paused_because), too. A text over 1 KiB is cut.
+    /// [`note`](JobRecord::note). A group that it pauses [has it](StoredGroup::pause), too. A text over 1 KiB is cut.
     ///
     /// ```no_run
     /// # use queue_core::{Client, JobAddress};
@@ -135,20 +136,6 @@ impl Inspector {
     /// Those of the broker.
     pub async fn audit_queues(&self, repair: bool) -> Result<Vec<Damage>> {
         self.run(|broker| async move { broker.audit_queues(repair).await }).await
-    }
-
-    /// Depth and counters of a queue.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a name outside the grammar, here and below.
-    pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
-        check_queue(queue)?;
-        let queue = queue.to_owned();
-        self.ask(self.until(), move |broker| {
-            let queue = queue.clone();
-            async move { broker.stats(&queue).await }
-        })
-        .await
     }
 
     /// A page of the jobs in one state, at most `limit` (1 to 500), from `offset`: 0, the [`next`](Page::next) of the page before, a number
@@ -241,28 +228,6 @@ impl Inspector {
                 Err(Error::invalid("job", text, format!("is in several queues; say which: {}", places.join(", "))))
             }
         }
-    }
-
-    /// Pauses a queue: no worker claims from it. Running jobs continue, and enqueues are accepted.
-    ///
-    /// # Errors
-    /// Those of the broker.
-    pub async fn pause(&self, queue: &str) -> Result<()> {
-        self.set_paused(queue, true).await
-    }
-
-    /// Lets workers claim from a queue again.
-    ///
-    /// # Errors
-    /// Those of the broker.
-    pub async fn resume(&self, queue: &str) -> Result<()> {
-        self.set_paused(queue, false).await
-    }
-
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        check_queue(queue)?;
-        let queue = queue.to_owned();
-        self.run(|broker| async move { broker.set_paused(&queue, paused).await }).await
     }
 
     async fn stored(&self, until: Instant, job: &JobAddress) -> Result<Option<StoredJob>> {

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use super::{Running, utc};
 use crate::{
     address::JobId,
-    broker::{GroupName, JobState, Rate},
+    broker::{GroupName, JobState, Pause, Rate},
 };
 
 /// Why a job does not run, or that it does. From [`Inspector::why`](crate::Inspector::why).
@@ -50,7 +50,17 @@ pub enum Reason {
         until: Option<SystemTime>,
     },
     /// Its queue is paused.
-    QueuePaused,
+    QueuePaused {
+        /// By whom, why and until when.
+        pause: Pause,
+    },
+    /// Its task is paused: it is parked as soon as a worker would take it.
+    TaskPaused {
+        /// The task.
+        task: String,
+        /// By whom, why and until when.
+        pause: Pause,
+    },
     /// No worker that is up serves its queue.
     NoWorker,
     /// All workers that are up and serve its queue were asked to claim nothing, or stop.
@@ -62,6 +72,8 @@ pub enum Reason {
     GroupPaused {
         /// The group.
         group: GroupName,
+        /// By whom, why and until when.
+        pause: Pause,
     },
     /// As many jobs of its group run as may.
     GroupFull {
@@ -135,13 +147,14 @@ pub enum Reason {
 
 impl Reason {
     /// All [names](Self::name).
-    pub const NAMES: [&str; 18] = [
+    pub const NAMES: [&str; 19] = [
         "not_due",
         "retry",
         "key_held",
         "no_worker_for_task",
         "unreadable",
         "queue_paused",
+        "task_paused",
         "no_worker",
         "workers_quiet",
         "group_paused",
@@ -164,7 +177,8 @@ impl Reason {
             Reason::KeyHeld { .. } => "key_held",
             Reason::NoWorkerForTask { .. } => "no_worker_for_task",
             Reason::Unreadable { .. } => "unreadable",
-            Reason::QueuePaused => "queue_paused",
+            Reason::QueuePaused { .. } => "queue_paused",
+            Reason::TaskPaused { .. } => "task_paused",
             Reason::NoWorker => "no_worker",
             Reason::WorkersQuiet { .. } => "workers_quiet",
             Reason::GroupPaused { .. } => "group_paused",
@@ -183,7 +197,7 @@ impl Reason {
     /// In a few words, for a column: `not due`, `group acme 4/4`, `behind 12`.
     pub fn brief(&self) -> String {
         match self {
-            Reason::GroupPaused { group } => format!("group {group} paused"),
+            Reason::GroupPaused { group, .. } => format!("group {group} paused"),
             Reason::GroupFull { group, cap, running, .. } => format!("group {group} {running}/{cap}"),
             Reason::OutOfOrder { group, .. } => format!("order of group {group}"),
             Reason::LimitFull { limit, key, concurrency, running, .. } => format!("limit {} {running}/{concurrency}", short(limit, key)),
@@ -204,6 +218,7 @@ impl Reason {
             | Reason::KeyHeld { until, .. }
             | Reason::Unreadable { until, .. }
             | Reason::RateLimited { until, .. } => *until,
+            Reason::QueuePaused { pause } | Reason::GroupPaused { pause, .. } | Reason::TaskPaused { pause, .. } => pause.until,
             _ => None,
         }
     }
@@ -230,7 +245,7 @@ impl fmt::Display for Reason {
                 write!(f, "no worker that is up knows the task `{task}`{}", of_releases(releases))
             }
             Reason::Unreadable { releases, .. } => write!(f, "its parameters cannot be read by release {}", releases.join(", ")),
-            Reason::QueuePaused => f.write_str("its queue is paused"),
+            Reason::QueuePaused { pause } => write!(f, "its queue is {pause}"),
             Reason::NoWorker => f.write_str("no worker that is up serves its queue"),
             Reason::WorkersQuiet { workers: 1 } => {
                 f.write_str("the one worker that serves its queue is quiet: it was asked to claim nothing, or stops")
@@ -238,7 +253,8 @@ impl fmt::Display for Reason {
             Reason::WorkersQuiet { workers } => {
                 write!(f, "all {workers} workers that serve its queue are quiet: they were asked to claim nothing, or stop")
             }
-            Reason::GroupPaused { group } => write!(f, "its group `{group}` is paused"),
+            Reason::TaskPaused { task, pause } => write!(f, "its task `{task}` is {pause}"),
+            Reason::GroupPaused { group, pause } => write!(f, "its group `{group}` is {pause}"),
             Reason::GroupFull { group, cap: 0, .. } => write!(f, "its group `{group}` is closed: its cap is 0"),
             Reason::GroupFull { group, cap, running, .. } => write!(f, "its group `{group}` is at its cap: {running} of {cap} run"),
             Reason::OutOfOrder { group, .. } => write!(f, "its group `{group}` is ordered, and an earlier job has not ended"),
@@ -313,7 +329,16 @@ impl Serialize for Reason {
             map.serialize_entry("holders", self.holders())?;
         }
         match self {
-            Reason::GroupPaused { group } | Reason::OutOfOrder { group, .. } => map.serialize_entry("group", group.as_str())?,
+            Reason::QueuePaused { pause } => map.serialize_entry("pause", pause)?,
+            Reason::TaskPaused { task, pause } => {
+                map.serialize_entry("task", task)?;
+                map.serialize_entry("pause", pause)?;
+            }
+            Reason::GroupPaused { group, pause } => {
+                map.serialize_entry("group", group.as_str())?;
+                map.serialize_entry("pause", pause)?;
+            }
+            Reason::OutOfOrder { group, .. } => map.serialize_entry("group", group.as_str())?,
             Reason::GroupFull { group, cap, running, .. } => {
                 map.serialize_entry("group", group.as_str())?;
                 map.serialize_entry("cap", cap)?;

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{Inspector, JobRecord, Reason, record::time};
 use crate::{
     address::{JobAddress, JobId, check_queue},
-    broker::{DynBroker, GroupLine, GroupOrder, JobState, Line, MAX_ITEMS, QueueStats, Standing, StoredLimitKey, WorkerMode, WorkerRecord},
+    broker::{
+        DynBroker, GroupLine, GroupOrder, JobState, Line, MAX_ITEMS, Pause, PauseOf, QueueStats, Standing, StoredLimitKey, StoredPause,
+        WorkerMode, WorkerRecord,
+    },
     error::{Error, Result},
 };
 
@@ -22,11 +25,12 @@ impl Inspector {
     /// # async fn example() -> queue_core::Result<()> {
     /// let client = Client::connect("sqlite://:memory:").await?;
     /// let job = send::job("ada@example.com".to_owned()).enqueue(&client).await?;
-    /// client.inspector().pause("mail").await?;
+    /// client.inspector().because("the database moves").pause("mail").await?;
     ///
     /// let job = client.inspector().why(job.address()).await?;
-    /// assert_eq!(job.waiting, [Reason::QueuePaused, Reason::NoWorker]);
-    /// assert_eq!(job.waiting[0].to_string(), "its queue is paused");
+    /// assert_eq!(job.waiting[0].name(), "queue_paused");
+    /// assert_eq!(job.waiting[0].to_string(), "its queue is paused: the database moves");
+    /// assert_eq!(job.waiting[1], Reason::NoWorker);
     /// # Ok(()) }
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
     /// ```
@@ -38,8 +42,8 @@ impl Inspector {
         found.ok_or_else(|| Error::NoSuchJob(job.to_string()))
     }
 
-    /// The same of many jobs of a queue, at most 500: one answer per id, in order; `None` if the broker does not have the job. Two calls of the broker, however many
-    /// there are.
+    /// The same of many jobs of a queue, at most 500: one answer per id, in order; `None` if the broker does not have the job. Three calls of the broker,
+    /// however many there are.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar, and for too many ids; those of the broker.
@@ -53,12 +57,13 @@ impl Inspector {
         let standings = self.ask(self.until(), ask).await?;
         let waits = |standing: &Standing| !standing.job.state.is_final();
         let workers = if standings.iter().flatten().any(waits) { self.workers_of(queue).await? } else { Vec::new() };
-        Ok(standings.into_iter().map(|standing| standing.map(|standing| why(queue, standing, &workers))).collect())
+        let pauses = if standings.iter().flatten().any(waits) { self.pauses(queue).await? } else { Vec::new() };
+        Ok(standings.into_iter().map(|standing| standing.map(|standing| why(queue, standing, &workers, &pauses))).collect())
     }
 }
 
 impl Inspector {
-    /// Says of these jobs of one queue why each waits that has not ended: [`JobRecord::waiting`]. Two calls of the broker for each 500.
+    /// Says of these jobs of one queue why each waits that has not ended: [`JobRecord::waiting`]. Three calls of the broker for each 500.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
@@ -76,8 +81,8 @@ impl Inspector {
     }
 
     /// How many jobs of a queue wait for what, by the [name](Reason::name) of the reason that has to end first. It is made of the depth of the queue, of
-    /// its workers, of its first 500 groups, and of its limits: jobs of further groups, of further kinds that wait for a limit, and suspects, count as `behind`. All parked jobs count as
-    /// `no_worker_for_task`.
+    /// its workers, of its first 500 groups, and of its limits: jobs of further groups, of further kinds that wait for a limit, and suspects, count as `behind`. Parked jobs count as
+    /// `task_paused` where their task is paused, and all others as `no_worker_for_task`.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
@@ -92,6 +97,10 @@ impl Inspector {
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
     pub async fn waiting_of(&self, queue: &str, stats: &QueueStats) -> Result<BTreeMap<&'static str, u64>> {
         let mut counts = waiting_in(stats);
+        if let Some(parked) = counts.remove("no_worker_for_task") {
+            let paused = self.pauses(queue).await?.iter().map(|stored| stored.parked).sum::<u64>().min(parked);
+            counts.extend([("task_paused", paused), ("no_worker_for_task", parked - paused)].into_iter().filter(|(_, jobs)| *jobs > 0));
+        }
         if let Some(mut behind) = counts.remove("behind") {
             let page = self.groups(queue, None, MAX_ITEMS).await?;
             let defaults = page.defaults();
@@ -138,13 +147,19 @@ pub fn waiting_in(stats: &QueueStats) -> BTreeMap<&'static str, u64> {
     states.into_iter().map(|(reason, state)| (reason, stats.count(state))).filter(|(_, jobs)| *jobs > 0).collect()
 }
 
-fn why(queue: &str, standing: Standing, workers: &[WorkerRecord]) -> JobRecord {
+fn why(queue: &str, standing: Standing, workers: &[WorkerRecord], pauses: &[StoredPause]) -> JobRecord {
     let Standing { job, now_ms, paused, holder, lease_left_ms, line, .. } = standing;
     let mut job = JobRecord::new(queue, job);
     if let Some(running) = &mut job.running {
         running.find(workers);
     }
     let until = job.due_at;
+    let pause_of = |of: &PauseOf| pauses.iter().find(|stored| stored.of == *of).map(|stored| stored.pause.clone());
+    let queue_paused = || pause_of(&PauseOf::Queue).filter(|_| paused).map(|pause| Reason::QueuePaused { pause });
+    let task_paused = job.task.clone().and_then(|task| {
+        let pause = pause_of(&PauseOf::Task(task.as_str().into()))?;
+        Some(Reason::TaskPaused { task, pause })
+    });
     let mut reasons = Vec::new();
     match job.state {
         JobState::Scheduled => reasons.push(Reason::NotDue { until }),
@@ -152,19 +167,24 @@ fn why(queue: &str, standing: Standing, workers: &[WorkerRecord]) -> JobRecord {
         JobState::Held => {
             reasons.push(Reason::KeyHeld { holder, until: until.filter(|until| time(now_ms).is_none_or(|now| *until > now)) })
         }
+        JobState::Parked if job.unreadable.is_none() && task_paused.is_some() => {
+            reasons.extend(task_paused);
+            reasons.extend(without_worker(&job, workers));
+        }
         JobState::Parked => reasons.push(parked(&job, workers)),
         JobState::Active => reasons.push(active(&job, lease_left_ms, now_ms)),
         JobState::Ready => {
-            reasons.extend(paused.then_some(Reason::QueuePaused));
+            reasons.extend(queue_paused());
+            reasons.extend(task_paused);
             reasons.extend(without_worker(&job, workers));
             if let Some(line) = line {
-                in_line(&job, line, &mut reasons);
+                in_line(&job, line, now_ms, &mut reasons);
             }
         }
         state => reasons.push(Reason::Ended { state, at: job.ended_at }),
     }
     if matches!(job.state, JobState::Scheduled | JobState::Retry | JobState::Held | JobState::Parked) {
-        reasons.extend(paused.then_some(Reason::QueuePaused));
+        reasons.extend(queue_paused());
     }
     job.waiting = reasons;
     job
@@ -216,11 +236,12 @@ fn active(job: &JobRecord, lease_left_ms: Option<i64>, now_ms: i64) -> Reason {
 }
 
 /// What keeps a ready job from being served, beside its queue and the workers.
-fn in_line(job: &JobRecord, line: Line, reasons: &mut Vec<Reason>) {
+fn in_line(job: &JobRecord, line: Line, now_ms: i64, reasons: &mut Vec<Reason>) {
     if let Some(group) = line.group {
         let is_full = group.is_full();
-        let GroupLine { name, paused, cap, running, holders, held_by, .. } = group;
-        reasons.extend(paused.then(|| Reason::GroupPaused { group: name.clone() }));
+        let GroupLine { name, pause, cap, running, holders, held_by, .. } = group;
+        let lasts = |pause: &Pause| time(now_ms).is_none_or(|now| !pause.is_over(now));
+        reasons.extend(pause.filter(lasts).map(|pause| Reason::GroupPaused { group: name.clone(), pause }));
         // Who holds the line of an ordered group is why it is full, too.
         if let Some(holder) = held_by {
             reasons.push(Reason::OutOfOrder { group: name, holder });

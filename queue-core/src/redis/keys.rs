@@ -76,6 +76,8 @@ pub(in crate::redis) enum Kind {
     Ticked,
     Backfilled,
     Watched,
+    Pauses,
+    Resumes,
     Progress,
     Logs,
     Log,
@@ -158,6 +160,8 @@ pub(in crate::redis) const STORED: &[Kind] = &[
     Kind::Ticked,
     Kind::Backfilled,
     Kind::Watched,
+    Kind::Pauses,
+    Kind::Resumes,
     Kind::Progress,
     Kind::Logs,
     Kind::Log,
@@ -238,6 +242,8 @@ impl Kind {
             Kind::Ticked => "ticked",
             Kind::Backfilled => "backfilled",
             Kind::Watched => "watched",
+            Kind::Pauses => "pauses",
+            Kind::Resumes => "resumes",
             Kind::Progress => "progress",
             Kind::Logs => "logs",
             Kind::Log => "log",
@@ -284,7 +290,8 @@ impl Kind {
             | Kind::Rising
             | Kind::Ticks
             | Kind::Backfilled
-            | Kind::Watched => "zset",
+            | Kind::Watched
+            | Kind::Resumes => "zset",
             Kind::Fenced | Kind::Declared => "set",
             Kind::Hint => "channel",
             Kind::Log => "stream",
@@ -327,6 +334,7 @@ impl Kind {
             | Kind::Schedules
             | Kind::States
             | Kind::Ticked
+            | Kind::Pauses
             | Kind::Progress
             | Kind::Logs
             | Kind::Topic

@@ -47,10 +47,10 @@ use crate::{
     broker::{
         AgingSet, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
         Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, GroupList, GroupPage, GroupSet, Hints, Inspect, JobState,
-        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, QueueStats, Reclaimed, Register, Registered, Remarks,
-        Retention, Rewind, Rewound, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetSchedule, Standing,
-        StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits, Swept,
-        Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
+        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, OverdueLane, OverdueLanes, Pauses, QueueStats, Reclaimed, Register, Registered, Remarks,
+        Retention, Rewind, Rewound, ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule,
+        Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, Subscribe, SweepLimits,
+        Swept, Trimmed, Turn, TurnAnswer, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan, Report},
         sealed,
     },
@@ -385,7 +385,11 @@ impl Inspect for RedisBroker {
         topic::rewind(self, request).await
     }
 
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        people::set_paused(self, queue, paused).await
+    async fn pauses(&self, queue: &str) -> Result<Pauses> {
+        people::pauses(self, queue).await
+    }
+
+    async fn set_pause(&self, request: &SetPause) -> Result<()> {
+        people::set_pause(self, request).await
     }
 }

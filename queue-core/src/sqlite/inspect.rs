@@ -7,9 +7,9 @@ use crate::{
     address::{JobId, check_queue},
     broker::{
         AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet, Inspect, JobState,
-        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, QueueStats, Retention, Rewind, Rewound, ScheduleList, SchedulePage, SetAging, SetGroup,
-        SetLimit, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks, StoredTopic, UniqueKey,
-        WorkerAsked, WorkerRecord,
+        KeyHolder, LimitKeys, LimitSet, MAX_ITEMS, Pauses, QueueStats, Retention, Rewind, Rewound, ScheduleList, SchedulePage, SetAging,
+        SetGroup, SetLimit, SetPause, Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredRemarks,
+        StoredTopic, UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailureKind, History, HistorySpan},
     },
     error::Result,
@@ -158,10 +158,15 @@ impl Inspect for SqliteBroker {
         self.writer().call(Commit::Synced, move |tx| topic::rewind(tx, &request)).await
     }
 
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<()> {
-        check_queue(queue)?;
+    async fn pauses(&self, queue: &str) -> Result<Pauses> {
         let queue = queue.to_owned();
-        self.writer().call(Commit::Synced, move |tx| people::set_paused(tx, &queue, paused)).await
+        self.reader().call(Commit::Soon, move |tx| people::pauses(tx, &queue)).await
+    }
+
+    async fn set_pause(&self, request: &SetPause) -> Result<()> {
+        request.check()?;
+        let wanted = request.clone();
+        self.writer().call(Commit::Synced, move |tx| people::set_pause(tx, &wanted)).await
     }
 
     async fn audit_queues(&self, _: bool) -> Result<Vec<Damage>> {

@@ -9,9 +9,9 @@ use axum::{
     http::{StatusCode, header::LOCATION},
     response::{IntoResponse, Response},
 };
-use queue_core::{Change, JobAddress, JobId};
+use queue_core::{Change, JobAddress, JobId, PauseOf};
 
-use super::{Content, act_all, whole, written};
+use super::{Content, act_all, pauses::pausing, whole, written};
 use crate::{
     guard::{Form, Viewer},
     params::{Params, query},
@@ -151,15 +151,23 @@ async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: boo
     if !known.contains(&queue) {
         return Err(Problem::not_found("There is no such queue. Nothing was changed."));
     }
-    let verb = if paused { "pause" } else { "resume" };
+    let task = form.text::<128>("task");
+    let of = if task.is_empty() { PauseOf::Queue } else { PauseOf::Task(task.as_str().into()) };
+    let (verb, did) = match (&of, paused) {
+        (PauseOf::Task(_), true) => ("pause", "pause-task"),
+        (PauseOf::Task(_), false) => ("resume", "resume-task"),
+        (_, true) => ("pause", "pause"),
+        (_, false) => ("resume", "resume"),
+    };
     if paused {
-        shared.inspector.pause(&queue).await?
+        shared.inspector.pause_as(&queue, of, pausing(viewer, form)?).await?
     } else {
-        shared.inspector.resume(&queue).await?
+        shared.inspector.resume_of(&queue, of).await?
     }
-    audit(viewer, verb, &queue, &[], None);
+    let (who, role) = person(viewer);
+    tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, ?task, "changed by a person");
     shared.outdate().await;
-    Ok(see(viewer, form.get("back").unwrap_or("queues"), &query(&[("did", verb)])))
+    Ok(see(viewer, form.get("back").unwrap_or("queues"), &query(&[("did", did)])))
 }
 
 /// Who did what. The names of queues and jobs have a grammar of their own, so that nobody writes lines of theirs into the log.

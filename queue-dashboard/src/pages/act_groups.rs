@@ -9,13 +9,14 @@ use std::{
 
 use askama::Template;
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
-use queue_core::{Cleared, Error, GroupName, GroupOrder, RuleOf, StoredGroup};
+use queue_core::{Cleared, Error, GroupName, GroupOrder, PauseOf, RuleOf, StoredGroup};
 
 use super::{
     Content,
     act::{Answer, person, see_here, told},
     group::named,
     groups::{back_to_list, jobs, of_group},
+    pauses::pausing,
     whole, written,
 };
 use crate::{
@@ -71,9 +72,10 @@ pub(crate) async fn cancel(
 
 async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
     let (queue, group) = named(shared, form).await?;
-    let inspector = shared.inspector.clone().because(form.text::<1024>("reason"));
+    let inspector = &shared.inspector;
     let (action, did) = if paused { ("pause", "paused") } else { ("resume", "resumed") };
-    let changed = if paused { inspector.pause_group(&queue, &group).await } else { inspector.resume_group(&queue, &group).await };
+    let of = PauseOf::Group(group.clone());
+    let changed = if paused { inspector.pause_as(&queue, of, pausing(viewer, form)?).await } else { inspector.resume_of(&queue, of).await };
     noted(viewer, action, &queue, &group, None, changed)?;
     Ok(back(viewer, form, &queue, &group, &query(&[("did", did)])))
 }

@@ -12,7 +12,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::{Error, GroupName, GroupOrder, GroupRule, JobState, StoredGroup};
 
-use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, whole, written};
+use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, pauses::said_of, whole, written};
 use crate::{
     format::{Moment, count, number, short},
     guard::Viewer,
@@ -87,7 +87,7 @@ impl Standing {
     pub(super) fn of(group: &StoredGroup, holds: GroupRule) -> Standing {
         let active = u32::try_from(group.active).unwrap_or(u32::MAX);
         let (word, tone, why) = match (holds.paused, holds.cap, &group.held_by) {
-            (true, ..) => ("paused", "warn", group.paused_because.clone().unwrap_or_default()),
+            (true, ..) => ("paused", "warn", group.pause.as_ref().map(said_of).unwrap_or_default()),
             (false, Some(0), _) => ("closed", "warn", "its cap is 0".to_owned()),
             (false, _, Some(job)) if holds.order == Some(GroupOrder::Ordered) && group.ready > 0 => {
                 ("held", "", format!("{job} holds the line"))

@@ -209,6 +209,7 @@ fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String
                 let buried = relative(*buried_at).map(|when| format!(" Without one it is buried {when}.")).unwrap_or_default();
                 format!("Cannot be read by {}: it waits for a worker of another release.{buried}", releases.join(", "))
             }
+            None if is_aside(job) => "Parked: its task is paused.".to_owned(),
             None => "Waits for a worker that knows its task.".to_owned(),
         },
         JobState::Held => "Held: it waits until the job that holds its unique key has ended.".to_owned(),
@@ -298,8 +299,11 @@ fn events(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<
         JobState::Retry => events.push(event(job.due_at, &format!("Attempt {} is due", job.failures + 1), "next")),
         JobState::Ready => events.push(event(None, "Waits for a worker", "next")),
         JobState::Parked => {
-            let what =
-                if job.unreadable.is_some() { "Waits for a release that can read it" } else { "Waits for a worker that knows the task" };
+            let what = match &job.unreadable {
+                Some(_) => "Waits for a release that can read it",
+                None if is_aside(job) => "Waits until its task goes on",
+                None => "Waits for a worker that knows the task",
+            };
             events.push(event(None, what, "warn"));
         }
         JobState::Held => events.push(event(None, "Waits for its unique key", "next")),
@@ -346,4 +350,9 @@ fn hex(stored: &[u8]) -> String {
         text.push_str(&format!("\n… and {} bytes more", more.len()));
     }
     text
+}
+
+/// Whether its task is paused.
+fn is_aside(job: &JobRecord) -> bool {
+    job.waiting.iter().any(|reason| reason.name() == "task_paused")
 }

@@ -111,6 +111,8 @@ impl Told {
             None if did == "duplicate" => return plain("This is the copy. The job that it is a copy of stays as it is."),
             None if did == "pause" => return plain("The queue is paused."),
             None if did == "resume" => return plain("The queue is served again."),
+            None if did == "pause-task" => return plain("The task is paused: workers park its jobs."),
+            None if did == "resume-task" => return plain("The task goes on."),
             None => return None,
         };
         if params.get("all").is_some() {

@@ -18,6 +18,7 @@ pub(crate) mod jobs;
 pub(crate) mod limit;
 pub(crate) mod limits;
 pub(crate) mod overview;
+mod pauses;
 pub(crate) mod queues;
 pub(crate) mod schedule;
 pub(crate) mod schedules;

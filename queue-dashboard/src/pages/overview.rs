@@ -114,6 +114,7 @@ fn waits(snapshot: &Snapshot) -> Vec<Wait> {
             "retry" => ("waiting for their next attempt", JobState::Retry),
             "key_held" => ("waiting for their key", JobState::Held),
             "no_worker_for_task" => ("parked: no worker can run them", JobState::Parked),
+            "task_paused" => ("parked: their task is paused", JobState::Parked),
             "queue_paused" => ("in a paused queue", JobState::Ready),
             "no_worker" => ("without a worker", JobState::Ready),
             "group_paused" => ("of a paused group", JobState::Ready),

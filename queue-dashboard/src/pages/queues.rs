@@ -14,7 +14,7 @@ use axum::{
 };
 use queue_core::JobState;
 
-use super::{Content, Stale, jobs::Told, whole, written};
+use super::{Content, Stale, jobs::Told, pauses::said_of, whole, written};
 use crate::{
     format::{Moment, number, rate},
     guard::Viewer,
@@ -39,6 +39,10 @@ pub(crate) struct Row {
     pub(crate) workers: u64,
     pub(crate) unserved: bool,
     pub(crate) paused: bool,
+    /// Until when, by whom and why.
+    pub(crate) pause: String,
+    /// Its paused tasks, and the same of each.
+    pub(crate) tasks: Vec<(String, String)>,
 }
 
 /// How many jobs of a queue are in a state.
@@ -67,6 +71,8 @@ impl Row {
             workers: queue.stats.workers,
             unserved: queue.stats.workers == 0 && queue.stats.count(JobState::Ready) > 0,
             paused: queue.stats.paused,
+            pause: queue.stats.pause.as_ref().map(said_of).unwrap_or_default(),
+            tasks: queue.paused_tasks.iter().map(|(task, pause)| (task.clone(), said_of(pause))).collect(),
         }
     }
 

@@ -122,6 +122,20 @@ macro_rules! __conformance_cases {
                 a_group_that_is_full_of_waiting_jobs_refuses_more
                 a_rule_that_was_changed_meanwhile_is_stale
                 groups_are_listed_by_page;
+            pauses:
+                a_queue_says_who_paused_it_and_why
+                a_queue_goes_on_by_itself_when_the_end_comes
+                a_pause_without_an_end_has_no_next_time
+                the_end_of_a_pause_is_announced
+                a_group_goes_on_by_itself_when_the_end_comes
+                an_end_is_forgotten_with_its_pause
+                an_end_outlives_housekeeping
+                a_pause_that_cannot_be_is_refused
+                jobs_of_a_paused_task_are_parked_and_come_back_in_their_order
+                a_paused_task_burns_nothing
+                a_task_goes_on_by_itself_when_the_end_comes
+                jobs_that_are_parked_already_stay_so_while_their_task_is_paused
+                a_queue_has_a_bounded_number_of_paused_tasks;
             drains:
                 a_pause_says_why_until_it_ends
                 the_line_of_a_group_is_read_in_order

@@ -7,7 +7,7 @@ use std::{
 
 use queue_core::{
     JobId,
-    broker::{BuryReason, Counter, CrashRule, Due, Ending, Enqueued, JobState, MAX_BYTES, NewJob, Priority, SweepLimits},
+    broker::{BuryReason, Counter, CrashRule, Due, Ending, Enqueued, JobState, MAX_BYTES, NewJob, Priority, SetPause, SweepLimits},
 };
 
 use super::bed::{Bed, Lane, ack, envelope, finish, given, nack};
@@ -34,20 +34,20 @@ async fn at_work(bed: &Bed) -> Lane {
 pub async fn a_lane_at_work_sees_a_pause(bed: Bed) {
     let mut lane = at_work(&bed).await;
     bed.put(1).await;
-    bed.broker.set_paused(&bed.queue, true).await.unwrap();
+    bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), true)).await.unwrap();
     for _ in 0..3 {
         let turn = lane.next().claim(1);
         let answer = lane.send(&turn).await;
         assert_eq!((answer.deliveries.len(), answer.paused), (0, true));
     }
-    bed.broker.set_paused(&bed.queue, false).await.unwrap();
+    bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), false)).await.unwrap();
     lane.claim_one().await;
 }
 
 /// So does a lane that comes during the pause.
 pub async fn a_new_lane_sees_a_pause(bed: Bed) {
     bed.put(1).await;
-    bed.broker.set_paused(&bed.queue, true).await.unwrap();
+    bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), true)).await.unwrap();
     let mut lane = bed.lane().await;
     for _ in 0..3 {
         assert_eq!(lane.claim(1).await.len(), 0);

@@ -17,11 +17,10 @@ use super::{
 pub async fn a_pause_says_why_until_it_ends(bed: Bed) {
     let a = name("a");
     let inspector = bed.inspector();
-    let why = async || group(&bed, "a").await.paused_because;
+    let why = async || group(&bed, "a").await.pause.and_then(|pause| pause.reason);
     inspector.clone().because("unpaid: since May").pause_group(&bed.queue, &a).await.unwrap();
     assert_eq!(why().await.as_deref(), Some("unpaid: since May"));
     group_rule(&bed, "a", |rule| rule.weight = Some(7)).await;
-    inspector.pause_group(&bed.queue, &a).await.unwrap();
     assert_eq!((why().await.as_deref(), group(&bed, "a").await.rule.weight), (Some("unpaid: since May"), Some(7)));
     inspector.clone().because("p:\0:päy").pause_group(&bed.queue, &a).await.unwrap();
     assert_eq!(why().await.as_deref(), Some("p:\0:päy"), "it may be said anew");

@@ -27,6 +27,7 @@ pub mod leases;
 pub mod limits;
 pub mod lines;
 pub mod lists;
+pub mod pauses;
 pub mod people;
 pub mod rates;
 pub mod reclaims;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_core::{
     JobAddress, JobId,
-    broker::{Audit, BuryReason, Changed, Counter, CrashRule, Due, Ending, JobState, NewJob, Priority},
+    broker::{Audit, BuryReason, Changed, Counter, CrashRule, Due, Ending, JobState, NewJob, Priority, SetPause},
 };
 
 use super::bed::{Bed, LONG, ack, envelope, nack};
@@ -223,11 +223,11 @@ pub async fn only_jobs_that_wait_for_a_time_are_promoted(bed: Bed) {
 pub async fn a_job_promoted_in_a_paused_queue_starts_after_the_pause(bed: Bed) {
     let mut lane = bed.lane().await;
     let id = bed.put_later(LONG).await;
-    bed.broker.set_paused(&bed.queue, true).await.unwrap();
+    bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), true)).await.unwrap();
     assert_eq!(promote(&bed, std::slice::from_ref(&id)).await, [true]);
     assert_eq!(bed.state(&id).await, Some(JobState::Ready));
     assert!(lane.claim(10).await.is_empty());
-    bed.broker.set_paused(&bed.queue, false).await.unwrap();
+    bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), false)).await.unwrap();
     assert_eq!(lane.claim_one().await.id, id);
 }
 
@@ -275,7 +275,7 @@ pub async fn a_paused_queue_gives_nothing_out(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.put(2).await;
     let held = lane.claim_one().await;
-    bed.broker.set_paused(&bed.queue, true).await.unwrap();
+    bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), true)).await.unwrap();
     bed.put(1).await;
     let turn = lane.next().claim(10).finish(vec![super::finish(&held, ack())]);
     let answer = lane.send(&turn).await;
@@ -283,7 +283,7 @@ pub async fn a_paused_queue_gives_nothing_out(bed: Bed) {
     assert!(answer.paused && !answer.more);
     let stats = bed.stats().await;
     assert!(stats.paused && stats.total(Counter::Done) == 1 && stats.count(JobState::Ready) == 2);
-    bed.broker.set_paused(&bed.queue, false).await.unwrap();
+    bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), false)).await.unwrap();
     let turn = lane.next().claim(10);
     let answer = lane.send(&turn).await;
     assert_eq!((answer.deliveries.len(), answer.paused), (2, false));
@@ -294,8 +294,8 @@ pub async fn resuming_a_queue_is_announced(bed: Bed) {
     bed.put(1).await;
     let mut hints = bed.broker.hints(&bed.queue);
     for _ in 0..20 {
-        bed.broker.set_paused(&bed.queue, true).await.unwrap();
-        bed.broker.set_paused(&bed.queue, false).await.unwrap();
+        bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), true)).await.unwrap();
+        bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), false)).await.unwrap();
         if tokio::time::timeout(Duration::from_millis(500), hints.next()).await.is_ok() {
             return;
         }

@@ -2,7 +2,7 @@
 
 use queue_core::{
     GroupOrder, JobId,
-    broker::{Ending, HOLDERS_NAMED, JobState, Line, Priority, Standing},
+    broker::{Ending, HOLDERS_NAMED, JobState, Line, Priority, SetPause, Standing},
 };
 
 use super::{
@@ -27,7 +27,7 @@ pub async fn a_job_that_waits_says_for_what(bed: Bed) {
     let mut lane = bed.lane().await;
     let delivery = lane.claim_one().await;
     lane.end(&delivery, nack(LONG)).await;
-    bed.broker.set_paused(&bed.queue, true).await.unwrap();
+    bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), true)).await.unwrap();
     for (id, state) in [(later, JobState::Scheduled), (failed, JobState::Retry)] {
         let standing = stands(&bed, &id).await;
         assert_eq!((standing.job.state, standing.paused, standing.line), (state, true, None));

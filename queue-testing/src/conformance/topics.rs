@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use queue_core::{
     GroupOrder, JobId,
     broker::{
-        Audit, Begin, Delivery, Enqueued, JobState, MOST_TAKEN, NewJob, Retention, StoredSubscription, StoredTopic, Subscribe,
+        Audit, Begin, Delivery, Enqueued, JobState, MOST_TAKEN, NewJob, Retention, SetPause, StoredSubscription, StoredTopic, Subscribe,
         subscription_address, topic_address,
     },
     envelope::Envelope,
@@ -207,11 +207,11 @@ pub async fn a_paused_subscription_reads_nothing(bed: Bed) {
     let queue = subscription_address("billing", &bed.queue);
     subscribe(&bed, "billing", Begin::Now).await;
     let mut lane = lane(&bed, "billing").await;
-    bed.broker.set_paused(&queue, true).await.expect("a queue can be paused");
+    bed.broker.set_pause(&SetPause::of_queue(queue.clone(), true)).await.expect("a queue can be paused");
     publish(&bed, 0..3).await;
     assert_eq!(lane.claim(10).await, []);
     assert_eq!(subscription(&bed, "billing").await.behind, Some(3));
-    bed.broker.set_paused(&queue, false).await.expect("a queue can be resumed");
+    bed.broker.set_pause(&SetPause::of_queue(queue.clone(), false)).await.expect("a queue can be resumed");
     assert_eq!(numbers(&lane.claim(10).await), [0, 1, 2]);
 }
 

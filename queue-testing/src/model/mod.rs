@@ -14,6 +14,7 @@ pub mod doors;
 mod enqueue;
 mod history;
 mod lease;
+mod pauses;
 mod people;
 mod remarks;
 mod schedule;
@@ -26,7 +27,7 @@ use std::{collections::BTreeMap, time::Duration};
 use queue_core::{
     Fingerprint, JobId,
     broker::{
-        JobState, LOST_AT, MOST_WATCHED, PartyName, ProcessId, Register, Registered, UniqueKey, WATCHED, WorkerAsk,
+        JobState, LOST_AT, MOST_WATCHED, PartyName, Pause, PauseOf, ProcessId, Register, Registered, UniqueKey, WATCHED, WorkerAsk,
         history::{FailureKind, HistoryUnit, Tally},
     },
 };
@@ -81,6 +82,8 @@ pub struct Model {
     claim: u64,
     endings: u64,
     paused: bool,
+    /// What is said of the pauses of the queue and its groups.
+    pauses: BTreeMap<PauseOf, Pause>,
     /// What is said of aging, as it is stored.
     aging: Vec<u8>,
     announced: Option<i64>,

@@ -85,14 +85,6 @@ impl Model {
         true
     }
 
-    /// Stops claims, or lets them go on.
-    pub fn set_paused(&mut self, paused: bool) {
-        self.paused = paused;
-        if !paused {
-            self.announce(self.now);
-        }
-    }
-
     /// Something is asked of a worker that has said what it uses.
     pub fn ask_worker(&mut self, request: &AskWorker) -> WorkerAsked {
         let worker = request.process.to_string();

@@ -2,7 +2,7 @@
 
 use queue_core::{
     JobId,
-    broker::{GroupLine, HOLDERS_NAMED, JobState, Line, Standing},
+    broker::{GroupLine, HOLDERS_NAMED, JobState, Line, PauseOf, Standing},
 };
 
 use super::{Model, Place};
@@ -61,6 +61,9 @@ impl Model {
         let rule = self.groups.effective(group);
         let mut line = GroupLine::new(group.clone());
         (line.paused, line.cap, line.running) = (rule.paused, rule.cap, self.running(group));
+        if rule.paused {
+            line.pause = Some(self.pauses.get(&PauseOf::Group(group.clone())).cloned().unwrap_or_default());
+        }
         if line.is_full() {
             let runs = |(_, job): &(&JobId, &super::Job)| job.group.as_ref() == Some(group) && matches!(job.place(), Place::Active { .. });
             line.holders = self.jobs.iter().filter(runs).map(|(id, _)| id.clone()).take(HOLDERS_NAMED).collect();

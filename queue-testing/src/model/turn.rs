@@ -39,11 +39,13 @@ impl Model {
         if let Some(claim) = seen.and_then(|seen| seen.claim) {
             self.claim = claim;
         }
-        let mut taken = Vec::new();
+        let (mut taken, mut aside) = (Vec::new(), Vec::new());
+        let resumed = self.resume_due();
         if !self.paused {
             self.rise();
             self.promote_due();
-            taken = self.hand_out(turn, seen);
+            let claimed = self.hand_out(turn, seen);
+            (taken, aside) = self.set_aside(claimed);
             taken.iter().for_each(|id| self.started(id));
         }
         let claim = self.claim;
@@ -52,7 +54,7 @@ impl Model {
         (lane.seq, lane.deadline) = (turn.seq, deadline);
         lane.last = (claim, taken.clone(), stale.clone());
         let mut answer = self.outlook();
-        answer.stale = stale;
+        (answer.stale, answer.resumed, answer.aside) = (stale, resumed, aside);
         answer.deliveries = taken.iter().map(|id| self.delivery(id, claim)).collect();
         Ok(answer)
     }
@@ -205,9 +207,9 @@ impl Model {
     /// Which jobs a turn gets: parked ones of its tasks, one suspect at most, then by priority.
     fn hand_out(&mut self, turn: &Turn, seen: Option<&Seen>) -> Vec<JobId> {
         let mut room = Room::new(turn, self.claim);
-        for task in &turn.resume {
+        for task in turn.resume.iter().filter(|task| !self.is_aside(task)).cloned().collect::<Vec<_>>() {
             let names: BTreeSet<String> =
-                self.jobs.values().filter_map(|job| readable_by(turn.release.as_deref().unwrap_or_default(), task, job.place())).collect();
+                self.jobs.values().filter_map(|job| readable_by(turn.release.as_deref().unwrap_or_default(), &task, job.place())).collect();
             for name in names {
                 let is_parked = |place: &Place| matches!(place, Place::Parked(under) if *under == name);
                 let parked: Vec<JobId> = self.jobs.iter().filter(|(_, job)| is_parked(job.place())).map(|(id, _)| id.clone()).collect();
@@ -318,7 +320,8 @@ impl Model {
             answer.more = !self.paused && (self.ready.priorities().iter().any(|line| !line.is_empty()) || self.groups_wait());
         }
         let waiting = self.jobs.values().filter(|job| matches!(job.place(), Place::Scheduled(_) | Place::Retry(_)));
-        let due = waiting.filter_map(|job| job.place().at()).chain(self.limits_due()).min();
+        let due = waiting.filter_map(|job| job.place().at()).chain(self.limits_due()).filter(|_| !self.paused);
+        let due = due.chain(self.next_end()).min();
         answer.next_due = due.map(|due| Duration::from_millis(u64::try_from(due - self.now).unwrap_or(0)));
         answer.parked = self.jobs.values().any(|job| matches!(job.place(), Place::Parked(_)));
         answer.lanes = self.lanes.values().filter(|lane| !lane.fenced).count();

@@ -15,7 +15,10 @@ use queue_core::{
     broker::{JobState, LogLevel, Priority},
 };
 
-use super::{groups::GroupsCommand, jobs::JobsCommand, limits::LimitsCommand, schedules::SchedulesCommand, topics::TopicsCommand};
+use super::{
+    groups::GroupsCommand, jobs::JobsCommand, limits::LimitsCommand, queues::QueuesCommand, schedules::SchedulesCommand, tasks::TasksArgs,
+    topics::TopicsCommand,
+};
 
 /// Run background jobs, and administer them.
 #[derive(Debug, Parser)]
@@ -50,11 +53,13 @@ pub(super) enum Command {
   {bin} work --queue orders=3 --queue mail     orders get three times the slots of mail
   RUST_LOG=debug {bin} work                    tell more")]
     Work(WorkArgs),
-    /// List the tasks in this program, with their queues and parameters
+    /// List the tasks in this program, with their queues and parameters; pause and resume tasks
     #[command(after_help = "Examples:
   {bin} tasks
-  {bin} tasks --json | jq -r '.[].name'")]
-    Tasks(Format),
+  {bin} tasks --json | jq -r '.[].name'
+  {bin} tasks pause send_mail --queue mail --reason 'the server is down' --until 30m
+  {bin} tasks list                             which are paused")]
+    Tasks(TasksArgs),
     /// Store a job
     #[command(after_help = "Examples:
   {bin} enqueue greet --args '{\"name\":\"Ada\"}'
@@ -261,44 +266,6 @@ pub(super) struct DoctorArgs {
     pub(super) format: Format,
 }
 
-#[derive(Debug, Subcommand)]
-pub(super) enum QueuesCommand {
-    /// List the queues
-    #[command(after_help = "Examples:
-  {bin} queues list
-  {bin} queues list --json")]
-    List(Format),
-    /// Stop all workers from claiming; running jobs continue, and enqueues are accepted
-    #[command(after_help = "Examples:
-  {bin} queues pause mail
-  {bin} queues pause mail orders")]
-    Pause {
-        /// The queues
-        #[arg(required = true, value_name = "QUEUE")]
-        queues: Vec<String>,
-    },
-    /// Let jobs rise by one priority each time that they have waited for so long
-    #[command(after_help = "Examples:
-  {bin} queues set mail --aging 60s
-  {bin} queues set mail --aging off
-  {bin} queues set mail --aging declared     as the tasks declare it")]
-    Set {
-        /// The queue
-        queue: String,
-        /// A time, `off`, or `declared`
-        #[arg(long, value_name = "TIME", value_parser = aging)]
-        aging: Aging,
-    },
-    /// Let workers claim again
-    #[command(after_help = "Examples:
-  {bin} queues resume mail")]
-    Resume {
-        /// The queues
-        #[arg(required = true, value_name = "QUEUE")]
-        queues: Vec<String>,
-    },
-}
-
 /// Reads the arguments of this process. `Err`: help was printed, or a mistake told.
 pub(super) fn read() -> Result<Args, ExitCode> {
     read_by(Args::command())
@@ -365,7 +332,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-fn aging(text: &str) -> Result<Aging, String> {
+pub(super) fn aging(text: &str) -> Result<Aging, String> {
     match text {
         "off" => Ok(Aging::Off),
         "declared" => Ok(Aging::AsDeclared),

@@ -209,8 +209,8 @@ async fn advise(inspector: &Inspector, queue: &str, clustered: bool, problems: &
         let problem = format!("{} ago the broker had lost data of it, or had gone back to an older copy: {LOSS_SEEN}", coarse(ago));
         problems.push(Problem::advice(queue, problem, LOSS_ADVICE));
     }
-    if stats.paused {
-        problems.push(Problem::advice(queue, "it is paused", "`queues resume` lets workers claim from it"));
+    if let Some(pause) = &stats.pause {
+        problems.push(Problem::advice(queue, format!("it is {pause}"), "`queues resume` lets workers claim from it"));
     }
     if stats.lanes == 0 && waiting > 0 {
         let since = stats

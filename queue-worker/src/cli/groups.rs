@@ -3,13 +3,14 @@
 use std::{str::FromStr, time::Duration};
 
 use clap::Subcommand;
-use queue_core::{Cleared, Client, GroupName, GroupOrder, GroupPage, GroupRule, RuleOf, StoredGroup, address::check_queue};
+use queue_core::{Cleared, Client, GroupName, GroupOrder, GroupPage, GroupRule, Pause, PauseOf, RuleOf, StoredGroup, address::check_queue};
 use serde::Serialize;
 
 use super::{
     args::Format,
     exit::{Failure, note},
     output::{coarse, exact, print, print_json, short, table},
+    pauses::{self, PauseArgs},
 };
 
 /// Groups of one page.
@@ -62,7 +63,8 @@ until a worker starts that declares it.")]
     /// Stop claims of groups: their jobs wait, those that run go on
     #[command(after_help = "Examples:
   {bin} groups pause mail acme
-  {bin} groups pause mail acme --reason 'unpaid, ticket 4711'")]
+  {bin} groups pause mail acme --reason 'unpaid, ticket 4711'
+  {bin} groups pause mail acme --until 2h")]
     Pause {
         /// The queue
         #[arg(value_parser = queue)]
@@ -70,9 +72,8 @@ until a worker starts that declares it.")]
         /// The groups
         #[arg(required = true, value_parser = GroupName::from_str)]
         groups: Vec<GroupName>,
-        /// Why: it is told until they go on
-        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
-        reason: String,
+        #[command(flatten)]
+        pause: PauseArgs,
     },
     /// Let the jobs of groups be claimed again
     #[command(after_help = "Examples:
@@ -153,7 +154,7 @@ struct Row {
     active: u64,
     #[serde(flatten)]
     rule: Rule,
-    paused_because: Option<String>,
+    pause: Option<Pause>,
     held_by: Option<String>,
     oldest_ms: Option<u64>,
 }
@@ -187,8 +188,8 @@ impl From<GroupRule> for Rule {
 fn row(group: StoredGroup) -> Row {
     let held_by = group.held_by.map(|job| job.to_string());
     let oldest_ms = group.oldest.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-    let StoredGroup { name, ready, active, rule, paused_because, .. } = group;
-    Row { group: name.to_string(), ready, active, rule: rule.into(), paused_because, held_by, oldest_ms }
+    let StoredGroup { name, ready, active, rule, pause, .. } = group;
+    Row { group: name.to_string(), ready, active, rule: rule.into(), pause, held_by, oldest_ms }
 }
 
 pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<(), Failure> {
@@ -201,10 +202,9 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
             show(found, &page, &format)
         }
         GroupsCommand::Set(args) => set(client, args).await,
-        GroupsCommand::Pause { queue, groups, reason } => {
-            let inspector = inspector.because(reason);
+        GroupsCommand::Pause { queue, groups, pause } => {
             for group in &groups {
-                inspector.pause_group(&queue, group).await?;
+                inspector.pause_as(&queue, PauseOf::Group(group.clone()), pause.pausing()).await?;
                 print(&format!("{queue} {group} is paused"))?;
             }
             Ok(())
@@ -325,9 +325,7 @@ fn show(group: StoredGroup, page: &GroupPage, format: &Format) -> Result<(), Fai
         ("order", said(holds.order.unwrap_or_default().to_string(), |rule| rule.order.is_some())),
     ];
     lines.extend(group.oldest.map(|age| ("oldest", exact(age))));
-    lines.extend(
-        holds.paused.then(|| ("paused", group.paused_because.map_or_else(|| "yes".to_owned(), |why| format!("yes: {}", short(&why, 200))))),
-    );
+    lines.extend(group.pause.map(|pause| ("paused", pauses::told(Some(&pause), 200))));
     lines.extend(group.held_by.map(|job| ("held by", job.to_string())));
     let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:8}  {value}")).collect();
     Ok(print(&text.join("\n"))?)

@@ -21,6 +21,8 @@ mod log;
 mod logs;
 mod output;
 mod parked;
+mod paused_tasks;
+mod pauses;
 mod queues;
 mod repair;
 mod schedules;
@@ -41,6 +43,7 @@ use self::{
     args::{Args, Command},
     exit::{Exit, Failure},
     schedules::SchedulesCommand,
+    tasks::TasksArgs,
 };
 use crate::Worker;
 
@@ -151,7 +154,8 @@ where
     let look = async || Client::connect_existing(&url_or_env()?).await;
     match command.unwrap_or_default() {
         Command::Work(args) => return work::work(url.as_deref(), args, setup).await,
-        Command::Tasks(args) => tasks::tasks(&Registry::linked(), &args)?,
+        Command::Tasks(TasksArgs { command: Some(command), .. }) => paused_tasks::tasks(&look().await?, command).await?,
+        Command::Tasks(args) => tasks::tasks(&Registry::linked(), &args.format)?,
         Command::Enqueue(args) => {
             // What is wrong with the command is told before the broker is reached for.
             let job = enqueue::job(&Registry::linked(), &args)?;

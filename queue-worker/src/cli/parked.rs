@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::SystemTime};
 
 use queue_core::{
-    Inspector, JobRecord, Result,
+    Inspector, JobRecord, Pause, PauseOf, Result,
     broker::{JobState, MAX_ITEMS, QueueStats},
 };
 use serde::Serialize;
@@ -21,6 +21,8 @@ pub(super) struct Parked {
     or_more: bool,
     /// The releases that could not read them. None: no worker knows their task.
     releases: Vec<String>,
+    /// If their task is paused: by whom, why and until when.
+    pause: Option<Pause>,
     /// Why the last of these releases could not.
     problem: Option<String>,
     /// In how long the first of them is buried, as people say it.
@@ -37,6 +39,8 @@ impl Parked {
         }
         let jobs = inspector.list(queue, JobState::Parked, 0, MAX_ITEMS).await?.jobs;
         let or_more = there > jobs.len() as u64;
+        let pauses = inspector.pauses(queue).await?;
+        let pause_of = |task: &str| pauses.iter().find(|stored| stored.of == PauseOf::Task(task.into())).map(|stored| stored.pause.clone());
         let mut alike: BTreeMap<(String, Vec<String>), Vec<JobRecord>> = BTreeMap::new();
         for job in jobs {
             let releases = job.unreadable.as_ref().map(|unreadable| unreadable.releases.clone()).unwrap_or_default();
@@ -47,7 +51,7 @@ impl Parked {
             let first = unreadable().filter_map(|unreadable| unreadable.buried_at).min();
             let buried = first.map(|at| relative(at, SystemTime::now()));
             let problem = unreadable().map(|unreadable| unreadable.problem.clone()).next();
-            Parked { queue: queue.to_owned(), task, jobs: jobs.len(), or_more, releases, problem, buried }
+            Parked { queue: queue.to_owned(), pause: pause_of(&task), task, jobs: jobs.len(), or_more, releases, problem, buried }
         });
         Ok(parked.collect())
     }
@@ -63,6 +67,9 @@ impl Parked {
         let (many, word) = if jobs == 1 && !self.or_more { ("", "job") } else { (if self.or_more { "at least " } else { "" }, "jobs") };
         if !self.is_unreadable() {
             let is = if word == "job" { "is" } else { "are" };
+            if let Some(pause) = &self.pause {
+                return format!("{many}{jobs} {word} of `{task}` {is} parked: the task is {}", plain(&pause.to_string()));
+            }
             return format!("{many}{jobs} {word} of `{task}` {is} parked: no worker knows this task");
         }
         let releases = if self.releases.len() == 1 { "release" } else { "releases" };
@@ -75,6 +82,7 @@ impl Parked {
     pub(super) fn way_out(&self) -> String {
         match &self.buried {
             Some(buried) => format!("deploy a release that reads them; the first is buried {buried}, and can be requeued then"),
+            None if self.pause.is_some() => "`tasks resume` lets them run".to_owned(),
             None => "deploy the binary that has it".to_owned(),
         }
     }

@@ -2,15 +2,58 @@
 
 use std::{pin::pin, time::Duration};
 
+use clap::Subcommand;
 use futures_util::{StreamExt, stream};
-use queue_core::{Client, Error, broker::QueueStats, outcome::error_text};
+use queue_core::{Aging, Client, Error, Pause, PauseOf, broker::QueueStats, outcome::error_text};
 use serde::Serialize;
 
 use super::{
-    args::QueuesCommand,
+    args::{Format, aging},
     exit::{Exit, Failure, note, tell},
     output::{print, print_json, table},
+    pauses::{self, PauseArgs},
 };
+
+#[derive(Debug, Subcommand)]
+pub(super) enum QueuesCommand {
+    /// List the queues
+    #[command(after_help = "Examples:
+  {bin} queues list
+  {bin} queues list --json")]
+    List(Format),
+    /// Stop all workers from claiming; running jobs continue, and enqueues are accepted
+    #[command(after_help = "Examples:
+  {bin} queues pause mail orders
+  {bin} queues pause mail --reason 'the database moves' --until 30m
+  {bin} queues pause mail --until 2030-01-31T08:00:00Z")]
+    Pause {
+        /// The queues
+        #[arg(required = true, value_name = "QUEUE")]
+        queues: Vec<String>,
+        #[command(flatten)]
+        pause: PauseArgs,
+    },
+    /// Let jobs rise by one priority each time that they have waited for so long
+    #[command(after_help = "Examples:
+  {bin} queues set mail --aging 60s
+  {bin} queues set mail --aging off
+  {bin} queues set mail --aging declared     as the tasks declare it")]
+    Set {
+        /// The queue
+        queue: String,
+        /// A time, `off`, or `declared`
+        #[arg(long, value_name = "TIME", value_parser = aging)]
+        aging: Aging,
+    },
+    /// Let workers claim again
+    #[command(after_help = "Examples:
+  {bin} queues resume mail")]
+    Resume {
+        /// The queues
+        #[arg(required = true, value_name = "QUEUE")]
+        queues: Vec<String>,
+    },
+}
 
 /// How many queues are asked at the same time.
 const ASKED: usize = 32;
@@ -19,6 +62,7 @@ const ASKED: usize = 32;
 struct QueueRow {
     queue: String,
     paused: bool,
+    pause: Option<Pause>,
     workers: u64,
     lanes: u64,
     aging_ms: Option<u64>,
@@ -98,7 +142,8 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
             let rows: Vec<_> = of_each
                 .map(|(queue, stats)| {
                     let aging_ms = stats.aging.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
-                    QueueRow { queue, paused: stats.paused, workers: stats.workers, lanes: stats.lanes, aging_ms }
+                    let QueueStats { paused, workers, lanes, pause, .. } = stats;
+                    QueueRow { queue, paused, pause, workers, lanes, aging_ms }
                 })
                 .collect();
             if format.json {
@@ -111,14 +156,14 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
             }
             let cells = rows.into_iter().map(|row| {
                 let aging = row.aging_ms.map(|ms| told(Duration::from_millis(ms))).unwrap_or_default();
-                [row.queue, row.workers.to_string(), row.lanes.to_string(), aging, if row.paused { "yes" } else { "" }.to_owned()]
+                [row.queue, row.workers.to_string(), row.lanes.to_string(), aging, pauses::told(row.pause.as_ref(), 100)]
             });
             print(&table(["queue", "#workers", "#lanes", "#aging", "paused"], cells))?;
             Unreadable::tell(&unreadable)
         }
-        QueuesCommand::Pause { queues } => {
+        QueuesCommand::Pause { queues, pause } => {
             for queue in known(client, queues).await? {
-                inspector.pause(&queue).await?;
+                inspector.pause_as(&queue, PauseOf::Queue, pause.pausing()).await?;
                 print(&format!("{queue} is paused"))?;
             }
             Ok(())

@@ -14,6 +14,7 @@ use super::{
     exit::Failure,
     output::{coarse, print, print_json, table},
     parked::Parked,
+    pauses,
     queues::{self, Unreadable},
 };
 
@@ -49,25 +50,9 @@ impl QueueStatus {
             0 => "-".to_owned(),
             jobs => jobs.to_string(),
         });
-        let paused = if self.stats.paused { "yes" } else { "" };
+        let paused = pauses::told(self.stats.pause.as_ref(), 40);
         let oldest = self.stats.oldest.map_or_else(|| "-".to_owned(), coarse);
-        [
-            self.queue.clone(),
-            a,
-            b,
-            oldest,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-            i,
-            j,
-            self.stats.workers.to_string(),
-            self.stats.lanes.to_string(),
-            paused.to_owned(),
-        ]
+        [self.queue.clone(), a, b, oldest, c, d, e, f, g, h, i, j, self.stats.workers.to_string(), self.stats.lanes.to_string(), paused]
     }
 }
 

@@ -11,7 +11,17 @@ use super::{
     args::Format,
     exit::{Exit, Failure, note, tell},
     output::{exact, print, print_json, table},
+    paused_tasks::TasksCommand,
 };
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct TasksArgs {
+    #[command(flatten)]
+    pub(super) format: Format,
+    #[command(subcommand)]
+    pub(super) command: Option<TasksCommand>,
+}
 
 #[derive(Serialize)]
 struct TaskRow {

@@ -106,6 +106,9 @@ impl Pump {
         if !burials.is_empty() {
             letters::confirmed(&turn.queue, burials, &turn.finishes, &answer.stale);
         }
+        for of in &answer.resumed {
+            tracing::info!(queue = %turn.queue, %of, "the end of a pause has come: it goes on");
+        }
         let now = now();
         let state = &mut self.queues[id.queue];
         state.parked = answer.parked;
@@ -121,7 +124,7 @@ impl Pump {
             state.work.answered(latest, answer.as_of, nothing && !answer.paused);
             self.suspects.told(id.queue, answer.suspects);
             let poll = poll_interval(answer.lanes);
-            let due = answer.next_due.filter(|_| !answer.paused);
+            let due = answer.next_due;
             // The broker looked at its clock about half-way. Never later than what a hint has said meanwhile: this answer may be
             // older than it.
             let looked = sent + now.saturating_duration_since(sent) / 2;

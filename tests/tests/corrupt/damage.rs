@@ -58,7 +58,7 @@ const SCORES: &[&str] = &["-inf", "+inf", "1.5", "-5", "1e300"];
 const MEMBERS: &[&[u8]] = &[b"=ghost", b"ghost", b"\xff\x00garbage", b""];
 
 pub(crate) const LISTS: [&str; 6] = ["ready:0", "ready:1", "ready:2", "ready:3", "suspect", "ended"];
-pub(crate) const SORTED: [&str; 8] = ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "remembered"];
+pub(crate) const SORTED: [&str; 9] = ["scheduled", "retry", "dead", "parked", "leases", "terms", "seen", "remembered", "resumes"];
 
 /// All that is tried.
 pub(crate) fn all(scene: &Scene) -> Vec<Damage> {
@@ -145,10 +145,10 @@ impl Damage {
         keeper.ask::<i64>(&command).await;
     }
 
-    /// What a person does who reads the error: a schema number that is none is taken away. What is no longer of our type is left to the
+    /// What a person does who reads the error: a schema number that is none is taken away, and so is what lanes know. What is no longer of our type is left to the
     /// auditor.
     pub(crate) async fn remove(&self, case: &Case, keeper: &mut Keeper) {
-        if self.how != How::Retyped && self.kind == "meta" {
+        if self.how != How::Retyped && matches!(self.kind.as_str(), "meta" | "knows") {
             keeper.ask::<i64>(redis::cmd("DEL").arg(case.key(&self.kind))).await;
         }
     }
@@ -177,6 +177,7 @@ impl Harm for Damage {
             (Error::Forgotten(_), _) => matches!(self.kind.as_str(), "lanes" | "producers"),
             (Error::Old { .. }, How::Filled(_)) => matches!(self.kind.as_str(), "lanes" | "producers"),
             (Error::SchemaTooNew { .. }, How::Filled(_)) => self.kind == "meta",
+            (Error::FeatureUnknown { .. }, How::Filled(_)) => self.kind == "knows",
             _ => false,
         }
     }

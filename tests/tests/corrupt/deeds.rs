@@ -5,7 +5,8 @@ use std::time::Duration;
 use queue_core::{
     Error, JobId, Result,
     broker::{
-        Audit, BuryReason, Delivery, Due, Ending, Finish, JobState, KeepLimits, MAX_ITEMS, Priority, ProcessId, Register, SweepLimits,
+        Audit, BuryReason, Delivery, Due, Ending, Finish, GroupName, JobState, KeepLimits, MAX_ITEMS, PauseOf, Pausing, Priority,
+        ProcessId, Register, SetPause, SweepLimits,
     },
 };
 
@@ -136,8 +137,14 @@ impl Deed {
             Deed::Look => broker.audit(queue, Audit { repair: false, thorough: true }).await.map(drop),
             Deed::Repair => broker.audit(queue, Audit { repair: true, thorough: true }).await.map(drop),
             Deed::Pause => {
-                broker.set_paused(queue, true).await?;
-                broker.set_paused(queue, false).await
+                let group = || PauseOf::Group(GroupName::new("rested").expect("it is a name"));
+                for of in [PauseOf::Queue, group(), PauseOf::Task("nobody".into())] {
+                    let pausing = Pausing::new().because("a test").lasting(LONG);
+                    broker.set_pause(&SetPause::pause(queue.clone(), of, pausing)).await?;
+                }
+                broker.set_pause(&SetPause::resume(queue.clone(), group())).await?;
+                broker.set_pause(&SetPause::resume(queue.clone(), PauseOf::Task("nobody".into()))).await?;
+                broker.set_pause(&SetPause::of_queue(queue.clone(), false)).await
             }
             Deed::People => people(case).await,
             Deed::Register => broker.register(&Register::lane(queue.clone(), ProcessId::random(), LONG)).await.map(drop),
@@ -165,6 +172,7 @@ async fn people(case: &Case) -> Result<()> {
     };
     note(case.broker.stats(&case.queue).await.map(drop));
     note(case.broker.workers(&case.queue).await.map(drop));
+    note(case.broker.pauses(&case.queue).await.map(drop));
     for state in STATES {
         note(case.broker.list(&case.queue, state, 0, 100).await.map(drop));
     }

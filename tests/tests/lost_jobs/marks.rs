@@ -3,7 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use queue_core::{
-    broker::{BuryReason, CrashRule, DynBroker, Ending, JobState, ProcessId, Register},
+    broker::{BuryReason, CrashRule, DynBroker, Ending, JobState, ProcessId, Register, SetPause},
     redis::RedisBroker,
 };
 use queue_testing::{
@@ -78,7 +78,7 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
         let held = lane.claim_one().await;
         put(&broker, queue, 3 * LOOK).await;
         if way == "fail before" {
-            broker.set_paused(queue, true).await.unwrap();
+            broker.set_pause(&SetPause::of_queue(queue, true)).await.unwrap();
             assert!(lane.end(&held, nack(Duration::ZERO)).await);
         }
         let mark = auditor.mark(&server, queue);
@@ -87,7 +87,7 @@ async fn a_job_that_came_to_ready_in_whatever_way_is_not_lost(kind: Kind) {
             "repeat" => assert!(lane.end(&held, Ending::Repeat { delay: Duration::ZERO }).await),
             "fail" => assert!(lane.end(&held, nack(Duration::ZERO)).await),
             "fail before" => {
-                broker.set_paused(queue, false).await.unwrap();
+                broker.set_pause(&SetPause::of_queue(queue, false)).await.unwrap();
                 assert!(lane.claim(0).await.is_empty());
             }
             "snooze" => assert!(lane.end(&held, Ending::Snooze { delay: Duration::ZERO }).await),

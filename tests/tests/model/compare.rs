@@ -28,12 +28,20 @@ pub(crate) fn outcome<T>(result: Result<T, Error>) -> Result<T, String> {
     })
 }
 
+fn sorted(ids: &[JobId]) -> Vec<JobId> {
+    let mut ids = ids.to_vec();
+    ids.sort();
+    ids
+}
+
 /// Two answers to a turn. A replay says nothing of the queue that could not have changed since.
 pub(crate) fn same_turn(model: &TurnAnswer, broker: &TurnAnswer, spurious: bool) -> Check {
     same("stale positions", &model.stale, &broker.stale)?;
     same("deliveries", &model.deliveries, &broker.deliveries)?;
     same("parked", &model.parked, &broker.parked)?;
     same("paused", &model.paused, &broker.paused)?;
+    same("set aside", &sorted(&model.aside), &sorted(&broker.aside))?;
+    same("what goes on", &model.resumed, &broker.resumed)?;
     let whole_ms = |due: Duration| due.as_nanos().div_ceil(1_000_000);
     same("next due", &model.next_due.map(whole_ms), &broker.next_due.map(whole_ms))?;
     if !spurious {

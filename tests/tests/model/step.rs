@@ -67,8 +67,10 @@ pub(crate) enum Step {
     Change { change: Change, reason: Option<String>, jobs: Vec<Index> },
     /// A person edits a job.
     Edit { job: Index, wanted: Wanted },
-    /// A person stops claims, or lets them go on.
-    Pause { paused: bool },
+    /// A person pauses the task of all jobs, or lets it go on.
+    PauseTask { paused: bool },
+    /// A person stops claims of the queue or a group, or lets them go on; `soon`: the pause ends at the next [`Wait`](Self::Wait), or not before the story is over.
+    Pause { group: Option<u8>, paused: bool, soon: Option<bool> },
     /// A person takes a key from whoever holds it.
     ReleaseKey { key: u8 },
     /// A person sets how often jobs rise that wait: never, soon, or not before the story is over.
@@ -285,10 +287,19 @@ fn step() -> impl Strategy<Value = Step> {
         2 => changes(Change::Promote),
         1 => changes(Change::Delete),
         4 => (index(), edit::wanted()).prop_map(|(job, wanted)| Step::Edit { job, wanted }),
-        1 => any::<bool>().prop_map(|paused| Step::Pause { paused }),
+        2 => pause(),
+        1 => prop::bool::weighted(0.3).prop_map(|paused| Step::PauseTask { paused }),
         1 => (0..KEYS).prop_map(|key| Step::ReleaseKey { key }),
         2 => Just(Step::Wait),
     ]
+}
+
+fn pause() -> impl Strategy<Value = Step> {
+    (option::weighted(0.6, 0..GROUPS), any::<bool>(), option::of(any::<bool>())).prop_map(|(group, paused, soon)| Step::Pause {
+        group,
+        paused,
+        soon,
+    })
 }
 
 fn remark() -> impl Strategy<Value = Step> {

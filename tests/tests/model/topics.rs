@@ -7,7 +7,7 @@ use queue_core::{
     Client, JobId,
     broker::{
         Begin, BuryReason, Delivery, DynBroker, Ending, Enqueue, Finish, GroupName, JobState, Mark, NewJob, PartyName, ProcessId, Register,
-        Retention, Subscribe, Turn, Unknown, subscription_address, topic_address,
+        Retention, SetPause, Subscribe, Turn, Unknown, subscription_address, topic_address,
     },
     envelope::Envelope,
 };
@@ -177,7 +177,7 @@ impl Side {
                 format!("{} again, {} cancelled, short {}", rewinding.again(), rewinding.cancelled(), rewinding.is_short())
             }
             TopicStep::Pause { of, paused } => {
-                self.broker.set_paused(&self.lanes[*of].queue, *paused).await?;
+                self.broker.set_pause(&SetPause::of_queue(&*self.lanes[*of].queue, *paused)).await?;
                 String::new()
             }
         })

@@ -8,7 +8,10 @@ use queue_core::{
 };
 use queue_testing::model::{Model, Place};
 
-use super::compare::{Check, same};
+use super::{
+    compare::{Check, same},
+    step::TASK,
+};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -31,7 +34,12 @@ pub(crate) async fn same_standings(model: &Model, broker: &DynBroker, queue: &st
             }
             let ahead = standing.line.as_ref().map(|line| line.ahead);
             // A chain that was not looked at yet may keep its group in its turn: how many groups take turns is loose then.
-            let line = standing.line.map(|line| (if loose { 0 } else { line.groups }, line.group, line.limits));
+            let line = standing.line.map(|mut line| {
+                let pause = line.group.as_mut().and_then(|group| group.pause.as_mut());
+                pause.into_iter().for_each(|pause| pause.since = None);
+                line
+            });
+            let line = line.map(|line| (if loose { 0 } else { line.groups }, line.group, line.limits));
             let state = standing.job.state;
             ((id.clone(), state, standing.paused, standing.holder, standing.lease_left_ms.map(|left| left > 0), line), ahead)
         };
@@ -76,6 +84,10 @@ fn without_kept_keys(model: &Model, known: Option<&Standing>, mut found: Standin
 /// else: a suspect goes before the other jobs of its group, and may take their last slot. Where there are limits, each of several jobs that could start may take the
 /// slot or the start of the others.
 pub(crate) fn foresees(model: &Model, ids: &[JobId]) -> Check {
+    if model.next_end().is_some_and(|end| end <= model.now) || model.is_aside(TASK) {
+        // What is paused goes on with that claim; or it parks all that it meets.
+        return Ok(());
+    }
     let standings: Vec<Standing> = model.standing(ids).into_iter().flatten().collect();
     let (taken, taken_without_suspects) = (claimed(model.clone(), true), claimed(model.clone(), false));
     let is_due = |job: &queue_testing::model::Job| matches!(job.place(), Place::Scheduled(at) | Place::Retry(at) if *at <= model.now);

@@ -10,9 +10,9 @@ use queue_core::{
     JobId, LimitKey, LimitRule, LogLevel,
     broker::{
         Aging, AgingRecord, AgingSet, AskWorker, CrashRule, Delivery, Due, DynBroker, Enqueue, Extend, Finish, GroupList, GroupName,
-        GroupsRecord, JobLimits, JobRemarks, KeyHolder, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, ProcessId, ProgressNow,
-        Reclaimed, Register, Remarks, RuleOf, SetAging, SetGroup, SetLimit, StoredGroup, StoredLimit, Turn, Unique, UniqueKey, Used,
-        WorkerAsk, WorkerInfo, WorkerLoad,
+        GroupsRecord, JobLimits, JobRemarks, KeyHolder, LimitRecord, LineNow, NewJob, OverdueLane, PartyName, Pause, PauseOf, Pauses,
+        Pausing, ProcessId, ProgressNow, Reclaimed, Register, Remarks, RuleOf, SetAging, SetGroup, SetLimit, SetPause, StoredGroup,
+        StoredLimit, Turn, Unique, UniqueKey, Used, WorkerAsk, WorkerInfo, WorkerLoad,
     },
     envelope::Envelope,
 };
@@ -55,6 +55,13 @@ struct Lane {
 struct Producer {
     name: PartyName,
     requests: Vec<Enqueue>,
+}
+
+/// What two clocks may differ in is left out.
+fn ageless_pause(pause: &Pause) -> Pause {
+    let mut pause = pause.clone();
+    pause.since = None;
+    pause
 }
 
 fn now_ms() -> i64 {
@@ -143,9 +150,26 @@ impl World {
                     same("edit", &Ok(self.model.edit(&request)), &outcome(found))?;
                 }
             }
-            Step::Pause { paused } => {
-                self.broker.set_paused(&self.queue, *paused).await.map_err(|error| error.to_string())?;
-                self.model.set_paused(*paused);
+            Step::PauseTask { paused } => {
+                let (queue, of) = (self.queue.clone(), PauseOf::Task(TASK.into()));
+                let request = if *paused { SetPause::pause(queue, of, Pausing::new()) } else { SetPause::resume(queue, of) };
+                let found = self.broker.set_pause(&request).await;
+                same("pause of a task", &outcome(self.model.set_pause(&request)), &outcome(found))?;
+            }
+            Step::Pause { group, paused, soon } => {
+                let of = group.map_or(PauseOf::Queue, |group| PauseOf::Group(group_name(group)));
+                let mut pausing = Pausing::new().because(format!("{soon:?}"));
+                let until = before + if *soon == Some(true) { 20 } else { 3_600_000 };
+                pausing.until = soon.map(|_| Due::AtMs(until));
+                let request = match paused {
+                    true => SetPause::pause(self.queue.clone(), of, pausing),
+                    false => SetPause::resume(self.queue.clone(), of),
+                };
+                let found = self.broker.set_pause(&request).await;
+                // A machine that stood still may have seen the end pass.
+                if found.is_ok() || now_ms() < until {
+                    same("pause", &outcome(self.model.set_pause(&request)), &outcome(found))?;
+                }
             }
             Step::ReleaseKey { key } => {
                 let key = unique_key(*key);
@@ -161,9 +185,7 @@ impl World {
                 let which = group.map_or(GroupList::All { after: None, limit: 1 }, |group| GroupList::One(group_name(group)));
                 let page = self.model.list_groups(&which);
                 let expected = group.map_or(page.others, |_| page.groups[0].rule);
-                let mut request = SetGroup::new(self.queue.clone(), of, expected, *rule);
-                // Some pauses say why, and some later changes leave that as it is.
-                request.reason = rule.weight.is_none_or(|weight| weight % 2 == 0).then(|| format!("why:{:?}", rule.cap).into());
+                let request = SetGroup::new(self.queue.clone(), of, expected, *rule);
                 let found = self.broker.set_group(&request).await;
                 same("rule of a group", &outcome(self.model.set_group(&request)), &outcome(found))?;
             }
@@ -223,13 +245,20 @@ impl World {
         let found = self.broker.groups(&self.queue, &all).await.map_err(|error| error.to_string())?;
         let ageless = |mut group: StoredGroup| {
             group.oldest = None;
+            group.pause = group.pause.map(|pause| ageless_pause(&pause));
             group
         };
+        let pauses = |pauses: Pauses| {
+            pauses.pauses.into_iter().map(|stored| (stored.of, stored.parked, ageless_pause(&stored.pause))).collect::<Vec<_>>()
+        };
+        let paused = self.broker.pauses(&self.queue).await.map_err(|error| error.to_string())?;
+        same("pauses", &pauses(self.model.pauses()), &pauses(paused))?;
         let declared = found.stored_declared;
         let found: Vec<StoredGroup> = found.groups.into_iter().map(ageless).collect();
         let known = self.model.list_groups(&all);
         same("what is declared", &known.stored_declared, &declared)?;
-        same("groups", &known.groups, &found)?;
+        let known: Vec<StoredGroup> = known.groups.into_iter().map(ageless).collect();
+        same("groups", &known, &found)?;
         same_jobs(&mut self.model, &self.broker, &self.queue, &self.ids, took).await?;
         if let Some(group) = found.get(self.ids.len() % found.len().max(1)) {
             let line = GroupList::Line { group: group.name.clone(), jobs: 3 };
@@ -327,7 +356,7 @@ impl World {
         }
         let seen = found.as_ref().ok().map(|answer| Seen {
             claim: answer.deliveries.first().map(|delivery| delivery.claim),
-            ids: answer.deliveries.iter().map(|delivery| delivery.id.clone()).collect(),
+            ids: answer.aside.iter().chain(answer.deliveries.iter().map(|delivery| &delivery.id)).cloned().collect(),
         });
         let has_tombs = !self.model.ready.loose.is_empty();
         if turn.finishes.len() > 1 {

@@ -28,6 +28,9 @@ const LOOKS: &[&[&str]] = &[
     &["queues", "list"],
     &["queues", "pause", "orders"],
     &["queues", "resume", "orders"],
+    &["tasks", "list"],
+    &["tasks", "pause", "greet", "--queue", "orders"],
+    &["tasks", "resume", "greet", "--queue", "orders"],
 ];
 
 #[test]

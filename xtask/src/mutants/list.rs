@@ -46,6 +46,8 @@ const AGING_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "-
 const WORKERS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::workers"];
 const WORKERS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::workers"];
 const WORKERS_CLI: &[&str] = &["-p", "queue-tests", "--test", "workers_cli", "--", "sqlite"];
+const PAUSES_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::pauses"];
+const PAUSES_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::pauses"];
 const GROUPS: &[&str] = &["-p", "queue-tests", "--test", "groups"];
 const LIMITS_REDIS: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_redis::limits", "on_redis::rates"];
 const LIMITS_SQLITE: &[&str] = &["-p", "queue-tests", "--test", "conformance", "--", "on_sqlite_file::limits", "on_sqlite_file::rates"];
@@ -957,6 +959,34 @@ mutants! {
         "groups: who comes back at once gains nothing": "math.max(virtual_time(), whole(rested[at] or ''))" => "virtual_time()";
         "groups: a cancelled job leaves its line": "    if member then\n      call('ZREM', K.line, member)" => "    if false then\n      call('ZREM', K.line, member)";
     }
+    PAUSES_REDIS "queue-core/src/redis/turn/resume.lua" {
+        "pauses: the turn after the end of a pause lets it go on": "ms(now), 'LIMIT'" => "'0', 'LIMIT'";
+        "pauses: a queue that goes on is claimed from at once": "paused = paused and of ~= 'q'" => "paused = paused";
+    }
+    PAUSES_REDIS "queue-core/src/redis/doors/pauses.lua" {
+        "pauses: a group that goes on is served": "if rule then\n      set_rule" => "if false then\n      set_rule";
+        "pauses: an end is forgotten with its pause": "call('ZREM', K.resumes, of)" => "call('ZCARD', K.resumes)";
+    }
+    PAUSES_REDIS "queue-core/src/redis/turn/answer.lua" {
+        "pauses: idle lanes come when a pause ends": "call('ZSCORE', K.resumes, 'q') or FOREVER" => "FOREVER";
+    }
+    PAUSES_REDIS "queue-core/src/redis/people/pause.lua" {
+        "pauses: an end lies in the future": "if upto <= now then" => "if false then";
+    }
+    PAUSES_REDIS "queue-core/src/redis/turn/aside.lua" {
+        "pauses: jobs of a paused task are not handed out": "if task and paused_tasks[task] and not tasks[id] then" => "if false then";
+        "pauses: who is set aside holds no slot": "    settle(aside)\n" => "    call('HDEL', K.active, unpack(aside))\n";
+        "pauses: there may be more behind what was set aside": "waits = what_waits(false)" => "waits = waits";
+    }
+    PAUSES_REDIS "queue-core/src/redis/turn/claim.lua" {
+        "pauses: parked jobs of a paused task stay": "local stays = paused_tasks and paused_tasks[ARGV[at]]" => "local stays = false";
+    }
+    PAUSES_SQLITE "queue-core/src/sqlite/turn/claim.rs" {
+        "sqlite pauses: parked jobs of a paused task stay": "!paused.contains_key(*task)" => "true";
+    }
+    PAUSES_SQLITE "queue-core/src/sqlite/turn/mod.rs" {
+        "sqlite pauses: the turn after the end of a pause lets it go on": "pauses::resume_due(tx, &mut queue)?" => "Vec::new()";
+    }
     AGING_REDIS "queue-core/src/redis/doors/admit.lua" {
         "aging: a job that comes back begins at its own priority": "if has('o') and #ids > 0 then" => "if false then";
     }
@@ -976,7 +1006,7 @@ mutants! {
         "sqlite groups: what code declares holds where nothing is set": "RuleOf::Declared.stored()" => "RuleOf::Others.stored()";
     }
     GROUPS_REDIS "queue-core/src/redis/groups/set.lua" {
-        "groups: a reason stands while it pauses": "(ARGV[5] == '' and why or ARGV[5])" => "ARGV[5]";
+        "groups: a reason stands while it pauses": "wanted = wanted .. why" => "wanted = wanted";
         "groups: who declares has read what is declared": "elseif rule ~= ARGV[2] then" => "elseif ARGV[1] ~= '+' and rule ~= ARGV[2] then";
     }
     GROUPS_SQLITE "queue-core/src/inspector/clear.rs" {

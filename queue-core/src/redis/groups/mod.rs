@@ -65,7 +65,6 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetGroup) -> R
         RuleOf::Group(group) => group.stored(),
         _ => Vec::new(),
     });
-    call.arg(request.reason.as_deref().unwrap_or_default());
     broker.list_queue(&request.queue, None).await?;
     match &*bytes(broker.script(&request.queue, script, call).await?)? {
         b"SET" => {}

@@ -1,14 +1,14 @@
 -- Sets a rule, if it is the one that was read. ARGV: its name; the rule that was read, and the one that is to hold, '' for none; the group that it is
--- about, or ''; why it pauses, or ''. Answers: SET, STALE, or MANY. Behind a pause stands why, which is kept while it pauses. Of what code declares ('+') all that
+-- about, or ''. Answers: SET, STALE, or MANY. What is said of a pause stands behind it, and is kept while it pauses. Of what code declares ('+') all that
 -- is stored is compared.
---- include script/prelude, script/clock, script/bits, doors/groups
+--- include script/prelude, script/clock, script/bits, doors/pauses
 
 local stored, wanted = call('HGET', K.rules, ARGV[1]) or '', ARGV[3]
 local rule, why = stored, ''
 if ARGV[1] ~= '+' then
   rule, why = string.match(stored, '^([^p]*p?)(.*)$')
   if string.sub(wanted, -1) == 'p' then
-    wanted = wanted .. (ARGV[5] == '' and why or ARGV[5])
+    wanted = wanted .. why
   end
 end
 if stored == wanted then
@@ -26,6 +26,9 @@ if not head[1] then
   call('HSET', K.meta, 'schema', C.schema)
 end
 if ARGV[4] ~= '' then
+  if string.sub(ARGV[3], -1) ~= 'p' then
+    forget_end('g' .. ARGV[4])
+  end
   review(ARGV[4])
   if opened then
     hint()

@@ -1,6 +1,7 @@
 //! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
 
 mod edit;
+mod pauses;
 mod queues;
 mod record;
 mod standing;
@@ -11,14 +12,14 @@ use std::collections::HashSet;
 use redis::Value;
 
 use crate::{
-    address::{JobId, check_queue, subscription_at},
+    address::{JobId, subscription_at},
     broker::{AgingRecord, AgingSet, Change, Changed, JobState, KeyHolder, LAST, QueueStats, SetAging, StoredJob, StoredPage, UniqueKey},
     envelope::Envelope,
     error::Result,
     redis::{
         RedisBroker, bounded, groups,
         keys::{Kind, READY},
-        script::{AGING, CANCEL, DELETE, KEY, PAUSE, PROMOTE, RELEASE_KEY, REQUEUE, SHOW, STATS, Script, WATCH},
+        script::{AGING, CANCEL, DELETE, KEY, PROMOTE, RELEASE_KEY, REQUEUE, SHOW, STATS, Script, WATCH},
         topic,
         values::{array, bytes, next, number, strange, text},
     },
@@ -28,6 +29,7 @@ use crate::{
 pub(in crate::redis) use self::record::{failures, kept_until, record};
 pub(in crate::redis) use self::{
     edit::edit,
+    pauses::{pauses, set_pause},
     queues::{queues, registered},
     standing::standing,
     workers::{ask_worker, worker_records, workers},
@@ -114,13 +116,6 @@ pub(in crate::redis) async fn key_holder(broker: &RedisBroker, queue: &str, key:
     let waits = bytes(next(&mut values)?)?;
     holder.next = if waits.is_empty() { None } else { Some(JobId::from_bytes(&waits)?) };
     Ok(Some(holder))
-}
-
-pub(in crate::redis) async fn set_paused(broker: &RedisBroker, queue: &str, paused: bool) -> Result<()> {
-    check_queue(queue)?;
-    let mut call = PAUSE.call(&broker.keys, queue);
-    call.arg(u8::from(paused));
-    broker.script(queue, &PAUSE, call).await.map(drop)
 }
 
 pub(in crate::redis) async fn set_aging(broker: &RedisBroker, request: &SetAging) -> Result<AgingSet> {

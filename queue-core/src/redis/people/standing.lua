@@ -1,7 +1,7 @@
 -- Where jobs stand. ARGV: ids. Answers now, whether the queue is paused; then of each job false, or what `shown` gives and: of a held job who holds its key; of an
 -- active one how long the lease of its lane still stands, false if it is fenced; of a ready one how many jobs of its line go first, how many other groups
 -- take turns, which keys of limits hold it back (key, rule, until when, how many slots are held, some of who holds them), and of its group the name, whether it
--- is paused, its cap, how many of it run, some of these, and who holds its line.
+-- the rule if that pauses, its cap, how many of it run, some of these, and who holds its line.
 --- include script/prelude, script/clock, script/bits, doors/keys, people/shown
 
 -- How many places of a list lie before an id. Of a long list its ends alone are looked through.
@@ -93,7 +93,7 @@ local function group_line(id, stored)
   end
   local holder = holder_of_line(group)
   local others = turns + (plain > 0 and 1 or 0) - (call('ZSCORE', K.turns, group) and 1 or 0)
-  return before, others, limited, group, rule.paused and 1 or 0, rule.cap or '', running, full, holder and holder ~= id and holder or ''
+  return before, others, limited, group, rule.paused and call('HGET', K.rules, group) or '', rule.cap or '', running, full, holder and holder ~= id and holder or ''
 end
 
 local answers = { now, head[5] == '1' and 1 or 0 }

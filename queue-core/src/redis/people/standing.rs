@@ -5,7 +5,7 @@ use redis::Value;
 use super::record::record;
 use crate::{
     address::JobId,
-    broker::{GroupLine, GroupName, JobState, LimitKey, LimitRecord, Line, Standing, StoredLimitKey},
+    broker::{GroupLine, GroupName, JobState, LimitKey, LimitRecord, Line, Pause, Standing, StoredLimitKey},
     error::Result,
     redis::{
         RedisBroker, bounded,
@@ -74,7 +74,8 @@ fn ids(values: Value) -> Result<Vec<JobId>> {
 fn group(name: &[u8], values: &mut impl Iterator<Item = Value>) -> Result<Option<GroupLine>> {
     let Some(name) = GroupName::of_stored(name) else { return Ok(None) };
     let mut line = GroupLine::new(name);
-    line.paused = number::<i64>(next(values)?)? != 0;
+    line.pause = Pause::of_rule(&words(next(values)?)?);
+    line.paused = line.pause.is_some();
     line.cap = words(next(values)?)?.parse().ok();
     line.running = number(next(values)?)?;
     line.holders = ids(next(values)?)?;

@@ -38,10 +38,12 @@ pub(in crate::redis) enum Bit {
     Limited,
     /// `rising`, `risen`: jobs that wait rise.
     Aging,
+    /// `resumes`: a pause ends by itself, or a task is paused.
+    Resumes,
 }
 
 impl Bit {
-    pub(in crate::redis) const ALL: [Bit; 16] = [
+    pub(in crate::redis) const ALL: [Bit; 17] = [
         Bit::Large,
         Bit::Failed,
         Bit::Kept,
@@ -58,6 +60,7 @@ impl Bit {
         Bit::Limited,
         Bit::Remarked,
         Bit::Aging,
+        Bit::Resumes,
     ];
 
     /// As `meta` holds it, and scripts write it.
@@ -79,6 +82,7 @@ impl Bit {
             Bit::Remarked => 'j',
             Bit::Limited => 'm',
             Bit::Aging => 'o',
+            Bit::Resumes => 'e',
         }
     }
 
@@ -101,6 +105,7 @@ impl Bit {
             Bit::Remarked => "remarks",
             Bit::Limited => "limited",
             Bit::Aging => "aging",
+            Bit::Resumes => "pauses of tasks, or with an end",
         }
     }
 
@@ -111,7 +116,7 @@ impl Bit {
 
 /// A set of them.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::redis) struct Bits(u16);
+pub(in crate::redis) struct Bits(u32);
 
 impl Bits {
     pub(in crate::redis) const NONE: Bits = Bits(0);
@@ -120,7 +125,7 @@ impl Bits {
     pub(in crate::redis) const fn of(bits: &[Bit]) -> Bits {
         let (mut set, mut at) = (0, 0);
         while at < bits.len() {
-            set |= 1 << bits[at] as u16;
+            set |= 1 << bits[at] as u32;
             at += 1;
         }
         Bits(set)

@@ -1,7 +1,7 @@
--- When the first of the jobs is due that wait for their time, or for that of a limit, or FOREVER.
+-- When the first of the jobs is due that wait for their time, or for that of a limit, or a pause ends, or FOREVER.
 local function first_due()
   local first = FOREVER
-  for _, key in ipairs({ K.scheduled, K.retry, K.wake }) do
+  for _, key in ipairs({ K.scheduled, K.retry, K.wake, has('e') and K.resumes or nil }) do
     local head = call('ZRANGE', key, '0', '0', 'WITHSCORES')
     first = math.min(first, head[2] and whole(head[2]) or FOREVER)
   end

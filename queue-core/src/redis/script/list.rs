@@ -9,8 +9,8 @@ use super::{
 use crate::{
     broker::{
         BACKFILL_REMEMBERED, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, GROUP_RULES, HEADS, HOLDERS_NAMED, KINDS_COUNTED,
-        LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, PLACES_LOOKED_AT,
-        SHARE_COUNTED, STOPPED, TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
+        LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN, MOST_WATCHED, PAUSED_TASKS, PLACES_LOOKED_AT,
+        RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED, TRIM_STEP, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{HOURS, JOBS_NAMED, KINDS, MINUTES, OTHERS, RELEASES_NAMED, REPORTERS_HOURS, TASKS, TASKS_NAMED},
     },
     envelope::PAYLOAD_MAX,
@@ -22,7 +22,7 @@ use crate::{
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
 /// What scripts write as `C.name`.
-pub(super) fn constants(bits: Bits) -> [(&'static str, String); 44] {
+pub(super) fn constants(bits: Bits) -> [(&'static str, String); 46] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -53,6 +53,9 @@ pub(super) fn constants(bits: Bits) -> [(&'static str, String); 44] {
         ("turn_cost", TURN_COST.to_string()),
         ("share_counted", SHARE_COUNTED.to_string()),
         ("group_rules", GROUP_RULES.to_string()),
+        // Of pauses.
+        ("resumed_at_once", RESUMED_AT_ONCE.to_string()),
+        ("paused_tasks", PAUSED_TASKS.to_string()),
         // Of limits.
         ("limit_rules", LIMIT_RULES.to_string()),
         ("limit_step", LIMIT_STEP.to_string()),
@@ -116,6 +119,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "doors/groups"
         "doors/keys"
         "doors/limits"
+        "doors/pauses"
         "doors/pop"
         "doors/ready"
         "doors/rise"
@@ -155,6 +159,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/edit"
         "people/key"
         "people/pause"
+        "people/pauses"
         "people/promote"
         "people/release_key"
         "people/remove"
@@ -194,10 +199,12 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "topic/trim"
         "turn/acks"
         "turn/answer"
+        "turn/aside"
         "turn/claim"
         "turn/finish"
         "turn/others"
         "turn/replay"
+        "turn/resume"
         "turn/turn"
         "turn/used"
         "turn/waits"
@@ -247,6 +254,7 @@ scripts! {
     AGING: "people/aging", "";
     PAUSE: "people/pause", "flags=allow-oom";
     ASK_WORKER: "people/ask_worker", "flags=allow-oom";
+    PAUSES: "people/pauses", "flags=no-writes";
     KEY: "people/key", "flags=no-writes";
     RELEASE_KEY: "people/release_key", "flags=allow-oom";
     GROUPS: "groups/list", "flags=no-writes";

@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::{
     address::JobId,
-    broker::{Delivery, TurnAnswer},
+    broker::{Delivery, PauseOf, TurnAnswer},
     error::Result,
     redis::{
         script::bits::Bits,
@@ -57,6 +57,13 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
     answer.stale.sort_unstable();
     answer.parked = number::<i64>(next(&mut values)?)? != 0;
     answer.paused = number::<i64>(next(&mut values)?)? != 0;
+    for of in values.next().map_or(Ok(Vec::new()), array)? {
+        // What is no name of ours is another program's.
+        answer.resumed.extend(PauseOf::of_stored(&bytes(of)?));
+    }
+    for id in values.next().map_or(Ok(Vec::new()), array)? {
+        answer.aside.push(JobId::from_bytes(&bytes(id)?)?);
+    }
     Ok(Some((answer, bits)))
 }
 

@@ -157,7 +157,8 @@ end
 if not paused and wanted > 0 then
   local may_suspect = ARGV[7] == '1'
   for at = 9, has('a') and 8 + ARGV[8] or 0 do
-    for _, name in ipairs({ ARGV[at], unpack(readable_by(ARGV[9 + ARGV[8]], ARGV[at])) }) do
+    local stays = paused_tasks and paused_tasks[ARGV[at]]
+    for _, name in ipairs(stays and {} or { ARGV[at], unpack(readable_by(ARGV[9 + ARGV[8]], ARGV[at])) }) do
       if #ids < wanted and not full then
         may_suspect = claim_parked(name, may_suspect)
       end

@@ -12,7 +12,8 @@
 --                results, and these, and if they are kept their sizes, or the one that all have
 -- Output
 --   ids, envelopes, claim number, now, what waits (1 more jobs, 2 suspects), time to the next that is due or '', lanes, bits or nothing;
---   with `failed` attempts; with `all` crashes, snoozes, positions of stale endings as text, parked, paused.
+--   with `failed` attempts; with `all` crashes, snoozes, positions of stale endings as text, parked, paused, and if anything
+--   goes on by itself from this turn on, that, and the ids of jobs that were parked because their tasks are paused.
 --   Times are in microseconds: a job starts when it is due, not a millisecond later.
 --   Nothing, and nothing has changed, where it takes the profile `all`: the queue has bits that this one lacks, or a job is due; the
 --   lane is not known, or the turn is not its next; an ending is stale.
@@ -20,7 +21,7 @@
 
 --- with all
 --- include script/bits
-local paused = has('h') and head[5] == '1'
+local paused, resumed, aside = has('h') and head[5] == '1', {}, {}
 --- without all
 local head = call('HMGET', K.meta, 'schema', 'bits', 'due', 'claim')
 local bits, due = head[2], whole(head[3] or '')
@@ -60,6 +61,7 @@ if seq == last then
 end
 -- Where another program has made something else of this list, the script stops here, and no ending is carried out without an answer.
 call('LLEN', K.ready2)
+--- include turn/resume
 --- end
 
 --- include turn/acks
@@ -68,7 +70,7 @@ call('LLEN', K.ready2)
 --- end
 --- include turn/finish
 --- with all
---- include turn/others, turn/claim
+--- include turn/others, turn/claim, turn/aside
 --- end
 
 local number = '0'
@@ -89,7 +91,7 @@ if followed and waits % 2 == 0 then
   waits = waits + what_waits(false) % 2
 end
 stale_text = table.concat(stale, ',')
-if woken or (promoted or opened) and waits > 0 then
+if woken or #resumed > 0 or (promoted or opened) and waits > 0 then
   hint()
 end
 --- end

@@ -30,6 +30,7 @@
 //! | `queue_ticked` | jobs of schedules that have not ended |
 //! | `queue_watched` | jobs for whose end somebody waits, and until when |
 //! | `queue_remarks` | what handlers have told of jobs: progress and log |
+//! | `queue_pauses` | who paused a queue, when, why and until when; and when pauses of groups end |
 //! | `queue_topics`, `queue_log` | a row per topic: how many entries were added, what it keeps; a row per entry of its log |
 //! | `queue_subscriptions` | a row per subscription: its cursor |
 //! | `queue_backfilled` | ids of jobs that a backfill or a person made, for a day |
@@ -67,7 +68,7 @@ use crate::error::{Error, Result};
 const MIGRATIONS: &[&str] = &[include_str!("migrations/001_jobs.sql")];
 
 /// Tables that are empty until a feature is used, so that they raise no schema number; those of the history are left alone by a library without them.
-const ASIDE: [&str; 7] = [
+const ASIDE: [&str; 8] = [
     include_str!("migrations/history.sql"),
     include_str!("migrations/keys.sql"),
     include_str!("migrations/schedules.sql"),
@@ -75,6 +76,7 @@ const ASIDE: [&str; 7] = [
     include_str!("migrations/remarks.sql"),
     include_str!("migrations/topics.sql"),
     include_str!("migrations/loads.sql"),
+    include_str!("migrations/pauses.sql"),
 ];
 
 /// Tables that the first job or rule of a group makes, together with [`WITH_GROUPS`]. A file without groups has none of them.
@@ -100,8 +102,11 @@ pub(crate) const WITH_LIMITS: u64 = 4;
 /// The same from the first time on that jobs of a queue rise that wait.
 pub(crate) const WITH_AGING: u64 = 5;
 
+/// The same from the first time on that a pause ends by itself.
+pub(crate) const WITH_PAUSES: u64 = 6;
+
 /// The newest schema that this library knows.
-const KNOWN: u64 = WITH_AGING;
+const KNOWN: u64 = WITH_PAUSES;
 
 /// Before it, a write-ahead log that several processes share could be corrupted when it was started over.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -295,6 +300,12 @@ pub(crate) fn note_aging(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(LIMITS)?;
     connection.execute_batch(AGING)?;
     note(connection, WITH_AGING)
+}
+
+/// Makes the tables of all features before it, and has libraries that do not know when a pause ends refuse this file.
+pub(crate) fn note_pauses(connection: &Connection) -> rusqlite::Result<()> {
+    note_aging(connection)?;
+    note(connection, WITH_PAUSES)
 }
 
 /// Raises the schema number in the file.

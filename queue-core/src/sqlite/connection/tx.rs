@@ -10,7 +10,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params
 
 use super::{
     lenient::Number,
-    schema::{self, WITH_AGING, WITH_GROUPS, WITH_KEYS, WITH_LIMITS},
+    schema::{self, WITH_AGING, WITH_GROUPS, WITH_KEYS, WITH_LIMITS, WITH_PAUSES},
 };
 use crate::{address::JobId, error::Error};
 
@@ -51,12 +51,18 @@ pub(crate) struct Tx<'a> {
     hints: HintsOut,
 }
 
+/// In the column `paused` of a queue: it is paused; a pause in it ends by itself.
+pub(crate) const PAUSED: i64 = 1;
+pub(crate) const ENDS: i64 = 2;
+
 /// A row of `queue_queues`.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<'n> {
     pub(crate) name: &'n str,
     pub(crate) key: i64,
     pub(crate) paused: bool,
+    /// Whether a pause in it ends by itself.
+    pub(crate) ends: bool,
     pub(crate) claim: i64,
     head: Cell<i64>,
     tail: Cell<i64>,
@@ -178,6 +184,15 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
+    /// The same of a pause that ends by itself.
+    pub(crate) fn note_pauses(&mut self) -> rusqlite::Result<()> {
+        if self.schema < WITH_PAUSES {
+            schema::note_pauses(self.connection)?;
+            self.schema = WITH_PAUSES;
+        }
+        Ok(())
+    }
+
     /// Whether somebody waits for the end of a job in this file.
     pub(crate) fn watched(&self) -> bool {
         self.watched
@@ -226,7 +241,8 @@ impl<'a> Tx<'a> {
         self.sql("SELECT queue, paused, claim, head, tail FROM queue_queues WHERE name = ?1")?
             .query_row([name], |row| {
                 let (Number(paused), Number(claim), Number(head), Number(tail)) = (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
-                Ok(Queue { name, key: row.get(0)?, paused: paused != 0, claim, head: Cell::new(head), tail: Cell::new(tail) })
+                let (is_paused, ends) = (paused & PAUSED != 0, paused & ENDS != 0);
+                Ok(Queue { name, key: row.get(0)?, paused: is_paused, ends, claim, head: Cell::new(head), tail: Cell::new(tail) })
             })
             .optional()
     }
@@ -237,7 +253,8 @@ impl<'a> Tx<'a> {
             return Ok(queue);
         }
         self.sql("INSERT INTO queue_queues (name) VALUES (?1)")?.execute([name])?;
-        Ok(Queue { name, key: self.connection.last_insert_rowid(), paused: false, claim: 0, head: Cell::new(0), tail: Cell::new(0) })
+        let key = self.connection.last_insert_rowid();
+        Ok(Queue { name, key, paused: false, ends: false, claim: 0, head: Cell::new(0), tail: Cell::new(0) })
     }
 
     /// Writes back what changed in a queue's row.

@@ -7,6 +7,7 @@
 //! | [`repeat`] | tail of the line, or `scheduled` | attempts, snoozes and failures begin anew; `repeated` | then |
 //! | [`release`] | head of the line | `released`, if its holder did it | now |
 //! | [`park`] | `parked` | an entry in `queue_parked` | now, for a lane that knows the task |
+//! | [`aside`] | `parked` | the same, of a job that was claimed and has not started | none |
 //! | [`unreadable`] | the same | the note, with the releases that could not read the job | now, for a lane of another release |
 //! | [`keep_parked`] | `parked` still, with no time at which it is buried | nothing | none |
 //! | [`requeue`] | tail of the line, out of `dead`, `cancelled` or `expired` | all that counts or describes failures, the expiry; `requeued`, what is counted of the dead and the kept | now |
@@ -99,17 +100,29 @@ pub(crate) fn release(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, 
 
 /// Until a lane comes that knows its task, of a release that has not failed to read the job.
 pub(crate) fn park(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str) -> Result<(), Failed> {
-    const ENTER: &str = "INSERT OR IGNORE INTO queue_parked (queue, task, id) VALUES (?1, ?2, ?3)";
     let Some(mut job) = keys::asked(tx, queue, job)? else { return Ok(()) };
+    let unreadable = job.unreadable.take();
+    enter(tx, queue, job, task, unreadable)?;
+    tx.hint(queue.name, tx.now);
+    Ok(())
+}
+
+fn enter(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str, unreadable: Option<Unreadable>) -> Result<(), Failed> {
+    const ENTER: &str = "INSERT OR IGNORE INTO queue_parked (queue, task, id) VALUES (?1, ?2, ?3)";
     if let ValueRef::Blob(id) = job.id {
         schedule::ended(tx, queue, id, "parked")?;
     }
-    let unreadable = job.unreadable.take().unwrap_or(Unreadable { releases: Vec::new(), until_ms: NEVER });
+    let unreadable = unreadable.unwrap_or(Unreadable { releases: Vec::new(), until_ms: NEVER });
     let id = job.arrives();
     tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, PARKED, unreadable.until_ms])?;
     tx.sql(ENTER)?.execute(params![queue.key, parked_under(task, &unreadable.releases), id])?;
-    tx.hint(queue.name, tx.now);
     Ok(())
+}
+
+/// The same because the task is paused, before the job has started: nobody has to hear of it, and it has its key all the time.
+pub(crate) fn aside(tx: &mut Tx<'_>, queue: &Queue<'_>, mut job: Leaving<'_>, task: &str) -> Result<(), Failed> {
+    let unreadable = job.unreadable.take();
+    enter(tx, queue, job, task, unreadable)
 }
 
 /// The same for a job that this release cannot read. The sweep buries it so long after the first release that could not.

@@ -14,14 +14,14 @@
 use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
 pub(super) use super::rules::rule;
-pub(crate) use super::rules::{stored_rule, stored_text};
+pub(crate) use super::rules::{store_rule, stored_rule, stored_text};
 use super::{
     limits,
     row::{CHAINED, LINED, LINED_SUSPECT},
 };
 use crate::{
     address::JobId,
-    broker::{GroupLine, GroupName, GroupOrder, GroupRule, HOLDERS_NAMED, NewJob, TURN_COST},
+    broker::{GroupLine, GroupName, GroupOrder, GroupRule, HOLDERS_NAMED, NewJob, Pause, TURN_COST},
     sqlite::connection::{
         lenient::{Bytes, Number},
         statement::sql,
@@ -169,6 +169,9 @@ pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Optio
     let (rule, row) = (rule(tx, queue, &stored)?, row(tx, queue, &stored)?);
     let mut line = GroupLine::new(name);
     (line.paused, line.cap, line.running) = (rule.paused, rule.cap, running(tx, queue, &stored)?);
+    if line.paused {
+        line.pause = Pause::of_rule(&stored_text(tx, queue, &stored)?);
+    }
     if line.is_full() {
         let mut holders = tx.sql(HOLDERS)?;
         let holders = holders.query_map(params![queue.key, stored, HOLDERS_NAMED], |row| Ok(row.get::<_, Bytes>(0)?.0))?;

@@ -38,6 +38,7 @@ pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 pub(crate) mod page;
+pub(crate) mod pauses;
 pub(crate) mod ready;
 pub(crate) mod row;
 mod rules;

@@ -21,6 +21,16 @@ pub(crate) fn stored_text(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqli
     Ok(stored.map(|Words(rule)| rule).unwrap_or_default())
 }
 
+/// Stores a rule under a name; an empty one is removed.
+pub(crate) fn store_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], rule: &str) -> rusqlite::Result<()> {
+    const STORE: &str = "INSERT OR REPLACE INTO queue_rules (queue, name, rule) VALUES (?1, ?2, ?3)";
+    const REMOVE: &str = "DELETE FROM queue_rules WHERE queue = ?1 AND name = ?2";
+    if rule.is_empty() {
+        return tx.sql(REMOVE)?.execute(params![queue.key, name]).map(drop);
+    }
+    tx.sql(STORE)?.execute(params![queue.key, name, rule]).map(drop)
+}
+
 /// The same, read.
 pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
     Ok(GroupRule::of_stored(&stored_text(tx, queue, name)?))

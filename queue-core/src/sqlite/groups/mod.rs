@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::{
     address::JobId,
-    broker::{GROUP_RULES, GroupList, GroupName, GroupPage, GroupRule, GroupSet, RuleOf, SetGroup, StoredGroup},
+    broker::{GROUP_RULES, GroupList, GroupName, GroupPage, GroupRule, GroupSet, PauseOf, RuleOf, SetGroup, StoredGroup},
     error,
     sqlite::{
         connection::{
@@ -14,7 +14,7 @@ use crate::{
             tx::{Failed, Queue, Tx},
             writer::Writer,
         },
-        doors::groups,
+        doors::{groups, pauses},
         people,
     },
 };
@@ -73,7 +73,7 @@ const RULE_BYTES: usize = 512;
 /// Sets a rule, and decides anew which groups may be served.
 pub(crate) async fn change(writer: &Writer, request: &SetGroup) -> error::Result<GroupSet> {
     request.check()?;
-    let words = request.reason.as_ref().map_or(0, |reason| reason.len()) + request.record.as_ref().map_or(0, |(_, stored)| stored.len());
+    let words = request.record.as_ref().map_or(0, |(_, stored)| stored.len());
     let commit = if request.is_removal() { Commit::Synced } else { Commit::Extra(RULE_BYTES + words) };
     let (wanted, queue) = (request.clone(), request.queue.clone());
     let answer = writer.call(commit, move |tx| set(tx, &wanted)).await?;
@@ -87,8 +87,6 @@ pub(crate) async fn change(writer: &Writer, request: &SetGroup) -> error::Result
 
 /// Sets a rule, if it is the one that was read.
 fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
-    const STORE: &str = "INSERT OR REPLACE INTO queue_rules (queue, name, rule) VALUES (?1, ?2, ?3)";
-    const REMOVE: &str = "DELETE FROM queue_rules WHERE queue = ?1 AND name = ?2";
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
     let queue = tx.queue_made(&request.queue)?;
     let name = request.of.stored();
@@ -101,16 +99,17 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
         return Ok(GroupSet::Stale);
     }
     tx.note_groups()?;
-    if request.is_removal() {
-        tx.sql(REMOVE)?.execute(params![queue.key, name])?;
-    } else {
+    if !request.is_removal() {
         let rules: usize = tx.sql(RULES)?.query_row([queue.key], |row| row.get(0))?;
         if stored.is_empty() && rules >= GROUP_RULES {
             return Err(request.too_many().into());
         }
-        tx.sql(STORE)?.execute(params![queue.key, name, wanted])?;
     }
-    if let RuleOf::Group(_) = request.of {
+    groups::store_rule(tx, &queue, &name, &wanted)?;
+    if let RuleOf::Group(group) = &request.of {
+        if !request.rule.paused {
+            pauses::forget(tx, &queue, &PauseOf::Group(group.clone()))?;
+        }
         groups::review(tx, &queue, &name)?;
     }
     Ok(GroupSet::Set)

@@ -27,7 +27,7 @@ pub(crate) use self::{
     edit::edit,
     keys::{key_holder, release_key},
     list::list,
-    pause::set_paused,
+    pause::{pauses, set_pause},
     show::{show, watch},
     standing::standing,
     stats::{oldest_of, queues, stats},

@@ -1,15 +1,86 @@
-//! A paused queue takes jobs in and gives none out.
+//! A queue, a group or a task that is paused takes jobs in and gives none out.
 
 use rusqlite::params;
 
-use crate::sqlite::connection::tx::{Failed, Tx};
+use crate::{
+    broker::{Due, GROUP_RULES, GroupRule, PAUSED_TASKS, Pause, PauseOf, Pauses, Pausing, SetPause, StoredPause},
+    sqlite::{
+        connection::tx::{Failed, Queue, Tx, due_after},
+        doors::{groups, pauses},
+    },
+};
 
-pub(crate) fn set_paused(tx: &mut Tx<'_>, name: &str, paused: bool) -> Result<(), Failed> {
-    const PAUSE: &str = "UPDATE queue_queues SET paused = ?2 WHERE queue = ?1";
-    let queue = tx.queue_made(name)?;
-    tx.sql(PAUSE)?.execute(params![queue.key, paused])?;
-    if !paused {
-        tx.hint(name, tx.now);
+pub(crate) fn set_pause(tx: &mut Tx<'_>, request: &SetPause) -> Result<(), Failed> {
+    let mut queue = tx.queue_made(&request.queue)?;
+    let Some(pausing) = &request.pause else { return Ok(pauses::go_on(tx, &mut queue, &request.of)?) };
+    let until = match pausing.until {
+        Some(Due::AtMs(at)) => Some(at),
+        Some(Due::After(time)) => Some(due_after(tx.now, time)),
+        _ => None,
+    };
+    if until.is_some_and(|until| until <= tx.now) {
+        return Err(request.past().into());
+    }
+    match &request.of {
+        PauseOf::Queue => {
+            let stored = pauses::said(tx, &queue, &request.of)?;
+            let since = Pause::since_of_stored(&stored).filter(|_| queue.paused).unwrap_or(tx.now);
+            queue.paused = true;
+            pauses::note(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.said()))?;
+        }
+        PauseOf::Group(group) => pause_group(tx, &queue, &group.stored(), request, until)?,
+        PauseOf::Task(task) => {
+            let tasks = pauses::tasks(tx, &queue)?;
+            let before = tasks.get(task);
+            if before.is_none() && tasks.len() >= PAUSED_TASKS {
+                return Err(request.too_many().into());
+            }
+            let since = before.and_then(|said| Pause::since_of_stored(said)).unwrap_or(tx.now);
+            pauses::note(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.said()))?;
+        }
+    }
+    if let Some(until) = until {
+        tx.hint(queue.name, until);
     }
     Ok(())
+}
+
+fn pause_group(tx: &mut Tx<'_>, queue: &Queue<'_>, group: &[u8], request: &SetPause, until: Option<i64>) -> Result<(), Failed> {
+    const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
+    tx.note_groups()?;
+    let stored = groups::stored_text(tx, queue, group)?;
+    let rules: usize = tx.sql(RULES)?.query_row(params![queue.key], |row| row.get(0))?;
+    if stored.is_empty() && rules >= GROUP_RULES {
+        return Err(request.too_many().into());
+    }
+    let mut rule = GroupRule::of_stored(&stored);
+    let before = GroupRule::reason_of_stored(&stored).and_then(|said| Pause::since_of_stored(&said));
+    rule.paused = true;
+    let said = request.pause.as_ref().map(Pausing::said).unwrap_or_default();
+    let pause = Pause::stored(before.unwrap_or(tx.now), until, &said);
+    groups::store_rule(tx, queue, group, &(rule.stored() + &pause))?;
+    groups::review(tx, queue, group)?;
+    match until {
+        Some(until) => pauses::note(tx, queue, &request.of, Some(until), "")?,
+        None => pauses::forget(tx, queue, &request.of)?,
+    }
+    Ok(())
+}
+
+pub(crate) fn pauses(tx: &mut Tx<'_>, queue: &str) -> Result<Pauses, Failed> {
+    const PARKED: &str = "SELECT (SELECT count(*) FROM queue_parked WHERE queue = ?1 AND task = ?2) + (SELECT count(*) FROM queue_parked WHERE queue = ?1 AND task > ?3 AND task < ?4)";
+    let Some(queue) = tx.queue(queue)? else { return Ok(Pauses::new(tx.now, Vec::new())) };
+    let mut all = Vec::new();
+    if queue.paused {
+        let said = pauses::said(tx, &queue, &PauseOf::Queue)?;
+        all.push(StoredPause::new(PauseOf::Queue, Pause::of_stored(&said)));
+    }
+    for (task, said) in pauses::tasks(tx, &queue)? {
+        let (from, to) = (format!("{task}\u{1}"), format!("{task}\u{2}"));
+        let parked = tx.sql(PARKED)?.query_row(params![queue.key, task, from, to], |row| row.get(0))?;
+        let mut stored = StoredPause::new(PauseOf::Task(task), Pause::of_stored(&said));
+        stored.parked = parked;
+        all.push(stored);
+    }
+    Ok(Pauses::new(tx.now, all))
 }

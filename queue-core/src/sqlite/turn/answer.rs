@@ -14,7 +14,7 @@ use crate::{
             statement::sql,
             tx::{Failed, Queue, Tx},
         },
-        doors::{ready, row::ACTIVE},
+        doors::{pauses, ready, row::ACTIVE},
     },
 };
 
@@ -71,7 +71,8 @@ pub(super) fn outlook(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<TurnAnswer, Fail
     let mut answer = TurnAnswer { now_ms: tx.now, paused: queue.paused, ..TurnAnswer::default() };
     answer.suspects = !queue.paused && suspected;
     answer.more = !queue.paused && ready;
-    answer.next_due = ready::next_due(tx, queue)?.map(|due| tx.until(due));
+    let due = if queue.paused { None } else { ready::next_due(tx, queue)? };
+    answer.next_due = [due, pauses::next_end(tx, queue)?].into_iter().flatten().min().map(|due| tx.until(due));
     answer.parked = tx.sql(PARKED)?.query_row([queue.key], |row| row.get(0))?;
     answer.lanes = tx.sql(LANES)?.query_row([queue.key], |row| row.get(0))?;
     Ok(answer)

@@ -19,7 +19,7 @@ use crate::{
             statement::sql,
             tx::{Failed, Tx, after},
         },
-        doors::{aging, ready, row::Tag},
+        doors::{aging, pauses, ready, row::Tag},
         topic,
     },
 };
@@ -49,9 +49,10 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
         }
     }
     queue.claim = tx.now.max(queue.last_claim() + 1);
+    let resumed = pauses::resume_due(tx, &mut queue)?;
     let more_in_log = !queue.paused && topic::feed(tx, &queue, turn)?;
-    let deliveries = if queue.paused {
-        Vec::new()
+    let (deliveries, aside) = if queue.paused {
+        (Vec::new(), Vec::new())
     } else {
         aging::rise(tx, &queue)?;
         ready::promote(tx, &mut queue)?;
@@ -62,6 +63,7 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     tx.save(&queue)?;
     let mut answer = answer::outlook(tx, &queue)?;
     answer.more |= more_in_log;
-    (answer.stale, answer.deliveries) = (stale, deliveries);
+    (answer.stale, answer.deliveries, answer.resumed) = (stale, deliveries, resumed);
+    answer.aside = aside;
     Ok(answer)
 }

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use queue_core::{
     JobId,
     broker::{
-        GROUP_RULES, GroupName, GroupOrder, GroupRule, GroupSet, NewJob, PartyName, Priority, RuleOf, SetGroup, TURN_COST, share_of_plain,
+        GROUP_RULES, GroupName, GroupOrder, GroupRule, GroupSet, NewJob, PartyName, PauseOf, Priority, RuleOf, SetGroup, TURN_COST,
+        share_of_plain,
     },
 };
 
@@ -28,8 +29,6 @@ pub struct Groups {
     rules: BTreeMap<RuleOf, GroupRule>,
     /// What code declares of all groups, as it is stored.
     declared: String,
-    /// Why rules pause.
-    reasons: BTreeMap<RuleOf, String>,
     /// Of ordered groups: who holds the line.
     held: BTreeMap<GroupName, JobId>,
 }
@@ -421,6 +420,23 @@ impl Model {
         }
     }
 
+    /// Pauses a group, or lets it go on. False: that would be one rule too many.
+    pub(in crate::model) fn pause_group(&mut self, group: &GroupName, paused: bool) -> bool {
+        let of = RuleOf::Group(group.clone());
+        let mut rule = self.groups.rule(&of);
+        if paused && !self.groups.rules.contains_key(&of) && self.groups.rules.len() >= GROUP_RULES {
+            return false;
+        }
+        rule.paused = paused;
+        if rule.is_empty() {
+            self.groups.rules.remove(&of);
+        } else {
+            self.groups.rules.insert(of, rule);
+        }
+        self.review(group);
+        true
+    }
+
     /// Sets a rule.
     ///
     /// # Errors
@@ -439,9 +455,7 @@ impl Model {
             return Ok(GroupSet::Set);
         }
         let known = self.groups.rule(&request.of);
-        let why = self.groups.reasons.get(&request.of).cloned();
-        let reason = request.reason.as_deref().map(str::to_owned).or(why.clone()).filter(|_| request.rule.paused);
-        if known == request.rule && why == reason {
+        if known == request.rule {
             return Ok(GroupSet::Set);
         }
         if known != request.expected {
@@ -454,8 +468,9 @@ impl Model {
         } else {
             self.groups.rules.insert(request.of.clone(), request.rule);
         }
-        self.groups.reasons.remove(&request.of);
-        self.groups.reasons.extend(reason.map(|reason| (request.of.clone(), reason)));
+        if let (RuleOf::Group(group), false) = (&request.of, request.rule.paused) {
+            self.pauses.remove(&PauseOf::Group(group.clone()));
+        }
         let groups = match &request.of {
             RuleOf::Group(group) => vec![group.clone()],
             RuleOf::Others => all,

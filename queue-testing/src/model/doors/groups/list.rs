@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use queue_core::{
     JobId,
-    broker::{GroupList, GroupName, GroupPage, RuleOf, StoredGroup},
+    broker::{GroupList, GroupName, GroupPage, PauseOf, RuleOf, StoredGroup},
 };
 
 use super::{Groups, Line, Place};
@@ -39,7 +39,8 @@ impl Model {
             stored.ready = self.groups.lines.get(name).map_or(0, Line::depth);
             stored.active = self.running(name);
             stored.rule = self.groups.rule(&RuleOf::Group(name.clone()));
-            stored.paused_because = self.groups.reasons.get(&RuleOf::Group(name.clone())).cloned();
+            let pause = self.pauses.get(&PauseOf::Group(name.clone())).cloned();
+            stored.pause = stored.rule.paused.then(|| pause.unwrap_or_default());
             stored.held_by = self.groups.held.get(name).cloned();
             stored.oldest = self.oldest_of(name);
             stored

@@ -1,0 +1,145 @@
+//! Pauses of queues, groups and tasks.
+
+use super::Inspector;
+use crate::{
+    address::check_queue,
+    broker::{GroupName, Pause, PauseOf, Pauses, Pausing, QueueStats, SetPause, StoredPause},
+    error::Result,
+};
+
+impl Inspector {
+    /// Pauses a queue: no worker claims from it. Running jobs continue, and enqueues are accepted. The reason that was given with [`because`](Self::because) is told
+    /// until it goes on. [`pause_as`](Self::pause_as) can say more.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn pause(&self, queue: &str) -> Result<()> {
+        self.pause_as(queue, PauseOf::Queue, self.pausing()).await
+    }
+
+    /// Lets workers claim from a queue again.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn resume(&self, queue: &str) -> Result<()> {
+        self.resume_of(queue, PauseOf::Queue).await
+    }
+
+    /// Stops claims of a group: its jobs wait, and those that run go on. The reason that was given with [`because`](Self::because) is told until it goes
+    /// on.
+    ///
+    /// # Errors
+    /// Those of [`pause_as`](Self::pause_as).
+    pub async fn pause_group(&self, queue: &str, group: &GroupName) -> Result<()> {
+        self.pause_as(queue, PauseOf::Group(group.clone()), self.pausing()).await
+    }
+
+    /// Lets the jobs of a group be claimed again.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn resume_group(&self, queue: &str, group: &GroupName) -> Result<()> {
+        self.resume_of(queue, PauseOf::Group(group.clone())).await
+    }
+
+    /// Pauses a queue, a group or a task, and says why, who wants it, and until when (default: until [`resume_of`](Self::resume_of)). The broker keeps that. When the end has
+    /// come by the broker's clock, the next claim of a worker ends the pause; idle workers ask in time. What is paused already gets the new end and reason, so that
+    /// it may be said again.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use queue_core::{PauseOf, Pausing, prelude::*};
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let client = Client::connect("sqlite://:memory:").await?;
+    /// let pausing = Pausing::new().because("the database moves").by("ada").lasting(Duration::from_secs(1800));
+    /// client.inspector().pause_as("mail", PauseOf::Queue, pausing).await?;
+    ///
+    /// let pause = client.inspector().stats("mail").await?.pause.expect("it is paused");
+    /// assert_eq!(pause.reason.as_deref(), Some("the database moves"));
+    /// assert!(pause.until > pause.since);
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a reason over [`PAUSE_REASON_MAX`](crate::broker::PAUSE_REASON_MAX) bytes, an end that does not lie in the future by
+    /// the broker's clock, and one rule of a group or one paused task too many; [`Error::FeatureUnknown`](crate::Error::FeatureUnknown) for an end, or a task, while a worker of an older release serves
+    /// the queue; those of the broker.
+    pub async fn pause_as(&self, queue: &str, of: PauseOf, pausing: Pausing) -> Result<()> {
+        let request = SetPause::pause(queue, of, pausing);
+        request.check()?;
+        self.run(|broker| async move { broker.set_pause(&request).await }).await
+    }
+
+    /// Lets a queue, a group or a task go on. What was said of its pause is forgotten.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn resume_of(&self, queue: &str, of: PauseOf) -> Result<()> {
+        let request = SetPause::resume(queue, of);
+        request.check()?;
+        self.run(|broker| async move { broker.set_pause(&request).await }).await
+    }
+
+    /// Depth and counters of a queue, and what is said of its pause. A pause whose end has come by the broker's clock is none.
+    ///
+    /// # Errors
+    /// Those of the broker.
+    pub async fn stats(&self, queue: &str) -> Result<QueueStats> {
+        check_queue(queue)?;
+        let of = queue.to_owned();
+        let mut stats = self
+            .ask(self.until(), move |broker| {
+                let queue = of.clone();
+                async move { broker.stats(&queue).await }
+            })
+            .await?;
+        if stats.paused {
+            let pauses = self.pauses_of(queue).await?;
+            stats.pause = pause_of_queue(pauses);
+            stats.paused = stats.pause.is_some();
+        }
+        Ok(stats)
+    }
+
+    /// What is paused in a queue: the queue itself first, then its tasks by their names. Groups are not among them: their pause stands with
+    /// [their rule](crate::StoredGroup::pause). What has ended by the broker's clock is left out.
+    ///
+    /// ```
+    /// use queue_core::{PauseOf, Pausing, prelude::*};
+    ///
+    /// # async fn example() -> queue_core::Result<()> {
+    /// let client = Client::connect("sqlite://:memory:").await?;
+    /// client.inspector().pause_as("mail", PauseOf::Task("send".into()), Pausing::new().because("the server is down")).await?;
+    /// let pauses = client.inspector().pauses("mail").await?;
+    /// assert_eq!((pauses[0].of.clone(), pauses[0].parked), (PauseOf::Task("send".into()), 0));
+    /// # Ok(()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a queue outside the grammar; those of the broker.
+    pub async fn pauses(&self, queue: &str) -> Result<Vec<StoredPause>> {
+        check_queue(queue)?;
+        Ok(self.pauses_of(queue).await?.that_last().collect())
+    }
+
+    pub(super) async fn pauses_of(&self, queue: &str) -> Result<Pauses> {
+        let queue = queue.to_owned();
+        self.ask(self.until(), move |broker| {
+            let queue = queue.clone();
+            async move { broker.pauses(&queue).await }
+        })
+        .await
+    }
+
+    fn pausing(&self) -> Pausing {
+        Pausing::new().because(self.reason.as_deref().unwrap_or_default())
+    }
+}
+
+/// The pause of the queue itself, if it has not ended.
+pub(super) fn pause_of_queue(pauses: Pauses) -> Option<Pause> {
+    pauses.that_last().find(|stored| stored.of == PauseOf::Queue).map(|stored| stored.pause)
+}

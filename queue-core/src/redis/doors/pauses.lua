@@ -1,0 +1,53 @@
+-- Pauses. `pauses` has who paused the queue or a task, when, why and until when; the same of a group stands behind its rule. `resumes` has what goes on by itself, by the
+-- time at which it does: 'q' for the queue, 'g' and a group, 't' and a task; a task is there without an end, too, at 2^52. While it has any, the queue has the bit for that.
+--- include doors/groups, script/rare
+
+local function drop_bit(bit)
+  if bits and string.find(bits, bit, 1, true) then
+    bits = string.gsub(bits, bit, '')
+    call('HSET', K.meta, 'bits', bits)
+  end
+end
+
+-- It does not go on by itself any more. The next turn looks when the next is due.
+local function forget_end(of)
+  if has('e') then
+    if call('ZREM', K.resumes, of) == 1 then
+      call('HDEL', K.meta, 'due')
+      due = nil
+    end
+    if call('EXISTS', K.resumes) == 0 then
+      drop_bit('e')
+    end
+  end
+end
+
+-- The rule of a group is another one from now on.
+local function set_rule(group, rule)
+  if rule == '' then
+    call('HDEL', K.rules, group)
+  else
+    put_all(K.rules, { group, rule })
+  end
+  rules = nil
+  review(group)
+end
+
+-- What is paused goes on, if it is.
+local function go_on(of)
+  if of == 'q' then
+    call('HSET', K.meta, 'paused', '0')
+    call('HDEL', K.pauses, of)
+    drop_bit('h')
+  elseif byte(of) == 103 then -- 'g'
+    local group = string.sub(of, 2)
+    local rule = string.match(call('HGET', K.rules, group) or '', '^([^p]*)p')
+    if rule then
+      set_rule(group, rule == '::::' and '' or rule)
+    end
+  end
+  if byte(of) == 116 then -- 't'
+    call('HDEL', K.pauses, of)
+  end
+  forget_end(of)
+end

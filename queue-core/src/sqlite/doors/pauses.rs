@@ -1,0 +1,128 @@
+//! Pauses: who paused a queue, when, why and until when; the same of a group stands behind its rule. `queue_pauses` has a row for the queue while it is paused, for each
+//! task that is, and for each group whose pause ends by itself. The column `paused` of a queue says whether it is paused ([`PAUSED`]), and whether a task is paused or any pause ends by itself ([`ENDS`]), so that
+//! other queues are not asked.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rusqlite::{OptionalExtension, params};
+
+use super::groups;
+use crate::{
+    broker::{PauseOf, RESUMED_AT_ONCE},
+    sqlite::connection::{
+        lenient::{Bytes, Number, Words},
+        tx::{ENDS, Failed, PAUSED, Queue, Tx},
+    },
+};
+
+/// What is said of a pause, as it is stored; empty if nothing is.
+pub(crate) fn said(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::Result<String> {
+    const SAID: &str = "SELECT said FROM queue_pauses WHERE queue = ?1 AND what = ?2";
+    let said: Option<Words> = tx.sql(SAID)?.query_row(params![queue.key, of.stored()], |row| row.get(0)).optional()?;
+    Ok(said.map(|Words(said)| said).unwrap_or_default())
+}
+
+/// Notes a pause: what is said of it, if that is not noted elsewhere, and when it ends by itself.
+pub(crate) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, of: &PauseOf, until: Option<i64>, said: &str) -> rusqlite::Result<()> {
+    const NOTE: &str = "INSERT OR REPLACE INTO queue_pauses (queue, what, until, said) VALUES (?1, ?2, ?3, ?4)";
+    if until.is_some() || matches!(of, PauseOf::Task(_)) {
+        tx.note_pauses()?;
+    }
+    tx.sql(NOTE)?.execute(params![queue.key, of.stored(), until, said])?;
+    note_bits(tx, queue)
+}
+
+/// Nothing is noted of a pause any more.
+pub(crate) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::Result<()> {
+    const FORGET: &str = "DELETE FROM queue_pauses WHERE queue = ?1 AND what = ?2";
+    tx.sql(FORGET)?.execute(params![queue.key, of.stored()])?;
+    note_bits(tx, queue)
+}
+
+/// Whether the queue is paused, and whether a pause in it ends by itself.
+fn note_bits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
+    const BITS: &str = "UPDATE queue_queues SET paused =
+        ?2 + CASE WHEN EXISTS (SELECT 1 FROM queue_pauses WHERE queue = ?1 AND (until IS NOT NULL OR what > x'74' AND what < x'75')) THEN ?3 ELSE 0 END WHERE queue = ?1";
+    let paused = if queue.paused { PAUSED } else { 0 };
+    tx.sql(BITS)?.execute(params![queue.key, paused, ENDS]).map(drop)
+}
+
+/// When the next pause ends: of all, or while the queue is paused that one alone.
+pub(crate) fn next_end(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<i64>> {
+    const NEXT: &str = "SELECT min(until) FROM queue_pauses WHERE queue = ?1 AND until IS NOT NULL";
+    const OF_QUEUE: &str = "SELECT until FROM queue_pauses WHERE queue = ?1 AND what = ?2";
+    if !queue.ends {
+        return Ok(None);
+    }
+    let next: Option<Option<Number>> = if queue.paused {
+        tx.sql(OF_QUEUE)?.query_row(params![queue.key, PauseOf::Queue.stored()], |row| row.get(0)).optional()?
+    } else {
+        Some(tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?)
+    };
+    Ok(next.flatten().map(|Number(next)| next))
+}
+
+/// The tasks that are paused.
+pub(crate) fn tasks(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<BTreeMap<Arc<str>, String>> {
+    const TASKS: &str = "SELECT what, said FROM queue_pauses WHERE queue = ?1 AND what > x'74' AND what < x'75'";
+    let mut tasks = BTreeMap::new();
+    if queue.ends {
+        let mut stored = tx.sql(TASKS)?;
+        let mut rows = stored.query([queue.key])?;
+        while let Some(row) = rows.next()? {
+            let (Bytes(what), Words(said)) = (row.get(0)?, row.get(1)?);
+            if let Some(PauseOf::Task(task)) = PauseOf::of_stored(&what) {
+                tasks.insert(task, said);
+            }
+        }
+    }
+    Ok(tasks)
+}
+
+/// What was paused until now goes on. Gives what that is.
+pub(crate) fn resume_due(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<Vec<PauseOf>, Failed> {
+    const ENDED: &str = "SELECT what FROM queue_pauses WHERE queue = ?1 AND until <= ?2 ORDER BY until, what LIMIT ?3";
+    if !queue.ends {
+        return Ok(Vec::new());
+    }
+    let ended: Vec<Vec<u8>> = tx
+        .sql(ENDED)?
+        .query_map(params![queue.key, tx.now, RESUMED_AT_ONCE], |row| Ok(row.get::<_, Bytes>(0)?.0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut resumed = Vec::new();
+    for of in ended {
+        match PauseOf::of_stored(&of) {
+            Some(of) => {
+                go_on(tx, queue, &of)?;
+                resumed.push(of);
+            }
+            // Another program's.
+            None => drop(tx.sql("DELETE FROM queue_pauses WHERE queue = ?1 AND what = ?2")?.execute(params![queue.key, of])?),
+        }
+    }
+    if !resumed.is_empty() {
+        queue.ends = tx.queue(queue.name)?.is_some_and(|queue| queue.ends);
+    }
+    Ok(resumed)
+}
+
+/// What is paused goes on, if it is.
+pub(crate) fn go_on(tx: &mut Tx<'_>, queue: &mut Queue<'_>, of: &PauseOf) -> rusqlite::Result<()> {
+    match of {
+        PauseOf::Queue => {
+            queue.paused = false;
+            forget(tx, queue, of)?;
+        }
+        PauseOf::Group(group) => {
+            let stored = groups::stored_text(tx, queue, &group.stored())?;
+            if let Some((rule, _)) = stored.split_once('p') {
+                groups::store_rule(tx, queue, &group.stored(), if rule == "::::" { "" } else { rule })?;
+                groups::review(tx, queue, &group.stored())?;
+            }
+            forget(tx, queue, of)?;
+        }
+        PauseOf::Task(_) => forget(tx, queue, of)?,
+    }
+    tx.hint(queue.name, tx.now);
+    Ok(())
+}

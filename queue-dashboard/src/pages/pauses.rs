@@ -1,0 +1,37 @@
+//! Pauses: what a person says of one, and what is said of it.
+
+use std::time::{Duration, SystemTime};
+
+use queue_core::{Pause, Pausing};
+
+use super::act::person;
+use crate::{format::short, guard::Viewer, params::Params, problem::Problem};
+
+/// The reason and the end of a form, and who sends it.
+pub(super) fn pausing(viewer: &Viewer, form: &Params) -> Result<Pausing, Problem> {
+    let mut pausing = Pausing::new().because(form.text::<1024>("reason"));
+    let (who, _) = person(viewer);
+    if who != "-" {
+        pausing = pausing.by(who);
+    }
+    let text = form.text::<40>("until");
+    if text.is_empty() {
+        return Ok(pausing);
+    }
+    let time: Option<SystemTime> = humantime::parse_rfc3339_weak(&text).ok();
+    let span: Option<Duration> = humantime::parse_duration(&text).ok();
+    match (time, span) {
+        (Some(time), _) => Ok(pausing.until(time)),
+        (None, Some(span)) => Ok(pausing.lasting(span)),
+        (None, None) => {
+            let way_out = "write a time to wait as `30m`, or a time as `2030-01-31T08:00:00Z` (UTC)";
+            Err(Problem::invalid(format!("The time `{text}` cannot be read: {way_out}. Nothing was changed.")))
+        }
+    }
+}
+
+/// Until when, by whom and why, in short.
+pub(super) fn said_of(pause: &Pause) -> String {
+    let said = pause.to_string();
+    short(said.strip_prefix("paused").unwrap_or(&said).trim_start_matches([' ', ':']), 200)
+}

@@ -1,0 +1,114 @@
+//! `tasks list`, `pause` and `resume`: tasks whose jobs are parked.
+
+use clap::Subcommand;
+use queue_core::{Client, Pause, PauseOf, StoredPause, address::check_queue};
+use serde::Serialize;
+
+use super::{
+    args::Format,
+    exit::{Failure, note},
+    output::{print, print_json, table},
+    pauses::{self, PauseArgs},
+    queues::{Unreadable, chosen, of_each},
+};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TasksCommand {
+    /// List the tasks that are paused, and how many of their jobs are parked
+    #[command(after_help = "Examples:
+  {bin} tasks list
+  {bin} tasks list --queue mail --json")]
+    List {
+        /// Of this queue alone
+        #[arg(long, value_name = "QUEUE", value_parser = queue)]
+        queue: Option<String>,
+        #[command(flatten)]
+        format: Format,
+    },
+    /// Pause tasks: their jobs are parked in place of being run; those that run go on
+    #[command(after_help = "Examples:
+  {bin} tasks pause send_mail --queue mail
+  {bin} tasks pause send_mail --queue mail --reason 'the mail server is down' --until 30m")]
+    Pause {
+        /// The tasks, by the names that are stored with their jobs
+        #[arg(required = true, value_name = "TASK")]
+        tasks: Vec<String>,
+        /// The queue
+        #[arg(long, value_name = "QUEUE", value_parser = queue)]
+        queue: String,
+        #[command(flatten)]
+        pause: PauseArgs,
+    },
+    /// Let the jobs of tasks run again; those that are parked come first
+    #[command(after_help = "Examples:
+  {bin} tasks resume send_mail --queue mail")]
+    Resume {
+        /// The tasks
+        #[arg(required = true, value_name = "TASK")]
+        tasks: Vec<String>,
+        /// The queue
+        #[arg(long, value_name = "QUEUE", value_parser = queue)]
+        queue: String,
+    },
+}
+
+fn queue(name: &str) -> Result<String, queue_core::Error> {
+    check_queue(name).map(|()| name.to_owned())
+}
+
+/// A paused task, as JSON.
+#[derive(Serialize)]
+struct Row {
+    queue: String,
+    task: String,
+    parked: u64,
+    pause: Pause,
+}
+
+pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    match command {
+        TasksCommand::List { queue, format } => list(client, queue.as_deref(), &format).await,
+        TasksCommand::Pause { tasks, queue, pause } => {
+            for task in &chosen_tasks(client, tasks, &queue).await? {
+                inspector.pause_as(&queue, PauseOf::Task(task.as_str().into()), pause.pausing()).await?;
+                print(&format!("{queue} {task} is paused"))?;
+            }
+            Ok(())
+        }
+        TasksCommand::Resume { tasks, queue } => {
+            for task in &chosen_tasks(client, tasks, &queue).await? {
+                inspector.resume_of(&queue, PauseOf::Task(task.as_str().into())).await?;
+                print(&format!("{queue} {task} goes on"))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The same names, if the queue exists: nothing is done where it is misspelt.
+async fn chosen_tasks(client: &Client, tasks: Vec<String>, queue: &str) -> Result<Vec<String>, Failure> {
+    chosen(client, Some(queue)).await?;
+    Ok(tasks)
+}
+
+async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(), Failure> {
+    let inspector = client.inspector();
+    let queues = chosen(client, queue).await?;
+    let (found, unreadable) = of_each(queues, async |queue| inspector.pauses(queue).await).await?;
+    let of_task = |queue: String, stored: StoredPause| match stored.of {
+        PauseOf::Task(task) => Some(Row { queue, task: task.to_string(), parked: stored.parked, pause: stored.pause }),
+        _ => None,
+    };
+    let rows: Vec<Row> =
+        found.into_iter().flat_map(|(queue, pauses)| pauses.into_iter().filter_map(move |stored| of_task(queue.clone(), stored))).collect();
+    if format.json {
+        print_json(&rows)?;
+    } else if rows.is_empty() {
+        note("no task is paused");
+    } else {
+        let cells = rows.into_iter().map(|row| [row.queue, row.task, row.parked.to_string(), pauses::told(Some(&row.pause), 100)]);
+        print(&table(["queue", "task", "#parked", "paused"], cells))?;
+    }
+    Unreadable::tell(&unreadable)
+}
