@@ -168,6 +168,9 @@ fn asks(place: &Place) {
         (why[0]["reason"] == "workers_quiet").then_some(why)
     });
     assert_eq!(why[0]["workers"], 2, "{why}");
+    let status = place.json(&["status"]);
+    let queues = status["queues"].as_array().expect("a list of queues");
+    assert!(queues.iter().any(|queue| queue["waiting"]["workers_quiet"] == 1), "{status}");
     assert_eq!(state("waits"), "ready");
 
     // One claims again, and the other is stopped, as by a signal.

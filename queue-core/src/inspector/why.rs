@@ -91,7 +91,7 @@ impl Inspector {
         self.waiting_of(queue, &stats).await
     }
 
-    /// The same where the numbers of the queue are known. Two calls of the broker, if jobs wait for anything that is not among these.
+    /// The same where the numbers of the queue are known. Up to four calls of the broker, if jobs wait for anything that is not among these.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
@@ -102,6 +102,10 @@ impl Inspector {
             counts.extend([("task_paused", paused), ("no_worker_for_task", parked - paused)].into_iter().filter(|(_, jobs)| *jobs > 0));
         }
         if let Some(mut behind) = counts.remove("behind") {
+            if quiet(&self.workers_of(queue).await?).is_some() {
+                counts.insert("workers_quiet", behind);
+                return Ok(counts);
+            }
             let page = self.groups(queue, None, MAX_ITEMS).await?;
             let defaults = page.defaults();
             for group in &page.groups {
@@ -213,10 +217,16 @@ fn without_worker(job: &JobRecord, workers: &[WorkerRecord]) -> Option<Reason> {
     if up.clone().next().is_none() {
         return Some(Reason::NoWorker);
     }
-    if up.clone().all(|worker| worker.mode() != WorkerMode::Works) {
-        return Some(Reason::WorkersQuiet { workers: up.count() as u64 });
+    if let Some(workers) = quiet(workers) {
+        return Some(Reason::WorkersQuiet { workers });
     }
     (!up.any(knows)).then(|| no_worker_for_task(job, workers))
+}
+
+/// How many workers are up, if none of them claims.
+fn quiet(workers: &[WorkerRecord]) -> Option<u64> {
+    let up = || workers.iter().filter(|worker| is_up(worker));
+    (up().count() > 0 && up().all(|worker| worker.mode() != WorkerMode::Works)).then(|| up().count() as u64)
 }
 
 fn no_worker_for_task(job: &JobRecord, workers: &[WorkerRecord]) -> Reason {
