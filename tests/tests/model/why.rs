@@ -69,14 +69,23 @@ pub(crate) async fn is_kept_back(model: &Model, broker: &DynBroker, queue: &str,
 
 /// Where a job stands, without the keys that the broker keeps for others that cost more.
 fn without_kept_keys(model: &Model, known: Option<&Standing>, mut found: Standing) -> Check<Standing> {
-    let known = known.and_then(|known| known.line.as_ref()).map(|line| line.limits.iter().map(|limit| limit.key).collect::<Vec<_>>());
+    let known = known.and_then(|known| known.line.as_ref()).map(|line| line.limits.iter().map(|limit| (limit.key, limit.until_ms)).collect::<Vec<_>>());
     let Some((line, known)) = found.line.as_mut().zip(known) else { return Ok(found) };
-    for limit in line.limits.extract_if(.., |limit| !known.contains(&limit.key)) {
-        let latest = model.kept_until(&found.job.id, &limit.key);
-        if limit.until_ms.is_none_or(|until| latest.is_none_or(|latest| until > latest + SLACK_MS)) {
-            return Err(format!("{} is said to wait for {limit:?}, which is kept for nobody: {latest:?}", found.job.id));
+    let mut kept = Vec::new();
+    for mut limit in std::mem::take(&mut line.limits) {
+        let own = known.iter().find(|(key, _)| *key == limit.key).map(|(_, until)| *until);
+        let is_longer = |own: Option<i64>| own.zip(limit.until_ms).is_some_and(|(own, until)| until > own + SLACK_MS);
+        if own.is_none_or(is_longer) {
+            let latest = model.kept_until(&found.job.id, &limit.key);
+            if limit.until_ms.is_none_or(|until| latest.is_none_or(|latest| until > latest + SLACK_MS)) {
+                return Err(format!("{} is said to wait for {limit:?}, which is kept for nobody: {latest:?}", found.job.id));
+            }
+            let Some(own) = own else { continue };
+            limit.until_ms = own;
         }
+        kept.push(limit);
     }
+    line.limits = kept;
     Ok(found)
 }
 

@@ -1116,7 +1116,7 @@ mutants! {
         "limits: a changed rate leaves as many starts ahead": "state.ahead, state.dirty = math.floor(state.ahead / (period / starts) * rule.step), true" => "state.dirty = true";
         "limits: what a run has really used is charged": "if starts and state.rule.step then" => "if false then";
         "limits: what a run has not used is given back": "- charge(state.rule, declared)\n" => "\n";
-        "limits: who waits for a job that costs more says so": "return at > now and not call('ZSCORE', K.roomy, key) and at or nil" => "return nil";
+        "limits: who waits for a job that costs more says so": "return at > math.max(now, upto or 0) and not call('ZSCORE', K.roomy, key) and at or upto" => "return upto";
         "limits: each key that runs is held": "slots[at] = '\\255' .. key .. '\\0' .. id" => "slots[at] = slots[1]";
     }
     LIMITS_REDIS "queue-core/src/redis/doors/groups.lua" {
@@ -1157,7 +1157,7 @@ mutants! {
         "sqlite limits: a rate spreads starts": "wait > 0" => "wait < 0";
     }
     LIMITS_SQLITE "queue-core/src/sqlite/doors/limits.rs" {
-        "sqlite limits: who waits for a job that costs more says so": "if until.is_none() && shut_under == Some(*key) {" => "if false {";
+        "sqlite limits: who waits for a job that costs more says so": "if shut_under == Some(*key) {" => "if false {";
         "sqlite limits: what waits for a key is let in when it has room": "is_waited_for(tx, queue, key)?" => "false";
     }
     CORE "queue-core/src/client/limits.rs" {

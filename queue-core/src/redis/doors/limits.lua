@@ -112,10 +112,10 @@ local function limits()
     end
   end
 
-  -- Until when the chains that are shut under a key wait though it lets jobs of cost 1 start: it is kept for one that costs more.
-  function L.kept_until(key)
+  -- Until when a job of a chain that is shut under a key waits for it: a key may be kept for a job that costs more. `upto`: what the key says itself.
+  function L.kept_until(key, upto)
     local at = whole(call('ZSCORE', K.wake, key))
-    return at > now and not call('ZSCORE', K.roomy, key) and at or nil
+    return at > math.max(now, upto or 0) and not call('ZSCORE', K.roomy, key) and at or upto
   end
 
   function L.cost_of(id)

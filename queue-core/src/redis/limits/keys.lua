@@ -49,7 +49,8 @@ for _, key in ipairs(found) do
   -- Its slots apart.
   local state = limits().state_of(key)
   state.left = 1
-  local upto = limits().until_when(key, 1) or shut and limits().kept_until(key)
+  local upto = limits().until_when(key, 1)
+  upto = shut and limits().kept_until(key, upto) or upto
   for _, value in ipairs({
     key, call('HGET', K.limits, string.sub(key, 1, 6)) or '', call('ZLEXCOUNT', K.holders, slots[1], slots[2]), holders,
     jobs, head, upto and ms(upto) or '',

@@ -14,7 +14,7 @@ local function waiting(name)
   for _, member in ipairs(left > 0 and call('ZRANGEBYLEX', K.shut, '[' .. name, '(' .. name .. '\255', 'LIMIT', 0, left) or {}) do
     left = left - 1
     local key = string.sub(member, 1, 16)
-    local upto = limits().until_when(key, 1) or limits().kept_until(key)
+    local upto = limits().kept_until(key, limits().until_when(key, 1))
     local jobs = upto and limits().depth_of_shut(member) or 0
     if upto == FOREVER then
       full = full + jobs

@@ -56,7 +56,8 @@ local function held_back_by(id, member)
   end
   local cost, shut_under = limits().cost_of(id), digit and limits().shut_under(group, digit, chain)
   for _, key in ipairs(limits().keys_of(chain)) do
-    local upto = limits().until_when(key, cost) or key == shut_under and limits().kept_until(key)
+    local upto = limits().until_when(key, cost)
+    upto = key == shut_under and limits().kept_until(key, upto) or upto
     if upto then
       local slots = { '[\255' .. key .. '\0', '(\255' .. key .. '\1' }
       local holders = call('ZRANGEBYLEX', K.holders, slots[1], slots[2], 'LIMIT', 0, C.holders_named)

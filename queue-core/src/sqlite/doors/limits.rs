@@ -202,10 +202,16 @@ fn shut_under(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Opt
     Ok(shut.and_then(|Bytes(key)| LimitKey::from_bytes(&key)))
 }
 
-/// Until when the chains that are shut under a key wait though it lets jobs of cost 1 start: it is kept for one that costs more.
-pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<Option<Until>> {
+/// Until when a job of a chain that is shut under a key waits for it: a key may be kept for a job that costs more. `until`: what the key says itself.
+pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, until: Option<Until>) -> rusqlite::Result<Option<Until>> {
     const WAKE: &str = "SELECT at FROM queue_wakes WHERE queue = ?1 AND key = ?2 AND at > ?3";
-    tx.sql(WAKE)?.query_row(params![queue.key, key.as_bytes(), tx.now], |row| Ok(Until::At(row.get::<_, Number>(0)?.0))).optional()
+    let known = match until {
+        Some(Until::Slot) => return Ok(until),
+        Some(Until::At(at)) => at.max(tx.now),
+        None => tx.now,
+    };
+    let kept = tx.sql(WAKE)?.query_row(params![queue.key, key.as_bytes(), known], |row| Ok(row.get::<_, Number>(0)?.0)).optional()?;
+    Ok(kept.map(Until::At).or(until))
 }
 
 /// The keys that let a job not start now.
@@ -214,8 +220,8 @@ pub(crate) fn held_back_by(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlit
     let (mut ledger, mut found, shut_under) = (Ledger::default(), Vec::new(), shut_under(tx, queue, id)?);
     for key in &limited.keys {
         let mut until = ledger.until(tx, queue, key, limited.cost)?;
-        if until.is_none() && shut_under == Some(*key) {
-            until = kept_until(tx, queue, key)?;
+        if shut_under == Some(*key) {
+            until = kept_until(tx, queue, key, until)?;
         }
         let Some(until) = until else { continue };
         let mut stored = StoredLimitKey::new(*key, rule(tx, queue, key)?);

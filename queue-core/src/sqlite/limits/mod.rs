@@ -109,10 +109,8 @@ fn stored_key(tx: &Tx<'_>, queue: &Queue<'_>, key: LimitKey) -> Result<StoredLim
 
 /// Until when a key lets none of the jobs start that wait for it.
 fn until(tx: &Tx<'_>, queue: &Queue<'_>, ledger: &mut Ledger, key: &LimitKey) -> Result<Option<Until>, Failed> {
-    Ok(match ledger.until(tx, queue, key, 1)? {
-        None => limits::kept_until(tx, queue, key)?,
-        until => until,
-    })
+    let until = ledger.until(tx, queue, key, 1)?;
+    Ok(limits::kept_until(tx, queue, key, until)?)
 }
 
 /// What a limit may add to the file.
