@@ -164,7 +164,8 @@ async fn who_was_cut_off_for_too_long_is_told_and_cannot_spoil_what_its_successo
 async fn what_a_worker_held_when_its_broker_forgot_it_runs_again_and_is_charged_nothing() {
     let scene = Scene::new();
     let job = slow::job(1).enqueue(&scene.sound).await.unwrap();
-    let running = scene.start(scene.worker().concurrency(1));
+    // One queue alone, so that it is the lane with the job that is forgotten.
+    let running = scene.start(scene.worker().queue("slow").concurrency(1));
     scene.seen(1, "start").await;
     scene.cut.fail(Fault::Forgotten, 1);
     scene.seen(1, "LeaseLost").await;
