@@ -65,6 +65,9 @@ fn mark(text: &str) -> Option<Mark> {
 
 async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (topic, subscription, to) = (form.text::<128>("topic"), form.text::<128>("subscription"), form.text::<64>("to"));
+    if topic.is_empty() || subscription.is_empty() {
+        return Err(Problem::not_found("There is no such subscription. Choose one on the page of its topic."));
+    }
     let Some(mark) = mark(&to) else {
         return Err(Problem::invalid("Say where it begins again: start, now, a time in UTC as 2026-01-31T12:00:00, or a position."));
     };

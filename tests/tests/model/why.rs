@@ -69,7 +69,9 @@ pub(crate) async fn is_kept_back(model: &Model, broker: &DynBroker, queue: &str,
 
 /// Where a job stands, without the keys that the broker keeps for others that cost more.
 fn without_kept_keys(model: &Model, known: Option<&Standing>, mut found: Standing) -> Check<Standing> {
-    let known = known.and_then(|known| known.line.as_ref()).map(|line| line.limits.iter().map(|limit| (limit.key, limit.until_ms)).collect::<Vec<_>>());
+    let known = known
+        .and_then(|known| known.line.as_ref())
+        .map(|line| line.limits.iter().map(|limit| (limit.key, limit.until_ms)).collect::<Vec<_>>());
     let Some((line, known)) = found.line.as_mut().zip(known) else { return Ok(found) };
     let mut kept = Vec::new();
     for mut limit in std::mem::take(&mut line.limits) {
