@@ -24,7 +24,7 @@ const RATE_LIMITED_MOST: u32 = 1000;
 
 fn rate_limited(context: &JobContext, after: Duration, limit: Option<String>) -> Ending {
     if context.snoozes() >= RATE_LIMITED_MOST {
-        let error = format!("rate limited {RATE_LIMITED_MOST} times");
+        let error = format!("rate limited, after {RATE_LIMITED_MOST} times that it was rate limited or snoozed");
         return Ending::Bury { reason: BuryReason::Buried, error: Some(error) };
     }
     Ending::RateLimited { after: after.min(LONGEST), limit }
