@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Probe, memory, run, until, until_registered, worker};
-use queue_core::{broker::Counter, prelude::*};
+use queue_core::{PauseOf, Pausing, broker::Counter, prelude::*};
 use queue_worker::QueueConfig;
 
 #[task(queue = "heavy")]
@@ -156,6 +156,39 @@ async fn a_job_that_becomes_due_at_an_idle_worker_starts_without_a_poll() {
             assert!(before.elapsed() >= DELAY, "early: {:?}", before.elapsed());
             assert!(before.elapsed() < DELAY * 3, "late: {:?}", before.elapsed());
         }
+    })
+    .await;
+}
+
+#[task(queue = "pausing")]
+async fn pauses(probe: Data<Probe>) {
+    probe.note("pauses");
+}
+
+#[task(queue = "pausing")]
+async fn goes_on(probe: Data<Probe>) {
+    probe.note("goes on");
+}
+
+/// The names of tasks whose parked jobs are wanted go out once a second. The turn that finds the end of the pause comes in between.
+#[tokio::test]
+async fn jobs_of_a_paused_task_start_as_soon_as_its_pause_ends() {
+    const PAUSE: Duration = Duration::from_millis(1300);
+    let (client, probe) = (memory().await, Arc::new(Probe::default()));
+    run(worker(&client, &probe).queue("pausing"), async {
+        until_registered(&client, "pausing").await;
+        let begun = std::time::Instant::now();
+        let of = PauseOf::Task("pauses".into());
+        client.inspector().pause_as("pausing", of, Pausing::new().lasting(PAUSE)).await.unwrap();
+        pauses::job().enqueue(&client).await.unwrap();
+        // Other jobs make turns all the time.
+        until("the job to run", || async {
+            goes_on::job().enqueue(&client).await.unwrap();
+            probe.count("pauses") == 1
+        })
+        .await;
+        let lasted = begun.elapsed();
+        assert!(lasted >= PAUSE && lasted < PAUSE + Duration::from_millis(400), "{lasted:?}");
     })
     .await;
 }

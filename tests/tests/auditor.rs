@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use queue_core::{
     JobId,
-    broker::{Audit, BuryReason, Changed, Counter, Damage, DamageKind, DynBroker, Ending, JobState, MAX_BYTES, NewJob},
+    broker::{
+        Audit, BuryReason, Changed, Counter, Damage, DamageKind, DynBroker, Ending, JobState, MAX_BYTES, NewJob, PauseOf, Pausing, SetPause,
+    },
+    envelope::Envelope,
     redis::RedisBroker,
     sqlite::SqliteBroker,
 };
@@ -27,6 +30,7 @@ on_servers! {
     a_job_that_waits_nowhere_is_found_and_runs
     damage_that_is_balanced_is_found_by_a_thorough_look
     an_id_that_is_twice_in_ready_is_left_there_once
+    an_id_of_a_paused_task_that_is_twice_in_ready_is_parked_once_and_handed_out_never
     an_id_in_ready_of_a_job_that_is_elsewhere_is_taken_out
     doubles_are_found_in_long_lists_while_others_push_and_claim
     a_claim_hands_out_no_job_that_runs
@@ -255,6 +259,22 @@ async fn an_id_that_is_twice_in_ready_is_left_there_once(kind: Kind) {
     assert_eq!(served, ["job-0", "job-2", "job-3", "job-4"]);
     let (answer, looked) = (lane.claim(100).await, place.audit(Audit { thorough: true, ..LOOK }).await);
     assert_eq!((answer.len(), looked, place.depth(JobState::Ready).await), (0, vec![], 0));
+}
+
+async fn an_id_of_a_paused_task_that_is_twice_in_ready_is_parked_once_and_handed_out_never(kind: Kind) {
+    let place = Place::on(kind).await;
+    let ids = place.put_given(3).await;
+    place.command("LPUSH", "ready:2", &["=job-0", "=job-1"]);
+    let task = Envelope::decode(&envelope("x")).unwrap().task.into();
+    place.broker.set_pause(&SetPause::pause(QUEUE, PauseOf::Task(task), Pausing::new())).await.unwrap();
+    let mut lane = Lane::on(&place.broker, QUEUE).await;
+    let turn = lane.next().claim(100);
+    let answer = lane.send(&turn).await;
+    let (mut aside, none) = (answer.aside, answer.deliveries.len());
+    aside.sort_unstable();
+    assert_eq!((aside, none), (ids, 0));
+    assert_eq!([place.depth(JobState::Parked).await, place.depth(JobState::Active).await, place.repaired().await], [3, 0, 2]);
+    assert_eq!(place.audit(Audit { thorough: true, ..LOOK }).await, []);
 }
 
 async fn an_id_in_ready_of_a_job_that_is_elsewhere_is_taken_out(kind: Kind) {

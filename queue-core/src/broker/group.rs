@@ -230,12 +230,24 @@ pub struct GroupPage {
     pub next: Option<GroupName>,
     /// If a [`GroupList::Line`] was asked for: the first jobs of the line, in the order in which they will start; suspects last.
     pub line: Vec<JobId>,
+    /// The broker's time, in milliseconds since 1970: a pause whose end has passed is found by the next claim.
+    pub now_ms: i64,
 }
 
 impl GroupPage {
     /// A page.
     pub fn new(groups: Vec<StoredGroup>, others: GroupRule, plain: GroupRule, next: Option<GroupName>) -> Self {
-        GroupPage { groups, others, stored_declared: String::new(), plain, next, line: Vec::new() }
+        GroupPage { groups, others, stored_declared: String::new(), plain, next, line: Vec::new(), now_ms: 0 }
+    }
+
+    /// The page without pauses that have ended by the broker's clock.
+    #[must_use]
+    pub fn without_ended_pauses(mut self) -> Self {
+        let now_ms = self.now_ms;
+        for group in self.groups.iter_mut().filter(|group| group.pause.as_ref().is_some_and(|pause| pause.is_over_at(now_ms))) {
+            (group.pause, group.rule.paused) = (None, false);
+        }
+        self
     }
 
     /// What code declares of all groups.

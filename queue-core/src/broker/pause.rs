@@ -240,9 +240,11 @@ impl Pause {
         parsed.unwrap_or_else(|| Pause { reason: Some(stored.to_owned()).filter(|reason| !reason.is_empty()), ..Pause::default() })
     }
 
-    /// For brokers: since when it is paused, as it is stored.
-    pub fn since_of_stored(stored: &str) -> Option<i64> {
-        stored.split(':').next()?.parse().ok()
+    /// For brokers: since when it is paused, as it is stored; `None` also if that pause has ended by now.
+    pub fn since_of_stored(stored: &str, now_ms: i64) -> Option<i64> {
+        let mut parts = stored.split(':');
+        let (since, until) = (parts.next()?.parse().ok()?, parts.next().and_then(|until| until.parse::<i64>().ok()));
+        until.is_none_or(|until| until > now_ms).then_some(since)
     }
 
     /// For brokers: the pause of a group, which stands behind its rule.
@@ -253,6 +255,11 @@ impl Pause {
     /// Whether its end has passed by the broker's clock: the next claim finds that it has ended.
     pub fn is_over(&self, now: SystemTime) -> bool {
         self.until.is_some_and(|until| until <= now)
+    }
+
+    /// The same with a time in milliseconds since 1970.
+    pub fn is_over_at(&self, now_ms: i64) -> bool {
+        self.is_over(time(now_ms).unwrap_or(UNIX_EPOCH))
     }
 }
 
@@ -329,8 +336,7 @@ impl Pauses {
 
     /// What is paused and has not ended by the broker's clock.
     pub fn that_last(self) -> impl Iterator<Item = StoredPause> {
-        let now = time(self.now_ms).unwrap_or(UNIX_EPOCH);
-        self.pauses.into_iter().filter(move |stored| !stored.pause.is_over(now))
+        self.pauses.into_iter().filter(move |stored| !stored.pause.is_over_at(self.now_ms))
     }
 }
 
@@ -366,6 +372,8 @@ mod tests {
             ("paused".into(), "paused: x".into())
         );
         assert_eq!(Pause::of_rule("3::::"), None);
+        let since = |stored: &str, now_ms| Pause::since_of_stored(stored, now_ms);
+        assert_eq!([since("7:9:[]", 8), since("7:9:[]", 9), since("7::[]", 9), since("since May", 9)], [Some(7), None, Some(7), None]);
     }
 
     #[test]

@@ -20,12 +20,13 @@ use crate::{
 const TRIES: u32 = 50;
 
 impl Inspector {
-    /// A group of a queue: how many of its jobs are ready and run, and its rule. Of a group that nobody knows, nothing is ready.
+    /// A group of a queue: how many of its jobs are ready and run, and its rule. Of a group that nobody knows, nothing is ready. A pause whose end has come by the
+    /// broker's clock is none, here and below.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker, here and below.
     pub async fn group(&self, queue: &str, group: &GroupName) -> Result<StoredGroup> {
-        let page = self.group_page(queue, GroupList::One(group.clone())).await?;
+        let page = self.group_page(queue, GroupList::One(group.clone())).await?.without_ended_pauses();
         Ok(page.groups.into_iter().next().unwrap_or_else(|| StoredGroup::new(group.clone())))
     }
 
@@ -38,7 +39,7 @@ impl Inspector {
         if !(1..=500).contains(&limit) {
             return Err(Error::invalid("limit", limit.to_string(), "is not between 1 and 500"));
         }
-        self.group_page(queue, GroupList::All { after, limit }).await
+        Ok(self.group_page(queue, GroupList::All { after, limit }).await?.without_ended_pauses())
     }
 
     /// Changes the rule of a group, of all groups whose own rule says nothing, or of jobs without a group. It holds from the next claim on, goes over what code
@@ -136,6 +137,7 @@ impl Inspector {
         })
     }
 
+    /// As it is stored: a rule is changed only as it was read, so that a pause that has ended is still part of it.
     async fn group_page(&self, queue: &str, which: GroupList) -> Result<GroupPage> {
         check_queue(queue)?;
         let queue = queue.to_owned();

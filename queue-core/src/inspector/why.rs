@@ -84,6 +84,9 @@ impl Inspector {
     /// its workers, of its first 500 groups, and of its limits: jobs of further groups, of further kinds that wait for a limit, and suspects, count as `behind`. Parked jobs count as
     /// `task_paused` where their task is paused, and all others as `no_worker_for_task`.
     ///
+    /// No job counts twice. Of jobs that wait for a limit it is not known which of them are in a paused or full group: as many as are counted for groups are taken
+    /// to be, and are left out. So the counts of limits may be too small where there are such groups, and `behind` is an upper bound.
+    ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
     pub async fn waiting(&self, queue: &str) -> Result<BTreeMap<&'static str, u64>> {
@@ -91,7 +94,7 @@ impl Inspector {
         self.waiting_of(queue, &stats).await
     }
 
-    /// The same where the numbers of the queue are known. Up to four calls of the broker, if jobs wait for anything that is not among these.
+    /// The same where the numbers of the queue are known. Up to five calls of the broker, if jobs wait for anything that is not among these.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
@@ -106,23 +109,19 @@ impl Inspector {
                 counts.insert("workers_quiet", behind);
                 return Ok(counts);
             }
-            let page = self.groups(queue, None, MAX_ITEMS).await?;
-            let defaults = page.defaults();
-            for group in &page.groups {
-                let rule = group.rule.over(defaults);
-                let reason = match rule {
-                    _ if rule.paused => "group_paused",
-                    _ if rule.order == Some(GroupOrder::Ordered) && group.held_by.is_some() => "out_of_order",
-                    _ if rule.cap.is_some_and(|cap| group.active >= u64::from(cap)) => "group_full",
-                    _ => continue,
-                };
-                let jobs = group.ready.min(behind);
+            let ready = behind;
+            for (reason, jobs) in self.waiting_for_groups(queue).await? {
+                let jobs = jobs.min(behind);
                 behind -= jobs;
                 *counts.entry(reason).or_default() += jobs;
             }
+            // Any of them may wait for a limit, too, and none counts twice.
+            let mut counted = ready - behind;
             for limit in self.limits(queue).await? {
                 for (reason, jobs) in [("limit_full", limit.full), ("rate_limited", limit.rated)] {
-                    let jobs = jobs.min(behind);
+                    let twice = jobs.min(counted);
+                    counted -= twice;
+                    let jobs = (jobs - twice).min(behind);
                     behind -= jobs;
                     *counts.entry(reason).or_default() += jobs;
                 }
@@ -131,6 +130,40 @@ impl Inspector {
             counts.retain(|_, jobs| *jobs > 0);
         }
         Ok(counts)
+    }
+
+    /// How many ready jobs wait for what their groups allow, by group.
+    async fn waiting_for_groups(&self, queue: &str) -> Result<Vec<(&'static str, u64)>> {
+        let page = self.groups(queue, None, MAX_ITEMS).await?;
+        let defaults = page.defaults();
+        let (mut waiting, mut holders) = (Vec::new(), Vec::new());
+        for group in &page.groups {
+            let rule = group.rule.over(defaults);
+            let holder = group.held_by.as_ref().filter(|_| rule.order == Some(GroupOrder::Ordered));
+            match (rule.paused, holder) {
+                (true, _) => waiting.push(("group_paused", group.ready)),
+                (_, Some(holder)) if group.ready > 0 => {
+                    holders.push(holder.clone());
+                    waiting.push(("out_of_order", group.ready));
+                }
+                _ if rule.cap.is_some_and(|cap| group.active >= u64::from(cap)) => waiting.push(("group_full", group.ready)),
+                _ => {}
+            }
+        }
+        if !holders.is_empty() {
+            // Who holds a line and is ready is the one that may start.
+            let of = queue.to_owned();
+            let ask = move |broker: DynBroker| {
+                let (of, holders) = (of.clone(), holders.clone());
+                async move { broker.standing(&of, &holders).await }
+            };
+            let standings = self.ask(self.until(), ask).await?;
+            let lines = waiting.iter_mut().filter(|(reason, _)| *reason == "out_of_order");
+            for ((_, jobs), holder) in lines.zip(standings) {
+                *jobs = jobs.saturating_sub(u64::from(holder.is_some_and(|holder| holder.job.state == JobState::Ready)));
+            }
+        }
+        Ok(waiting)
     }
 }
 

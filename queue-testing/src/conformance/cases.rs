@@ -124,6 +124,7 @@ macro_rules! __conformance_cases {
                 groups_are_listed_by_page;
             pauses:
                 a_queue_says_who_paused_it_and_why
+                a_pause_that_has_ended_is_none_although_no_worker_looks
                 a_queue_goes_on_by_itself_when_the_end_comes
                 a_pause_without_an_end_has_no_next_time
                 the_end_of_a_pause_is_announced
@@ -464,7 +465,9 @@ macro_rules! __conformance_cases {
                 a_suspect_stands_in_a_line_of_its_own
                 a_job_that_runs_says_whether_its_lease_stands
                 a_job_says_who_holds_its_key
-                many_are_asked_for_at_once;
+                many_are_asked_for_at_once
+                no_job_is_counted_for_its_group_and_for_its_limit
+                who_holds_a_line_is_not_counted_as_out_of_order;
             keys:
                 every_end_frees_the_key
                 every_end_lets_the_successor_follow

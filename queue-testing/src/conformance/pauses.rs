@@ -302,3 +302,28 @@ pub async fn a_queue_has_a_bounded_number_of_paused_tasks(bed: Bed) {
     assert_eq!(pauses(&bed).await.pauses.len(), PAUSED_TASKS + 1);
     assert!(bed.broker.set_pause(&SetPause::pause(bed.queue.clone(), of_task("no name"), Pausing::new())).await.is_err());
 }
+
+/// Where no worker looks, a pause whose end has come stays with the broker. It is shown no longer, and a new one has begun by itself.
+pub async fn a_pause_that_has_ended_is_none_although_no_worker_looks(bed: Bed) {
+    let all = [PauseOf::Queue, a(), of_task("send")];
+    put(&bed, "a", 1).await;
+    for of in &all {
+        pause(&bed, of.clone(), Pausing::new().lasting(SHORT)).await;
+    }
+    let begun = group(&bed, "a").await.pause.and_then(|pause| pause.since).expect("it is known");
+    sleep(2 * SHORT).await;
+    let shown = bed.inspector().group(&bed.queue, &name("a")).await.unwrap();
+    assert_eq!((shown.pause, shown.rule.paused), (None, false));
+    let listed = bed.inspector().groups(&bed.queue, None, 10).await.unwrap();
+    assert!(listed.groups.iter().all(|group| group.pause.is_none() && !group.rule.paused), "{listed:?}");
+    group_rule(&bed, "a", |rule| rule.weight = Some(2)).await;
+    for of in &all {
+        pause(&bed, of.clone(), Pausing::new().lasting(LONG)).await;
+    }
+    let since = |pause: Option<Pause>| pause.and_then(|pause| pause.since).expect("it is known");
+    assert!(since(group(&bed, "a").await.pause) >= begun + SHORT, "that of the group has begun anew");
+    for stored in pauses(&bed).await.pauses {
+        assert!(since(Some(stored.pause)) >= begun + SHORT, "that of the {} has begun anew", stored.of);
+    }
+    sound(&bed).await;
+}

@@ -188,3 +188,31 @@ pub async fn many_are_asked_for_at_once(bed: Bed) {
     let too_many: Vec<JobId> = (0..=queue_core::broker::MAX_ITEMS).map(|_| JobId::make()).collect();
     assert!(bed.broker.standing(&bed.queue, &too_many).await.is_err());
 }
+
+/// A job of a paused group that waits for a limit, too, is counted for its group alone.
+pub async fn no_job_is_counted_for_its_group_and_for_its_limit(bed: Bed) {
+    let (mut lane, of) = (bed.lane().await, [limits::key("stripe", "")]);
+    limits::concurrency(&bed, "stripe", 1).await;
+    limits::put(&bed, "a", &of, 4).await;
+    assert_eq!(limits::claim_all(&mut lane, 10).await.len(), 1);
+    let counts = async || bed.inspector().waiting(&bed.queue).await.expect("a queue can be asked");
+    assert_eq!(counts().await, [("limit_full", 3)].into());
+    group_rule(&bed, "a", |rule| rule.paused = true).await;
+    bed.put(2).await;
+    assert_eq!(counts().await, [("group_paused", 3), ("behind", 2)].into());
+    limits::put(&bed, "", &of, 2).await;
+    assert_eq!(limits::claim_all(&mut lane, 10).await.len(), 2);
+    assert_eq!(counts().await, [("group_paused", 3), ("limit_full", 2)].into());
+}
+
+/// The others of an ordered group wait for the job that holds its line, which waits for none of them.
+pub async fn who_holds_a_line_is_not_counted_as_out_of_order(bed: Bed) {
+    let mut lane = bed.lane().await;
+    order(&bed, "a", GroupOrder::Ordered).await;
+    put(&bed, "a", 3).await;
+    let holder = lane.claim_one().await;
+    let counts = async || bed.inspector().waiting(&bed.queue).await.expect("a queue can be asked");
+    assert_eq!(counts().await, [("out_of_order", 2)].into());
+    assert!(lane.end(&holder, Ending::Release).await);
+    assert_eq!(counts().await, [("out_of_order", 2), ("behind", 1)].into());
+}

@@ -44,7 +44,8 @@ impl Model {
             self.paused = true;
         }
         let mut pause = Pause::default();
-        pause.since = self.pauses.get(&request.of).and_then(|before| before.since).or(at(self.now));
+        pause.since =
+            self.pauses.get(&request.of).filter(|before| !before.is_over_at(self.now)).and_then(|before| before.since).or(at(self.now));
         (pause.until, pause.reason) = (until.and_then(at), pausing.reason.as_deref().map(str::to_owned));
         pause.by = pausing.by.as_deref().map(str::to_owned);
         self.pauses.insert(request.of.clone(), pause);

@@ -3,7 +3,7 @@
 use std::{mem, time::Instant};
 
 use queue_core::{
-    broker::{Delivery, Ending, Finish, Turn, TurnAnswer},
+    broker::{Delivery, Ending, Finish, PauseOf, Turn, TurnAnswer},
     context::CancelCause,
 };
 
@@ -112,6 +112,11 @@ impl Pump {
         let now = now();
         let state = &mut self.queues[id.queue];
         state.parked = answer.parked;
+        if answer.resumed.iter().any(|of| matches!(of, PauseOf::Task(_))) {
+            // Its jobs are parked, and this turn has asked for none of them, or did before the time.
+            state.resumed = None;
+            state.work.ask(Reason::Clock);
+        }
         state.served -= served(claim.saturating_sub(answer.deliveries.len()), state.weight);
         if claim > 0 {
             let nothing = !answer.more && !answer.suspects && !answer.parked;

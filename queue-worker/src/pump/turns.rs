@@ -20,6 +20,7 @@ impl Pump {
     pub(super) fn plan(&mut self) {
         let now = now();
         self.introduce(now);
+        self.register_quiet();
         self.pace.begin(now);
         let free = self.free.len().saturating_sub(self.reserved);
         if self.mode() == WorkerMode::Works && free > 0 && self.pace.goes(free, usize::MAX, true, &mut self.sharing_waits, now) {
@@ -59,15 +60,37 @@ impl Pump {
         while self.introducing.len() < MOST_INTRODUCED {
             let Some(queue) = self.strangers.pop() else { return };
             self.introducing.push((now, queue));
-            let (shared, state) = (self.shared.clone(), &mut self.queues[queue]);
-            let turn = Turn::new(state.name.clone(), nobody(), 1, shared.settings.lease);
-            state.lanes.push(Lane { in_flight: true, ..Lane::default() });
-            let (lane, generation) = (LaneId { queue, lane: 0 }, state.lanes[0].generation);
-            self.turns.push(Box::pin(async move {
-                let end = send_turn(shared, None, false, turn).await;
-                TurnDone { lane, generation, claim: 0, end }
-            }));
+            self.register(queue);
         }
+    }
+
+    /// A quiet worker sends no claims, which would register it again in a queue whose broker has forgotten all of its lanes; and without a beat nobody could ask it to go on.
+    fn register_quiet(&mut self) {
+        if self.mode() != WorkerMode::Quiet {
+            return;
+        }
+        for queue in 0..self.queues.len() {
+            let state = &self.queues[queue];
+            if state.introduced && state.lanes.iter().all(|lane| lane.name.is_none() && !lane.in_flight) {
+                self.register(queue);
+            }
+        }
+    }
+
+    /// Registers the first lane of a queue, and claims nothing.
+    fn register(&mut self, queue: usize) {
+        let (shared, state) = (self.shared.clone(), &mut self.queues[queue]);
+        let turn = Turn::new(state.name.clone(), nobody(), 1, shared.settings.lease);
+        if state.lanes.is_empty() {
+            state.lanes.push(Lane::default());
+        }
+        let lane = &mut state.lanes[0];
+        (lane.in_flight, lane.sent) = (true, None);
+        let (lane, generation, lost) = (LaneId { queue, lane: 0 }, lane.generation, lane.lost);
+        self.turns.push(Box::pin(async move {
+            let end = send_turn(shared, None, lost, turn).await;
+            TurnDone { lane, generation, claim: 0, end }
+        }));
     }
 
     /// When the next ones may be introduced, whatever becomes of those before.

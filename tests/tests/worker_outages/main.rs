@@ -6,7 +6,7 @@ mod scene;
 use std::time::Instant;
 
 use queue_core::{
-    broker::{Counter, ProcessId, Register},
+    broker::{Counter, ProcessId, Register, WorkerMode},
     prelude::*,
 };
 use queue_testing::failing::Fault;
@@ -175,6 +175,33 @@ async fn what_a_worker_held_when_its_broker_forgot_it_runs_again_and_is_charged_
     assert_eq!((stats.total(Counter::Forgotten), stats.total(Counter::Crashed)), (1, 0), "{stats:?}");
     scene.seen.open.send_replace(true);
     scene.seen(1, "end").await;
+    scene.end(running).await;
+}
+
+/// A machine that was suspended for longer than its leases, or a failover that lost data. A quiet worker sends no turns, which would bring it back.
+#[tokio::test]
+async fn a_quiet_worker_that_was_forgotten_is_known_again_and_can_be_asked_to_go_on() {
+    let scene = Scene::new();
+    let running = scene.start(scene.worker());
+    let inspector = scene.sound.inspector();
+    let alone = async || inspector.workers().await.unwrap().pop().filter(|worker| worker.load.is_some());
+    let ask = async |mode| match alone().await {
+        Some(worker) => inspector.ask_worker(&worker, mode, "ada").await.is_ok(),
+        None => false,
+    };
+    let is_quiet = async || alone().await.is_some_and(|worker| worker.mode() == WorkerMode::Quiet && worker.queues == ["quick", "slow"]);
+    until("it to hear the request", async || ask(WorkerMode::Quiet).await).await;
+    until("it to be quiet in both queues", is_quiet).await;
+    let registered = scene.cut.registered();
+    // One beat of each queue.
+    scene.cut.fail(Fault::Forgotten, 2);
+    until("it to register again in both queues", async || scene.cut.registered() >= registered + 2).await;
+    quick::job(1).enqueue(&scene.sound).await.unwrap();
+    tokio::time::sleep(LEASE * 2).await;
+    assert!(is_quiet().await, "it is known by its new lanes");
+    assert_eq!(scene.seen.starts(), 0);
+    until("it to hear the request", async || ask(WorkerMode::Works).await).await;
+    scene.seen(1, "start").await;
     scene.end(running).await;
 }
 

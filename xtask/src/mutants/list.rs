@@ -978,7 +978,7 @@ mutants! {
         "pauses: an end lies in the future": "if upto <= now then" => "if false then";
     }
     PAUSES_REDIS "queue-core/src/redis/turn/aside.lua" {
-        "pauses: jobs of a paused task are not handed out": "if task and paused_tasks[task] and not tasks[id] then" => "if false then";
+        "pauses: jobs of a paused task are not handed out": "if task and paused_tasks[task] then" => "if false then";
         "pauses: who is set aside holds no slot": "    settle(aside)\n" => "    call('HDEL', K.active, unpack(aside))\n";
         "pauses: there may be more behind what was set aside": "waits = what_waits(false)" => "waits = waits";
     }

@@ -46,7 +46,7 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &Gr
     groups.truncate(which.limit());
     let next = groups.last().filter(|_| more).map(|group| group.name.clone());
     let mut page = GroupPage::new(groups, GroupRule::of_stored(&others), GroupRule::of_stored(&plain), next);
-    (page.line, page.stored_declared) = (line, declared);
+    (page.line, page.stored_declared, page.now_ms) = (line, declared, now);
     Ok(page)
 }
 

@@ -26,13 +26,13 @@ elseif of ~= 'q' and not is_task and not stored and call('HLEN', K.rules) >= C.g
   return 'MANY'
 end
 local rule, before = string.match(stored or '::::', '^([^p]*)p?(.*)$')
-local since = ms(now)
-if of == 'q' then
-  since = head[5] == '1' and string.match(call('HGET', K.pauses, of) or '', '^(%d+):') or since
-elseif is_task then
-  since = string.match(call('HGET', K.pauses, of) or '', '^(%d+):') or since
-elseif stored and #rule < #stored then
-  since = string.match(before, '^(%d+):') or since
+if is_task or of == 'q' then
+  before = (is_task or head[5] == '1') and call('HGET', K.pauses, of) or ''
+end
+-- It has begun with the pause that there is, unless that has ended.
+local since, ends = string.match(before, '^(%d+):(%d*)')
+if not since or ends ~= '' and whole(ends) <= now then
+  since = ms(now)
 end
 local said = since .. ':' .. (upto and upto < FOREVER and ms(upto) or '') .. ':' .. ARGV[4]
 if of == 'q' then

@@ -3,8 +3,13 @@ if paused_tasks and #ids > 0 then
   local n, left, tasks = #ids, 0, {}
   for at, body in ipairs(call('HMGET', K.jobs, unpack(ids))) do
     local id, task = ids[at], body and #body > 1 and string.sub(body, 3, 2 + byte(body, 2))
-    if task and paused_tasks[task] and not tasks[id] then
-      aside[#aside + 1], tasks[id] = id, task
+    if task and paused_tasks[task] then
+      -- One that was in the list twice is parked once.
+      if tasks[id] then
+        doubled = doubled + 1
+      else
+        aside[#aside + 1], tasks[id] = id, task
+      end
     else
       left = left + 1
       ids[left] = id

@@ -51,7 +51,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<Gr
     let groups: Vec<StoredGroup> = groups.map(|(stored, name)| group(tx, &queue, stored, name)).collect::<Result<_, Failed>>()?;
     let next = groups.last().filter(|_| more).map(|group| group.name.clone());
     let mut page = GroupPage::new(groups, others, plain, next);
-    (page.line, page.stored_declared) = (line, groups::stored_text(tx, &queue, &RuleOf::Declared.stored())?);
+    (page.line, page.stored_declared, page.now_ms) = (line, groups::stored_text(tx, &queue, &RuleOf::Declared.stored())?, tx.now);
     Ok(page)
 }
 

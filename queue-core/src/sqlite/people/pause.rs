@@ -24,7 +24,7 @@ pub(crate) fn set_pause(tx: &mut Tx<'_>, request: &SetPause) -> Result<(), Faile
     match &request.of {
         PauseOf::Queue => {
             let stored = pauses::said(tx, &queue, &request.of)?;
-            let since = Pause::since_of_stored(&stored).filter(|_| queue.paused).unwrap_or(tx.now);
+            let since = Pause::since_of_stored(&stored, tx.now).filter(|_| queue.paused).unwrap_or(tx.now);
             queue.paused = true;
             pauses::note(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.said()))?;
         }
@@ -35,7 +35,7 @@ pub(crate) fn set_pause(tx: &mut Tx<'_>, request: &SetPause) -> Result<(), Faile
             if before.is_none() && tasks.len() >= PAUSED_TASKS {
                 return Err(request.too_many().into());
             }
-            let since = before.and_then(|said| Pause::since_of_stored(said)).unwrap_or(tx.now);
+            let since = before.and_then(|said| Pause::since_of_stored(said, tx.now)).unwrap_or(tx.now);
             pauses::note(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.said()))?;
         }
     }
@@ -54,7 +54,7 @@ fn pause_group(tx: &mut Tx<'_>, queue: &Queue<'_>, group: &[u8], request: &SetPa
         return Err(request.too_many().into());
     }
     let mut rule = GroupRule::of_stored(&stored);
-    let before = GroupRule::reason_of_stored(&stored).and_then(|said| Pause::since_of_stored(&said));
+    let before = GroupRule::reason_of_stored(&stored).and_then(|said| Pause::since_of_stored(&said, tx.now));
     rule.paused = true;
     let said = request.pause.as_ref().map(Pausing::said).unwrap_or_default();
     let pause = Pause::stored(before.unwrap_or(tx.now), until, &said);

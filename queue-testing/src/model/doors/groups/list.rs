@@ -29,6 +29,7 @@ impl Model {
     pub fn list_groups(&self, which: &GroupList) -> GroupPage {
         let mut page = self.group_page(which);
         page.stored_declared.clone_from(&self.groups.declared);
+        page.now_ms = self.now;
         page
     }
 
