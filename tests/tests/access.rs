@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use queue_core::{
     Client, Edit, Error, JobId,
-    broker::{Audit, CrashRule, DynBroker, Ending, Inspect, NewJob},
+    broker::{Audit, CrashRule, DynBroker, Ending, Inspect, NewJob, Retention},
     prelude::*,
     redis::RedisBroker,
 };
@@ -24,6 +24,7 @@ conformance!(on_valkey_with_roles, || Roles::new(Kind::Valkey));
 on_servers! {
     a_dashboard_cannot_write
     an_admin_edits_and_copies_jobs
+    an_admin_publishes_to_a_log_that_keeps_so_many_bytes
     a_producer_sees_what_became_of_its_job_and_nothing_of_others
     a_password_in_a_file_can_be_replaced_while_we_run
     the_janitor_of_a_worker_and_the_doctor_of_an_admin_may_repair
@@ -70,6 +71,28 @@ async fn an_admin_edits_and_copies_jobs(kind: Kind) {
     inspector.edit(job.address(), &Edit::new().priority(Priority::Low).group("a").delay(Duration::from_secs(60))).await.unwrap();
     let copy = inspector.duplicate(job.address(), Some("other"), JobId::make()).await.unwrap();
     assert_eq!(inspector.show(&copy.job).await.unwrap().priority, Priority::Low);
+}
+
+#[derive(Event)]
+#[event(topic = "noted")]
+struct Noted {
+    text: String,
+}
+
+/// No subscription is there, and so no worker trims it.
+async fn an_admin_publishes_to_a_log_that_keeps_so_many_bytes(kind: Kind) {
+    let server = admitted(kind).await;
+    for role in ["admin", "producer"] {
+        let admin = Client::connect(&roles::url(&server, "admin")).await.unwrap();
+        let kept = Retention { bytes: Some(20_000), ..Retention::default() };
+        admin.inspector().set_retention("noted", kept).await.unwrap();
+        let client = Client::connect(&roles::url(&server, role)).await.unwrap();
+        for _ in 0..10 {
+            client.publish_all((0..10).map(|_| Noted { text: "a".repeat(1000) })).await.unwrap();
+        }
+        let topic = admin.inspector().topic("noted").await.unwrap().unwrap();
+        assert!(topic.bytes < 60_000, "{role}: {}", topic.bytes);
+    }
 }
 
 async fn a_key_of_another_type_is_named_to_every_user_and_renamed_for_the_admin(kind: Kind) {

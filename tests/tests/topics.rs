@@ -6,7 +6,13 @@ use std::{
     time::Duration,
 };
 
-use queue_core::{Begin, JobState, Publication, Registry, Retention, prelude::*};
+use queue_core::{
+    Begin, JobState, Publication, Registry, Retention,
+    broker::{Broker, DynBroker, Subscribe, Unknown},
+    prelude::*,
+    redis::RedisBroker,
+};
+use queue_testing::conformance::Lane;
 use queue_tests::{
     patience::until,
     server::{Kind, Server},
@@ -248,6 +254,24 @@ async fn other_programs_publish_with_xadd() {
     server.command(&["XADD", "queue:{shop}:log", "18446744073709551615-18446744073709551615", "payload", "{}"]);
     assert!(client.inspector().topic("shop").await.unwrap().unwrap().is_closed);
     assert!(client.publish(paid(15)).await.is_err());
+}
+
+/// A type that is no name is a dead letter, also where unknown types are passed over.
+#[tokio::test]
+async fn a_type_that_is_no_name_is_not_passed_over() {
+    let server = Server::start(Kind::Redis);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let request = Subscribe::new("shop", "mail", Begin::Now).unknown(Unknown::Skip).types(vec!["order.sent".to_owned()]);
+    let broker = RedisBroker::connect(&server.url()).await.unwrap();
+    broker.subscribe(&request).await.unwrap();
+    for strange in ["two words", "", "caf\u{e9}", &"a".repeat(129)] {
+        server.command(&["XADD", "queue:{shop}:log", "*", "payload", "{}", "type", strange]);
+    }
+    server.command(&["XADD", "queue:{shop}:log", "*", "payload", "{}", "type", "order.paid"]);
+    let mut lane = Lane::on(&(broker as DynBroker), "mail@shop").await;
+    assert!(lane.claim(10).await.is_empty());
+    assert_eq!(client.inspector().stats("mail@shop").await.unwrap().count(JobState::Dead), 4);
+    assert_eq!(client.inspector().topic("shop").await.unwrap().unwrap().subscriptions[0].skipped, 1);
 }
 
 /// A user who may only publish with `XADD` may do nothing else.

@@ -1,13 +1,14 @@
 //! Rewinds: a subscription begins again at a mark in the log.
 //!
 //! While one is under way the subscription reads nothing. Who runs it takes the steps of [`RewindStep`] in their order, and between [`Begin`](RewindStep::Begin) and
-//! [`Forget`](RewindStep::Forget) cancels what waits in the queue. If its runner dies, the subscription waits for another rewind, which does all of it again.
+//! [`Forget`](RewindStep::Forget) cancels what waits in the queue, with [`Cancel`](RewindStep::Cancel). If its runner dies, the subscription waits for another rewind, which does all of it again.
 
 use std::sync::Arc;
 
 use crate::{
-    address::check_name,
+    address::{JobId, check_name},
     begin::Begin,
+    broker::MAX_ITEMS,
     error::{Error, Result},
 };
 
@@ -56,6 +57,15 @@ pub enum RewindStep {
     Begin(Mark, String),
     /// Counts entries behind a position, up to another one.
     Count(String, String),
+    /// Cancels those of so many jobs that wait; what runs or has ended stays as it is.
+    Cancel {
+        /// Of the rewind.
+        token: String,
+        /// Why, if that is said.
+        reason: Option<String>,
+        /// Which, at most [`MAX_ITEMS`].
+        ids: Vec<JobId>,
+    },
     /// Lets go of the jobs of entries behind a position, up to the cursor that there was: all but those that are active are removed, and their ids are free.
     Forget(String, String),
     /// The subscription reads on, now that so many entries were forgotten.
@@ -71,8 +81,13 @@ impl Rewind {
     /// For brokers: whether it can be taken.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for names outside the grammar.
+    /// [`Error::Invalid`] for names outside the grammar, and for more ids than one call may have.
     pub fn check(&self) -> Result<()> {
+        if let RewindStep::Cancel { ids, .. } = &self.step
+            && ids.len() > MAX_ITEMS
+        {
+            return Err(Error::invalid("ids", ids.len().to_string(), format!("are more than {MAX_ITEMS} at once")));
+        }
         check_name("topic", &self.topic)?;
         check_name("subscription", &self.name)
     }
@@ -107,6 +122,8 @@ pub enum Rewound {
         /// The position behind them, if there may be more.
         next: Option<String>,
     },
+    /// So many jobs were cancelled.
+    Cancelled(u64),
     /// The subscription reads on.
     Ended,
 }

@@ -42,7 +42,7 @@ pub struct Subscribe {
     pub name: Arc<str>,
     /// Where it begins, if it does not exist yet.
     pub begin: Begin,
-    /// The types of event that its workers know. None: nothing is said of them, and what was said before holds.
+    /// The types of event that its workers know, beside those that others have said. None: nothing is said of them.
     pub types: Vec<String>,
     /// What becomes of events of other types. `None`: nothing is said of that, and what was said before holds.
     pub unknown: Option<Unknown>,
@@ -214,7 +214,7 @@ pub struct StoredSubscription {
     pub begin: Begin,
     /// When it was made, in broker milliseconds since 1970.
     pub made_ms: i64,
-    /// The types of event that its workers know.
+    /// The types of event that its workers know, or have known.
     pub types: Vec<String>,
     /// What becomes of events of other types.
     pub unknown: Unknown,

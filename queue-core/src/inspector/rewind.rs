@@ -5,12 +5,15 @@ use std::collections::VecDeque;
 use super::Inspector;
 use crate::{
     address::{JobId, check_name, subscription_address},
-    broker::{Begin, Change, JobState, MAX_ITEMS, Mark, ProcessId, Rewind, RewindStep, Rewound},
+    broker::{Begin, JobState, MAX_ITEMS, Mark, ProcessId, Rewind, RewindStep, Rewound},
     error::{Error, Result},
 };
 
 /// States of jobs that wait.
 const WAITING: [JobState; 5] = [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Parked, JobState::Held];
+
+/// So many times, at most, it looks for jobs that wait.
+const PASSES: u32 = 5;
 
 /// What a rewind would do. From [`Inspector::preview_rewind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,12 +41,22 @@ pub struct Rewinding {
     mark: Mark,
     token: String,
     begun: Option<(String, bool)>,
-    waiting: VecDeque<JobState>,
-    /// How many jobs of the first state may be cancelled.
-    left: Option<u64>,
+    /// How many passes over the jobs that wait there may be yet, and what is left of this one.
+    passes: u32,
+    waiting: VecDeque<Waiting>,
     cancelled: u64,
     forgotten: u64,
     ended: bool,
+}
+
+/// Jobs of a state that a pass is to cancel.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    state: JobState,
+    /// How many, at most.
+    left: u64,
+    /// The place of the next page.
+    from: u64,
 }
 
 impl Rewinding {
@@ -76,13 +89,17 @@ impl Rewinding {
             if let Rewound::Mark { from, is_short, .. } = self.inspector.rewind_step(&self.topic, &self.subscription, begin).await? {
                 self.begun = Some((from, is_short));
                 if cancels_nothing(&self.mark, is_short) {
-                    self.waiting.clear();
+                    self.passes = 0;
                 }
             }
             return Ok(true);
         };
-        if let Some(state) = self.waiting.front().copied() {
-            self.cancel(state).await?;
+        if let Some(of) = self.waiting.front().copied() {
+            self.cancel(of).await?;
+            return Ok(true);
+        }
+        if self.passes > 0 {
+            self.pass().await?;
             return Ok(true);
         }
         let forget = RewindStep::Forget(position, self.token.clone());
@@ -100,28 +117,37 @@ impl Rewinding {
         Ok(false)
     }
 
-    /// At most as many as there were when it came to this state: jobs of events that are handled meanwhile may fail, and wait again.
-    async fn cancel(&mut self, state: JobState) -> Result<()> {
+    /// One page of a state. A cancelled job leaves a gap in some listings, and in others those behind it move up: so a page is read again until nothing in it changes.
+    async fn cancel(&mut self, of: Waiting) -> Result<()> {
         let queue = subscription_address(&self.subscription, &self.topic);
-        let left = match self.left {
-            Some(left) => left,
-            None => self.inspector.stats(&queue).await?.count(state),
-        };
-        let most = usize::try_from(left).map_or(MAX_ITEMS, |left| left.min(MAX_ITEMS));
+        let most = usize::try_from(of.left).map_or(MAX_ITEMS, |left| left.min(MAX_ITEMS));
+        let page = self.inspector.list(&queue, of.state, of.from, most).await?;
+        let ids: Vec<JobId> = page.jobs.into_iter().map(|job| job.address.id).collect();
         let mut changed = 0;
-        if most > 0 {
-            let page = self.inspector.list(&queue, state, 0, most).await?;
-            let ids: Vec<JobId> = page.jobs.into_iter().map(|job| job.address.id).collect();
-            if !ids.is_empty() {
-                let answers = self.inspector.change_many(&queue, Change::Cancel, &ids).await?;
-                changed = answers.into_iter().filter(|answer| answer.done()).count() as u64;
+        if !ids.is_empty() {
+            let reason = self.inspector.reason.as_deref().map(str::to_owned);
+            let cancel = RewindStep::Cancel { token: self.token.clone(), reason, ids };
+            if let Rewound::Cancelled(cancelled) = self.inspector.rewind_step(&self.topic, &self.subscription, cancel).await? {
+                changed = cancelled;
             }
         }
         self.cancelled += changed;
-        self.left = Some(left.saturating_sub(changed)).filter(|left| *left > 0 && changed > 0);
-        if self.left.is_none() {
-            self.waiting.pop_front();
+        let from = if changed > 0 { Some(of.from) } else { page.next.filter(|next| *next > of.from) };
+        let left = of.left.saturating_sub(changed);
+        self.waiting.pop_front();
+        if let Some(from) = from.filter(|_| left > 0) {
+            self.waiting.push_front(Waiting { left, from, ..of });
         }
+        Ok(())
+    }
+
+    /// Begins another pass, or none if nothing waits. A pass cancels at most as many as there were when it began: jobs of events that are handled meanwhile may fail, and
+    /// wait again.
+    async fn pass(&mut self) -> Result<()> {
+        let stats = self.inspector.stats(&subscription_address(&self.subscription, &self.topic)).await?;
+        self.waiting =
+            WAITING.into_iter().map(|state| Waiting { state, left: stats.count(state), from: 0 }).filter(|of| of.left > 0).collect();
+        self.passes = if self.waiting.is_empty() { 0 } else { self.passes - 1 };
         Ok(())
     }
 }
@@ -145,8 +171,6 @@ impl Inspector {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
     /// ```
     pub fn rewind(&self, topic: &str, subscription: &str, to: impl Into<Mark>) -> Rewinding {
-        // Once more at the end, for what has come there meanwhile.
-        let waiting = WAITING.into_iter().chain([JobState::Ready]).collect();
         Rewinding {
             inspector: self.clone(),
             topic: topic.to_owned(),
@@ -154,8 +178,8 @@ impl Inspector {
             mark: to.into(),
             token: ProcessId::random().to_string(),
             begun: None,
-            waiting,
-            left: None,
+            passes: PASSES,
+            waiting: VecDeque::new(),
             cancelled: 0,
             forgotten: 0,
             ended: false,

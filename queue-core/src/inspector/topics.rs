@@ -49,7 +49,7 @@ pub struct SubscriptionInfo {
     pub begin: Begin,
     /// When it was made.
     pub made: SystemTime,
-    /// The types of event that its workers know.
+    /// The types of event that its workers know, or have known.
     pub types: Vec<String>,
     /// What becomes of events of other types.
     pub unknown: Unknown,

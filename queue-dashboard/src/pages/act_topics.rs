@@ -8,7 +8,7 @@ use std::{
 
 use askama::Template;
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
-use queue_core::{Begin, Error, Mark, RewindPreview};
+use queue_core::{Begin, Error, Mark, RewindPreview, Rewinding};
 
 use super::{
     Content,
@@ -26,6 +26,12 @@ use crate::{
 
 /// How long a person waits for a rewind.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// So often a step behind the page is taken again that the broker could not take, one pause after the other.
+const TRIES: u32 = 60;
+
+/// How long a step that has failed waits until it is taken again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn rewind(
     State(shared): State<Arc<Shared>>,
@@ -99,15 +105,8 @@ async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     if goes_on {
         let name = format!("{subscription}@{topic}");
         tokio::spawn(async move {
-            loop {
-                match rewinding.step().await {
-                    Ok(true) => {}
-                    Ok(false) => return,
-                    Err(error) => {
-                        tracing::warn!(subscription = name, %error, "a rewind has stopped, and its subscription reads nothing: run it again");
-                        return;
-                    }
-                }
+            if let Err(error) = go_on(rewinding, PAUSE).await {
+                tracing::warn!(subscription = name, %error, "a rewind has stopped, and its subscription reads nothing: run it again");
             }
         });
     }
@@ -116,9 +115,62 @@ async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     Ok(see_here(viewer, &of_topic(&topic), &told))
 }
 
+/// To its end. Steps that a broker out of reach could not take are taken again.
+async fn go_on(mut rewinding: Rewinding, pause: Duration) -> queue_core::Result<()> {
+    let mut failed = 0;
+    loop {
+        match rewinding.step().await {
+            Ok(true) => failed = 0,
+            Ok(false) => return Ok(()),
+            Err(error) if error.is_transient() && failed < TRIES => {
+                failed += 1;
+                tokio::time::sleep(pause).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use queue_core::Client;
+    use queue_testing::{
+        failing::{FailingBroker, Fault},
+        memory_broker::MemoryBroker,
+    };
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_rewind_goes_on_when_the_broker_is_back() {
+        let broker = FailingBroker::new(Arc::new(MemoryBroker::new()));
+        let inspector = Client::with_broker(broker.clone()).inspector();
+        inspector.subscribe("orders", "billing", Begin::Start).await.unwrap();
+        let rewinding = async || inspector.topic("orders").await.unwrap().unwrap().subscriptions[0].rewinding;
+        let begun = async || {
+            let mut rewind = inspector.rewind("orders", "billing", Begin::Now);
+            assert!(rewind.step().await.unwrap());
+            rewind
+        };
+        let pause = Duration::from_millis(1);
+
+        let rewind = begun().await;
+        broker.fail(Fault::RequestLost, 3);
+        broker.fail(Fault::ReplyLost, 2);
+        go_on(rewind, pause).await.unwrap();
+        assert!(!rewinding().await);
+
+        let rewind = begun().await;
+        broker.fail(Fault::RequestLost, u32::MAX);
+        let error = go_on(rewind, pause).await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+        broker.fail(Fault::RequestLost, 0);
+        assert!(rewinding().await, "it has given up");
+
+        let first = begun().await;
+        begun().await;
+        assert!(!go_on(first, pause).await.unwrap_err().is_transient(), "another one has taken over");
+    }
 
     #[test]
     fn a_mark_is_read_as_a_form_has_it() {

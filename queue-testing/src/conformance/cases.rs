@@ -51,7 +51,8 @@ macro_rules! __conformance_cases {
             retained:
                 a_log_keeps_about_so_many_bytes
                 what_a_subscription_does_not_know_is_passed_over
-                no_type_is_forgotten_where_others_are_passed_over;
+                no_type_is_forgotten_where_others_are_passed_over
+                a_subscription_that_knows_no_type_passes_over_nothing;
             rewinds:
                 a_rewind_reads_again_what_has_ended
                 a_rewind_to_the_start_cancels_nothing
@@ -61,6 +62,10 @@ macro_rules! __conformance_cases {
                 a_rewind_beyond_what_is_kept_begins_at_the_oldest
                 half_a_rewind_reads_nothing
                 a_rewind_is_taken_over_by_the_next
+                a_rewind_cancels_what_waits_and_nothing_else
+                a_rewind_that_was_taken_over_cancels_nothing
+                a_rewind_cancels_more_than_a_page
+                what_fails_while_a_rewind_cancels_is_cancelled
                 the_log_waits_for_a_subscription_that_is_rewound
                 a_rewind_goes_through_a_log_in_steps
                 a_rewound_subscription_is_sound;

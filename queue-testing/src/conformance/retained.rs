@@ -74,7 +74,20 @@ pub async fn no_type_is_forgotten_where_others_are_passed_over(bed: Bed) {
         bed.broker.subscribe(&known(&bed, "mail", types)).await.expect("it is answered");
     }
     assert_eq!(subscription(&bed, "billing").await.types, ["a", "b", "c"]);
-    assert_eq!(subscription(&bed, "mail").await.types, ["c"], "one that parks them knows what was said last");
+    // A worker that parks may be up between two that do not.
+    bed.broker.subscribe(&known(&bed, "billing", &["d"]).unknown(Unknown::Park)).await.expect("it is answered");
+    assert_eq!(subscription(&bed, "billing").await.unknown, Unknown::Park);
+    bed.broker.subscribe(&known(&bed, "billing", &["a"]).unknown(Unknown::Skip)).await.expect("it is answered");
+    assert_eq!(subscription(&bed, "billing").await.types, ["a", "b", "c", "d"]);
+    assert_eq!(subscription(&bed, "mail").await.types, ["a", "b", "c"], "it may be told to pass over others later");
     publisher(&bed).await.stored(vec![event("b", 8)]).await;
     assert_eq!(lane(&bed, "billing").await.claim(10).await.len(), 1);
+}
+
+/// No worker has said what it knows: it may know all of them.
+pub async fn a_subscription_that_knows_no_type_passes_over_nothing(bed: Bed) {
+    bed.broker.subscribe(&known(&bed, "billing", &[]).unknown(Unknown::Skip)).await.expect("it is answered");
+    publisher(&bed).await.stored(vec![event("a", 8), event("b", 8)]).await;
+    assert_eq!(lane(&bed, "billing").await.claim(10).await.len(), 2);
+    assert_eq!(subscription(&bed, "billing").await.skipped, 0);
 }

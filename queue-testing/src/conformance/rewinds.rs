@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use queue_core::{
     JobId, RewindPreview,
-    broker::{Audit, Begin, BuryReason, Ending, JobState, Mark, Retention, Rewind, RewindStep, Rewound, TRIM_STEP, subscription_address},
+    broker::{
+        Audit, Begin, BuryReason, Ending, JobState, MAX_ITEMS, Mark, Retention, Rewind, RewindStep, Rewound, TRIM_STEP,
+        subscription_address,
+    },
 };
 
 use super::{
-    bed::{Bed, eventually, nack},
+    bed::{Bed, eventually, finish, nack},
     topics::{event, keep, lane, numbers, publish, publisher, subscribe, subscription, topic},
 };
 
@@ -206,6 +209,110 @@ pub async fn a_rewind_is_taken_over_by_the_next(bed: Bed) {
         assert_eq!(step(&bed, RewindStep::End("other".to_owned(), 0)).await, Rewound::Ended, "it may be sent again");
     }
     assert!(!subscription(&bed, "billing").await.rewinding);
+    assert_eq!(step(&bed, RewindStep::End("one".to_owned(), 0)).await, Rewound::Other, "another one has ended");
+    // Whatever is written of the subscription later forgets it not.
+    subscribe(&bed, "billing", Begin::Now).await;
+    assert_eq!(lane(&bed, "billing").await.claim(10).await.len(), 3);
+    assert_eq!(step(&bed, RewindStep::End("one".to_owned(), 0)).await, Rewound::Other);
+    assert_eq!(step(&bed, RewindStep::End("other".to_owned(), 0)).await, Rewound::Ended);
+}
+
+fn cancel(token: &str, ids: &[JobId]) -> RewindStep {
+    RewindStep::Cancel { token: token.to_owned(), reason: Some("a rewind".to_owned()), ids: ids.to_vec() }
+}
+
+/// A job that was claimed since it was listed goes on, and a dead letter stays.
+pub async fn a_rewind_cancels_what_waits_and_nothing_else(bed: Bed) {
+    let queue = subscription_address("billing", &bed.queue);
+    subscribe(&bed, "billing", Begin::Start).await;
+    publish(&bed, 0..6).await;
+    let mut lane = lane(&bed, "billing").await;
+    let claimed = lane.claim(5).await;
+    let ids: Vec<JobId> = claimed.iter().map(|job| job.id.clone()).collect();
+    assert!(lane.end(&claimed[1], nack(Duration::from_secs(600))).await);
+    assert!(lane.end(&claimed[2], nack(Duration::ZERO)).await);
+    assert!(lane.end(&claimed[3], Ending::Bury { reason: BuryReason::Buried, error: None }).await);
+    lane.ack(&claimed[4..]).await;
+    step(&bed, RewindStep::Begin(Begin::Now.into(), "token".to_owned())).await;
+    let mut asked = ids.clone();
+    asked.extend([ids[1].clone(), JobId::make()]);
+    assert_eq!(step(&bed, cancel("token", &asked)).await, Rewound::Cancelled(2));
+    assert_eq!(step(&bed, cancel("token", &asked)).await, Rewound::Cancelled(0), "it may be sent again");
+    let stats = bed.broker.stats(&queue).await.expect("statistics can be read");
+    let counts = [JobState::Active, JobState::Cancelled, JobState::Dead, JobState::Retry, JobState::Ready].map(|state| stats.count(state));
+    assert_eq!(counts, [1, 2, 1, 0, 0]);
+    let shown = bed.broker.show(&queue, &ids[1]).await.expect("it can be read").expect("it is kept");
+    assert_eq!(shown.note.as_deref(), Some("a rewind"));
+    assert!(lane.end(&claimed[0], nack(Duration::ZERO)).await, "its tag is still good");
+    let damages = bed.broker.audit(&queue, Audit { repair: false, thorough: true }).await.expect("a queue can be audited");
+    assert_eq!(damages, []);
+    let many = Rewind::new(bed.queue.clone(), "billing", cancel("token", &vec![ids[0].clone(); MAX_ITEMS + 1]));
+    assert!(bed.broker.rewind(&many).await.is_err());
+}
+
+/// What it has listed may have been read again since, after the rewind that took over.
+pub async fn a_rewind_that_was_taken_over_cancels_nothing(bed: Bed) {
+    let queue = subscription_address("billing", &bed.queue);
+    subscribe(&bed, "billing", Begin::Start).await;
+    publish(&bed, 0..2).await;
+    let mut lane = lane(&bed, "billing").await;
+    let mut ids = Vec::new();
+    for failed in lane.claim(2).await {
+        ids.push(failed.id.clone());
+        assert!(lane.end(&failed, nack(Duration::from_secs(600))).await);
+    }
+    assert_eq!(step(&bed, cancel("one", &ids)).await, Rewound::Other, "it has not begun");
+    let mut first = bed.inspector().rewind(&bed.queue, "billing", Begin::Now);
+    assert!(first.step().await.expect("it begins"));
+    assert!(first.step().await.expect("it sees what waits"));
+    step(&bed, RewindStep::Begin(Begin::Start.into(), "other".to_owned())).await;
+    assert_eq!(step(&bed, cancel("one", &ids)).await, Rewound::Other);
+    let told = first.step().await.expect_err("another one has taken over").to_string();
+    assert!(told.contains("has taken over"), "{told}");
+    step(&bed, RewindStep::End("other".to_owned(), 0)).await;
+    assert_eq!(step(&bed, cancel("other", &ids)).await, Rewound::Other, "it has ended");
+    assert_eq!(bed.broker.stats(&queue).await.expect("statistics can be read").count(JobState::Retry), 2);
+}
+
+/// Page after page, whatever gaps the cancelled leave.
+pub async fn a_rewind_cancels_more_than_a_page(bed: Bed) {
+    let queue = subscription_address("billing", &bed.queue);
+    subscribe(&bed, "billing", Begin::Start).await;
+    let mut lane = lane(&bed, "billing").await;
+    let mut publisher = publisher(&bed).await;
+    let (mut claimed, mut events) = (Vec::new(), 0);
+    while events < 2 * MAX_ITEMS + 100 {
+        publisher.stored((0..100).map(|_| event(1)).collect()).await;
+        events += 100;
+        claimed.extend(lane.claim(100).await);
+    }
+    for some in claimed.chunks(100) {
+        let turn = lane.next().finish(some.iter().map(|job| finish(job, Ending::Release)).collect());
+        assert!(lane.send(&turn).await.stale.is_empty());
+    }
+    assert_eq!(bed.broker.stats(&queue).await.expect("statistics can be read").count(JobState::Ready), events as u64);
+    assert_eq!(rewind(&bed, Begin::Now).await, (0, events as u64));
+}
+
+/// A pass that has cancelled something is followed by another.
+pub async fn what_fails_while_a_rewind_cancels_is_cancelled(bed: Bed) {
+    let queue = subscription_address("billing", &bed.queue);
+    subscribe(&bed, "billing", Begin::Start).await;
+    publish(&bed, 0..4).await;
+    let mut lane = lane(&bed, "billing").await;
+    let claimed = lane.claim(4).await;
+    assert!(lane.end(&claimed[0], nack(Duration::from_secs(600))).await);
+    let mut rewinding = bed.inspector().rewind(&bed.queue, "billing", Begin::Now);
+    let mut failing = claimed[1..3].iter();
+    while rewinding.step().await.expect("a rewind goes on") {
+        if rewinding.cancelled() > 0
+            && let Some(failed) = failing.next()
+        {
+            assert!(lane.end(failed, nack(Duration::from_secs(600))).await);
+        }
+    }
+    assert_eq!(rewinding.cancelled(), 3);
+    assert_eq!(bed.broker.stats(&queue).await.expect("statistics can be read").count(JobState::Active), 1);
 }
 
 /// From its beginning on nothing is trimmed that it is to read.

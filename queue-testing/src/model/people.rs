@@ -46,6 +46,12 @@ impl Model {
         changed
     }
 
+    /// The same with a job that waits. False: there is none of this id, it has ended, or it runs.
+    pub(super) fn cancel_waiting(&mut self, id: &JobId, reason: Option<&str>) -> bool {
+        let runs = self.jobs.get(id).is_some_and(|job| matches!(job.place(), Place::Active { .. }));
+        !runs && self.cancel(id, reason) != Changed::No
+    }
+
     /// `dead`, `cancelled` or `expired` → `ready`.
     fn requeue(&mut self, id: &JobId) -> Changed {
         if self.jobs.get(id).is_none_or(|job| !Change::Requeue.applies_to(job.place().state())) {

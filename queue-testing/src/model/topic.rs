@@ -38,6 +38,8 @@ struct Subscription {
     skipped: u64,
     /// A rewind of it is under way: whose it is, and how far it had read.
     rewind: Option<(String, u64)>,
+    /// The last rewind of it that has ended.
+    ended: Option<String>,
 }
 
 impl Subscription {
@@ -68,12 +70,8 @@ impl Topic {
         if let Some(known) = self.subscriptions.get_mut(&*request.name) {
             known.unknown = request.unknown.unwrap_or(known.unknown);
             if !request.types.is_empty() {
-                // Where others are passed over, no type is forgotten.
-                let before = if known.unknown == Unknown::Skip { std::mem::take(&mut known.types) } else { Vec::new() };
-                known.types.clone_from(&request.types);
-                if known.unknown == Unknown::Skip {
-                    known.types = before.into_iter().chain(std::mem::take(&mut known.types)).collect::<BTreeSet<_>>().into_iter().collect();
-                }
+                let all: BTreeSet<&String> = known.types.iter().chain(&request.types).collect();
+                known.types = all.into_iter().cloned().collect();
             }
             return false;
         }
@@ -92,6 +90,7 @@ impl Topic {
             unknown: request.unknown.unwrap_or_default(),
             skipped: 0,
             rewind: None,
+            ended: None,
         };
         self.subscriptions.insert(request.name.to_string(), subscription);
         true
@@ -124,8 +123,14 @@ impl Topic {
         let upto = subscription.rewind.as_ref().map_or(0, |(_, upto)| *upto).max(subscription.cursor);
         let is_other = |token: &String| subscription.rewind.as_ref().is_none_or(|(known, _)| known != token);
         Ok(match (&request.step, found) {
-            (RewindStep::End(..), _) if subscription.rewind.is_none() => Rewound::Ended,
-            (RewindStep::Forget(_, token) | RewindStep::End(token, _), _) if is_other(token) => Rewound::Other,
+            (RewindStep::End(token, _), _) if subscription.rewind.is_none() && subscription.ended.as_ref() == Some(token) => Rewound::Ended,
+            (RewindStep::Cancel { token, .. } | RewindStep::Forget(_, token) | RewindStep::End(token, _), _) if is_other(token) => {
+                Rewound::Other
+            }
+            (RewindStep::Cancel { reason, ids, .. }, _) => {
+                let cancelled = ids.iter().filter(|id| queue.cancel_waiting(id, reason.as_deref())).count();
+                Rewound::Cancelled(cancelled as u64)
+            }
             (RewindStep::Look(_), Some((from, _, is_short))) => Rewound::Mark { from: from.to_string(), upto: upto.to_string(), is_short },
             (RewindStep::Begin(_, token), Some((from, begin, is_short))) => {
                 (subscription.cursor, subscription.begin, subscription.rewind) = (from, begin, Some((token.clone(), upto)));
@@ -138,7 +143,7 @@ impl Topic {
                 passed(&entries)
             }
             _ => {
-                subscription.rewind = None;
+                subscription.ended = subscription.rewind.take().map(|(token, _)| token);
                 Rewound::Ended
             }
         })
@@ -236,7 +241,7 @@ impl Topic {
         while queue.taken() < MOST_TAKEN && queue.startable() < wanted {
             let Some((seq, (_, event))) = self.log.range(subscription.cursor + 1..).next() else { return false };
             subscription.cursor = *seq;
-            if subscription.unknown == Unknown::Skip && !subscription.knows(event) {
+            if subscription.unknown == Unknown::Skip && !subscription.types.is_empty() && !subscription.knows(event) {
                 subscription.skipped += 1;
             } else {
                 queue.feed(event);

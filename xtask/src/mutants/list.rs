@@ -1045,10 +1045,10 @@ mutants! {
         "sqlite groups: one that is full is out of the turns": "room(tx, queue, name, rule)? == 0" => "false";
     }
     RETAINED_REDIS "queue-core/src/redis/topic/event.lua" {
-        "topics: what is not known is passed over": "if of.unknown == 'skip' and fields.type and" => "if false and";
+        "topics: what is not known is passed over": "if of.unknown == 'skip' and types ~= '-'" => "if false";
     }
     RETAINED_REDIS "queue-core/src/redis/topic/subscribe.lua" {
-        "topics: no type is forgotten": "of.types = of.unknown == 'skip' and both(of.types, types) or types" => "of.types = types";
+        "topics: no type is forgotten": "of.types = both(of.types, types)" => "of.types = types";
     }
     RETAINED_REDIS "queue-core/src/redis/topic/trim.lua" {
         "topics: a log keeps about so many bytes": "most = size > whole(settings[4]) and math" => "most = false and math";
@@ -1057,7 +1057,7 @@ mutants! {
         "topics: an id that does not fit is a dead letter": "or not fits and 'the id" => "or false and 'the id";
     }
     RETAINED_SQLITE "queue-core/src/sqlite/topic/feed.rs" {
-        "topics: on SQLite what is not known is passed over": "if skips && !types.split(',').any(|known| is_of(&event, known)) {" => "if false {";
+        "topics: on SQLite what is not known is passed over": "if skips && !types.is_empty() && !types.split(',').any(|known| is_of(&event, known)) {" => "if false {";
     }
     RETAINED_SQLITE "queue-core/src/sqlite/topic/mod.rs" {
         "topics: on SQLite no type is forgotten": "known.split(',').chain(types.split(','))" => "types.split(',')";
@@ -1068,7 +1068,9 @@ mutants! {
     }
     REWINDS_REDIS "queue-core/src/redis/topic/rewind.lua" {
         "rewinds: what was read is let go of": "if not remove(id) and call('HEXISTS', K.jobs, id) == 0 then" => "if false then";
-        "rewinds: another one takes over": "elseif of.token ~= (step == 'end' and mark or ARGV[4]) then" => "elseif false then";
+        "rewinds: another one takes over": "elseif of.token ~= (step == 'forget' and ARGV[4] or mark) then" => "elseif false then";
+        "rewinds: a job that runs is not cancelled": "local waits = call('HEXISTS', K.active, id) == 0 and" => "local waits =";
+        "rewinds: one that was taken over has not ended it": "and of.ended == mark then" => "then";
         "rewinds: a step looks at so many entries": "while more and passed < C.trim_step and size" => "while more and size";
         "rewinds: what was read before half of one is let go of": "if not of.token or is_behind(of.cursor, of.upto) then" => "if true then";
         "rewinds: the place in the log is known": "of.position = of.upto_position - whole(ARGV[4])" => "of.position = nil";
@@ -1076,10 +1078,11 @@ mutants! {
     REWINDS_SQLITE "queue-core/src/sqlite/topic/rewind.rs" {
         "rewinds: on SQLite what was read is let go of": "people::remove(tx, queue, id)?" => "true";
         "rewinds: on SQLite another one takes over": "if under_way.as_ref() != Some(token)" => "if false";
+        "rewinds: on SQLite one that was taken over has not ended it": "if ended.as_ref() == Some(token)" => "if under_way.is_none()";
         "rewinds: on SQLite what was read before half of one is let go of": "upto.map_or(cursor, |Number(upto)| upto.max(cursor))" => "cursor";
     }
     REWINDS_SQLITE "queue-core/src/sqlite/topic/feed.rs" {
-        "rewinds: on SQLite half of one reads nothing": " AND name = ?2 AND rewind IS NULL" => " AND name = ?2";
+        "rewinds: on SQLite half of one reads nothing": " AND name = ?2 AND upto IS NULL" => " AND name = ?2";
     }
     TOPICS_REDIS "queue-core/src/redis/topic/feed.lua" {
         "topics: a subscription reads no further than it may": "math.min(C.most_taken - taken, " => "math.min(";

@@ -17,6 +17,10 @@ local function envelope_of(event, at, payload, headers)
   return '\1' .. string.char(#event) .. event .. bytes_of(at, 6) .. map
 end
 
+local function is_name(event)
+  return #event <= 128 and string.find(event, '^[%w._-]+$') ~= nil
+end
+
 -- Why nobody can read an event, or nothing.
 local function problem_of(event, payload)
   if not payload then
@@ -25,7 +29,7 @@ local function problem_of(event, payload)
     return 'its payload is larger than ' .. C.most_payload .. ' bytes'
   elseif not event then
     return 'the entry has no field `type`, and its subscription knows more than one, or none'
-  elseif #event > 128 or not string.find(event, '^[%w._-]+$') then
+  elseif not is_name(event) then
     return 'its type is no name: letters, digits and `.`, `_`, `-`, at most 128'
   elseif byte(payload) == 123 then -- '{'
     local is_json, problem = pcall(cjson.decode, payload)
@@ -46,7 +50,7 @@ local function take(entries, of)
     local id, at, fields, bytes, fits = read_entry(entry)
     size = size + bytes
     local is_given = byte(id) == 61 -- '='
-    if of.unknown == 'skip' and fields.type and not known[fields.type] then
+    if of.unknown == 'skip' and types ~= '-' and fields.type and is_name(fields.type) and not known[fields.type] then
       of.skipped = of.skipped + 1
     elseif not seen[id] and call('HEXISTS', K.jobs, id) == 0 and not (is_given and call('HEXISTS', K.given, id) == 1) then
       seen[id] = true

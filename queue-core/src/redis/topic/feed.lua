@@ -9,13 +9,13 @@ if not of or of.token or has('h') and head[5] == '1' then
   return 0
 end
 
--- How many jobs could start: those of a group that may be served count as one.
+-- How many jobs could start: those of a group that may be served count as one. What was cut out of a list may still lie there.
 local function startable()
-  local ready = call('EXISTS', K.turns) == 1 and call('ZCARD', K.turns) or 0
+  local plain = -call('HLEN', K.tomb)
   for _, list in pairs(LISTS) do
-    ready = ready + call('LLEN', list)
+    plain = plain + call('LLEN', list)
   end
-  return ready
+  return math.max(plain, 0) + call('ZCARD', K.turns)
 end
 
 local taken = call('HLEN', K.jobs) - call('HLEN', K.records) - call('ZCARD', K.dead)

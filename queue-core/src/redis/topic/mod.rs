@@ -135,7 +135,7 @@ pub(in crate::redis) async fn show(broker: &RedisBroker, topic: &str) -> Result<
         let mut subscription = StoredSubscription::new(name, cursor, Begin::of_stored(begin), made.parse().unwrap_or(0));
         subscription.types = types.split(',').filter(|event| *event != "-").map(str::to_owned).collect();
         (subscription.unknown, subscription.skipped) = (Unknown::of_stored(unknown), skipped.parse().unwrap_or(0));
-        subscription.rewinding = rewind != "-";
+        subscription.rewinding = rewind.contains('/');
         subscription.behind = words(next(&mut values)?)?.parse().ok();
         subscription.lost = number(next(&mut values)?)?;
         subscription.next_ms = time_of(&words(next(&mut values)?)?);

@@ -3,10 +3,11 @@
 --   look: position; of the first of all entries 'start', behind the last one 'now'. Changes nothing.
 --   begin: the same, a token, and the begin as it is stored.
 --   count: position, and up to where. Changes nothing.
+--   cancel: token, why or '', and ids of jobs: those that still wait are cancelled.
 --   forget: position, token.
 --   end: token, and how many entries were forgotten.
 -- Answers: '' there is no such subscription, 'OTHER' another rewind has taken over; of look and begin the cursor that there will be, that which there was, and the first of all entries or '' with
--- how many before it are gone; of count and forget how many entries there were, the position behind them, and 1 if there are more; of end nothing.
+-- how many before it are gone; of count and forget how many entries there were, the position behind them, and 1 if there are more; of cancel how many jobs; of end nothing.
 --- include script/prelude, script/clock, script/bits, people/remove, topic/subscription, topic/entry, script/first_due
 
 local name, step, mark = ARGV[1], ARGV[2], ARGV[3]
@@ -56,11 +57,28 @@ if step == 'look' or step == 'begin' then
   return { of.cursor, of.upto, first or '', added - length }
 elseif step == 'count' then
   return step_through(mark, ARGV[4], tostring)
-elseif step == 'end' and not of.token then
+elseif step == 'end' and not of.token and of.ended == mark then
   -- It was sent again.
   return { 0, '', 0 }
-elseif of.token ~= (step == 'end' and mark or ARGV[4]) then
+elseif of.token ~= (step == 'forget' and ARGV[4] or mark) then
   return 'OTHER'
+elseif step == 'cancel' then
+  local cancelled = 0
+  for at = 5, #ARGV do
+    local id = ARGV[at]
+    -- A job that was claimed since it was listed goes on.
+    local waits = call('HEXISTS', K.active, id) == 0 and call('HEXISTS', K.jobs, id) == 1 and call('HEXISTS', K.records, id) == 0
+    if waits and not call('ZSCORE', K.dead, id) then
+      unwait(id)
+      end_unrun(id, 'cancelled', ARGV[4] ~= '' and ARGV[4] or nil)
+      cancelled = cancelled + 1
+    end
+  end
+  look_due()
+  if opened then
+    hint()
+  end
+  return { cancelled, '', 0 }
 elseif step == 'forget' then
   local answer = step_through(mark, of.upto, function(id)
     if not remove(id) and call('HEXISTS', K.jobs, id) == 0 then
@@ -77,7 +95,7 @@ end
 if not of.position and of.upto_position and is_behind(of.upto, of.cursor) then
   of.position = of.upto_position - whole(ARGV[4])
 end
-of.token = nil
+of.token, of.ended = nil, of.token
 put_subscription(name, of)
 hint()
 return { 0, '', 0 }

@@ -32,6 +32,13 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
             call.arg("begin").arg(before(mark)?).arg(token).arg(begin.stored())
         }
         RewindStep::Count(after, upto) => call.arg("count").arg(position(after)?).arg(position(upto)?),
+        RewindStep::Cancel { token, reason, ids } => {
+            call.arg("cancel").arg(token).arg(reason.as_deref().unwrap_or_default());
+            for id in ids {
+                call.arg(id.as_bytes());
+            }
+            &mut call
+        }
         RewindStep::Forget(after, token) => call.arg("forget").arg(position(after)?).arg(token),
         RewindStep::End(token, entries) => call.arg("end").arg(token).arg(entries),
     };
@@ -50,6 +57,7 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
             let (entries, position) = (number(next(&mut values)?)?, text(next(&mut values)?)?);
             Rewound::Passed { entries, next: (number::<i64>(next(&mut values)?)? == 1).then_some(position) }
         }
+        RewindStep::Cancel { .. } => Rewound::Cancelled(number(next(&mut values)?)?),
         RewindStep::End(..) => Rewound::Ended,
     })
 }

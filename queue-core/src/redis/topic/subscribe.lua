@@ -5,7 +5,7 @@
 --- include script/prelude, script/schema, script/clock, topic/subscription
 
 local name, begin, types, unknown_types = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
--- Of a subscription that passes over what it does not know no type is forgotten: workers of an older release know fewer.
+-- No type is forgotten, as it may be passed over later: workers of an older release know fewer.
 local function both(known, said)
   local types, seen = {}, { ['-'] = true }
   for event in string.gmatch(known .. ',' .. said, '[^,]+') do
@@ -22,7 +22,7 @@ if of then
   local before = { of.types, of.unknown }
   of.unknown = unknown_types ~= '' and unknown_types or of.unknown
   if types ~= '' then
-    of.types = of.unknown == 'skip' and both(of.types, types) or types
+    of.types = both(of.types, types)
   end
   if of.types ~= before[1] or of.unknown ~= before[2] then
     put_subscription(name, of)

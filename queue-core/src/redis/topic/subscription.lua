@@ -1,7 +1,7 @@
 -- Subscriptions of a topic, as `subscriptions` has them: `CURSOR POSITION LOST MADE BEGIN TYPES UNKNOWN SKIPPED REWIND`. The cursor is the id of the last entry that was read, the
 -- position how many entries had been added to the log by then (`?`: not known), and the types are joined by commas (`-`: none). Unknown is what
 -- becomes of events of other types, `park` or `skip`, and skipped is how many were passed over by that. While a rewind is under way it is
--- `TOKEN/UPTO/POSITION`: whose it is, and the cursor that there was before, with its position; else `-`.
+-- `TOKEN/UPTO/POSITION`: whose it is, and the cursor that there was before, with its position; else `TOKEN` of the last that has ended, or `-`.
 
 -- Nothing: there is none of this name.
 local function subscription_of(name)
@@ -15,7 +15,7 @@ local function subscription_of(name)
   return {
     cursor = cursor, position = tonumber(position), lost = whole(lost), made = made, begin = begin, types = types,
     unknown = unknown_types, skipped = whole(skipped),
-    token = token, upto = upto, upto_position = tonumber(upto_position),
+    token = token, upto = upto, upto_position = tonumber(upto_position), ended = string.match(rewind, '^[%w-]+$'),
   }
 end
 
@@ -23,7 +23,7 @@ local function put_subscription(name, of)
   local function told(position)
     return position and ms(position) or '?'
   end
-  local rewind = of.token and table.concat({ of.token, of.upto, told(of.upto_position) }, '/') or '-'
+  local rewind = of.token and table.concat({ of.token, of.upto, told(of.upto_position) }, '/') or of.ended or '-'
   local words = { of.cursor, told(of.position), ms(of.lost), of.made, of.begin, of.types, of.unknown, ms(of.skipped), rewind }
   call('HSET', K.subscriptions, name, table.concat(words, ' '))
 end

@@ -1,4 +1,4 @@
-//! R13: a job that has not ended is cancelled, whatever its state.
+//! R13: a job that has not ended is cancelled, whatever its state, or if it waits.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -18,14 +18,27 @@ use crate::{
 };
 
 pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: Option<&str>) -> Result<Changed, Failed> {
-    const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
-    let place: Option<(Number, Number, Number)> =
-        tx.sql(PLACE)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
-    let (job, changed) = match place {
+    let (job, changed) = match place(tx, queue, id)? {
         None | Some((Number(DONE | DEAD | CANCELLED | EXPIRED), ..)) => return Ok(Changed::No),
         Some((Number(ACTIVE), Number(lane), Number(claim))) => (settle::cancel(tx, queue, Tag { lane, claim }, id)?, Changed::WhileActive),
         Some((Number(state), ..)) => (ready::leave(tx, queue, id, state)?, Changed::Yes),
     };
     end::cancelled(tx, queue, job, reason)?;
     Ok(changed)
+}
+
+/// False: there is none of this id, it has ended, or it runs.
+pub(crate) fn cancel_waiting(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: Option<&str>) -> Result<bool, Failed> {
+    let state = match place(tx, queue, id)? {
+        None | Some((Number(DONE | DEAD | CANCELLED | EXPIRED | ACTIVE), ..)) => return Ok(false),
+        Some((Number(state), ..)) => state,
+    };
+    let job = ready::leave(tx, queue, id, state)?;
+    end::cancelled(tx, queue, job, reason)?;
+    Ok(true)
+}
+
+fn place(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<(Number, Number, Number)>> {
+    const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
+    tx.sql(PLACE)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
 }

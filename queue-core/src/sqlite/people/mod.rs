@@ -23,6 +23,7 @@ use crate::{
 
 pub(crate) use self::{
     aging::set_aging,
+    cancel::cancel_waiting,
     delete::remove,
     edit::edit,
     keys::{key_holder, release_key},

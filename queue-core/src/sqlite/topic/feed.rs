@@ -21,7 +21,7 @@ use crate::{
 
 /// Makes jobs of entries while fewer could start than the turn wants. Gives whether there is more to read; in a queue that is no subscription's there is not.
 pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bool, Failed> {
-    const CURSOR: &str = "SELECT cursor, unknown, types FROM queue_subscriptions WHERE topic = ?1 AND name = ?2 AND rewind IS NULL";
+    const CURSOR: &str = "SELECT cursor, unknown, types FROM queue_subscriptions WHERE topic = ?1 AND name = ?2 AND upto IS NULL";
     const READ_UP_TO: &str = "UPDATE queue_subscriptions SET cursor = ?3, skipped = skipped + ?4 WHERE topic = ?1 AND name = ?2";
     const MORE: &str = "SELECT EXISTS (SELECT 1 FROM queue_log WHERE topic = ?1 AND seq > ?2)";
     let Some((name, topic)) = subscription_at(&turn.queue).filter(|_| turn.claim > 0) else { return Ok(false) };
@@ -41,7 +41,7 @@ pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bo
     while could_start < turn.claim && taken < MOST_TAKEN && read < TRIM_STEP && bytes < MAX_BYTES {
         let Some((seq, event)) = entry_behind(tx, topic, cursor)? else { break };
         (cursor, read, bytes) = (seq, read + 1, bytes + event.envelope.len());
-        if skips && !types.split(',').any(|known| is_of(&event, known)) {
+        if skips && !types.is_empty() && !types.split(',').any(|known| is_of(&event, known)) {
             skipped += 1;
         } else if enqueue::feed(tx, queue, &event)? {
             taken += 1;

@@ -82,15 +82,9 @@ pub(crate) fn subscribe(tx: &mut Tx<'_>, request: &Subscribe) -> Result<bool, Fa
         tx.sql(FIND)?.query_row(params![topic.key, &*request.name], |row| Ok((row.get::<_, Words>(0)?.0, row.get::<_, Words>(1)?.0)));
     if let Some((known, unknown)) = found.optional()? {
         let now = request.unknown.unwrap_or(Unknown::of_stored(&unknown));
-        let types = match now {
-            _ if types.is_empty() => known.clone(),
-            Unknown::Park => types,
-            // No type is forgotten: workers of an older release know fewer.
-            Unknown::Skip => {
-                let all: BTreeSet<&str> = known.split(',').chain(types.split(',')).filter(|event| !event.is_empty()).collect();
-                all.into_iter().collect::<Vec<_>>().join(",")
-            }
-        };
+        // No type is forgotten, as it may be passed over later: workers of an older release know fewer.
+        let all: BTreeSet<&str> = known.split(',').chain(types.split(',')).filter(|event| !event.is_empty()).collect();
+        let types = if types.is_empty() { known.clone() } else { all.into_iter().collect::<Vec<_>>().join(",") };
         if types != known || now.name() != unknown {
             tx.sql(KNOWN)?.execute(params![topic.key, &*request.name, types, now.name()])?;
         }
@@ -205,7 +199,7 @@ pub(crate) fn list(tx: &mut Tx<'_>) -> Result<Vec<String>, Failed> {
 
 pub(crate) fn show(tx: &mut Tx<'_>, topic: &str) -> Result<Option<StoredTopic>, Failed> {
     const LOG: &str = "SELECT count(*), min(at) FROM queue_log WHERE topic = ?1";
-    const SUBSCRIPTIONS: &str = "SELECT name, cursor, lost, made, begin, types, rewind IS NOT NULL, unknown, skipped FROM queue_subscriptions WHERE topic = ?1 ORDER BY name";
+    const SUBSCRIPTIONS: &str = "SELECT name, cursor, lost, made, begin, types, upto IS NOT NULL, unknown, skipped FROM queue_subscriptions WHERE topic = ?1 ORDER BY name";
     const NEXT: &str = "SELECT at FROM queue_log WHERE topic = ?1 AND seq > ?2 ORDER BY seq LIMIT 1";
     const ADDED: &str = "SELECT added FROM queue_topics WHERE topic = ?1";
     let Some(key) = tx.queue(&topic_address(topic))?.map(|address| address.key) else { return Ok(None) };

@@ -18,7 +18,7 @@ use crate::{
 pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Failed> {
     const FIND: &str = "SELECT cursor, rewind, upto FROM queue_subscriptions WHERE topic = ?1 AND name = ?2";
     const BEGIN: &str = "UPDATE queue_subscriptions SET cursor = ?3, begin = ?4, rewind = ?5, upto = ?6 WHERE topic = ?1 AND name = ?2";
-    const END: &str = "UPDATE queue_subscriptions SET rewind = NULL, upto = NULL WHERE topic = ?1 AND name = ?2";
+    const END: &str = "UPDATE queue_subscriptions SET upto = NULL WHERE topic = ?1 AND name = ?2";
     let Some(topic) = tx.queue(&topic_address(&request.topic))?.map(|address| address.key) else { return Ok(Rewound::Nobody) };
     let name = &*request.name;
     let found = tx
@@ -28,7 +28,9 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
             Ok((cursor, row.get::<_, Option<String>>(1)?, row.get::<_, Option<Number>>(2)?))
         })
         .optional()?;
-    let Some((cursor, under_way, upto)) = found else { return Ok(Rewound::Nobody) };
+    let Some((cursor, token, upto)) = found else { return Ok(Rewound::Nobody) };
+    // The name of the last one stays when it has ended.
+    let (under_way, ended) = if upto.is_some() { (token, None) } else { (None, token) };
     // Whatever was read before an earlier rewind that has not ended is let go of as well.
     let upto = upto.map_or(cursor, |Number(upto)| upto.max(cursor));
     match &request.step {
@@ -45,8 +47,21 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
             let entries = entries(tx, topic, number(after)?, number(upto)?)?;
             Ok(passed(&entries))
         }
-        RewindStep::End(..) if under_way.is_none() => Ok(Rewound::Ended),
-        RewindStep::Forget(_, token) | RewindStep::End(token, _) if under_way.as_ref() != Some(token) => Ok(Rewound::Other),
+        RewindStep::End(token, _) if ended.as_ref() == Some(token) => Ok(Rewound::Ended),
+        RewindStep::Cancel { token, .. } | RewindStep::Forget(_, token) | RewindStep::End(token, _)
+            if under_way.as_ref() != Some(token) =>
+        {
+            Ok(Rewound::Other)
+        }
+        RewindStep::Cancel { reason, ids, .. } => {
+            let queue = subscription_address(name, &request.topic);
+            let (mut queue, mut cancelled) = (tx.queue_made(&queue)?, 0);
+            for id in ids {
+                cancelled += u64::from(people::cancel_waiting(tx, &mut queue, id.as_bytes(), reason.as_deref())?);
+            }
+            tx.save(&queue)?;
+            Ok(Rewound::Cancelled(cancelled))
+        }
         RewindStep::Forget(after, _) => {
             let entries = entries(tx, topic, number(after)?, upto)?;
             let queue = subscription_address(name, &request.topic);
