@@ -1,6 +1,6 @@
 //! Stories of a topic with two subscriptions: the same is done to a broker and to the memory broker, and both have the same events, jobs and cursors after every step.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*};
 use queue_core::{
@@ -139,9 +139,19 @@ impl Side {
                 let finishes = lane.held.drain(..handed).zip(endings).map(|(delivery, how)| Finish::new(&delivery, ending(*how))).collect();
                 // One after the other: one broker reads on before what is handed in has ended, and the other one behind that.
                 let stale = self.broker.turn(&lane.next().finish(finishes)).await?.stale;
-                let answer = self.broker.turn(&lane.next().claim(*claim)).await?;
-                let told = format!("{:?}, stale {stale:?}", answer.deliveries.iter().map(face).collect::<Vec<_>>());
-                lane.held.extend(answer.deliveries);
+                // All that there is, or nothing: of several that may start a broker is free to choose, and it may have read on further.
+                let all = if *claim == 0 { 0 } else { 500 };
+                let mut deliveries = self.broker.turn(&lane.next().claim(all)).await?.deliveries;
+                // Events of one group are in order, those without a group in any.
+                let mut groups = BTreeMap::new();
+                for delivery in &deliveries {
+                    let job = self.broker.show(&lane.queue, &delivery.id).await?;
+                    groups.insert(delivery.id.clone(), job.and_then(|job| job.group).map(|group| group.to_string()));
+                }
+                let loose = |delivery: &Delivery| groups[&delivery.id].is_none().then(|| delivery.id.clone());
+                deliveries.sort_by(|a, b| (&groups[&a.id], loose(a)).cmp(&(&groups[&b.id], loose(b))));
+                let told = format!("{:?}, stale {stale:?}", deliveries.iter().map(face).collect::<Vec<_>>());
+                lane.held.extend(deliveries);
                 told
             }
             TopicStep::Subscribe { of, start, skip } => {

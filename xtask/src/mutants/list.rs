@@ -1078,7 +1078,7 @@ mutants! {
     REWINDS_SQLITE "queue-core/src/sqlite/topic/rewind.rs" {
         "rewinds: on SQLite what was read is let go of": "people::remove(tx, queue, id)?" => "true";
         "rewinds: on SQLite another one takes over": "if under_way.as_ref() != Some(token)" => "if false";
-        "rewinds: on SQLite one that was taken over has not ended it": "if ended.as_ref() == Some(token)" => "if under_way.is_none()";
+        "rewinds: on SQLite one that was taken over has not ended it": "ended.as_ref() == Some(token)" => "under_way.is_none()";
         "rewinds: on SQLite what was read before half of one is let go of": "upto.map_or(cursor, |Number(upto)| upto.max(cursor))" => "cursor";
     }
     REWINDS_SQLITE "queue-core/src/sqlite/topic/feed.rs" {
