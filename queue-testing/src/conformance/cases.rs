@@ -129,7 +129,6 @@ macro_rules! __conformance_cases {
                 groups_are_listed_by_page;
             pauses:
                 a_queue_says_who_paused_it_and_why
-                a_pause_that_has_ended_is_none_although_no_worker_looks
                 a_queue_goes_on_by_itself_when_the_end_comes
                 a_pause_without_an_end_has_no_next_time
                 the_end_of_a_pause_is_announced
@@ -141,7 +140,8 @@ macro_rules! __conformance_cases {
                 a_paused_task_burns_nothing
                 a_task_goes_on_by_itself_when_the_end_comes
                 jobs_that_are_parked_already_stay_so_while_their_task_is_paused
-                a_queue_has_a_bounded_number_of_paused_tasks;
+                a_queue_has_a_bounded_number_of_paused_tasks
+                a_pause_that_has_ended_is_none_although_no_worker_looks;
             drains:
                 a_pause_says_why_until_it_ends
                 the_line_of_a_group_is_read_in_order
